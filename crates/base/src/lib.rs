@@ -1,0 +1,15 @@
+//! What every other crate may lean on and nothing more: printing an error with
+//! its causes, reading the clock, starting tasks that are seen to end, and
+//! waiting a little longer after each failure.
+//!
+//! It knows neither Kubernetes nor HTTP nor a store, and depends on no crate of
+//! this workspace.
+
+mod backoff;
+mod chain;
+pub mod clock;
+mod tasks;
+
+pub use backoff::Backoff;
+pub use chain::Chain;
+pub use tasks::{Stop, Tasks};

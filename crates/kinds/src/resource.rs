@@ -1,0 +1,127 @@
+//! What a kind is to the API server: a row of data.
+//!
+//! A built-in kind is one [`Resource`]; a CustomResourceDefinition becomes the same
+//! thing at run time inside `apiserver`. Nothing here does I/O or reads a clock.
+
+use jiff::Timestamp;
+use schema::FieldError;
+use serde_json::Value;
+
+/// Whether objects of a kind live in a namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    Cluster,
+    Namespaced,
+}
+
+/// A subresource of a built-in kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subresource {
+    /// `status`, `scale`, `token`, `finalize`, `approval`, `eviction`, …
+    pub name: &'static str,
+    /// Kind of its bodies where it is not the parent's: `(group, version, kind)`.
+    pub kind: Option<(&'static str, &'static str, &'static str)>,
+    pub verbs: &'static [&'static str],
+}
+
+impl Subresource {
+    pub const STATUS: Self =
+        Self { name: "status", kind: None, verbs: &["get", "patch", "update"] };
+    pub const SCALE: Self = Self {
+        name: "scale",
+        kind: Some(("autoscaling", "v1", "Scale")),
+        verbs: &["get", "patch", "update"],
+    };
+}
+
+/// Which strings may name an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameRule {
+    /// DNS-1123 subdomain, at most 253 characters: most kinds.
+    Subdomain,
+    /// DNS-1123 label, at most 63 characters: namespaces.
+    Label,
+    /// DNS-1035 label (must begin with a letter): services.
+    Label1035,
+    /// Anything that can be one segment of a path: RBAC kinds.
+    PathSegment,
+}
+
+/// How objects of one kind are filled in and judged on their way to the store.
+///
+/// Every function is pure. `validate_update` runs in place of `validate` on an update,
+/// and is expected to call it where the same rules hold.
+#[derive(Debug, Clone, Copy)]
+pub struct Strategy {
+    pub name: NameRule,
+    /// Fills defaults; runs on every decoded body of this kind.
+    pub default: fn(&mut Value),
+    /// Drops what a client may not set at creation (status, mostly) and sets what the server owns.
+    pub prepare_create: fn(&mut Value),
+    /// The same for an update; `old` is what the store holds.
+    pub prepare_update: fn(new: &mut Value, old: &Value),
+    pub validate: fn(&Value, &mut Vec<FieldError>),
+    pub validate_update: fn(new: &Value, old: &Value, &mut Vec<FieldError>),
+    /// For `/status`: keeps everything but the status from `old`.
+    pub prepare_status: fn(new: &mut Value, old: &Value),
+    pub validate_status: fn(new: &Value, old: &Value, &mut Vec<FieldError>),
+    pub warnings: fn(&Value) -> Vec<String>,
+    /// Whether `metadata.generation` counts changes outside metadata and status.
+    pub generation: bool,
+    /// Whether a PUT without a resourceVersion overwrites.
+    pub unconditional_update: bool,
+    /// Whether a PUT of an absent object creates it.
+    pub create_on_update: bool,
+    /// Whether DELETE answers with the object instead of a `Status`.
+    pub returns_deleted: bool,
+}
+
+/// One column of `kubectl get`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Column {
+    pub name: &'static str,
+    /// `string`, `integer`, `number`, `boolean`, `date`.
+    pub ty: &'static str,
+    pub format: &'static str,
+    /// Above 0: only with `-o wide`.
+    pub priority: u8,
+    pub description: &'static str,
+}
+
+/// How objects of a kind are shown as rows of a table.
+#[derive(Debug, Clone, Copy)]
+pub struct Printer {
+    pub columns: &'static [Column],
+    /// One cell per column; `now` is for ages.
+    pub cells: fn(&Value, now: Timestamp) -> Vec<Value>,
+}
+
+/// One built-in kind at one version.
+#[derive(Debug, Clone, Copy)]
+pub struct Resource {
+    /// Empty for the core group.
+    pub group: &'static str,
+    pub version: &'static str,
+    pub plural: &'static str,
+    pub singular: &'static str,
+    pub kind: &'static str,
+    pub short_names: &'static [&'static str],
+    pub categories: &'static [&'static str],
+    pub scope: Scope,
+    pub verbs: &'static [&'static str],
+    /// Where its objects are stored: a path below the root, as upstream names it in etcd.
+    pub table: &'static str,
+    pub subresources: &'static [Subresource],
+    pub strategy: Strategy,
+    pub printer: Printer,
+    /// Selectable fields beside metadata.name and metadata.namespace:
+    /// the label and how to read its value.
+    pub fields: &'static [(&'static str, fn(&Value) -> String)],
+}
+
+/// The verbs of an ordinary stored kind.
+pub const ALL_VERBS: &[&str] =
+    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// The verbs of a kind that is a question, answered and not stored.
+pub const CREATE_ONLY: &[&str] = &["create"];

@@ -2,8 +2,34 @@
 //!
 //! To add a kind, add its module and its row in [`builtin`].
 
+mod admission;
+mod apps;
+mod autoscaling;
+mod batch;
+mod builtin;
+mod certificates;
+mod coordination;
+mod core;
+mod discovery;
+mod duration;
+mod events;
+mod extension;
+mod flowcontrol;
+mod json;
+mod networking;
+mod node;
+mod policy;
+mod print;
+mod rbac;
 mod resource;
+mod review;
+mod scheduling;
+mod status;
+mod storage;
 
+pub use builtin::{builtin, find};
+pub use duration::{age, human_duration};
 pub use resource::{
-    ALL_VERBS, CREATE_ONLY, Column, NameRule, Printer, Resource, Scope, Strategy, Subresource,
+    ALL_VERBS, CREATE_ONLY, Column, Conversion, NameRule, Printer, Resource, Scope, Strategy,
+    Subresource,
 };

@@ -39,9 +39,9 @@ impl Subresource {
 pub enum NameRule {
     /// DNS-1123 subdomain, at most 253 characters: most kinds.
     Subdomain,
-    /// DNS-1123 label, at most 63 characters: namespaces.
+    /// DNS-1123 label, at most 63 characters: namespaces and services.
     Label,
-    /// DNS-1035 label (must begin with a letter): services.
+    /// DNS-1035 label (must begin with a letter).
     Label1035,
     /// Anything that can be one segment of a path: RBAC kinds.
     PathSegment,
@@ -76,6 +76,33 @@ pub struct Strategy {
     pub returns_deleted: bool,
 }
 
+impl Strategy {
+    /// A kind without status or defaults, whose objects are judged by their metadata alone.
+    pub const GENERIC: Self = Self {
+        name: NameRule::Subdomain,
+        default: |_| {},
+        prepare_create: |_| {},
+        prepare_update: |_, _| {},
+        validate: |_, _| {},
+        validate_update: |_, _, _| {},
+        prepare_status: |_, _| {},
+        validate_status: |_, _, _| {},
+        warnings: |_| Vec::new(),
+        generation: false,
+        unconditional_update: true,
+        create_on_update: false,
+        returns_deleted: false,
+    };
+
+    /// A kind with a `status` subresource: each endpoint keeps its hands off the other's part.
+    pub const WITH_STATUS: Self = Self {
+        prepare_create: crate::status::drop,
+        prepare_update: crate::status::keep,
+        prepare_status: crate::status::only,
+        ..Self::GENERIC
+    };
+}
+
 /// One column of `kubectl get`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Column {
@@ -88,12 +115,61 @@ pub struct Column {
     pub description: &'static str,
 }
 
+impl Column {
+    /// A column of text that is always shown.
+    pub const fn text(name: &'static str, description: &'static str) -> Self {
+        Self { name, ty: "string", format: "", priority: 0, description }
+    }
+
+    /// A column of numbers that is always shown.
+    pub const fn integer(name: &'static str, description: &'static str) -> Self {
+        Self { ty: "integer", ..Self::text(name, description) }
+    }
+
+    /// A column of `true` and `false` that is always shown.
+    pub const fn boolean(name: &'static str, description: &'static str) -> Self {
+        Self { ty: "boolean", ..Self::text(name, description) }
+    }
+
+    /// The same column, shown only with `-o wide`.
+    pub const fn wide(self) -> Self {
+        Self { priority: 1, ..self }
+    }
+
+    /// The name every object has.
+    pub const NAME: Self = Self { format: "name", ..Self::text("Name", "Name of the object") };
+    /// How long ago the object was made.
+    pub const AGE: Self = Self::text("Age", "Time since the object was created");
+}
+
 /// How objects of a kind are shown as rows of a table.
 #[derive(Debug, Clone, Copy)]
 pub struct Printer {
     pub columns: &'static [Column],
     /// One cell per column; `now` is for ages.
     pub cells: fn(&Value, now: Timestamp) -> Vec<Value>,
+}
+
+impl Printer {
+    /// Name and age, which every object has.
+    pub const GENERIC: Self = Self {
+        columns: &[Column::NAME, Column::AGE],
+        cells: |object, now| vec![crate::print::name(object), crate::print::age(object, now)],
+    };
+}
+
+/// How a version of a kind that is not its stored one is read and written.
+///
+/// Both directions must be lossless together: what one version cannot express is kept
+/// where the other finds it again (annotations, mostly).
+#[derive(Debug, Clone, Copy)]
+pub struct Conversion {
+    /// `(group, version, kind)` of what the store holds.
+    pub stored: (&'static str, &'static str, &'static str),
+    /// Rewrites an object of this version into the stored one, `apiVersion` included.
+    pub to_storage: fn(&mut Value),
+    /// Rewrites a stored object into this version, `apiVersion` included.
+    pub from_storage: fn(&mut Value),
 }
 
 /// One built-in kind at one version.
@@ -117,6 +193,58 @@ pub struct Resource {
     /// Selectable fields beside metadata.name and metadata.namespace:
     /// the label and how to read its value.
     pub fields: &'static [(&'static str, fn(&Value) -> String)],
+    /// Set where the store holds another version of the same objects.
+    pub conversion: Option<Conversion>,
+}
+
+impl Resource {
+    /// A stored kind without anything special; `table` is its plural.
+    pub const fn cluster(
+        group: &'static str,
+        version: &'static str,
+        plural: &'static str,
+        singular: &'static str,
+        kind: &'static str,
+    ) -> Self {
+        Self {
+            group,
+            version,
+            plural,
+            singular,
+            kind,
+            short_names: &[],
+            categories: &[],
+            scope: Scope::Cluster,
+            verbs: ALL_VERBS,
+            table: plural,
+            subresources: &[],
+            strategy: Strategy::GENERIC,
+            printer: Printer::GENERIC,
+            fields: &[],
+            conversion: None,
+        }
+    }
+
+    /// The same for a kind whose objects live in namespaces.
+    pub const fn namespaced(
+        group: &'static str,
+        version: &'static str,
+        plural: &'static str,
+        singular: &'static str,
+        kind: &'static str,
+    ) -> Self {
+        Self { scope: Scope::Namespaced, ..Self::cluster(group, version, plural, singular, kind) }
+    }
+
+    /// Whether its objects are kept: a review is answered and forgotten.
+    pub fn is_stored(&self) -> bool {
+        !self.table.is_empty()
+    }
+
+    /// The subresource of that name.
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|subresource| subresource.name == name)
+    }
 }
 
 /// The verbs of an ordinary stored kind.

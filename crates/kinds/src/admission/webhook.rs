@@ -1,0 +1,29 @@
+//! Webhook configurations.
+
+use crate::resource::{Resource, Strategy};
+
+pub(crate) const MUTATING: Resource = Resource {
+    categories: &["api-extensions"],
+
+    strategy: Strategy { generation: true, unconditional_update: false, ..Strategy::GENERIC },
+    ..Resource::cluster(
+        "admissionregistration.k8s.io",
+        "v1",
+        "mutatingwebhookconfigurations",
+        "mutatingwebhookconfiguration",
+        "MutatingWebhookConfiguration",
+    )
+};
+
+pub(crate) const VALIDATING: Resource = Resource {
+    categories: &["api-extensions"],
+
+    strategy: Strategy { generation: true, unconditional_update: false, ..Strategy::GENERIC },
+    ..Resource::cluster(
+        "admissionregistration.k8s.io",
+        "v1",
+        "validatingwebhookconfigurations",
+        "validatingwebhookconfiguration",
+        "ValidatingWebhookConfiguration",
+    )
+};

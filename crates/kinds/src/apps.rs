@@ -1,0 +1,7 @@
+//! Group `apps`: workloads made of pods, kept for clients that apply them.
+
+pub(crate) mod controller_revision;
+pub(crate) mod daemon_set;
+pub(crate) mod deployment;
+pub(crate) mod replica_set;
+pub(crate) mod stateful_set;

@@ -1,0 +1,11 @@
+//! ReplicaSets.
+
+use crate::resource::{Resource, Strategy, Subresource};
+
+pub(crate) const RESOURCE: Resource = Resource {
+    short_names: &["rs"],
+    categories: &["all"],
+    subresources: &[Subresource::SCALE, Subresource::STATUS],
+    strategy: Strategy { generation: true, ..Strategy::WITH_STATUS },
+    ..Resource::namespaced("apps", "v1", "replicasets", "replicaset", "ReplicaSet")
+};

@@ -1,0 +1,4 @@
+//! Group `batch`.
+
+pub(crate) mod cron_job;
+pub(crate) mod job;

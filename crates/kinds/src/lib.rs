@@ -8,6 +8,7 @@ mod autoscaling;
 mod batch;
 mod builtin;
 mod certificates;
+mod check;
 mod coordination;
 mod core;
 mod discovery;
@@ -16,6 +17,8 @@ mod events;
 mod extension;
 mod flowcontrol;
 mod json;
+mod labels;
+mod metadata;
 mod networking;
 mod node;
 mod policy;
@@ -26,9 +29,12 @@ mod review;
 mod scheduling;
 mod status;
 mod storage;
+pub mod syntax;
 
 pub use builtin::{builtin, find};
+pub use check::IMMUTABLE;
 pub use duration::{age, human_duration};
+pub use metadata::{validate_metadata_create, validate_metadata_update};
 pub use resource::{
     ALL_VERBS, CREATE_ONLY, Column, Conversion, NameRule, Printer, Resource, Scope, Strategy,
     Subresource,

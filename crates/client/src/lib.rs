@@ -1,1 +1,20 @@
-//! (being written)
+//! How the rest of Sheaf speaks to a Kubernetes API: a [`kube::Client`] over a socket
+//! or over the server's own handler, leader election, and one light stream of what
+//! exists in the whole cluster.
+//!
+//! It knows neither the API server nor the store: everything here works against any
+//! Kubernetes.
+
+mod catalog;
+mod connect;
+mod election;
+mod feed;
+mod meta;
+mod watch;
+
+pub use catalog::{Catalog, DiscoverError, Kind, Verb, discover};
+pub use connect::{ConnectError, from_kubeconfig, in_process};
+pub use election::{Election, Term, Timing, campaign};
+pub use feed::{Change, Update, feed};
+pub use meta::{Meta, Owner};
+pub use watch::{WatchError, follow};

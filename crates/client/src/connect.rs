@@ -1,0 +1,79 @@
+//! Making a [`kube::Client`]: from a kubeconfig, or straight onto a handler in this
+//! process.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+use tower::{BoxError, Service, ServiceExt};
+
+/// Why no client could be made from a kubeconfig.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error("cannot read kubeconfig {}", path.display())]
+    Read { path: PathBuf, source: KubeconfigError },
+    #[error("cannot use kubeconfig {}", path.display())]
+    Load { path: PathBuf, source: KubeconfigError },
+    #[error("cannot make a client from kubeconfig {}", path.display())]
+    Client { path: PathBuf, source: kube::Error },
+}
+
+/// A client that calls `service` directly: no socket, no TLS, but the same handler that
+/// serves everybody else, so that nothing in here can see more than an outside client.
+///
+/// `decorate` runs on each request; it is how the caller says who is asking.
+pub fn in_process<S, B>(
+    service: S,
+    decorate: impl Fn(&mut Request<Body>) + Clone + Send + 'static,
+) -> Client
+where
+    S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let service = service.map_request(move |mut request: Request<Body>| {
+        decorate(&mut request);
+        request
+    });
+    Client::new(service, "default")
+}
+
+/// A client over HTTPS, as the current context of the kubeconfig at `path` says.
+pub async fn from_kubeconfig(path: &Path) -> Result<Client, ConnectError> {
+    let at = || path.to_path_buf();
+    let file =
+        Kubeconfig::read_from(path).map_err(|source| ConnectError::Read { path: at(), source })?;
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+        .await
+        .map_err(|source| ConnectError::Load { path: at(), source })?;
+    Client::try_from(config).map_err(|source| ConnectError::Client { path: at(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    #[derive(Clone)]
+    struct User(&'static str);
+
+    #[tokio::test]
+    async fn requests_reach_the_handler_decorated() {
+        let handler = tower::service_fn(|request: Request<Body>| async move {
+            let user = request.extensions().get::<User>().map_or("nobody", |user| user.0);
+            let body = format!("{user} asks {}", request.uri().path());
+            Ok::<_, Infallible>(Response::new(http_body_util::Full::new(Bytes::from(body))))
+        });
+        let client = in_process(handler, |request| {
+            request.extensions_mut().insert(User("admin"));
+        });
+        let text = client.request_text(Request::get("/version").body(vec![]).unwrap()).await;
+        assert_eq!(text.unwrap(), "admin asks /version");
+    }
+}

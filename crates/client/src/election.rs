@@ -1,0 +1,216 @@
+//! Leader election on a Lease, as every Kubernetes controller does it: the holder renews,
+//! the others wait until it has not done so for the whole lease.
+//!
+//! A holder that comes back under the same identity goes on at once, so that a restart
+//! costs no pause; identities must therefore be unique among those running.
+
+mod plan;
+
+use std::future::Future;
+use std::time::Duration;
+
+use base::{Chain, Stop, clock};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use self::plan::{Record, Step};
+
+/// For how long a lease holds and how often it is renewed.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    pub lease: Duration,
+    /// A holder that could not renew for this long stops leading.
+    pub give_up: Duration,
+    pub renew: Duration,
+    /// How often those who wait look.
+    pub retry: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(15),
+            give_up: Duration::from_secs(10),
+            renew: Duration::from_secs(5),
+            retry: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Who runs for which lease.
+#[derive(Debug, Clone)]
+pub struct Election {
+    pub namespace: String,
+    pub name: String,
+    pub identity: String,
+    pub timing: Timing,
+}
+
+/// Says when a term of leadership is over; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Term(watch::Receiver<bool>);
+
+impl Term {
+    /// Resolves when leadership is lost or a stop was requested.
+    pub async fn over(&mut self) {
+        let _ = self.0.wait_for(|over| *over).await;
+    }
+}
+
+/// Runs for the lease until `stop`; calls `lead` for each term won and waits for it to
+/// return after the term is over. Gives the lease up at the end.
+pub async fn campaign<F: Future<Output = ()>>(
+    client: Client,
+    election: Election,
+    mut stop: Stop,
+    mut lead: impl FnMut(Term) -> F,
+) {
+    let mut candidate = Candidate::new(client, election);
+    while !stop.is_requested() {
+        if !candidate.acquire(&mut stop).await {
+            return;
+        }
+        info!(lease = candidate.election.name, "leading");
+        let (over, term) = watch::channel(false);
+        let work = lead(Term(term));
+        tokio::pin!(work);
+        tokio::select! {
+            // The work has no reason to end by itself; if it does, somebody else may try.
+            () = &mut work => {}
+            () = candidate.hold() => {
+                warn!(lease = candidate.election.name, "leadership lost");
+                let _ = over.send(true);
+                work.await;
+                continue;
+            }
+            () = stop.requested() => {
+                let _ = over.send(true);
+                work.await;
+            }
+        }
+        candidate.release().await;
+    }
+}
+
+struct Candidate {
+    leases: Api<Lease>,
+    election: Election,
+    /// What the lease said when it last changed, and when that was seen here: clocks of
+    /// different machines are never compared.
+    seen: Option<(Record, Instant)>,
+}
+
+impl Candidate {
+    fn new(client: Client, election: Election) -> Self {
+        let leases = Api::namespaced(client, &election.namespace);
+        Self { leases, election, seen: None }
+    }
+
+    /// Waits until the lease is ours; false if a stop was requested first.
+    async fn acquire(&mut self, stop: &mut Stop) -> bool {
+        loop {
+            match self.attempt().await {
+                Ok(true) => return !stop.is_requested(),
+                Ok(false) => {}
+                Err(failure) => {
+                    warn!(lease = self.election.name, error = %Chain(&failure), "cannot acquire");
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(self.election.timing.retry) => {}
+                () = stop.requested() => return false,
+            }
+        }
+    }
+
+    /// Renews for as long as that works.
+    async fn hold(&mut self) {
+        let timing = self.election.timing;
+        let mut renewed = Instant::now();
+        loop {
+            let pause = if renewed.elapsed() < timing.renew { timing.renew } else { timing.retry };
+            tokio::time::sleep(pause).await;
+            let limit = renewed + timing.give_up;
+            match tokio::time::timeout_at(limit, self.attempt()).await {
+                Ok(Ok(true)) => renewed = Instant::now(),
+                Ok(Ok(false)) | Err(_) => return,
+                Ok(Err(failure)) => {
+                    warn!(lease = self.election.name, error = %Chain(&failure), "cannot renew");
+                    if Instant::now() >= limit {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// One look at the lease and what follows from it; true if it is ours now.
+    async fn attempt(&mut self) -> Result<bool, kube::Error> {
+        let found = self.leases.get_opt(&self.election.name).await?;
+        let record = found.as_ref().map(plan::read);
+        let now = Instant::now();
+        if let Some(record) = &record
+            && self.seen.as_ref().is_none_or(|(seen, _)| seen != record)
+        {
+            self.seen = Some((record.clone(), now));
+        }
+        let idle = self.seen.as_ref().map_or(Duration::ZERO, |(_, at)| now - *at);
+        let step = plan::step(record.as_ref(), &self.election.identity, idle);
+        self.write(step, found).await
+    }
+
+    async fn write(&self, step: Step, found: Option<Lease>) -> Result<bool, kube::Error> {
+        let mut lease = found.unwrap_or_else(|| Lease {
+            metadata: ObjectMeta { name: Some(self.election.name.clone()), ..Default::default() },
+            spec: None,
+        });
+        plan::apply(
+            step,
+            lease.spec.get_or_insert_default(),
+            &self.election.identity,
+            self.election.timing.lease,
+            MicroTime(clock::now()),
+        );
+        let params = PostParams::default();
+        let result = match step {
+            Step::Wait => return Ok(false),
+            Step::Create => self.leases.create(&params, &lease).await,
+            Step::Take | Step::Renew => {
+                self.leases.replace(&self.election.name, &params, &lease).await
+            }
+        };
+        match result {
+            Ok(_) => Ok(true),
+            // Somebody else was faster; the next look says who.
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Lets the next holder begin without waiting for the lease to run out.
+    async fn release(&self) {
+        let release = async {
+            let Some(mut lease) = self.leases.get_opt(&self.election.name).await? else {
+                return Ok(());
+            };
+            let spec = lease.spec.get_or_insert_default();
+            if spec.holder_identity.as_deref() == Some(&*self.election.identity) {
+                plan::release(spec, MicroTime(clock::now()));
+                self.leases.replace(&self.election.name, &PostParams::default(), &lease).await?;
+            }
+            Ok::<_, kube::Error>(())
+        };
+        match tokio::time::timeout(Duration::from_secs(1), release).await {
+            Ok(Ok(())) => info!(lease = self.election.name, "lease released"),
+            Ok(Err(failure)) => {
+                warn!(lease = self.election.name, error = %Chain(&failure), "cannot release");
+            }
+            Err(_) => warn!(lease = self.election.name, "no time to release"),
+        }
+    }
+}

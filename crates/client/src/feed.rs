@@ -1,0 +1,160 @@
+//! One stream of what exists in the whole cluster: the metadata of every kind that can
+//! be listed and watched.
+//!
+//! The kinds are followed as they come and go: a change of a CustomResourceDefinition or
+//! an APIService leads to a look at discovery. The feed keeps no objects.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Backoff, Chain};
+use kube::Client;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use crate::catalog::{Catalog, Kind, Verb, discover};
+use crate::meta::Meta;
+use crate::watch::follow;
+
+/// How long a look at discovery waits for further changes of the kinds.
+const SETTLE: Duration = Duration::from_millis(50);
+/// A second look, for a server whose discovery lags behind its objects.
+const SECOND_LOOK: Duration = Duration::from_secs(2);
+const REFRESH: Duration = Duration::from_secs(300);
+
+/// What happened to the objects of one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// All objects follow; those that are not named before `Listed` are gone.
+    Listing,
+    Listed,
+    /// Created or changed.
+    Applied(Meta),
+    Deleted(Meta),
+    /// The kind is not served any more.
+    Dropped,
+}
+
+#[derive(Debug, Clone)]
+pub struct Update {
+    pub kind: Arc<Kind>,
+    pub change: Change,
+}
+
+/// Follows every kind until nobody receives any more; dropping the future is a clean stop
+/// too. `catalog` shows which kinds are served; it is filled before the first update.
+pub async fn feed(
+    client: Client,
+    updates: mpsc::Sender<Update>,
+    catalog: watch::Sender<Arc<Catalog>>,
+) {
+    let (followers, followed) = (JoinSet::new(), BTreeMap::new());
+    Feed { client, updates, catalog, followers, followed }.run().await;
+}
+
+struct Feed {
+    client: Client,
+    updates: mpsc::Sender<Update>,
+    catalog: watch::Sender<Arc<Catalog>>,
+    followers: JoinSet<()>,
+    followed: BTreeMap<Arc<Kind>, AbortHandle>,
+}
+
+impl Feed {
+    async fn run(mut self) {
+        // What the kinds themselves are made of comes through here first.
+        let (tap, mut tapped) = mpsc::channel::<Update>(64);
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30));
+        let mut looks = vec![Instant::now()];
+        loop {
+            let next = looks.iter().min().copied().unwrap_or_else(Instant::now);
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => {
+                    looks.retain(|look| *look > Instant::now());
+                    match self.refresh(&tap).await {
+                        Ok(true) => backoff.reset(),
+                        Ok(false) => looks.push(Instant::now() + backoff.delay()),
+                        Err(Closed) => return,
+                    }
+                    if looks.is_empty() {
+                        looks.push(Instant::now() + REFRESH);
+                    }
+                }
+                update = tapped.recv() => {
+                    let Some(update) = update else { return };
+                    if matches!(update.change, Change::Applied(_) | Change::Deleted(_)) {
+                        let now = Instant::now();
+                        looks = vec![now + SETTLE, now + SECOND_LOOK];
+                    }
+                    if self.updates.send(update).await.is_err() {
+                        return;
+                    }
+                }
+                () = self.updates.closed() => return,
+            }
+        }
+    }
+
+    /// False if the server did not say which kinds it serves.
+    async fn refresh(&mut self, tap: &mpsc::Sender<Update>) -> Result<bool, Closed> {
+        let catalog = match discover(&self.client).await {
+            Ok(catalog) => Arc::new(catalog),
+            Err(failure) => {
+                warn!(error = %Chain(&failure), "cannot discover kinds");
+                return Ok(false);
+            }
+        };
+        self.catalog.send_replace(Arc::clone(&catalog));
+        self.drop_missing(&catalog).await?;
+        for kind in catalog.kinds() {
+            if is_followed(kind) && !self.followed.contains_key(kind) {
+                debug!(path = kind.path(""), "following kind");
+                let sink = if defines_kinds(kind) { tap } else { &self.updates };
+                let follower = follow(self.client.clone(), Arc::clone(kind), None, sink.clone());
+                self.followed.insert(Arc::clone(kind), self.followers.spawn(follower));
+            }
+        }
+        Ok(true)
+    }
+
+    async fn drop_missing(&mut self, catalog: &Catalog) -> Result<(), Closed> {
+        let served = |kind: &Kind| {
+            catalog.kinds().iter().any(|own| **own == *kind)
+                // A group that cannot answer just now has not lost its kinds.
+                || catalog.stale.contains(&kind.api_version())
+        };
+        let missing: Vec<_> =
+            self.followed.keys().filter(|kind| !served(kind)).map(Arc::clone).collect();
+        for kind in missing {
+            debug!(path = kind.path(""), "kind is not served any more");
+            if let Some(follower) = self.followed.remove(&kind) {
+                follower.abort();
+            }
+            // A kind that only changed (a version was added) keeps its objects.
+            if catalog.resource(&kind.group, &kind.plural).is_none() {
+                let update = Update { kind, change: Change::Dropped };
+                self.updates.send(update).await.map_err(|_| Closed)?;
+            }
+        }
+        // Reap those that were aborted.
+        while self.followers.try_join_next().is_some() {}
+        Ok(())
+    }
+}
+
+/// Nobody receives any more.
+struct Closed;
+
+fn is_followed(kind: &Kind) -> bool {
+    // Events are many, short-lived and own nothing.
+    let is_event = &*kind.plural == "events" && matches!(&*kind.group, "" | "events.k8s.io");
+    !is_event && kind.can(Verb::Delete) && kind.can(Verb::List) && kind.can(Verb::Watch)
+}
+
+fn defines_kinds(kind: &Kind) -> bool {
+    kind.is("apiextensions.k8s.io", "customresourcedefinitions")
+        || kind.is("apiregistration.k8s.io", "apiservices")
+}

@@ -5,10 +5,21 @@
 //! their `openAPIV3Schema`) and built-in types (built from the table in crate
 //! `types`). No I/O, no clock, not async.
 
+mod default;
 mod field;
+mod metadata;
 mod node;
+mod parse;
+mod prune;
+mod trail;
+mod validate;
 
+pub use default::{default, drop_nulls};
 pub use field::{FieldError, Path, Reason};
+pub use metadata::{Malformed, coerce_metadata};
 pub use node::{
     Additional, ListType, MapType, Node, PatchStrategy, Rule, Schema, Type, Validation,
 };
+pub use parse::{MAX_DEPTH, parse, unknown_fields};
+pub use prune::{Level, prune};
+pub use validate::validate;

@@ -1,0 +1,125 @@
+//! The keywords of `JSONSchemaProps`, for strict field validation of
+//! CustomResourceDefinitions: the schema inside them is itself an API type.
+
+use serde_json::{Map, Value};
+
+/// Dotted paths of fields, relative to the schema, that `JSONSchemaProps` does not have.
+pub fn unknown_fields(raw: &Value) -> Vec<String> {
+    let mut unknown = Vec::new();
+    visit(raw, &mut String::new(), 0, &mut unknown);
+    unknown.sort();
+    unknown
+}
+
+/// What the value of a keyword is made of, as far as looking for unknown fields goes.
+enum Holds {
+    /// A scalar, a list of scalars, or any JSON.
+    Plain,
+    Schema,
+    /// A schema, or something that is not one (`true`).
+    Schemas,
+    /// Schemas by name.
+    Named,
+    Rules,
+    Docs,
+}
+
+fn holds(keyword: &str) -> Option<Holds> {
+    Some(match keyword {
+        "id"
+        | "$schema"
+        | "$ref"
+        | "description"
+        | "type"
+        | "format"
+        | "title"
+        | "default"
+        | "maximum"
+        | "exclusiveMaximum"
+        | "minimum"
+        | "exclusiveMinimum"
+        | "maxLength"
+        | "minLength"
+        | "pattern"
+        | "maxItems"
+        | "minItems"
+        | "uniqueItems"
+        | "multipleOf"
+        | "enum"
+        | "maxProperties"
+        | "minProperties"
+        | "required"
+        | "example"
+        | "nullable"
+        | "x-kubernetes-preserve-unknown-fields"
+        | "x-kubernetes-embedded-resource"
+        | "x-kubernetes-int-or-string"
+        | "x-kubernetes-list-map-keys"
+        | "x-kubernetes-list-type"
+        | "x-kubernetes-map-type" => Holds::Plain,
+        "not" | "items" | "additionalProperties" | "additionalItems" => Holds::Schema,
+        "allOf" | "anyOf" | "oneOf" => Holds::Schemas,
+        "properties" | "patternProperties" | "definitions" | "dependencies" => Holds::Named,
+        "x-kubernetes-validations" => Holds::Rules,
+        "externalDocs" => Holds::Docs,
+        _ => return None,
+    })
+}
+
+const RULE: &[&str] =
+    &["rule", "message", "messageExpression", "reason", "fieldPath", "optionalOldSelf"];
+const DOCS: &[&str] = &["description", "url"];
+
+fn visit(raw: &Value, at: &mut String, depth: usize, unknown: &mut Vec<String>) {
+    let Value::Object(map) = raw else { return };
+    if depth > super::MAX_DEPTH {
+        return;
+    }
+    for (name, value) in map {
+        descend(at, name, |at| match (holds(name), value) {
+            (None, _) => unknown.push(at.clone()),
+            (Some(Holds::Plain), _) => {}
+            (Some(Holds::Schema | Holds::Schemas), Value::Array(list)) => {
+                for (index, raw) in list.iter().enumerate() {
+                    descend_index(at, index, |at| visit(raw, at, depth + 1, unknown));
+                }
+            }
+            (Some(Holds::Schema | Holds::Schemas), _) => visit(value, at, depth + 1, unknown),
+            (Some(Holds::Named), Value::Object(named)) => {
+                for (name, raw) in named {
+                    descend(at, name, |at| visit(raw, at, depth + 1, unknown));
+                }
+            }
+            (Some(Holds::Rules), Value::Array(rules)) => {
+                for (index, rule) in rules.iter().filter_map(Value::as_object).enumerate() {
+                    descend_index(at, index, |at| flat(rule, RULE, at, unknown));
+                }
+            }
+            (Some(Holds::Docs), Value::Object(docs)) => flat(docs, DOCS, at, unknown),
+            (Some(Holds::Named | Holds::Rules | Holds::Docs), _) => {}
+        });
+    }
+}
+
+fn flat(map: &Map<String, Value>, known: &[&str], at: &mut String, unknown: &mut Vec<String>) {
+    for name in map.keys().filter(|name| !known.contains(&name.as_str())) {
+        descend(at, name, |at| unknown.push(at.clone()));
+    }
+}
+
+fn descend(at: &mut String, name: &str, inside: impl FnOnce(&mut String)) {
+    let length = at.len();
+    if length > 0 {
+        at.push('.');
+    }
+    at.push_str(name);
+    inside(at);
+    at.truncate(length);
+}
+
+fn descend_index(at: &mut String, index: usize, inside: impl FnOnce(&mut String)) {
+    let length = at.len();
+    at.push_str(&format!("[{index}]"));
+    inside(at);
+    at.truncate(length);
+}

@@ -1,1 +1,17 @@
-//! (being written)
+//! Who somebody is and what they may do.
+//!
+//! Users and the credentials that prove them ([`identity`], [`token`]), the rights
+//! they hold ([`rbac`]), and the keys and certificates of the cluster ([`pki`]).
+//! It knows neither HTTP nor the store. Only [`pki`] touches files; nothing reads
+//! the clock.
+
+pub mod identity;
+pub mod kubeconfig;
+pub mod pki;
+pub mod rbac;
+pub mod token;
+pub mod user;
+
+pub use rbac::policy::{Attributes, Decision, Policy, ResourceRequest, Target, forbidden_message};
+pub use rbac::rule::PolicyRule;
+pub use user::User;

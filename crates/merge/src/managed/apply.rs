@@ -1,0 +1,227 @@
+//! Server-side apply.
+
+use serde_json::{Map, Value};
+
+use super::conflict::Conflicts;
+use super::entries::{Entry, EntryError, Managed, Operation};
+use super::update::{changes, gain, reconcile};
+use super::{
+    MANAGED_FIELDS, NEVER_OWNED, Request, equal_but_managed_fields, equal_ignoring_timestamps,
+    last_applied, managed_fields, metadata, set_managed_fields, take_managed_fields,
+};
+use crate::set::Set;
+use crate::typed::{
+    self, Duplicates, Faults, compare, remove_items, to_field_set, validate, with_named_parents,
+};
+
+/// The manager of what was there before anybody applied.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// Why a configuration cannot be applied.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// Other managers own what would change.
+    #[error(transparent)]
+    Conflict(#[from] Conflicts),
+    /// A bad request: the configuration is of another kind or version.
+    #[error("invalid object type: {0}")]
+    WrongKind(String),
+    /// A bad request.
+    #[error("metadata.managedFields must be nil")]
+    ManagedFields,
+    /// The configuration does not fit the schema.
+    #[error("failed to create typed patch object ({object}): {faults}")]
+    Invalid { object: String, faults: Faults },
+    /// The stored object does not fit the schema.
+    #[error("failed to create typed live object ({object}): {faults}")]
+    Live { object: String, faults: Faults },
+    #[error("failed to decode managed fields: {0}")]
+    Entries(EntryError),
+}
+
+/// Applies `config` to `live`, in the name of a manager; `None` if nothing changes. The
+/// caller defaults and validates the result, and creates the object if there was none.
+pub fn apply(
+    live: Option<&Value>,
+    config: &Value,
+    request: &Request<'_>,
+    force: bool,
+) -> Result<Option<Value>, ApplyError> {
+    check(config, request)?;
+    let nothing = Value::Object(Map::new());
+    let before = live.unwrap_or(&nothing);
+    let managed = managers(before, request)?;
+    let apply = Apply { live: before, config, managed, request };
+    let (mut object, managed) = match apply.run(force) {
+        Err(ApplyError::Conflict(conflicts)) if request.manager == last_applied::MANAGER => {
+            match last_applied::allowed_conflicts(before, request) {
+                None => return Err(conflicts.into()),
+                Some(allowed) => match conflicts.except(&allowed) {
+                    conflicts if conflicts.0.is_empty() => apply.run(true)?,
+                    conflicts => return Err(conflicts.into()),
+                },
+            }
+        }
+        result => result?,
+    };
+    if request.manager == last_applied::MANAGER {
+        last_applied::refresh(&mut object, config);
+    }
+    set_managed_fields(&mut object, managed.write());
+    let same = live.is_some_and(|live| equal_ignoring_timestamps(live, &object));
+    Ok((!same).then_some(object))
+}
+
+fn check(config: &Value, request: &Request<'_>) -> Result<(), ApplyError> {
+    let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or("");
+    if text("apiVersion") != request.api_version || text("kind") != request.kind {
+        return Err(ApplyError::WrongKind(kind_text(config)));
+    }
+    if managed_fields(config).is_some_and(Value::is_array) {
+        return Err(ApplyError::ManagedFields);
+    }
+    validate(config, request.schema, Duplicates::Refused)
+        .map_err(|faults| ApplyError::Invalid { object: object_text(config), faults })
+}
+
+/// The managers before the apply. What an object holds that nobody tracked belongs to
+/// those before the first apply.
+fn managers(live: &Value, request: &Request<'_>) -> Result<Managed, ApplyError> {
+    let stored = managed_fields(live).cloned().unwrap_or(Value::Null);
+    let mut managed = Managed::read(stored).map_err(ApplyError::Entries)?;
+    if managed.entries.is_empty()
+        && let Some(existing) = changes(None, live, request)
+    {
+        gain(&mut managed, existing, request, BEFORE_FIRST_APPLY);
+    }
+    managed.entries.retain(|entry| request.serves(&entry.api_version));
+    for entry in &mut managed.entries {
+        reconcile(entry, request);
+    }
+    Ok(managed)
+}
+
+struct Apply<'a> {
+    live: &'a Value,
+    config: &'a Value,
+    managed: Managed,
+    request: &'a Request<'a>,
+}
+
+impl Apply<'_> {
+    /// The object after the apply, without managers, and the managers.
+    fn run(&self, force: bool) -> Result<(Value, Managed), ApplyError> {
+        let schema = self.request.schema;
+        let broken = |faults| ApplyError::Live { object: object_text(self.live), faults };
+        let mut managed = self.managed.clone();
+        let mut own = self.own();
+        let last = managed.find(&own).map(|entry| entry.set.clone());
+        own.time = managed.find(&own).and_then(|entry| entry.time.clone());
+        managed.put(own.clone());
+
+        let merged = typed::merge(self.live, self.config, schema).map_err(broken)?;
+        let mut merged = merged.unwrap_or_else(|| Value::Object(Map::new()));
+        take_managed_fields(&mut merged);
+        let mut object = match last {
+            Some(last) if !last.is_empty() => self.prune(&merged, &managed, &last),
+            _ => merged,
+        };
+        if !object.is_object() {
+            object = Value::Object(Map::new());
+        }
+        self.settle(&object, &mut managed, &own, force).map_err(|error| match error {
+            Unsettled::Conflict(conflicts) => ApplyError::Conflict(conflicts),
+            Unsettled::Faults(faults) => broken(faults),
+        })?;
+        let changed = !equal_but_managed_fields(self.live, &object);
+        self.finish(&mut managed, &own, changed);
+        Ok((object, managed))
+    }
+
+    /// What the configuration mentions, in the name of its manager.
+    fn own(&self) -> Entry {
+        let Request { api_version, subresource, reset, schema, .. } = *self.request;
+        let set = to_field_set(self.config, schema).recursive_difference(reset);
+        Entry::new(self.request.manager(), Operation::Apply, api_version, subresource, set)
+    }
+
+    /// Removes what the manager applied last time, does not apply now, and nobody else owns.
+    fn prune(&self, merged: &Value, managed: &Managed, last: &Set) -> Value {
+        let schema = self.request.schema;
+        let named = |set: &Set| with_named_parents(set, schema);
+        let fields = |value: &Value| named(&to_field_set(value, schema));
+        let (last, all) = (named(last), fields(merged));
+
+        let bare = remove_items(merged, &last, schema);
+        let owned = managed.entries.iter().fold(Set::new(), |owned, entry| owned.union(&entry.set));
+        // Comes back: what somebody owns, this configuration included.
+        let kept = fields(&bare).union(&named(&owned));
+        let with_owned = remove_items(merged, &all.difference(&kept), schema);
+        // Comes back: what the manager did not own last time.
+        let gone = all.difference(&fields(&with_owned)).intersection(&last);
+        remove_items(merged, &gone, schema)
+    }
+
+    /// Takes what changed from the other managers, if they let go.
+    fn settle(
+        &self,
+        object: &Value,
+        managed: &mut Managed,
+        own: &Entry,
+        force: bool,
+    ) -> Result<(), Unsettled> {
+        let mut changes =
+            compare(self.live, object, self.request.schema).map_err(Unsettled::Faults)?;
+        changes.removed.subtract(&MANAGED_FIELDS);
+        let changes = changes.without(self.request.reset);
+        let changed = changes.modified.union(&changes.added);
+        let others = || managed.entries.iter().filter(|entry| !entry.same_manager(own));
+        if !force {
+            let conflicts: Vec<(&Entry, Set)> = others()
+                .map(|entry| (entry, entry.set.intersection(&changed)))
+                .filter(|(_, set)| !set.is_empty())
+                .collect();
+            if !conflicts.is_empty() {
+                return Err(Unsettled::Conflict(Conflicts::new(conflicts)));
+            }
+        }
+        for entry in managed.entries.iter_mut().filter(|entry| !entry.same_manager(own)) {
+            entry.edit(|set| set.subtract(&changed) | set.subtract(&changes.removed));
+        }
+        Ok(())
+    }
+
+    /// Strips what nobody owns, and dates the entry if the object changed.
+    fn finish(&self, managed: &mut Managed, own: &Entry, changed: bool) {
+        managed.drop_empty();
+        for entry in managed.entries.iter_mut().filter(|entry| entry.same_manager(own)) {
+            entry.edit(|set| set.subtract(&NEVER_OWNED));
+            if changed {
+                entry.time = Some(self.request.now.to_owned());
+            }
+        }
+        managed.drop_empty();
+    }
+}
+
+enum Unsettled {
+    Conflict(Conflicts),
+    Faults(Faults),
+}
+
+/// `apps/v1, Kind=Deployment`
+fn kind_text(object: &Value) -> String {
+    let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or("");
+    let version = text("apiVersion");
+    let slash = if version.contains('/') { "" } else { "/" };
+    format!("{slash}{version}, Kind={}", text("kind"))
+}
+
+/// `namespace/name; apps/v1, Kind=Deployment`
+fn object_text(object: &Value) -> String {
+    let text = |name: &str| {
+        let field = metadata(object).and_then(|metadata| metadata.get(name));
+        field.and_then(Value::as_str).unwrap_or("").to_owned()
+    };
+    format!("{}/{}; {}", text("namespace"), text("name"), kind_text(object))
+}

@@ -1,0 +1,274 @@
+//! `metadata.managedFields`: reading, writing, the identity of its entries and
+//! the limit on their number.
+
+use serde_json::{Map, Value};
+
+use crate::path::Quoted;
+use crate::set::{Set, SetError};
+
+/// More entries of updates than this are merged, oldest first.
+const MOST_UPDATERS: usize = 10;
+
+/// The manager of merged entries.
+const OLD_UPDATES: &str = "ancient-changes";
+
+/// Why `managedFields` cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EntryError {
+    #[error("expected a list of entries")]
+    NotAList,
+    #[error("operation must be `Apply` or `Update`")]
+    Operation,
+    #[error("apiVersion must not be empty")]
+    NoVersion,
+    #[error("missing fieldsType in managed fields entry {0}")]
+    NoFieldsType(usize),
+    #[error("invalid fieldsType {kind} in managed fields entry {at}", kind = Quoted(.kind))]
+    FieldsType { kind: String, at: usize },
+    #[error("error decoding set: {0}")]
+    Fields(SetError),
+}
+
+/// Whether `managedFields` can be read.
+pub fn validate_managed_fields(entries: &Value) -> Result<(), EntryError> {
+    Managed::read(entries.clone()).map(|_| ())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Operation {
+    Apply,
+    Update,
+}
+
+impl Operation {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Apply => "Apply",
+            Self::Update => "Update",
+        }
+    }
+}
+
+/// What one manager owns.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) manager: String,
+    pub(super) operation: Operation,
+    pub(super) api_version: String,
+    pub(super) subresource: String,
+    pub(super) time: Option<String>,
+    pub(super) set: Set,
+    /// The written form of `set`, as long as it has not changed.
+    raw: Option<Value>,
+}
+
+impl Entry {
+    pub(super) fn new(
+        manager: &str,
+        operation: Operation,
+        api_version: &str,
+        subresource: &str,
+        set: Set,
+    ) -> Self {
+        Self {
+            manager: manager.to_owned(),
+            operation,
+            api_version: api_version.to_owned(),
+            subresource: subresource.to_owned(),
+            time: None,
+            set,
+            raw: None,
+        }
+    }
+
+    /// Changes the set; `change` says whether it did.
+    pub(super) fn edit(&mut self, change: impl FnOnce(&mut Set) -> bool) {
+        if change(&mut self.set) {
+            self.raw = None;
+        }
+    }
+
+    /// Whether both speak for the same manager. Appliers are the same in every version.
+    pub(super) fn same_manager(&self, other: &Self) -> bool {
+        self.operation == other.operation
+            && self.manager == other.manager
+            && self.subresource == other.subresource
+            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+    }
+
+    /// The identity as text, by which upstream sorts managers.
+    pub(super) fn identifier(&self) -> String {
+        let mut fields = Vec::with_capacity(4);
+        let mut push = |name: &str, value: &str| {
+            if !value.is_empty() {
+                fields.push(format!("\"{name}\":{}", Value::from(value)));
+            }
+        };
+        push("manager", &self.manager);
+        push("operation", self.operation.text());
+        if self.operation == Operation::Update {
+            push("apiVersion", &self.api_version);
+        }
+        push("subresource", &self.subresource);
+        format!("{{{}}}", fields.join(","))
+    }
+
+    fn read(entry: Value, at: usize) -> Result<Self, EntryError> {
+        let Value::Object(mut entry) = entry else { return Err(EntryError::NotAList) };
+        let mut text = |name: &str| match entry.remove(name) {
+            Some(Value::String(text)) => text,
+            _ => String::new(),
+        };
+        let operation = match text("operation").as_str() {
+            "Apply" => Operation::Apply,
+            "Update" => Operation::Update,
+            _ => return Err(EntryError::Operation),
+        };
+        let api_version = text("apiVersion");
+        if api_version.is_empty() {
+            return Err(EntryError::NoVersion);
+        }
+        match text("fieldsType") {
+            kind if kind == "FieldsV1" => {}
+            kind if kind.is_empty() => return Err(EntryError::NoFieldsType(at)),
+            kind => return Err(EntryError::FieldsType { kind, at }),
+        }
+        let time = Some(text("time")).filter(|time| !time.is_empty());
+        let (manager, subresource) = (text("manager"), text("subresource"));
+        let raw = entry.remove("fieldsV1").unwrap_or_else(|| Value::Object(Map::new()));
+        let set = Set::from_fields_v1(&raw).map_err(EntryError::Fields)?;
+        Ok(Self { manager, operation, api_version, subresource, time, set, raw: Some(raw) })
+    }
+
+    fn write(self) -> Value {
+        let mut entry = Map::new();
+        let mut put = |name: &str, value: Value| entry.insert(name.to_owned(), value);
+        put("apiVersion", self.api_version.into());
+        put("fieldsType", "FieldsV1".into());
+        put("fieldsV1", self.raw.unwrap_or_else(|| self.set.to_fields_v1()));
+        if !self.manager.is_empty() {
+            put("manager", self.manager.into());
+        }
+        put("operation", self.operation.text().into());
+        if !self.subresource.is_empty() {
+            put("subresource", self.subresource.into());
+        }
+        if let Some(time) = self.time {
+            put("time", time.into());
+        }
+        Value::Object(entry)
+    }
+}
+
+/// All managers of an object, each once.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Managed {
+    pub(super) entries: Vec<Entry>,
+}
+
+impl Managed {
+    pub(super) fn read(value: Value) -> Result<Self, EntryError> {
+        let entries = match value {
+            Value::Null => Vec::new(),
+            Value::Array(entries) => entries,
+            _ => return Err(EntryError::NotAList),
+        };
+        let mut managed = Self { entries: Vec::with_capacity(entries.len() + 1) };
+        for (at, entry) in entries.into_iter().enumerate() {
+            managed.put(Entry::read(entry, at)?);
+        }
+        Ok(managed)
+    }
+
+    /// Adds an entry in place of the one with the same identity.
+    pub(super) fn put(&mut self, entry: Entry) {
+        match self.entries.iter_mut().find(|other| other.same_manager(&entry)) {
+            Some(other) => *other = entry,
+            None => self.entries.push(entry),
+        }
+    }
+
+    pub(super) fn find(&self, wanted: &Entry) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.same_manager(wanted))
+    }
+
+    pub(super) fn drop_empty(&mut self) {
+        self.entries.retain(|entry| !entry.set.is_empty());
+    }
+
+    /// Adds what an update changed to what its manager owned before.
+    pub(super) fn add_update(&mut self, mut own: Entry) {
+        if let Some(before) = self.find(&own) {
+            own.set = std::mem::take(&mut own.set).union(&before.set);
+        }
+        self.put(own);
+    }
+
+    /// Merges the oldest updaters of each version until few enough are left.
+    pub(super) fn cap(&mut self) {
+        let mut updaters: Vec<usize> = (0..self.entries.len())
+            .filter(|&at| self.entries[at].operation == Operation::Update)
+            .collect();
+        let mut count = updaters.len();
+        if count <= MOST_UPDATERS {
+            return;
+        }
+        updaters.sort_by_cached_key(|&at| {
+            let entry = &self.entries[at];
+            (seconds(entry.time.as_deref()), entry.identifier())
+        });
+        let oldest: Vec<Entry> = updaters.iter().map(|&at| self.entries[at].clone()).collect();
+        let mut first: Vec<&Entry> = Vec::new();
+        for entry in &oldest {
+            if count <= MOST_UPDATERS {
+                break;
+            }
+            match first.iter().find(|other| other.api_version == entry.api_version) {
+                None => first.push(entry),
+                Some(first) => {
+                    self.merge_old(first, entry);
+                    count -= 1;
+                }
+            }
+        }
+    }
+
+    /// Moves `entry` into the bucket of its version, which begins as `first`.
+    fn merge_old(&mut self, first: &Entry, entry: &Entry) {
+        let version = &entry.api_version;
+        let mut bucket = Entry::new(OLD_UPDATES, Operation::Update, version, "", Set::new());
+        match self.find(&bucket) {
+            Some(existing) => bucket.set = existing.set.clone(),
+            None => {
+                bucket.set = first.set.clone();
+                self.entries.retain(|other| !other.same_manager(first));
+            }
+        }
+        bucket.set = std::mem::take(&mut bucket.set).union(&entry.set);
+        // The later of the two times, since entries come oldest first.
+        bucket.time.clone_from(&entry.time);
+        self.put(bucket.clone());
+        if !entry.same_manager(&bucket) {
+            self.entries.retain(|other| !other.same_manager(entry));
+        }
+    }
+
+    /// The list as it stands in the object, sorted.
+    pub(super) fn write(mut self) -> Vec<Value> {
+        self.entries.sort_by(|left, right| {
+            let time = |entry: &Entry| seconds(entry.time.as_deref());
+            left.operation
+                .cmp(&right.operation)
+                .then_with(|| time(left).cmp(&time(right)))
+                .then_with(|| left.manager.cmp(&right.manager))
+                .then_with(|| left.api_version.cmp(&right.api_version))
+                .then_with(|| left.subresource.cmp(&right.subresource))
+        });
+        self.entries.into_iter().map(Entry::write).collect()
+    }
+}
+
+/// Seconds since 1970; no time, or one that cannot be read, is the beginning.
+fn seconds(time: Option<&str>) -> i64 {
+    time.and_then(|time| time.parse::<jiff::Timestamp>().ok()).map_or(0, |time| time.as_second())
+}

@@ -1,0 +1,131 @@
+//! Keeping `managedFields` up to date on creates, updates and patches.
+
+use serde_json::{Map, Value};
+
+use super::entries::{Entry, Managed, Operation};
+use super::{
+    MANAGED_FIELDS, NEVER_OWNED, Request, has_uid, managed_fields, set_managed_fields,
+    take_managed_fields,
+};
+use crate::set::Set;
+use crate::typed::{Comparison, compare, reconcile_field_set_with_schema};
+
+/// Brings `new.metadata.managedFields` up to date, given what is stored (`live`, if
+/// anything). Never fails: an object that cannot be read through its schema keeps the
+/// managers it had.
+pub fn track_update(live: Option<&Value>, new: &mut Value, request: &Request<'_>) {
+    let given = take_managed_fields(new);
+    let stored = live.and_then(managed_fields);
+    let Some(changes) = changes(live, new, request) else {
+        let stored = stored.and_then(Value::as_array).cloned();
+        set_managed_fields(new, stored.unwrap_or_default());
+        return;
+    };
+    let entries = match source(given, stored, request) {
+        // Nothing changed, and these entries were written by us.
+        Source::Known(Value::Array(entries)) if changes.is_same() => {
+            return set_managed_fields(new, entries);
+        }
+        Source::Known(entries) => Managed::read(entries).unwrap_or_default(),
+        Source::Read(managed) => managed,
+    };
+    // An object whose managers nobody tracks stays so until it is applied.
+    if entries.entries.is_empty() && live.is_some_and(has_uid) {
+        return;
+    }
+    let mut managed = entries;
+    lose(&mut managed, &changes, request);
+    gain(&mut managed, changes, request, request.manager());
+    managed.cap();
+    set_managed_fields(new, managed.write());
+}
+
+/// Where the managers before the write come from.
+enum Source {
+    /// As stored, not read yet.
+    Known(Value),
+    Read(Managed),
+}
+
+/// Clients may send `managedFields` to change them; those who do not know them, or send
+/// nonsense, do not lose them. Subresources never change them.
+fn source(given: Option<Value>, stored: Option<&Value>, request: &Request<'_>) -> Source {
+    let given = given.filter(|given| !given.is_null());
+    match given {
+        Some(given) if Some(&given) == stored => Source::Known(given),
+        Some(given) if request.subresource.is_empty() => {
+            if is_reset(&given) {
+                return Source::Read(Managed::default());
+            }
+            match Managed::read(given) {
+                Ok(managed) if !managed.entries.is_empty() => Source::Read(managed),
+                _ => Source::Known(stored.cloned().unwrap_or(Value::Null)),
+            }
+        }
+        _ => Source::Known(stored.cloned().unwrap_or(Value::Null)),
+    }
+}
+
+/// `[]` and `[{}]` ask to forget all managers.
+fn is_reset(given: &Value) -> bool {
+    match given.as_array().map(Vec::as_slice) {
+        Some([]) => true,
+        Some([Value::Object(entry)]) => entry.values().all(Value::is_null),
+        _ => false,
+    }
+}
+
+/// What the write changes, without what its endpoint never owns. `None` if the objects do
+/// not fit their schema.
+pub(super) fn changes(
+    live: Option<&Value>,
+    new: &Value,
+    request: &Request<'_>,
+) -> Option<Comparison> {
+    let nothing = Value::Object(Map::new());
+    let old = live.or(request.blank).unwrap_or(&nothing);
+    let mut changes = compare(old, new, request.schema).ok()?;
+    changes.removed.subtract(&MANAGED_FIELDS);
+    Some(changes.without(request.reset))
+}
+
+/// Takes what changed from everyone.
+fn lose(managed: &mut Managed, changes: &Comparison, request: &Request<'_>) {
+    managed.entries.retain(|entry| request.serves(&entry.api_version));
+    for entry in &mut managed.entries {
+        reconcile(entry, request);
+        entry.edit(|set| {
+            let lost = [&changes.added, &changes.modified, &changes.removed];
+            lost.into_iter().fold(false, |changed, lost| set.subtract(lost) || changed)
+        });
+    }
+    managed.drop_empty();
+}
+
+/// Gives what changed to the manager.
+pub(super) fn gain(
+    managed: &mut Managed,
+    changes: Comparison,
+    request: &Request<'_>,
+    manager: &str,
+) {
+    let mut own: Set = changes.added.union(&changes.modified);
+    own.subtract(&NEVER_OWNED);
+    if own.is_empty() {
+        return;
+    }
+    let (version, subresource) = (request.api_version, request.subresource);
+    let mut entry = Entry::new(manager, Operation::Update, version, subresource, own);
+    entry.time = Some(request.now.to_owned());
+    managed.add_update(entry);
+}
+
+/// Reads an entry that was written under an older schema in terms of today's.
+pub(super) fn reconcile(entry: &mut Entry, request: &Request<'_>) {
+    if let Some(set) = reconcile_field_set_with_schema(&entry.set, request.schema) {
+        entry.edit(|old| {
+            *old = set;
+            true
+        });
+    }
+}

@@ -1,0 +1,247 @@
+//! JSON patch (RFC 6902) and JSON merge patch (RFC 7396).
+//!
+//! JSON patch is written out here because API servers do not follow the RFC to
+//! the letter and clients have come to rely on it: `replace` may create a field,
+//! `test` against null passes for an absent one, negative positions count from
+//! the end, and the texts of failures are part of the answer.
+
+use serde_json::{Map, Value};
+
+/// More operations than this are refused.
+pub const MOST_OPERATIONS: usize = 10_000;
+
+/// Why a JSON patch cannot be read or applied.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PatchError {
+    /// The patch is not a list of operations; a bad request.
+    #[error("error decoding patch: {0}")]
+    Malformed(String),
+    /// Too large a request.
+    #[error("The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {0}")]
+    TooManyOperations(usize),
+    /// An operation that does not fit the document; the request is not processable.
+    #[error("{0}")]
+    DoesNotApply(String),
+}
+
+/// Applies a JSON patch.
+pub fn json_patch(target: &Value, patch: &Value) -> Result<Value, PatchError> {
+    let malformed = |text: &str| PatchError::Malformed(text.to_owned());
+    let operations = patch.as_array().ok_or_else(|| malformed("expected a list of operations"))?;
+    if operations.len() > MOST_OPERATIONS {
+        return Err(PatchError::TooManyOperations(operations.len()));
+    }
+    let operations: Vec<&Map<String, Value>> = operations
+        .iter()
+        .map(|operation| operation.as_object().ok_or_else(|| malformed("expected an operation")))
+        .collect::<Result<_, _>>()?;
+    let mut document = target.clone();
+    for operation in operations {
+        apply(&mut document, operation).map_err(PatchError::DoesNotApply)?;
+    }
+    Ok(document)
+}
+
+/// Lays `patch` over `target`: objects merge, null deletes, anything else replaces.
+pub fn merge_patch(target: &Value, patch: &Value) -> Value {
+    let mut document = target.clone();
+    merge_into(&mut document, patch);
+    document
+}
+
+fn merge_into(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let Value::Object(fields) = target else { return };
+    for (name, value) in patch {
+        if value.is_null() {
+            fields.remove(name);
+        } else {
+            merge_into(fields.entry(name.as_str()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+fn apply(document: &mut Value, operation: &Map<String, Value>) -> Result<(), String> {
+    let kind = text(operation, "op").unwrap_or("unknown");
+    let decode = |member: &str| {
+        text(operation, member)
+            .ok_or_else(|| format!("{kind} operation failed to decode {member}: missing value"))
+    };
+    let value = || operation.get("value").cloned().unwrap_or(Value::Null);
+    match kind {
+        "add" => add(document, decode("path")?, value()),
+        "remove" => remove(document, decode("path")?),
+        "replace" => replace(document, decode("path")?, value()),
+        "test" => test(document, decode("path")?, &value()),
+        "move" => transfer(document, kind, decode("from")?, decode("path")?),
+        "copy" => transfer(document, kind, decode("from")?, decode("path")?),
+        other => Err(format!("Unexpected kind: {other}")),
+    }
+}
+
+fn text<'a>(operation: &'a Map<String, Value>, member: &str) -> Option<&'a str> {
+    operation.get(member).and_then(Value::as_str)
+}
+
+fn add(document: &mut Value, path: &str, value: Value) -> Result<(), String> {
+    let (holder, key) = find(document, path).ok_or_else(|| {
+        format!("add operation does not apply: doc is missing path: \"{path}\": missing value")
+    })?;
+    insert(holder, &key, value).map_err(|why| format!("error in add for path: '{path}': {why}"))
+}
+
+fn remove(document: &mut Value, path: &str) -> Result<(), String> {
+    let (holder, key) = find(document, path).ok_or_else(|| {
+        format!("remove operation does not apply: doc is missing path: \"{path}\": missing value")
+    })?;
+    take(holder, &key).map_err(|why| format!("error in remove for path: '{path}': {why}"))
+}
+
+fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), String> {
+    if path.is_empty() {
+        if !value.is_object() && !value.is_array() {
+            return Err("replace operation value must be object or array: invalid state".into());
+        }
+        *document = value;
+        return Ok(());
+    }
+    let missing = |what| {
+        format!("replace operation does not apply: doc is missing {what}: {path}: missing value")
+    };
+    let (holder, key) = find(document, path).ok_or_else(|| missing("path"))?;
+    match holder {
+        Value::Object(fields) => {
+            fields.insert(key, value);
+        }
+        Value::Array(items) => {
+            let at = position(&key, items.len()).map_err(|_| missing("key"))?;
+            items[at] = value;
+        }
+        _ => return Err(missing("path")),
+    }
+    Ok(())
+}
+
+fn test(document: &mut Value, path: &str, expected: &Value) -> Result<(), String> {
+    let failed = || Err(format!("testing value {path} failed: test failed"));
+    if path.is_empty() {
+        return if *document == *expected { Ok(()) } else { failed() };
+    }
+    let (holder, key) = find(document, path).ok_or_else(|| {
+        format!("test operation does not apply: is missing path: {path}: missing value")
+    })?;
+    let actual =
+        get(holder, &key).map_err(|why| format!("error in test for path: '{path}': {why}"))?;
+    if actual == *expected { Ok(()) } else { failed() }
+}
+
+/// `move` and `copy`.
+fn transfer(document: &mut Value, kind: &str, from: &str, path: &str) -> Result<(), String> {
+    let missing = |what, path| {
+        format!(
+            "{kind} operation does not apply: doc is missing {what} path: {path}: missing value"
+        )
+    };
+    let (holder, key) = find(document, from).ok_or_else(|| missing("from", from))?;
+    let value = if kind == "move" {
+        let value = get(holder, &key);
+        value.and_then(|value| take(holder, &key).map(|()| value))
+    } else {
+        get(holder, &key)
+    };
+    let value = value.map_err(|why| match kind {
+        "move" => format!("error in move for path: '{key}': {why}"),
+        _ => format!("error in copy for from: '{from}': {why}"),
+    })?;
+    let (holder, key) = find(document, path).ok_or_else(|| missing("destination", path))?;
+    insert(holder, &key, value).map_err(|why| match kind {
+        "move" => format!("error in move for path: '{path}': {why}"),
+        _ => format!("error while adding value during copy: {why}"),
+    })
+}
+
+/// The container that holds the last step of a path, and that step.
+fn find<'a>(document: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
+    let mut steps = path.split('/').map(|step| step.replace("~1", "/").replace("~0", "~"));
+    // What stands before the first slash means nothing.
+    steps.next()?;
+    let mut key = steps.next()?;
+    let mut holder = document;
+    for next in steps {
+        holder = match holder {
+            Value::Object(fields) => fields.get_mut(&key)?,
+            Value::Array(items) => {
+                let at = position(&key, items.len()).ok()?;
+                &mut items[at]
+            }
+            _ => return None,
+        };
+        key = next;
+    }
+    (holder.is_object() || holder.is_array()).then_some((holder, key))
+}
+
+/// The place of an existing item.
+fn position(key: &str, len: usize) -> Result<usize, String> {
+    let at: i64 = key.parse().map_err(|_| not_a_number(key))?;
+    let size = i64::try_from(len).unwrap_or(i64::MAX);
+    let place = if at < 0 { at + size } else { at };
+    if place < 0 || place >= size {
+        return Err(format!("Unable to access invalid index: {at}: invalid index referenced"));
+    }
+    usize::try_from(place).map_err(|_| not_a_number(key))
+}
+
+fn not_a_number(key: &str) -> String {
+    format!("strconv.Atoi: parsing {key:?}: invalid syntax")
+}
+
+/// A field that is absent reads as null.
+fn get(holder: &Value, key: &str) -> Result<Value, String> {
+    match holder {
+        Value::Array(items) => Ok(items[position(key, items.len())?].clone()),
+        _ => Ok(holder.get(key).cloned().unwrap_or(Value::Null)),
+    }
+}
+
+fn insert(holder: &mut Value, key: &str, value: Value) -> Result<(), String> {
+    match holder {
+        Value::Object(fields) => {
+            fields.insert(key.to_owned(), value);
+        }
+        Value::Array(items) if key == "-" => items.push(value),
+        Value::Array(items) => {
+            let at = position(key, items.len() + 1).map_err(|why| match key.parse::<i64>() {
+                Ok(_) => why,
+                Err(_) => format!("value was not a proper array index: '{key}': {why}"),
+            })?;
+            items.insert(at, value);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn take(holder: &mut Value, key: &str) -> Result<(), String> {
+    match holder {
+        Value::Object(fields) => match fields.remove(key) {
+            Some(_) => Ok(()),
+            None => Err(format!("Unable to remove nonexistent key: {key}: missing value")),
+        },
+        Value::Array(items) => {
+            let at = position(key, items.len())?;
+            items.remove(at);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! The order of a merged list: what the patch mentions comes in the patch's
+//! order, the rest in the live order, and the two are interleaved by the live
+//! order where it knows both.
+
+use serde_json::Value;
+
+use super::{PATCH, StrategicError, wrong_type};
+
+/// How items of a list are told apart.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Identity<'a> {
+    Scalar,
+    Key(&'a str),
+}
+
+/// The merge key of an item, which must be there.
+pub(super) fn key_of<'a>(item: &'a Value, key: &str) -> Result<&'a Value, StrategicError> {
+    let Value::Object(fields) = item else {
+        return Err(wrong_type("map[string]interface {}", item));
+    };
+    fields
+        .get(key)
+        .ok_or_else(|| StrategicError::NoMergeKey { map: item.clone(), key: key.to_owned() })
+}
+
+impl Identity<'_> {
+    fn of<'a>(&self, item: &'a Value) -> Result<&'a Value, StrategicError> {
+        match self {
+            Self::Scalar => Ok(item),
+            Self::Key(key) => key_of(item, key),
+        }
+    }
+
+    fn identities<'a>(&self, items: &'a [Value]) -> Result<Vec<&'a Value>, StrategicError> {
+        items.iter().map(|item| self.of(item)).collect()
+    }
+}
+
+/// Arranges the items of a merged list.
+pub(super) fn arrange(
+    merged: Vec<Value>,
+    wanted: &[Value],
+    live: &[Value],
+    identity: Identity<'_>,
+) -> Result<Vec<Value>, StrategicError> {
+    let wanted = identity.identities(wanted)?;
+    let live = identity.identities(live)?;
+    let place = |order: &[&Value], item: &Value| {
+        let item = identity.of(item).ok()?;
+        order.iter().position(|other| *other == item)
+    };
+    identity.identities(&merged)?;
+    let (mut ours, mut theirs): (Vec<Value>, Vec<Value>) =
+        merged.into_iter().partition(|item| place(&wanted, item).is_some());
+    ours.sort_by_cached_key(|item| place(&wanted, item));
+    theirs.sort_by_cached_key(|item| place(&live, item));
+
+    let mut arranged = Vec::with_capacity(ours.len() + theirs.len());
+    let mut ours = ours.into_iter().peekable();
+    for item in theirs {
+        let at = place(&live, &item);
+        // An item of ours goes first unless the live order says otherwise.
+        while let Some(before) = ours.next_if(|our| match (at, place(&live, our)) {
+            (Some(at), Some(our)) => at >= our,
+            _ => true,
+        }) {
+            arranged.push(before);
+        }
+        arranged.push(item);
+    }
+    arranged.extend(ours);
+    Ok(arranged)
+}
+
+/// Checks that the items of a patch occur in the wanted order; deletions aside.
+pub(super) fn check(
+    patch: &[Value],
+    wanted: &[Value],
+    identity: Identity<'_>,
+) -> Result<(), StrategicError> {
+    if patch.is_empty() || wanted.is_empty() {
+        return Ok(());
+    }
+    let mut order = wanted.iter();
+    for item in patch.iter().filter(|item| item.get(PATCH).is_none()) {
+        let item = identity.of(item)?;
+        let mut found = false;
+        for other in order.by_ref() {
+            if identity.of(other)? == item {
+                found = true;
+                break;
+            }
+        }
+        if !found {
+            return Err(StrategicError::OrderMismatch {
+                patch: Value::from(patch),
+                order: Value::from(wanted),
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,1 +1,40 @@
-//! (being written)
+//! Durable keys, values and revisions, and the history between them.
+//!
+//! A [`Store`] keeps bytes under `(table, name)` and gives every successful write
+//! the next [`Revision`] of one sequence that spans all tables and is never reused.
+//! It is two halves behind one handle:
+//!
+//! ```text
+//!   write ──► engine (SQLite file | etcd) ──► durable ──► mirror ──► get, list, watch
+//! ```
+//!
+//! The *engine* decides whether a write succeeds and makes it durable. The *mirror*
+//! holds the whole current state and the recent events in memory and answers every
+//! read. Only the engine feeds the mirror, in revision order and after the write is
+//! synced, which gives the invariants the rest of the system stands on:
+//!
+//! - no revision is visible before it is durable;
+//! - a write that returned is visible to every later read of the same handle;
+//! - a list at revision R followed by a watch from R misses nothing and repeats nothing.
+//!
+//! The crate knows nothing of Kubernetes: what a value means, and the form in which
+//! it is kept in memory, is the business of the caller's [`Shape`].
+
+mod config;
+mod etcd;
+mod mirror;
+mod revision;
+mod shape;
+mod sqlite;
+mod store;
+mod watch;
+mod write;
+
+pub use config::{Config, Engine, EtcdConfig, EtcdTls, Retention, SqliteConfig};
+pub use mirror::{Compacted, Page, Range};
+pub use revision::Revision;
+pub use shape::{Entry, Event, Shape};
+pub use sqlite::{BackupError, RestoreError, restore};
+pub use store::{FenceError, OpenError, Store, Unhealthy};
+pub use watch::{WatchError, Watcher};
+pub use write::{Cause, Change, Expect, KeyError, MAX_VALUE, Write, WriteError, Written};

@@ -1,0 +1,86 @@
+//! Where a store lives and how much history it keeps.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub engine: Engine,
+    pub retention: Retention,
+}
+
+impl Config {
+    /// A store in one SQLite file with the usual retention.
+    pub fn sqlite(path: impl Into<PathBuf>) -> Self {
+        let sqlite = SqliteConfig { path: path.into(), quota: None };
+        Self { engine: Engine::Sqlite(sqlite), retention: Retention::default() }
+    }
+
+    /// A store in etcd with the usual retention.
+    pub fn etcd(etcd: EtcdConfig) -> Self {
+        Self { engine: Engine::Etcd(etcd), retention: Retention::default() }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub enum Engine {
+    Sqlite(SqliteConfig),
+    Etcd(EtcdConfig),
+}
+
+#[derive(Debug, Clone)]
+pub struct SqliteConfig {
+    /// The database file. Its directory must exist; `-wal`, `-shm` and `.lock`
+    /// files appear beside it.
+    pub path: PathBuf,
+    /// The size in bytes above which writes are refused as if the disk were full.
+    pub quota: Option<u64>,
+}
+
+#[derive(Debug, Clone)]
+pub struct EtcdConfig {
+    /// Like `https://10.0.0.1:2379`; all of one cluster.
+    pub endpoints: Vec<String>,
+    pub tls: Option<EtcdTls>,
+    /// What all our keys begin with. No slash at its end.
+    pub prefix: String,
+}
+
+impl EtcdConfig {
+    pub fn new(endpoints: Vec<String>) -> Self {
+        Self { endpoints, tls: None, prefix: "/registry".to_owned() }
+    }
+}
+
+/// PEM files; certificate and key go together.
+#[derive(Debug, Clone)]
+pub struct EtcdTls {
+    pub ca: PathBuf,
+    pub cert: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+}
+
+/// How much history stays available to watches and to lists of the past.
+#[derive(Debug, Clone, Copy)]
+pub struct Retention {
+    /// Events older than this may go.
+    pub age: Duration,
+    /// Events go earlier when what only they still hold exceeds this many bytes per
+    /// table.
+    pub bytes: usize,
+    /// This many events per table stay whatever the other two say.
+    pub events: usize,
+}
+
+impl Retention {
+    /// How often to look for what may go.
+    pub(crate) fn pace(&self) -> Duration {
+        (self.age / 10).clamp(Duration::from_millis(50), Duration::from_secs(15))
+    }
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { age: Duration::from_secs(300), bytes: 16 << 20, events: 100 }
+    }
+}

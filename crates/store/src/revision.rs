@@ -1,0 +1,44 @@
+//! The one clock of the store.
+
+use std::fmt;
+
+/// A point in the history of all tables.
+///
+/// Each successful write has its own revision, later writes have higher ones, and
+/// none is ever given twice: not after a restart, a compaction or a restore.
+/// Revision 0 is the empty store before its first write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Revision(u64);
+
+impl Revision {
+    pub const ZERO: Self = Self(0);
+
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// The form in which both engines keep it; they have no unsigned integers.
+    pub(crate) const fn to_i64(self) -> i64 {
+        self.0.cast_signed()
+    }
+
+    /// A negative number can only come from damaged data and becomes a revision so
+    /// high that the consistency checks of the loader refuse it.
+    pub(crate) const fn from_i64(number: i64) -> Self {
+        Self(number.cast_unsigned())
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}

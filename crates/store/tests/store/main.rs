@@ -1,0 +1,5 @@
+//! What the store promises, checked from outside.
+
+mod contract;
+mod sqlite;
+mod world;

@@ -6,6 +6,7 @@
 //! custom resources are described by their own schemas and never come here.
 
 mod depth;
+mod normalize;
 mod protobuf;
 mod quantity;
 mod shape;
@@ -16,10 +17,12 @@ mod zero;
 use schema::Schema;
 use serde_json::Value;
 
+pub use normalize::NormalizeError;
 pub use protobuf::{
     DecodeError, EncodeError, Envelope, MAGIC, decode, decode_as, encode, encode_watch_frame,
 };
 pub use quantity::{Quantity, QuantityError};
+pub use time::TimeError;
 
 /// One built-in kind at one version: a cheap handle into the table.
 #[derive(Clone, Copy)]
@@ -60,6 +63,12 @@ impl Kind {
     /// The schema that merge and apply work with. Built on first use, then shared.
     pub fn schema(self) -> Schema {
         shape::schema(self.0).clone()
+    }
+
+    /// Brings a JSON object into the form that upstream's typed decoding and encoding
+    /// gives it; returns the paths of unknown fields, which are dropped from it.
+    pub fn normalize(self, object: &mut Value) -> Result<Vec<String>, NormalizeError> {
+        normalize::normalize(object, self.0)
     }
 
     /// Decodes a bare protobuf message (without envelope) into the object, with its

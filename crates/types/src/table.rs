@@ -116,6 +116,13 @@ impl Table {
         Some(&slots[at])
     }
 
+    /// The one message that special types refer to.
+    pub(crate) fn json_schema() -> &'static Slot {
+        let table = Self::of("apiextensions.k8s.io", "v1");
+        let slot = table.and_then(|table| table.slot("JSONSchemaProps"));
+        slot.expect("the table describes JSONSchemaProps")
+    }
+
     fn by_stem(stem: &str) -> Option<&'static Self> {
         TABLES.iter().find(|table| table.stem == stem)
     }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::DecodeError;
 use super::reader::{Reader, Wire};
+use crate::normalize::is_omitted;
 use crate::table::{Field, Many, Slot, Ty};
 use crate::zero::zero;
 
@@ -71,10 +72,10 @@ impl Decoder {
                 }
                 (None, Many::One) => {
                     let value = self.value(field.ty, wire, &mut reader, place)?;
-                    if is_printed(field, &value) {
-                        into.insert(field.name.to_owned(), value);
-                    } else {
+                    if value.is_null() || is_omitted(&value, field) {
                         into.remove(field.name);
+                    } else {
+                        into.insert(field.name.to_owned(), value);
                     }
                 }
                 (None, Many::List) => self.item(field, wire, &mut reader, place, into)?,
@@ -216,25 +217,6 @@ impl Place {
             Ok(text) => Ok(text.to_owned()),
             Err(_) => Err(DecodeError::Utf8 { message: self.message, field: self.field }),
         }
-    }
-}
-
-/// Whether Go prints this value of a single field.
-fn is_printed(field: &Field, value: &Value) -> bool {
-    if value.is_null() {
-        return false;
-    }
-    if field.pointer || !field.omit {
-        return true;
-    }
-    match value {
-        Value::String(text) => !text.is_empty() || matches!(field.ty, Ty::IntOrString),
-        Value::Number(number) => {
-            number.as_f64() != Some(0.0) || matches!(field.ty, Ty::IntOrString)
-        }
-        Value::Bool(set) => *set,
-        Value::Array(items) => !items.is_empty(),
-        Value::Null | Value::Object(_) => true,
     }
 }
 

@@ -91,7 +91,7 @@ impl Decoder {
     /// A JSON schema, or what may stand in its place.
     fn schema_or(&mut self, ty: Ty, bytes: &[u8], place: Place) -> Result<Value, DecodeError> {
         let (mut allows, mut one, mut many) = (false, None, Vec::new());
-        let schema = json_schema();
+        let schema = Ty::Message(Table::json_schema());
         let mut reader = Reader::new(bytes);
         while let Some((number, wire)) = reader.key()? {
             match (ty, number) {
@@ -163,7 +163,7 @@ pub(super) enum Wrong {
 }
 
 fn put_schema_or(ty: Ty, value: &Value, out: &mut Vec<u8>) -> Result<(), Wrong> {
-    let Ty::Message(schema) = json_schema() else { unreachable!("a schema is a message") };
+    let schema = Table::json_schema();
     let mut put = |number, value: &Value| {
         put_nested(out, number, |out| message(schema, value, out)).map_err(Wrong::Inner)
     };
@@ -269,10 +269,4 @@ fn first_number(bytes: &[u8], place: Place) -> Result<u64, DecodeError> {
         }
     }
     Ok(found)
-}
-
-fn json_schema() -> Ty {
-    let table = Table::of("apiextensions.k8s.io", "v1");
-    let slot = table.and_then(|table| table.slot("JSONSchemaProps"));
-    Ty::Message(slot.expect("the table describes JSONSchemaProps"))
 }

@@ -10,6 +10,7 @@ pub(crate) mod pod;
 pub(crate) mod pod_template;
 pub(crate) mod quota;
 pub(crate) mod replication_controller;
+pub(crate) mod resource;
 pub(crate) mod secret;
 pub(crate) mod service;
 pub(crate) mod service_account;

@@ -23,6 +23,7 @@ mod networking;
 mod node;
 mod policy;
 mod print;
+mod quantity;
 mod rbac;
 mod resource;
 mod review;

@@ -16,6 +16,7 @@ mod duration;
 mod events;
 mod extension;
 mod flowcontrol;
+mod intstr;
 mod json;
 mod labels;
 mod metadata;
@@ -40,3 +41,4 @@ pub use resource::{
     ALL_VERBS, CREATE_ONLY, Column, Conversion, NameRule, Printer, Resource, Scope, Strategy,
     Subresource,
 };
+pub use scheduling::system_priority_classes;

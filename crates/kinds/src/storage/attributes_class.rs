@@ -1,10 +1,37 @@
 //! VolumeAttributesClasses.
 
-use crate::resource::{Resource, Strategy};
+use schema::{FieldError, Path};
+use serde_json::Value;
+
+use super::{class, validate_driver_name};
+use crate::resource::{Column, Printer, Resource, Strategy};
+use crate::{check, json, print};
 
 pub(crate) const RESOURCE: Resource = Resource {
     short_names: &["vac"],
-    strategy: Strategy { returns_deleted: true, ..Strategy::GENERIC },
+    strategy: Strategy {
+        validate,
+        validate_update: |new, old, errors| {
+            check::immutable(new, old, "driverName", &Path::Root, errors);
+            check::immutable(new, old, "parameters", &Path::Root, errors);
+        },
+        returns_deleted: true,
+        ..Strategy::GENERIC
+    },
+    printer: Printer {
+        columns: &[
+            Column::NAME,
+            Column::text("DriverName", "The driver whose volumes it changes"),
+            Column::AGE,
+        ],
+        cells: |object, now| {
+            vec![
+                print::name(object),
+                json::text(object, "/driverName").into(),
+                print::age(object, now),
+            ]
+        },
+    },
     ..Resource::cluster(
         "storage.k8s.io",
         "v1",
@@ -13,3 +40,14 @@ pub(crate) const RESOURCE: Resource = Resource {
         "VolumeAttributesClass",
     )
 };
+
+fn validate(object: &Value, errors: &mut Vec<FieldError>) {
+    let root = Path::Root;
+    let driver = json::text(object, "/driverName");
+    validate_driver_name(driver, &root.field("driverName"), errors);
+    class::validate_parameters(object, errors);
+    if json::count(object, "/parameters") == 0 {
+        let detail = "must contain at least one key/value pair";
+        errors.push(FieldError::required(root.field("parameters"), detail));
+    }
+}

@@ -148,7 +148,8 @@ impl Feed {
 /// Nobody receives any more.
 struct Closed;
 
-fn is_followed(kind: &Kind) -> bool {
+/// Whether the feed shows the objects of this kind.
+pub fn is_followed(kind: &Kind) -> bool {
     // Events are many, short-lived and own nothing.
     let is_event = &*kind.plural == "events" && matches!(&*kind.group, "" | "events.k8s.io");
     !is_event && kind.can(Verb::Delete) && kind.can(Verb::List) && kind.can(Verb::Watch)

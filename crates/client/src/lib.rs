@@ -10,11 +10,12 @@ mod connect;
 mod election;
 mod feed;
 mod meta;
+pub mod objects;
 mod watch;
 
 pub use catalog::{Catalog, DiscoverError, Kind, Verb, discover};
 pub use connect::{ConnectError, from_kubeconfig, in_process};
 pub use election::{Election, Term, Timing, campaign};
-pub use feed::{Change, Update, feed};
+pub use feed::{Change, Update, feed, is_followed};
 pub use meta::{Meta, Owner};
 pub use watch::{WatchError, follow};

@@ -1,0 +1,59 @@
+//! Telling users what a controller found, as Events beside the object.
+
+use base::{Chain, clock};
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+use tracing::warn;
+
+/// The object an event is about.
+#[derive(Debug)]
+pub(crate) struct About<'a> {
+    pub(crate) api_version: &'a str,
+    pub(crate) kind: &'a str,
+    /// Empty for cluster-scoped objects, whose events are kept in `default`.
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) uid: &'a str,
+}
+
+/// Writes a warning. An event that cannot be written is only logged: nothing depends on it.
+pub(crate) async fn warn(
+    client: &Client,
+    source: &str,
+    about: &About<'_>,
+    reason: &str,
+    message: String,
+) {
+    let namespace = if about.namespace.is_empty() { "default" } else { about.namespace };
+    let now = Time(clock::now());
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let event = Event {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{}.", about.name)),
+            namespace: Some(namespace.to_owned()),
+            ..ObjectMeta::default()
+        },
+        involved_object: ObjectReference {
+            api_version: text(about.api_version),
+            kind: text(about.kind),
+            namespace: text(about.namespace),
+            name: text(about.name),
+            uid: text(about.uid),
+            ..ObjectReference::default()
+        },
+        type_: Some("Warning".into()),
+        reason: Some(reason.to_owned()),
+        message: Some(message),
+        source: Some(EventSource { component: Some(source.to_owned()), host: None }),
+        first_timestamp: Some(now.clone()),
+        last_timestamp: Some(now),
+        count: Some(1),
+        ..Event::default()
+    };
+    let events = Api::<Event>::namespaced(client.clone(), namespace);
+    if let Err(failure) = events.create(&PostParams::default(), &event).await {
+        warn!(reason, error = %Chain(&failure), "cannot write event");
+    }
+}

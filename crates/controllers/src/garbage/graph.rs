@@ -1,0 +1,397 @@
+//! Who owns whom, as far as it was observed: pure.
+//!
+//! Objects are known by uid; owners that were not observed yet are only keys of the
+//! dependents index. Each change answers with the work that follows from it. The graph
+//! may lag behind the server and kinds may be observed in any order, so that work is
+//! always a reason to look, never a decision: those are in [`super::plan`].
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use client::{Kind, Meta, Owner};
+
+pub(crate) type Uid = Arc<str>;
+
+/// Finalizer of an owner that waits until its blocking dependents are gone.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// Finalizer of an owner that waits until its dependents no longer name it.
+pub(crate) const ORPHAN: &str = "orphan";
+
+/// How many absent owners are remembered: enough for one wave of dependents to ask the
+/// server once and not each for itself.
+const ABSENT_LIMIT: usize = 500;
+
+/// Where an object is: enough to ask the server for it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) api_version: Arc<str>,
+    pub(crate) kind: Arc<str>,
+    /// Empty for cluster-scoped objects.
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
+}
+
+/// What should be looked at because of a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Decide whether this object may stay.
+    Examine(Uid),
+    /// The same for an owner that waits for its dependents, once those created shortly
+    /// before have had time to be observed.
+    Release(Uid),
+    /// Take this owner out of its dependents' references, then let it go.
+    Orphan(Uid),
+    /// Tell the user that `owner` cannot own this object from another namespace.
+    Report { uid: Uid, place: Place, owner: Owner },
+}
+
+#[derive(Debug)]
+struct Node {
+    resource: u16,
+    /// The listing of its kind that last named it.
+    listing: u32,
+    namespace: Arc<str>,
+    name: Arc<str>,
+    owners: Box<[Owner]>,
+    deleting: bool,
+    /// Deleted in the foreground: waits for its dependents.
+    foreground: bool,
+}
+
+/// One followed kind; compared by group and plural, because its version may change.
+#[derive(Debug)]
+struct Resource {
+    group: Box<str>,
+    plural: Box<str>,
+    version: Box<str>,
+    api_version: Arc<str>,
+    kind: Arc<str>,
+    listing: u32,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Graph {
+    nodes: BTreeMap<Uid, Node>,
+    /// Owner to dependents, also for owners not observed.
+    dependents: BTreeMap<Uid, BTreeSet<Uid>>,
+    resources: Vec<Resource>,
+    absent: Absent,
+    names: Names,
+}
+
+/// What the graph alone knows about an owner reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Known {
+    Solid,
+    Foreground,
+    Absent,
+    /// Only the server can say.
+    Unknown,
+}
+
+impl Graph {
+    /// A list of all objects of `kind` begins.
+    pub(crate) fn listing(&mut self, kind: &Kind) {
+        let resource = usize::from(self.resource(kind));
+        self.resources[resource].listing += 1;
+    }
+
+    /// The list has ended: what it did not name is gone.
+    pub(crate) fn listed(&mut self, kind: &Kind) -> Vec<Work> {
+        let resource = self.resource(kind);
+        let listing = self.resources[usize::from(resource)].listing;
+        self.remove_where(|node| node.resource == resource && node.listing != listing)
+    }
+
+    /// The kind is gone and its objects with it.
+    pub(crate) fn dropped(&mut self, kind: &Kind) -> Vec<Work> {
+        let resource = self.resource(kind);
+        self.remove_where(|node| node.resource == resource)
+    }
+
+    /// An object was created or changed.
+    pub(crate) fn apply(&mut self, kind: &Kind, meta: &Meta) -> Vec<Work> {
+        let resource = self.resource(kind);
+        let node = Node {
+            resource,
+            listing: self.resources[usize::from(resource)].listing,
+            namespace: self.names.share(&meta.namespace),
+            name: Arc::clone(&meta.name),
+            owners: meta.owner_references.iter().map(|owner| self.names.owner(owner)).collect(),
+            deleting: meta.deleting,
+            foreground: meta.deleting && meta.has_finalizer(FOREGROUND),
+        };
+        let orphans = meta.deleting && meta.has_finalizer(ORPHAN);
+        let uid = Arc::clone(&meta.uid);
+        let mut work = Vec::new();
+        let owners = node.owners.clone();
+        let foreground = node.foreground;
+        let old = self.nodes.insert(Arc::clone(&uid), node);
+        self.relink(&uid, old.as_ref().map_or(&[], |old| &*old.owners), &owners, &mut work);
+        if old.is_none() {
+            self.doubt_dependents(&uid, &mut work);
+        }
+        if orphans {
+            work.push(Work::Orphan(uid));
+        } else if foreground {
+            if !old.is_some_and(|old| old.foreground) {
+                work.extend(self.dependents_of(&uid).cloned().map(Work::Examine));
+            }
+            work.push(Work::Release(uid));
+        }
+        work
+    }
+
+    /// An object is gone.
+    pub(crate) fn delete(&mut self, uid: &Uid) -> Vec<Work> {
+        let Some(node) = self.nodes.remove(uid) else { return Vec::new() };
+        let mut work = Vec::new();
+        for owner in &node.owners {
+            self.unlink(&owner.uid, uid);
+            if self.nodes.get(&owner.uid).is_some_and(|owner| owner.foreground) {
+                work.push(Work::Examine(Arc::clone(&owner.uid)));
+            }
+        }
+        let dependents: Vec<Uid> = self.dependents_of(uid).cloned().collect();
+        if !dependents.is_empty() {
+            self.absent.add(uid, self.place_of(&node));
+            work.extend(dependents.into_iter().map(Work::Examine));
+        }
+        work
+    }
+
+    /// The server said that there is no owner `uid` at `place`.
+    pub(crate) fn remember_absent(&mut self, uid: &Uid, place: Place) {
+        self.absent.add(uid, place);
+    }
+
+    pub(crate) fn place(&self, uid: &Uid) -> Option<Place> {
+        self.nodes.get(uid).map(|node| self.place_of(node))
+    }
+
+    /// Whether anything about the object is in doubt, so that it is worth asking the server.
+    pub(crate) fn needs_look(&self, uid: &Uid) -> bool {
+        let Some(node) = self.nodes.get(uid) else { return false };
+        if node.deleting {
+            return node.foreground;
+        }
+        node.owners.iter().any(|owner| self.known(owner, &node.namespace) != Known::Solid)
+    }
+
+    pub(crate) fn is_foreground(&self, uid: &Uid) -> bool {
+        self.nodes.get(uid).is_some_and(|node| node.foreground)
+    }
+
+    pub(crate) fn is_observed(&self, uid: &Uid) -> bool {
+        self.nodes.contains_key(uid)
+    }
+
+    pub(crate) fn dependents_of(&self, uid: &Uid) -> impl Iterator<Item = &Uid> {
+        self.dependents.get(uid).into_iter().flatten()
+    }
+
+    /// Dependents that an owner deleted in the foreground has to wait for.
+    pub(crate) fn blocking_dependents(&self, uid: &Uid) -> Vec<Uid> {
+        let blocks = |dependent: &&Uid| {
+            self.nodes.get(*dependent).is_some_and(|node| {
+                node.owners.iter().any(|owner| owner.uid == *uid && owner.blocks())
+            })
+        };
+        self.dependents_of(uid).filter(blocks).cloned().collect()
+    }
+
+    /// What is known about `owner` as named by an object in `namespace`.
+    pub(crate) fn known(&self, owner: &Owner, namespace: &str) -> Known {
+        if let Some(node) = self.nodes.get(&owner.uid)
+            && self.matches(node, owner, namespace)
+        {
+            return if node.foreground { Known::Foreground } else { Known::Solid };
+        }
+        if self.absent.has(owner, namespace) { Known::Absent } else { Known::Unknown }
+    }
+
+    /// Moves `uid` from the dependents of its old owners to those of the new.
+    fn relink(&mut self, uid: &Uid, old: &[Owner], new: &[Owner], work: &mut Vec<Work>) {
+        for owner in old {
+            let kept = new.iter().find(|new| new.uid == owner.uid);
+            if kept.is_none() {
+                self.unlink(&owner.uid, uid);
+            }
+            let unblocked = owner.blocks() && !kept.is_some_and(Owner::blocks);
+            if unblocked && self.is_foreground(&owner.uid) {
+                work.push(Work::Examine(Arc::clone(&owner.uid)));
+            }
+        }
+        let Some(node) = self.nodes.get(uid) else { return };
+        let namespace = Arc::clone(&node.namespace);
+        let mut doubtful = false;
+        for owner in new {
+            let dependents = self.dependents.entry(Arc::clone(&owner.uid)).or_default();
+            dependents.insert(Arc::clone(uid));
+            if !old.contains(owner) {
+                doubtful |= self.known(owner, &namespace) != Known::Solid;
+                work.extend(self.report(uid, owner));
+            }
+        }
+        if doubtful {
+            work.push(Work::Examine(Arc::clone(uid)));
+        }
+    }
+
+    fn unlink(&mut self, owner: &Uid, dependent: &Uid) {
+        if let Some(dependents) = self.dependents.get_mut(owner) {
+            dependents.remove(dependent);
+            if dependents.is_empty() {
+                self.dependents.remove(owner);
+            }
+        }
+    }
+
+    /// An owner that was only heard of is seen now: those whose references say something
+    /// else about it have to be looked at.
+    fn doubt_dependents(&self, uid: &Uid, work: &mut Vec<Work>) {
+        for dependent in self.dependents_of(uid) {
+            let Some(node) = self.nodes.get(dependent) else { continue };
+            for owner in node.owners.iter().filter(|owner| owner.uid == *uid) {
+                let known = self.known(owner, &node.namespace);
+                if known != Known::Solid {
+                    work.push(Work::Examine(Arc::clone(dependent)));
+                    work.extend(self.report(dependent, owner));
+                }
+            }
+        }
+    }
+
+    /// A report if `owner` was seen in another namespace than the object that names it.
+    fn report(&self, uid: &Uid, owner: &Owner) -> Option<Work> {
+        let (node, seen) = (self.nodes.get(uid)?, self.nodes.get(&owner.uid)?);
+        let misplaced = !seen.namespace.is_empty() && seen.namespace != node.namespace;
+        misplaced.then(|| Work::Report {
+            uid: Arc::clone(uid),
+            place: self.place_of(node),
+            owner: owner.clone(),
+        })
+    }
+
+    /// Whether `owner`, named in `namespace`, means this node.
+    fn matches(&self, node: &Node, owner: &Owner, namespace: &str) -> bool {
+        let resource = &self.resources[usize::from(node.resource)];
+        resource.kind == owner.kind
+            && resource.api_version == owner.api_version
+            && node.name == owner.name
+            && (node.namespace.is_empty() || &*node.namespace == namespace)
+    }
+
+    fn place_of(&self, node: &Node) -> Place {
+        let resource = &self.resources[usize::from(node.resource)];
+        Place {
+            api_version: Arc::clone(&resource.api_version),
+            kind: Arc::clone(&resource.kind),
+            namespace: Arc::clone(&node.namespace),
+            name: Arc::clone(&node.name),
+        }
+    }
+
+    fn remove_where(&mut self, gone: impl Fn(&Node) -> bool) -> Vec<Work> {
+        let uids: Vec<Uid> =
+            self.nodes.iter().filter(|(_, node)| gone(node)).map(|(uid, _)| uid.clone()).collect();
+        uids.iter().flat_map(|uid| self.delete(uid)).collect()
+    }
+
+    fn resource(&mut self, kind: &Kind) -> u16 {
+        let known = self
+            .resources
+            .iter()
+            .position(|own| *own.group == *kind.group && *own.plural == *kind.plural);
+        let index = known.unwrap_or_else(|| {
+            self.resources.push(Resource {
+                group: kind.group.clone(),
+                plural: kind.plural.clone(),
+                version: "".into(),
+                api_version: "".into(),
+                kind: "".into(),
+                listing: 0,
+            });
+            self.resources.len() - 1
+        });
+        let resource = &mut self.resources[index];
+        if *resource.version != *kind.version || *resource.kind != *kind.kind {
+            resource.version = kind.version.clone();
+            resource.api_version = self.names.share(&kind.api_version());
+            resource.kind = self.names.share(&kind.kind);
+        }
+        u16::try_from(index).expect("a server has fewer than 65536 kinds")
+    }
+}
+
+/// Owners that the server said do not exist. A uid never comes back, so that what is in
+/// here stays true; the oldest are forgotten first.
+#[derive(Debug, Default)]
+struct Absent {
+    known: BTreeSet<(Uid, Place)>,
+    order: VecDeque<(Uid, Place)>,
+}
+
+impl Absent {
+    fn add(&mut self, uid: &Uid, place: Place) {
+        let entry = (Arc::clone(uid), place);
+        if !self.known.insert(entry.clone()) {
+            return;
+        }
+        self.order.push_back(entry);
+        if self.order.len() > ABSENT_LIMIT
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+
+    fn has(&self, owner: &Owner, namespace: &str) -> bool {
+        let mut entry = (Arc::clone(&owner.uid), place_of(owner, ""));
+        self.known.contains(&entry) || {
+            entry.1.namespace = namespace.into();
+            self.known.contains(&entry)
+        }
+    }
+}
+
+/// Where `owner` would be if it lived in `namespace`.
+pub(crate) fn place_of(owner: &Owner, namespace: &str) -> Place {
+    Place {
+        api_version: Arc::clone(&owner.api_version),
+        kind: Arc::clone(&owner.kind),
+        namespace: namespace.into(),
+        name: Arc::clone(&owner.name),
+    }
+}
+
+/// Makes equal strings one: there are few namespaces and kinds, and many objects.
+#[derive(Debug, Default)]
+struct Names {
+    known: BTreeSet<Arc<str>>,
+    /// Size after the last sweep; at twice that, unused names are forgotten.
+    swept: usize,
+}
+
+impl Names {
+    fn share(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.known.get(name) {
+            return Arc::clone(known);
+        }
+        if self.known.len() > 64 + 2 * self.swept {
+            self.known.retain(|name| Arc::strong_count(name) > 1);
+            self.swept = self.known.len();
+        }
+        let name: Arc<str> = name.into();
+        self.known.insert(Arc::clone(&name));
+        name
+    }
+
+    fn owner(&mut self, owner: &Owner) -> Owner {
+        Owner {
+            api_version: self.share(&owner.api_version),
+            kind: self.share(&owner.kind),
+            ..owner.clone()
+        }
+    }
+}

@@ -7,6 +7,7 @@
 
 mod depth;
 mod normalize;
+pub mod openapi;
 mod protobuf;
 mod quantity;
 mod shape;

@@ -129,7 +129,10 @@ pub(super) fn merge_ordered(
 ) -> Result<Vec<Value>, StrategicError> {
     let identity = list.key().map_or(Identity::Scalar, Identity::Key);
     order::check(patch.as_deref().unwrap_or(&[]), wanted, identity)?;
-    let serverside = live.clone().unwrap_or_default();
+    let serverside = match (&live, &patch) {
+        (Some(live), Some(patch)) if list.merges() => order::after_edit(live, patch, identity),
+        (live, _) => live.clone().unwrap_or_default(),
+    };
     let merged = match (live, patch) {
         (Some(live), None) => live,
         (None, Some(patch)) => patch.into_iter().filter_map(without_directives).collect(),

@@ -72,6 +72,27 @@ pub(super) fn arrange(
     Ok(arranged)
 }
 
+/// The live order that `$setElementOrder` is weighed against. Upstream edits the live list in
+/// place, so that new items fill the room that deleted ones leave and thereby get a place in
+/// the live order. Clients see the outcome, so we do the same.
+pub(super) fn after_edit(live: &[Value], patch: &[Value], identity: Identity<'_>) -> Vec<Value> {
+    let Identity::Key(key) = identity else { return live.to_vec() };
+    let is =
+        |item: &Value, directive: &str| item.get(PATCH).and_then(Value::as_str) == Some(directive);
+    let held =
+        |items: &[Value], item: &Value| items.iter().any(|other| other.get(key) == item.get(key));
+    let deleted: Vec<Value> = patch.iter().filter(|item| is(item, "delete")).cloned().collect();
+    let mut order: Vec<Value> = live.iter().filter(|item| !held(&deleted, item)).cloned().collect();
+    if !patch.iter().any(|item| is(item, "replace")) {
+        for item in patch.iter().filter(|item| item.get(PATCH).is_none()) {
+            if order.len() < live.len() && !held(&order, item) {
+                order.push(item.clone());
+            }
+        }
+    }
+    order
+}
+
 /// Checks that the items of a patch occur in the wanted order; deletions aside.
 pub(super) fn check(
     patch: &[Value],

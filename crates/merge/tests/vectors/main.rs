@@ -1,0 +1,6 @@
+//! Facts about merging, as tables: upstream's own test cases in our form.
+
+mod form;
+mod managers;
+mod strategic;
+mod typed;

@@ -25,6 +25,7 @@ mod node;
 mod policy;
 mod print;
 mod quantity;
+pub mod quota;
 mod rbac;
 mod resource;
 mod review;

@@ -86,7 +86,7 @@ pub(super) fn client(
     if groups.is_empty() {
         return Ok(cert);
     }
-    with_subject(&cert, &subject(user, groups), *issuer.key())
+    with_subject(&cert, &subject(user, groups), issuer.key())
 }
 
 fn leaf(mut params: CertificateParams, purpose: ExtendedKeyUsagePurpose) -> CertificateParams {

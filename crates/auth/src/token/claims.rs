@@ -122,7 +122,7 @@ fn whole_seconds<'de, D: Deserializer<'de>>(input: D) -> Result<i64, D::Error> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verified {
     Bound {
-        claims: BoundClaims,
+        claims: Box<BoundClaims>,
         /// The audiences that the token and the verifier have in common.
         audiences: Vec<String>,
     },
@@ -140,9 +140,9 @@ impl Verified {
     /// Namespace, name and uid of the service account.
     pub fn service_account(&self) -> (&str, &str, &str) {
         match self {
-            Self::Bound { claims: BoundClaims { kubernetes, .. }, .. } => {
-                let account = &kubernetes.serviceaccount;
-                (&kubernetes.namespace, &account.name, &account.uid)
+            Self::Bound { claims, .. } => {
+                let account = &claims.kubernetes.serviceaccount;
+                (&claims.kubernetes.namespace, &account.name, &account.uid)
             }
             Self::Legacy { claims, .. } => {
                 (&claims.namespace, &claims.service_account_name, &claims.service_account_uid)

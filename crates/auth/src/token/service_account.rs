@@ -199,7 +199,7 @@ impl ServiceAccountTokens {
         if !self.issuers.iter().any(|own| own == issuer) {
             return Err(TokenError::NotOurs);
         }
-        let claims: BoundClaims = self.decode(token)?;
+        let claims: Box<BoundClaims> = self.decode(token)?;
         if !self.issuers.contains(&claims.iss) {
             return Err(TokenError::Issuer { issuer: claims.iss });
         }

@@ -1,0 +1,124 @@
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::rbac::aggregate::aggregate;
+use crate::rbac::policy::{
+    Attributes, Policy, ResourceRequest, RoleRef, Target, name, namespace, text,
+};
+use crate::rbac::reconcile::reconcile;
+use crate::rbac::validate;
+use crate::user::{AUTHENTICATED, User};
+
+/// The objects after the aggregation controller is done with them.
+fn settled() -> Vec<Value> {
+    let mut objects = objects();
+    // `admin` gathers from `edit`, which gathers from `view`.
+    for _ in 0..3 {
+        let all: Vec<Value> = objects
+            .iter()
+            .filter(|object| text(object, "kind") == "ClusterRole")
+            .cloned()
+            .collect();
+        for object in &mut objects {
+            if let Some(rules) = aggregate(object, &all) {
+                object["rules"] = rules.iter().map(PolicyRule::to_value).collect();
+            }
+        }
+    }
+    objects
+}
+
+#[test]
+fn every_object_is_valid_unique_and_marked() {
+    let mut seen = BTreeSet::new();
+    for object in objects() {
+        let errors = match text(&object, "kind") {
+            "ClusterRole" => validate::validate_cluster_role(&object, None),
+            "Role" => validate::validate_role(&object, None),
+            "ClusterRoleBinding" => validate::validate_cluster_role_binding(&object, None),
+            "RoleBinding" => validate::validate_role_binding(&object, None),
+            kind => panic!("unknown kind {kind}"),
+        };
+        assert_eq!(errors, [], "{object}");
+        assert_eq!(object["metadata"]["labels"][LABEL], "rbac-defaults");
+        assert_eq!(object["metadata"]["annotations"][AUTO_UPDATE], "true");
+        let key = (
+            text(&object, "kind").to_owned(),
+            namespace(&object).to_owned(),
+            name(&object).to_owned(),
+        );
+        assert!(seen.insert(key), "{object}");
+    }
+}
+
+#[test]
+fn every_binding_finds_its_role() {
+    let objects = objects();
+    let policy = Policy::build(&objects);
+    for object in objects.iter().filter(|object| object.get("roleRef").is_some()) {
+        assert!(policy.resolve(&RoleRef::of(object), namespace(object)).is_ok(), "{object}");
+    }
+}
+
+#[test]
+fn aggregated_roles_add_up() {
+    let objects = settled();
+    let rules = |wanted: &str| {
+        let role = objects
+            .iter()
+            .find(|object| name(object) == wanted && text(object, "kind") == "ClusterRole");
+        PolicyRule::list(role.unwrap())
+    };
+    use crate::rbac::escalation::covers;
+    assert!(!rules("view").is_empty());
+    assert_eq!(covers(&rules("edit"), &rules("view")), []);
+    assert_eq!(covers(&rules("admin"), &rules("edit")), []);
+    let secrets = [on(&["get"], CORE, &["secrets"])];
+    assert_eq!(covers(&rules("edit"), &secrets), []);
+    assert_eq!(covers(&rules("view"), &secrets).len(), 1, "secrets lead to more rights");
+    let roles = [on(&["create"], GROUP, &["rolebindings"])];
+    assert_eq!(covers(&rules("edit"), &roles).len(), 1);
+    assert_eq!(covers(&rules("admin"), &roles), []);
+}
+
+#[test]
+fn everybody_may_do_what_clients_begin_with() {
+    let policy = Policy::build(&objects());
+    let alice = User::new("alice", [AUTHENTICATED]);
+    let robot = User::service_account("vms", "robot", "").authenticated();
+    let nobody = User::anonymous();
+    let path = |path| Attributes { verb: "get", target: Target::Path(path) };
+    let review = ResourceRequest {
+        group: AUTHORIZATION,
+        resource: "selfsubjectaccessreviews",
+        ..ResourceRequest::default()
+    };
+    let review = Attributes { verb: "create", target: Target::Resource(review) };
+    for (user, attributes, expected) in [
+        (&alice, path("/api"), true),
+        (&alice, path("/apis/apps/v1"), true),
+        (&alice, path("/openapi/v3"), true),
+        (&alice, path("/version"), true),
+        (&alice, path("/metrics"), false),
+        (&alice, path("/openid/v1/jwks"), false),
+        (&robot, path("/openid/v1/jwks"), true),
+        (&nobody, path("/version"), true),
+        (&nobody, path("/healthz"), true),
+        (&nobody, path("/api"), false),
+        (&alice, review, true),
+        (&nobody, review, false),
+    ] {
+        let decision = policy.authorize(user, &attributes);
+        assert_eq!(decision.is_allowed(), expected, "{} {attributes:?}", user.name);
+    }
+}
+
+#[test]
+fn what_was_just_made_needs_no_reconciling() {
+    for object in objects() {
+        assert_eq!(reconcile(&object, &object), None);
+    }
+    for (object, wanted) in settled().iter().zip(objects()) {
+        assert_eq!(reconcile(object, &wanted), None, "{}", name(object));
+    }
+}

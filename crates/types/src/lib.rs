@@ -102,6 +102,11 @@ impl std::fmt::Debug for Kind {
     }
 }
 
+/// The groups (empty for core) and versions that the table covers.
+pub fn group_versions() -> impl Iterator<Item = (&'static str, &'static str)> {
+    table::Table::all().iter().map(|table| (table.group(), table.version()))
+}
+
 /// The schema of a built-in kind; see [`Kind::schema`].
 pub fn schema(group: &str, version: &str, kind: &str) -> Option<Schema> {
     Kind::find(group, version, kind).map(Kind::schema)

@@ -20,7 +20,8 @@ use serde_json::Value;
 
 pub use normalize::NormalizeError;
 pub use protobuf::{
-    DecodeError, EncodeError, Envelope, MAGIC, decode, decode_as, encode, encode_watch_frame,
+    DecodeError, EncodeError, Envelope, MAGIC, decode, decode_as, encode, encode_watch_event,
+    encode_watch_frame,
 };
 pub use quantity::{Quantity, QuantityError};
 pub use time::TimeError;
@@ -110,6 +111,20 @@ pub fn group_versions() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// The schema of a built-in kind; see [`Kind::schema`].
 pub fn schema(group: &str, version: &str, kind: &str) -> Option<Schema> {
     Kind::find(group, version, kind).map(Kind::schema)
+}
+
+/// Brings a JSON object of a built-in kind into normal form; see [`Kind::normalize`].
+/// Objects of other kinds are left as they are.
+pub fn normalize(
+    object: &mut Value,
+    group: &str,
+    version: &str,
+    kind: &str,
+) -> Result<Vec<String>, NormalizeError> {
+    match Kind::find(group, version, kind) {
+        Some(kind) => kind.normalize(object),
+        None => Ok(Vec::new()),
+    }
 }
 
 /// `apps/v1`, or `v1` for the core group.

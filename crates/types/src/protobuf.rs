@@ -167,7 +167,12 @@ pub fn encode(value: &Value) -> Result<Vec<u8>, EncodeError> {
     encode_in(api_version, kind, |out| encode_message(found.slot(), value, out))
 }
 
-/// Encodes one event of a watch: a frame of four bytes of length (big endian) and a
+/// Encodes one event of a watch; see [`encode_watch_frame`].
+pub fn encode_watch_event(event: &str, object: &Value) -> Result<Vec<u8>, EncodeError> {
+    Ok(encode_watch_frame(event, &encode(object)?))
+}
+
+/// Encodes one event of a watch around an encoded object: a frame of four bytes of length (big endian) and a
 /// bare `WatchEvent` whose object is a whole body.
 pub fn encode_watch_frame(event: &str, object: &[u8]) -> Vec<u8> {
     let mut out = vec![0; 4];

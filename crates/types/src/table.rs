@@ -133,7 +133,12 @@ pub(crate) fn find(group: &str, version: &str, kind: &str) -> Option<&'static Sl
     if let Some(slot) = Table::of(group, version).and_then(|table| table.slot(kind)) {
         return (slot.message().kind || EVERYWHERE.contains(&kind)).then_some(slot);
     }
-    if EVERYWHERE.contains(&kind) { Table::by_stem("meta_v1")?.slot(kind) } else { None }
+    // Metadata alone is also asked for under its former version.
+    let former = (group, version) == ("meta.k8s.io", "v1beta1") && kind.starts_with("Partial");
+    if EVERYWHERE.contains(&kind) || former {
+        return Table::by_stem("meta_v1")?.slot(kind);
+    }
+    None
 }
 
 /// The place of one message: known by name, parsed when first used.
@@ -372,6 +377,7 @@ mod tests {
         assert!(known("apps", "v1", "DeleteOptions"));
         assert!(known("kubevirt.io", "v1", "DeleteOptions"));
         assert!(known("meta.k8s.io", "v1", "PartialObjectMetadata"));
+        assert!(known("meta.k8s.io", "v1beta1", "PartialObjectMetadataList"));
         assert!(!known("", "v1", "ConfigMapKeySelector"), "not a kind");
         assert!(!known("", "v2", "ConfigMap"));
     }

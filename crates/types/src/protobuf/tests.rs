@@ -163,7 +163,7 @@ fn option_types_keep_the_group_that_they_were_sent_for() {
 fn a_watch_event_is_framed_and_carries_its_object() {
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"},
                         "spec": {}, "status": {}});
-    let frame = encode_watch_frame("ADDED", &encode(&object).unwrap());
+    let frame = encode_watch_event("ADDED", &object).unwrap();
     let (length, event) = frame.split_at(4);
     assert_eq!(u32::from_be_bytes(length.try_into().unwrap()) as usize, event.len());
     let event = decode_as("", "v1", "WatchEvent", event).unwrap();

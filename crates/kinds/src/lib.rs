@@ -11,6 +11,7 @@ mod certificates;
 mod check;
 mod coordination;
 mod core;
+mod custom;
 mod discovery;
 mod duration;
 mod events;
@@ -18,6 +19,7 @@ mod extension;
 mod flowcontrol;
 mod intstr;
 mod json;
+mod jsonpath;
 mod labels;
 mod metadata;
 mod networking;
@@ -35,8 +37,11 @@ mod storage;
 pub mod syntax;
 
 pub use builtin::{builtin, find};
+pub use certificates::{prepare_approval, validate_approval};
 pub use check::IMMUTABLE;
+pub use custom::CustomColumn;
 pub use duration::{age, human_duration};
+pub use jsonpath::{EvalError, JsonPath, ParseError};
 pub use metadata::{validate_metadata_create, validate_metadata_update};
 pub use resource::{
     ALL_VERBS, CREATE_ONLY, Column, Conversion, NameRule, Printer, Resource, Scope, Strategy,

@@ -156,6 +156,18 @@ impl Printer {
         columns: &[Column::NAME, Column::AGE],
         cells: |object, now| vec![crate::print::name(object), crate::print::age(object, now)],
     };
+
+    /// Name and moment of creation: what upstream shows of kinds it has no printer for.
+    pub const CREATED: Self = Self {
+        columns: &[
+            Column::NAME,
+            Column { ty: "date", ..Column::text("Created At", "When the object was created") },
+        ],
+        cells: |object, _| {
+            let created = crate::json::text(object, "/metadata/creationTimestamp");
+            vec![crate::print::name(object), created.into()]
+        },
+    };
 }
 
 /// How a version of a kind that is not its stored one is read and written.

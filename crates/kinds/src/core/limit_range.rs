@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::check::{self, SPEC};
 use crate::core::resource;
-use crate::resource::{Resource, Strategy};
+use crate::resource::{Printer, Resource, Strategy};
 use crate::{json, print, quantity, syntax};
 
 pub(crate) const RESOURCE: Resource = Resource {
@@ -19,6 +19,7 @@ pub(crate) const RESOURCE: Resource = Resource {
         create_on_update: true,
         ..Strategy::GENERIC
     },
+    printer: Printer::CREATED,
     ..Resource::namespaced("", "v1", "limitranges", "limitrange", "LimitRange")
 };
 

@@ -31,10 +31,11 @@ mod watch;
 mod write;
 
 pub use config::{Config, Engine, EtcdConfig, EtcdTls, Retention, SqliteConfig};
+pub use etcd::{CopyError, LinkError, OpenError as EtcdOpenError, Progress, copy};
 pub use mirror::{Compacted, Page, Range};
 pub use revision::Revision;
 pub use shape::{Entry, Event, Shape};
-pub use sqlite::{BackupError, RestoreError, restore};
+pub use sqlite::{BackupError, OpenError as SqliteOpenError, RestoreError, restore};
 pub use store::{FenceError, OpenError, Store, Unhealthy};
 pub use watch::{WatchError, Watcher};
 pub use write::{Cause, Change, Expect, KeyError, MAX_VALUE, Write, WriteError, Written};

@@ -176,6 +176,14 @@ impl<S: Shape> Mirror<S> {
         self.tables.read().by_name.values().for_each(|table| table.wake());
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.progress.is_closed()
+    }
+
+    pub(crate) async fn closed(&self) {
+        self.progress.closed().await;
+    }
+
     pub(crate) fn entry(&self, table: &str, name: &str) -> Option<Arc<Entry<S::Item>>> {
         self.tables.read().by_name.get(table)?.entry(name)
     }

@@ -11,6 +11,7 @@ mod batch;
 mod compact;
 mod database;
 mod load;
+mod read;
 mod writer;
 
 use std::fs::{File, TryLockError};
@@ -31,6 +32,7 @@ use crate::write::{Write, WriteError, Written};
 
 pub use backup::{BackupError, RestoreError, restore};
 use database::Database;
+pub(crate) use read::Reader;
 use writer::{Request, Writer};
 
 /// Requests that may wait for the writer before callers have to wait to ask.

@@ -1,6 +1,5 @@
 //! How far the mirror has come, for all tables together.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -11,12 +10,12 @@ use crate::revision::Revision;
 pub(crate) struct Progress {
     /// Every write up to this revision is visible in its table.
     published: watch::Sender<Revision>,
-    closed: AtomicBool,
+    closed: watch::Sender<bool>,
 }
 
 impl Progress {
     pub(crate) fn new(published: Revision) -> Self {
-        Self { published: watch::Sender::new(published), closed: AtomicBool::new(false) }
+        Self { published: watch::Sender::new(published), closed: watch::Sender::new(false) }
     }
 
     pub(crate) fn published(&self) -> Revision {
@@ -37,10 +36,16 @@ impl Progress {
     }
 
     pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
+        self.closed.send_replace(true);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        *self.closed.borrow()
+    }
+
+    /// Resolves when the store is closed. Cancel-safe.
+    pub(crate) async fn closed(&self) {
+        // An error means that the store is gone altogether.
+        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
     }
 }

@@ -1,15 +1,18 @@
 //! A private place for one test to keep a store in, and short words for using it.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::Tasks;
 use bytes::Bytes;
 use store::{
-    Change, Config, Expect, Page, Range, Retention, Revision, Shape, Store, Watcher, Write,
-    WriteError,
+    Change, Config, EtcdConfig, EtcdTls, Expect, Page, Range, Retention, Revision, Shape, Store,
+    Watcher, Write, WriteError,
 };
 use tempfile::TempDir;
+
+use crate::etcd_server::EtcdServer;
 
 /// Long enough for anything that is going to happen, on a slow machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -34,21 +37,44 @@ pub(crate) type Plainly = Store<Plain>;
 
 pub(crate) struct World {
     pub(crate) directory: TempDir,
-    engine: Kind,
-}
-
-enum Kind {
-    Sqlite,
+    pub(crate) etcd: Option<EtcdServer>,
+    tls: Option<EtcdTls>,
 }
 
 impl World {
     pub(crate) async fn sqlite() -> Self {
-        Self { directory: TempDir::new().unwrap(), engine: Kind::Sqlite }
+        Self { directory: TempDir::new().unwrap(), etcd: None, tls: None }
+    }
+
+    pub(crate) async fn etcd() -> Self {
+        let directory = TempDir::new().unwrap();
+        let etcd = Some(EtcdServer::start(directory.path(), &[]).await);
+        Self { directory, etcd, tls: None }
+    }
+
+    /// An etcd that talks only to bearers of a certificate.
+    pub(crate) async fn etcd_with_tls() -> Self {
+        let directory = TempDir::new().unwrap();
+        let [ca, cert, key] = certificates(directory.path());
+        let option = |name: &str, path: &Path| format!("--{name}={}", path.display());
+        let options = [
+            option("cert-file", &cert),
+            option("key-file", &key),
+            option("trusted-ca-file", &ca),
+            "--client-cert-auth".to_owned(),
+        ];
+        let etcd = Some(EtcdServer::start(directory.path(), &options).await);
+        let tls = Some(EtcdTls { ca, cert: Some(cert), key: Some(key) });
+        Self { directory, etcd, tls }
     }
 
     pub(crate) fn config(&self) -> Config {
-        match &self.engine {
-            Kind::Sqlite => Config::sqlite(self.directory.path().join("store.sqlite")),
+        match &self.etcd {
+            None => Config::sqlite(self.directory.path().join("store.sqlite")),
+            Some(server) => Config::etcd(EtcdConfig {
+                tls: self.tls.clone(),
+                ..EtcdConfig::new(vec![server.endpoint()])
+            }),
         }
     }
 
@@ -59,6 +85,27 @@ impl World {
     pub(crate) async fn open_keeping(&self, retention: Retention) -> Session {
         Session::open(Config { retention, ..self.config() }).await
     }
+}
+
+/// An authority and one certificate of it, good for server and client alike.
+fn certificates(directory: &Path) -> [PathBuf; 3] {
+    let [ca_key, key] = [(); 2].map(|()| rcgen::KeyPair::generate().unwrap());
+    let mut ca = rcgen::CertificateParams::new(vec![]).unwrap();
+    ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let ca_cert = ca.self_signed(&ca_key).unwrap();
+    let issuer = rcgen::Issuer::new(ca, ca_key);
+    let leaf = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let cert = leaf.signed_by(&key, &issuer).unwrap();
+    let file = |name: &str, content: String| {
+        let path = directory.join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    };
+    [
+        file("ca.pem", ca_cert.pem()),
+        file("cert.pem", cert.pem()),
+        file("key.pem", key.serialize_pem()),
+    ]
 }
 
 /// An open store and its tasks.

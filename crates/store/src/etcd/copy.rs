@@ -1,0 +1,110 @@
+//! Moving a store from its file into etcd, when one node becomes several.
+//!
+//! The values are written anew, so each gets a new revision; the offset is set first,
+//! to the last revision of the file, which puts all of them above it. Clients find
+//! that what they knew is too old and list again. A key marks the copy as unfinished
+//! until its end, and no store opens on top of it.
+
+use std::path::{Path, PathBuf};
+
+use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
+use tokio::sync::mpsc;
+
+use super::OpenError;
+use super::link::{Link, LinkError};
+use crate::config::EtcdConfig;
+use crate::sqlite;
+
+/// Values per transaction; etcd allows 128 operations and 1.5 MiB.
+const BATCH: usize = 100;
+const BATCH_BYTES: usize = 1 << 20;
+
+/// How far a copy has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    pub copied: u64,
+    pub total: u64,
+}
+
+/// Why a store could not be copied. What was written stays marked as unfinished.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    #[error("cannot open {}", path.display())]
+    Open { path: PathBuf, source: sqlite::OpenError },
+    #[error("cannot read {}", path.display())]
+    Read { path: PathBuf, source: rusqlite::Error },
+    #[error("cannot connect to etcd")]
+    Connect { source: OpenError },
+    #[error("cannot write to etcd")]
+    Write { source: LinkError },
+    #[error("there are keys under {prefix} already")]
+    NotEmpty { prefix: String },
+    #[error("the copy was interrupted")]
+    Interrupted,
+}
+
+/// Copies the store in the file `from`, which must not be open, to an empty place in
+/// etcd.
+pub async fn copy(
+    from: &Path,
+    to: &EtcdConfig,
+    mut progress: impl FnMut(Progress),
+) -> Result<(), CopyError> {
+    let path = from.to_owned();
+    let opening = tokio::task::spawn_blocking(move || sqlite::Reader::open(&path));
+    let reader = opening.await.map_err(|_| CopyError::Interrupted)?;
+    let open = |source| CopyError::Open { path: from.to_owned(), source };
+    let reader = reader.map_err(open)?;
+    let total = reader.entries;
+
+    let link = Link::connect(to).await.map_err(|source| CopyError::Connect { source })?;
+    begin(&link, reader.revision.get()).await?;
+    let (sender, mut batches) = mpsc::channel(4);
+    let reading = tokio::task::spawn_blocking(move || read(&reader, &sender));
+    let mut copied = 0;
+    progress(Progress { copied, total });
+    while let Some(batch) = batches.recv().await {
+        copied += batch.len() as u64;
+        let key = |(table, name, _): &Row| link.keys.value(table, name);
+        let puts: Vec<TxnOp> =
+            batch.into_iter().map(|row| TxnOp::put(key(&row), row.2, None)).collect();
+        link.txn(Txn::new().and_then(puts)).await.map_err(|source| CopyError::Write { source })?;
+        progress(Progress { copied, total });
+    }
+    let read = reading.await.map_err(|_| CopyError::Interrupted)?;
+    read.map_err(|source| CopyError::Read { path: from.to_owned(), source })?;
+    link.delete(link.keys.copying()).await.map_err(|source| CopyError::Write { source })
+}
+
+type Row = (String, String, Vec<u8>);
+
+/// Claims the empty place for this copy.
+async fn begin(link: &Link, offset: u64) -> Result<(), CopyError> {
+    let write = |source| CopyError::Write { source };
+    let any = GetOptions::new().with_prefix().with_count_only();
+    let count = link.get(link.keys.root(), any).await.map_err(write)?.count();
+    let (copying, stored) = (link.keys.copying(), link.keys.offset());
+    let absent = |key: &str| Compare::mod_revision(key, CompareOp::Equal, 0);
+    let claim = Txn::new()
+        .when([absent(&copying), absent(&stored)])
+        .and_then([TxnOp::put(copying, "", None), TxnOp::put(stored, offset.to_string(), None)]);
+    if count > 0 || !link.txn(claim).await.map_err(write)?.succeeded() {
+        return Err(CopyError::NotEmpty { prefix: link.keys.prefix().to_owned() });
+    }
+    Ok(())
+}
+
+fn read(reader: &sqlite::Reader, batches: &mpsc::Sender<Vec<Row>>) -> rusqlite::Result<()> {
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    reader.each(|table, name, value| {
+        if batch.len() == BATCH || (bytes + value.len() > BATCH_BYTES && !batch.is_empty()) {
+            // Fails only if the copy was given up.
+            let _ = batches.blocking_send(std::mem::take(&mut batch));
+            bytes = 0;
+        }
+        bytes += name.len() + value.len();
+        batch.push((table.to_owned(), name.to_owned(), value.to_vec()));
+    })?;
+    let _ = batches.blocking_send(batch);
+    Ok(())
+}

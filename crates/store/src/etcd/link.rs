@@ -1,0 +1,198 @@
+//! Talking to the cluster: connecting, bounded waiting, and reading its refusals.
+
+use std::error::Error;
+use std::future::Future;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use etcd_client::{
+    Certificate, Client, Compare, CompareOp, ConnectOptions, GetOptions, GetResponse, Identity,
+    KvClient, TlsOptions, Txn, TxnOp, TxnResponse, WatchClient, WatchOptions, WatchStream,
+};
+
+use super::OpenError;
+use super::key::Keys;
+use crate::config::{EtcdConfig, EtcdTls};
+
+/// How long any single request may take.
+pub(super) const REQUEST: Duration = Duration::from_secs(5);
+const CONNECT: Duration = Duration::from_secs(2);
+/// A connection without a sign of life for both of these together is given up.
+const PING: Duration = Duration::from_secs(3);
+const PONG: Duration = Duration::from_secs(3);
+/// A page of a load or a burst of events may be far above the usual 4 MiB.
+const MESSAGE: usize = 1 << 30;
+
+/// A connection to the cluster that repairs itself; clones share it.
+#[derive(Clone)]
+pub(super) struct Link {
+    kv: KvClient,
+    watch: WatchClient,
+    pub(super) keys: Keys,
+}
+
+/// Why a request to etcd failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    #[error("etcd did not answer in time")]
+    Timeout,
+    #[error("a request to etcd failed")]
+    Failed { source: etcd_client::Error },
+    #[error("etcd has forgotten revisions it had acknowledged")]
+    WentBack,
+}
+
+/// A single key and the revision of the store when it was read.
+pub(super) struct Stored {
+    pub(super) value: Option<Vec<u8>>,
+    pub(super) version: i64,
+    pub(super) now: i64,
+}
+
+impl Link {
+    pub(super) async fn connect(config: &EtcdConfig) -> Result<Self, OpenError> {
+        let mut options = ConnectOptions::new()
+            .with_connect_timeout(CONNECT)
+            .with_keep_alive(PING, PONG)
+            .with_keep_alive_while_idle(true)
+            // A member cut off from its peers ends its watches instead of going quiet.
+            .with_require_leader(true);
+        if let Some(tls) = &config.tls {
+            options = options.with_tls(tls_options(tls)?);
+        }
+        let client = Client::connect(&config.endpoints, Some(options))
+            .await
+            .map_err(|source| OpenError::Endpoints { source })?;
+        Ok(Self {
+            kv: client.kv_client().max_decoding_message_size(MESSAGE),
+            watch: client.watch_client().max_decoding_message_size(MESSAGE),
+            keys: Keys::new(&config.prefix),
+        })
+    }
+
+    pub(super) async fn get(
+        &self,
+        key: impl Into<Vec<u8>>,
+        options: GetOptions,
+    ) -> Result<GetResponse, LinkError> {
+        let mut kv = self.kv.clone();
+        bounded(async move { kv.get(key, Some(options)).await }).await
+    }
+
+    /// Reads one key as of now, whichever member answers.
+    pub(super) async fn read(&self, key: String) -> Result<Stored, LinkError> {
+        let response = self.get(key, GetOptions::new()).await?;
+        let now = revision(response.header());
+        let found = response.kvs().first();
+        Ok(Stored {
+            value: found.map(|found| found.value().to_vec()),
+            version: found.map_or(0, etcd_client::KeyValue::version),
+            now,
+        })
+    }
+
+    pub(super) async fn txn(&self, txn: Txn) -> Result<TxnResponse, LinkError> {
+        let mut kv = self.kv.clone();
+        bounded(async move { kv.txn(txn).await }).await
+    }
+
+    /// Writes a key without condition, and says as which revision.
+    pub(super) async fn put(&self, key: String, value: &str) -> Result<i64, LinkError> {
+        let mut kv = self.kv.clone();
+        let response = bounded(async move { kv.put(key, value, None).await }).await?;
+        Ok(revision(response.header()))
+    }
+
+    pub(super) async fn delete(&self, key: String) -> Result<(), LinkError> {
+        let mut kv = self.kv.clone();
+        bounded(async move { kv.delete(key, None).await }).await.map(drop)
+    }
+
+    /// Writes a key if it is absent. Says whether it was.
+    pub(super) async fn create(&self, key: String, value: &str) -> Result<bool, LinkError> {
+        let absent = Compare::mod_revision(key.clone(), CompareOp::Equal, 0);
+        let txn = Txn::new().when([absent]).and_then([TxnOp::put(key, value, None)]);
+        Ok(self.txn(txn).await?.succeeded())
+    }
+
+    pub(super) async fn compact(&self, revision: i64) -> Result<(), LinkError> {
+        let mut kv = self.kv.clone();
+        bounded(async move { kv.compact(revision, None).await }).await.map(drop)
+    }
+
+    /// Watches all keys from `start` on.
+    pub(super) async fn watch(&self, start: i64) -> Result<WatchStream, LinkError> {
+        let mut watch = self.watch.clone();
+        let options = WatchOptions::new().with_prefix().with_start_revision(start);
+        let root = self.keys.root();
+        bounded(async move { watch.watch(root, Some(options)).await }).await
+    }
+}
+
+pub(super) fn revision(header: Option<&etcd_client::ResponseHeader>) -> i64 {
+    header.map_or(0, etcd_client::ResponseHeader::revision)
+}
+
+async fn bounded<T>(
+    request: impl Future<Output = Result<T, etcd_client::Error>>,
+) -> Result<T, LinkError> {
+    match tokio::time::timeout(REQUEST, request).await {
+        Ok(answer) => answer.map_err(|source| LinkError::Failed { source }),
+        Err(_) => Err(LinkError::Timeout),
+    }
+}
+
+impl LinkError {
+    pub(super) fn is_compacted(&self) -> bool {
+        self.says("required revision has been compacted")
+    }
+
+    pub(super) fn is_no_space(&self) -> bool {
+        self.says("database space exceeded")
+    }
+
+    pub(super) fn is_too_large(&self) -> bool {
+        self.says("request is too large") || self.says("message larger than max")
+    }
+
+    /// Whether the request certainly never reached the store: etcd turned it away at
+    /// the door, or there was no connection to send it over.
+    pub(super) fn is_unsent(&self) -> bool {
+        self.says("etcdserver: no leader")
+            || self.says("etcdserver: too many requests")
+            || self.is_unconnected()
+    }
+
+    /// etcd has no other names for its refusals than their texts.
+    fn says(&self, text: &str) -> bool {
+        match self {
+            Self::Failed { source: etcd_client::Error::GRpcStatus(status) } => {
+                status.message().contains(text)
+            }
+            _ => false,
+        }
+    }
+
+    fn is_unconnected(&self) -> bool {
+        use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+        let Self::Failed { source: etcd_client::Error::GRpcStatus(status) } = self else {
+            return false;
+        };
+        let causes = std::iter::successors(status.source(), |error| (*error).source());
+        let mut kinds = causes.filter_map(|error| Some(error.downcast_ref::<io::Error>()?.kind()));
+        kinds.any(|kind| matches!(kind, ConnectionRefused | HostUnreachable | NetworkUnreachable))
+    }
+}
+
+fn tls_options(tls: &EtcdTls) -> Result<TlsOptions, OpenError> {
+    let mut options = TlsOptions::new().ca_certificate(Certificate::from_pem(pem(&tls.ca)?));
+    if let (Some(cert), Some(key)) = (&tls.cert, &tls.key) {
+        options = options.identity(Identity::from_pem(pem(cert)?, pem(key)?));
+    }
+    Ok(options)
+}
+
+fn pem(path: &Path) -> Result<Vec<u8>, OpenError> {
+    std::fs::read(path).map_err(|source| OpenError::Tls { path: path.to_owned(), source })
+}

@@ -1,0 +1,96 @@
+//! Reading everything as of one revision, page by page.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use etcd_client::{GetOptions, KeyValue};
+
+use super::Offset;
+use super::link::{Link, LinkError, revision};
+use crate::mirror::Loaded;
+use crate::revision::Revision;
+use crate::shape::{Entry, Shape};
+
+/// Keys per page: some megabytes of usual values.
+const PAGE: i64 = 500;
+
+pub(super) struct Found<S: Shape> {
+    pub(super) tables: BTreeMap<Arc<str>, Loaded<S>>,
+    pub(super) revision: Revision,
+}
+
+/// Versions the caller has in memory already, which need not be shaped again.
+pub(super) type Known<'a, S> =
+    &'a (dyn Fn(&str, &str, Revision) -> Option<Arc<Entry<<S as Shape>::Item>>> + Sync);
+
+/// Loads the state at revision `at` of etcd, or the present.
+pub(super) async fn load<S: Shape>(
+    link: &Link,
+    offset: Offset,
+    shape: &S,
+    at: Option<i64>,
+    known: Known<'_, S>,
+) -> Result<Found<S>, LinkError> {
+    let root = link.keys.root();
+    let end = end_of_prefix(&root);
+    let mut at = at.unwrap_or_default();
+    let mut start = root.into_bytes();
+    let mut loading = Loading { link, offset, shape, known, tables: BTreeMap::new() };
+    loop {
+        let options = GetOptions::new().with_range(end.clone()).with_limit(PAGE).with_revision(at);
+        let page = link.get(start, options).await?;
+        if at == 0 {
+            // All further pages are of the same moment as the first.
+            at = revision(page.header());
+        }
+        page.kvs().iter().for_each(|kv| loading.take(kv));
+        match page.kvs().last() {
+            Some(last) if page.more() => {
+                start = last.key().to_vec();
+                start.push(0);
+            }
+            _ => break,
+        }
+    }
+    let revision = offset.revision(at);
+    let mut tables = loading.tables;
+    tables.values_mut().for_each(|table| table.oldest = revision);
+    Ok(Found { tables, revision })
+}
+
+struct Loading<'a, S: Shape> {
+    link: &'a Link,
+    offset: Offset,
+    shape: &'a S,
+    known: Known<'a, S>,
+    tables: BTreeMap<Arc<str>, Loaded<S>>,
+}
+
+impl<S: Shape> Loading<'_, S> {
+    fn take(&mut self, kv: &KeyValue) {
+        let Some((table, name)) = self.link.keys.parse(kv.key()) else { return };
+        let revision = self.offset.revision(kv.mod_revision());
+        let entry = (self.known)(table, name, revision).unwrap_or_else(|| {
+            let created = self.offset.revision(kv.create_revision());
+            let value = Bytes::copy_from_slice(kv.value());
+            let item = self.shape.shape(table, name, value, revision, created);
+            Arc::new(Entry { name: name.into(), revision, created, item })
+        });
+        if !self.tables.contains_key(table) {
+            self.tables.insert(table.into(), Loaded::empty(Revision::ZERO));
+        }
+        if let Some(table) = self.tables.get_mut(table) {
+            table.entries.insert(Arc::clone(&entry.name), entry);
+        }
+    }
+}
+
+/// The first key that does not begin with `prefix`, which ends in a slash.
+fn end_of_prefix(prefix: &str) -> Vec<u8> {
+    let mut end = prefix.as_bytes().to_vec();
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    end
+}

@@ -1,0 +1,163 @@
+//! The one watch that feeds the mirror.
+//!
+//! It resumes after the last revision the mirror has, as often as the connection
+//! breaks, so nothing is missed and nothing comes twice. Only if etcd has meanwhile
+//! compacted that revision away is the present loaded anew; what happened in between
+//! is lost then, so all history ends there and watchers have to start over.
+//!
+//! ```text
+//!   connecting ──► following ──► (stream ends) ──► waiting ──► connecting
+//!        └──► (compacted) ──► reload ──► connecting
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Backoff, Chain, Stop};
+use bytes::Bytes;
+use etcd_client::{Event, EventType, WatchResponse};
+use tracing::{info, warn};
+
+use super::link::{Link, LinkError};
+use super::{Health, Offset, cause, load};
+use crate::mirror::{Durable, DurableChange, Mirror};
+use crate::shape::Shape;
+use crate::store::Unhealthy;
+
+pub(super) struct Pump<S: Shape> {
+    link: Link,
+    offset: Offset,
+    mirror: Arc<Mirror<S>>,
+    health: Arc<Health>,
+    backoff: Backoff,
+}
+
+/// Why the watch ended.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error("the watch of etcd failed")]
+    Stream { source: etcd_client::Error },
+    #[error("etcd ended the watch: {reason:?}")]
+    Ended { reason: String },
+    #[error("etcd has compacted the revisions the watch needs")]
+    Compacted,
+}
+
+impl<S: Shape> Pump<S> {
+    pub(super) fn new(
+        link: &Link,
+        offset: Offset,
+        mirror: &Arc<Mirror<S>>,
+        health: &Arc<Health>,
+    ) -> Self {
+        Self {
+            link: link.clone(),
+            offset,
+            mirror: Arc::clone(mirror),
+            health: Arc::clone(health),
+            backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(2)),
+        }
+    }
+
+    /// Works until it is stopped or the store is dropped.
+    pub(super) async fn run(mut self, mut stop: Stop) {
+        let mirror = Arc::clone(&self.mirror);
+        tokio::select! {
+            () = stop.requested() => {}
+            () = mirror.closed() => {}
+            () = self.keep_following() => {}
+        }
+        *self.health.lock() = Some(Unhealthy::Closed);
+        self.mirror.close();
+    }
+
+    async fn keep_following(&mut self) {
+        loop {
+            let Err(broken) = self.follow().await;
+            let repaired = match broken {
+                Broken::Compacted => self.reload().await.map_err(Broken::Link),
+                broken => Err(broken),
+            };
+            if let Err(broken) = repaired {
+                self.report(broken);
+                tokio::time::sleep(self.backoff.delay()).await;
+            }
+        }
+    }
+
+    async fn follow(&mut self) -> Result<std::convert::Infallible, Broken> {
+        let last = self.offset.etcd(self.mirror.revision()).unwrap_or_default();
+        // A member may lag behind the one we heard from last, but not the cluster.
+        if self.link.read(self.link.keys.marker()).await?.now < last {
+            return Err(LinkError::WentBack.into());
+        }
+        let mut stream = self.link.watch(last + 1).await?;
+        loop {
+            let response = stream.message().await.map_err(|source| Broken::Stream { source })?;
+            let Some(response) = response else {
+                return Err(Broken::Ended { reason: String::new() });
+            };
+            if response.compact_revision() > 0 {
+                return Err(Broken::Compacted);
+            }
+            if response.canceled() {
+                return Err(Broken::Ended { reason: response.cancel_reason().to_owned() });
+            }
+            self.works();
+            self.publish(&response);
+        }
+    }
+
+    fn publish(&self, response: &WatchResponse) {
+        let Some(last) = response.events().last().and_then(Event::kv) else { return };
+        let last = self.offset.revision(last.mod_revision());
+        let changes = response.events().iter().filter_map(|event| self.durable(event));
+        self.mirror.publish(changes.collect());
+        // The last event may have been one of our own records.
+        self.mirror.skip_to(last);
+    }
+
+    fn durable(&self, event: &Event) -> Option<Durable> {
+        let kv = event.kv()?;
+        let (table, name) = self.link.keys.parse(kv.key())?;
+        let change = match event.event_type() {
+            EventType::Put => DurableChange::Put {
+                value: Bytes::copy_from_slice(kv.value()),
+                created: self.offset.revision(kv.create_revision()),
+            },
+            EventType::Delete => DurableChange::Delete,
+        };
+        let revision = self.offset.revision(kv.mod_revision());
+        Some(Durable { table: table.into(), name: name.into(), revision, change })
+    }
+
+    async fn reload(&self) -> Result<(), LinkError> {
+        warn!("etcd has dropped history that was still needed, loading everything anew");
+        let known = |table: &str, name: &str, revision| {
+            self.mirror.entry(table, name).filter(|entry| entry.revision == revision)
+        };
+        let found = load::load(&self.link, self.offset, self.mirror.shape(), None, &known).await?;
+        if found.revision < self.mirror.revision() {
+            return Err(LinkError::WentBack);
+        }
+        self.mirror.replace(found.tables, found.revision, found.revision);
+        Ok(())
+    }
+
+    fn works(&mut self) {
+        self.backoff.reset();
+        if self.health.lock().take().is_some() {
+            info!("following etcd again");
+        }
+    }
+
+    fn report(&self, broken: Broken) {
+        let mut health = self.health.lock();
+        if health.is_none() {
+            warn!(error = %Chain(&broken), "cannot follow etcd");
+        }
+        *health = Some(Unhealthy::Unavailable { source: cause(broken) });
+    }
+}

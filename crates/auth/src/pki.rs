@@ -16,7 +16,9 @@
 //! therefore leaves the old pair or the new one, never half of each; a pair that
 //! does not match was made by hand and is reported, never replaced.
 //!
-//! Nodes of one cluster share [`SHARED_FILES`]; the rest belongs to one node.
+//! Nodes of one cluster share [`SHARED_FILES`]; the rest belongs to one node. A node
+//! that prepares a new CA does so for itself: until nodes agree on one by themselves,
+//! `ca-next.pem` has to be copied to the others before it takes over.
 
 mod authority;
 mod files;

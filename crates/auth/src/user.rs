@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::{Map, Value};
+
 /// Members may do anything; no policy is consulted for them.
 pub const MASTERS: &str = "system:masters";
 /// Everybody who proved who they are.
@@ -63,6 +65,23 @@ impl User {
     pub fn service_account(namespace: &str, name: &str, uid: impl Into<String>) -> Self {
         let groups = [SERVICE_ACCOUNTS.to_owned(), service_account_group(namespace)];
         Self { uid: uid.into(), ..Self::new(service_account_name(namespace, name), groups) }
+    }
+
+    /// `UserInfo` of `authentication.k8s.io/v1`; what is empty is left out.
+    pub fn to_user_info(&self) -> Value {
+        let mut info = Map::new();
+        for (field, text) in [("username", &self.name), ("uid", &self.uid)] {
+            if !text.is_empty() {
+                info.insert(field.to_owned(), text.as_str().into());
+            }
+        }
+        if !self.groups.is_empty() {
+            info.insert("groups".to_owned(), self.groups.clone().into());
+        }
+        if !self.extra.is_empty() {
+            info.insert("extra".to_owned(), serde_json::json!(self.extra));
+        }
+        Value::Object(info)
     }
 
     pub fn is_in(&self, group: &str) -> bool {
@@ -142,6 +161,15 @@ mod tests {
         let user = User::service_account("vms", "robot", "u1");
         assert_eq!(user.groups, ["system:serviceaccounts", "system:serviceaccounts:vms"]);
         assert_eq!(user.uid, "u1");
+    }
+
+    #[test]
+    fn user_info_leaves_out_what_is_empty() {
+        let mut user = User { uid: "u".into(), ..User::new("a", ["g"]) };
+        user.extra.insert("k".into(), vec!["v".into()]);
+        let full = serde_json::json!({"username": "a", "uid": "u", "groups": ["g"], "extra": {"k": ["v"]}});
+        assert_eq!(user.to_user_info(), full);
+        assert_eq!(User::default().to_user_info(), serde_json::json!({}));
     }
 
     #[test]

@@ -25,13 +25,22 @@ pub(super) fn lock(dir: &Path) -> Result<File, PkiError> {
     Ok(file)
 }
 
-/// The text of a file; `None` if there is none.
+/// The text of a file; `None` if there is none. One that was copied here may be
+/// readable for others; it is not any more.
 pub(super) fn read(path: &Path) -> Result<Option<String>, PkiError> {
-    match fs::read_to_string(path) {
+    match read_private(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(PkiError::Read { path: path.to_owned(), source }),
     }
+}
+
+fn read_private(path: &Path) -> io::Result<String> {
+    let file = File::open(path)?;
+    if file.metadata()?.permissions().mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    io::read_to_string(file)
 }
 
 pub(super) fn write(path: &Path, text: &str) -> Result<(), PkiError> {

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, SanType, SigningKey,
+    Issuer, KeyPair, KeyUsagePurpose, SanType, SerialNumber, SigningKey,
 };
 use rustls::pki_types::CertificateDer;
 
@@ -19,7 +19,8 @@ pub(super) struct Lifetime {
 }
 
 impl Lifetime {
-    fn apply(self, params: &mut CertificateParams) {
+    fn params(self) -> CertificateParams {
+        let mut params = CertificateParams::default();
         let end = self.now.saturating_add(self.length).unwrap_or(Timestamp::MAX);
         let end = self.limit.map_or(end, |limit| end.min(limit));
         let since_epoch = |time: Timestamp| {
@@ -29,6 +30,9 @@ impl Lifetime {
         let start = self.now.saturating_sub(BACKDATE).unwrap_or(self.now);
         params.not_before = since_epoch(start);
         params.not_after = since_epoch(end);
+        // Unless told, rcgen derives it from the key, which a renewed certificate keeps.
+        params.serial_number = Some(SerialNumber::from_slice(uuid::Uuid::new_v4().as_bytes()));
+        params
     }
 }
 
@@ -38,8 +42,7 @@ pub(super) fn authority(
     name: &str,
     lifetime: Lifetime,
 ) -> Result<CertificateDer<'static>, rcgen::Error> {
-    let mut params = CertificateParams::default();
-    lifetime.apply(&mut params);
+    let mut params = lifetime.params();
     params.distinguished_name = common_name(name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![
@@ -57,8 +60,7 @@ pub(super) fn server(
     names: impl IntoIterator<Item = String>,
     lifetime: Lifetime,
 ) -> Result<CertificateDer<'static>, rcgen::Error> {
-    let mut params = CertificateParams::default();
-    lifetime.apply(&mut params);
+    let mut params = lifetime.params();
     params.distinguished_name = common_name("kube-apiserver");
     for name in names {
         let name = match name.parse() {
@@ -78,8 +80,7 @@ pub(super) fn client(
     groups: &[&str],
     lifetime: Lifetime,
 ) -> Result<CertificateDer<'static>, rcgen::Error> {
-    let mut params = CertificateParams::default();
-    lifetime.apply(&mut params);
+    let mut params = lifetime.params();
     params.distinguished_name = common_name(user);
     let params = leaf(params, ExtendedKeyUsagePurpose::ClientAuth);
     let cert: CertificateDer<'static> = params.signed_by(key, issuer)?.into();

@@ -204,3 +204,6 @@ impl ClientCertVerifier for Trust {
         self.0.load().users.supported_verify_schemes()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -256,8 +256,10 @@ impl Policy {
     /// [`Self::rules`] split the way a SelfSubjectRulesReview shows them: resource
     /// rules, then path rules. Members of `system:masters` get everything.
     pub fn rules_for(&self, user: &User, namespace: &str) -> (Vec<PolicyRule>, Vec<PolicyRule>) {
-        let mut rules = if user.is_in(MASTERS) { full_authority() } else { Vec::new() };
-        rules.extend(self.rules(user, namespace).0);
+        let mut rules = self.rules(user, namespace).0;
+        if user.is_in(MASTERS) && !full_authority().iter().all(|all| rules.contains(all)) {
+            rules.extend(full_authority());
+        }
         let resources = rules.iter().filter(|rule| !rule.resources.is_empty());
         let resources = resources
             .map(|rule| PolicyRule { non_resource_urls: Vec::new(), ..rule.clone() })

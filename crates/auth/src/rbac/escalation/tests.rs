@@ -236,3 +236,76 @@ fn a_binding_may_grant_only_what_its_writer_holds() {
         r#"clusterrole.rbac.authorization.k8s.io "gone" not found"#
     );
 }
+
+mod property {
+    use proptest::prelude::*;
+    use proptest::sample::subsequence;
+
+    use super::*;
+
+    fn some(of: &'static [&'static str]) -> impl Strategy<Value = Vec<String>> {
+        subsequence(of, 0..=2).prop_map(|texts| texts.into_iter().map(str::to_owned).collect())
+    }
+
+    fn any_rule() -> impl Strategy<Value = PolicyRule> {
+        (
+            some(&["get", "list", "*"]),
+            some(&["", "apps", "*"]),
+            some(&["pods", "pods/status", "*/status", "nodes/status", "*"]),
+            some(&["a", "b"]),
+            some(&["/x", "/x/*", "/x/y", "*"]),
+        )
+            .prop_map(
+                |(verbs, api_groups, resources, resource_names, non_resource_urls)| PolicyRule {
+                    verbs,
+                    api_groups,
+                    resources,
+                    resource_names,
+                    non_resource_urls,
+                },
+            )
+    }
+
+    fn every_request() -> Vec<Attributes<'static>> {
+        let mut requests = Vec::new();
+        for verb in ["get", "list", "other"] {
+            for path in ["/x", "/x/y", "/x/z", "/other"] {
+                requests.push(Attributes { verb, target: Target::Path(path) });
+            }
+            for group in ["", "apps", "other"] {
+                for resource in ["pods", "nodes", "other"] {
+                    for (subresource, name) in ["", "status", "other"]
+                        .into_iter()
+                        .flat_map(|sub| ["", "a", "b"].map(|name| (sub, name)))
+                    {
+                        let request = ResourceRequest {
+                            group,
+                            resource,
+                            subresource,
+                            name,
+                            ..ResourceRequest::default()
+                        };
+                        requests.push(Attributes { verb, target: Target::Resource(request) });
+                    }
+                }
+            }
+        }
+        requests
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_covered_allows_nothing_new(
+            held in prop::collection::vec(any_rule(), 0..4),
+            wanted in prop::collection::vec(any_rule(), 0..3),
+        ) {
+            let missing = covers(&held, &wanted);
+            for request in every_request() {
+                let allows = |rules: &[PolicyRule]| rules.iter().any(|rule| rule.allows(&request));
+                if allows(&wanted) {
+                    prop_assert!(allows(&held) || allows(&missing), "{request:?}");
+                }
+            }
+        }
+    }
+}

@@ -6,6 +6,7 @@
 
 mod graph;
 mod plan;
+mod server;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
@@ -16,20 +17,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Chain, Stop};
-use client::{Catalog, Change, Kind, Meta, Owner, Update, objects};
+use client::{Catalog, Change, Kind, Meta, Owner, Update};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use kube::Client;
-use kube::api::{DeleteParams, Preconditions, PropagationPolicy};
-use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use self::graph::{Graph, ORPHAN, Place, Uid, Work, place_of};
-use self::plan::{Action, Answer, Policy, Verdict};
-use crate::event;
+use self::graph::{Graph, Place, Uid, Work};
+use self::plan::{Answer, Verdict};
+use self::server::{Asked, CollectError, Server};
 use crate::queue::Queue;
 
 /// How many objects are worked on at a time.
@@ -38,21 +37,6 @@ const WORKERS: usize = 8;
 const SETTLE: Duration = Duration::from_millis(100);
 /// Kinds that cannot be listed hold up the collector no longer than this at its start.
 const SYNC_LIMIT: Duration = Duration::from_secs(10);
-
-/// Why an object could not be dealt with now.
-#[derive(Debug, thiserror::Error)]
-enum CollectError {
-    #[error("no kind {kind} in {api_version} is served")]
-    UnknownKind { api_version: Arc<str>, kind: Arc<str> },
-    #[error("cannot {doing} {kind} {namespace}/{name}")]
-    Request {
-        doing: &'static str,
-        kind: Arc<str>,
-        namespace: Arc<str>,
-        name: Arc<str>,
-        source: kube::Error,
-    },
-}
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Task {
@@ -66,13 +50,6 @@ enum Outcome {
     Asked { uid: Uid, latest: Meta, answers: Result<Vec<Asked>, CollectError> },
     Written { task: Task, result: Result<(), CollectError> },
     Reported,
-}
-
-/// An owner the server was asked about: where it was looked for and what was found.
-struct Asked {
-    owner: Owner,
-    place: Place,
-    answer: Answer,
 }
 
 /// Collects until `stop`, or until there are no more updates.
@@ -281,137 +258,5 @@ impl Collector {
             warn!(error = %Chain(&failure), "cannot collect, will retry");
         }
         self.queue.failed(task, Instant::now());
-    }
-}
-
-impl CollectError {
-    fn is_conflict(&self) -> bool {
-        matches!(self, Self::Request { source: kube::Error::Api(status), .. } if status.code == 409)
-    }
-
-    fn request(doing: &'static str, place: &Place, source: kube::Error) -> Self {
-        Self::Request {
-            doing,
-            kind: Arc::clone(&place.kind),
-            namespace: Arc::clone(&place.namespace),
-            name: Arc::clone(&place.name),
-            source,
-        }
-    }
-}
-
-/// The requests of the collector.
-#[derive(Clone)]
-struct Server {
-    client: Client,
-    catalog: watch::Receiver<Arc<Catalog>>,
-}
-
-impl Server {
-    fn kind(&self, api_version: &Arc<str>, kind: &Arc<str>) -> Result<Arc<Kind>, CollectError> {
-        let found = self.catalog.borrow().find(api_version, kind).map(Arc::clone);
-        found.ok_or_else(|| CollectError::UnknownKind {
-            api_version: Arc::clone(api_version),
-            kind: Arc::clone(kind),
-        })
-    }
-
-    async fn get(&self, place: &Place) -> Result<Option<Meta>, CollectError> {
-        let kind = self.kind(&place.api_version, &place.kind)?;
-        objects::get(&self.client, &kind, &place.namespace, &place.name)
-            .await
-            .map_err(|source| CollectError::request("get", place, source))
-    }
-
-    async fn ask(&self, latest: &Meta, owners: Vec<Owner>) -> Result<Vec<Asked>, CollectError> {
-        let mut asked = Vec::with_capacity(owners.len());
-        for owner in owners {
-            let kind = self.kind(&owner.api_version, &owner.kind)?;
-            let (place, answer) = match plan::owner_namespace(kind.namespaced, &latest.namespace) {
-                Err(answer) => (place_of(&owner, ""), answer),
-                Ok(namespace) => {
-                    let place = place_of(&owner, namespace);
-                    let found = self.get(&place).await?;
-                    let answer = plan::answer(&owner, found.as_ref());
-                    (place, answer)
-                }
-            };
-            asked.push(Asked { owner, place, answer });
-        }
-        Ok(asked)
-    }
-
-    async fn write(
-        &self,
-        place: &Place,
-        latest: &Meta,
-        action: &Action,
-    ) -> Result<(), CollectError> {
-        let kind = self.kind(&place.api_version, &place.kind)?;
-        let (namespace, name) = (&*place.namespace, &*place.name);
-        let (uid, version) = (&*latest.uid, &*latest.resource_version);
-        let result = match action {
-            Action::Delete(policy) => {
-                let params = DeleteParams {
-                    propagation_policy: Some(match policy {
-                        Policy::Background => PropagationPolicy::Background,
-                        Policy::Foreground => PropagationPolicy::Foreground,
-                        Policy::Orphan => PropagationPolicy::Orphan,
-                    }),
-                    preconditions: Some(Preconditions {
-                        uid: Some(uid.to_owned()),
-                        resource_version: Some(version.to_owned()),
-                    }),
-                    ..DeleteParams::default()
-                };
-                objects::delete(&self.client, &kind, namespace, name, &params).await
-            }
-            Action::SetOwners(owners) => {
-                let patch = json!({"metadata": {"uid": uid, "resourceVersion": version,
-                    "ownerReferences": owners}});
-                objects::merge(&self.client, &kind, namespace, name, &patch).await
-            }
-            Action::SetFinalizers(finalizers) => {
-                let patch = json!({"metadata": {"uid": uid, "resourceVersion": version,
-                    "finalizers": finalizers}});
-                objects::merge(&self.client, &kind, namespace, name, &patch).await
-            }
-        };
-        result.map_err(|source| CollectError::request("change", place, source))
-    }
-
-    /// Takes the owner out of its dependents, then its finalizer off.
-    async fn orphan(
-        &self,
-        uid: &Uid,
-        place: &Place,
-        dependents: &[Place],
-    ) -> Result<(), CollectError> {
-        for dependent in dependents {
-            let Some(latest) = self.get(dependent).await? else { continue };
-            if let Some(action) = plan::without_owner(&latest, uid) {
-                self.write(dependent, &latest, &action).await?;
-            }
-        }
-        let Some(latest) = self.get(place).await?.filter(|latest| latest.uid == *uid) else {
-            return Ok(());
-        };
-        match plan::without_finalizer(&latest, ORPHAN) {
-            Some(action) => self.write(place, &latest, &action).await,
-            None => Ok(()),
-        }
-    }
-
-    async fn report(&self, uid: &Uid, place: &Place, owner: &Owner) {
-        let about = event::About {
-            api_version: &place.api_version,
-            kind: &place.kind,
-            namespace: &place.namespace,
-            name: &place.name,
-            uid,
-        };
-        let message = plan::misplaced_owner(place, owner);
-        let source = "garbage-collector-controller";
-        event::warn(&self.client, source, &about, "OwnerRefInvalidNamespace", message).await;
     }
 }

@@ -1,8 +1,22 @@
 //! The cluster's own reconcilers: garbage, namespaces, service accounts, quotas, …
 //!
 //! Each is a pure planner (`<name>/plan.rs`) and a thin executor (`<name>.rs`) that is an
-//! ordinary Kubernetes client. They know neither the API server nor the store.
+//! ordinary Kubernetes client. They know neither the API server nor the store. All learn
+//! of changes through one feed of metadata, and keep no copies of objects.
 
+mod active;
 mod event;
 mod garbage;
+mod hub;
+mod namespace;
 mod queue;
+mod quota;
+mod reconcile;
+mod role_aggregation;
+mod root_ca;
+mod service_account;
+mod start;
+mod storage_protection;
+
+pub use service_account::TokenMinter;
+pub use start::{Config, Leadership, start};

@@ -96,10 +96,6 @@ impl<K: Ord + Clone> Queue<K> {
         self.delayed.first().map(|(at, _)| *at)
     }
 
-    pub(crate) fn is_ready(&self) -> bool {
-        !self.ready.is_empty()
-    }
-
     fn finish(&mut self, key: &K) {
         self.running.remove(key);
         if self.again.remove(key) {

@@ -112,7 +112,7 @@ pub(crate) fn without_finalizer(latest: &Meta, finalizer: &str) -> Option<Action
 }
 
 /// Where to look for an owner of an object in `namespace`, or why there is no such place.
-pub(crate) fn owner_namespace<'a>(namespaced: bool, namespace: &'a str) -> Result<&'a str, Answer> {
+pub(crate) fn owner_namespace(namespaced: bool, namespace: &str) -> Result<&str, Answer> {
     match (namespaced, namespace) {
         (false, _) => Ok(""),
         (true, "") => Err(Answer::Impossible),

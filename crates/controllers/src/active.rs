@@ -1,0 +1,85 @@
+//! The namespaces that are not being deleted, for those who put something into each.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::reconcile::{State, Touch};
+
+#[derive(Debug, Default)]
+pub(crate) struct ActiveNamespaces(BTreeSet<Arc<str>>);
+
+impl ActiveNamespaces {
+    /// The namespaces to look at again for the sake of the core object `watched`, given by
+    /// plural and name.
+    pub(crate) fn keys(&mut self, touch: &Touch, watched: (&str, &str)) -> Vec<Arc<str>> {
+        match touch {
+            Touch::Object { kind, name, state, .. } if kind.is("", "namespaces") => match state {
+                State::Live if self.0.insert(Arc::clone(name)) => vec![Arc::clone(name)],
+                State::Live => vec![],
+                State::Deleting | State::Gone => {
+                    self.0.remove(name);
+                    vec![]
+                }
+            },
+            Touch::Object { kind, namespace, name, .. }
+                if kind.is("", watched.0) && &**name == watched.1 && self.0.contains(namespace) =>
+            {
+                vec![Arc::clone(namespace)]
+            }
+            Touch::Missed(kind) if kind.is("", "namespaces") || kind.is("", watched.0) => {
+                self.0.iter().cloned().collect()
+            }
+            Touch::Object { .. } | Touch::Missed(_) => vec![],
+        }
+    }
+}
+
+/// Whether a write failed because its namespace is gone or going, so that no retry helps.
+/// The namespace's own touches come before or after; both orders end here.
+pub(crate) fn refused_by_namespace(failure: &kube::Error) -> bool {
+    let kube::Error::Api(status) = failure else { return false };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let terminating =
+        causes.map(|cause| &*cause.reason).any(|cause| cause == "NamespaceTerminating");
+    status.code == 404 || (status.code == 403 && terminating)
+}
+
+#[cfg(test)]
+mod tests {
+    use client::{Catalog, Kind, Meta};
+
+    use super::*;
+
+    fn kind(plural: &str) -> Arc<Kind> {
+        let resource = |plural: &str| {
+            serde_json::json!({"resource": plural, "scope": "Namespaced",
+                "responseKind": {"kind": plural}, "verbs": []})
+        };
+        let list = serde_json::json!({"items": [{"versions": [{"version": "v1", "resources": [
+            resource("namespaces"), resource("configmaps"), resource("secrets")]}]}]});
+        let catalog = Catalog::read(&[serde_json::from_value(list).unwrap()]);
+        Arc::clone(catalog.resource("", plural).unwrap())
+    }
+
+    fn touch(plural: &str, namespace: &str, name: &str, state: State) -> Touch {
+        let meta = Meta { name: name.into(), namespace: namespace.into(), ..Meta::default() };
+        Touch::object(&kind(plural), &meta, state)
+    }
+
+    #[test]
+    fn a_namespace_is_looked_at_when_it_appears_and_when_its_object_changes() {
+        let mut active = ActiveNamespaces::default();
+        let watched = ("configmaps", "ca");
+        let mut keys = |touch: Touch| active.keys(&touch, watched).len();
+        assert_eq!(keys(touch("configmaps", "n", "ca", State::Gone)), 0);
+        assert_eq!(keys(touch("namespaces", "", "n", State::Live)), 1);
+        assert_eq!(keys(touch("namespaces", "", "n", State::Live)), 0);
+        assert_eq!(keys(touch("configmaps", "n", "ca", State::Gone)), 1);
+        assert_eq!(keys(touch("configmaps", "n", "other", State::Gone)), 0);
+        assert_eq!(keys(touch("secrets", "n", "ca", State::Gone)), 0);
+        assert_eq!(keys(Touch::Missed(kind("configmaps"))), 1);
+        assert_eq!(keys(Touch::Missed(kind("secrets"))), 0);
+        assert_eq!(keys(touch("namespaces", "", "n", State::Deleting)), 0);
+        assert_eq!(keys(touch("configmaps", "n", "ca", State::Gone)), 0);
+    }
+}

@@ -1,0 +1,61 @@
+//! Hands the one feed of the cluster on: whole updates to the collector, which keeps the
+//! graph, and touches to everybody else, who keep no objects.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use base::Stop;
+use client::{Change, Kind, Update};
+use tokio::sync::mpsc;
+
+use crate::reconcile::Touch;
+
+pub(crate) struct Hub {
+    pub(crate) updates: mpsc::Receiver<Update>,
+    pub(crate) collector: mpsc::Sender<Update>,
+    pub(crate) outlets: Vec<Outlet>,
+}
+
+/// Where touches go, and which.
+pub(crate) struct Outlet {
+    pub(crate) touches: mpsc::Sender<Touch>,
+    pub(crate) wants: fn(&Touch) -> bool,
+}
+
+pub(crate) fn everything(_: &Touch) -> bool {
+    true
+}
+
+impl Hub {
+    pub(crate) async fn run(mut self, mut stop: Stop) {
+        let mut listed = BTreeSet::new();
+        loop {
+            let update = tokio::select! {
+                update = self.updates.recv() => update,
+                () = stop.requested() => return,
+            };
+            let Some(update) = update else { return };
+            if let Some(touch) = touch_of(&update, &mut listed) {
+                for outlet in self.outlets.iter().filter(|outlet| (outlet.wants)(&touch)) {
+                    // One that has ended needs no touches; the others go on.
+                    let _ = outlet.touches.send(touch.clone()).await;
+                }
+            }
+            if self.collector.send(update).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// The first list of a kind tells of nothing that was missed before.
+fn touch_of(update: &Update, listed: &mut BTreeSet<Arc<Kind>>) -> Option<Touch> {
+    match update.change {
+        Change::Listed if listed.insert(Arc::clone(&update.kind)) => return None,
+        Change::Dropped => {
+            listed.remove(&update.kind);
+        }
+        _ => {}
+    }
+    Touch::of(update)
+}

@@ -1,0 +1,159 @@
+//! Emptying namespaces that are being deleted, then letting them go.
+
+mod plan;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Chain, clock};
+use client::{Catalog, Kind, Verb, objects};
+use futures_util::{StreamExt, stream};
+use k8s_openapi::api::core::v1::Namespace as Object;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{DeleteParams, PostParams};
+use kube::core::Request;
+use kube::{Api, Client};
+use tokio::sync::watch;
+
+use self::plan::Pass;
+use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+
+/// How many kinds are emptied at a time.
+const PARALLEL: usize = 8;
+/// The next look at a namespace that is not empty, if nothing in it changes before.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Remembers which namespaces are being emptied: whatever goes in them is news.
+#[derive(Debug, Default)]
+pub(crate) struct Terminating(BTreeSet<Arc<str>>);
+
+impl Interest for Terminating {
+    type Key = Arc<str>;
+
+    fn keys(&mut self, touch: &Touch) -> Vec<Self::Key> {
+        match touch {
+            Touch::Object { kind, name, state, .. } if kind.is("", "namespaces") => match state {
+                State::Deleting => {
+                    self.0.insert(Arc::clone(name));
+                    vec![Arc::clone(name)]
+                }
+                State::Live | State::Gone => {
+                    self.0.remove(name);
+                    vec![]
+                }
+            },
+            Touch::Object { namespace, state: State::Gone, .. } if self.0.contains(namespace) => {
+                vec![Arc::clone(namespace)]
+            }
+            Touch::Object { .. } => vec![],
+            Touch::Missed(_) => self.0.iter().cloned().collect(),
+        }
+    }
+}
+
+pub(crate) struct Finalizer {
+    pub(crate) client: Client,
+    pub(crate) catalog: watch::Receiver<Arc<Catalog>>,
+}
+
+impl Reconciler for Finalizer {
+    type Key = Arc<str>;
+
+    async fn reconcile(&self, name: &Arc<str>) -> Result<Next, Failure> {
+        let namespaces = Api::<Object>::all(self.client.clone());
+        let Some(mut namespace) = namespaces.get_opt(name).await.doing("get the namespace")? else {
+            return Ok(Next::Done);
+        };
+        if !plan::is_terminating(&namespace) || !plan::has_finalizer(&namespace) {
+            return Ok(Next::Done);
+        }
+        let pass = self.empty(name).await;
+        if plan::update_conditions(&mut namespace, &pass, &Time(clock::now())) {
+            let written = namespaces.replace_status(name, &PostParams::default(), &namespace).await;
+            namespace = written.doing("write the namespace's status")?;
+        }
+        if !pass.is_clean() {
+            return Ok(Next::Again(RETRY));
+        }
+        self.finalize(name, namespace).await
+    }
+}
+
+impl Finalizer {
+    async fn empty(&self, namespace: &str) -> Pass {
+        // What was defined a moment ago may hold objects already: ask anew.
+        let catalog = match client::discover(&self.client).await {
+            Ok(catalog) => Arc::new(catalog),
+            Err(_) => self.catalog.borrow().clone(),
+        };
+        let mut pass = Pass { undiscovered: catalog.stale.clone(), ..Pass::default() };
+        for step in plan::steps(&catalog) {
+            let mut emptied = stream::iter(step)
+                .map(|kind| async move {
+                    let result = self.empty_kind(&kind, namespace).await;
+                    (kind, result)
+                })
+                .buffer_unordered(PARALLEL);
+            while let Some((kind, result)) = emptied.next().await {
+                match result {
+                    Ok(objects) => plan::left(&kind, namespace, &objects, &mut pass),
+                    Err(failure) => pass.failures.push(Chain(&failure).to_string()),
+                }
+            }
+            if !pass.left.is_empty() {
+                break;
+            }
+        }
+        pass
+    }
+
+    /// Deletes all objects of a kind and says which are still there.
+    async fn empty_kind(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+    ) -> Result<Vec<client::Meta>, kube::Error> {
+        if !kind.can(Verb::List) {
+            return Ok(Vec::new());
+        }
+        let found = present(objects::list(&self.client, kind, namespace).await)?;
+        if found.is_empty() {
+            return Ok(found);
+        }
+        let params = DeleteParams::background();
+        if kind.can(Verb::DeleteCollection) {
+            objects::delete_all(&self.client, kind, namespace, &params).await?;
+        } else {
+            for object in found {
+                objects::delete(&self.client, kind, namespace, &object.name, &params).await?;
+            }
+        }
+        present(objects::list(&self.client, kind, namespace).await)
+    }
+
+    async fn finalize(&self, name: &str, namespace: Object) -> Result<Next, Failure> {
+        let body = serde_json::to_vec(&plan::without_finalizer(namespace))
+            .map_err(kube::Error::SerdeError)
+            .doing("encode the namespace")?;
+        let request = Request::new("/api/v1/namespaces")
+            .replace_subresource("finalize", name, &PostParams::default(), body)
+            .map_err(kube::Error::BuildRequest)
+            .doing("build a request")?;
+        match self.client.request_text(request).await {
+            Ok(_) => Ok(Next::Done),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Next::Done),
+            Err(source) => Err(source).doing("finalize the namespace"),
+        }
+    }
+}
+
+/// A kind that vanished since it was discovered has left nothing.
+fn present(
+    found: Result<Vec<client::Meta>, kube::Error>,
+) -> Result<Vec<client::Meta>, kube::Error> {
+    match found {
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 405) => Ok(Vec::new()),
+        other => other,
+    }
+}

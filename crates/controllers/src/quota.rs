@@ -1,0 +1,144 @@
+//! Keeping `status` of ResourceQuotas true: what is used is counted anew when a quota
+//! changes, when something it may count goes, and every few minutes.
+//!
+//! Admission charges for what is created; this controller repairs and gives back.
+
+mod plan;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::clock;
+use client::{Catalog, Kind, objects};
+use kinds::quota::Amounts;
+use kube::Client;
+use kube::api::{ListParams, PostParams};
+use kube::core::Request;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+
+const REFRESH: Duration = Duration::from_secs(300);
+/// Objects per page of the kinds that have to be read whole.
+const PAGE: u32 = 200;
+
+/// Remembers which namespaces have quotas; nothing in the others matters.
+#[derive(Debug, Default)]
+pub(crate) struct Quotas(BTreeMap<Arc<str>, BTreeSet<Arc<str>>>);
+
+impl Interest for Quotas {
+    type Key = Arc<str>;
+
+    fn keys(&mut self, touch: &Touch) -> Vec<Self::Key> {
+        match touch {
+            Touch::Object { kind, namespace, name, state } if kind.is("", "resourcequotas") => {
+                self.note(namespace, name, *state);
+                vec![Arc::clone(namespace)]
+            }
+            Touch::Object { kind, namespace, state, .. } => {
+                let counts =
+                    *state == State::Gone || plan::is_read_whole(&kind.group, &kind.plural);
+                let known = counts && self.0.contains_key(namespace);
+                if known { vec![Arc::clone(namespace)] } else { vec![] }
+            }
+            Touch::Missed(_) => self.0.keys().cloned().collect(),
+        }
+    }
+}
+
+impl Quotas {
+    fn note(&mut self, namespace: &Arc<str>, name: &Arc<str>, state: State) {
+        if state != State::Gone {
+            self.0.entry(Arc::clone(namespace)).or_default().insert(Arc::clone(name));
+        } else if let Some(quotas) = self.0.get_mut(namespace) {
+            quotas.remove(name);
+            if quotas.is_empty() {
+                self.0.remove(namespace);
+            }
+        }
+    }
+}
+
+pub(crate) struct Counter {
+    pub(crate) client: Client,
+    pub(crate) catalog: watch::Receiver<Arc<Catalog>>,
+}
+
+impl Reconciler for Counter {
+    type Key = Arc<str>;
+
+    async fn reconcile(&self, namespace: &Arc<str>) -> Result<Next, Failure> {
+        let catalog = Arc::clone(&self.catalog.borrow());
+        let Some(kind) = catalog.resource("", "resourcequotas") else { return Ok(Next::Done) };
+        let mut quotas = Vec::new();
+        self.read(kind, namespace, |quota| quotas.push(quota)).await.doing("list quotas")?;
+        if quotas.is_empty() {
+            return Ok(Next::Done);
+        }
+        let mut used: Vec<Amounts> =
+            quotas.iter().map(|quota| plan::zero(quota, &catalog)).collect();
+        for kind in plan::counted_kinds(&quotas, &catalog) {
+            let now = clock::now();
+            let mut charge = |object: &Value| {
+                for (quota, used) in quotas.iter().zip(&mut used) {
+                    plan::charge(used, quota, &kind, object, now);
+                }
+            };
+            if plan::is_read_whole(&kind.group, &kind.plural) {
+                let read = self.read(&kind, namespace, |object| charge(&object)).await;
+                read.doing("list what a quota counts")?;
+            } else {
+                let found = objects::list(&self.client, &kind, namespace).await;
+                for _ in found.doing("list what a quota counts")? {
+                    charge(&Value::Null);
+                }
+            }
+        }
+        for (quota, used) in quotas.into_iter().zip(used) {
+            if let Some(updated) = plan::updated(quota, &used) {
+                self.write(kind, namespace, &updated).await?;
+            }
+        }
+        Ok(Next::Again(REFRESH))
+    }
+}
+
+impl Counter {
+    /// Shows all objects of a kind to `each`, holding one page at a time.
+    async fn read(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        mut each: impl FnMut(Value) + Send,
+    ) -> Result<(), kube::Error> {
+        let mut params = ListParams::default().limit(PAGE);
+        loop {
+            let request = Request::new(kind.path(namespace))
+                .list(&params)
+                .map_err(kube::Error::BuildRequest)?;
+            let mut page: Value = self.client.request(request).await?;
+            if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
+                items.into_iter().for_each(&mut each);
+            }
+            match page.pointer("/metadata/continue").and_then(Value::as_str) {
+                Some(token) if !token.is_empty() => params = params.continue_token(token),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    async fn write(&self, kind: &Kind, namespace: &str, quota: &Value) -> Result<(), Failure> {
+        let name = quota.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let body = serde_json::to_vec(quota).map_err(kube::Error::SerdeError);
+        let request = Request::new(kind.path(namespace))
+            .replace_subresource("status", name, &PostParams::default(), body.doing("encode")?)
+            .map_err(kube::Error::BuildRequest)
+            .doing("build a request")?;
+        match self.client.request_text(request).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            written => written.map(drop).doing("write the quota's status"),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What a quota counts and whether its status is right: pure. What one object counts is
+//! [`kinds::quota`].
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use client::{Catalog, Kind, Verb};
+use jiff::Timestamp;
+use kinds::quota::{self, Amounts};
+use serde_json::{Value, json};
+use types::Quantity;
+
+/// Whether more than the existence of an object counts, so that metadata is not enough.
+pub(crate) fn is_read_whole(group: &str, plural: &str) -> bool {
+    group.is_empty() && matches!(plural, "pods" | "services" | "persistentvolumeclaims")
+}
+
+/// The kinds whose objects some of the quotas count.
+pub(crate) fn counted_kinds(quotas: &[Value], catalog: &Catalog) -> Vec<Arc<Kind>> {
+    let limits = quotas.iter().filter_map(|quota| quota.pointer("/spec/hard"));
+    let names = limits.filter_map(Value::as_object).flat_map(|hard| hard.keys());
+    let kinds: BTreeSet<&Arc<Kind>> = names.filter_map(|name| counted(name, catalog)).collect();
+    kinds.into_iter().map(Arc::clone).collect()
+}
+
+/// Nothing used of each name that can be counted here.
+pub(crate) fn zero(quota: &Value, catalog: &Catalog) -> Amounts {
+    let hard = quota.pointer("/spec/hard").and_then(Value::as_object);
+    let names = hard.into_iter().flat_map(|hard| hard.keys());
+    let tracked = names.filter(|name| counted(name, catalog).is_some());
+    tracked.map(|name| (name.clone(), Quantity::ZERO)).collect()
+}
+
+/// Adds what `object` uses of the names in `used`.
+pub(crate) fn charge(
+    used: &mut Amounts,
+    quota: &Value,
+    kind: &Kind,
+    object: &Value,
+    now: Timestamp,
+) {
+    if !quota::in_scope(quota, &kind.group, &kind.plural, object) {
+        return;
+    }
+    let mut amounts = quota::usage(&kind.group, &kind.plural, object, now);
+    amounts.retain(|name, _| used.contains_key(name));
+    quota::add(used, &amounts);
+}
+
+/// The quota with its status as it should be; nothing if it is so already.
+pub(crate) fn updated(mut quota: Value, used: &Amounts) -> Option<Value> {
+    let at = |pointer: &str| quota::amounts(quota.pointer(pointer));
+    let hard = at("/spec/hard");
+    if at("/status/hard") == hard && at("/status/used") == *used {
+        return None;
+    }
+    let text = |amounts: &Amounts| -> Value {
+        amounts.iter().map(|(name, own)| (name.clone(), json!(own.to_string()))).collect()
+    };
+    let hard = quota.pointer("/spec/hard").cloned().unwrap_or_else(|| text(&hard));
+    quota.as_object_mut()?.insert("status".into(), json!({"hard": hard, "used": text(used)}));
+    Some(quota)
+}
+
+/// Kinds that are not served, or cannot be listed, count for nothing.
+fn counted<'a>(name: &str, catalog: &'a Catalog) -> Option<&'a Arc<Kind>> {
+    let (group, plural) = quota::counted(name)?;
+    catalog.resource(group, plural).filter(|kind| kind.namespaced && kind.can(Verb::List))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn catalog() -> Catalog {
+        let resource = |plural: &str| {
+            json!({"resource": plural, "scope": "Namespaced", "responseKind": {"kind": plural},
+                "verbs": ["list"]})
+        };
+        let list = json!({"items": [
+            {"versions": [{"version": "v1", "resources": [
+                resource("pods"), resource("services"), resource("configmaps")]}]},
+            {"metadata": {"name": "a.io"},
+             "versions": [{"version": "v1", "resources": [resource("things")]}]}]});
+        Catalog::read(&[serde_json::from_value(list).unwrap()])
+    }
+
+    /// `used` after counting `objects`, given as group, plural and object.
+    fn used(spec: Value, objects: &[(&str, &str, Value)]) -> Value {
+        let (catalog, quota) = (catalog(), json!({"spec": spec}));
+        let mut used = zero(&quota, &catalog);
+        for (group, plural, object) in objects {
+            let kind = catalog.resource(group, plural).unwrap();
+            charge(&mut used, &quota, kind, object, Timestamp::UNIX_EPOCH);
+        }
+        updated(quota, &used).unwrap()["status"]["used"].clone()
+    }
+
+    #[test]
+    fn only_what_is_limited_is_counted_and_nothing_is_zero() {
+        let spec = json!({"hard": {"configmaps": "5", "count/things.a.io": "2", "pods": "1",
+            "unheard": "1", "count/absent.b.io": "3"}});
+        let objects = [
+            ("", "configmaps", Value::Null),
+            ("", "configmaps", Value::Null),
+            ("a.io", "things", Value::Null),
+            ("", "services", json!({})),
+        ];
+        let expected = json!({"configmaps": "2", "count/things.a.io": "1", "pods": "0"});
+        assert_eq!(used(spec, &objects), expected);
+    }
+
+    #[test]
+    fn amounts_of_pods_add_up_and_scopes_leave_others_out() {
+        let pod = |cpu: &str| json!({"spec": {"containers": [{"resources": {"requests": {"cpu": cpu}}}]}});
+        let objects = [
+            ("", "pods", pod("250m")),
+            ("", "pods", pod("1")),
+            ("", "pods", json!({"spec": {"containers": [{}]}})),
+            ("", "services", json!({})),
+        ];
+        let hard = json!({"pods": "9", "requests.cpu": "4", "services": "3"});
+        let expected = json!({"pods": "3", "requests.cpu": "1250m", "services": "1"});
+        assert_eq!(used(json!({"hard": hard}), &objects), expected);
+        let scoped = json!({"hard": hard, "scopes": ["NotBestEffort"]});
+        let expected = json!({"pods": "2", "requests.cpu": "1250m", "services": "0"});
+        assert_eq!(used(scoped, &objects), expected);
+    }
+
+    #[test]
+    fn a_right_status_is_not_written_again_however_it_is_spelled() {
+        let quota = json!({"spec": {"hard": {"memory": "1Gi"}},
+            "status": {"hard": {"memory": "1024Mi"}, "used": {"memory": "0"}}});
+        let used = zero(&quota, &catalog());
+        assert_eq!(updated(quota, &used), None);
+    }
+
+    #[test]
+    fn a_change_of_the_limit_is_copied() {
+        let quota = json!({"spec": {"hard": {"pods": "2"}},
+            "status": {"hard": {"pods": "1"}, "used": {"pods": "0"}}});
+        let used = zero(&quota, &catalog());
+        let status = updated(quota, &used).unwrap()["status"].clone();
+        assert_eq!(status, json!({"hard": {"pods": "2"}, "used": {"pods": "0"}}));
+    }
+
+    #[test]
+    fn each_counted_kind_is_read_once() {
+        let quota = |names: &[&str]| {
+            let hard: Value = names.iter().map(|name| ((*name).to_owned(), json!("1"))).collect();
+            json!({"spec": {"hard": hard}})
+        };
+        let quotas = [quota(&["pods", "cpu", "count/pods"]), quota(&["cpu", "configmaps"])];
+        let kinds = counted_kinds(&quotas, &catalog());
+        let names: Vec<&str> = kinds.iter().map(|kind| &*kind.plural).collect();
+        assert_eq!(names, ["configmaps", "pods"]);
+    }
+}

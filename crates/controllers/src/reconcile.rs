@@ -1,0 +1,177 @@
+//! Running a reconciler: what to look at comes from touches, a few keys are worked on at
+//! a time, failures are retried later and later.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Chain, Stop};
+use client::{Change, Kind, Meta, Update};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use crate::queue::Queue;
+
+/// How many keys of one reconciler are worked on at a time.
+const WORKERS: usize = 4;
+
+/// Something happened to an object, or may have.
+#[derive(Debug, Clone)]
+pub(crate) enum Touch {
+    Object {
+        kind: Arc<Kind>,
+        namespace: Arc<str>,
+        name: Arc<str>,
+        state: State,
+    },
+    /// Changes of this kind may have been missed.
+    Missed(Arc<Kind>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Live,
+    /// Marked for deletion, and still there.
+    Deleting,
+    Gone,
+}
+
+impl Touch {
+    pub(crate) fn object(kind: &Arc<Kind>, meta: &Meta, state: State) -> Self {
+        Self::Object {
+            kind: Arc::clone(kind),
+            namespace: Arc::clone(&meta.namespace),
+            name: Arc::clone(&meta.name),
+            state,
+        }
+    }
+
+    /// What an update means to those who keep no objects.
+    pub(crate) fn of(update: &Update) -> Option<Self> {
+        let kind = &update.kind;
+        match &update.change {
+            Change::Applied(meta) if meta.deleting => {
+                Some(Self::object(kind, meta, State::Deleting))
+            }
+            Change::Applied(meta) => Some(Self::object(kind, meta, State::Live)),
+            Change::Deleted(meta) => Some(Self::object(kind, meta, State::Gone)),
+            Change::Listed | Change::Dropped => Some(Self::Missed(Arc::clone(kind))),
+            Change::Listing => None,
+        }
+    }
+}
+
+/// What came out of looking at one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Nothing more until it is touched.
+    Done,
+    /// Look again after this long, touched or not.
+    Again(Duration),
+}
+
+/// Why a key could not be dealt with now.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {doing}")]
+pub(crate) struct Failure {
+    pub(crate) doing: &'static str,
+    pub(crate) source: kube::Error,
+}
+
+/// Names what was being done when a request failed.
+pub(crate) trait Doing<T> {
+    fn doing(self, doing: &'static str) -> Result<T, Failure>;
+}
+
+impl<T> Doing<T> for Result<T, kube::Error> {
+    fn doing(self, doing: &'static str) -> Result<T, Failure> {
+        self.map_err(|source| Failure { doing, source })
+    }
+}
+
+/// Which keys a touch concerns. Pure, but may remember what it has seen.
+pub(crate) trait Interest {
+    type Key: Ord + Clone + Debug + Send + Sync;
+
+    fn keys(&mut self, touch: &Touch) -> Vec<Self::Key>;
+}
+
+/// Brings what one key stands for nearer to what it should be.
+pub(crate) trait Reconciler {
+    type Key;
+
+    fn reconcile(&self, key: &Self::Key) -> impl Future<Output = Result<Next, Failure>> + Send;
+}
+
+/// Reconciles until `stop`, or until there are no more touches.
+pub(crate) async fn run<K, I, R>(
+    name: &'static str,
+    mut interest: I,
+    reconciler: R,
+    mut touches: mpsc::Receiver<Touch>,
+    mut stop: Stop,
+) where
+    K: Ord + Clone + Debug + Send + Sync,
+    I: Interest<Key = K>,
+    R: Reconciler<Key = K>,
+{
+    let mut queue = Queue::<K>::default();
+    let mut running = FuturesUnordered::new();
+    loop {
+        let now = Instant::now();
+        while running.len() < WORKERS
+            && let Some(key) = queue.take(now)
+        {
+            let reconciler = &reconciler;
+            running.push(async move {
+                let result = reconciler.reconcile(&key).await;
+                (key, result)
+            });
+        }
+        let idle = now + Duration::from_secs(3600);
+        let due = if running.len() < WORKERS { queue.next_due().unwrap_or(idle) } else { idle };
+        tokio::select! {
+            touch = touches.recv() => match touch {
+                Some(touch) => {
+                    for key in interest.keys(&touch) {
+                        queue.add(key);
+                    }
+                }
+                None => return,
+            },
+            Some((key, result)) = running.next() => finish(name, &mut queue, &key, result),
+            () = tokio::time::sleep_until(due) => {}
+            () = stop.requested() => return,
+        }
+    }
+}
+
+fn finish<K: Ord + Clone + Debug>(
+    name: &'static str,
+    queue: &mut Queue<K>,
+    key: &K,
+    result: Result<Next, Failure>,
+) {
+    match result {
+        Ok(Next::Done) => queue.done(key),
+        Ok(Next::Again(delay)) => {
+            queue.done(key);
+            queue.add_at(key.clone(), Instant::now() + delay);
+        }
+        Err(failure) => {
+            // Somebody else wrote the object first: the next look sees what.
+            let conflict =
+                matches!(&failure.source, kube::Error::Api(status) if status.code == 409);
+            if conflict {
+                debug!(controller = name, ?key, "object changed meanwhile");
+            } else {
+                warn!(controller = name, ?key, error = %Chain(&failure), "will retry");
+            }
+            queue.failed(key, Instant::now());
+        }
+    }
+}

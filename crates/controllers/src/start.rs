@@ -1,0 +1,154 @@
+//! Starting all controllers, in one place at a time.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Stop, Tasks};
+use client::{Catalog, Election, Term, Timing};
+use kube::Client;
+use tokio::sync::{mpsc, watch};
+
+use crate::hub::{Hub, Outlet};
+use crate::reconcile::{self, Interest, Reconciler, Touch};
+use crate::service_account::TokenMinter;
+use crate::{garbage, namespace, quota, role_aggregation, root_ca, service_account};
+use crate::{hub, storage_protection};
+
+/// Changes on their way to one reader.
+const QUEUE: usize = 256;
+/// How long the controllers may take to end.
+const STOP_LIMIT: Duration = Duration::from_millis(1500);
+
+/// What the controllers have to be told.
+#[derive(Clone)]
+pub struct Config {
+    pub leadership: Leadership,
+    /// The bundle that clients inside the cluster trust the server by, PEM.
+    pub root_ca: String,
+    pub minter: Arc<dyn TokenMinter>,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Config").field("leadership", &self.leadership).finish_non_exhaustive()
+    }
+}
+
+/// Who runs the controllers when there are several servers.
+#[derive(Debug, Clone)]
+pub enum Leadership {
+    /// There is only this one; nothing has to be written to know that.
+    Sole,
+    /// Whoever holds the lease `kube-system/sheaf-controllers`. The identity must be unique
+    /// among the servers and should survive a restart, which then costs no pause.
+    Lease { identity: String },
+}
+
+/// Runs the controllers as tasks of `tasks` until those are stopped.
+pub fn start(client: Client, config: Config, tasks: &Tasks) {
+    let mut stop = tasks.stop_signal();
+    match config.leadership.clone() {
+        Leadership::Sole => tasks.spawn("controllers", async move {
+            let running = run_all(&client, &config);
+            stop.requested().await;
+            running.stop(STOP_LIMIT).await;
+        }),
+        Leadership::Lease { identity } => {
+            let election = Election {
+                namespace: "kube-system".into(),
+                name: "sheaf-controllers".into(),
+                identity,
+                timing: Timing::default(),
+            };
+            let lead = {
+                let client = client.clone();
+                move |mut term: Term| {
+                    let running = run_all(&client, &config);
+                    async move {
+                        term.over().await;
+                        running.stop(STOP_LIMIT).await;
+                    }
+                }
+            };
+            tasks.spawn("controllers", client::campaign(client, election, stop, lead));
+        }
+    }
+}
+
+/// Starts everything once; the tasks end together.
+fn run_all(client: &Client, config: &Config) -> Tasks {
+    let tasks = Tasks::default();
+    let (updates, received) = mpsc::channel(QUEUE);
+    let (collector, collected) = mpsc::channel(QUEUE);
+    let (catalog_sender, catalog) = watch::channel(Arc::<Catalog>::default());
+    let mut outlets = Vec::new();
+
+    let started = Started { client, config, catalog: &catalog, tasks: &tasks };
+    started.reconcilers(&mut outlets);
+    let garbage = garbage::run(client.clone(), catalog.clone(), collected, tasks.stop_signal());
+    tasks.spawn("garbage", garbage);
+    let hub = Hub { updates: received, collector, outlets };
+    tasks.spawn("hub", hub.run(tasks.stop_signal()));
+    let (client, mut stop) = (client.clone(), tasks.stop_signal());
+    tasks.spawn("feed", async move {
+        tokio::select! {
+            () = client::feed(client, updates, catalog_sender) => {}
+            () = stop.requested() => {}
+        }
+    });
+    tasks
+}
+
+struct Started<'a> {
+    client: &'a Client,
+    config: &'a Config,
+    catalog: &'a watch::Receiver<Arc<Catalog>>,
+    tasks: &'a Tasks,
+}
+
+impl Started<'_> {
+    fn reconcilers(&self, outlets: &mut Vec<Outlet>) {
+        let client = || self.client.clone();
+        let catalog = || self.catalog.clone();
+        let root_ca = || self.config.root_ca.clone();
+
+        let finalizer = namespace::Finalizer { client: client(), catalog: catalog() };
+        outlets.push(self.add("namespace", namespace::Terminating::default(), finalizer));
+        let creator = service_account::Creator { client: client() };
+        outlets.push(self.add("service-account", service_account::Accounts::default(), creator));
+        let publisher = root_ca::Publisher { client: client(), root_ca: root_ca() };
+        outlets.push(self.add("root-ca", root_ca::Published::default(), publisher));
+        let aggregator = role_aggregation::Aggregator { client: client() };
+        outlets.push(self.add("role-aggregation", role_aggregation::Roles, aggregator));
+        let counter = quota::Counter { client: client(), catalog: catalog() };
+        outlets.push(self.add("quota", quota::Quotas::default(), counter));
+        let protector = storage_protection::Protector { client: client() };
+        let waiting = storage_protection::Waiting::default();
+        outlets.push(self.add("storage-protection", waiting, protector));
+
+        let minter = Arc::clone(&self.config.minter);
+        let filler = service_account::Filler { client: client(), root_ca: root_ca(), minter };
+        let mut tokens = self.add("token", service_account::Tokens, filler);
+        tokens.wants = service_account::concerns_tokens;
+        let secrets = tokens.touches.clone();
+        let stop = self.tasks.stop_signal();
+        self.tasks.spawn(
+            "token-secrets",
+            service_account::watch_secrets(client(), catalog(), secrets, stop),
+        );
+        outlets.push(tokens);
+    }
+
+    fn add<I, R>(&self, name: &'static str, interest: I, reconciler: R) -> Outlet
+    where
+        I: Interest + Send + 'static,
+        I::Key: 'static,
+        R: Reconciler<Key = I::Key> + Send + Sync + 'static,
+    {
+        let (touches, received) = mpsc::channel::<Touch>(QUEUE);
+        let stop: Stop = self.tasks.stop_signal();
+        self.tasks.spawn(name, reconcile::run(name, interest, reconciler, received, stop));
+        Outlet { touches, wants: hub::everything }
+    }
+}

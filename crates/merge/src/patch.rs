@@ -70,8 +70,14 @@ fn merge_into(target: &mut Value, patch: &Value) {
 fn apply(document: &mut Value, operation: &Map<String, Value>) -> Result<(), String> {
     let kind = text(operation, "op").unwrap_or("unknown");
     let decode = |member: &str| {
-        text(operation, member)
-            .ok_or_else(|| format!("{kind} operation failed to decode {member}: missing value"))
+        text(operation, member).ok_or_else(|| {
+            let detail = match (kind, member) {
+                ("add" | "remove" | "copy", "path") => "",
+                (_, "path") => "operation missing path field: ",
+                _ => "operation, missing from field: ",
+            };
+            format!("{kind} operation failed to decode {member}: {detail}missing value")
+        })
     };
     let value = || operation.get("value").cloned().unwrap_or(Value::Null);
     match kind {
@@ -106,7 +112,7 @@ fn remove(document: &mut Value, path: &str) -> Result<(), String> {
 fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), String> {
     if path.is_empty() {
         if !value.is_object() && !value.is_array() {
-            return Err("replace operation value must be object or array: invalid state".into());
+            return Err("replace operation value must be object or array".into());
         }
         *document = value;
         return Ok(());

@@ -1,5 +1,7 @@
 //! Server-side apply.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use super::conflict::Conflicts;
@@ -115,15 +117,15 @@ impl Apply<'_> {
         let broken = |faults| ApplyError::Live { object: object_text(self.live), faults };
         let mut managed = self.managed.clone();
         let mut own = self.own();
-        let last = managed.find(&own).map(|entry| entry.set.clone());
-        own.time = managed.find(&own).and_then(|entry| entry.time.clone());
+        let last = managed.find(&own).cloned();
+        own.time = last.as_ref().and_then(|entry| entry.time.clone());
         managed.put(own.clone());
 
         let merged = typed::merge(self.live, self.config, schema).map_err(broken)?;
         let mut merged = merged.unwrap_or_else(|| Value::Object(Map::new()));
         take_managed_fields(&mut merged);
         let mut object = match last {
-            Some(last) if !last.is_empty() => self.prune(&merged, &managed, &last),
+            Some(last) if !last.set.is_empty() => self.prune(&merged, &managed, &last),
             _ => merged,
         };
         if !object.is_object() {
@@ -146,19 +148,20 @@ impl Apply<'_> {
     }
 
     /// Removes what the manager applied last time, does not apply now, and nobody else owns.
-    fn prune(&self, merged: &Value, managed: &Managed, last: &Set) -> Value {
+    fn prune(&self, merged: &Value, managed: &Managed, last: &Entry) -> Value {
         let schema = self.request.schema;
         let named = |set: &Set| with_named_parents(set, schema);
         let fields = |value: &Value| named(&to_field_set(value, schema));
-        let (last, all) = (named(last), fields(merged));
+        let (all, before) = (fields(merged), named(&last.set));
 
-        let bare = remove_items(merged, &last, schema);
-        let owned = managed.entries.iter().fold(Set::new(), |owned, entry| owned.union(&entry.set));
+        let mut pruned = remove_items(merged, &before, schema);
         // Comes back: what somebody owns, this configuration included.
-        let kept = fields(&bare).union(&named(&owned));
-        let with_owned = remove_items(merged, &all.difference(&kept), schema);
+        for owned in owned_by_version(managed, &last.api_version) {
+            let kept = fields(&pruned).union(&named(&owned));
+            pruned = remove_items(merged, &all.difference(&kept), schema);
+        }
         // Comes back: what the manager did not own last time.
-        let gone = all.difference(&fields(&with_owned)).intersection(&last);
+        let gone = all.difference(&fields(&pruned)).intersection(&before);
         remove_items(merged, &gone, schema)
     }
 
@@ -202,6 +205,18 @@ impl Apply<'_> {
         }
         managed.drop_empty();
     }
+}
+
+/// What is owned by anybody, version by version and `first` first: upstream adds it back in
+/// this order, which shows in lists that lose all their items.
+fn owned_by_version(managed: &Managed, first: &str) -> Vec<Set> {
+    let mut versions: BTreeMap<(bool, &str), Set> = BTreeMap::new();
+    for entry in &managed.entries {
+        let version = entry.api_version.as_str();
+        let owned = versions.entry((version != first, version)).or_default();
+        *owned = std::mem::take(owned).union(&entry.set);
+    }
+    versions.into_values().collect()
 }
 
 enum Unsettled {

@@ -2,5 +2,7 @@
 
 mod form;
 mod managers;
+mod patch;
+mod series;
 mod strategic;
 mod typed;

@@ -1,5 +1,16 @@
 //! Group `admissionregistration.k8s.io`: who else has a say in a write.
+//!
+//! Expressions are only checked for being there; compiling them is the work of whoever
+//! runs them.
 
 pub(crate) mod binding;
 pub(crate) mod policy;
+mod rule;
 pub(crate) mod webhook;
+
+/// What happens to a request that cannot be judged, sorted.
+const FAILURE_POLICIES: &[&str] = &["Fail", "Ignore"];
+/// How a rule meets other versions of what it names, sorted.
+const MATCH_POLICIES: &[&str] = &["Equivalent", "Exact"];
+/// Whether a mutation is repeated after others, sorted.
+const REINVOCATION_POLICIES: &[&str] = &["IfNeeded", "Never"];

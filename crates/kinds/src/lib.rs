@@ -35,6 +35,7 @@ mod scheduling;
 mod status;
 mod storage;
 pub mod syntax;
+mod webhook;
 
 pub use builtin::{builtin, find};
 pub use certificates::{prepare_approval, validate_approval};

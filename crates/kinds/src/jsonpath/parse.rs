@@ -218,7 +218,7 @@ fn operator(text: &str) -> Result<Operator, ParseError> {
 
 fn slice(text: &str) -> Option<Slice> {
     let mut parts = text.split(':');
-    let mut bound = |chars: Option<&str>| match chars {
+    let bound = |chars: Option<&str>| match chars {
         None | Some("") => Some(None),
         Some(text) if is_integer(&mut text.chars().peekable()) => text.parse().ok().map(Some),
         Some(_) => None,

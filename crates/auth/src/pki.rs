@@ -46,6 +46,15 @@ pub use serving::ServingNames;
 /// What every node of a cluster must have in common.
 pub const SHARED_FILES: [&str; 3] = ["ca.pem", "front-proxy-ca.pem", "service-account.pem"];
 
+const FILES: [&str; 6] = [
+    "ca.pem",
+    "front-proxy-ca.pem",
+    "service-account.pem",
+    "admin.pem",
+    "front-proxy-client.pem",
+    "serving.pem",
+];
+
 const CA_LIFETIME: SignedDuration = SignedDuration::from_hours(24 * 3650);
 const LEAF_LIFETIME: SignedDuration = SignedDuration::from_hours(24 * 365);
 const ADMIN: &str = "system:admin";
@@ -70,6 +79,8 @@ pub enum PkiError {
     #[error("{} is missing but {} exists: restore it, or remove the directory to start anew",
         ca.display(), witness.display())]
     AuthorityLost { ca: PathBuf, witness: PathBuf },
+    #[error("{} is missing: has a server been started with this directory?", path.display())]
+    Missing { path: PathBuf },
     #[error("cannot issue a certificate for {subject:?}")]
     Issue { subject: String, source: rcgen::Error },
 }
@@ -133,7 +144,29 @@ impl Pki {
         now: Timestamp,
     ) -> Result<(Self, Vec<Change>), PkiError> {
         files::make_directory(dir)?;
-        let lock = files::lock(dir)?;
+        let (mut pki, mut changes) = Self::read(dir, names, now)?;
+        changes.extend(pki.renew_if_due(names, now)?);
+        Ok((pki, changes))
+    }
+
+    /// Opens a directory that a server has filled, for commands that only need to read
+    /// it or to issue a client certificate. Creates and renews nothing.
+    pub fn load(dir: &Path, now: Timestamp) -> Result<Self, PkiError> {
+        for file in FILES {
+            let path = dir.join(file);
+            if !path.exists() {
+                return Err(PkiError::Missing { path });
+            }
+        }
+        Ok(Self::read(dir, &ServingNames::default(), now)?.0)
+    }
+
+    fn read(
+        dir: &Path,
+        names: &ServingNames,
+        now: Timestamp,
+    ) -> Result<(Self, Vec<Change>), PkiError> {
+        let _lock = files::lock(dir)?;
         let mut changes = Vec::new();
         // The authorities come first: a crash later on must find them.
         let ca = Authority::open(dir, &authority::CLUSTER, now, &mut changes)?;
@@ -149,10 +182,7 @@ impl Pki {
             ca.server(&KeyPair::generate()?, names, LEAF_LIFETIME, now)
         })?;
         let dir = dir.to_owned();
-        let mut pki =
-            Self { dir, ca, front_proxy_ca, serving, admin, front_proxy, service_account };
-        drop(lock);
-        changes.extend(pki.renew_if_due(names, now)?);
+        let pki = Self { dir, ca, front_proxy_ca, serving, admin, front_proxy, service_account };
         Ok((pki, changes))
     }
 

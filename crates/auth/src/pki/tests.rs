@@ -37,17 +37,7 @@ fn the_first_start_makes_everything_and_the_second_nothing() {
     let dir = dir.path().join("deep/pki");
     let (pki, changes) = open(&dir, 0);
     let made: Vec<&str> = changes.iter().map(|change| change.file).collect();
-    assert_eq!(
-        made,
-        [
-            "ca.pem",
-            "front-proxy-ca.pem",
-            "service-account.pem",
-            "admin.pem",
-            "front-proxy-client.pem",
-            "serving.pem"
-        ]
-    );
+    assert_eq!(made, FILES);
     assert!(changes.iter().all(|change| change.reason == Reason::Created));
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&dir), 0o700);
@@ -259,6 +249,19 @@ fn pairs_that_do_not_fit_are_reported_not_replaced() {
         assert!(text.contains("serving.pem") && text.contains(expected), "{text}");
         assert_eq!(self::text(dir.path(), "serving.pem"), content);
     }
+}
+
+#[test]
+fn reading_alone_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(matches!(Pki::load(dir.path(), at(0)), Err(PkiError::Missing { .. })));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    let (pki, _) = open(dir.path(), 0);
+    // Long due, and without the names it was made for.
+    let loaded = Pki::load(dir.path(), at(300)).unwrap();
+    assert_eq!(loaded.serving(), pki.serving());
+    assert_eq!(loaded.admin(), pki.admin());
+    assert_eq!(Pki::load(dir.path(), at(0)).unwrap().serving(), pki.serving());
 }
 
 #[test]

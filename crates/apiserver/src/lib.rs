@@ -1,1 +1,69 @@
-//! (being written)
+//! A Kubernetes API server: the wire protocol, generic over kinds, on a [`store`].
+//!
+//! A request's way through the crate:
+//!
+//! ```text
+//!   server ─► service ─► identity, authorize ─► route, catalog ─► read | watch | write
+//!                                                              └─► subresource, review
+//! ```
+//!
+//! - `service.rs` is the only entrance; in-process clients use it as well.
+//! - `catalog.rs`, `served.rs`: which kinds exist now. `crd.rs`, `custom.rs`: those from
+//!   CustomResourceDefinitions. Built-in kinds are rows in crate `kinds`.
+//! - `item.rs`: objects in memory are encoded bytes; reads and watches send them as they are.
+//! - `write.rs`: the pipeline of every change; `write/patch.rs` is where a PATCH is applied.
+//! - `status.rs`: the one place that knows HTTP codes of failures.
+
+mod admission;
+mod after;
+mod answer;
+mod api;
+mod authorize;
+mod body;
+mod bootstrap;
+mod bootstrap_objects;
+mod call;
+mod catalog;
+mod cleanup;
+mod crd;
+mod custom;
+mod decode;
+mod discovery;
+mod expiry;
+mod health;
+mod identity;
+mod item;
+mod negotiate;
+mod object;
+mod openapi;
+mod options;
+mod page;
+mod read;
+mod refresh;
+mod respond;
+mod review;
+mod route;
+mod selector;
+mod served;
+mod server;
+mod service;
+mod service_ip;
+mod start;
+mod status;
+mod subresource;
+mod table;
+mod traffic;
+mod version;
+mod watch;
+mod websocket;
+mod write;
+
+pub use api::{Api, Settings};
+pub use body::RequestBody;
+pub use bootstrap::BootstrapError;
+pub use identity::{Authenticator, Transport};
+pub use respond::{Body, Reply};
+pub use server::serve;
+pub use service_ip::{Cidr, CidrError};
+pub use start::StartError;
+pub use version::{KUBERNETES, Version};

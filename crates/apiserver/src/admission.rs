@@ -1,0 +1,124 @@
+//! Checks and changes that look beyond the object itself: does its namespace live, is
+//! there quota, may its writer grant these rights. One file per concern.
+//!
+//! `mutate` may change the object; `validate` may only refuse, and runs last.
+
+mod limits;
+mod namespace;
+mod quota;
+mod rights;
+mod storage;
+
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::call::Call;
+use crate::crd;
+use crate::object;
+use crate::service_ip;
+use crate::status::{ApiError, ApiResult};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Create,
+    Update,
+    Delete,
+}
+
+pub(crate) async fn mutate(
+    call: &Call<'_>,
+    operation: Operation,
+    object: &mut Value,
+) -> ApiResult<()> {
+    if operation == Operation::Create {
+        namespace::exists(call, object).await?;
+    }
+    match &*call.served.table {
+        "persistentvolumeclaims" | "persistentvolumes" => {
+            storage::mutate(call, operation, object);
+            limits::mutate(call, operation, object)
+        }
+        "pods" => limits::mutate(call, operation, object),
+        _ => Ok(()),
+    }
+}
+
+/// Fills in what the server decides once the rest of the object is settled.
+pub(crate) async fn complete(
+    call: &Call<'_>,
+    operation: Operation,
+    object: &mut Value,
+    old: Option<&Value>,
+    dry_run: bool,
+) -> ApiResult<Reserved> {
+    match &*call.served.table {
+        crd::TABLE => {
+            if operation == Operation::Create {
+                object::metadata_mut(object).insert("finalizers".to_owned(), json!([crd::CLEANUP]));
+            }
+            judge_definition(call, object);
+            Ok(Reserved::default())
+        }
+        service_ip::SERVICES if !dry_run => {
+            service_ip::assign_node_ports(call.api, object)?;
+            let held = old.and_then(|old| old["spec"]["clusterIP"].as_str()).unwrap_or("");
+            if !held.is_empty() && object["spec"]["clusterIP"] == held {
+                return Ok(Reserved::default());
+            }
+            let address = service_ip::assign(call.api, object).await?;
+            Ok(Reserved { address })
+        }
+        _ => Ok(Reserved::default()),
+    }
+}
+
+/// What was taken in advance and must be given back if the write fails.
+#[derive(Debug, Default)]
+pub(crate) struct Reserved {
+    address: Option<String>,
+}
+
+impl Reserved {
+    pub(crate) async fn settle(self, api: &Api, stored: bool) {
+        if let (false, Some(address)) = (stored, self.address) {
+            service_ip::release_address(api, &address).await;
+        }
+    }
+}
+
+pub(crate) async fn validate(
+    call: &Call<'_>,
+    operation: Operation,
+    object: Option<&Value>,
+    old: Option<&Value>,
+    dry_run: bool,
+) -> ApiResult<()> {
+    namespace::protected(call, operation, old)?;
+    if let Some(object) = object {
+        rights::check(call, operation, object, old)?;
+        limits::validate(call, operation, object)?;
+        if &*call.served.table == crd::TABLE {
+            let errors = crd::validate(object, old);
+            if !errors.is_empty() {
+                let subject = call.served.kind_subject(object::name(object));
+                return Err(ApiError::invalid(subject, &errors));
+            }
+        }
+        quota::check(call, operation, object, old, dry_run).await?;
+    }
+    Ok(())
+}
+
+/// A definition is judged as it is written, so that its kinds are served at once.
+fn judge_definition(call: &Call<'_>, definition: &mut Value) {
+    let own = object::name(definition).to_owned();
+    let others: Vec<crd::Document> = crate::refresh::entries(call.api, crd::TABLE)
+        .iter()
+        .filter(|entry| *entry.name != *own)
+        .filter_map(|entry| crd::Document::read(&entry.item))
+        .collect();
+    let group = definition["spec"]["group"].as_str().unwrap_or("").to_owned();
+    let taken = crd::Accepted::collect(&group, others.iter());
+    let now = base::clock::now_rfc3339();
+    definition["status"] = crd::conditions(definition, &taken, &now);
+}

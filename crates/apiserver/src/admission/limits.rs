@@ -1,0 +1,173 @@
+//! LimitRanges: bounds and defaults for containers, pods and claims of a namespace.
+
+use serde_json::{Map, Value, json};
+use store::Range;
+use types::Quantity;
+
+use super::Operation;
+use crate::call::Call;
+use crate::object;
+use crate::status::{ApiError, ApiResult};
+
+fn ranges(call: &Call<'_>) -> Vec<Value> {
+    let prefix = format!("{}/", call.namespace());
+    let range = Range { prefix: &prefix, ..Range::default() };
+    let page = call.api.store.list("limitranges", range);
+    let entries = page.map(|page| page.entries).unwrap_or_default();
+    entries.iter().map(|entry| entry.item.to_value()).collect()
+}
+
+fn items<'a>(ranges: &'a [Value], ty: &'a str) -> impl Iterator<Item = &'a Value> {
+    ranges
+        .iter()
+        .flat_map(|range| range["spec"]["limits"].as_array().into_iter().flatten())
+        .filter(move |item| item["type"] == ty)
+}
+
+/// Fills in the requests and limits that containers leave out.
+pub(super) fn mutate(call: &Call<'_>, operation: Operation, object: &mut Value) -> ApiResult<()> {
+    if operation != Operation::Create || &*call.served.table != "pods" {
+        return Ok(());
+    }
+    let ranges = ranges(call);
+    for item in items(&ranges, "Container") {
+        for list in ["containers", "initContainers"] {
+            for container in object["spec"][list].as_array_mut().into_iter().flatten() {
+                fill(container, item);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn fill(container: &mut Value, item: &Value) {
+    for (ours, theirs) in [("limits", "default"), ("requests", "defaultRequest")] {
+        for (resource, amount) in item[theirs].as_object().into_iter().flatten() {
+            let resources = &mut container["resources"];
+            if resources.is_null() {
+                *resources = json!({});
+            }
+            let slot = &mut resources[ours];
+            if slot.is_null() {
+                *slot = Value::Object(Map::new());
+            }
+            if slot.get(resource).is_none() {
+                slot[resource.as_str()] = amount.clone();
+            }
+        }
+    }
+}
+
+pub(super) fn validate(call: &Call<'_>, operation: Operation, object: &Value) -> ApiResult<()> {
+    let is_claim = &*call.served.table == "persistentvolumeclaims";
+    let is_pod = &*call.served.table == "pods" && operation == Operation::Create;
+    if !is_claim && !is_pod {
+        return Ok(());
+    }
+    let ranges = ranges(call);
+    let mut problems = Vec::new();
+    if is_claim {
+        let requests = &object["spec"]["resources"]["requests"];
+        for item in items(&ranges, "PersistentVolumeClaim") {
+            bound(item, "PersistentVolumeClaim", requests, requests, &mut problems);
+        }
+    }
+    if is_pod {
+        for item in items(&ranges, "Container") {
+            for container in object["spec"]["containers"].as_array().into_iter().flatten() {
+                let resources = &container["resources"];
+                bound(item, "Container", &resources["requests"], &resources["limits"], &mut problems);
+            }
+        }
+        for item in items(&ranges, "Pod") {
+            let sum = |kind: &str| total(&object["spec"]["containers"], kind);
+            bound(item, "Pod", &sum("requests"), &sum("limits"), &mut problems);
+        }
+    }
+    match problems.as_slice() {
+        [] => Ok(()),
+        problems => {
+            let text = match problems {
+                [one] => one.clone(),
+                many => format!("[{}]", many.join(", ")),
+            };
+            let subject = call.served.subject(object::name(object));
+            Err(ApiError::forbidden_because(subject, text))
+        }
+    }
+}
+
+fn total(containers: &Value, kind: &str) -> Value {
+    let mut sums: Map<String, Value> = Map::new();
+    for container in containers.as_array().into_iter().flatten() {
+        for (resource, amount) in container["resources"][kind].as_object().into_iter().flatten() {
+            let before = sums.get(resource).and_then(|sum| Quantity::from_json(sum).ok());
+            let Ok(amount) = Quantity::from_json(amount) else { continue };
+            let sum = before.map_or(amount.clone(), |before| before + &amount);
+            sums.insert(resource.clone(), sum.to_string().into());
+        }
+    }
+    Value::Object(sums)
+}
+
+/// One item's minimum and maximum against what is requested and limited.
+fn bound(item: &Value, ty: &str, requests: &Value, limits: &Value, problems: &mut Vec<String>) {
+    let read = |value: &Value| Quantity::from_json(value).ok();
+    for (resource, least) in item["min"].as_object().into_iter().flatten() {
+        let Some(least) = read(least) else { continue };
+        match requests.get(resource).and_then(read) {
+            None => problems.push(format!(
+                "minimum {resource} usage per {ty} is {least}.  No request is specified"
+            )),
+            Some(asked) if asked < least => problems.push(format!(
+                "minimum {resource} usage per {ty} is {least}, but request is {asked}"
+            )),
+            Some(_) => {}
+        }
+    }
+    for (resource, most) in item["max"].as_object().into_iter().flatten() {
+        let Some(most) = read(most) else { continue };
+        match limits.get(resource).and_then(read) {
+            None => problems.push(format!(
+                "maximum {resource} usage per {ty} is {most}.  No limit is specified"
+            )),
+            Some(asked) if asked > most => problems.push(format!(
+                "maximum {resource} usage per {ty} is {most}, but limit is {asked}"
+            )),
+            Some(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_told_in_upstreams_words() {
+        let item = json!({"min": {"storage": "1Gi"}, "max": {"storage": "5Gi"}});
+        let mut problems = Vec::new();
+        let asks = |amount: &str| json!({"storage": amount});
+        bound(&item, "PersistentVolumeClaim", &asks("512Mi"), &asks("512Mi"), &mut problems);
+        bound(&item, "PersistentVolumeClaim", &asks("6Gi"), &asks("6Gi"), &mut problems);
+        bound(&item, "PersistentVolumeClaim", &asks("2Gi"), &asks("2Gi"), &mut problems);
+        assert_eq!(
+            problems,
+            [
+                "minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 512Mi",
+                "maximum storage usage per PersistentVolumeClaim is 5Gi, but limit is 6Gi",
+            ]
+        );
+    }
+
+    #[test]
+    fn defaults_fill_only_what_is_missing() {
+        let mut container = json!({"resources": {"limits": {"cpu": "2"}}});
+        let item = json!({"default": {"cpu": "1", "memory": "1Gi"}, "defaultRequest": {"cpu": "100m"}});
+        fill(&mut container, &item);
+        assert_eq!(
+            container["resources"],
+            json!({"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "100m"}})
+        );
+    }
+}

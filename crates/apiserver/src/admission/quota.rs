@@ -1,0 +1,149 @@
+//! ResourceQuotas: what a namespace may use in all, charged before the object is stored.
+//!
+//! The charge is a compare-and-swap on the quota's own status, so that two requests, on
+//! two servers even, cannot both take the last place. If the write fails afterwards the
+//! quota controller counts anew and gives the place back.
+
+use base::clock;
+use bytes::Bytes;
+use kinds::quota::{self, Amounts};
+use serde_json::{Map, Value};
+use store::{Change, Expect, Range, Write, WriteError};
+use types::Quantity;
+
+use super::Operation;
+use crate::api::{ObjectEntry, write_failure};
+use crate::call::Call;
+use crate::item;
+use crate::object;
+use crate::status::{ApiError, ApiResult};
+
+const QUOTAS: &str = "resourcequotas";
+/// How often a charge is tried anew when others charge at the same time.
+const TRIES: usize = 50;
+
+pub(super) async fn check(
+    call: &Call<'_>,
+    operation: Operation,
+    new: &Value,
+    old: Option<&Value>,
+    dry_run: bool,
+) -> ApiResult<()> {
+    if call.namespace().is_empty() || operation == Operation::Delete || !call.path.subresource.is_empty() {
+        return Ok(());
+    }
+    let prefix = format!("{}/", call.namespace());
+    let range = Range { prefix: &prefix, ..Range::default() };
+    let page = call.api.store.list(QUOTAS, range);
+    for entry in page.map(|page| page.entries).unwrap_or_default() {
+        charge(call, entry, new, old, dry_run).await?;
+    }
+    Ok(())
+}
+
+async fn charge(
+    call: &Call<'_>,
+    mut entry: ObjectEntry,
+    new: &Value,
+    old: Option<&Value>,
+    dry_run: bool,
+) -> ApiResult<()> {
+    for _ in 0..TRIES {
+        let quota = entry.item.to_value();
+        let Some(used) = judge(call, &quota, new, old)? else { return Ok(()) };
+        if dry_run {
+            return Ok(());
+        }
+        let mut charged = quota;
+        charged["status"]["used"] = used;
+        let write = Write {
+            table: QUOTAS.into(),
+            name: entry.name.clone(),
+            expect: Expect::At(entry.revision),
+            change: Change::Put(Bytes::from(item::encode(&charged))),
+        };
+        match call.api.store.write(write).await {
+            Ok(_) => return Ok(()),
+            Err(WriteError::Conflict { .. }) => {
+                match call.api.store.get(QUOTAS, &entry.name) {
+                    Some(fresh) => entry = fresh,
+                    None => return Ok(()),
+                }
+            }
+            Err(error) => {
+                return Err(write_failure(&error, call.served.subject(object::name(new))));
+            }
+        }
+    }
+    Err(ApiError::unavailable("the quota is being changed by too many requests at once"))
+}
+
+/// The quota's new `used`, or nothing if this object does not count towards it.
+fn judge(
+    call: &Call<'_>,
+    quota: &Value,
+    new: &Value,
+    old: Option<&Value>,
+) -> ApiResult<Option<Value>> {
+    let (group, plural) = (&*call.served.group, &*call.served.plural);
+    if !quota::in_scope(quota, group, plural, new) {
+        return Ok(None);
+    }
+    let hard = quota::amounts(quota["spec"].get("hard"));
+    let now = clock::now();
+    let wanted = quota::usage(group, plural, new, now);
+    let before = old.map(|old| quota::usage(group, plural, old, now)).unwrap_or_default();
+    let delta = delta(&hard, &wanted, &before);
+    if delta.is_empty() {
+        return Ok(None);
+    }
+    let used = quota::amounts(quota["status"].get("used"));
+    let mut after = used.clone();
+    quota::add(&mut after, &delta);
+    let over: Vec<&String> = delta
+        .iter()
+        .filter(|(name, more)| more.signum() > 0 && after.get(*name) > hard.get(*name))
+        .map(|(name, _)| name)
+        .collect();
+    if over.is_empty() {
+        return Ok(Some(shown(&after)));
+    }
+    let list = |amounts: &Amounts| {
+        let text = |name: &&String| {
+            let amount = amounts.get(*name).map_or_else(|| "0".to_owned(), Quantity::to_string);
+            format!("{name}={amount}")
+        };
+        over.iter().map(text).collect::<Vec<_>>().join(",")
+    };
+    let subject = call.served.subject(object::name(new));
+    Err(ApiError::forbidden_because(
+        subject,
+        format!(
+            "exceeded quota: {}, requested: {}, used: {}, limited: {}",
+            object::name(quota),
+            list(&delta),
+            list(&used),
+            list(&hard),
+        ),
+    ))
+}
+
+/// What the write adds, of the things that the quota limits.
+fn delta(hard: &Amounts, wanted: &Amounts, before: &Amounts) -> Amounts {
+    let zero = Quantity::from_units(0);
+    let mut delta = Amounts::new();
+    for name in hard.keys() {
+        let (new, old) =
+            (wanted.get(name).unwrap_or(&zero), before.get(name).unwrap_or(&zero));
+        let change = new.clone() - old;
+        if !change.is_zero() {
+            delta.insert(name.clone(), change);
+        }
+    }
+    delta
+}
+
+fn shown(amounts: &Amounts) -> Value {
+    let entries = amounts.iter().map(|(name, amount)| (name.clone(), amount.to_string().into()));
+    Value::Object(entries.collect::<Map<String, Value>>())
+}

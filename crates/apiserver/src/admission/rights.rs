@@ -1,0 +1,32 @@
+//! Nobody grants rights that they do not hold.
+
+use auth::rbac::escalation;
+use serde_json::Value;
+
+use super::Operation;
+use crate::call::Call;
+use crate::object;
+use crate::status::{ApiError, ApiResult};
+
+pub(super) fn check(
+    call: &Call<'_>,
+    operation: Operation,
+    new: &Value,
+    old: Option<&Value>,
+) -> ApiResult<()> {
+    if &*call.served.group != auth::rbac::GROUP || operation == Operation::Delete {
+        return Ok(());
+    }
+    let policy = call.api.policy.load();
+    let namespace = call.namespace();
+    let result = match &*call.served.kind {
+        "Role" | "ClusterRole" => {
+            escalation::check_role(call.user, &policy, namespace, new, old)
+        }
+        _ => escalation::check_binding(call.user, &policy, namespace, new, old),
+    };
+    result.map_err(|error| {
+        let subject = call.served.subject(object::name(new));
+        ApiError::forbidden_because(subject, base::Chain(&error))
+    })
+}

@@ -1,0 +1,23 @@
+//! What must be true before a write is answered: the catalog knows a new definition,
+//! the policy a new role, and an address is free again.
+
+use serde_json::Value;
+
+use crate::call::Call;
+use crate::{refresh, service_ip};
+
+/// Called after every request that may have written.
+pub(crate) async fn written(call: &Call<'_>) {
+    match &*call.served.group {
+        "apiextensions.k8s.io" => refresh::catalog(call.api),
+        "rbac.authorization.k8s.io" => refresh::policy(call.api),
+        _ => {}
+    }
+}
+
+/// Called after an object is gone.
+pub(crate) async fn removed(call: &Call<'_>, object: &Value) {
+    if &*call.served.table == service_ip::SERVICES {
+        service_ip::release(call.api, object).await;
+    }
+}

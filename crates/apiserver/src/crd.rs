@@ -1,0 +1,16 @@
+//! CustomResourceDefinitions: what they say, whether their names are free, and
+//! the kinds they bring into the catalog.
+
+mod conditions;
+mod document;
+mod validate;
+
+pub(crate) use conditions::{Accepted, conditions};
+pub(crate) use document::{Document, Scale, Version};
+pub(crate) use validate::validate;
+
+/// Instances are deleted before their definition goes.
+pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Where definitions are stored.
+pub(crate) const TABLE: &str = "apiextensions.k8s.io/customresourcedefinitions";

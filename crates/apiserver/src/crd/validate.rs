@@ -1,0 +1,38 @@
+//! Judging the schemas inside a definition; the rest of it is judged in crate `kinds`.
+
+use schema::{FieldError, Path};
+use serde_json::Value;
+
+/// Errors in any version's schema; versions whose schema did not change since `old` were
+/// judged when they were written, and a stricter server must not lock their owner out.
+pub(crate) fn validate(definition: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let versions = definition["spec"]["versions"].as_array();
+    let mut errors = Vec::new();
+    for (index, version) in versions.into_iter().flatten().enumerate() {
+        let root = Path::Root;
+        let (spec, schema) = (root.field("spec"), "openAPIV3Schema");
+        let versions = spec.field("versions");
+        let (version_path, field) = (versions.index(index), "schema");
+        let parent = version_path.field(field);
+        let path = parent.field(schema);
+        let raw = &version["schema"]["openAPIV3Schema"];
+        if raw.is_null() {
+            errors.push(FieldError::required(path, "schemas are required"));
+            continue;
+        }
+        if old.is_some_and(|old| unchanged(old, version)) {
+            continue;
+        }
+        errors.extend(schema::parse(raw).err().unwrap_or_default());
+    }
+    errors
+}
+
+fn unchanged(old: &Value, version: &Value) -> bool {
+    let before = old["spec"]["versions"].as_array();
+    before.into_iter().flatten().any(|known| {
+        known["name"] == version["name"]
+            && known["schema"] == version["schema"]
+            && known["selectableFields"] == version["selectableFields"]
+    })
+}

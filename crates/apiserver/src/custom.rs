@@ -1,0 +1,173 @@
+//! What a CustomResourceDefinition makes of one of its versions.
+//!
+//! The definition's bytes are kept as the store holds them; the schema is parsed
+//! and its rules compiled on first use, so that sixty large definitions that nobody
+//! touches cost next to nothing.
+
+use std::sync::{Arc, OnceLock};
+
+use jiff::Timestamp;
+use kinds::{CustomColumn, JsonPath};
+use schema::{FieldError, Level, Malformed, Node, Schema};
+use serde_json::{Value, json};
+use store::{Entry, Revision};
+
+use crate::crd::{Document, Version};
+use crate::item::Item;
+use crate::object;
+use crate::served::{Endpoint, Served};
+use crate::status::{ApiError, ApiResult};
+
+/// One version of a custom kind.
+#[derive(Debug)]
+pub struct Custom {
+    /// The definition this was made from.
+    pub(crate) definition: Arc<Entry<Item>>,
+    pub(crate) storage_version: Box<str>,
+    pub(crate) version: Version,
+    columns: Vec<CustomColumn>,
+    fields: Vec<(String, JsonPath)>,
+    rules: OnceLock<Rules>,
+}
+
+#[derive(Debug)]
+struct Rules {
+    schema: Schema,
+    compiled: (),
+}
+
+impl Custom {
+    pub(crate) fn new(
+        definition: Arc<Entry<Item>>,
+        storage_version: &str,
+        version: Version,
+    ) -> Self {
+        let columns =
+            version.additional_printer_columns.iter().filter_map(CustomColumn::new).collect();
+        let fields = version
+            .selectable_fields
+            .iter()
+            .filter_map(|field| {
+                let path = JsonPath::parse(&field.json_path).ok()?;
+                Some((field.json_path.trim_start_matches('.').to_owned(), path))
+            })
+            .collect();
+        Self {
+            definition,
+            storage_version: storage_version.into(),
+            version,
+            columns,
+            fields,
+            rules: OnceLock::new(),
+        }
+    }
+
+    fn rules(&self) -> &Rules {
+        self.rules.get_or_init(|| {
+            let schema = Document::schema(&self.definition.item, &self.version.name)
+                .and_then(|raw| schema::parse(&raw).ok())
+                .unwrap_or_else(Node::anything);
+            Rules { compiled: (), schema }
+        })
+    }
+
+    pub(crate) fn schema(&self) -> &Schema {
+        &self.rules().schema
+    }
+
+    /// The schema as its author wrote it, for publication.
+    pub(crate) fn raw_schema(&self) -> Option<Value> {
+        Document::schema(&self.definition.item, &self.version.name)
+    }
+
+    pub(crate) fn clean(
+        &self,
+        object: &mut Value,
+        malformed: Malformed,
+    ) -> ApiResult<Vec<String>> {
+        let mut unknown = schema::prune(object, self.schema(), Level::Root);
+        let coerced = schema::coerce_metadata(object, self.schema(), Level::Root, malformed);
+        unknown.extend(coerced.map_err(|error| ApiError::bad_request(error.to_string()))?);
+        schema::drop_nulls(object, self.schema());
+        Ok(unknown)
+    }
+
+    pub(crate) fn default(&self, object: &mut Value) {
+        schema::default(object, self.schema());
+    }
+
+    /// On `/status` only what lies below the status is judged.
+    pub(crate) fn validate(
+        &self,
+        new: &Value,
+        old: Option<&Value>,
+        endpoint: Endpoint,
+    ) -> Vec<FieldError> {
+        let () = self.rules().compiled;
+        let errors = schema::validate(new, old, self.schema());
+        match endpoint {
+            Endpoint::Main | Endpoint::Finalize => errors,
+            Endpoint::Status => {
+                errors.into_iter().filter(|error| error.field.starts_with("status")).collect()
+            }
+        }
+    }
+
+    /// Stored before the definition last changed, or in another version: must be read anew.
+    pub(crate) fn reads_verbatim(&self, revision: Revision) -> bool {
+        *self.version.name == *self.storage_version && revision > self.definition.revision
+    }
+
+    pub(crate) fn deprecation(&self, served: &Served) -> Option<String> {
+        self.version.deprecated.then(|| {
+            self.version.deprecation_warning.clone().unwrap_or_else(|| {
+                format!("{} {} is deprecated", served.api_version(), served.kind)
+            })
+        })
+    }
+
+    pub(crate) fn selects(&self, field: &str) -> bool {
+        self.fields.iter().any(|(known, _)| known == field)
+    }
+
+    pub(crate) fn field(&self, object: &Value, field: &str) -> String {
+        let Some((_, path)) = self.fields.iter().find(|(known, _)| known == field) else {
+            return String::new();
+        };
+        let found = path.eval(object).unwrap_or_default();
+        match found.first().map(AsRef::as_ref) {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+        }
+    }
+
+    pub(crate) fn columns(&self) -> Vec<Value> {
+        let mut columns = vec![json!({
+            "name": "Name", "type": "string", "format": "name", "priority": 0,
+            "description": "Name of the object",
+        })];
+        if self.columns.is_empty() {
+            columns.push(json!({
+                "name": "Age", "type": "date", "format": "", "priority": 0,
+                "description": "Time since the object was created",
+            }));
+        }
+        columns.extend(self.columns.iter().map(|column| {
+            json!({
+                "name": column.name, "type": column.ty, "format": column.format,
+                "priority": column.priority, "description": column.description,
+            })
+        }));
+        columns
+    }
+
+    pub(crate) fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
+        let mut cells = vec![object::name(object).into()];
+        if self.columns.is_empty() {
+            cells.push(kinds::age(object::meta(object, "creationTimestamp"), now).into());
+        }
+        cells.extend(self.columns.iter().map(|column| column.cell(object, now)));
+        cells
+    }
+}

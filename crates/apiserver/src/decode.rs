@@ -1,0 +1,183 @@
+//! Reading JSON and YAML bodies without losing what strict validation needs to know.
+//!
+//! `serde_json::Value` keeps the last of two equal keys and forgets that there
+//! were two; clients that ask for strict validation want to be told, so the tree
+//! is built by a visitor of our own that remembers their paths.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// A parsed body and the dotted paths of the keys that appeared twice.
+#[derive(Debug, PartialEq)]
+pub struct Parsed {
+    pub value: Value,
+    pub duplicates: Vec<String>,
+}
+
+/// Why a body could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ParseError {
+    #[error("invalid JSON: {text}")]
+    Json { text: String },
+    #[error("invalid YAML: {text}")]
+    Yaml { text: String },
+}
+
+pub fn json(bytes: &[u8]) -> Result<Parsed, ParseError> {
+    let notes = RefCell::new(Notes::default());
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let value = Tree(&notes)
+        .deserialize(&mut reader)
+        .and_then(|value| reader.end().map(|()| value))
+        .map_err(|error| ParseError::Json { text: error.to_string() })?;
+    Ok(Parsed { value, duplicates: notes.into_inner().duplicates })
+}
+
+/// YAML, of which JSON is a subset; kubectl sends JSON under a YAML media type.
+pub fn yaml(bytes: &[u8]) -> Result<Parsed, ParseError> {
+    if bytes.trim_ascii_start().first() == Some(&b'{') {
+        return json(bytes);
+    }
+    let text =
+        std::str::from_utf8(bytes).map_err(|error| ParseError::Yaml { text: error.to_string() })?;
+    let value = serde_saphyr::from_str::<Value>(text)
+        .map_err(|error| ParseError::Yaml { text: error.to_string() })?;
+    Ok(Parsed { value, duplicates: Vec::new() })
+}
+
+#[derive(Default)]
+struct Notes {
+    path: String,
+    duplicates: Vec<String>,
+}
+
+struct Tree<'a>(&'a RefCell<Notes>);
+
+impl<'de> DeserializeSeed<'de> for Tree<'_> {
+    type Value = Value;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Tree<'_> {
+    type Value = Value;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let before = self.0.borrow().path.len();
+        let mut list = Vec::new();
+        loop {
+            {
+                use fmt::Write as _;
+                let mut notes = self.0.borrow_mut();
+                notes.path.truncate(before);
+                let _ = write!(notes.path, "[{}]", list.len());
+            }
+            match items.next_element_seed(Tree(self.0))? {
+                Some(item) => list.push(item),
+                None => break,
+            }
+        }
+        self.0.borrow_mut().path.truncate(before);
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let before = self.0.borrow().path.len();
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            {
+                let mut notes = self.0.borrow_mut();
+                notes.path.truncate(before);
+                if before > 0 {
+                    notes.path.push('.');
+                }
+                notes.path.push_str(&key);
+                if map.contains_key(&key) {
+                    let path = notes.path.clone();
+                    notes.duplicates.push(path);
+                }
+            }
+            if map.len() > MOST_KEYS {
+                return Err(A::Error::custom("object has too many fields"));
+            }
+            let value = entries.next_value_seed(Tree(self.0))?;
+            map.insert(key, value);
+        }
+        self.0.borrow_mut().path.truncate(before);
+        Ok(Value::Object(map))
+    }
+}
+
+/// Far beyond any real object; bounds what a hostile body of 3 MiB can make us build.
+const MOST_KEYS: usize = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn duplicates_are_found_at_any_depth_and_the_last_wins() {
+        let parsed = json(br#"{"a":1,"spec":{"l":[{"x":1,"x":2}],"y":1,"y":3},"a":4}"#).unwrap();
+        assert_eq!(parsed.duplicates, ["spec.l[0].x", "spec.y", "a"]);
+        assert_eq!(parsed.value, json!({"a":4,"spec":{"l":[{"x":2}],"y":3}}));
+    }
+
+    #[test]
+    fn integers_and_floats_stay_apart() {
+        let parsed = json(br#"{"i":9007199254740993,"f":1.0}"#).unwrap();
+        assert_eq!(parsed.value.to_string(), r#"{"f":1.0,"i":9007199254740993}"#);
+    }
+
+    #[test]
+    fn garbage_and_deep_nesting_are_errors() {
+        assert!(json(b"{").is_err());
+        assert!(json(b"{} x").is_err());
+        assert!(json("[".repeat(100_000).as_bytes()).is_err());
+        assert!(yaml(b"a: [").is_err());
+    }
+
+    #[test]
+    fn yaml_and_json_both_pass_as_yaml() {
+        assert_eq!(yaml(b"a: 1\nb: [x]").unwrap().value, json!({"a":1,"b":["x"]}));
+        assert_eq!(yaml(br#" {"a":1}"#).unwrap().value, json!({"a":1}));
+    }
+}

@@ -1,0 +1,156 @@
+//! Content negotiation: which representation a client wants to read.
+
+use http::HeaderMap;
+use http::header::ACCEPT;
+
+/// How objects are encoded on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+/// What of the object is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Object,
+    /// `meta.k8s.io` Table in this version.
+    Table(&'static str),
+    /// `meta.k8s.io` PartialObjectMetadata(List) in this version.
+    Metadata(&'static str),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    pub encoding: Encoding,
+    pub form: Form,
+}
+
+impl Wanted {
+    pub const JSON: Self = Self { encoding: Encoding::Json, form: Form::Object };
+}
+
+/// What the resource at hand can be shown as.
+#[derive(Debug, Clone, Copy)]
+pub struct Offer {
+    pub protobuf: bool,
+    /// Whether tables and metadata-only forms make sense (not for reviews).
+    pub transforms: bool,
+}
+
+/// One clause of an Accept header.
+#[derive(Debug)]
+pub(crate) struct Clause<'a> {
+    pub(crate) media: &'a str,
+    params: Vec<(&'a str, &'a str)>,
+    quality: f32,
+}
+
+impl Clause<'_> {
+    pub(crate) fn param(&self, name: &str) -> Option<&str> {
+        self.params.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    }
+}
+
+/// The Accept clauses, best first; an absent header reads as `*/*`.
+pub(crate) fn clauses(headers: &HeaderMap) -> Vec<Clause<'_>> {
+    let mut clauses: Vec<Clause<'_>> = headers
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(clause)
+        .collect();
+    if clauses.is_empty() {
+        clauses.push(Clause { media: "*/*", params: Vec::new(), quality: 1.0 });
+    }
+    // Stable: equal qualities keep the client's order.
+    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+    clauses
+}
+
+fn clause(text: &str) -> Option<Clause<'_>> {
+    let mut parts = text.split(';').map(str::trim);
+    let media = parts.next().filter(|media| !media.is_empty())?;
+    let mut clause = Clause { media, params: Vec::new(), quality: 1.0 };
+    for (name, value) in parts.filter_map(|part| part.split_once('=')) {
+        if name == "q" {
+            clause.quality = value.parse().unwrap_or(1.0);
+        } else {
+            clause.params.push((name, value));
+        }
+    }
+    Some(clause)
+}
+
+/// The best representation that both sides know, if any.
+pub fn negotiate(headers: &HeaderMap, offer: Offer) -> Option<Wanted> {
+    clauses(headers).iter().find_map(|clause| wanted(clause, offer))
+}
+
+fn wanted(clause: &Clause<'_>, offer: Offer) -> Option<Wanted> {
+    let encoding = match clause.media {
+        "*/*" | "application/*" | "application/json" => Encoding::Json,
+        "application/yaml" => Encoding::Yaml,
+        "application/vnd.kubernetes.protobuf" if offer.protobuf => Encoding::Protobuf,
+        _ => return None,
+    };
+    let form = match clause.param("as") {
+        None => Form::Object,
+        Some(_) if !offer.transforms => return None,
+        Some(form) => {
+            let version = match (clause.param("g"), clause.param("v")) {
+                (Some("meta.k8s.io"), Some("v1")) => "v1",
+                (Some("meta.k8s.io"), Some("v1beta1")) => "v1beta1",
+                _ => return None,
+            };
+            match form {
+                "Table" if encoding != Encoding::Protobuf => Form::Table(version),
+                "PartialObjectMetadata" | "PartialObjectMetadataList" => Form::Metadata(version),
+                _ => return None,
+            }
+        }
+    };
+    Some(Wanted { encoding, form })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(accept: &str, offer: Offer, expected: Option<Wanted>) {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, accept.parse().unwrap());
+        assert_eq!(negotiate(&headers, offer), expected, "{accept}");
+    }
+
+    #[test]
+    fn clients_get_what_they_ask_for_first() {
+        let all = Offer { protobuf: true, transforms: true };
+        let json = |form| Some(Wanted { encoding: Encoding::Json, form });
+        check("application/json", all, json(Form::Object));
+        check("*/*", all, json(Form::Object));
+        check(
+            "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+            all,
+            json(Form::Table("v1")),
+        );
+        check(
+            "application/vnd.kubernetes.protobuf,application/json",
+            all,
+            Some(Wanted { encoding: Encoding::Protobuf, form: Form::Object }),
+        );
+        let custom = Offer { protobuf: false, transforms: true };
+        check("application/vnd.kubernetes.protobuf,application/json", custom, json(Form::Object));
+        check("application/vnd.kubernetes.protobuf", custom, None);
+        check("text/html;q=0.9,application/json;q=0.5", all, json(Form::Object));
+        check("application/json;as=Unknown;g=x;v=v1", all, None);
+    }
+
+    #[test]
+    fn a_review_is_never_a_table() {
+        let review = Offer { protobuf: true, transforms: false };
+        check("application/json;as=Table;v=v1;g=meta.k8s.io", review, None);
+    }
+}

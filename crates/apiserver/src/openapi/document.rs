@@ -1,0 +1,88 @@
+//! Whole documents: one per group and version for `/openapi/v3`, one of everything for
+//! `/openapi/v2`. Pure functions; caching and HTTP are the caller's.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+use types::Kind;
+use types::openapi::Form;
+
+use super::resource::{Described, Source, root};
+use super::{custom, operation};
+
+/// The version 3 document of one group and version; `resources` are those of it.
+pub(super) fn v3(group: &str, version: &str, resources: &[Described<'_>]) -> Value {
+    let mut paths = Map::new();
+    paths.insert(
+        format!("{}/", root(group, version)),
+        operation::discovery(group, version, Form::V3),
+    );
+    for resource in resources {
+        operation::paths(resource, Form::V3, &mut paths);
+    }
+    json!({
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": "unversioned"},
+        "paths": paths,
+        "components": {
+            "schemas": schemas(resources, Form::V3),
+            "securitySchemes": security(),
+        },
+        "security": [{"BearerToken": []}],
+    })
+}
+
+/// The version 2 document of everything. `server` is the version of the server.
+pub(super) fn v2(server: &str, resources: &[Described<'_>]) -> Value {
+    let mut paths = Map::new();
+    for (group, version) in group_versions(resources) {
+        let path = format!("{}/", root(group, version));
+        paths.insert(path, operation::discovery(group, version, Form::V2));
+    }
+    for resource in resources {
+        operation::paths(resource, Form::V2, &mut paths);
+    }
+    json!({
+        "swagger": "2.0",
+        "info": {"title": "Kubernetes", "version": server},
+        "paths": paths,
+        "definitions": schemas(resources, Form::V2),
+        "securityDefinitions": security(),
+        "security": [{"BearerToken": []}],
+    })
+}
+
+fn schemas(resources: &[Described<'_>], form: Form) -> Map<String, Value> {
+    let mut kinds = Vec::new();
+    for resource in resources {
+        if let Source::BuiltIn(kind) = &resource.source {
+            kinds.push(*kind);
+            kinds.extend(Kind::find(resource.group, resource.version, resource.list_kind));
+        }
+        for sub in &resource.subresources {
+            kinds.extend(sub.kind.and_then(|(group, version, kind)| Kind::find(group, version, kind)));
+        }
+    }
+    let served: Vec<(&str, &str)> = group_versions(resources).into_iter().collect();
+    let mut schemas = types::openapi::schemas(&kinds, &served, form);
+    for resource in resources {
+        custom::schemas(resource, form, &mut schemas);
+    }
+    schemas
+}
+
+fn group_versions<'a>(resources: &[Described<'a>]) -> BTreeSet<(&'a str, &'a str)> {
+    resources.iter().map(|resource| (resource.group, resource.version)).collect()
+}
+
+fn security() -> Value {
+    json!({"BearerToken": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "authorization",
+        "description": "Bearer Token authentication",
+    }})
+}
+
+#[cfg(test)]
+mod tests;

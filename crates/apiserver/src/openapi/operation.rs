@@ -1,0 +1,428 @@
+//! Operations: what can be done to a kind, under which path, with which parameters. They
+//! are described once and written for either version of OpenAPI.
+
+use serde_json::{Map, Value, json};
+use types::openapi::Form;
+
+use super::resource::{Described, Sub, camel, operation_group, tag};
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+
+/// One operation on one path.
+struct Operation {
+    /// The HTTP method, in lower case.
+    method: &'static str,
+    /// `x-kubernetes-action`.
+    action: &'static str,
+    id: String,
+    description: String,
+    parameters: Vec<Parameter>,
+    body: Body,
+    /// The schema of successful replies and their codes.
+    reply: String,
+    codes: &'static [(&'static str, &'static str)],
+    gvk: Value,
+}
+
+enum Body {
+    None,
+    /// A schema's name.
+    Object(String),
+    DeleteOptions,
+    Patch,
+}
+
+/// A parameter: name, type, description.
+type Parameter = (&'static str, &'static str, &'static str);
+
+const OK: &[(&str, &str)] = &[("200", "OK")];
+const REPLACED: &[(&str, &str)] = &[("200", "OK"), ("201", "Created")];
+const CREATED: &[(&str, &str)] = &[("200", "OK"), ("201", "Created"), ("202", "Accepted")];
+const DELETED: &[(&str, &str)] = &[("200", "OK"), ("202", "Accepted")];
+
+const DRY_RUN: Parameter =
+    ("dryRun", "string", "All: go through every stage of the request without storing its result.");
+const FIELD_MANAGER: Parameter =
+    ("fieldManager", "string", "The name of the actor that makes this change, at most 128 characters.");
+const FIELD_VALIDATION: Parameter = (
+    "fieldValidation",
+    "string",
+    "What to do with unknown or duplicate fields: Ignore, Warn (the default) or Strict.",
+);
+const FORCE: Parameter = (
+    "force",
+    "boolean",
+    "For apply requests: take over fields that other managers own. Must be unset otherwise.",
+);
+const PRETTY: Parameter = ("pretty", "string", "If 'true', then the output is pretty printed.");
+
+const LIST: &[Parameter] = &[
+    ("allowWatchBookmarks", "boolean", "Asks for BOOKMARK events in a watch."),
+    ("continue", "string", "The token of the previous page of a list."),
+    ("fieldSelector", "string", "Restricts the objects by their fields; all by default."),
+    ("labelSelector", "string", "Restricts the objects by their labels; all by default."),
+    ("limit", "integer", "The largest number of objects to return at once."),
+    ("resourceVersion", "string", "Which state of the collection to serve."),
+    ("resourceVersionMatch", "string", "How resourceVersion is meant: Exact or NotOlderThan."),
+    ("sendInitialEvents", "boolean", "Begins a watch with synthetic events of the current state."),
+    ("timeoutSeconds", "integer", "How long a list or watch may last."),
+    ("watch", "boolean", "Watches for changes instead of listing."),
+];
+const DELETE: &[Parameter] = &[
+    DRY_RUN,
+    ("gracePeriodSeconds", "integer", "Seconds before the object is deleted; zero: at once."),
+    ("orphanDependents", "boolean", "Deprecated: use propagationPolicy."),
+    ("propagationPolicy", "string", "What becomes of dependents: Orphan, Background or Foreground."),
+];
+const WRITE: &[Parameter] = &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION];
+const PATCH: &[Parameter] = &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION, FORCE];
+
+/// All paths of a kind, ready for a document.
+pub(super) fn paths(resource: &Described<'_>, form: Form, into: &mut Map<String, Value>) {
+    let root = resource.root();
+    let plural = resource.plural;
+    let scope = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
+    if resource.namespaced && resource.has("list") {
+        let everywhere = vec![list(resource, "ForAllNamespaces")];
+        insert(into, form, resource, format!("{root}/{plural}"), everywhere);
+    }
+    let mut collection = Vec::new();
+    if resource.has("list") {
+        collection.push(list(resource, ""));
+    }
+    if resource.has("create") {
+        collection.push(create(resource));
+    }
+    if resource.has("deletecollection") {
+        collection.push(delete_collection(resource));
+    }
+    insert(into, form, resource, format!("{root}{scope}/{plural}"), collection);
+    let item = on_item(resource, resource.verbs, "", &resource.schema(), &resource.gvk());
+    insert(into, form, resource, format!("{root}{scope}/{plural}/{{name}}"), item);
+    for sub in &resource.subresources {
+        let path = format!("{root}{scope}/{plural}/{{name}}/{}", sub.name);
+        insert(into, form, resource, path, on_subresource(resource, sub));
+    }
+}
+
+/// The path of a group's own list of resources.
+pub(super) fn discovery(group: &str, version: &str, form: Form) -> Value {
+    let names = Names { form, custom: false };
+    let reply = format!("{META}.APIResourceList");
+    let mut operation = json!({
+        "description": "get available resources",
+        "operationId": format!("get{}APIResources", operation_group(group, version)),
+        "responses": names.responses(&reply, OK),
+        "tags": [tag(group, version)],
+    });
+    if form == Form::V2 {
+        operation["produces"] = json!(["application/json"]);
+        operation["consumes"] = json!(["application/json"]);
+        operation["schemes"] = json!(["https"]);
+    }
+    json!({"get": operation})
+}
+
+fn list(resource: &Described<'_>, suffix: &str) -> Operation {
+    let kind = resource.kind;
+    let middle = if suffix.is_empty() { scoped(resource) } else { "" };
+    Operation {
+        method: "get",
+        action: "list",
+        id: format!("list{}{middle}{kind}{suffix}", operations_of(resource)),
+        description: format!("list or watch objects of kind {kind}"),
+        parameters: LIST.to_vec(),
+        body: Body::None,
+        reply: resource.list_schema(),
+        codes: OK,
+        gvk: resource.gvk(),
+    }
+}
+
+fn create(resource: &Described<'_>) -> Operation {
+    let kind = resource.kind;
+    Operation {
+        method: "post",
+        action: "post",
+        id: format!("create{}{}{kind}", operations_of(resource), scoped(resource)),
+        description: format!("create a {kind}"),
+        parameters: WRITE.to_vec(),
+        body: Body::Object(resource.schema()),
+        reply: resource.schema(),
+        codes: CREATED,
+        gvk: resource.gvk(),
+    }
+}
+
+fn delete_collection(resource: &Described<'_>) -> Operation {
+    let kind = resource.kind;
+    let selectors = LIST.iter().filter(|(name, ..)| !matches!(*name, "watch" | "allowWatchBookmarks"));
+    Operation {
+        method: "delete",
+        action: "deletecollection",
+        id: format!("delete{}Collection{}{kind}", operations_of(resource), scoped(resource)),
+        description: format!("delete collection of {kind}"),
+        parameters: DELETE.iter().chain(selectors).copied().collect(),
+        body: Body::DeleteOptions,
+        reply: format!("{META}.Status"),
+        codes: OK,
+        gvk: resource.gvk(),
+    }
+}
+
+fn on_subresource(resource: &Described<'_>, sub: &Sub<'_>) -> Vec<Operation> {
+    let suffix = camel(sub.name, true);
+    let (schema, gvk) = (sub.schema(resource), sub.gvk(resource));
+    let mut operations = on_item(resource, sub.verbs, &suffix, &schema, &gvk);
+    if sub.verbs.contains(&"create") {
+        operations.push(Operation {
+            method: "post",
+            action: "post",
+            id: format!(
+                "create{}{}{}{suffix}",
+                operations_of(resource),
+                scoped(resource),
+                resource.kind
+            ),
+            description: format!("create {} of a {}", sub.name, resource.kind),
+            parameters: WRITE.to_vec(),
+            body: Body::Object(schema.clone()),
+            reply: schema,
+            codes: CREATED,
+            gvk,
+        });
+    }
+    operations
+}
+
+/// What can be done to one named object, or to a subresource of it.
+fn on_item(
+    resource: &Described<'_>,
+    verbs: &[&str],
+    suffix: &str,
+    schema: &str,
+    gvk: &Value,
+) -> Vec<Operation> {
+    let kind = resource.kind;
+    let what = if suffix.is_empty() { String::new() } else { format!("{} of ", suffix.to_lowercase()) };
+    let operation = |method, action, verb: &str, text: String, parameters: &[Parameter], body, codes| {
+        Operation {
+            method,
+            action,
+            id: format!("{verb}{}{}{kind}{suffix}", operations_of(resource), scoped(resource)),
+            description: text,
+            parameters: parameters.to_vec(),
+            body,
+            reply: schema.to_owned(),
+            codes,
+            gvk: gvk.clone(),
+        }
+    };
+    let mut operations = Vec::new();
+    for verb in verbs {
+        operations.push(match *verb {
+            "get" => {
+                let text = format!("read {what}the specified {kind}");
+                operation("get", "get", "read", text, &[], Body::None, OK)
+            }
+            "update" => {
+                let text = format!("replace {what}the specified {kind}");
+                let body = Body::Object(schema.to_owned());
+                operation("put", "put", "replace", text, WRITE, body, REPLACED)
+            }
+            "patch" => {
+                let text = format!("partially update {what}the specified {kind}");
+                operation("patch", "patch", "patch", text, PATCH, Body::Patch, REPLACED)
+            }
+            "delete" => {
+                let text = format!("delete {what}a {kind}");
+                let mut delete =
+                    operation("delete", "delete", "delete", text, DELETE, Body::DeleteOptions, DELETED);
+                delete.reply = format!("{META}.Status");
+                delete
+            }
+            _ => continue,
+        });
+    }
+    operations
+}
+
+fn operations_of(resource: &Described<'_>) -> String {
+    operation_group(resource.group, resource.version)
+}
+
+fn scoped(resource: &Described<'_>) -> &'static str {
+    if resource.namespaced { "Namespaced" } else { "" }
+}
+
+/// Writes the operations of one path.
+fn insert(
+    into: &mut Map<String, Value>,
+    form: Form,
+    resource: &Described<'_>,
+    path: String,
+    operations: Vec<Operation>,
+) {
+    if operations.is_empty() {
+        return;
+    }
+    let names = Names { form, custom: resource.is_custom() };
+    let tag = tag(resource.group, resource.version);
+    let mut item = Map::new();
+    for operation in operations {
+        item.insert(operation.method.to_owned(), names.operation(operation, &tag));
+    }
+    let mut shared = Vec::new();
+    if path.contains("{name}") {
+        shared.push(names.in_path("name", &format!("name of the {}", resource.kind)));
+    }
+    if path.contains("{namespace}") {
+        shared.push(names.in_path("namespace", "object name and auth scope, such as for teams and projects"));
+    }
+    shared.push(names.in_query(PRETTY));
+    item.insert("parameters".to_owned(), Value::Array(shared));
+    into.insert(path, Value::Object(item));
+}
+
+/// Writes operations for one version of OpenAPI.
+#[derive(Clone, Copy)]
+struct Names {
+    form: Form,
+    custom: bool,
+}
+
+impl Names {
+    fn operation(self, operation: Operation, tag: &str) -> Value {
+        let mut parameters: Vec<Value> =
+            operation.parameters.iter().map(|parameter| self.in_query(*parameter)).collect();
+        let mut written = json!({
+            "description": operation.description,
+            "operationId": operation.id,
+            "responses": self.responses(&operation.reply, operation.codes),
+            "tags": [tag],
+            "x-kubernetes-action": operation.action,
+            "x-kubernetes-group-version-kind": operation.gvk,
+        });
+        if let Some((schema, required)) = operation.body.schema() {
+            match self.form {
+                Form::V3 => written["requestBody"] = self.request_body(&operation.body, &schema, required),
+                Form::V2 => parameters.push(json!({
+                    "in": "body", "name": "body", "required": required, "schema": self.reference(&schema),
+                })),
+            }
+        }
+        if self.form == Form::V2 {
+            written["consumes"] = match operation.body {
+                Body::Patch => self.patch_types().into(),
+                _ => json!(["*/*"]),
+            };
+            written["produces"] = self.reply_types(false).into();
+            written["schemes"] = json!(["https"]);
+        }
+        if !parameters.is_empty() {
+            written["parameters"] = Value::Array(parameters);
+        }
+        written
+    }
+
+    fn request_body(self, body: &Body, schema: &str, required: bool) -> Value {
+        let types = match body {
+            Body::Patch => self.patch_types(),
+            _ => vec!["*/*"],
+        };
+        let mut written = json!({"content": self.content(&types, schema)});
+        if required {
+            written["required"] = true.into();
+        }
+        written
+    }
+
+    fn responses(self, schema: &str, codes: &[(&str, &str)]) -> Value {
+        let types = self.reply_types(schema.ends_with("List"));
+        let mut written = Map::new();
+        for (code, text) in codes {
+            let mut response = json!({"description": text});
+            match self.form {
+                Form::V3 => response["content"] = self.content(&types, schema),
+                Form::V2 => response["schema"] = self.reference(schema),
+            }
+            written.insert((*code).to_owned(), response);
+        }
+        written.insert("401".to_owned(), json!({"description": "Unauthorized"}));
+        Value::Object(written)
+    }
+
+    fn content(self, types: &[&str], schema: &str) -> Value {
+        let reference = json!({"schema": self.reference(schema)});
+        let content = types.iter().map(|ty| ((*ty).to_owned(), reference.clone()));
+        Value::Object(content.collect())
+    }
+
+    fn reference(self, schema: &str) -> Value {
+        match self.form {
+            Form::V3 => json!({"$ref": format!("#/components/schemas/{schema}")}),
+            Form::V2 => json!({"$ref": format!("#/definitions/{schema}")}),
+        }
+    }
+
+    /// kubectl applies with strategic merges where it finds them among these.
+    fn patch_types(self) -> Vec<&'static str> {
+        let mut types = vec![
+            "application/apply-patch+yaml",
+            "application/json-patch+json",
+            "application/merge-patch+json",
+        ];
+        if !self.custom {
+            types.push("application/strategic-merge-patch+json");
+        }
+        types
+    }
+
+    fn reply_types(self, list: bool) -> Vec<&'static str> {
+        let mut types = vec!["application/json", "application/yaml"];
+        if !self.custom {
+            types.push("application/vnd.kubernetes.protobuf");
+        }
+        if list {
+            types.push("application/json;stream=watch");
+            if !self.custom {
+                types.push("application/vnd.kubernetes.protobuf;stream=watch");
+            }
+        }
+        types
+    }
+
+    fn in_query(self, (name, ty, description): Parameter) -> Value {
+        self.parameter("query", name, ty, description)
+    }
+
+    fn in_path(self, name: &str, description: &str) -> Value {
+        let mut written = self.parameter("path", name, "string", description);
+        written["required"] = true.into();
+        written
+    }
+
+    fn parameter(self, place: &str, name: &str, ty: &str, description: &str) -> Value {
+        let mut written = json!({"name": name, "in": place, "description": description});
+        match self.form {
+            Form::V3 => written["schema"] = json!({"type": ty, "uniqueItems": true}),
+            Form::V2 => {
+                written["type"] = ty.into();
+                written["uniqueItems"] = true.into();
+            }
+        }
+        written
+    }
+}
+
+impl Body {
+    /// The name of its schema, and whether it must be there.
+    fn schema(&self) -> Option<(String, bool)> {
+        match self {
+            Self::None => None,
+            Self::Object(schema) => Some((schema.clone(), true)),
+            Self::DeleteOptions => Some((format!("{META}.DeleteOptions"), false)),
+            Self::Patch => Some((format!("{META}.Patch"), true)),
+        }
+    }
+}

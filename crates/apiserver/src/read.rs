@@ -1,0 +1,321 @@
+//! GET of one object and of lists, from memory.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::Value;
+use store::{Range, Revision};
+
+use crate::answer::{Answer, list_meta};
+use crate::api::ObjectEntry;
+use crate::call::Call;
+use crate::negotiate::{Encoding, Form};
+use crate::options::{self, Freshness, ListOptions};
+use crate::page::{self, Position};
+use crate::respond::{self, Reply};
+use crate::selector::{FieldSelector, LabelSelector};
+use crate::served::Served;
+use crate::status::{ApiError, ApiResult};
+use crate::table;
+
+/// How long a read waits for a revision that this server has not seen yet.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+pub(crate) async fn get(call: &Call<'_>) -> ApiResult<Answer> {
+    let freshness = match options::revision(call.query)? {
+        None => Freshness::Latest,
+        Some(0) => Freshness::Any,
+        Some(revision) => Freshness::NotOlderThan(revision),
+    };
+    catch_up(call, freshness).await?;
+    let key = call.served.key(call.namespace(), call.path.name);
+    match call.api.store.get(&call.served.table, &key) {
+        Some(entry) => Ok(Answer::ok(entry)),
+        None => Err(ApiError::not_found(call.served.subject(call.path.name))),
+    }
+}
+
+/// Waits until what is in memory is as fresh as was asked for.
+pub(crate) async fn catch_up(call: &Call<'_>, freshness: Freshness) -> ApiResult<()> {
+    let store = &call.api.store;
+    match freshness {
+        Freshness::Any => Ok(()),
+        Freshness::Latest => match store.fence().await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(ApiError::unavailable(format!(
+                "the store cannot confirm the latest state: {}",
+                base::Chain(&error)
+            ))),
+        },
+        Freshness::NotOlderThan(wanted) | Freshness::Exact(wanted) => {
+            if store.reached(Revision::new(wanted), PATIENCE).await {
+                return Ok(());
+            }
+            Err(ApiError::too_large_resource_version(wanted, store.revision().get()))
+        }
+    }
+}
+
+/// Which objects of a table a request is about.
+#[derive(Debug)]
+pub(crate) struct Selection {
+    /// `namespace/`, or empty for all.
+    pub(crate) prefix: String,
+    labels: LabelSelector,
+    fields: FieldSelector,
+    /// Fields that need the object itself, not only its key.
+    reads_object: bool,
+}
+
+impl Selection {
+    pub(crate) fn new(served: &Served, options: &ListOptions) -> ApiResult<Self> {
+        for term in &options.fields.0 {
+            if !served.selects(&term.field) {
+                return Err(ApiError::bad_request(format!(
+                    "field label not supported: {}",
+                    term.field
+                )));
+            }
+        }
+        let reads_object = options
+            .fields
+            .0
+            .iter()
+            .any(|term| !matches!(term.field.as_str(), "metadata.name" | "metadata.namespace"));
+        Ok(Self {
+            prefix: String::new(),
+            labels: options.labels.clone(),
+            fields: options.fields.clone(),
+            reads_object,
+        })
+    }
+
+    pub(crate) fn within(mut self, namespace: &str) -> Self {
+        if !namespace.is_empty() {
+            self.prefix = format!("{namespace}/");
+        }
+        self
+    }
+
+    pub(crate) fn is_everything(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    pub(crate) fn matches(&self, served: &Served, entry: &ObjectEntry) -> bool {
+        if !entry.name.starts_with(&self.prefix)
+            || !self.labels.matches(|key| entry.item.label(key))
+        {
+            return false;
+        }
+        if self.fields.is_empty() {
+            return true;
+        }
+        if self.reads_object {
+            let object = served.live(entry);
+            return self.fields.matches(|field| served.field(&object, field));
+        }
+        let (namespace, name) = entry.name.split_once('/').unwrap_or(("", &entry.name));
+        self.fields.matches(|field| {
+            if field == "metadata.name" { name.to_owned() } else { namespace.to_owned() }
+        })
+    }
+}
+
+/// One page of a list.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) entries: Vec<ObjectEntry>,
+    pub(crate) revision: u64,
+    pub(crate) token: Option<String>,
+    pub(crate) remaining: Option<usize>,
+}
+
+pub(crate) async fn page(call: &Call<'_>, options: &ListOptions) -> ApiResult<Page> {
+    let selection = Selection::new(&call.served, options)?.within(call.namespace());
+    let mut at = None;
+    let mut after = None;
+    if let Some(token) = &options.continue_token {
+        if options.revision.is_some_and(|revision| revision != 0) {
+            return Err(ApiError::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
+        let position = page::decode(token, &selection.prefix)?;
+        at = position.revision;
+        after = Some(position.after);
+    } else if let Freshness::Exact(revision) = options.freshness {
+        at = Some(revision);
+    }
+    match at {
+        Some(revision) => catch_up(call, Freshness::NotOlderThan(revision)).await?,
+        None => catch_up(call, options.freshness).await?,
+    }
+    // A single name needs no scan.
+    if let (Some(name), None, None) = (options.fields.name(), at, &after)
+        && (!call.served.namespaced || !call.namespace().is_empty())
+    {
+        return Ok(one(call, &selection, name));
+    }
+    collect(call, options, &selection, at, after)
+}
+
+fn one(call: &Call<'_>, selection: &Selection, name: &str) -> Page {
+    let revision = call.api.store.revision().get();
+    let key = call.served.key(call.namespace(), name);
+    let found = call.api.store.get(&call.served.table, &key);
+    let entries: Vec<ObjectEntry> =
+        found.into_iter().filter(|entry| selection.matches(&call.served, entry)).collect();
+    let newest = entries.first().map_or(0, |entry| entry.revision.get());
+    Page { entries, revision: revision.max(newest), token: None, remaining: None }
+}
+
+fn collect(
+    call: &Call<'_>,
+    options: &ListOptions,
+    selection: &Selection,
+    mut at: Option<u64>,
+    mut after: Option<String>,
+) -> ApiResult<Page> {
+    // Served from memory, "any version" is not worth paging; upstream does the same.
+    let limit = options.limit.filter(|_| options.freshness != Freshness::Any || after.is_some());
+    let mut entries: Vec<ObjectEntry> = Vec::new();
+    loop {
+        let range = Range {
+            prefix: &selection.prefix,
+            after: after.as_deref(),
+            limit: limit.map(|limit| limit - entries.len()),
+            at: at.map(Revision::new),
+        };
+        let found = call
+            .api
+            .store
+            .list(&call.served.table, range)
+            .map_err(|_| expired(after.as_deref(), &selection.prefix))?;
+        at = Some(found.revision.get());
+        let more = found.has_more();
+        let last = found.entries.last().map(|entry| entry.name.to_string());
+        entries.extend(
+            found.entries.into_iter().filter(|entry| selection.matches(&call.served, entry)),
+        );
+        let full = limit.is_some_and(|limit| entries.len() >= limit);
+        match last {
+            Some(last) if more && !full => after = Some(last),
+            Some(last) if more => {
+                let position = Position { revision: at, after: last };
+                return Ok(Page {
+                    entries,
+                    revision: found.revision.get(),
+                    token: Some(page::encode(&position, &selection.prefix)),
+                    remaining: selection.is_everything().then_some(found.remaining),
+                });
+            }
+            _ => {
+                return Ok(Page {
+                    entries,
+                    revision: found.revision.get(),
+                    token: None,
+                    remaining: None,
+                });
+            }
+        }
+    }
+}
+
+/// The revision is gone. Whoever was paging may go on at the current state, if he knows.
+fn expired(after: Option<&str>, prefix: &str) -> ApiError {
+    match after {
+        None => ApiError::expired("The resourceVersion for the provided list is too old."),
+        Some(after) => {
+            let position = Position { revision: None, after: after.to_owned() };
+            ApiError::expired(
+                "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+            )
+            .with_continue(page::encode(&position, prefix))
+        }
+    }
+}
+
+pub(crate) async fn list(call: &Call<'_>, options: &ListOptions) -> ApiResult<Reply> {
+    let page = page(call, options).await?;
+    let encoding = call.wanted.encoding;
+    match call.wanted.form {
+        Form::Table(version) => {
+            let objects = page.entries.iter().map(|entry| call.served.live(entry));
+            let meta = list_meta(page.revision, page.token.as_deref(), page.remaining);
+            let include = table::include(call.query);
+            let bytes = table::of_list(&call.served, include, objects, meta, version);
+            Ok(send(call, encoding, bytes.len(), std::iter::once(Bytes::from(bytes))))
+        }
+        Form::Object => {
+            let kind = (&*call.served.list_kind, call.served.api_version());
+            let items: Vec<[Bytes; 2]> =
+                page.entries.iter().map(|entry| list_item(&call.served, entry)).collect();
+            Ok(send_list(call, kind, &page, items))
+        }
+        Form::Metadata(version) => {
+            let head = Bytes::from(format!(
+                "{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/{version}\",\"metadata\":"
+            ));
+            let items: Vec<[Bytes; 2]> = page
+                .entries
+                .iter()
+                .map(|entry| {
+                    let tail = [entry.item.metadata().as_ref(), b"}"].concat();
+                    [head.clone(), tail.into()]
+                })
+                .collect();
+            let kind = ("PartialObjectMetadataList", format!("meta.k8s.io/{version}"));
+            Ok(send_list(call, kind, &page, items))
+        }
+    }
+}
+
+/// An item of a list, in two parts so that stored bytes need no copy.
+fn list_item(served: &Served, entry: &ObjectEntry) -> [Bytes; 2] {
+    if !served.reads_verbatim(entry.revision) {
+        let object = served.live(entry);
+        return [Bytes::new(), crate::item::encode_for_client(&object).into()];
+    }
+    if served.is_custom() {
+        return [Bytes::new(), entry.item.bytes().clone()];
+    }
+    // Items of typed lists carry neither apiVersion nor kind.
+    [Bytes::from_static(b"{"), entry.item.tail()]
+}
+
+fn send_list(
+    call: &Call<'_>,
+    (kind, version): (&str, String),
+    page: &Page,
+    items: Vec<[Bytes; 2]>,
+) -> Reply {
+    let meta = list_meta(page.revision, page.token.as_deref(), page.remaining);
+    let head = format!(
+        "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{meta},\"items\":[",
+        Value::from(kind),
+        Value::from(version)
+    );
+    let size = items.iter().flatten().map(Bytes::len).sum();
+    let separated = items.into_iter().enumerate().flat_map(|(index, [first, second])| {
+        let comma = if index == 0 { Bytes::new() } else { Bytes::from_static(b",") };
+        [comma, first, second]
+    });
+    let parts = std::iter::once(Bytes::from(head))
+        .chain(separated)
+        .chain(std::iter::once(Bytes::from_static(b"]}")));
+    send(call, call.wanted.encoding, size, parts)
+}
+
+fn send(
+    call: &Call<'_>,
+    encoding: Encoding,
+    size: usize,
+    parts: impl Iterator<Item = Bytes> + Send + 'static,
+) -> Reply {
+    if encoding == Encoding::Json {
+        return respond::large_json(call.headers, size, parts);
+    }
+    let whole: Vec<u8> = parts.flat_map(|part| part.to_vec()).collect();
+    respond::object(StatusCode::OK, encoding, whole.into())
+}

@@ -1,0 +1,175 @@
+//! From a URL to what is meant: which resource, which object, which verb.
+//!
+//! Groups and kinds come and go with CustomResourceDefinitions, so paths are
+//! parsed, not matched against a routing table.
+
+use http::Method;
+
+/// What a request is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target<'a> {
+    Resource(ResourcePath<'a>),
+    /// `/api`, `/apis`, `/apis/G`, `/api/v1`, `/apis/G/V`: discovery.
+    Discovery(Discovery<'a>),
+    /// Anything else: `/version`, `/healthz`, …
+    Other(&'a str),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Discovery<'a> {
+    /// `/api`
+    CoreVersions,
+    /// `/apis`
+    Groups,
+    Group(&'a str),
+    /// The group is empty for `/api/v1`.
+    Resources {
+        group: &'a str,
+        version: &'a str,
+    },
+}
+
+/// The parts of a resource path; absent ones are empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ResourcePath<'a> {
+    pub group: &'a str,
+    pub version: &'a str,
+    pub namespace: &'a str,
+    pub resource: &'a str,
+    pub name: &'a str,
+    pub subresource: &'a str,
+    /// What follows a subresource that takes a path of its own (proxies).
+    pub rest: &'a str,
+    /// The deprecated `/watch/` prefix was used.
+    pub watch_prefix: bool,
+}
+
+/// Splits a (percent-decoded) path.
+pub fn parse(path: &str) -> Target<'_> {
+    let trimmed = path.trim_matches('/');
+    let mut parts = trimmed.splitn(3, '/');
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some("api"), None, _) => Target::Discovery(Discovery::CoreVersions),
+        (Some("apis"), None, _) => Target::Discovery(Discovery::Groups),
+        (Some("api"), Some(version), rest) => below("", version, rest),
+        (Some("apis"), Some(group), None) => Target::Discovery(Discovery::Group(group)),
+        (Some("apis"), Some(group), Some(rest)) => match rest.split_once('/') {
+            None => below(group, rest, None),
+            Some((version, rest)) => below(group, version, Some(rest)),
+        },
+        _ => Target::Other(path),
+    }
+}
+
+fn below<'a>(group: &'a str, version: &'a str, rest: Option<&'a str>) -> Target<'a> {
+    let Some(mut rest) = rest.filter(|rest| !rest.is_empty()) else {
+        return Target::Discovery(Discovery::Resources { group, version });
+    };
+    let mut target = ResourcePath { group, version, ..ResourcePath::default() };
+    if let Some(watched) = rest.strip_prefix("watch/") {
+        target.watch_prefix = true;
+        rest = watched;
+    }
+    let mut parts = rest.splitn(5, '/');
+    let mut next = || parts.next().unwrap_or("");
+    let first = next();
+    if first != "namespaces" {
+        (target.resource, target.name, target.subresource) = (first, next(), next());
+        target.rest = rest_after(rest, 3);
+        return Target::Resource(target);
+    }
+    // "namespaces" is both a scope and a kind of its own.
+    let (namespace, third, fourth, fifth) = (next(), next(), next(), next());
+    if third.is_empty() || matches!(third, "status" | "finalize") && fourth.is_empty() {
+        target.resource = "namespaces";
+        (target.namespace, target.name, target.subresource) = (namespace, namespace, third);
+        return Target::Resource(target);
+    }
+    let (subresource, _) = fifth.split_once('/').unwrap_or((fifth, ""));
+    (target.namespace, target.resource, target.name) = (namespace, third, fourth);
+    target.subresource = subresource;
+    target.rest = rest_after(rest, 5);
+    Target::Resource(target)
+}
+
+/// What follows the first `count` segments.
+fn rest_after(path: &str, count: usize) -> &str {
+    let mut rest = path;
+    for _ in 0..count {
+        match rest.split_once('/') {
+            Some((_, after)) => rest = after,
+            None => return "",
+        }
+    }
+    rest
+}
+
+/// The verb of a resource request, as the authorizer and discovery name it.
+pub fn verb(method: &Method, target: &ResourcePath<'_>, watch: bool) -> Option<&'static str> {
+    let named = !target.name.is_empty();
+    Some(match *method {
+        Method::GET | Method::HEAD if target.watch_prefix || (!named && watch) => "watch",
+        // Upstream also honours ?watch=true on a single name.
+        Method::GET | Method::HEAD if named && watch && target.subresource.is_empty() => "watch",
+        Method::GET | Method::HEAD if named => "get",
+        Method::GET | Method::HEAD => "list",
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE if named => "delete",
+        Method::DELETE => "deletecollection",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(path: &str, expected: (&str, &str, &str, &str, &str, &str)) {
+        let Target::Resource(got) = parse(path) else { panic!("{path} is not a resource") };
+        let got = (
+            got.group,
+            got.version,
+            got.namespace,
+            got.resource,
+            got.name,
+            got.subresource,
+        );
+        assert_eq!(got, expected, "{path}");
+    }
+
+    #[test]
+    fn resource_paths_are_taken_apart() {
+        check("/api/v1/pods", ("", "v1", "", "pods", "", ""));
+        check("/api/v1/namespaces", ("", "v1", "", "namespaces", "", ""));
+        check("/api/v1/namespaces/a", ("", "v1", "a", "namespaces", "a", ""));
+        check("/api/v1/namespaces/a/finalize", ("", "v1", "a", "namespaces", "a", "finalize"));
+        check("/api/v1/namespaces/a/status", ("", "v1", "a", "namespaces", "a", "status"));
+        check("/api/v1/namespaces/a/pods/", ("", "v1", "a", "pods", "", ""));
+        check("/api/v1/namespaces/a/pods/b/log", ("", "v1", "a", "pods", "b", "log"));
+        check("/apis/g.io/v2/things/x/status", ("g.io", "v2", "", "things", "x", "status"));
+        check("/apis/g.io/v2/namespaces/n/things/x", ("g.io", "v2", "n", "things", "x", ""));
+        check("/api/v1/watch/namespaces/n/pods", ("", "v1", "n", "pods", "", ""));
+    }
+
+    #[test]
+    fn discovery_and_the_rest_are_told_apart() {
+        assert_eq!(parse("/api"), Target::Discovery(Discovery::CoreVersions));
+        assert_eq!(parse("/apis/"), Target::Discovery(Discovery::Groups));
+        assert_eq!(parse("/apis/apps"), Target::Discovery(Discovery::Group("apps")));
+        let resources = |group, version| Target::Discovery(Discovery::Resources { group, version });
+        assert_eq!(parse("/apis/apps/v1"), resources("apps", "v1"));
+        assert_eq!(parse("/api/v1/"), resources("", "v1"));
+        assert_eq!(parse("/version"), Target::Other("/version"));
+        assert_eq!(parse("/"), Target::Other("/"));
+    }
+
+    #[test]
+    fn a_proxy_keeps_its_path() {
+        let Target::Resource(got) = parse("/api/v1/namespaces/n/services/s/proxy/a/b") else {
+            panic!()
+        };
+        assert_eq!((got.subresource, got.rest), ("proxy", "a/b"));
+    }
+}

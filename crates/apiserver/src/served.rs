@@ -1,0 +1,393 @@
+//! One kind at one version, as this server serves it right now.
+//!
+//! Built-in kinds come from the table in crate `kinds`, custom ones from
+//! CustomResourceDefinitions. Everything above this module treats them alike; the
+//! differences (how a body is cleaned, judged and shown) end here.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kinds::{NameRule, Resource, Scope};
+use schema::{FieldError, Schema};
+use serde_json::Value;
+use store::{Entry, Revision};
+
+use crate::custom::Custom;
+use crate::item::Item;
+use crate::object;
+use crate::status::{ApiError, ApiResult, Subject};
+
+/// A served kind.
+#[derive(Debug)]
+pub struct Served {
+    pub group: Arc<str>,
+    pub version: Arc<str>,
+    pub plural: Arc<str>,
+    pub singular: Arc<str>,
+    pub kind: Arc<str>,
+    pub list_kind: Arc<str>,
+    pub short_names: Box<[Box<str>]>,
+    pub categories: Box<[Box<str>]>,
+    pub namespaced: bool,
+    pub verbs: &'static [&'static str],
+    /// The table of the store that holds its objects.
+    pub table: Arc<str>,
+    pub subresources: Box<[Subresource]>,
+    pub origin: Origin,
+}
+
+/// Where a kind comes from.
+#[derive(Debug)]
+pub enum Origin {
+    BuiltIn(&'static Resource),
+    Custom(Custom),
+}
+
+/// A subresource as discovery lists it.
+#[derive(Debug, Clone)]
+pub struct Subresource {
+    pub name: &'static str,
+    /// Group, version and kind of its bodies, where they are not the parent's.
+    pub kind: Option<(&'static str, &'static str, &'static str)>,
+    pub verbs: &'static [&'static str],
+}
+
+/// Through which door an object is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    Main,
+    Status,
+    /// `/finalize` of a namespace: may change what the main door keeps shut.
+    Finalize,
+}
+
+impl Served {
+    pub(crate) fn built_in(row: &'static Resource) -> Self {
+        let boxed = |names: &[&str]| names.iter().map(|name| Box::from(*name)).collect();
+        Self {
+            group: row.group.into(),
+            version: row.version.into(),
+            plural: row.plural.into(),
+            singular: row.singular.into(),
+            kind: row.kind.into(),
+            list_kind: format!("{}List", row.kind).into(),
+            short_names: boxed(row.short_names),
+            categories: boxed(row.categories),
+            namespaced: row.scope == Scope::Namespaced,
+            verbs: row.verbs,
+            table: row.table.into(),
+            subresources: row
+                .subresources
+                .iter()
+                .map(|sub| Subresource { name: sub.name, kind: sub.kind, verbs: sub.verbs })
+                .collect(),
+            origin: Origin::BuiltIn(row),
+        }
+    }
+
+    /// `v1` or `apps/v1`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_string()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// `configmaps` or `deployments.apps`.
+    pub fn qualified(&self) -> String {
+        crate::status::qualified(&self.plural, &self.group)
+    }
+
+    /// For errors that speak of the resource.
+    pub(crate) fn subject<'a>(&'a self, name: &'a str) -> Subject<'a> {
+        Subject { group: &self.group, resource: &self.plural, name }
+    }
+
+    /// For errors that speak of the kind.
+    pub(crate) fn kind_subject<'a>(&'a self, name: &'a str) -> Subject<'a> {
+        Subject { group: &self.group, resource: &self.kind, name }
+    }
+
+    pub fn is_custom(&self) -> bool {
+        matches!(self.origin, Origin::Custom(_))
+    }
+
+    pub(crate) fn custom(&self) -> Option<&Custom> {
+        match &self.origin {
+            Origin::Custom(custom) => Some(custom),
+            Origin::BuiltIn(_) => None,
+        }
+    }
+
+    pub(crate) fn row(&self) -> Option<&'static Resource> {
+        match &self.origin {
+            Origin::BuiltIn(row) => Some(row),
+            Origin::Custom(_) => None,
+        }
+    }
+
+    pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|sub| sub.name == name)
+    }
+
+    pub(crate) fn has_status(&self) -> bool {
+        self.subresource("status").is_some()
+    }
+
+    /// The key of an object in its table.
+    pub(crate) fn key(&self, namespace: &str, name: &str) -> String {
+        if self.namespaced { object::key(namespace, name) } else { name.to_owned() }
+    }
+
+    pub(crate) fn name_rule(&self) -> NameRule {
+        self.row().map_or(NameRule::Subdomain, |row| row.strategy.name)
+    }
+
+    /// What the object may look like; drives apply and strategic merge.
+    pub(crate) fn schema(&self) -> ApiResult<Schema> {
+        match &self.origin {
+            Origin::BuiltIn(row) => types::schema(row.group, row.version, row.kind)
+                .ok_or_else(|| ApiError::internal(format!("no schema for {}", row.kind))),
+            Origin::Custom(custom) => Ok(custom.schema().clone()),
+        }
+    }
+
+    /// Brings a decoded body into shape: types checked, unknown fields dropped.
+    /// Returns the paths of what was dropped.
+    pub(crate) fn clean(&self, object: &mut Value) -> ApiResult<Vec<String>> {
+        match &self.origin {
+            Origin::BuiltIn(row) => {
+                types::normalize(object, row.group, row.version, row.kind).map_err(|error| {
+                    ApiError::bad_request(format!(
+                        "{} in version {:?} cannot be handled as a {}: {}",
+                        self.kind,
+                        &*self.version,
+                        self.kind,
+                        base::Chain(&error)
+                    ))
+                })
+            }
+            Origin::Custom(custom) => custom.clean(object, schema::Malformed::Refuse),
+        }
+    }
+
+    pub(crate) fn default(&self, object: &mut Value) {
+        match &self.origin {
+            Origin::BuiltIn(row) => {
+                (row.strategy.default)(object);
+                if matches!(row.kind, "RoleBinding" | "ClusterRoleBinding") {
+                    auth::rbac::validate::default_binding(object);
+                }
+            }
+            Origin::Custom(custom) => custom.default(object),
+        }
+    }
+
+    pub(crate) fn prepare_create(&self, object: &mut Value) {
+        match &self.origin {
+            Origin::BuiltIn(row) => (row.strategy.prepare_create)(object),
+            Origin::Custom(_) if self.has_status() => {
+                if let Some(map) = object.as_object_mut() {
+                    map.remove("status");
+                }
+            }
+            Origin::Custom(_) => {}
+        }
+        if self.counts_generations() {
+            object::set_meta(object, "generation", Some(1.into()));
+        } else {
+            object::set_meta(object, "generation", None);
+        }
+    }
+
+    pub(crate) fn prepare_update(&self, new: &mut Value, old: &Value, endpoint: Endpoint) {
+        match (&self.origin, endpoint) {
+            (Origin::BuiltIn(row), Endpoint::Main) => (row.strategy.prepare_update)(new, old),
+            (Origin::BuiltIn(row), Endpoint::Status) => (row.strategy.prepare_status)(new, old),
+            (_, Endpoint::Finalize) => {}
+            (Origin::Custom(_), Endpoint::Main) if self.has_status() => {
+                object::copy_top(new, old, "status");
+            }
+            (Origin::Custom(_), Endpoint::Main) => {}
+            (Origin::Custom(_), Endpoint::Status) => only_status(new, old),
+        }
+        object::copy_meta(new, old, "generation");
+        if self.counts_generations()
+            && object::content_differs(new, old, self.has_status())
+        {
+            let generation = old["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
+            object::set_meta(new, "generation", Some(generation.into()));
+        }
+    }
+
+    fn counts_generations(&self) -> bool {
+        self.row().is_none_or(|row| row.strategy.generation)
+    }
+
+    pub(crate) fn validate_create(&self, object: &Value) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        let scope = if self.namespaced { Scope::Namespaced } else { Scope::Cluster };
+        kinds::validate_metadata_create(object, scope, self.name_rule(), &mut errors);
+        match &self.origin {
+            Origin::BuiltIn(row) => {
+                (row.strategy.validate)(object, &mut errors);
+                errors.extend(rights(row.kind, object, None));
+            }
+            Origin::Custom(custom) => errors.extend(custom.validate(object, None, Endpoint::Main)),
+        }
+        errors
+    }
+
+    pub(crate) fn validate_update(
+        &self,
+        new: &Value,
+        old: &Value,
+        endpoint: Endpoint,
+    ) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        kinds::validate_metadata_update(new, old, &mut errors);
+        match (&self.origin, endpoint) {
+            (Origin::BuiltIn(row), Endpoint::Main) => {
+                (row.strategy.validate_update)(new, old, &mut errors);
+                errors.extend(rights(row.kind, new, Some(old)));
+            }
+            (Origin::BuiltIn(row), Endpoint::Status) => {
+                (row.strategy.validate_status)(new, old, &mut errors);
+            }
+            (_, Endpoint::Finalize) => {}
+            (Origin::Custom(custom), _) => errors.extend(custom.validate(new, Some(old), endpoint)),
+        }
+        errors
+    }
+
+    pub(crate) fn warnings(&self, object: &Value) -> Vec<String> {
+        match &self.origin {
+            Origin::BuiltIn(row) => (row.strategy.warnings)(object),
+            Origin::Custom(custom) => custom.deprecation(self).into_iter().collect(),
+        }
+    }
+
+    /// A stored object as a tree of this version.
+    pub(crate) fn live(&self, entry: &Entry<Item>) -> Value {
+        let mut object = entry.item.to_value();
+        self.read(&mut object, entry.revision);
+        object
+    }
+
+    /// Whether the stored bytes are just what clients of this version read.
+    pub(crate) fn reads_verbatim(&self, revision: Revision) -> bool {
+        match &self.origin {
+            Origin::BuiltIn(row) => row.conversion.is_none(),
+            Origin::Custom(custom) => custom.reads_verbatim(revision),
+        }
+    }
+
+    /// Turns a stored tree into this version, with defaults that came later.
+    pub(crate) fn read(&self, object: &mut Value, revision: Revision) {
+        if self.reads_verbatim(revision) {
+            return;
+        }
+        match &self.origin {
+            Origin::BuiltIn(row) => {
+                if let Some(conversion) = &row.conversion {
+                    (conversion.from_storage)(object);
+                }
+            }
+            Origin::Custom(custom) => {
+                object["apiVersion"] = self.api_version().into();
+                let _ = custom.clean(object, schema::Malformed::Drop);
+                custom.default(object);
+            }
+        }
+    }
+
+    /// Turns a tree of this version into the stored one.
+    pub(crate) fn to_storage(&self, object: &mut Value) {
+        match &self.origin {
+            Origin::BuiltIn(row) => {
+                if let Some(conversion) = &row.conversion {
+                    (conversion.to_storage)(object);
+                }
+            }
+            Origin::Custom(custom) => {
+                object["apiVersion"] = format!("{}/{}", self.group, custom.storage_version).into();
+            }
+        }
+    }
+
+    /// How a field selector reads a field; `None` if the field is not selectable.
+    pub(crate) fn selects(&self, field: &str) -> bool {
+        matches!(field, "metadata.name" | "metadata.namespace")
+            || match &self.origin {
+                Origin::BuiltIn(row) => row.fields.iter().any(|(known, _)| *known == field),
+                Origin::Custom(custom) => custom.selects(field),
+            }
+    }
+
+    pub(crate) fn field(&self, object: &Value, field: &str) -> String {
+        match (field, &self.origin) {
+            ("metadata.name", _) => object::name(object).to_owned(),
+            ("metadata.namespace", _) => object::namespace(object).to_owned(),
+            (_, Origin::BuiltIn(row)) => row
+                .fields
+                .iter()
+                .find(|(known, _)| *known == field)
+                .map(|(_, read)| read(object))
+                .unwrap_or_default(),
+            (_, Origin::Custom(custom)) => custom.field(object, field),
+        }
+    }
+
+    /// The columns of its table, as JSON `columnDefinitions`.
+    pub(crate) fn columns(&self) -> Vec<Value> {
+        match &self.origin {
+            Origin::BuiltIn(row) => row
+                .printer
+                .columns
+                .iter()
+                .map(|column| {
+                    serde_json::json!({
+                        "name": column.name, "type": column.ty, "format": column.format,
+                        "priority": column.priority, "description": column.description,
+                    })
+                })
+                .collect(),
+            Origin::Custom(custom) => custom.columns(),
+        }
+    }
+
+    /// The cells of one row.
+    pub(crate) fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
+        match &self.origin {
+            Origin::BuiltIn(row) => (row.printer.cells)(object, now),
+            Origin::Custom(custom) => custom.cells(object, now),
+        }
+    }
+}
+
+/// `/status` of a custom resource changes the status and nothing else.
+fn only_status(new: &mut Value, old: &Value) {
+    let status = new.get("status").cloned();
+    let managed = new["metadata"].get("managedFields").cloned();
+    *new = old.clone();
+    if let Some(map) = new.as_object_mut() {
+        match status {
+            Some(status) => map.insert("status".to_owned(), status),
+            None => map.remove("status"),
+        };
+    }
+    object::set_meta(new, "managedFields", managed);
+}
+
+/// Roles and bindings are judged by the crate that enforces them.
+fn rights(kind: &str, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    use auth::rbac::validate;
+    match kind {
+        "Role" => validate::validate_role(new, old),
+        "ClusterRole" => validate::validate_cluster_role(new, old),
+        "RoleBinding" => validate::validate_role_binding(new, old),
+        "ClusterRoleBinding" => validate::validate_cluster_role_binding(new, old),
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,273 @@
+//! One request from its first to its last byte: who, what, may they, do it, answer.
+//!
+//! This is the only entrance. The network server and in-process clients both call
+//! [`Api::handle`], so that a controller is checked and answered like anybody else.
+
+use std::sync::Arc;
+
+use auth::User;
+use http::header::HeaderValue;
+use http::{Method, Request, request};
+use percent_encoding::percent_decode_str;
+
+use crate::api::Api;
+use crate::body::{self, Accepts, RequestBody};
+use crate::call::Call;
+use crate::identity::{self, Transport};
+use crate::negotiate::{self, Encoding, Offer, Wanted};
+use crate::options::{self, ListOptions, Query, WriteOptions};
+use crate::respond::{self, Reply};
+use crate::route::{self, ResourcePath, Target};
+use crate::served::{Endpoint, Served};
+use crate::status::{ApiError, ApiResult, Subject};
+use crate::write::delete::DeleteOptions;
+use crate::{authorize, discovery, health, read, review, subresource, watch, write};
+
+impl Api {
+    /// Answers one request.
+    pub async fn handle(&self, request: Request<RequestBody>, transport: &Transport) -> Reply {
+        let (parts, body) = request.into_parts();
+        let encoding = error_encoding(&parts);
+        let id = uuid::Uuid::new_v4().to_string();
+        let mut reply = match self.answer(&parts, body, transport).await {
+            Ok(reply) => reply,
+            Err(error) => respond::failure(&error, encoding),
+        };
+        if let Ok(id) = HeaderValue::from_str(&id) {
+            reply.headers_mut().insert("audit-id", id);
+        }
+        reply
+    }
+
+    async fn answer(
+        &self,
+        parts: &request::Parts,
+        body: RequestBody,
+        transport: &Transport,
+    ) -> ApiResult<Reply> {
+        let path = percent_decode_str(parts.uri.path())
+            .decode_utf8()
+            .map_err(|_| ApiError::bad_request("the path is not valid UTF-8"))?;
+        let user = identity::authenticate(self, transport, &parts.headers)?;
+        let user = identity::impersonate(self, user, &parts.headers)?;
+        let query = Query::parse(parts.uri.query().unwrap_or(""));
+        match route::parse(&path) {
+            Target::Resource(target) => self.resource(parts, body, &query, target, &user).await,
+            Target::Discovery(wanted) => {
+                authorize::check_path(self, &user, parts.method.as_str(), &path)?;
+                only_reads(parts)?;
+                discovery::answer(self, wanted, &parts.headers)
+            }
+            Target::Other(other) => {
+                authorize::check_path(self, &user, parts.method.as_str(), other)?;
+                health::answer(self, other, parts, &query).await
+            }
+        }
+    }
+
+    async fn resource(
+        &self,
+        parts: &request::Parts,
+        body: RequestBody,
+        query: &Query,
+        target: ResourcePath<'_>,
+        user: &User,
+    ) -> ApiResult<Reply> {
+        let Some(verb) = route::verb(&parts.method, &target, query.wants_watch()) else {
+            return Err(ApiError::method_not_allowed(format!("{} is not allowed", parts.method)));
+        };
+        // The name that a field selector pins counts as the name that is asked for.
+        let selector = crate::selector::FieldSelector::parse(query.get("fieldSelector").unwrap_or(""));
+        let pinned = match verb {
+            "list" | "watch" | "deletecollection" if target.name.is_empty() => {
+                selector.as_ref().ok().and_then(|selector| selector.name()).unwrap_or("")
+            }
+            _ => target.name,
+        };
+        allow(self, user, verb, &target, pinned)?;
+        let catalog = self.catalog.load();
+        let Some(served) = catalog.find(target.group, target.version, target.resource) else {
+            return Err(ApiError::unknown_resource());
+        };
+        let served = served.clone();
+        drop(catalog);
+        check_shape(&served, &target)?;
+        let mut call = Call {
+            api: self,
+            user,
+            wanted: wanted(parts, &served, verb)?,
+            served,
+            path: target,
+            query,
+            headers: &parts.headers,
+            warnings: Vec::new(),
+        };
+        let limit = options::timeout(query)?;
+        let work = dispatch(&mut call, verb, parts, body);
+        // A watch only has to begin in time; its stream lives as long as it wants.
+        let mut reply = match tokio::time::timeout(limit, work).await {
+            Ok(result) => result?,
+            Err(_) => {
+                return Err(ApiError::timeout(format!(
+                    "Timeout: request did not complete within the allotted {}s",
+                    limit.as_secs()
+                )));
+            }
+        };
+        respond::warn(&mut reply, &call.warnings);
+        Ok(reply)
+    }
+}
+
+/// Errors are sent in the client's encoding, where it has one that we speak.
+fn error_encoding(parts: &request::Parts) -> Encoding {
+    let offer = Offer { protobuf: true, transforms: true };
+    negotiate::negotiate(&parts.headers, offer).map_or(Encoding::Json, |wanted| wanted.encoding)
+}
+
+fn only_reads(parts: &request::Parts) -> ApiResult<()> {
+    if matches!(parts.method, Method::GET | Method::HEAD) {
+        return Ok(());
+    }
+    Err(ApiError::method_not_allowed(format!("{} is not allowed here", parts.method)))
+}
+
+fn allow(
+    api: &Api,
+    user: &User,
+    verb: &str,
+    target: &ResourcePath<'_>,
+    name: &str,
+) -> ApiResult<()> {
+    let attributes = auth::Attributes {
+        verb,
+        target: auth::Target::Resource(auth::ResourceRequest {
+            group: target.group,
+            version: target.version,
+            resource: target.resource,
+            subresource: target.subresource,
+            namespace: target.namespace,
+            name,
+        }),
+    };
+    let subject = Subject { group: target.group, resource: target.resource, name: target.name };
+    authorize::check(api, user, &attributes, subject)
+}
+
+/// Namespaced kinds need a namespace where one object is meant, and others must have none.
+fn check_shape(served: &Served, target: &ResourcePath<'_>) -> ApiResult<()> {
+    let is_own_namespace = &*served.plural == "namespaces" && served.group.is_empty();
+    let misplaced = !served.namespaced && !target.namespace.is_empty() && !is_own_namespace;
+    let homeless = served.namespaced && target.namespace.is_empty() && !target.name.is_empty();
+    if misplaced || homeless {
+        return Err(ApiError::unknown_resource());
+    }
+    Ok(())
+}
+
+fn wanted(parts: &request::Parts, served: &Arc<Served>, verb: &str) -> ApiResult<Wanted> {
+    let stored = served.verbs.len() > 1;
+    let offer = Offer { protobuf: !served.is_custom(), transforms: stored };
+    if verb == "watch" && is_websocket(parts) {
+        return Ok(Wanted::JSON);
+    }
+    negotiate::negotiate(&parts.headers, offer).ok_or_else(|| {
+        if served.is_custom() {
+            ApiError::not_acceptable(&["application/json", "application/yaml"])
+        } else {
+            ApiError::not_acceptable(&["application/json", "application/yaml", respond::PROTOBUF])
+        }
+    })
+}
+
+pub(crate) fn is_websocket(parts: &request::Parts) -> bool {
+    let has = |name: http::HeaderName, word: &str| {
+        parts
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .is_some_and(|value| value.to_ascii_lowercase().contains(word))
+    };
+    has(http::header::CONNECTION, "upgrade") && has(http::header::UPGRADE, "websocket")
+}
+
+async fn dispatch(
+    call: &mut Call<'_>,
+    verb: &str,
+    parts: &request::Parts,
+    body: RequestBody,
+) -> ApiResult<Reply> {
+    if !call.path.subresource.is_empty() {
+        return subresource::dispatch(call, verb, body).await;
+    }
+    if !call.served.verbs.contains(&verb) {
+        return Err(ApiError::verb_not_supported(call.served.subject(""), verb));
+    }
+    if call.served.verbs.len() == 1 {
+        return review::answer(call, body).await;
+    }
+    match verb {
+        "get" => Ok(read::get(call).await?.render(call)),
+        "list" => {
+            let options = ListOptions::parse(call.query, false)?;
+            read::list(call, &options).await
+        }
+        "watch" => {
+            let options = watch_options(call)?;
+            if is_websocket(parts) {
+                return crate::websocket::watch(call, &options, parts).await;
+            }
+            watch::watch(call, &options).await
+        }
+        _ => change(call, verb, body).await,
+    }
+}
+
+/// A watch of one name is a watch of the collection that selects it.
+fn watch_options(call: &Call<'_>) -> ApiResult<ListOptions> {
+    let mut options = ListOptions::parse(call.query, true)?;
+    if !call.path.name.is_empty() {
+        options.fields.0.push(crate::selector::FieldTerm {
+            field: "metadata.name".to_owned(),
+            value: call.path.name.to_owned(),
+            equal: true,
+        });
+    }
+    Ok(options)
+}
+
+async fn change(call: &mut Call<'_>, verb: &str, body: RequestBody) -> ApiResult<Reply> {
+    let bytes = body::read(body).await?;
+    let accepts = if call.served.is_custom() { Accepts::Text } else { Accepts::All };
+    let answer = match verb {
+        "create" if !call.path.name.is_empty() => {
+            return Err(ApiError::method_not_allowed("POST is not allowed on a named object"));
+        }
+        "create" => {
+            let options = WriteOptions::parse(call.query, "CreateOptions")?;
+            let parsed = body::parse(call.headers, &bytes, accepts)?;
+            write::create::create(call, parsed, &options).await?
+        }
+        "update" => {
+            let options = WriteOptions::parse(call.query, "UpdateOptions")?;
+            let parsed = body::parse(call.headers, &bytes, accepts)?;
+            write::update::replace(call, parsed, &options, Endpoint::Main).await?
+        }
+        "patch" => {
+            let options = WriteOptions::parse(call.query, "PatchOptions")?;
+            write::patch::patch(call, &bytes, &options, Endpoint::Main).await?
+        }
+        "delete" => {
+            let options = DeleteOptions::parse(call, &bytes)?;
+            write::delete::delete(call, &options).await?
+        }
+        _ => {
+            let options = DeleteOptions::parse(call, &bytes)?;
+            let list = ListOptions::parse(call.query, false)?;
+            write::collection::delete_collection(call, &list, &options).await?
+        }
+    };
+    crate::after::written(call).await;
+    Ok(answer.render(call))
+}
+

@@ -1,0 +1,78 @@
+//! Putting a server together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use auth::Policy;
+use auth::token::ServiceAccountTokens;
+use base::Tasks;
+use parking_lot::Mutex;
+use store::{Config, Store};
+
+use crate::api::{Api, Settings, State};
+use crate::bootstrap::{self, BootstrapError};
+use crate::catalog::Catalog;
+use crate::identity::Authenticator;
+use crate::item::ObjectShape;
+use crate::openapi::Documents;
+use crate::served::Served;
+use crate::traffic::Traffic;
+use crate::{cleanup, expiry, refresh};
+
+/// Why a server could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("cannot open the store")]
+    Store(#[source] store::OpenError),
+    #[error("cannot write the first objects")]
+    Bootstrap(#[from] BootstrapError),
+}
+
+impl Api {
+    /// Opens the store, brings the server into its first state and starts its background work.
+    pub async fn start(
+        config: Config,
+        settings: Settings,
+        tokens: ServiceAccountTokens,
+        tasks: &Tasks,
+    ) -> Result<Self, StartError> {
+        let store = Store::open(config, ObjectShape, tasks).await.map_err(StartError::Store)?;
+        let built_in = kinds::builtin().iter().map(|row| Arc::new(Served::built_in(row)));
+        let api = Self::from_state(State {
+            store,
+            catalog: ArcSwap::from_pointee(Catalog::new(built_in.collect(), 0)),
+            catalog_update: Mutex::new(()),
+            policy: ArcSwap::from_pointee(Policy::build([])),
+            authenticator: Authenticator::new(tokens),
+            documents: Documents::default(),
+            settings,
+            tasks: tasks.clone(),
+            ready: AtomicBool::new(false),
+            traffic: Traffic::default(),
+        });
+        refresh::policy(&api);
+        refresh::catalog(&api);
+        bootstrap::run(&api).await?;
+        refresh::follow(&api, tasks);
+        cleanup::start(&api, tasks);
+        expiry::start(&api, tasks);
+        api.ready.store(true, Ordering::Release);
+        Ok(api)
+    }
+
+    /// Who may present which token; lets the binary take over a changed token file.
+    pub fn authenticator(&self) -> &Authenticator {
+        &self.authenticator
+    }
+
+    /// Whether `/readyz` would say yes.
+    pub fn is_ready(&self) -> bool {
+        crate::health::is_ready(self)
+    }
+
+    /// Writes a consistent copy of the store to `path` while requests go on.
+    pub async fn backup(&self, path: &std::path::Path) -> Result<(), store::BackupError> {
+        self.store.backup(path).await
+    }
+}

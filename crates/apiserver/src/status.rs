@@ -1,0 +1,356 @@
+//! Every answer that is not an object: the `Status` of the Kubernetes API.
+//!
+//! This is the one file that maps failures to HTTP codes, reasons and texts.
+
+use http::StatusCode;
+use schema::FieldError;
+use serde_json::{Map, Value, json};
+
+/// A failed request, ready to be sent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ApiError(Box<Failure>);
+
+#[derive(Debug, Clone, PartialEq)]
+struct Failure {
+    code: u16,
+    reason: &'static str,
+    message: String,
+    details: Map<String, Value>,
+    /// `ListMeta.continue`, only for an expired list that may go on inconsistently.
+    continue_token: Option<String>,
+}
+
+pub type ApiResult<T> = Result<T, ApiError>;
+
+/// What a `Status` says it is about.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    pub group: &'a str,
+    /// The plural for most reasons, the kind for `Invalid`.
+    pub resource: &'a str,
+    pub name: &'a str,
+}
+
+impl Subject<'_> {
+    /// `deployments.apps "web"`
+    fn quoted(&self) -> String {
+        format!("{} {:?}", qualified(self.resource, self.group), self.name)
+    }
+}
+
+/// `deployments.apps`, or `pods` in the core group.
+pub(crate) fn qualified(resource: &str, group: &str) -> String {
+    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
+}
+
+impl ApiError {
+    pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+        Self(Box::new(Failure {
+            code: code.as_u16(),
+            reason,
+            message: message.into(),
+            details: Map::new(),
+            continue_token: None,
+        }))
+    }
+
+    fn about(mut self, subject: Subject<'_>) -> Self {
+        for (key, value) in
+            [("name", subject.name), ("group", subject.group), ("kind", subject.resource)]
+        {
+            if !value.is_empty() {
+                self.0.details.insert(key.to_owned(), value.into());
+            }
+        }
+        self
+    }
+
+    fn causes(mut self, causes: Vec<Value>) -> Self {
+        if !causes.is_empty() {
+            self.0.details.insert("causes".to_owned(), causes.into());
+        }
+        self
+    }
+
+    pub fn retry_after(mut self, seconds: u32) -> Self {
+        self.0.details.insert("retryAfterSeconds".to_owned(), seconds.into());
+        self
+    }
+
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    pub fn unauthorized() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    }
+
+    /// `message` is the whole text, as the authorizer words it.
+    pub fn forbidden(subject: Subject<'_>, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(subject)
+    }
+
+    /// `pods "x" is forbidden: why`
+    pub fn forbidden_because(subject: Subject<'_>, why: impl std::fmt::Display) -> Self {
+        let message = format!("{} is forbidden: {why}", subject.quoted());
+        Self::forbidden(subject, message)
+    }
+
+    pub fn namespace_terminating(subject: Subject<'_>, namespace: &str) -> Self {
+        let why = format!(
+            "unable to create new content in namespace {namespace} because it is being terminated"
+        );
+        Self::forbidden_because(subject, why).causes(vec![json!({
+            "reason": "NamespaceTerminating",
+            "message": format!("namespace {namespace} is being terminated"),
+            "field": "metadata.namespace",
+        })])
+    }
+
+    pub fn not_found(subject: Subject<'_>) -> Self {
+        let message = format!("{} not found", subject.quoted());
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(subject)
+    }
+
+    /// A path below `/api` or `/apis` that nothing serves.
+    pub fn unknown_resource() -> Self {
+        let message = "the server could not find the requested resource";
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message)
+    }
+
+    pub fn method_not_allowed(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+    }
+
+    pub fn verb_not_supported(subject: Subject<'_>, verb: &str) -> Self {
+        let kind = qualified(subject.resource, subject.group);
+        Self::method_not_allowed(format!("{verb} is not supported on resources of kind {kind:?}"))
+            .about(Subject { name: "", ..subject })
+    }
+
+    pub fn not_acceptable(offered: &[&str]) -> Self {
+        let message =
+            format!("only the following media types are accepted: {}", offered.join(", "));
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
+    pub fn unsupported_media_type(offered: &[&str]) -> Self {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {}",
+            offered.join(", ")
+        );
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+    }
+
+    pub fn too_large(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+    }
+
+    pub fn already_exists(subject: Subject<'_>) -> Self {
+        let message = format!("{} already exists", subject.quoted());
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(subject)
+    }
+
+    /// A generated name that kept colliding; the client may simply try again.
+    pub fn generated_name_taken(subject: Subject<'_>) -> Self {
+        let message =
+            format!("{} already exists, the server was not able to generate a unique name for the object", subject.quoted());
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(subject).retry_after(1)
+    }
+
+    pub fn conflict(subject: Subject<'_>, why: impl std::fmt::Display) -> Self {
+        let message = format!("Operation cannot be fulfilled on {}: {why}", subject.quoted());
+        Self::new(StatusCode::CONFLICT, "Conflict", message).about(subject)
+    }
+
+    /// The optimistic lock failed.
+    pub fn modified(subject: Subject<'_>) -> Self {
+        Self::conflict(
+            subject,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    /// Server-side apply met fields that others own: `causes` as (manager text, field).
+    pub fn apply_conflict(message: String, causes: Vec<(String, String)>) -> Self {
+        let causes = causes
+            .into_iter()
+            .map(|(message, field)| {
+                json!({"reason": "FieldManagerConflict", "message": message, "field": field})
+            })
+            .collect();
+        Self::new(StatusCode::CONFLICT, "Conflict", message).causes(causes)
+    }
+
+    /// `subject.resource` must be the kind here.
+    pub fn invalid(subject: Subject<'_>, errors: &[FieldError]) -> Self {
+        let text = match errors {
+            [one] => one.to_string(),
+            many => {
+                // Upstream lists each distinct text once, in order.
+                let mut seen: Vec<String> = Vec::new();
+                for error in many {
+                    let text = error.to_string();
+                    if !seen.contains(&text) {
+                        seen.push(text);
+                    }
+                }
+                if seen.len() == 1 { seen.remove(0) } else { format!("[{}]", seen.join(", ")) }
+            }
+        };
+        let causes = errors
+            .iter()
+            .map(|error| {
+                json!({
+                    "reason": error.reason.cause(),
+                    "message": error.body(),
+                    "field": error.field,
+                })
+            })
+            .collect();
+        let message = format!("{} is invalid: {text}", subject.quoted());
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
+            .about(subject)
+            .causes(causes)
+    }
+
+    /// Query options that contradict each other.
+    pub fn invalid_options(kind: &str, errors: &[FieldError]) -> Self {
+        Self::invalid(Subject { group: "meta.k8s.io", resource: kind, name: "" }, errors)
+    }
+
+    /// A well-formed body that cannot be processed (a JSON patch whose test fails).
+    pub fn unprocessable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
+    }
+
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::GONE, "Expired", message)
+    }
+
+    pub fn with_continue(mut self, token: String) -> Self {
+        self.0.continue_token = Some(token);
+        self
+    }
+
+    pub fn too_many_requests(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(1)
+    }
+
+    pub fn internal(message: impl std::fmt::Display) -> Self {
+        let message = format!("Internal error occurred: {message}");
+        let cause = json!({"message": message.trim_start_matches("Internal error occurred: ")});
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message).causes(vec![cause])
+    }
+
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message).retry_after(1)
+    }
+
+    pub fn insufficient_storage(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", message)
+    }
+
+    pub fn timeout(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
+    }
+
+    /// The client is ahead of us: it asked for a revision that this server has not seen.
+    pub fn too_large_resource_version(wanted: u64, current: u64) -> Self {
+        Self::timeout(format!("Too large resource version: {wanted}, current: {current}"))
+            .causes(vec![json!({
+                "reason": "ResourceVersionTooLarge",
+                "message": "Too large resource version",
+            })])
+            .retry_after(1)
+    }
+
+    pub fn code(&self) -> StatusCode {
+        StatusCode::from_u16(self.0.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    pub fn reason(&self) -> &'static str {
+        self.0.reason
+    }
+
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    pub fn retry_after_seconds(&self) -> Option<u64> {
+        self.0.details.get("retryAfterSeconds").and_then(Value::as_u64)
+    }
+
+    /// The `Status` object.
+    pub fn to_value(&self) -> Value {
+        let mut metadata = Map::new();
+        if let Some(token) = &self.0.continue_token {
+            metadata.insert("continue".to_owned(), token.clone().into());
+        }
+        let mut status = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": metadata,
+            "status": "Failure",
+            "message": self.0.message,
+            "reason": self.0.reason,
+            "code": self.0.code,
+        });
+        if !self.0.details.is_empty() {
+            status["details"] = self.0.details.clone().into();
+        }
+        status
+    }
+}
+
+/// The `Status` that answers a successful deletion.
+pub(crate) fn deleted(subject: Subject<'_>, uid: &str) -> Value {
+    let mut details = Map::new();
+    for (key, value) in [
+        ("name", subject.name),
+        ("group", subject.group),
+        ("kind", subject.resource),
+        ("uid", uid),
+    ] {
+        if !value.is_empty() {
+            details.insert(key.to_owned(), value.into());
+        }
+    }
+    json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": details,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POD: Subject<'static> = Subject { group: "", resource: "pods", name: "web" };
+
+    #[test]
+    fn texts_are_those_of_upstream() {
+        assert_eq!(ApiError::not_found(POD).message(), r#"pods "web" not found"#);
+        let deployment = Subject { group: "apps", resource: "deployments", name: "web" };
+        assert_eq!(
+            ApiError::already_exists(deployment).message(),
+            r#"deployments.apps "web" already exists"#
+        );
+        let errors = [FieldError::required("spec.a", ""), FieldError::required("spec.b", "x")];
+        let subject = Subject { group: "example.com", resource: "Widget", name: "w" };
+        assert_eq!(
+            ApiError::invalid(subject, &errors).message(),
+            r#"Widget.example.com "w" is invalid: [spec.a: Required value, spec.b: Required value: x]"#
+        );
+    }
+
+    #[test]
+    fn a_status_names_its_subject() {
+        let status = ApiError::not_found(POD).to_value();
+        assert_eq!(status["details"], json!({"name": "web", "kind": "pods"}));
+        assert_eq!(status["code"], 404);
+    }
+}

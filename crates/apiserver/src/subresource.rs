@@ -1,0 +1,72 @@
+//! `/status`, `/scale`, `/finalize` and the others that hang below an object.
+
+mod approval;
+mod eviction;
+mod finalize;
+mod scale;
+mod token;
+
+use crate::body::{self, Accepts, RequestBody};
+use crate::call::Call;
+use crate::options::WriteOptions;
+use crate::read;
+use crate::respond::Reply;
+use crate::served::Endpoint;
+use crate::status::{ApiError, ApiResult};
+use crate::write::{patch, update};
+
+pub(crate) async fn dispatch(
+    call: &mut Call<'_>,
+    verb: &str,
+    body: RequestBody,
+) -> ApiResult<Reply> {
+    let Some(sub) = call.served.subresource(call.path.subresource).cloned() else {
+        return Err(ApiError::unknown_resource());
+    };
+    if !sub.verbs.contains(&verb) {
+        return Err(ApiError::verb_not_supported(call.served.subject(""), verb));
+    }
+    let reply = match sub.name {
+        "status" => status(call, verb, body).await,
+        "scale" => scale::answer(call, verb, body).await,
+        "finalize" => finalize::answer(call, body).await,
+        "token" => token::answer(call, body).await,
+        "approval" => approval::answer(call, verb, body).await,
+        "eviction" => eviction::answer(call, body).await,
+        other => Err(ApiError::method_not_allowed(format!(
+            "the subresource {other:?} of {} needs a pod runtime, which this server does not have",
+            call.served.qualified()
+        ))),
+    };
+    crate::after::written(call).await;
+    reply
+}
+
+/// The options kind that errors name, by verb.
+fn options(call: &Call<'_>, verb: &str) -> ApiResult<WriteOptions> {
+    let kind = match verb {
+        "create" => "CreateOptions",
+        "update" => "UpdateOptions",
+        _ => "PatchOptions",
+    };
+    WriteOptions::parse(call.query, kind)
+}
+
+fn accepts(call: &Call<'_>) -> Accepts {
+    if call.served.is_custom() { Accepts::Text } else { Accepts::All }
+}
+
+async fn status(call: &mut Call<'_>, verb: &str, body: RequestBody) -> ApiResult<Reply> {
+    if verb == "get" {
+        return Ok(read::get(call).await?.render(call));
+    }
+    let bytes = body::read(body).await?;
+    let options = options(call, verb)?;
+    let answer = if verb == "update" {
+        let parsed = body::parse(call.headers, &bytes, accepts(call))?;
+        update::replace(call, parsed, &options, Endpoint::Status).await?
+    } else {
+        patch::patch(call, &bytes, &options, Endpoint::Status).await?
+    };
+    Ok(answer.render(call))
+}

@@ -1,0 +1,57 @@
+//! `/pods/N/eviction`: a polite deletion. Disruption budgets are honoured where they
+//! carry a status; without a pod runtime nothing else stands in the way.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::answer::Answer;
+use crate::body::{self, Accepts, RequestBody};
+use crate::call::Call;
+use crate::object;
+use crate::respond::Reply;
+use crate::selector::LabelSelector;
+use crate::status::{ApiError, ApiResult};
+use crate::write::delete::{self, DeleteOptions};
+
+pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<Reply> {
+    let bytes = body::read(body).await?;
+    let eviction = body::parse(call.headers, &bytes, Accepts::All)?.value;
+    let key = call.served.key(call.namespace(), call.path.name);
+    let Some(entry) = call.api.store.get(&call.served.table, &key) else {
+        return Err(ApiError::not_found(call.served.subject(call.path.name)));
+    };
+    check_budgets(call, &call.served.live(&entry))?;
+    let wanted = &eviction["deleteOptions"];
+    let options = DeleteOptions {
+        dry_run: wanted["dryRun"].as_array().is_some_and(|list| !list.is_empty())
+            || call.query.all("dryRun").iter().any(|value| value == "All"),
+        grace_seconds: wanted["gracePeriodSeconds"].as_i64(),
+        uid: wanted["preconditions"]["uid"].as_str().map(str::to_owned),
+        ..DeleteOptions::default()
+    };
+    delete::delete(call, &options).await?;
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201,
+    });
+    Ok(Answer::Status(StatusCode::CREATED, status).render(call))
+}
+
+fn check_budgets(call: &Call<'_>, pod: &Value) -> ApiResult<()> {
+    let range = store::Range { prefix: &format!("{}/", call.namespace()), ..Default::default() };
+    let Ok(page) = call.api.store.list("poddisruptionbudgets", range) else { return Ok(()) };
+    for entry in page.entries {
+        let budget = entry.item.to_value();
+        let selector = LabelSelector::of(&budget["spec"]["selector"]);
+        let labels = &pod["metadata"]["labels"];
+        let covers = !selector.is_empty()
+            && selector.matches(|key| labels.get(key).and_then(Value::as_str));
+        let allowed = budget["status"]["disruptionsAllowed"].as_i64();
+        if covers && allowed.is_some_and(|allowed| allowed <= 0) {
+            return Err(ApiError::too_many_requests(format!(
+                "Cannot evict pod as it would violate the pod's disruption budget. The disruption budget {} does not allow any disruption now",
+                object::name(&budget)
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! Tables: what `kubectl get` shows, computed on the server.
+
+use base::clock;
+use serde_json::{Value, json};
+
+use crate::options::Query;
+use crate::served::Served;
+
+/// What each row carries of its object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Include {
+    None,
+    Metadata,
+    Object,
+}
+
+/// What the client asked for with `includeObject`.
+pub(crate) fn include(query: &Query) -> Include {
+    match query.get("includeObject") {
+        Some("None") => Include::None,
+        Some("Object") => Include::Object,
+        _ => Include::Metadata,
+    }
+}
+
+/// A table of one object, as JSON.
+pub(crate) fn of_one(
+    served: &Served,
+    include: Include,
+    object: &Value,
+    version: &str,
+) -> Vec<u8> {
+    let mut meta = json!({});
+    if let Some(revision) = object["metadata"].get("resourceVersion") {
+        meta["resourceVersion"] = revision.clone();
+    }
+    encode(served, include, std::iter::once(object.clone()), meta, version)
+}
+
+/// A table of a list page, as JSON.
+pub(crate) fn of_list(
+    served: &Served,
+    include: Include,
+    objects: impl Iterator<Item = Value>,
+    meta: Value,
+    version: &str,
+) -> Vec<u8> {
+    encode(served, include, objects, meta, version)
+}
+
+/// The table inside a watch event; only the first needs the columns.
+pub(crate) fn of_event(
+    served: &Served,
+    include: Include,
+    object: &Value,
+    version: &str,
+    first: bool,
+) -> Value {
+    let mut meta = json!({});
+    if let Some(revision) = object["metadata"].get("resourceVersion") {
+        meta["resourceVersion"] = revision.clone();
+    }
+    build(served, include, std::iter::once(object.clone()), meta, version, first)
+}
+
+fn encode(
+    served: &Served,
+    include: Include,
+    objects: impl Iterator<Item = Value>,
+    meta: Value,
+    version: &str,
+) -> Vec<u8> {
+    serde_json::to_vec(&build(served, include, objects, meta, version, true))
+        .expect("a tree always encodes")
+}
+
+fn build(
+    served: &Served,
+    include: Include,
+    objects: impl Iterator<Item = Value>,
+    meta: Value,
+    version: &str,
+    columns: bool,
+) -> Value {
+    let now = clock::now();
+    let rows: Vec<Value> = objects
+        .map(|object| {
+            let mut row = json!({"cells": served.cells(&object, now)});
+            match include {
+                Include::None => {}
+                Include::Metadata => {
+                    row["object"] = json!({
+                        "kind": "PartialObjectMetadata",
+                        "apiVersion": format!("meta.k8s.io/{version}"),
+                        "metadata": object["metadata"],
+                    });
+                }
+                Include::Object => row["object"] = object,
+            }
+            row
+        })
+        .collect();
+    let definitions = if columns { served.columns() } else { Vec::new() };
+    json!({
+        "kind": "Table",
+        "apiVersion": format!("meta.k8s.io/{version}"),
+        "metadata": meta,
+        "columnDefinitions": definitions,
+        "rows": rows,
+    })
+}

@@ -1,0 +1,121 @@
+//! Everything that changes an object, in the order in which it happens:
+//!
+//! ```text
+//!   body ─► intake ─► defaults ─► field managers ─► admission (may change)
+//!        ─► prepare ─► validate ─► admission (may refuse) ─► compare-and-swap
+//! ```
+//!
+//! - `create.rs`: POST, and the creating half of apply.
+//! - `update.rs`: the loop that PUT, PATCH and every subresource share.
+//! - `patch.rs`:  **where a PATCH is applied** to the live object, by its media type.
+//! - `delete.rs`: DELETE of one object; finalizers, propagation, preconditions.
+//! - `collection.rs`: DELETE of many.
+
+pub(crate) mod collection;
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod intake;
+pub(crate) mod patch;
+pub(crate) mod update;
+
+use base::clock;
+use bytes::Bytes;
+use merge::Set;
+use serde_json::Value;
+use store::{Change, Expect, Write};
+
+use crate::api::ObjectWritten;
+use crate::call::Call;
+use crate::item;
+use crate::object;
+use crate::served::Endpoint;
+use crate::status::ApiResult;
+
+/// Puts one version of an object into the store.
+async fn put(
+    call: &Call<'_>,
+    mut object: Value,
+    expect: Expect,
+) -> Result<ObjectWritten, store::WriteError> {
+    let key = call.served.key(object::namespace(&object), object::name(&object));
+    call.served.to_storage(&mut object);
+    let write = Write {
+        table: call.served.table.clone(),
+        name: key.into(),
+        expect,
+        change: Change::Put(Bytes::from(item::encode(&object))),
+    };
+    call.api.store.write(write).await
+}
+
+/// Records which fields this request's manager now owns.
+fn track(
+    call: &Call<'_>,
+    live: Option<&Value>,
+    new: &mut Value,
+    manager: &str,
+    endpoint: Endpoint,
+) -> ApiResult<()> {
+    let facts = facts(call, endpoint)?;
+    merge::track_update(live, new, &request(call, manager, &facts));
+    Ok(())
+}
+
+/// Fields that an endpoint never changes and therefore never owns.
+fn reset_fields(call: &Call<'_>, endpoint: Endpoint) -> Set {
+    match endpoint {
+        Endpoint::Main | Endpoint::Finalize if call.served.has_status() => {
+            Set::of_fields(&[&["status"]])
+        }
+        Endpoint::Main | Endpoint::Finalize => Set::default(),
+        Endpoint::Status if call.served.is_custom() => Set::of_fields(&[&["metadata"], &["spec"]]),
+        Endpoint::Status => Set::of_fields(&[&["spec"]]),
+    }
+}
+
+/// What `merge` has to know about a write.
+fn request<'a>(
+    call: &'a Call<'_>,
+    manager: &'a str,
+    facts: &'a Facts,
+) -> merge::Request<'a> {
+    merge::Request {
+        manager,
+        subresource: call.path.subresource,
+        api_version: &facts.api_version,
+        kind: &call.served.kind,
+        now: &facts.now,
+        schema: &facts.schema,
+        reset: &facts.reset,
+        versions: &[],
+        blank: facts.blank.as_ref(),
+    }
+}
+
+/// The owned parts of a [`merge::Request`].
+struct Facts {
+    api_version: String,
+    now: String,
+    schema: schema::Schema,
+    reset: Set,
+    blank: Option<Value>,
+}
+
+fn facts(call: &Call<'_>, endpoint: Endpoint) -> ApiResult<Facts> {
+    let schema = call.served.schema()?;
+    // Typed objects have their structs even when nothing is in them.
+    let blank = call.served.row().map(|_| {
+        let mut blank = serde_json::Map::new();
+        for part in ["spec", "status"].into_iter().filter(|part| schema.property(part).is_some()) {
+            blank.insert(part.to_owned(), Value::Object(serde_json::Map::new()));
+        }
+        Value::Object(blank)
+    });
+    Ok(Facts {
+        api_version: call.served.api_version(),
+        now: clock::now_rfc3339(),
+        reset: reset_fields(call, endpoint),
+        schema,
+        blank,
+    })
+}

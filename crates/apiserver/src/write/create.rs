@@ -1,0 +1,142 @@
+//! POST: a new object.
+
+use base::clock;
+use http::StatusCode;
+use serde_json::Value;
+use store::{Expect, WriteError};
+
+use crate::admission::{self, Operation};
+use crate::answer::Answer;
+use crate::api::write_failure;
+use crate::call::Call;
+use crate::decode::Parsed;
+use crate::object;
+use crate::options::WriteOptions;
+use crate::served::Endpoint;
+use crate::status::{ApiError, ApiResult};
+use crate::write::{self, intake};
+
+/// How often a generated name that is taken is drawn anew.
+const NAME_DRAWS: usize = 8;
+
+pub(crate) async fn create(
+    call: &mut Call<'_>,
+    parsed: Parsed,
+    options: &WriteOptions,
+) -> ApiResult<Answer> {
+    let mut object = intake::take(call, parsed, options.field_validation)?;
+    intake::check_namespace(call, &mut object)?;
+    if !object::meta(&object, "resourceVersion").is_empty() {
+        // Upstream answers with a plain error here, which is a 500.
+        return Err(ApiError::internal("resourceVersion should not be set on objects to be created"));
+    }
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        object::set_meta(&mut object, field, None);
+    }
+    let manager = call.manager(options.field_manager.as_deref());
+    write::track(call, None, &mut object, &manager, Endpoint::Main)?;
+    admit(call, object, options.dry_run).await
+}
+
+/// From an object with its managers to a stored one; shared by POST and apply.
+pub(super) async fn admit(
+    call: &mut Call<'_>,
+    mut object: Value,
+    dry_run: bool,
+) -> ApiResult<Answer> {
+    let generated = object::name(&object).is_empty();
+    object::set_meta(&mut object, "uid", Some(uuid::Uuid::new_v4().to_string().into()));
+    object::set_meta(&mut object, "creationTimestamp", Some(clock::now_rfc3339().into()));
+    if generated {
+        draw_name(&mut object);
+    }
+    admission::mutate(call, Operation::Create, &mut object).await?;
+    call.served.prepare_create(&mut object);
+    let errors = call.served.validate_create(&object);
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(call.served.kind_subject(object::name(&object)), &errors));
+    }
+    for warning in call.served.warnings(&object) {
+        call.warn(warning);
+    }
+    let reserved =
+        admission::complete(call, Operation::Create, &mut object, None, dry_run).await?;
+    let written = finish(call, object, generated, dry_run).await;
+    reserved.settle(call.api, written.is_ok()).await;
+    written
+}
+
+async fn finish(
+    call: &Call<'_>,
+    object: Value,
+    generated: bool,
+    dry_run: bool,
+) -> ApiResult<Answer> {
+    admission::validate(call, Operation::Create, Some(&object), None, dry_run).await?;
+    if dry_run {
+        let name = call.served.key(object::namespace(&object), object::name(&object));
+        if call.api.store.get(&call.served.table, &name).is_some() {
+            return Err(ApiError::already_exists(call.served.subject(object::name(&object))));
+        }
+        return Ok(Answer::Made(StatusCode::CREATED, object));
+    }
+    store(call, object, generated).await
+}
+
+async fn store(call: &Call<'_>, mut object: Value, generated: bool) -> ApiResult<Answer> {
+    let mut draws = 0;
+    loop {
+        let name = object::name(&object).to_owned();
+        match write::put(call, object.clone(), Expect::Absent).await {
+            Ok(written) => return Ok(Answer::Stored(StatusCode::CREATED, written.entry)),
+            Err(WriteError::Conflict { .. }) if generated && draws < NAME_DRAWS => {
+                draws += 1;
+                draw_name(&mut object);
+            }
+            Err(WriteError::Conflict { .. }) if generated => {
+                return Err(ApiError::generated_name_taken(call.served.subject(&name)));
+            }
+            Err(WriteError::Conflict { .. }) => {
+                return Err(ApiError::already_exists(call.served.subject(&name)));
+            }
+            Err(error) => return Err(write_failure(&error, call.served.subject(&name))),
+        }
+    }
+}
+
+/// `prefix` + five characters without vowels, so that no word comes out.
+fn draw_name(object: &mut Value) {
+    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let prefix = object::meta(object, "generateName");
+    if prefix.is_empty() {
+        return;
+    }
+    let mut end = prefix.len().min(58);
+    while !prefix.is_char_boundary(end) {
+        end -= 1;
+    }
+    let random = uuid::Uuid::new_v4().into_bytes();
+    let suffix = random.iter().take(5).map(|byte| {
+        char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()])
+    });
+    let name: String = prefix[..end].chars().chain(suffix).collect();
+    object::set_meta(object, "name", Some(name.into()));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn generated_names_fit_and_differ() {
+        let long = "x".repeat(80);
+        let mut first = json!({"metadata": {"generateName": long}});
+        let mut second = first.clone();
+        draw_name(&mut first);
+        draw_name(&mut second);
+        assert_eq!(object::name(&first).len(), 63);
+        assert_ne!(object::name(&first), object::name(&second));
+    }
+}

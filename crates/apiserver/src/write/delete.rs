@@ -1,0 +1,311 @@
+//! DELETE: marking, waiting for finalizers, removing.
+
+use base::clock;
+use bytes::Bytes;
+use http::StatusCode;
+use schema::FieldError;
+use serde_json::{Value, json};
+use store::{Change, Expect, Write, WriteError};
+
+use crate::admission::{self, Operation};
+use crate::answer::{self, Answer};
+use crate::api::{ObjectEntry, write_failure};
+use crate::body;
+use crate::call::Call;
+use crate::object;
+use crate::options::{self, Query};
+use crate::status::{ApiError, ApiResult};
+use crate::write;
+
+pub(crate) const ORPHAN: &str = "orphan";
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+
+/// What happens to the objects that this one owns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+/// `DeleteOptions`, from the body or the query.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DeleteOptions {
+    pub(crate) dry_run: bool,
+    pub(crate) grace_seconds: Option<i64>,
+    pub(crate) propagation: Option<Propagation>,
+    pub(crate) uid: Option<String>,
+    pub(crate) revision: Option<String>,
+}
+
+impl DeleteOptions {
+    pub(crate) fn parse(call: &Call<'_>, bytes: &Bytes) -> ApiResult<Self> {
+        let body = if bytes.is_empty() {
+            json!({})
+        } else {
+            body::parse(call.headers, bytes, body::Accepts::All)?.value
+        };
+        if !matches!(body["kind"].as_str(), None | Some("" | "DeleteOptions")) {
+            return Err(ApiError::bad_request(format!(
+                "decoded object cannot be converted to DeleteOptions: kind is {}",
+                body["kind"]
+            )));
+        }
+        Self::read(&body, call.query)
+    }
+
+    fn read(body: &Value, query: &Query) -> ApiResult<Self> {
+        let mut errors = Vec::new();
+        let dry: Vec<String> = match body["dryRun"].as_array() {
+            Some(list) => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            None => query.all("dryRun").to_vec(),
+        };
+        let policy = body["propagationPolicy"].as_str().or_else(|| query.get("propagationPolicy"));
+        let orphan_dependents = match body.get("orphanDependents").and_then(Value::as_bool) {
+            None => query.flag("orphanDependents")?,
+            given => given,
+        };
+        if policy.is_some_and(|policy| !policy.is_empty()) && orphan_dependents.is_some() {
+            errors.push(FieldError::invalid(
+                "propagationPolicy",
+                policy.unwrap_or(""),
+                "orphanDependents and deletionPropagation cannot be both set",
+            ));
+        }
+        let propagation = match (policy, orphan_dependents) {
+            (None | Some(""), None) => None,
+            (None | Some(""), Some(true)) | (Some("Orphan"), _) => Some(Propagation::Orphan),
+            (None | Some(""), Some(false)) | (Some("Background"), _) => {
+                Some(Propagation::Background)
+            }
+            (Some("Foreground"), _) => Some(Propagation::Foreground),
+            (Some(other), _) => {
+                errors.push(FieldError::not_supported(
+                    "propagationPolicy",
+                    other,
+                    &["Foreground", "Background", "Orphan", "nil"],
+                ));
+                None
+            }
+        };
+        let grace = body["gracePeriodSeconds"]
+            .as_i64()
+            .or_else(|| query.get("gracePeriodSeconds").and_then(|text| text.parse().ok()));
+        if grace.is_some_and(|grace| grace < 0) {
+            errors.push(FieldError::invalid("gracePeriodSeconds", grace, "must be greater than or equal to 0"));
+        }
+        let dry_run = options::dry_run(&dry, &mut errors);
+        if !errors.is_empty() {
+            return Err(ApiError::invalid_options("DeleteOptions", &errors));
+        }
+        let text = |field: &str| {
+            body["preconditions"][field].as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+        };
+        Ok(Self {
+            dry_run,
+            grace_seconds: grace,
+            propagation,
+            uid: text("uid"),
+            revision: text("resourceVersion"),
+        })
+    }
+}
+
+pub(crate) async fn delete(call: &mut Call<'_>, options: &DeleteOptions) -> ApiResult<Answer> {
+    let key = call.served.key(call.namespace(), call.path.name);
+    delete_key(call, &key, options).await
+}
+
+/// Deletes the object under `key`, trying again when somebody else changes it meanwhile.
+pub(crate) async fn delete_key(
+    call: &mut Call<'_>,
+    key: &str,
+    options: &DeleteOptions,
+) -> ApiResult<Answer> {
+    let name = key.rsplit('/').next().unwrap_or(key).to_owned();
+    loop {
+        let Some(entry) = call.api.store.get(&call.served.table, key) else {
+            return Err(ApiError::not_found(call.served.subject(&name)));
+        };
+        let live = call.served.live(&entry);
+        check_preconditions(call, &live, options)?;
+        admission::validate(call, Operation::Delete, None, Some(&live), options.dry_run).await?;
+        match attempt(call, &entry, live, options).await {
+            Ok(answer) => return Ok(answer),
+            Err(WriteError::Conflict { .. }) => {}
+            Err(error) => return Err(write_failure(&error, call.served.subject(&name))),
+        }
+    }
+}
+
+fn check_preconditions(call: &Call<'_>, live: &Value, options: &DeleteOptions) -> ApiResult<()> {
+    let subject = call.served.subject(object::name(live));
+    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != object::uid(live)) {
+        return Err(ApiError::conflict(
+            subject,
+            format!(
+                "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
+                object::uid(live)
+            ),
+        ));
+    }
+    let current = object::meta(live, "resourceVersion");
+    if let Some(revision) = options.revision.as_deref().filter(|wanted| *wanted != current) {
+        return Err(ApiError::conflict(
+            subject,
+            format!(
+                "the ResourceVersion in the precondition ({revision}) does not match the ResourceVersion in record ({current}). The object might have been modified"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+async fn attempt(
+    call: &Call<'_>,
+    entry: &ObjectEntry,
+    live: Value,
+    options: &DeleteOptions,
+) -> Result<Answer, WriteError> {
+    let finalizers = finalizers_after(&live, options.propagation);
+    let grace = grace_seconds(call, &live, options);
+    let held = !finalizers.is_empty() || grace > 0 || holds_namespace(call, &live);
+    if !held {
+        return remove(call, entry, live, options.dry_run).await;
+    }
+    let marked = mark(&live, &finalizers, grace);
+    if marked == live {
+        return Ok(Answer::Made(StatusCode::OK, live));
+    }
+    if options.dry_run {
+        return Ok(Answer::Made(StatusCode::OK, marked));
+    }
+    let written = write::put(call, marked, Expect::At(entry.revision)).await?;
+    Ok(Answer::ok(written.entry))
+}
+
+async fn remove(
+    call: &Call<'_>,
+    entry: &ObjectEntry,
+    mut live: Value,
+    dry_run: bool,
+) -> Result<Answer, WriteError> {
+    if !dry_run {
+        let removal = Write {
+            table: call.served.table.clone(),
+            name: entry.name.clone(),
+            expect: Expect::At(entry.revision),
+            change: Change::Delete,
+        };
+        let written = call.api.store.write(removal).await?;
+        let revision = written.revision.to_string();
+        object::set_meta(&mut live, "resourceVersion", Some(revision.into()));
+        crate::after::removed(call, &live).await;
+    }
+    if call.served.row().is_some_and(|row| row.strategy.returns_deleted) {
+        return Ok(Answer::Made(StatusCode::OK, live));
+    }
+    Ok(answer::deleted(call, &live))
+}
+
+/// A namespace is finalised by its controller, through `spec.finalizers`.
+fn holds_namespace(call: &Call<'_>, live: &Value) -> bool {
+    &*call.served.table == "namespaces"
+        && live["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty())
+}
+
+/// Only pods that run somewhere are given time.
+fn grace_seconds(call: &Call<'_>, live: &Value, options: &DeleteOptions) -> i64 {
+    let is_running = &*call.served.table == "pods"
+        && live["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty())
+        && !matches!(live["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    if !is_running {
+        return 0;
+    }
+    let wanted = options
+        .grace_seconds
+        .or_else(|| live["spec"]["terminationGracePeriodSeconds"].as_i64())
+        .unwrap_or(30);
+    match live["metadata"]["deletionGracePeriodSeconds"].as_i64() {
+        // A second deletion may shorten the time, never lengthen it.
+        Some(before) if object::is_deleting(live) => wanted.min(before),
+        _ => wanted,
+    }
+}
+
+/// The finalizers that remain after the wish about dependents is written into them.
+fn finalizers_after(live: &Value, propagation: Option<Propagation>) -> Vec<String> {
+    let mut finalizers: Vec<String> =
+        object::finalizers(live).into_iter().map(str::to_owned).collect();
+    let Some(propagation) = propagation else { return finalizers };
+    finalizers.retain(|finalizer| finalizer != ORPHAN && finalizer != FOREGROUND);
+    match propagation {
+        Propagation::Background => {}
+        Propagation::Foreground => finalizers.push(FOREGROUND.to_owned()),
+        Propagation::Orphan => finalizers.push(ORPHAN.to_owned()),
+    }
+    finalizers
+}
+
+fn mark(live: &Value, finalizers: &[String], grace: i64) -> Value {
+    let mut marked = live.clone();
+    let known = object::finalizers(live);
+    if known != finalizers {
+        let list = (!finalizers.is_empty()).then(|| finalizers.to_vec().into());
+        object::set_meta(&mut marked, "finalizers", list);
+    }
+    let shortened = live["metadata"]["deletionGracePeriodSeconds"]
+        .as_i64()
+        .is_some_and(|before| grace < before);
+    if object::is_deleting(live) && !shortened {
+        return marked;
+    }
+    let at = clock::now() + std::time::Duration::from_secs(grace.try_into().unwrap_or(0));
+    object::set_meta(&mut marked, "deletionTimestamp", Some(clock::rfc3339(at).into()));
+    object::set_meta(&mut marked, "deletionGracePeriodSeconds", Some(grace.into()));
+    if !object::is_deleting(live)
+        && let Some(generation) = live["metadata"]["generation"].as_i64()
+    {
+        object::set_meta(&mut marked, "generation", Some((generation + 1).into()));
+    }
+    if marked["kind"] == "Namespace" {
+        marked["status"]["phase"] = "Terminating".into();
+    }
+    marked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wish_about_dependents_becomes_a_finalizer() {
+        let live = json!({"metadata": {"finalizers": ["a", "orphan"]}});
+        let after = |propagation| finalizers_after(&live, propagation);
+        assert_eq!(after(None), ["a", "orphan"]);
+        assert_eq!(after(Some(Propagation::Background)), ["a"]);
+        assert_eq!(after(Some(Propagation::Foreground)), ["a", "foregroundDeletion"]);
+        assert_eq!(after(Some(Propagation::Orphan)), ["a", "orphan"]);
+    }
+
+    #[test]
+    fn marking_twice_changes_nothing() {
+        let live = json!({"metadata": {"generation": 1, "finalizers": ["a"]}});
+        let once = mark(&live, &["a".to_owned()], 0);
+        assert_eq!(once["metadata"]["generation"], 2);
+        assert_eq!(once["metadata"]["deletionGracePeriodSeconds"], 0);
+        assert_eq!(mark(&once, &["a".to_owned()], 0), once);
+    }
+
+    #[test]
+    fn options_come_from_body_or_query_and_are_checked() {
+        let read = |body: Value, query: &str| DeleteOptions::read(&body, &Query::parse(query));
+        let options = read(json!({"propagationPolicy": "Foreground"}), "dryRun=All").unwrap();
+        assert_eq!((options.propagation, options.dry_run), (Some(Propagation::Foreground), true));
+        let options = read(json!({}), "propagationPolicy=Orphan&gracePeriodSeconds=3").unwrap();
+        assert_eq!((options.propagation, options.grace_seconds), (Some(Propagation::Orphan), Some(3)));
+        assert_eq!(read(json!({"propagationPolicy": "x"}), "").unwrap_err().code().as_u16(), 422);
+        let both = json!({"propagationPolicy": "Orphan", "orphanDependents": true});
+        assert!(read(both, "").is_err());
+    }
+}

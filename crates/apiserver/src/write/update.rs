@@ -1,0 +1,212 @@
+//! The loop that every change of an existing object goes through: read, change,
+//! judge, compare-and-swap, and again if somebody else was faster.
+
+use http::StatusCode;
+use schema::FieldError;
+use serde_json::Value;
+use store::{Change, Expect, Write, WriteError};
+
+use crate::admission::{self, Operation};
+use crate::answer::Answer;
+use crate::api::{ObjectEntry, write_failure};
+use crate::call::Call;
+use crate::decode::Parsed;
+use crate::object;
+use crate::options::WriteOptions;
+use crate::served::Endpoint;
+use crate::status::{ApiError, ApiResult};
+use crate::write::{self, intake};
+
+/// A changed object on its way in.
+#[derive(Debug)]
+pub(crate) struct Proposal {
+    pub(crate) object: Value,
+    /// Server-side apply keeps its own record of managers.
+    pub(crate) managers_done: bool,
+}
+
+/// PUT on the object or its status.
+pub(crate) async fn replace(
+    call: &mut Call<'_>,
+    parsed: Parsed,
+    options: &WriteOptions,
+    endpoint: Endpoint,
+) -> ApiResult<Answer> {
+    let mut object = intake::take(call, parsed, options.field_validation)?;
+    intake::check_namespace(call, &mut object)?;
+    intake::check_name(call, &mut object)?;
+    let key = call.served.key(call.namespace(), call.path.name);
+    let create = endpoint == Endpoint::Main
+        && call.served.row().is_some_and(|row| row.strategy.create_on_update);
+    if create && call.api.store.get(&call.served.table, &key).is_none() {
+        object::set_meta(&mut object, "resourceVersion", None);
+        let manager = call.manager(options.field_manager.as_deref());
+        write::track(call, None, &mut object, &manager, Endpoint::Main)?;
+        return super::create::admit(call, object, options.dry_run).await;
+    }
+    let pinned = !object::meta(&object, "resourceVersion").is_empty();
+    let unconditional =
+        call.served.row().is_some_and(|row| row.strategy.unconditional_update);
+    if !pinned && !unconditional {
+        let error = FieldError::invalid(
+            "metadata.resourceVersion",
+            0,
+            "must be specified for an update",
+        );
+        return Err(ApiError::invalid(call.served.kind_subject(call.path.name), &[error]));
+    }
+    change(call, options, endpoint, |_, _| {
+        Ok(Proposal { object: object.clone(), managers_done: false })
+    })
+    .await
+}
+
+/// Applies `propose` to the live object until it is stored or refused.
+pub(crate) async fn change(
+    call: &mut Call<'_>,
+    options: &WriteOptions,
+    endpoint: Endpoint,
+    mut propose: impl FnMut(&mut Call<'_>, &Value) -> ApiResult<Proposal>,
+) -> ApiResult<Answer> {
+    let name = call.path.name.to_owned();
+    let key = call.served.key(call.namespace(), &name);
+    loop {
+        let Some(entry) = call.api.store.get(&call.served.table, &key) else {
+            return Err(ApiError::not_found(call.served.subject(&name)));
+        };
+        let live = call.served.live(&entry);
+        let proposal = propose(call, &live)?;
+        let pinned = check_preconditions(call, &proposal.object, &live)?;
+        let new = settle(call, proposal, &live, options, endpoint).await?;
+        match finish(call, new, &live, &entry, options.dry_run).await {
+            Ok(answer) => return Ok(answer),
+            // Somebody else wrote in between: what was asked for may still hold.
+            Err(WriteError::Conflict { .. }) if !pinned => {}
+            Err(error) => return Err(write_failure(&error, call.served.subject(&name))),
+        }
+    }
+}
+
+/// Whether the client named the version that it changes, and if so whether it is the live one.
+fn check_preconditions(call: &Call<'_>, new: &Value, live: &Value) -> ApiResult<bool> {
+    let subject = call.served.subject(call.path.name);
+    let uid = object::uid(new);
+    if !uid.is_empty() && uid != object::uid(live) {
+        return Err(ApiError::conflict(
+            subject,
+            format!(
+                "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                call.served.table,
+                object::uid(live),
+            ),
+        ));
+    }
+    let wanted = object::meta(new, "resourceVersion");
+    if wanted.is_empty() || wanted == "0" {
+        return Ok(false);
+    }
+    if wanted.parse::<u64>().is_err() {
+        let error = FieldError::invalid(
+            "metadata.resourceVersion",
+            wanted,
+            "must be a number, as the server gave it",
+        );
+        return Err(ApiError::invalid(call.served.kind_subject(call.path.name), &[error]));
+    }
+    if wanted != object::meta(live, "resourceVersion") {
+        return Err(ApiError::modified(subject));
+    }
+    Ok(true)
+}
+
+/// From a proposal to an object that may be stored.
+async fn settle(
+    call: &mut Call<'_>,
+    proposal: Proposal,
+    live: &Value,
+    options: &WriteOptions,
+    endpoint: Endpoint,
+) -> ApiResult<Value> {
+    let mut new = proposal.object;
+    for field in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "generation",
+        "generateName",
+    ] {
+        // generateName may be sent, but what a name was made from does not change.
+        if field != "generateName" || new["metadata"].get(field).is_none() {
+            object::copy_meta(&mut new, live, field);
+        }
+    }
+    if !proposal.managers_done {
+        let manager = call.manager(options.field_manager.as_deref());
+        write::track(call, Some(live), &mut new, &manager, endpoint)?;
+    }
+    admission::mutate(call, Operation::Update, &mut new).await?;
+    call.served.prepare_update(&mut new, live, endpoint);
+    object::copy_meta(&mut new, live, "resourceVersion");
+    // Times of managers move only when something else does.
+    if merge::equal_ignoring_timestamps(&new, live) {
+        return Ok(live.clone());
+    }
+    let errors = call.served.validate_update(&new, live, endpoint);
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(call.served.kind_subject(call.path.name), &errors));
+    }
+    for warning in call.served.warnings(&new) {
+        call.warn(warning);
+    }
+    if endpoint == Endpoint::Main {
+        admission::complete(call, Operation::Update, &mut new, Some(live), options.dry_run).await?;
+    }
+    admission::validate(call, Operation::Update, Some(&new), Some(live), options.dry_run).await?;
+    Ok(new)
+}
+
+async fn finish(
+    call: &Call<'_>,
+    new: Value,
+    live: &Value,
+    entry: &ObjectEntry,
+    dry_run: bool,
+) -> Result<Answer, WriteError> {
+    // Nothing changes: no new revision, and nobody is woken.
+    if new == *live {
+        return Ok(Answer::ok(entry.clone()));
+    }
+    if dry_run {
+        return Ok(Answer::Made(StatusCode::OK, new));
+    }
+    let expect = Expect::At(entry.revision);
+    // The last finalizer is gone: this update completes the deletion.
+    if object::is_deleting(&new) && is_finalized(&new) {
+        let mut gone = new;
+        let removal = Write {
+            table: call.served.table.clone(),
+            name: entry.name.clone(),
+            expect,
+            change: Change::Delete,
+        };
+        let written = call.api.store.write(removal).await?;
+        object::set_meta(
+            &mut gone,
+            "resourceVersion",
+            Some(written.revision.to_string().into()),
+        );
+        return Ok(Answer::Made(StatusCode::OK, gone));
+    }
+    write::put(call, new, expect).await.map(|written| Answer::ok(written.entry))
+}
+
+/// No finalizer holds the object, and its grace period (pods only) is over.
+fn is_finalized(object: &Value) -> bool {
+    object::finalizers(object).is_empty()
+        && object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
+        && object["spec"]["finalizers"]
+            .as_array()
+            .is_none_or(|list| object["kind"] != "Namespace" || list.is_empty())
+}

@@ -6,6 +6,8 @@
 
 mod active;
 mod event;
+#[cfg(test)]
+mod fake;
 mod garbage;
 mod hub;
 mod namespace;
@@ -17,6 +19,8 @@ mod root_ca;
 mod service_account;
 mod start;
 mod storage_protection;
+#[cfg(test)]
+mod tests;
 
 pub use service_account::TokenMinter;
 pub use start::{Config, Leadership, start};

@@ -13,6 +13,7 @@ mod key;
 mod link;
 mod load;
 mod pump;
+mod value;
 mod write;
 
 use std::sync::Arc;

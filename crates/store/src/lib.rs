@@ -35,7 +35,7 @@ pub use etcd::{CopyError, LinkError, OpenError as EtcdOpenError, Progress, copy}
 pub use mirror::{Compacted, Page, Range};
 pub use revision::Revision;
 pub use shape::{Entry, Event, Shape};
-pub use sqlite::{BackupError, OpenError as SqliteOpenError, RestoreError, restore};
+pub use sqlite::{BackupError, OpenError as SqliteOpenError, RestoreError, backup, restore};
 pub use store::{FenceError, OpenError, Store, Unhealthy};
 pub use watch::{WatchError, Watcher};
 pub use write::{Cause, Change, Expect, KeyError, MAX_VALUE, Write, WriteError, Written};

@@ -30,7 +30,7 @@ use crate::shape::Shape;
 use crate::store::Unhealthy;
 use crate::write::{Write, WriteError, Written};
 
-pub use backup::{BackupError, RestoreError, restore};
+pub use backup::{BackupError, RestoreError, backup, restore};
 use database::Database;
 pub(crate) use read::Reader;
 use writer::{Request, Writer};

@@ -31,7 +31,7 @@ struct Inner<S: Shape> {
 
 enum Running<S: Shape> {
     Sqlite(Sqlite<S>),
-    Etcd(Etcd<S>),
+    Etcd(Box<Etcd<S>>),
 }
 
 /// Why a store cannot be opened.
@@ -74,7 +74,7 @@ impl<S: Shape> Store<S> {
             }
             Engine::Etcd(etcd) => {
                 let (mirror, etcd) = Etcd::open(etcd, config.retention, shape, tasks).await?;
-                (mirror, Running::Etcd(etcd))
+                (mirror, Running::Etcd(Box::new(etcd)))
             }
         };
         Ok(Self { inner: Arc::new(Inner { mirror, engine }) })

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use super::OpenError;
 use super::link::{Link, LinkError};
+use super::value::{Tag, sealed};
 use crate::config::EtcdConfig;
 use crate::sqlite;
 
@@ -61,13 +62,13 @@ pub async fn copy(
     begin(&link, reader.revision.get()).await?;
     let (sender, mut batches) = mpsc::channel(4);
     let reading = tokio::task::spawn_blocking(move || read(&reader, &sender));
-    let mut copied = 0;
+    let (mut copied, tag) = (0, Tag::new_v4());
     progress(Progress { copied, total });
     while let Some(batch) = batches.recv().await {
         copied += batch.len() as u64;
         let key = |(table, name, _): &Row| link.keys.value(table, name);
         let puts: Vec<TxnOp> =
-            batch.into_iter().map(|row| TxnOp::put(key(&row), row.2, None)).collect();
+            batch.into_iter().map(|row| TxnOp::put(key(&row), sealed(&row.2, tag), None)).collect();
         link.txn(Txn::new().and_then(puts)).await.map_err(|source| CopyError::Write { source })?;
         progress(Progress { copied, total });
     }

@@ -1,7 +1,7 @@
 //! The names of our keys in etcd.
 //!
 //! ```text
-//! {prefix}/{table}//{name}     a value, as it was written
+//! {prefix}/{table}//{name}     a value and its tag, see `value.rs`
 //! {prefix}///offset            decimal: our revisions are etcd's plus this
 //! {prefix}///copy              present while another store is being copied here
 //! {prefix}///compact           "{done} {next}": see the module that compacts

@@ -6,10 +6,13 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use base::Backoff;
 use etcd_client::{
     Certificate, Client, Compare, CompareOp, ConnectOptions, GetOptions, GetResponse, Identity,
     KvClient, TlsOptions, Txn, TxnOp, TxnResponse, WatchClient, WatchOptions, WatchStream,
 };
+
+use tokio::time::Instant;
 
 use super::OpenError;
 use super::key::Keys;
@@ -18,8 +21,9 @@ use crate::config::{EtcdConfig, EtcdTls};
 /// How long any single request may take.
 pub(super) const REQUEST: Duration = Duration::from_secs(5);
 const CONNECT: Duration = Duration::from_secs(2);
-/// A connection without a sign of life for both of these together is given up.
-const PING: Duration = Duration::from_secs(3);
+/// A connection without a sign of life for both of these together is given up. etcd
+/// turns away clients that ask for one more often than every five seconds.
+const PING: Duration = Duration::from_secs(7);
 const PONG: Duration = Duration::from_secs(3);
 /// A page of a load or a burst of events may be far above the usual 4 MiB.
 const MESSAGE: usize = 1 << 30;
@@ -76,8 +80,12 @@ impl Link {
         key: impl Into<Vec<u8>>,
         options: GetOptions,
     ) -> Result<GetResponse, LinkError> {
-        let mut kv = self.kv.clone();
-        bounded(async move { kv.get(key, Some(options)).await }).await
+        let key = key.into();
+        retried(Repeat::Harmless, || {
+            let (mut kv, key, options) = (self.kv.clone(), key.clone(), options.clone());
+            async move { kv.get(key, Some(options)).await }
+        })
+        .await
     }
 
     /// Reads one key as of now, whichever member answers.
@@ -93,20 +101,28 @@ impl Link {
     }
 
     pub(super) async fn txn(&self, txn: Txn) -> Result<TxnResponse, LinkError> {
-        let mut kv = self.kv.clone();
-        bounded(async move { kv.txn(txn).await }).await
+        retried(Repeat::IfUnsent, || {
+            let (mut kv, txn) = (self.kv.clone(), txn.clone());
+            async move { kv.txn(txn).await }
+        })
+        .await
     }
 
     /// Writes a key without condition, and says as which revision.
     pub(super) async fn put(&self, key: String, value: &str) -> Result<i64, LinkError> {
-        let mut kv = self.kv.clone();
-        let response = bounded(async move { kv.put(key, value, None).await }).await?;
-        Ok(revision(response.header()))
+        let response = retried(Repeat::Harmless, || {
+            let (mut kv, key) = (self.kv.clone(), key.clone());
+            async move { kv.put(key, value, None).await }
+        });
+        Ok(revision(response.await?.header()))
     }
 
     pub(super) async fn delete(&self, key: String) -> Result<(), LinkError> {
-        let mut kv = self.kv.clone();
-        bounded(async move { kv.delete(key, None).await }).await.map(drop)
+        let response = retried(Repeat::Harmless, || {
+            let (mut kv, key) = (self.kv.clone(), key.clone());
+            async move { kv.delete(key, None).await }
+        });
+        response.await.map(drop)
     }
 
     /// Writes a key if it is absent. Says whether it was.
@@ -117,16 +133,22 @@ impl Link {
     }
 
     pub(super) async fn compact(&self, revision: i64) -> Result<(), LinkError> {
-        let mut kv = self.kv.clone();
-        bounded(async move { kv.compact(revision, None).await }).await.map(drop)
+        let response = retried(Repeat::IfUnsent, || {
+            let mut kv = self.kv.clone();
+            async move { kv.compact(revision, None).await }
+        });
+        response.await.map(drop)
     }
 
     /// Watches all keys from `start` on.
     pub(super) async fn watch(&self, start: i64) -> Result<WatchStream, LinkError> {
-        let mut watch = self.watch.clone();
         let options = WatchOptions::new().with_prefix().with_start_revision(start);
-        let root = self.keys.root();
-        bounded(async move { watch.watch(root, Some(options)).await }).await
+        retried(Repeat::Harmless, || {
+            let (mut watch, options) = (self.watch.clone(), options.clone());
+            let root = self.keys.root();
+            async move { watch.watch(root, Some(options)).await }
+        })
+        .await
     }
 }
 
@@ -134,12 +156,37 @@ pub(super) fn revision(header: Option<&etcd_client::ResponseHeader>) -> i64 {
     header.map_or(0, etcd_client::ResponseHeader::revision)
 }
 
-async fn bounded<T>(
-    request: impl Future<Output = Result<T, etcd_client::Error>>,
-) -> Result<T, LinkError> {
-    match tokio::time::timeout(REQUEST, request).await {
-        Ok(answer) => answer.map_err(|source| LinkError::Failed { source }),
-        Err(_) => Err(LinkError::Timeout),
+/// When a failed request may be made again.
+#[derive(Clone, Copy)]
+enum Repeat {
+    /// Doing it twice is the same as doing it once.
+    Harmless,
+    IfUnsent,
+}
+
+/// Makes a request until it succeeds, cannot be repeated, or has taken too long. Some
+/// members may be down; every attempt may go to another.
+async fn retried<T, F>(repeat: Repeat, request: impl Fn() -> F) -> Result<T, LinkError>
+where
+    F: Future<Output = Result<T, etcd_client::Error>>,
+{
+    let deadline = Instant::now() + REQUEST;
+    let mut backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(500));
+    loop {
+        let error = match tokio::time::timeout_at(deadline, request()).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(source)) => LinkError::Failed { source },
+            Err(_) => return Err(LinkError::Timeout),
+        };
+        let repeatable = match repeat {
+            Repeat::Harmless => error.is_unsent() || error.is_transport(),
+            Repeat::IfUnsent => error.is_unsent(),
+        };
+        let delay = backoff.delay();
+        if !repeatable || Instant::now() + delay >= deadline {
+            return Err(error);
+        }
+        tokio::time::sleep(delay).await;
     }
 }
 
@@ -162,6 +209,19 @@ impl LinkError {
         self.says("etcdserver: no leader")
             || self.says("etcdserver: too many requests")
             || self.is_unconnected()
+    }
+
+    /// Whether it came from the way to etcd, or from a cluster without a leader, and
+    /// not from what was asked.
+    fn is_transport(&self) -> bool {
+        const UNAVAILABLE: i32 = 14;
+        match self {
+            Self::Failed { source: etcd_client::Error::GRpcStatus(status) } => {
+                status.code() as i32 == UNAVAILABLE || status.source().is_some()
+            }
+            Self::Failed { source: etcd_client::Error::TransportError(_) } => true,
+            _ => false,
+        }
     }
 
     /// etcd has no other names for its refusals than their texts.

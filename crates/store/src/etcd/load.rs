@@ -8,6 +8,7 @@ use etcd_client::{GetOptions, KeyValue};
 
 use super::Offset;
 use super::link::{Link, LinkError, revision};
+use super::value::opened;
 use crate::mirror::Loaded;
 use crate::revision::Revision;
 use crate::shape::{Entry, Shape};
@@ -73,7 +74,7 @@ impl<S: Shape> Loading<'_, S> {
         let revision = self.offset.revision(kv.mod_revision());
         let entry = (self.known)(table, name, revision).unwrap_or_else(|| {
             let created = self.offset.revision(kv.create_revision());
-            let value = Bytes::copy_from_slice(kv.value());
+            let value = Bytes::copy_from_slice(opened(kv.value()).0);
             let item = self.shape.shape(table, name, value, revision, created);
             Arc::new(Entry { name: name.into(), revision, created, item })
         });

@@ -19,6 +19,7 @@ use etcd_client::{Event, EventType, WatchResponse};
 use tracing::{info, warn};
 
 use super::link::{Link, LinkError};
+use super::value::opened;
 use super::{Health, Offset, cause, load};
 use crate::mirror::{Durable, DurableChange, Mirror};
 use crate::shape::Shape;
@@ -124,7 +125,7 @@ impl<S: Shape> Pump<S> {
         let (table, name) = self.link.keys.parse(kv.key())?;
         let change = match event.event_type() {
             EventType::Put => DurableChange::Put {
-                value: Bytes::copy_from_slice(kv.value()),
+                value: Bytes::copy_from_slice(opened(kv.value()).0),
                 created: self.offset.revision(kv.create_revision()),
             },
             EventType::Delete => DurableChange::Delete,

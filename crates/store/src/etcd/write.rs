@@ -1,12 +1,13 @@
 //! One write as one transaction.
 //!
-//! The transaction compares the key's revision, so the answer to a lost answer cannot
-//! be guessed from reading the key back: equal bytes may be another writer's, and an
-//! unchanged key may still be changed by the request on its way. Such a write is
-//! reported as unknown, except where etcd says or the connection shows that it never
-//! got in.
+//! If the answer to a transaction is lost, the key is read back, and a version with
+//! the tag of this write proves that it was done. The opposite cannot be proved: a
+//! request may still be on its way, or its version already be replaced. Such a write
+//! is reported as unknown, except where etcd says or the connection shows that it
+//! never got in.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use etcd_client::{
@@ -14,11 +15,15 @@ use etcd_client::{
 };
 
 use super::link::{Link, LinkError, REQUEST, revision};
+use super::value::{Tag, opened, sealed};
 use super::{Offset, cause};
 use crate::mirror::Mirror;
 use crate::shape::{Entry, Shape};
 use crate::store::FenceError;
 use crate::write::{Change, Expect, MAX_VALUE, Write, WriteError, Written};
+
+/// How long to look for a write of which the answer was lost.
+const READ_BACK: Duration = Duration::from_secs(2);
 
 pub(super) async fn write<S: Shape>(
     link: &Link,
@@ -26,14 +31,22 @@ pub(super) async fn write<S: Shape>(
     mirror: &Mirror<S>,
     write: Write,
 ) -> Result<Written<S>, WriteError> {
-    let txn = transaction(link, offset, &write);
-    let response = link.txn(txn).await.map_err(|error| refusal(error, &write))?;
-    let found = version_in(&response);
-    if !response.succeeded() {
-        let current = found.map(|found| offset.revision(found.mod_revision()));
-        return Err(WriteError::Conflict { current });
-    }
-    let revision = offset.revision(revision(response.header()));
+    let tag = Tag::new_v4();
+    let found = match link.txn(transaction(link, offset, &write, tag)).await {
+        Ok(response) if response.succeeded() => Done::by(&response),
+        Ok(response) => {
+            let current = version_in(&response).map(|found| offset.revision(found.mod_revision()));
+            return Err(WriteError::Conflict { current });
+        }
+        Err(error) => {
+            let refusal = refusal(error, &write);
+            match read_back(link, &write, tag, &refusal).await {
+                Some(done) => done,
+                None => return Err(refusal),
+            }
+        }
+    };
+    let revision = offset.revision(found.at);
     if !mirror.reached(revision, REQUEST).await {
         let source = cause(FenceError::Behind { revision });
         return Err(WriteError::Unknown { source });
@@ -42,13 +55,13 @@ pub(super) async fn write<S: Shape>(
     let entry = match &event {
         Some(event) => event.new.clone().or_else(|| event.old.clone()),
         // So much was written since that the event has left the history.
-        None => found.map(|found| remade(mirror.shape(), offset, &write, &found)),
+        None => found.version.map(|found| remade(mirror.shape(), offset, &write, &found)),
     };
     let entry = entry.expect("etcd returns the version a transaction made or removed");
     Ok(Written { revision, entry })
 }
 
-fn transaction(link: &Link, offset: Offset, write: &Write) -> Txn {
+fn transaction(link: &Link, offset: Offset, write: &Write, tag: Tag) -> Txn {
     let key = link.keys.value(&write.table, &write.name);
     let is = |revision| Compare::mod_revision(key.clone(), CompareOp::Equal, revision);
     // No key has a negative revision.
@@ -64,12 +77,38 @@ fn transaction(link: &Link, offset: Offset, write: &Write) -> Txn {
     };
     let look = || TxnOp::get(key.clone(), Some(GetOptions::new().with_keys_only()));
     let operations = match &write.change {
-        Change::Put(value) => vec![TxnOp::put(key.clone(), value.to_vec(), None), look()],
+        Change::Put(value) => vec![TxnOp::put(key.clone(), sealed(value, tag), None), look()],
         Change::Delete => {
             vec![TxnOp::delete(key.clone(), Some(DeleteOptions::new().with_prev_key()))]
         }
     };
     Txn::new().when(conditions).and_then(operations).or_else([look()])
+}
+
+/// A transaction that was carried out.
+struct Done {
+    at: i64,
+    /// What it made or removed.
+    version: Option<KeyValue>,
+}
+
+impl Done {
+    fn by(response: &TxnResponse) -> Self {
+        Self { at: revision(response.header()), version: version_in(response) }
+    }
+}
+
+/// Looks whether a write of which the answer was lost is there. The removal of a key
+/// leaves no tag to find.
+async fn read_back(link: &Link, write: &Write, tag: Tag, refusal: &WriteError) -> Option<Done> {
+    let (WriteError::Unknown { .. }, Change::Put(_)) = (refusal, &write.change) else {
+        return None;
+    };
+    let key = link.keys.value(&write.table, &write.name);
+    let reading = tokio::time::timeout(READ_BACK, link.get(key, GetOptions::new()));
+    let version = reading.await.ok()?.ok()?.take_kvs().pop()?;
+    let (_, found) = opened(version.value());
+    (found == Some(tag)).then(|| Done { at: version.mod_revision(), version: Some(version) })
 }
 
 /// The version a transaction made, removed or was refused for.
@@ -91,7 +130,7 @@ fn remade<S: Shape>(
     let created = offset.revision(found.create_revision());
     let value = match &write.change {
         Change::Put(value) => value.clone(),
-        Change::Delete => Bytes::copy_from_slice(found.value()),
+        Change::Delete => Bytes::copy_from_slice(opened(found.value()).0),
     };
     let item = shape.shape(&write.table, &write.name, value, revision, created);
     Arc::new(Entry { name: Arc::clone(&write.name), revision, created, item })

@@ -74,3 +74,72 @@ impl<S: Shape> Log<S> {
 pub(crate) fn weight<S: Shape>(shape: &S, event: &Event<S>) -> usize {
     EVENT_WEIGHT + event.old.as_ref().map_or(0, |old| shape.weight(&old.item))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::shape::Entry;
+
+    struct Sized;
+
+    impl Shape for Sized {
+        type Item = usize;
+        type Frame = ();
+
+        fn shape(&self, _: &str, _: &str, value: Bytes, _: Revision, _: Revision) -> usize {
+            value.len()
+        }
+
+        fn weight(&self, item: &usize) -> usize {
+            *item
+        }
+    }
+
+    const KEEP: Retention = Retention { age: Duration::from_secs(60), bytes: 10_000, events: 3 };
+
+    /// A log of one key updated at revisions 2 to 11, a second and `weight` bytes each.
+    fn log(weight: usize, start: Instant) -> Log<Sized> {
+        let version = |revision| {
+            let (name, created) = ("a".into(), Revision::new(1));
+            Some(Arc::new(Entry { name, revision: Revision::new(revision), created, item: weight }))
+        };
+        let mut log = Log::new(Revision::new(1));
+        for revision in 2..=11 {
+            let (old, new) = (version(revision - 1), version(revision));
+            let event = Event::new(Revision::new(revision), "a".into(), old, new);
+            log.push(&Sized, Arc::new(event), start + Duration::from_secs(revision));
+        }
+        log
+    }
+
+    fn check(weight: usize, seconds: u64, oldest: u64) {
+        let start = Instant::now();
+        let mut log = log(weight, start);
+        log.trim(&KEEP, start + Duration::from_secs(seconds));
+        assert_eq!(log.oldest(), Revision::new(oldest), "{weight} bytes, {seconds} seconds");
+        let kept: Vec<u64> = log.after(log.oldest()).map(|event| event.revision.get()).collect();
+        assert_eq!(kept, (oldest + 1..=11).collect::<Vec<_>>());
+        assert_eq!(log.weight, kept.len() * (weight + EVENT_WEIGHT));
+    }
+
+    #[test]
+    fn events_go_by_age_and_by_weight_but_the_last_stay() {
+        check(10, 20, 1);
+        check(10, 65, 4);
+        check(10, 1000, 8);
+        check(2000, 20, 7);
+        check(9000, 20, 8);
+    }
+
+    #[test]
+    fn a_position_finds_the_events_after_it() {
+        let log = log(1, Instant::now());
+        for (position, count) in [(1, 10), (5, 6), (10, 1), (11, 0), (99, 0)] {
+            assert_eq!(log.after(Revision::new(position)).len(), count, "after {position}");
+        }
+    }
+}

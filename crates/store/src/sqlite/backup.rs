@@ -52,7 +52,7 @@ pub enum RestoreError {
 }
 
 /// Copies the store at `from` as of one revision. Its writer goes on meanwhile.
-pub(super) fn backup(from: &Path, to: &Path) -> Result<(), BackupError> {
+pub fn backup(from: &Path, to: &Path) -> Result<(), BackupError> {
     if to.exists() {
         return Err(BackupError::Exists { path: to.to_owned() });
     }

@@ -33,7 +33,7 @@ pub(super) enum Failure {
     /// Failed before its end; it cannot have been committed.
     Aborted(rusqlite::Error),
     /// Failed while being committed: it may be in the file or not.
-    InDoubt(Batch, rusqlite::Error),
+    InDoubt(Box<Batch>, rusqlite::Error),
 }
 
 impl Batch {
@@ -57,7 +57,7 @@ pub(super) fn commit(
     match database.connection.execute_batch("COMMIT") {
         Ok(()) => Ok(batch),
         Err(error) if is_no_space(&error) => Err(aborted(database, error)),
-        Err(error) => Err(Failure::InDoubt(batch, error)),
+        Err(error) => Err(Failure::InDoubt(Box::new(batch), error)),
     }
 }
 

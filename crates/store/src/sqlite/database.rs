@@ -288,3 +288,22 @@ fn dictionary(connection: &Connection) -> rusqlite::Result<BTreeMap<Arc<str>, i6
     let rows = select.query_map([], |row| Ok((row.get::<_, String>(0)?.into(), row.get(1)?)))?;
     rows.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_are_synced() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let path = directory.path().join("store.sqlite");
+        let database = Database::open(&SqliteConfig { path, quota: None }).unwrap();
+        let text = |name| -> String {
+            let value = |row: &rusqlite::Row<'_>| row.get::<_, rusqlite::types::Value>(0);
+            format!("{:?}", database.connection.pragma_query_value(None, name, value).unwrap())
+        };
+        assert_eq!(text("synchronous"), "Integer(2)");
+        assert_eq!(text("journal_mode"), "Text(\"wal\")");
+        assert_eq!(text("wal_autocheckpoint"), "Integer(1000)");
+    }
+}

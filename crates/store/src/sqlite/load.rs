@@ -23,7 +23,8 @@ use crate::shape::{Entry, Event, Shape};
 const CHUNK: usize = 256;
 const SHAPERS: usize = 2;
 
-type Entries<S> = BTreeMap<Arc<str>, Arc<Entry<<S as Shape>::Item>>>;
+type Version<S> = Arc<Entry<<S as Shape>::Item>>;
+type Entries<S> = BTreeMap<Arc<str>, Version<S>>;
 
 /// Everything found in a file.
 pub(super) struct Contents<S: Shape> {
@@ -166,7 +167,7 @@ struct Past<'a, S: Shape> {
 struct Unwinding<S: Shape> {
     entries: Entries<S>,
     /// Keys that differ from `entries` at the point the walk has reached.
-    changed: HashMap<Arc<str>, Option<Arc<Entry<S::Item>>>>,
+    changed: HashMap<Arc<str>, Option<Version<S>>>,
     /// Newest first.
     events: Vec<Arc<Event<S>>>,
     weight: usize,

@@ -109,7 +109,6 @@ impl<S: Shape> Writer<S> {
                 Request::Stop => break,
             }
         }
-        self.mirror.close();
         self.queue.close();
         while let Ok(request) = self.queue.try_recv() {
             if let Request::Write(_, reply) = request {
@@ -218,7 +217,7 @@ impl<S: Shape> Writer<S> {
             }
             Err(Failure::InDoubt(batch, source)) => {
                 let source = self.lose(source);
-                self.in_doubt = Some(batch);
+                self.in_doubt = Some(*batch);
                 match self.reopen() {
                     Ok(Some(outcomes)) => Ok(outcomes),
                     Ok(None) => Err(WriteError::Unavailable { source }),
@@ -291,6 +290,13 @@ impl<S: Shape> Writer<S> {
         probed.map_err(|error| -> Cause { Arc::new(error) })?;
         self.recovered();
         Ok(())
+    }
+}
+
+impl<S: Shape> Drop for Writer<S> {
+    /// Nothing will change any more, even if the writer did not end in order.
+    fn drop(&mut self) {
+        self.mirror.close();
     }
 }
 

@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use etcd_client::Client;
 use store::{
-    Config, CopyError, Expect, Progress, Retention, Revision, Store, Unhealthy, WatchError,
-    WriteError, copy,
+    Config, CopyError, EtcdConfig, Expect, Progress, Retention, Revision, Store, Unhealthy,
+    WatchError, WriteError, copy,
 };
 
+use crate::etcd_server::EtcdServer;
+use crate::proxy::Proxy;
 use crate::world::{
-    LIMIT, Plain, Plainly, Session, World, all, contents, events, put, remove, set, until,
+    LIMIT, Plain, Plainly, Session, World, all, contents, delete, events, put, remove, set, until,
 };
 
 async fn client(world: &World) -> Client {
@@ -60,15 +62,13 @@ async fn an_unreachable_cluster_refuses_writes_and_comes_back() {
     let store = world.open().await;
     set(&store, "things", "a", "1").await;
     world.etcd.as_mut().unwrap().kill();
-    let refused = tokio::time::timeout(LIMIT, store.write(put("things", "a", "2", Expect::Any)));
-    let refused = refused.await.expect("a bounded wait").unwrap_err();
-    let unavailable =
-        matches!(refused, WriteError::Unavailable { .. } | WriteError::Unknown { .. });
-    assert!(unavailable, "{refused}");
     until("health to report it", async || {
         matches!(store.health(), Err(Unhealthy::Unavailable { .. }))
     })
     .await;
+    let refused = tokio::time::timeout(LIMIT, store.write(put("things", "a", "2", Expect::Any)));
+    let refused = refused.await.expect("a bounded wait").unwrap_err();
+    assert!(matches!(refused, WriteError::Unavailable { .. }), "{}", base::Chain(&refused));
     assert!(store.fence().await.is_err());
     assert_eq!(contents(&all(&store, "things")), ["a=1"], "reads go on");
 
@@ -106,6 +106,19 @@ async fn a_cluster_killed_under_load_loses_and_repeats_nothing() {
         acknowledged.extend(writer.await.unwrap());
     }
     let end = store.fence().await.unwrap();
+    let seen = history(&store, start, end).await;
+    for (revision, value) in &acknowledged {
+        assert_eq!(seen.get(revision), Some(value), "write {revision} was acknowledged");
+    }
+    // A second store agrees on the outcome.
+    let other = world.open().await;
+    assert_eq!(contents(&all(&other, "things")), contents(&all(&store, "things")));
+    other.close().await;
+    store.close().await;
+}
+
+/// The values written after `start`, each of which must come once and in order.
+async fn history(store: &Plainly, start: Revision, end: Revision) -> BTreeMap<Revision, String> {
     let mut seen = BTreeMap::new();
     let mut watcher = store.watch("things", start).unwrap();
     let mut last = start;
@@ -117,14 +130,7 @@ async fn a_cluster_killed_under_load_loses_and_repeats_nothing() {
             seen.insert(event.revision, String::from_utf8_lossy(&new.item).into_owned());
         }
     }
-    for (revision, value) in &acknowledged {
-        assert_eq!(seen.get(revision), Some(value), "write {revision} was acknowledged");
-    }
-    // A second store agrees on the outcome.
-    let other = world.open().await;
-    assert_eq!(contents(&all(&other, "things")), contents(&all(&store, "things")));
-    other.close().await;
-    store.close().await;
+    seen
 }
 
 async fn write_until(
@@ -147,6 +153,87 @@ async fn write_until(
         }
     }
     acknowledged
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_member_of_three_may_die() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let mut members = EtcdServer::start_three(directory.path()).await;
+    let endpoints: Vec<String> = members.iter().map(EtcdServer::endpoint).collect();
+    let store = Session::open(Config::etcd(EtcdConfig::new(endpoints))).await;
+    let start = store.revision();
+    let done = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..4)
+        .map(|writer| tokio::spawn(write_until(store.store.clone(), writer, Arc::clone(&done))))
+        .collect();
+    for member in &mut members {
+        let target = Revision::new(store.revision().get() + 30);
+        assert!(store.reached(target, LIMIT).await, "no progress with all members");
+        member.kill();
+        let target = Revision::new(store.revision().get() + 30);
+        assert!(store.reached(target, LIMIT).await, "no progress without one member");
+        member.restart().await;
+    }
+    done.store(true, Ordering::Relaxed);
+    let mut acknowledged = BTreeMap::new();
+    for writer in writers {
+        acknowledged.extend(writer.await.unwrap());
+    }
+    let end = store.fence().await.unwrap();
+    let seen = history(&store, start, end).await;
+    for (revision, value) in &acknowledged {
+        assert_eq!(seen.get(revision), Some(value), "write {revision} was acknowledged");
+    }
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_of_which_the_answer_was_lost_is_found_again() {
+    let world = World::etcd().await;
+    let proxy = Proxy::start(&world.etcd.as_ref().unwrap().endpoint()).await;
+    let store = Session::open(Config::etcd(EtcdConfig::new(vec![proxy.endpoint()]))).await;
+    let first = set(&store, "things", "a", "1").await;
+    let mut watcher = store.watch("things", first).unwrap();
+    proxy.mute();
+    let writing = tokio::spawn({
+        let store = store.store.clone();
+        async move { store.write(put("things", "a", "2", Expect::At(first))).await }
+    });
+    let mut direct = client(&world).await;
+    until("the write to arrive", async || {
+        let found = direct.get("/registry/things//a", None).await.unwrap();
+        found.kvs()[0].value().starts_with(b"2")
+    })
+    .await;
+    proxy.cut();
+    let written = writing.await.unwrap().unwrap();
+    assert_eq!(events(&mut watcher, 1).await, [format!("{} a 1>2", written.revision)]);
+    assert_eq!(store.get("things", "a").unwrap().revision, written.revision);
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deletion_of_which_the_answer_was_lost_is_unknown() {
+    let world = World::etcd().await;
+    let proxy = Proxy::start(&world.etcd.as_ref().unwrap().endpoint()).await;
+    let store = Session::open(Config::etcd(EtcdConfig::new(vec![proxy.endpoint()]))).await;
+    set(&store, "things", "a", "1").await;
+    proxy.mute();
+    let deleting = tokio::spawn({
+        let store = store.store.clone();
+        async move { store.write(delete("things", "a", Expect::Any)).await }
+    });
+    let mut direct = client(&world).await;
+    until("the deletion to arrive", async || {
+        direct.get("/registry/things//a", None).await.unwrap().kvs().is_empty()
+    })
+    .await;
+    proxy.cut();
+    let outcome = deleting.await.unwrap();
+    assert!(matches!(outcome, Err(WriteError::Unknown { .. })), "{outcome:?}");
+    store.fence().await.unwrap();
+    assert!(store.get("things", "a").is_none());
+    store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

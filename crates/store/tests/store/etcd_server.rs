@@ -7,34 +7,62 @@ use std::process::{Child, Command, Stdio};
 use crate::world::until;
 
 pub(crate) struct EtcdServer {
+    name: String,
     data: PathBuf,
     port: u16,
     /// Where it would listen to be out of reach.
     other_port: u16,
     peer_port: u16,
+    /// All members with their peer addresses.
+    members: String,
     extra: Vec<String>,
-    process: Child,
+    process: Option<Child>,
 }
 
 impl EtcdServer {
+    /// Starts a cluster of one.
     pub(crate) async fn start(directory: &Path, extra: &[String]) -> Self {
-        let [port, other_port, peer_port] = free_ports();
-        let data = directory.join("etcd");
-        let extra = extra.to_vec();
-        let process = spawn(&data, port, peer_port, &extra);
-        let mut server = Self { data, port, other_port, peer_port, extra, process };
-        server.ready().await;
+        let [mut server] = Self::plan(directory, extra);
+        server.restart().await;
         server
     }
 
+    pub(crate) async fn start_three(directory: &Path) -> [Self; 3] {
+        let mut servers = Self::plan(directory, &[]);
+        servers.iter_mut().for_each(Self::spawn);
+        for server in &mut servers {
+            server.ready().await;
+        }
+        servers
+    }
+
+    fn plan<const COUNT: usize>(directory: &Path, extra: &[String]) -> [Self; COUNT] {
+        let mut servers = std::array::from_fn(|number| {
+            let [port, other_port, peer_port] = free_ports();
+            let (name, extra) = (format!("member{number}"), extra.to_vec());
+            let (data, members) = (directory.join(&name), String::new());
+            Self { name, data, port, other_port, peer_port, members, extra, process: None }
+        });
+        let member = |server: &Self| format!("{}={}", server.name, server.peer());
+        let members: Vec<String> = servers.iter().map(member).collect();
+        servers.iter_mut().for_each(|server| server.members = members.join(","));
+        servers
+    }
+
     pub(crate) fn endpoint(&self) -> String {
-        format!("{}://127.0.0.1:{}", self.scheme(), self.port)
+        let tls = self.extra.iter().any(|argument| argument.starts_with("--cert-file"));
+        format!("{}://127.0.0.1:{}", if tls { "https" } else { "http" }, self.port)
+    }
+
+    fn peer(&self) -> String {
+        format!("http://127.0.0.1:{}", self.peer_port)
     }
 
     /// Ends it without warning, as a power cut would.
     pub(crate) fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
+        let mut process = self.process.take().unwrap();
+        process.kill().unwrap();
+        process.wait().unwrap();
     }
 
     /// Makes the next start listen elsewhere, or where it was before.
@@ -43,50 +71,43 @@ impl EtcdServer {
     }
 
     pub(crate) async fn restart(&mut self) {
-        self.process = spawn(&self.data, self.port, self.peer_port, &self.extra);
+        self.spawn();
         self.ready().await;
     }
 
     async fn ready(&mut self) {
         until("etcd to listen", async || {
-            let status = self.process.try_wait().unwrap();
+            let status = self.process.as_mut().unwrap().try_wait().unwrap();
             assert!(status.is_none(), "etcd ended with {status:?}");
             tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.is_ok()
         })
         .await;
     }
 
-    fn scheme(&self) -> &'static str {
-        scheme(&self.extra)
+    fn spawn(&mut self) {
+        let (client, peer) = (self.endpoint(), self.peer());
+        let process = Command::new("/usr/bin/etcd")
+            .arg("--data-dir")
+            .arg(&self.data)
+            .args(["--name", &self.name, "--logger", "zap", "--log-level", "error"])
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &self.members])
+            .args(&self.extra)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("these tests need /usr/bin/etcd");
+        self.process = Some(process);
     }
 }
 
 impl Drop for EtcdServer {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        if self.process.is_some() {
+            self.kill();
+        }
     }
-}
-
-fn scheme(extra: &[String]) -> &'static str {
-    if extra.iter().any(|argument| argument.starts_with("--cert-file")) { "https" } else { "http" }
-}
-
-fn spawn(data: &Path, port: u16, peer_port: u16, extra: &[String]) -> Child {
-    let client = format!("{}://127.0.0.1:{port}", scheme(extra));
-    let peer = format!("http://127.0.0.1:{peer_port}");
-    Command::new("/usr/bin/etcd")
-        .arg("--data-dir")
-        .arg(data)
-        .args(["--name", "one", "--logger", "zap", "--log-level", "error"])
-        .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
-        .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-        .args(["--initial-cluster", &format!("one={peer}")])
-        .args(extra)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("these tests need /usr/bin/etcd")
 }
 
 /// Ports that were free a moment ago.

@@ -6,5 +6,6 @@ mod contract;
 mod crash;
 mod etcd;
 mod etcd_server;
+mod proxy;
 mod sqlite;
 mod world;

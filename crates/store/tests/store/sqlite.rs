@@ -197,3 +197,58 @@ async fn a_damaged_backup_is_not_restored() {
     assert!(!target.exists());
     assert!(!world.directory.path().join("restored.sqlite.partial").exists());
 }
+
+/// Runs `a_disk_that_fails` as a process of its own, because the failure it provokes
+/// would hit every other test in this one. The shell makes it survive the signal that
+/// comes with it.
+#[test]
+fn a_failing_disk_refuses_writes_and_leaves_no_doubt_behind() {
+    let output = std::process::Command::new("/bin/sh")
+        .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().unwrap())
+        .args(["sqlite::a_disk_that_fails", "--exact", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "run by another test as a process of its own"]
+async fn a_disk_that_fails() {
+    let world = World::sqlite().await;
+    let retention = Retention { age: Duration::from_secs(1), ..Retention::default() };
+    for round in 0..10 {
+        let store = world.open_keeping(retention).await;
+        let before = set(&store, "things", "a", &format!("before {round}")).await;
+        limit_files(Some(0));
+        let refused = store.write(put("things", "a", "during", Expect::At(before))).await;
+        let refused = refused.unwrap_err();
+        let failed = matches!(refused, WriteError::Unavailable { .. } | WriteError::Unknown { .. });
+        assert!(failed, "{refused}");
+        assert!(matches!(store.health(), Err(Unhealthy::Unavailable { .. })));
+        let again = store.write(put("things", "b", "during", Expect::Any)).await.unwrap_err();
+        assert!(matches!(again, WriteError::Unavailable { .. }), "{again}");
+        assert_eq!(all(&store, "things").entries.len(), 1 + usize::from(round > 0));
+
+        limit_files(None);
+        until("health to recover by itself", async || store.health().is_ok()).await;
+        let now = store.get("things", "a").unwrap();
+        if matches!(refused, WriteError::Unavailable { .. }) {
+            assert_eq!(now.revision, before);
+        }
+        set(&store, "things", "b", &format!("after {round}")).await;
+        let (revision, expected) = (store.revision(), contents(&all(&store, "things")));
+        store.close().await;
+        let store = world.open().await;
+        assert_eq!((store.revision(), contents(&all(&store, "things"))), (revision, expected));
+        store.close().await;
+    }
+}
+
+/// Makes writes beyond this size of a file fail.
+fn limit_files(size: Option<u64>) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Fsize);
+    setrlimit(Resource::Fsize, Rlimit { current: size.or(maximum), maximum }).unwrap();
+}

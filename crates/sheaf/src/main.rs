@@ -1,1 +1,30 @@
-fn main() {}
+//! `sheaf`: hyper-converged infrastructure in one binary.
+//!
+//! This crate reads arguments, files and the environment, wires the others together and
+//! handles signals. It decides nothing about objects.
+
+mod cli;
+mod command;
+mod data_dir;
+mod in_process;
+mod logging;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+// The default allocator keeps what large lists have freed; this one gives it back.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    match command::run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One line, the whole chain: `cannot start: address 1.2.3.4:6443 is in use`.
+            eprintln!("sheaf: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

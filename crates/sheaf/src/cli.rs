@@ -1,0 +1,265 @@
+//! The command line: what can be said, with the help that teaches it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Virtual machines, replicated storage and networks behind the Kubernetes API, in one binary.
+#[derive(Debug, Parser)]
+#[command(
+    name = "sheaf",
+    version,
+    about,
+    arg_required_else_help = true,
+    after_help = "First steps:\n  \
+        sheaf server                          start a single node with its data in the default place\n  \
+        export KUBECONFIG=$(sheaf kubeconfig --path)\n  \
+        kubectl get namespaces                any Kubernetes client works\n\n\
+        Each command explains itself with --help."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a Sheaf node: the API server, its controllers and the agent.
+    Server(Box<ServerArgs>),
+    /// Print a kubeconfig, or make one for another user.
+    Kubeconfig(KubeconfigArgs),
+    /// Manage static bearer tokens, which can be revoked at any time.
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Back up, restore or move the API server's data.
+    #[command(subcommand)]
+    Store(StoreCommand),
+    /// Print the versions of Sheaf and of the Kubernetes API it speaks.
+    Version(VersionArgs),
+    /// Print a completion script for your shell.
+    #[command(after_help = "Example:\n  sheaf completion bash > /etc/bash_completion.d/sheaf")]
+    Completion {
+        /// The shell to complete for.
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages into a directory.
+    Man {
+        /// Where to write sheaf.1 and one page per command.
+        dir: PathBuf,
+    },
+}
+
+/// Where a node keeps its data.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DataDir {
+    /// Directory of all state; made on first use.
+    ///
+    /// The default is /var/lib/sheaf for root and ~/.local/share/sheaf for anybody else.
+    #[arg(long, value_name = "DIR", env = "SHEAF_DATA_DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StoreKind {
+    /// One file in the data directory: for a single node.
+    Sqlite,
+    /// An etcd cluster, named by --etcd-endpoints: for several nodes.
+    Etcd,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// How to reach etcd.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct EtcdArgs {
+    /// URLs of the etcd members, separated by commas.
+    #[arg(long, value_name = "URL,…", value_delimiter = ',')]
+    pub(crate) etcd_endpoints: Vec<String>,
+    /// CA that etcd's certificates are checked against (PEM).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) etcd_cafile: Option<PathBuf>,
+    /// Client certificate for etcd (PEM).
+    #[arg(long, value_name = "FILE", requires = "etcd_keyfile")]
+    pub(crate) etcd_certfile: Option<PathBuf>,
+    /// Key of the client certificate for etcd (PEM).
+    #[arg(long, value_name = "FILE", requires = "etcd_certfile")]
+    pub(crate) etcd_keyfile: Option<PathBuf>,
+    /// What all keys in etcd begin with.
+    #[arg(long, value_name = "PATH", default_value = "/registry")]
+    pub(crate) etcd_prefix: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    sheaf server                                   single node, data in the default place\n  \
+    sheaf server --data-dir /srv/sheaf --listen 0.0.0.0:6443\n  \
+    sheaf server --store etcd --etcd-endpoints https://a:2379,https://b:2379,https://c:2379 \\\n    \
+        --etcd-cafile ca.pem --etcd-certfile client.pem --etcd-keyfile client.key\n\n\
+    Stop it with Ctrl-C or SIGTERM; SIGHUP reloads the token file.")]
+pub(crate) struct ServerArgs {
+    #[command(flatten)]
+    pub(crate) data: DataDir,
+    /// Address and port to serve HTTPS on.
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:6443")]
+    pub(crate) listen: SocketAddr,
+    /// Address that clients and other nodes reach this server by, if it is not the one
+    /// listened on.
+    #[arg(long, value_name = "IP")]
+    pub(crate) advertise_address: Option<IpAddr>,
+    /// Further host names or addresses for the serving certificate.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub(crate) tls_san: Vec<String>,
+    /// Where objects are stored.
+    #[arg(long, value_enum, default_value = "sqlite")]
+    pub(crate) store: StoreKind,
+    #[command(flatten)]
+    pub(crate) etcd: EtcdArgs,
+    /// Range from which services get their addresses.
+    #[arg(long, value_name = "CIDR", default_value = "10.53.0.0/16")]
+    pub(crate) service_cluster_ip_range: String,
+    /// File of static tokens (CSV: token,user,uid,"group1,group2").
+    ///
+    /// The default is tokens.csv in the data directory, which `sheaf token` manages.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_auth_file: Option<PathBuf>,
+    /// How long events are kept, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    pub(crate) event_ttl: u64,
+    /// Run the control plane alone, without the agent that runs virtual machines.
+    #[arg(long)]
+    pub(crate) no_agent: bool,
+    /// How log lines look.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) log_format: LogFormat,
+    /// What is logged: error, warn, info, debug, trace, or per module as in `info,store=debug`.
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = "SHEAF_LOG")]
+    pub(crate) log_level: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    sheaf kubeconfig > ~/.kube/config              the administrator's\n  \
+    export KUBECONFIG=$(sheaf kubeconfig --path)   the same, without a copy\n  \
+    sheaf kubeconfig --user jane --group dev       a new certificate for jane; grant her\n                                                 \
+    rights with kubectl create rolebinding")]
+pub(crate) struct KubeconfigArgs {
+    #[command(flatten)]
+    pub(crate) data: DataDir,
+    /// URL of the server, if it is not the one in the administrator's kubeconfig.
+    #[arg(long, value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// Issue a client certificate for this user instead of printing the administrator's.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// Groups of the user; may be repeated.
+    #[arg(long, value_name = "GROUP", requires = "user")]
+    pub(crate) group: Vec<String>,
+    /// How many days the certificate is good for.
+    #[arg(long, value_name = "DAYS", default_value_t = 365, requires = "user",
+          value_parser = clap::value_parser!(u32).range(1..=3650))]
+    pub(crate) days: u32,
+    /// Print the path of the administrator's kubeconfig instead of its content.
+    #[arg(long, conflicts_with_all = ["user", "server"])]
+    pub(crate) path: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token and print it; a running server accepts it at once.
+    Create {
+        #[command(flatten)]
+        data: DataDir,
+        /// Who the bearer is.
+        #[arg(long, value_name = "NAME")]
+        user: String,
+        /// Groups of the bearer; may be repeated.
+        #[arg(long, value_name = "GROUP")]
+        group: Vec<String>,
+    },
+    /// List whom tokens were made for; the tokens themselves are not shown.
+    List {
+        #[command(flatten)]
+        data: DataDir,
+    },
+    /// Revoke all tokens of a user.
+    Revoke {
+        #[command(flatten)]
+        data: DataDir,
+        /// Whose tokens to revoke.
+        #[arg(long, value_name = "NAME")]
+        user: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Write a consistent copy of the embedded store, while the server runs or not.
+    Backup {
+        #[command(flatten)]
+        data: DataDir,
+        /// The file to write; it must not exist.
+        #[arg(long, value_name = "FILE")]
+        to: PathBuf,
+    },
+    /// Make a new data directory's store from a backup. The server must not run.
+    ///
+    /// Revisions go on far above those of the backup, so that clients that saw later ones
+    /// notice and read everything anew. An existing store is never overwritten.
+    Restore {
+        #[command(flatten)]
+        data: DataDir,
+        /// The backup to read.
+        #[arg(long, value_name = "FILE")]
+        from: PathBuf,
+    },
+    /// Copy the embedded store into an empty etcd: how one node becomes a cluster.
+    ///
+    /// The server must not run. Start it afterwards with --store etcd.
+    Copy {
+        #[command(flatten)]
+        data: DataDir,
+        #[command(flatten)]
+        etcd: EtcdArgs,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VersionArgs {
+    /// How to print it.
+    #[arg(long, short, value_enum, default_value = "text")]
+    pub(crate) output: VersionOutput,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum VersionOutput {
+    Text,
+    Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_contract_of_server_holds() {
+        let line = "sheaf server --data-dir /d --listen 127.0.0.1:7443 --store etcd \
+                    --etcd-endpoints http://a:1,http://b:2 --etcd-cafile c --etcd-certfile d \
+                    --etcd-keyfile e --no-agent --log-format json";
+        let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
+        let Command::Server(args) = cli.command else { panic!() };
+        assert_eq!(args.etcd.etcd_endpoints.len(), 2);
+        assert!(args.no_agent && args.store == StoreKind::Etcd);
+    }
+}

@@ -1,0 +1,43 @@
+//! What each command does, one file each.
+
+mod kubeconfig;
+mod server;
+mod store;
+mod token;
+mod version;
+
+use std::io::Write as _;
+
+use anyhow::{Context as _, Result};
+use clap::CommandFactory as _;
+
+use crate::cli::{Cli, Command};
+
+pub(crate) fn run(cli: Cli) -> Result<()> {
+    match cli.command {
+        Command::Server(args) => server::run(&args),
+        Command::Kubeconfig(args) => kubeconfig::run(&args),
+        Command::Token(command) => token::run(command),
+        Command::Store(command) => store::run(command),
+        Command::Version(args) => version::run(&args),
+        Command::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "sheaf", &mut script);
+            print(&String::from_utf8_lossy(&script))
+        }
+        Command::Man { dir } => {
+            std::fs::create_dir_all(&dir)
+                .with_context(|| format!("cannot create {}", dir.display()))?;
+            clap_mangen::generate_to(Cli::command(), &dir)
+                .with_context(|| format!("cannot write man pages into {}", dir.display()))
+        }
+    }
+}
+
+/// Writes to standard output. A reader that has gone away (`| head`) is no error.
+fn print(text: &str) -> Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.context("cannot write to standard output"),
+    }
+}

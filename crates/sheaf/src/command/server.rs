@@ -1,0 +1,145 @@
+//! `sheaf server`: one node, from its first file to its last request.
+
+mod certificates;
+mod names;
+mod tokens;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use apiserver::{Api, Settings};
+use auth::User;
+use auth::pki::Pki;
+use auth::pki::tls::Tls;
+use auth::token::{ObjectRef, ServiceAccountTokens};
+use base::{Tasks, clock};
+use controllers::Leadership;
+use store::Config;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::info;
+
+use crate::cli::{ServerArgs, StoreKind};
+use crate::data_dir::Layout;
+use crate::{in_process, logging};
+
+/// Who issues service-account tokens, as upstream calls it by default.
+const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+/// How long everything may take to end after a signal.
+const FAREWELL: Duration = Duration::from_millis(1500);
+
+pub(super) fn run(args: &ServerArgs) -> Result<()> {
+    logging::start(args.log_format, &args.log_level)?;
+    let layout = Layout::new(args.data.data_dir.as_deref())?;
+    let _lock = layout.take()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("sheaf")
+        .build()
+        .context("cannot start the runtime")?;
+    let outcome = runtime.block_on(serve(args, &layout));
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    outcome
+}
+
+async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
+    let config = match args.store {
+        StoreKind::Sqlite => Config::sqlite(layout.database()),
+        StoreKind::Etcd => Config::etcd(super::store::etcd_config(&args.etcd)?),
+    };
+    let service_range = args
+        .service_cluster_ip_range
+        .parse::<apiserver::Cidr>()
+        .context("--service-cluster-ip-range is wrong")?;
+    let listener = TcpListener::bind(args.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", args.listen))?;
+    let listening = listener.local_addr().context("cannot tell the address listened on")?;
+    let advertise = names::advertised(listening, args.advertise_address);
+    let names = names::serving(args, advertise, service_range.first());
+    let (pki, changes) =
+        Pki::open(&layout.pki(), &names, clock::now()).context("cannot set up certificates")?;
+    for change in &changes {
+        info!(file = change.file, reason = ?change.reason, "certificate written");
+    }
+    let tls = Tls::new(&pki).context("cannot set up TLS")?;
+    let tasks = Tasks::default();
+    let settings = Settings {
+        advertise,
+        service_range,
+        ca_pem: pki.ca_pem(),
+        front_proxy_ca_pem: pki.front_proxy_ca_pem(),
+        event_ttl: Duration::from_secs(args.event_ttl),
+        version: super::version::VERSION,
+    };
+    let mint = || {
+        ServiceAccountTokens::new(ISSUER, Vec::new(), Vec::new(), pki.service_account_keys())
+    };
+    let (tokens, minter) = (mint(), Minter(mint()));
+    let api = Api::start(config, settings, tokens, &tasks).await.context("cannot start")?;
+    tokens::follow(&api, args.token_auth_file.clone().unwrap_or_else(|| layout.tokens()), &tasks)?;
+    let url = names::url(advertise);
+    certificates::write_kubeconfig(layout, &pki, &url)?;
+    start_controllers(args, &api, pki.ca_pem(), minter, &tasks);
+    tasks.spawn("server", apiserver::serve(api, listener, tls.clone(), tasks.clone()));
+    certificates::keep_fresh(pki, names, tls, layout.clone(), url.clone(), &tasks);
+    announce(layout, &url, advertise)?;
+    wait_for_signal().await?;
+    info!("stopping");
+    tasks.stop(FAREWELL).await;
+    Ok(())
+}
+
+fn start_controllers(args: &ServerArgs, api: &Api, root_ca: String, minter: Minter, tasks: &Tasks) {
+    let user = User::new("system:sheaf-controllers", ["system:masters", "system:authenticated"]);
+    let leadership = match args.store {
+        StoreKind::Sqlite => Leadership::Sole,
+        StoreKind::Etcd => Leadership::Lease { identity: names::identity(args.listen) },
+    };
+    let config = controllers::Config { leadership, root_ca, minter: Arc::new(minter) };
+    controllers::start(in_process::client(api.clone(), user), config, tasks);
+}
+
+/// Tokens that live in Secrets, for those who still want them.
+struct Minter(ServiceAccountTokens);
+
+impl controllers::TokenMinter for Minter {
+    fn legacy_token(
+        &self,
+        namespace: &str,
+        service_account: &str,
+        service_account_uid: &str,
+        secret: &str,
+    ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+        let account = ObjectRef::new(service_account, service_account_uid);
+        Ok(self.0.issue_legacy(namespace, &account, secret))
+    }
+}
+
+/// What a person needs to know now, on standard output.
+fn announce(layout: &Layout, url: &str, advertise: SocketAddr) -> Result<()> {
+    info!(%advertise, "serving");
+    let kubeconfig = layout.admin_kubeconfig();
+    let kubeconfig = kubeconfig.display();
+    super::print(&format!(
+        "\nSheaf is running.\n\n  URL         {url}\n  kubeconfig  {kubeconfig}\n\n\
+         Try next, in another terminal:\n  \
+         export KUBECONFIG={kubeconfig}\n  \
+         kubectl get namespaces\n  \
+         kubectl api-resources\n  \
+         kubectl create configmap hello --from-literal=who=world\n\n\
+         Stop with Ctrl-C.\n\n"
+    ))
+}
+
+async fn wait_for_signal() -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for Ctrl-C")?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! Under which names and addresses this server is known.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use auth::pki::ServingNames;
+
+use crate::cli::ServerArgs;
+
+/// The address that clients are told: the given one, or the one listened on.
+pub(super) fn advertised(listening: SocketAddr, given: Option<IpAddr>) -> SocketAddr {
+    let ip = given.unwrap_or_else(|| match listening.ip() {
+        // "All addresses" is nowhere to connect to; on this machine loopback always works.
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    });
+    SocketAddr::new(ip, listening.port())
+}
+
+pub(super) fn url(advertise: SocketAddr) -> String {
+    format!("https://{advertise}")
+}
+
+pub(super) fn serving(args: &ServerArgs, advertise: SocketAddr, service: IpAddr) -> ServingNames {
+    let mut names = ServingNames { dns: Vec::new(), addresses: vec![advertise.ip(), service] };
+    if !args.listen.ip().is_unspecified() {
+        names.addresses.push(args.listen.ip());
+    }
+    names.dns.extend(hostname());
+    for name in &args.tls_san {
+        match name.parse() {
+            Ok(address) => names.addresses.push(address),
+            Err(_) => names.dns.push(name.clone()),
+        }
+    }
+    names
+}
+
+fn hostname() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    let name = name.trim().to_ascii_lowercase();
+    (!name.is_empty()).then_some(name)
+}
+
+/// Unique among the servers of a cluster, and the same after a restart.
+pub(super) fn identity(listen: SocketAddr) -> String {
+    format!("{}_{listen}", hostname().unwrap_or_else(|| "sheaf".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_told_to_connect_to_everywhere() {
+        let all: SocketAddr = "0.0.0.0:6443".parse().unwrap();
+        assert_eq!(advertised(all, None).to_string(), "127.0.0.1:6443");
+        let given = Some("10.0.0.5".parse().unwrap());
+        assert_eq!(advertised(all, given).to_string(), "10.0.0.5:6443");
+    }
+}

@@ -1,0 +1,58 @@
+//! Static tokens: read at start, again on SIGHUP and when the file changes.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, Result};
+use apiserver::Api;
+use auth::token::StaticTokens;
+use base::{Chain, Tasks};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{info, warn};
+
+/// A file that was changed by hand counts within this time; `sheaf token` sends a signal.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+pub(super) fn follow(api: &Api, path: PathBuf, tasks: &Tasks) -> Result<()> {
+    let mut seen = changed(&path);
+    let tokens = read(&path)
+        .with_context(|| format!("cannot read the tokens in {}", path.display()))?;
+    api.authenticator().set_static_tokens(tokens);
+    let mut hangup = signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?;
+    let (api, mut stop) = (api.clone(), tasks.stop_signal());
+    tasks.spawn("token file", async move {
+        loop {
+            tokio::select! {
+                () = stop.requested() => return,
+                _ = hangup.recv() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {
+                    if changed(&path) == seen {
+                        continue;
+                    }
+                }
+            }
+            seen = changed(&path);
+            match read(&path) {
+                Ok(tokens) => {
+                    info!(tokens = tokens.len(), "token file read");
+                    api.authenticator().set_static_tokens(tokens);
+                }
+                // What was good stays good until the file can be read again.
+                Err(error) => warn!(error = %Chain(&*error), "cannot read the token file"),
+            }
+        }
+    });
+    Ok(())
+}
+
+fn changed(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).and_then(|file| file.modified()).ok()
+}
+
+fn read(path: &Path) -> Result<StaticTokens> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(StaticTokens::parse(&text)?),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(StaticTokens::default()),
+        Err(error) => Err(error.into()),
+    }
+}

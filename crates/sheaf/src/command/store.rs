@@ -1,0 +1,117 @@
+//! `sheaf store`: backup, restore and moving to etcd.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use store::{EtcdConfig, EtcdTls, Progress};
+
+use crate::cli::{EtcdArgs, StoreCommand};
+use crate::data_dir::Layout;
+
+pub(super) fn run(command: StoreCommand) -> Result<()> {
+    match command {
+        StoreCommand::Backup { data, to } => {
+            let layout = Layout::new(data.data_dir.as_deref())?;
+            let from = layout.database();
+            require_file(&from)?;
+            store::backup(&from, &to)
+                .with_context(|| format!("cannot back up {}", from.display()))?;
+            let size = std::fs::metadata(&to).map(|file| file.len()).unwrap_or(0);
+            super::print(&format!(
+                "backed up to {} ({:.1} MB)\nrestore it with: sheaf store restore --data-dir NEW_DIR --from {}\n",
+                to.display(),
+                size as f64 / 1e6,
+                to.display()
+            ))
+        }
+        StoreCommand::Restore { data, from } => {
+            let layout = Layout::new(data.data_dir.as_deref())?;
+            let _lock = layout.take()?;
+            let to = layout.database();
+            store::restore(&from, &to)
+                .with_context(|| format!("cannot restore {}", from.display()))?;
+            super::print(&format!(
+                "restored into {}\nCertificates and tokens are not part of a backup: copy pki/ and tokens.csv if\nclients shall keep theirs, then start `sheaf server --data-dir {}`\n",
+                to.display(),
+                layout.root.display()
+            ))
+        }
+        StoreCommand::Copy { data, etcd } => {
+            let layout = Layout::new(data.data_dir.as_deref())?;
+            let from = layout.database();
+            require_file(&from)?;
+            let _lock = layout.take()?;
+            let to = etcd_config(&etcd)?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let mut bar = Bar::default();
+            runtime
+                .block_on(store::copy(&from, &to, |progress| bar.show(progress)))
+                .with_context(|| format!("cannot copy {} to etcd", from.display()))?;
+            bar.finish();
+            super::print(&format!(
+                "copied {} objects to {}\nstart the server with: sheaf server --store etcd --etcd-endpoints {}\n",
+                bar.copied,
+                etcd.etcd_endpoints.join(", "),
+                etcd.etcd_endpoints.join(",")
+            ))
+        }
+    }
+}
+
+fn require_file(path: &Path) -> Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    bail!("there is no embedded store at {}", path.display())
+}
+
+/// What the flags say about etcd, checked.
+pub(super) fn etcd_config(args: &EtcdArgs) -> Result<EtcdConfig> {
+    if args.etcd_endpoints.is_empty() {
+        bail!("--etcd-endpoints is missing: name at least one, like http://127.0.0.1:2379");
+    }
+    for endpoint in &args.etcd_endpoints {
+        if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
+            bail!("--etcd-endpoints {endpoint:?} is not a URL: begin with http:// or https://");
+        }
+    }
+    let tls = match (&args.etcd_cafile, &args.etcd_certfile, &args.etcd_keyfile) {
+        (None, None, None) => None,
+        (None, _, _) => bail!("--etcd-cafile is missing: it says whose certificates to trust"),
+        (Some(ca), cert, key) => {
+            for file in [Some(ca), cert.as_ref(), key.as_ref()].into_iter().flatten() {
+                std::fs::metadata(file)
+                    .with_context(|| format!("cannot read {}", file.display()))?;
+            }
+            Some(EtcdTls { ca: ca.clone(), cert: cert.clone(), key: key.clone() })
+        }
+    };
+    let prefix = args.etcd_prefix.trim_end_matches('/').to_owned();
+    Ok(EtcdConfig { endpoints: args.etcd_endpoints.clone(), tls, prefix })
+}
+
+/// A progress line on a terminal, silence elsewhere.
+#[derive(Default)]
+struct Bar {
+    copied: u64,
+}
+
+impl Bar {
+    fn show(&mut self, progress: Progress) {
+        self.copied = progress.copied;
+        let mut err = std::io::stderr();
+        if err.is_terminal() {
+            let share = progress.copied * 40 / progress.total.max(1);
+            let bar = "#".repeat(usize::try_from(share).unwrap_or(0));
+            let _ = write!(err, "\r[{bar:<40}] {}/{}", progress.copied, progress.total);
+            let _ = err.flush();
+        }
+    }
+
+    fn finish(&self) {
+        if std::io::stderr().is_terminal() {
+            eprintln!();
+        }
+    }
+}

@@ -68,12 +68,12 @@ impl World {
     }
 
     fn step(&mut self) {
-        match self.dice.roll(12) {
+        match self.dice.roll(14) {
             0 | 1 => self.create(),
             2 => self.user_deletes(),
-            3 => self.relist(),
-            4..=7 => self.deliver(),
-            8 | 9 => self.look(),
+            3..=5 => self.relist(),
+            6..=9 => self.deliver(),
+            10 | 11 => self.look(),
             _ => self.conclude(),
         }
     }
@@ -366,10 +366,10 @@ impl World {
 
 #[test]
 fn every_world_comes_to_rest_with_nothing_held_lost_and_nothing_else_left() {
-    for seed in 1..=400 {
+    for seed in 1..=1000 {
         println!("seed {seed}");
         let mut world = World::new(seed);
-        for _ in 0..300 {
+        for _ in 0..50 + seed % 250 {
             world.step();
         }
         world.drain();

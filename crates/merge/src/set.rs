@@ -120,6 +120,14 @@ impl Set {
         }
     }
 
+    /// Whether every path belongs to the other set as well.
+    pub fn is_within(&self, other: &Set) -> bool {
+        self.nodes.iter().all(|node| match other.node(&node.element) {
+            Some(twin) => (twin.member || !node.member) && node.below.is_within(&twin.below),
+            None => false,
+        })
+    }
+
     /// The paths of either set.
     pub fn union(mut self, other: &Set) -> Set {
         if other.is_empty() {

@@ -125,7 +125,8 @@ impl Apply<'_> {
         let mut merged = merged.unwrap_or_else(|| Value::Object(Map::new()));
         take_managed_fields(&mut merged);
         let mut object = match last {
-            Some(last) if !last.set.is_empty() => self.prune(&merged, &managed, &last),
+            // Whoever applies at least what they applied before removes nothing.
+            Some(last) if !last.set.is_within(&own.set) => self.prune(&merged, &managed, &last),
             _ => merged,
         };
         if !object.is_object() {

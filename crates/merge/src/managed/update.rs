@@ -95,8 +95,8 @@ fn lose(managed: &mut Managed, changes: &Comparison, request: &Request<'_>) {
     for entry in &mut managed.entries {
         reconcile(entry, request);
         entry.edit(|set| {
-            let lost = [&changes.added, &changes.modified, &changes.removed];
-            lost.into_iter().fold(false, |changed, lost| set.subtract(lost) || changed)
+            let Comparison { added, modified, removed } = changes;
+            set.subtract(added) | set.subtract(modified) | set.subtract(removed)
         });
     }
     managed.drop_empty();

@@ -35,15 +35,17 @@ impl Comparison {
         }
     }
 
-    fn graft(&mut self, element: &PathElement, own: Own, below: Self) {
+    fn graft(&mut self, element: PathElement, own: Own, below: Self) {
         let place = |set: &mut Set, member: bool, below: Set| {
             if member || !below.is_empty() {
                 set.graft(element.clone(), member, below);
             }
         };
-        place(&mut self.added, own.added, below.added);
         place(&mut self.modified, own.modified, below.modified);
         place(&mut self.removed, own.removed, below.removed);
+        if own.added || !below.added.is_empty() {
+            self.added.graft(element, own.added, below.added);
+        }
     }
 }
 
@@ -72,55 +74,78 @@ fn walk(
     new: Option<&Value>,
     below: &mut Comparison,
 ) -> Result<Own, Faults> {
-    let (old_kind, new_kind) = (ty.kind(old), ty.kind(new));
-    let (leaf, mut own) = match (old, new) {
-        (_, None) => walk_as(ty, old_kind, old, new, below)?,
-        (None, _) => walk_as(ty, new_kind, old, new, below)?,
-        _ if old_kind == new_kind => walk_as(ty, new_kind, old, new, below)?,
-        // One kind replaces another: the old parts go, the new parts come.
-        _ => {
-            let (_, as_old) = walk_as(ty, old_kind, old, new, below)?;
-            let (leaf, mut own) = walk_as(ty, new_kind, old, new, below)?;
-            own.modified |= as_old.modified;
-            (leaf, own)
+    let (old, new) = match (old, new) {
+        (Some(old), Some(new)) => (old, new),
+        (None, Some(new)) => {
+            everything(ty, new, &mut below.added)?;
+            return Ok(Own { added: true, ..Own::default() });
         }
+        (Some(old), None) => {
+            everything(ty, old, &mut below.removed)?;
+            return Ok(Own { removed: true, ..Own::default() });
+        }
+        (None, None) => return Ok(Own::default()),
     };
-    if !leaf {
-        own.added |= old.is_none();
-        own.removed |= new.is_none() && old.is_some();
-    }
-    Ok(own)
+    let (old_kind, new_kind) = (ty.kind(Some(old)), ty.kind(Some(new)));
+    // One kind replaces another: the old parts go, the new parts come.
+    let mut modified = old_kind != new_kind && walk_as(ty, old_kind, old, new, below)?;
+    modified |= walk_as(ty, new_kind, old, new, below)?;
+    Ok(Own { modified, ..Own::default() })
 }
 
-/// Compares as one kind; whether the place was compared as a whole, and the outcome.
+/// All places below a value that is on one side only.
+fn everything(ty: Ty<'_>, value: &Value, below: &mut Set) -> Result<(), Faults> {
+    let kind = ty.kind(Some(value));
+    if ty.is_atomic(kind) {
+        return Ok(());
+    }
+    match (kind, value) {
+        (Kind::Map, Value::Object(fields)) => {
+            below.nodes.reserve(fields.len());
+            for (name, value) in fields {
+                let mut deeper = Set::new();
+                everything(ty.field(name), value, &mut deeper)
+                    .map_err(|faults| faults.within(&field_element(name)))?;
+                below.graft(field_element(name), true, deeper);
+            }
+        }
+        (Kind::List, Value::Array(items)) => {
+            for (element, items) in group(ty, items)? {
+                let mut deeper = Set::new();
+                if let [item] = items.as_slice() {
+                    everything(ty.item(), item, &mut deeper)
+                        .map_err(|faults| faults.within(&element))?;
+                }
+                below.graft(element, true, deeper);
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Compares as one kind; whether the place as a whole differs.
 fn walk_as(
     ty: Ty<'_>,
     kind: Kind,
-    old: Option<&Value>,
-    new: Option<&Value>,
+    old: &Value,
+    new: &Value,
     below: &mut Comparison,
-) -> Result<(bool, Own), Faults> {
-    let whole = || {
-        let own = match (old, new) {
-            (None, _) => Own { added: true, ..Own::default() },
-            (_, None) => Own { removed: true, ..Own::default() },
-            (Some(old), Some(new)) => Own { modified: !same_value(old, new), ..Own::default() },
-        };
-        Ok((true, own))
-    };
+) -> Result<bool, Faults> {
+    let whole = || Ok(!same_value(old, new));
     if ty.is_atomic(kind) {
         return whole();
     }
     match kind {
         Kind::Scalar => whole(),
         Kind::Map => {
-            let (old, new) = (fields(old), fields(new));
+            let (old, new) = (old.as_object(), new.as_object());
             // Nothing inside either: compared as a whole, so that `{}` and null stay apart.
             if old.is_none_or(Map::is_empty) && new.is_none_or(Map::is_empty) {
                 return whole();
             }
             compare_fields(ty, old, new, below)?;
-            Ok((false, Own::default()))
+            Ok(false)
         }
         Kind::List => {
             let (old, new) = (items(old), items(new));
@@ -130,17 +155,13 @@ fn walk_as(
             if old != new {
                 compare_items(ty, old, new, below)?;
             }
-            Ok((false, Own::default()))
+            Ok(false)
         }
     }
 }
 
-fn fields(value: Option<&Value>) -> Option<&Map<String, Value>> {
-    value.and_then(Value::as_object)
-}
-
-fn items(value: Option<&Value>) -> &[Value] {
-    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+fn items(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 fn compare_fields(
@@ -171,7 +192,7 @@ fn compare_fields(
         let own = walk(ty.field(name), old, new, &mut deeper)
             .map_err(|faults| faults.within(&field_element(name)))?;
         if own != Own::default() || !deeper.is_same() {
-            below.graft(&field_element(name), own, deeper);
+            below.graft(field_element(name), own, deeper);
         }
     }
 }
@@ -187,15 +208,15 @@ fn compare_items(
 ) -> Result<(), Faults> {
     let olds = group(list, old)?;
     let mut news = group(list, new)?;
-    for (element, old) in &olds {
-        let new = match news.binary_search_by(|group| group.0.cmp(element)) {
+    for (element, old) in olds {
+        let new = match news.binary_search_by(|group| group.0.cmp(&element)) {
             Ok(at) => std::mem::take(&mut news[at].1),
             Err(_) => Vec::new(),
         };
-        compare_group(list, element, old, &new, below)?;
+        compare_group(list, element, &old, &new, below)?;
     }
-    for (element, new) in news.iter().filter(|(_, new)| !new.is_empty()) {
-        compare_group(list, element, &[], new, below)?;
+    for (element, new) in news.into_iter().filter(|(_, new)| !new.is_empty()) {
+        compare_group(list, element, &[], &new, below)?;
     }
     Ok(())
 }
@@ -223,14 +244,14 @@ fn group<'a>(list: Ty<'_>, items: &'a [Value]) -> Result<Vec<Group<'a>>, Faults>
 /// Items that cannot be told apart count as one opaque item.
 fn compare_group(
     list: Ty<'_>,
-    element: &PathElement,
+    element: PathElement,
     old: &[&Value],
     new: &[&Value],
     below: &mut Comparison,
 ) -> Result<(), Faults> {
     let mut deeper = Comparison::default();
     let mut item = |old: Option<&Value>, new: Option<&Value>| {
-        walk(list.item(), old, new, &mut deeper).map_err(|faults| faults.within(element))
+        walk(list.item(), old, new, &mut deeper).map_err(|faults| faults.within(&element))
     };
     let own = match (old, new) {
         ([] | [_], [] | [_]) => item(old.first().copied(), new.first().copied())?,

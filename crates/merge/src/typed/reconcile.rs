@@ -4,39 +4,52 @@ use super::walk::{Kind, Ty};
 use crate::path::PathElement;
 use crate::set::{Set, SetNode};
 
-/// The set in terms of the schema, or `None` if it already is.
+/// The set in terms of the schema, or `None` if it already is, which is nearly always.
 pub(super) fn reconcile(ty: Ty<'_>, set: &Set) -> Option<Set> {
-    let mut changed = false;
-    let set = level(ty, set, &mut changed);
-    changed.then_some(set)
+    is_stale(ty, set).then(|| level(ty, set))
 }
 
-fn level(ty: Ty<'_>, set: &Set, changed: &mut bool) -> Set {
-    // Unchanged sets, which is nearly all, are only copied once something changed above.
-    let nodes = set.nodes.iter().map(|node| match step(ty, &node.element) {
-        Some(deeper) => branch(deeper, node, changed),
-        None => node.clone(),
+fn is_stale(ty: Ty<'_>, set: &Set) -> bool {
+    set.nodes.iter().any(|node| {
+        step(ty, &node.element).is_some_and(|deeper| {
+            became_atomic(deeper, node) || (descends(deeper) && is_stale(deeper, &node.below))
+        })
+    })
+}
+
+fn level(ty: Ty<'_>, set: &Set) -> Set {
+    let nodes = set.nodes.iter().map(|node| {
+        let element = node.element.clone();
+        match step(ty, &node.element) {
+            // What became atomic is owned as a whole.
+            Some(deeper) if became_atomic(deeper, node) => {
+                SetNode { element, member: true, below: Set::new() }
+            }
+            Some(deeper) if descends(deeper) => {
+                SetNode { element, member: node.member, below: level(deeper, &node.below) }
+            }
+            _ => node.clone(),
+        }
     });
     Set { nodes: nodes.collect() }
 }
 
-fn branch(ty: Ty<'_>, node: &SetNode, changed: &mut bool) -> SetNode {
+fn became_atomic(ty: Ty<'_>, node: &SetNode) -> bool {
     let kind = ty.kind(None);
-    let whole = node.member && node.below.is_empty();
-    // What became atomic is owned as a whole.
-    let became_atomic = !whole
-        && match kind {
-            Kind::Scalar => false,
-            Kind::List => ty.is_atomic(kind),
-            Kind::Map => !ty.is_free_map() && ty.is_atomic(kind) && !node.below.is_empty(),
-        };
-    if became_atomic {
-        *changed = true;
-        return SetNode { element: node.element.clone(), member: true, below: Set::new() };
+    match kind {
+        Kind::Scalar => false,
+        Kind::List => ty.is_atomic(kind) && !node.below.is_empty(),
+        Kind::Map => ty.is_atomic(kind) && !ty.is_free_map() && !node.below.is_empty(),
     }
-    let leave = kind == Kind::Scalar || (kind == Kind::Map && ty.is_free_map());
-    let below = if leave { node.below.clone() } else { level(ty, &node.below, changed) };
-    SetNode { element: node.element.clone(), member: node.member, below }
+}
+
+/// Whether the schema has anything to say below.
+fn descends(ty: Ty<'_>) -> bool {
+    match ty.kind(None) {
+        Kind::Scalar => false,
+        Kind::List => true,
+        Kind::Map => !ty.is_free_map(),
+    }
 }
 
 /// The type one step down; fields that the schema does not know are left alone.

@@ -5,15 +5,18 @@
 //! their `openAPIV3Schema`) and built-in types (built from the table in crate
 //! `types`). No I/O, no clock, not async.
 
+mod cel;
 mod default;
 mod field;
 mod metadata;
 mod node;
 mod parse;
 mod prune;
+mod structural;
 mod trail;
 mod validate;
 
+pub use cel::Compiled;
 pub use default::{default, drop_nulls};
 pub use field::{FieldError, Path, Reason};
 pub use metadata::{Malformed, coerce_metadata};
@@ -22,4 +25,5 @@ pub use node::{
 };
 pub use parse::{MAX_DEPTH, parse, unknown_fields};
 pub use prune::{Level, prune};
+pub use structural::{check_status_root, check_structural};
 pub use validate::validate;

@@ -27,9 +27,20 @@ pub fn coerce_metadata(
     level: Level,
     malformed: Malformed,
 ) -> Result<Vec<String>, FieldError> {
+    coerce_at(value, schema, level, malformed, &Path::Root)
+}
+
+/// [`coerce_metadata`] for a value that stands at `at` in its object.
+pub(crate) fn coerce_at(
+    value: &mut Value,
+    schema: &Node,
+    level: Level,
+    malformed: Malformed,
+    at: &Path<'_>,
+) -> Result<Vec<String>, FieldError> {
     let mut coercer = Coercer { malformed, unknown: Vec::new() };
     let resource = schema.embedded || level == Level::Root;
-    coercer.coerce(value, schema, resource, &Path::Root)?;
+    coercer.coerce(value, schema, resource, at)?;
     coercer.unknown.sort();
     Ok(coercer.unknown)
 }

@@ -167,7 +167,7 @@ fn check_child(value: &Value, node: &Node, site: &Site<'_>) -> Outcome {
     outcome
 }
 
-fn type_name(ty: Type) -> &'static str {
+pub(crate) fn type_name(ty: Type) -> &'static str {
     match ty {
         Type::Any => "",
         Type::Object => "object",

@@ -1,0 +1,223 @@
+//! The static check of an expression: does it refer to what the schema declares, do
+//! operators fit their operands, and what can it cost at most?
+//!
+//! It is weaker than cel-go's type checker: what it cannot tell it lets pass, and the
+//! evaluation reports. What it refuses, upstream refuses as well.
+
+mod call;
+
+use std::rc::Rc;
+
+use kube_cel::cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, LiteralValue, SelectExpr};
+use kube_cel::cel::parser::Expression;
+
+use super::program::Issue;
+use super::types::{Field, Ty, Typed};
+
+/// What is known about an expression.
+#[derive(Debug, Clone)]
+pub(super) struct Info<'a> {
+    pub(super) typed: Typed<'a>,
+    pub(super) cost: u64,
+}
+
+impl<'a> Info<'a> {
+    fn new(ty: Ty<'a>, size: u64, cost: u64) -> Self {
+        Self { typed: Typed::new(ty, size), cost }
+    }
+}
+
+/// Variables of the macros around an expression.
+struct Scope<'s, 'a> {
+    parent: Option<&'s Scope<'s, 'a>>,
+    name: &'s str,
+    typed: Typed<'a>,
+}
+
+type Around<'s, 'a> = Option<&'s Scope<'s, 'a>>;
+
+pub(super) struct Checker<'c, 'a> {
+    source: &'c str,
+    this: &'c Typed<'a>,
+    old: Typed<'a>,
+    issues: Vec<Issue>,
+}
+
+impl<'c, 'a> Checker<'c, 'a> {
+    /// Checks a whole expression over `self` and `oldSelf`.
+    pub(super) fn check(
+        source: &'c str,
+        expression: &Expression,
+        this: &'c Typed<'a>,
+        optional_old_self: bool,
+    ) -> (Info<'a>, Vec<Issue>) {
+        let old = if optional_old_self {
+            Typed::new(Ty::Optional(Rc::new(this.clone())), this.size)
+        } else {
+            this.clone()
+        };
+        let mut checker = Self { source, this, old, issues: Vec::new() };
+        let info = checker.visit(expression, None);
+        (info, checker.issues)
+    }
+
+    /// Reports an issue at the first place where `near` stands in the source: the syntax
+    /// tree carries no positions.
+    fn report(&mut self, near: &str, text: String) {
+        let offset = find(self.source, near).unwrap_or_default();
+        let before = &self.source[..offset];
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        let issue = Issue { at: Some((line, column)), text };
+        if !self.issues.contains(&issue) {
+            self.issues.push(issue);
+        }
+    }
+
+    fn visit(&mut self, expression: &Expression, around: Around<'_, 'a>) -> Info<'a> {
+        match &expression.expr {
+            Expr::Literal(literal) => literal_info(literal),
+            Expr::Ident(name) => self.ident(name, around),
+            Expr::Select(select) => self.select(select, around),
+            Expr::Call(call) => self.call(call, around),
+            Expr::Comprehension(fold) => self.fold(fold, around),
+            Expr::List(list) => {
+                let mut cost = 10_u64;
+                let mut element: Option<Typed<'a>> = None;
+                for item in &list.elements {
+                    let info = self.visit(item, around);
+                    cost = cost.saturating_add(info.cost);
+                    element = Some(match element {
+                        Some(known) if known.ty.matches(&info.typed.ty) => {
+                            Typed::new(known.ty, known.size.max(info.typed.size))
+                        }
+                        Some(_) => Typed::dynamic(),
+                        None => info.typed,
+                    });
+                }
+                let element = element.unwrap_or_else(|| Typed::new(Ty::Dyn, 0));
+                Info::new(Ty::List(Rc::new(element)), list.elements.len() as u64, cost)
+            }
+            Expr::Map(map) => {
+                let mut cost = 30_u64;
+                for entry in &map.entries {
+                    if let EntryExpr::MapEntry(entry) = &entry.expr {
+                        let key = self.visit(&entry.key, around);
+                        let value = self.visit(&entry.value, around);
+                        cost = cost.saturating_add(key.cost).saturating_add(value.cost);
+                    }
+                }
+                let values = Rc::new(Typed::dynamic());
+                Info::new(Ty::Map(values), map.entries.len() as u64, cost)
+            }
+            Expr::Struct(_) | Expr::Unspecified => Info::new(Ty::Dyn, 1, 40),
+        }
+    }
+
+    fn ident(&mut self, name: &str, around: Around<'_, 'a>) -> Info<'a> {
+        let mut scope = around;
+        while let Some(here) = scope {
+            if here.name == name {
+                return Info { typed: here.typed.clone(), cost: 1 };
+            }
+            scope = here.parent;
+        }
+        let typed = match name {
+            "self" => self.this.clone(),
+            "oldSelf" => self.old.clone(),
+            "bool" | "int" | "uint" | "double" | "string" | "bytes" | "list" | "map"
+            | "null_type" | "type" => Typed::new(Ty::Type, 1),
+            _ => {
+                self.report(name, format!("undeclared reference to '{name}' (in container '')"));
+                Typed::dynamic()
+            }
+        };
+        Info { typed, cost: 1 }
+    }
+
+    fn select(&mut self, select: &SelectExpr, around: Around<'_, 'a>) -> Info<'a> {
+        let operand = self.visit(&select.operand, around);
+        let field = self.field(&operand.typed, &select.field);
+        let cost = operand.cost.saturating_add(1);
+        if select.test { Info::new(Ty::Bool, 1, cost) } else { Info { typed: field, cost } }
+    }
+
+    fn field(&mut self, typed: &Typed<'a>, name: &str) -> Typed<'a> {
+        match typed.field(name) {
+            Field::Known(field) => return field,
+            Field::Undefined => {
+                self.report(&format!(".{name}"), format!("undefined field '{name}'"));
+            }
+            Field::Unsupported => {
+                let text = format!("type '{}' does not support field selection", typed.ty);
+                self.report(&format!(".{name}"), text);
+            }
+        }
+        Typed::dynamic()
+    }
+
+    /// The type of the variable of a macro over `range`.
+    fn iteration(&mut self, range: &Typed<'a>) -> Typed<'a> {
+        match &range.ty {
+            Ty::List(element) => (**element).clone(),
+            Ty::Map(_) => Typed::new(Ty::Text, range.size),
+            Ty::Dyn => Typed::dynamic(),
+            other => {
+                let text = format!(
+                    "expression of type '{other}' cannot be range of a comprehension (must be \
+                     list, map, or dynamic)"
+                );
+                self.report("", text);
+                Typed::dynamic()
+            }
+        }
+    }
+
+    fn fold(&mut self, fold: &ComprehensionExpr, around: Around<'_, 'a>) -> Info<'a> {
+        let range = self.visit(&fold.iter_range, around);
+        let item = self.iteration(&range.typed);
+        let init = self.visit(&fold.accu_init, around);
+        let mut result = Scope { parent: around, name: &fold.accu_var, typed: init.typed.clone() };
+        let inner = Scope { parent: Some(&result), name: &fold.iter_var, typed: item };
+        let condition = self.visit(&fold.loop_cond, Some(&inner));
+        let step = self.visit(&fold.loop_step, Some(&inner));
+        let size = range.typed.size;
+        if let Ty::List(_) = step.typed.ty {
+            // `map` and `filter`: at most one element for every item.
+            result.typed = Typed::new(step.typed.ty, size);
+        }
+        let outcome = self.visit(&fold.result, Some(&result));
+        let looping = size.saturating_mul(condition.cost.saturating_add(step.cost));
+        let cost =
+            [range.cost, init.cost, looping, outcome.cost].into_iter().fold(0, u64::saturating_add);
+        Info { typed: outcome.typed, cost }
+    }
+}
+
+/// Where `near` stands in the source as a word of its own.
+fn find(source: &str, near: &str) -> Option<usize> {
+    if near.is_empty() {
+        return None;
+    }
+    let word = |next: Option<char>| next.is_some_and(|next| next.is_alphanumeric() || next == '_');
+    let plain = source.match_indices(near).find(|(at, _)| {
+        let before = source[..*at].chars().next_back();
+        let after = source[at + near.len()..].chars().next();
+        !word(after) && (near.starts_with('.') || !word(before) && before != Some('.'))
+    });
+    let optional = near.strip_prefix('.').and_then(|name| source.find(&format!(".?{name}")));
+    plain.map(|(at, _)| at).or(optional)
+}
+
+fn literal_info<'a>(literal: &LiteralValue) -> Info<'a> {
+    let (ty, size) = match literal {
+        LiteralValue::Null => (Ty::Null, 1),
+        LiteralValue::Boolean(_) => (Ty::Bool, 1),
+        LiteralValue::Int(_) => (Ty::Int, 1),
+        LiteralValue::UInt(_) => (Ty::Uint, 1),
+        LiteralValue::Double(_) => (Ty::Double, 1),
+        LiteralValue::String(text) => (Ty::Text, text.inner().len() as u64),
+        LiteralValue::Bytes(bytes) => (Ty::Bytes, bytes.inner().len() as u64),
+    };
+    Info::new(ty, size, 0)
+}

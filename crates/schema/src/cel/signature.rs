@@ -1,0 +1,181 @@
+//! The functions that rules may call, and what they return as far as that is certain.
+
+use super::types::{Ty, Typed};
+
+const BOOL: &[&str] = &[
+    "bool",
+    "contains",
+    "startsWith",
+    "endsWith",
+    "matches",
+    "hasValue",
+    "isSorted",
+    "isURL",
+    "isIP",
+    "isCIDR",
+    "isQuantity",
+    "isSemver",
+    "isInteger",
+    "isGreaterThan",
+    "isLessThan",
+    "containsIP",
+    "containsCIDR",
+    "isLoopback",
+    "isUnspecified",
+    "isGlobalUnicast",
+    "isLinkLocalMulticast",
+    "isLinkLocalUnicast",
+    "sets.contains",
+    "sets.equivalent",
+    "sets.intersects",
+    "ip.isCanonical",
+    "math.isFinite",
+    "math.isInf",
+    "math.isNaN",
+    "all",
+    "exists",
+    "existsOne",
+    "exists_one",
+];
+const INT: &[&str] = &[
+    "int",
+    "size",
+    "indexOf",
+    "lastIndexOf",
+    "compareTo",
+    "family",
+    "prefixLength",
+    "major",
+    "minor",
+    "patch",
+    "asInteger",
+    "getFullYear",
+    "getMonth",
+    "getDayOfYear",
+    "getDayOfMonth",
+    "getDate",
+    "getDayOfWeek",
+    "getHours",
+    "getMinutes",
+    "getSeconds",
+    "getMilliseconds",
+];
+const TEXT: &[&str] = &[
+    "string",
+    "lowerAscii",
+    "upperAscii",
+    "trim",
+    "replace",
+    "substring",
+    "charAt",
+    "join",
+    "format",
+    "find",
+    "strings.quote",
+    "getScheme",
+    "getHost",
+    "getHostname",
+    "getPort",
+    "getEscapedPath",
+    "base64.encode",
+    "jsonpatch.escapeKey",
+];
+const OTHER: &[&str] = &[
+    "dyn",
+    "type",
+    "uint",
+    "double",
+    "bytes",
+    "duration",
+    "timestamp",
+    "min",
+    "max",
+    "sum",
+    "sort",
+    "sortBy",
+    "reverse",
+    "distinct",
+    "flatten",
+    "first",
+    "last",
+    "slice",
+    "lists.range",
+    "split",
+    "findAll",
+    "url",
+    "getQuery",
+    "ip",
+    "cidr",
+    "masked",
+    "quantity",
+    "add",
+    "sub",
+    "sign",
+    "asApproximateFloat",
+    "semver",
+    "value",
+    "or",
+    "orValue",
+    "optMap",
+    "optFlatMap",
+    "optional.of",
+    "optional.none",
+    "optional.ofNonZeroValue",
+    "base64.decode",
+    "math.abs",
+    "math.bitAnd",
+    "math.bitNot",
+    "math.bitOr",
+    "math.bitShiftLeft",
+    "math.bitShiftRight",
+    "math.bitXor",
+    "math.ceil",
+    "math.floor",
+    "math.greatest",
+    "math.least",
+    "math.round",
+    "math.sign",
+    "math.sqrt",
+    "math.trunc",
+    "transformList",
+    "transformMap",
+    "validate",
+    "format.named",
+    "format.byte",
+    "format.date",
+    "format.datetime",
+    "format.labelValue",
+    "format.qualifiedName",
+    "format.uri",
+    "format.uuid",
+    "cel.bind",
+    "isCanonical",
+    "ip.isV4",
+];
+
+/// The name of the function `space.name`, if there is one.
+pub(super) fn qualified(space: &str, name: &str) -> Option<&'static str> {
+    [BOOL, INT, TEXT, OTHER].into_iter().flatten().copied().find(|known| {
+        known.strip_prefix(space).and_then(|rest| rest.strip_prefix('.')) == Some(name)
+    })
+}
+
+/// What a function returns; `None` if there is no such function.
+pub(super) fn result<'a>(name: &str, size: u64) -> Option<Typed<'a>> {
+    let ty = if BOOL.contains(&name) {
+        Ty::Bool
+    } else if INT.contains(&name) {
+        Ty::Int
+    } else if TEXT.contains(&name) {
+        Ty::Text
+    } else if name == "duration" {
+        Ty::Duration
+    } else if name == "timestamp" {
+        Ty::Timestamp
+    } else if OTHER.contains(&name) {
+        Ty::Dyn
+    } else {
+        return None;
+    };
+    Some(Typed::new(ty, size))
+}

@@ -60,7 +60,9 @@ fn schemas(resources: &[Described<'_>], form: Form) -> Map<String, Value> {
             kinds.extend(Kind::find(resource.group, resource.version, resource.list_kind));
         }
         for sub in &resource.subresources {
-            kinds.extend(sub.kind.and_then(|(group, version, kind)| Kind::find(group, version, kind)));
+            kinds.extend(
+                sub.kind.and_then(|(group, version, kind)| Kind::find(group, version, kind)),
+            );
         }
     }
     let served: Vec<(&str, &str)> = group_versions(resources).into_iter().collect();

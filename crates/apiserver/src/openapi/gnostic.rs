@@ -50,7 +50,7 @@ enum As {
     SecurityDefinition,
 }
 
-const DOCUMENT: Message = Message {
+static DOCUMENT: Message = Message {
     fields: &[
         ("swagger", 1, As::Text),
         ("info", 2, As::One(&INFO)),
@@ -67,12 +67,12 @@ const DOCUMENT: Message = Message {
     extensions: Some(16),
 };
 
-const INFO: Message = Message {
+static INFO: Message = Message {
     fields: &[("title", 1, As::Text), ("version", 2, As::Text), ("description", 3, As::Text)],
     extensions: Some(7),
 };
 
-const PATH_ITEM: Message = Message {
+static PATH_ITEM: Message = Message {
     fields: &[
         ("$ref", 1, As::Text),
         ("get", 2, As::One(&OPERATION)),
@@ -87,7 +87,7 @@ const PATH_ITEM: Message = Message {
     extensions: Some(10),
 };
 
-const OPERATION: Message = Message {
+static OPERATION: Message = Message {
     fields: &[
         ("tags", 1, As::Texts),
         ("summary", 2, As::Text),
@@ -103,12 +103,12 @@ const OPERATION: Message = Message {
     extensions: Some(13),
 };
 
-const RESPONSE: Message = Message {
+static RESPONSE: Message = Message {
     fields: &[("description", 1, As::Text), ("schema", 2, As::Wrapped(&SCHEMA))],
     extensions: Some(5),
 };
 
-const BODY_PARAMETER: Message = Message {
+static BODY_PARAMETER: Message = Message {
     fields: &[
         ("description", 1, As::Text),
         ("name", 2, As::Text),
@@ -119,7 +119,7 @@ const BODY_PARAMETER: Message = Message {
     extensions: Some(6),
 };
 
-const QUERY_PARAMETER: Message = Message {
+static QUERY_PARAMETER: Message = Message {
     fields: &[
         ("required", 1, As::Flag),
         ("in", 2, As::Text),
@@ -134,7 +134,7 @@ const QUERY_PARAMETER: Message = Message {
 };
 
 /// Of headers and of paths: the two have the same fields.
-const PATH_PARAMETER: Message = Message {
+static PATH_PARAMETER: Message = Message {
     fields: &[
         ("required", 1, As::Flag),
         ("in", 2, As::Text),
@@ -147,10 +147,10 @@ const PATH_PARAMETER: Message = Message {
     extensions: Some(22),
 };
 
-const REFERENCE: Message =
+static REFERENCE: Message =
     Message { fields: &[("$ref", 1, As::Text), ("description", 2, As::Text)], extensions: None };
 
-const API_KEY: Message = Message {
+static API_KEY: Message = Message {
     fields: &[
         ("type", 1, As::Text),
         ("name", 2, As::Text),
@@ -160,7 +160,7 @@ const API_KEY: Message = Message {
     extensions: Some(5),
 };
 
-const SCHEMA: Message = Message {
+static SCHEMA: Message = Message {
     fields: &[
         ("$ref", 1, As::Text),
         ("format", 2, As::Text),
@@ -340,17 +340,29 @@ mod tests {
             "swagger": "2.0",
             "definitions": {"A": {"type": "object", "properties": {"b": {"$ref": "#/x"}}, "x-k": [1]}},
         });
+        // Document: swagger, definitions > entry > name, schema > type, properties > entry,
+        // vendor extension > name, value > yaml.
         let expected: &[u8] = b"\x0a\x032.0\
-            \x4a\x2e\x0a\x2c\x0a\x01A\x12\x27\
+            \x4a\x30\x0a\x2e\x0a\x01A\x12\x29\
             \xb2\x01\x08\x0a\x06object\
-            \xca\x01\x0d\x0a\x0b\x0a\x01b\x12\x06\x0a\x04#/x\x00\
-            \xfa\x01\x0a";
+            \xca\x01\x0c\x0a\x0a\x0a\x01b\x12\x05\x0a\x03#/x\
+            \xfa\x01\x0c\x0a\x03x-k\x12\x05\x12\x03[1]";
         let bytes = encode(&document);
-        // The schema of `b` is three bytes of text after its key and length.
-        let b: &[u8] = b"\xca\x01\x0c\x0a\x0a\x0a\x01b\x12\x05\x0a\x03#/x";
-        assert!(bytes.starts_with(&expected[..5]));
-        assert!(bytes.windows(b.len()).any(|window| window == b), "{bytes:02x?}");
-        let extension: &[u8] = b"\xfa\x01\x0c\x0a\x03x-k\x12\x05\x12\x03[1]";
-        assert!(bytes.ends_with(extension), "{bytes:02x?}");
+        assert_eq!(bytes, expected, "{bytes:02x?}");
+    }
+
+    #[test]
+    fn parameters_and_responses_stand_behind_their_choices() {
+        let document = json!({"paths": {"/p": {"parameters": [
+            {"in": "path", "name": "n"}, {"in": "query", "name": "q"}, {"in": "body", "name": "b"},
+            {"$ref": "#/r"},
+        ], "get": {"responses": {"200": {"description": "d"}}}}}});
+        let bytes = encode(&document);
+        let holds = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
+        assert!(holds(b"\x4a\x0f\x0a\x0d\x12\x0b\x22\x09\x12\x04path\x22\x01n"), "{bytes:02x?}");
+        assert!(holds(b"\x4a\x10\x0a\x0e\x12\x0c\x1a\x0a\x12\x05query\x22\x01q"));
+        assert!(holds(b"\x4a\x0d\x0a\x0b\x0a\x09\x12\x01b\x1a\x04body"));
+        assert!(holds(b"\x4a\x07\x12\x05\x0a\x03#/r"));
+        assert!(holds(b"\x4a\x0e\x0a\x0c\x0a\x03200\x12\x05\x0a\x03\x0a\x01d"));
     }
 }

@@ -1,9 +1,12 @@
 //! Operations: what can be done to a kind, under which path, with which parameters. They
 //! are described once and written for either version of OpenAPI.
 
+mod write;
+
 use serde_json::{Map, Value, json};
 use types::openapi::Form;
 
+use self::write::Writer;
 use super::resource::{Described, Sub, camel, operation_group, tag};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
@@ -42,8 +45,11 @@ const DELETED: &[(&str, &str)] = &[("200", "OK"), ("202", "Accepted")];
 
 const DRY_RUN: Parameter =
     ("dryRun", "string", "All: go through every stage of the request without storing its result.");
-const FIELD_MANAGER: Parameter =
-    ("fieldManager", "string", "The name of the actor that makes this change, at most 128 characters.");
+const FIELD_MANAGER: Parameter = (
+    "fieldManager",
+    "string",
+    "The name of the actor that makes this change, at most 128 characters.",
+);
 const FIELD_VALIDATION: Parameter = (
     "fieldValidation",
     "string",
@@ -72,7 +78,11 @@ const DELETE: &[Parameter] = &[
     DRY_RUN,
     ("gracePeriodSeconds", "integer", "Seconds before the object is deleted; zero: at once."),
     ("orphanDependents", "boolean", "Deprecated: use propagationPolicy."),
-    ("propagationPolicy", "string", "What becomes of dependents: Orphan, Background or Foreground."),
+    (
+        "propagationPolicy",
+        "string",
+        "What becomes of dependents: Orphan, Background or Foreground.",
+    ),
 ];
 const WRITE: &[Parameter] = &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION];
 const PATCH: &[Parameter] = &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION, FORCE];
@@ -107,12 +117,12 @@ pub(super) fn paths(resource: &Described<'_>, form: Form, into: &mut Map<String,
 
 /// The path of a group's own list of resources.
 pub(super) fn discovery(group: &str, version: &str, form: Form) -> Value {
-    let names = Names { form, custom: false };
+    let writer = Writer { form, custom: false };
     let reply = format!("{META}.APIResourceList");
     let mut operation = json!({
         "description": "get available resources",
         "operationId": format!("get{}APIResources", operation_group(group, version)),
-        "responses": names.responses(&reply, OK),
+        "responses": writer.responses(&reply, OK),
         "tags": [tag(group, version)],
     });
     if form == Form::V2 {
@@ -156,7 +166,8 @@ fn create(resource: &Described<'_>) -> Operation {
 
 fn delete_collection(resource: &Described<'_>) -> Operation {
     let kind = resource.kind;
-    let selectors = LIST.iter().filter(|(name, ..)| !matches!(*name, "watch" | "allowWatchBookmarks"));
+    let selectors =
+        LIST.iter().filter(|(name, ..)| !matches!(*name, "watch" | "allowWatchBookmarks"));
     Operation {
         method: "delete",
         action: "deletecollection",
@@ -204,20 +215,22 @@ fn on_item(
     gvk: &Value,
 ) -> Vec<Operation> {
     let kind = resource.kind;
-    let what = if suffix.is_empty() { String::new() } else { format!("{} of ", suffix.to_lowercase()) };
-    let operation = |method, action, verb: &str, text: String, parameters: &[Parameter], body, codes| {
-        Operation {
-            method,
-            action,
-            id: format!("{verb}{}{}{kind}{suffix}", operations_of(resource), scoped(resource)),
-            description: text,
-            parameters: parameters.to_vec(),
-            body,
-            reply: schema.to_owned(),
-            codes,
-            gvk: gvk.clone(),
-        }
-    };
+    let what =
+        if suffix.is_empty() { String::new() } else { format!("{} of ", suffix.to_lowercase()) };
+    let operation =
+        |method, action, verb: &str, text: String, parameters: &[Parameter], body, codes| {
+            Operation {
+                method,
+                action,
+                id: format!("{verb}{}{}{kind}{suffix}", operations_of(resource), scoped(resource)),
+                description: text,
+                parameters: parameters.to_vec(),
+                body,
+                reply: schema.to_owned(),
+                codes,
+                gvk: gvk.clone(),
+            }
+        };
     let mut operations = Vec::new();
     for verb in verbs {
         operations.push(match *verb {
@@ -236,8 +249,15 @@ fn on_item(
             }
             "delete" => {
                 let text = format!("delete {what}a {kind}");
-                let mut delete =
-                    operation("delete", "delete", "delete", text, DELETE, Body::DeleteOptions, DELETED);
+                let mut delete = operation(
+                    "delete",
+                    "delete",
+                    "delete",
+                    text,
+                    DELETE,
+                    Body::DeleteOptions,
+                    DELETED,
+                );
                 delete.reply = format!("{META}.Status");
                 delete
             }
@@ -266,153 +286,25 @@ fn insert(
     if operations.is_empty() {
         return;
     }
-    let names = Names { form, custom: resource.is_custom() };
+    let writer = Writer { form, custom: resource.is_custom() };
     let tag = tag(resource.group, resource.version);
     let mut item = Map::new();
     for operation in operations {
-        item.insert(operation.method.to_owned(), names.operation(operation, &tag));
+        item.insert(operation.method.to_owned(), writer.operation(operation, &tag));
     }
     let mut shared = Vec::new();
     if path.contains("{name}") {
-        shared.push(names.in_path("name", &format!("name of the {}", resource.kind)));
+        shared.push(writer.in_path("name", &format!("name of the {}", resource.kind)));
     }
     if path.contains("{namespace}") {
-        shared.push(names.in_path("namespace", "object name and auth scope, such as for teams and projects"));
+        shared.push(
+            names
+                .in_path("namespace", "object name and auth scope, such as for teams and projects"),
+        );
     }
-    shared.push(names.in_query(PRETTY));
+    shared.push(writer.in_query(PRETTY));
     item.insert("parameters".to_owned(), Value::Array(shared));
     into.insert(path, Value::Object(item));
-}
-
-/// Writes operations for one version of OpenAPI.
-#[derive(Clone, Copy)]
-struct Names {
-    form: Form,
-    custom: bool,
-}
-
-impl Names {
-    fn operation(self, operation: Operation, tag: &str) -> Value {
-        let mut parameters: Vec<Value> =
-            operation.parameters.iter().map(|parameter| self.in_query(*parameter)).collect();
-        let mut written = json!({
-            "description": operation.description,
-            "operationId": operation.id,
-            "responses": self.responses(&operation.reply, operation.codes),
-            "tags": [tag],
-            "x-kubernetes-action": operation.action,
-            "x-kubernetes-group-version-kind": operation.gvk,
-        });
-        if let Some((schema, required)) = operation.body.schema() {
-            match self.form {
-                Form::V3 => written["requestBody"] = self.request_body(&operation.body, &schema, required),
-                Form::V2 => parameters.push(json!({
-                    "in": "body", "name": "body", "required": required, "schema": self.reference(&schema),
-                })),
-            }
-        }
-        if self.form == Form::V2 {
-            written["consumes"] = match operation.body {
-                Body::Patch => self.patch_types().into(),
-                _ => json!(["*/*"]),
-            };
-            written["produces"] = self.reply_types(false).into();
-            written["schemes"] = json!(["https"]);
-        }
-        if !parameters.is_empty() {
-            written["parameters"] = Value::Array(parameters);
-        }
-        written
-    }
-
-    fn request_body(self, body: &Body, schema: &str, required: bool) -> Value {
-        let types = match body {
-            Body::Patch => self.patch_types(),
-            _ => vec!["*/*"],
-        };
-        let mut written = json!({"content": self.content(&types, schema)});
-        if required {
-            written["required"] = true.into();
-        }
-        written
-    }
-
-    fn responses(self, schema: &str, codes: &[(&str, &str)]) -> Value {
-        let types = self.reply_types(schema.ends_with("List"));
-        let mut written = Map::new();
-        for (code, text) in codes {
-            let mut response = json!({"description": text});
-            match self.form {
-                Form::V3 => response["content"] = self.content(&types, schema),
-                Form::V2 => response["schema"] = self.reference(schema),
-            }
-            written.insert((*code).to_owned(), response);
-        }
-        written.insert("401".to_owned(), json!({"description": "Unauthorized"}));
-        Value::Object(written)
-    }
-
-    fn content(self, types: &[&str], schema: &str) -> Value {
-        let reference = json!({"schema": self.reference(schema)});
-        let content = types.iter().map(|ty| ((*ty).to_owned(), reference.clone()));
-        Value::Object(content.collect())
-    }
-
-    fn reference(self, schema: &str) -> Value {
-        match self.form {
-            Form::V3 => json!({"$ref": format!("#/components/schemas/{schema}")}),
-            Form::V2 => json!({"$ref": format!("#/definitions/{schema}")}),
-        }
-    }
-
-    /// kubectl applies with strategic merges where it finds them among these.
-    fn patch_types(self) -> Vec<&'static str> {
-        let mut types = vec![
-            "application/apply-patch+yaml",
-            "application/json-patch+json",
-            "application/merge-patch+json",
-        ];
-        if !self.custom {
-            types.push("application/strategic-merge-patch+json");
-        }
-        types
-    }
-
-    fn reply_types(self, list: bool) -> Vec<&'static str> {
-        let mut types = vec!["application/json", "application/yaml"];
-        if !self.custom {
-            types.push("application/vnd.kubernetes.protobuf");
-        }
-        if list {
-            types.push("application/json;stream=watch");
-            if !self.custom {
-                types.push("application/vnd.kubernetes.protobuf;stream=watch");
-            }
-        }
-        types
-    }
-
-    fn in_query(self, (name, ty, description): Parameter) -> Value {
-        self.parameter("query", name, ty, description)
-    }
-
-    fn in_path(self, name: &str, description: &str) -> Value {
-        let mut written = self.parameter("path", name, "string", description);
-        written["required"] = true.into();
-        written
-    }
-
-    fn parameter(self, place: &str, name: &str, ty: &str, description: &str) -> Value {
-        let mut written = json!({"name": name, "in": place, "description": description});
-        match self.form {
-            Form::V3 => written["schema"] = json!({"type": ty, "uniqueItems": true}),
-            Form::V2 => {
-                written["type"] = ty.into();
-                written["uniqueItems"] = true.into();
-            }
-        }
-        written
-    }
 }
 
 impl Body {

@@ -72,7 +72,8 @@ impl Described<'_> {
 impl Sub<'_> {
     /// The name of the schema of its bodies.
     pub(crate) fn schema(&self, parent: &Described<'_>) -> String {
-        let known = self.kind.and_then(|(group, version, kind)| types::Kind::find(group, version, kind));
+        let known =
+            self.kind.and_then(|(group, version, kind)| types::Kind::find(group, version, kind));
         known.map_or_else(|| parent.schema(), types::Kind::openapi_name)
     }
 

@@ -29,13 +29,13 @@ use crate::shape::Shape;
 use crate::store::{FenceError, Unhealthy};
 use crate::write::{Cause, Write, WriteError, Written};
 
-pub use copy::{CopyError, Progress, copy};
+pub use copy::{CopyError, CopyProgress, copy};
 use fence::Fence;
 use link::Link;
 pub use link::LinkError;
 
 /// How much of the recent past is replayed when a store is opened, at most.
-const REPLAY: i64 = 20_000;
+const REPLAY: i64 = 10_000;
 /// How long to keep trying a cluster that does not answer when a store is opened.
 const PATIENCE: Duration = Duration::from_secs(10);
 

@@ -15,6 +15,8 @@ mod list;
 mod log;
 mod progress;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;

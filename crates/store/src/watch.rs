@@ -5,7 +5,6 @@
 //! price is that one which falls behind the retained history has to start over.
 
 use std::fmt;
-use std::pin::pin;
 use std::sync::Arc;
 
 use crate::mirror::{Compacted, Pull, Table};
@@ -40,9 +39,8 @@ impl<S: Shape> Watcher<S> {
     pub async fn next(&mut self, max: usize) -> Result<Vec<Arc<Event<S>>>, WatchError> {
         let max = max.max(1);
         loop {
-            let mut changed = pin!(self.table.changed());
-            // Registered before looking, or a change in between would ring unheard.
-            changed.as_mut().enable();
+            // Made before looking: from now on it hears every change.
+            let changed = self.table.changed();
             match self.table.pull(self.seen, max) {
                 Pull::Events(events, seen) => {
                     self.seen = seen;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use base::{Chain, Stop};
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
+use tokio::time::MissedTickBehavior;
 use tracing::{debug, warn};
 
 use super::Offset;
@@ -68,6 +69,8 @@ impl<S: Shape> Upkeep<S> {
     pub(super) async fn run(mut self, mut stop: Stop) {
         let mut turn = tokio::time::interval(self.retention.age.max(self.retention.pace()));
         let mut trim = tokio::time::interval(self.retention.pace());
+        turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        trim.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = stop.requested() => return,

@@ -118,7 +118,7 @@ impl<S: Shape> Table<S> {
         Ok(page(&state.entries, state.log.after(revision), range, revision))
     }
 
-    /// Resolves at the next [`Table::wake`] after it was enabled.
+    /// Resolves at the next [`Table::wake`] after it was made.
     pub(crate) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }

@@ -200,7 +200,10 @@ impl<S: Shape> Writer<S> {
                 {
                     self.compactor.finished(to);
                 }
-                self.recovered();
+                // Dropping history proves nothing about room for more.
+                if !batch.changes.is_empty() {
+                    self.recovered();
+                }
                 Ok(self.publish(batch))
             }
             Err(Failure::NoSpace) => {
@@ -231,7 +234,9 @@ impl<S: Shape> Writer<S> {
     fn publish(&mut self, batch: Batch) -> Outcomes<S> {
         let Batch { verdicts, changes, displaced, .. } = batch;
         let mut events = self.mirror.publish(changes).into_iter();
-        self.compactor.note(self.mirror.revision(), displaced, Instant::now());
+        if displaced > 0 {
+            self.compactor.note(self.mirror.revision(), displaced, Instant::now());
+        }
         let mut event = || events.next().flatten().expect("a committed change has its event");
         verdicts.into_iter().map(|verdict| verdict.map(|()| event())).collect()
     }

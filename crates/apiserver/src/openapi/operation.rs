@@ -298,7 +298,7 @@ fn insert(
     }
     if path.contains("{namespace}") {
         shared.push(
-            names
+            writer
                 .in_path("namespace", "object name and auth scope, such as for teams and projects"),
         );
     }

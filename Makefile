@@ -1,0 +1,49 @@
+# The front doors of Sheaf. Each target prepares the machine first (scripts/setup), and is
+# quick when there is nothing to prepare.
+
+SHELL := /bin/bash
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sheaf
+export PATH := $(HOME)/.cargo/bin:$(CACHE)/bin:$(PATH):/usr/sbin
+# Outside the tree, so that a fresh clone on the same machine builds in seconds.
+export CARGO_TARGET_DIR ?= $(CACHE)/target
+
+# Arguments for the server: make run ARGS='--listen 0.0.0.0:6443 --data-dir /srv/sheaf'
+ARGS ?=
+
+.PHONY: help
+help: ## Show this list
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+.PHONY: run
+run: ## Build the release binary and start a single node (ARGS=… for options of `sheaf server`)
+	@scripts/setup run
+	@cargo build --release --locked -p sheaf
+	@exec "$(CARGO_TARGET_DIR)/release/sheaf" server $(ARGS)
+
+.PHONY: build
+build: ## Build the release binary only
+	@scripts/setup run
+	@cargo build --release --locked -p sheaf
+	@echo "$(CARGO_TARGET_DIR)/release/sheaf"
+
+.PHONY: test
+test: ## Everything CI runs: format, lints, and all tests, end to end included
+	@scripts/setup test
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo test --locked --workspace --quiet
+
+.PHONY: e2e
+e2e: ## The end-to-end tests only (ARGS=… to choose: make e2e ARGS=watch)
+	@scripts/setup test
+	cargo test --locked -p sheaf --test e2e -- $(ARGS)
+
+.PHONY: golden
+golden: ## Rewrite the expectations of golden tests; review the difference
+	@scripts/setup test
+	UPDATE_EXPECT=1 cargo test --locked --workspace --quiet
+
+.PHONY: bench
+bench: ## Measure a release build: requests per second, latency, CPU and memory
+	@scripts/setup run
+	cargo run --release --locked -p bench -- $(ARGS)

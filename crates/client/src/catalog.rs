@@ -6,6 +6,8 @@ use std::sync::Arc;
 use kube::Client;
 use kube::client::{APIGroupDiscovery, APIGroupDiscoveryList, APIResourceDiscovery};
 
+use crate::fault::Fault;
+
 /// What may be done with the objects of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
@@ -83,7 +85,7 @@ pub struct Catalog {
 #[error("cannot read {path}")]
 pub struct DiscoverError {
     path: &'static str,
-    source: kube::Error,
+    source: Fault,
 }
 
 /// Asks the server which kinds it serves.
@@ -91,11 +93,11 @@ pub async fn discover(client: &Client) -> Result<Catalog, DiscoverError> {
     let core = client
         .list_core_api_versions_aggregated()
         .await
-        .map_err(|source| DiscoverError { path: "/api", source })?;
+        .map_err(|source| DiscoverError { path: "/api", source: Fault(source) })?;
     let groups = client
         .list_api_groups_aggregated()
         .await
-        .map_err(|source| DiscoverError { path: "/apis", source })?;
+        .map_err(|source| DiscoverError { path: "/apis", source: Fault(source) })?;
     Ok(Catalog::read(&[core, groups]))
 }
 

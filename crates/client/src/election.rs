@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use self::plan::{Record, Step};
+use crate::fault::Fault;
 
 /// For how long a lease holds and how often it is renewed.
 #[derive(Debug, Clone, Copy)]
@@ -150,7 +151,7 @@ impl Candidate {
     }
 
     /// One look at the lease and what follows from it; true if it is ours now.
-    async fn attempt(&mut self) -> Result<bool, kube::Error> {
+    async fn attempt(&mut self) -> Result<bool, Fault> {
         let found = self.leases.get_opt(&self.election.name).await?;
         let record = found.as_ref().map(plan::read);
         let now = Instant::now();
@@ -164,7 +165,7 @@ impl Candidate {
         self.write(step, found).await
     }
 
-    async fn write(&self, step: Step, found: Option<Lease>) -> Result<bool, kube::Error> {
+    async fn write(&self, step: Step, found: Option<Lease>) -> Result<bool, Fault> {
         let mut lease = found.unwrap_or_else(|| Lease {
             metadata: ObjectMeta { name: Some(self.election.name.clone()), ..Default::default() },
             spec: None,
@@ -188,7 +189,7 @@ impl Candidate {
             Ok(_) => Ok(true),
             // Somebody else was faster; the next look says who.
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
-            Err(failure) => Err(failure),
+            Err(failure) => Err(Fault(failure)),
         }
     }
 
@@ -203,7 +204,7 @@ impl Candidate {
                 plan::release(spec, MicroTime(clock::now()));
                 self.leases.replace(&self.election.name, &PostParams::default(), &lease).await?;
             }
-            Ok::<_, kube::Error>(())
+            Ok::<_, Fault>(())
         };
         match tokio::time::timeout(Duration::from_secs(1), release).await {
             Ok(Ok(())) => info!(lease = self.election.name, "lease released"),

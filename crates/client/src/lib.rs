@@ -8,6 +8,7 @@
 mod catalog;
 mod connect;
 mod election;
+mod fault;
 mod feed;
 mod meta;
 pub mod objects;
@@ -16,6 +17,7 @@ mod watch;
 pub use catalog::{Catalog, DiscoverError, Kind, Verb, discover};
 pub use connect::{ConnectError, from_kubeconfig, in_process};
 pub use election::{Election, Term, Timing, campaign};
+pub use fault::Fault;
 pub use feed::{Change, Update, feed, is_followed};
 pub use meta::{Meta, Owner};
 pub use watch::{WatchError, follow};

@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::catalog::Kind;
+use crate::fault::Fault;
 use crate::feed::{Change, Update};
 use crate::meta::{Page, Partial};
 
@@ -37,7 +38,7 @@ const PAGE: u32 = 500;
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     #[error("cannot reach the server")]
-    Request(#[source] kube::Error),
+    Request(#[source] Fault),
     #[error("the server answered {code}: {message}")]
     Refused { code: u16, message: String },
     #[error("cannot read what the server sent")]
@@ -117,7 +118,7 @@ impl Follower {
                 query.push_str(&escape(&next));
             }
             let body = self.send(&query, LIST_ACCEPT).await?;
-            let body = body.collect().await.map_err(WatchError::Request)?.to_bytes();
+            let body = body.collect().await.map_err(unreachable)?.to_bytes();
             let page: Page = serde_json::from_slice(&body).map_err(WatchError::Decode)?;
             drop(body);
             for item in page.items {
@@ -176,12 +177,12 @@ impl Follower {
             .header(http::header::ACCEPT, accept)
             .body(Body::empty())
             .map_err(WatchError::Build)?;
-        let response = self.client.send(request).await.map_err(WatchError::Request)?;
+        let response = self.client.send(request).await.map_err(unreachable)?;
         let status = response.status();
         if status.is_success() {
             return Ok(response.into_body());
         }
-        let body = response.into_body().collect().await.map_err(WatchError::Request)?;
+        let body = response.into_body().collect().await.map_err(unreachable)?;
         Err(refusal(&body.to_bytes(), status))
     }
 
@@ -229,7 +230,7 @@ impl Lines {
             match self.body.frame().await {
                 // A line that was cut short by the end of the stream is no event.
                 None => return Ok(None),
-                Some(Err(failure)) => return Err(WatchError::Request(failure)),
+                Some(Err(failure)) => return Err(unreachable(failure)),
                 Some(Ok(frame)) => {
                     if let Some(data) = frame.data_ref() {
                         self.rest.extend_from_slice(data);
@@ -238,6 +239,10 @@ impl Lines {
             }
         }
     }
+}
+
+fn unreachable(failure: kube::Error) -> WatchError {
+    WatchError::Request(Fault(failure))
 }
 
 /// What a `Status` in place of an answer means.

@@ -1,6 +1,7 @@
 //! Telling users what a controller found, as Events beside the object.
 
-use base::{Chain, clock};
+use base::clock;
+use client::Fault;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{ObjectMeta, PostParams};
@@ -27,11 +28,12 @@ pub(crate) async fn warn(
     message: String,
 ) {
     let namespace = if about.namespace.is_empty() { "default" } else { about.namespace };
-    let now = Time(clock::now());
+    let now = clock::now();
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let event = Event {
         metadata: ObjectMeta {
-            generate_name: Some(format!("{}.", about.name)),
+            // As everywhere: the time makes the name unique and the order visible.
+            name: Some(format!("{}.{:x}", about.name, now.as_nanosecond())),
             namespace: Some(namespace.to_owned()),
             ..ObjectMeta::default()
         },
@@ -47,13 +49,13 @@ pub(crate) async fn warn(
         reason: Some(reason.to_owned()),
         message: Some(message),
         source: Some(EventSource { component: Some(source.to_owned()), host: None }),
-        first_timestamp: Some(now.clone()),
-        last_timestamp: Some(now),
+        first_timestamp: Some(Time(now)),
+        last_timestamp: Some(Time(now)),
         count: Some(1),
         ..Event::default()
     };
     let events = Api::<Event>::namespaced(client.clone(), namespace);
     if let Err(failure) = events.create(&PostParams::default(), &event).await {
-        warn!(reason, error = %Chain(&failure), "cannot write event");
+        warn!(reason, error = %Fault(failure), "cannot write event");
     }
 }

@@ -73,6 +73,11 @@ impl Fake {
         self.state.lock().unwrap().objects.get(&key).cloned()
     }
 
+    pub(crate) fn any(&self, resource: &str, wanted: impl Fn(&Value) -> bool) -> bool {
+        let state = self.state.lock().unwrap();
+        state.objects.iter().any(|((own, ..), object)| own == resource && wanted(object))
+    }
+
     /// Creates an object and returns its uid.
     pub(crate) fn create(&self, resource: &str, namespace: &str, body: Value) -> String {
         let created = self.with(|state| state.create(resource, namespace, body));
@@ -129,7 +134,7 @@ impl Fake {
             return reply(Ok(self.state.lock().unwrap().discovery(&path)));
         }
         let Some((key, subresource)) = parse(&path) else { return reply(Err(failure(404, ""))) };
-        let selected = query.get("fieldSelector").is_some();
+        let selected = query.contains_key("fieldSelector");
         match (parts.method, key.2.is_empty()) {
             (Method::GET, true) if query.contains_key("watch") => {
                 let from = query["resourceVersion"].parse().unwrap();
@@ -209,9 +214,6 @@ impl State {
     }
 
     fn create(&mut self, resource: &str, namespace: &str, mut body: Value) -> Result<Value, Value> {
-        if body["metadata"]["name"].is_null() {
-            body["metadata"]["name"] = json!(format!("generated-{}", self.version));
-        }
         let name = body["metadata"]["name"].as_str().unwrap().to_owned();
         let key = (resource.to_owned(), namespace.to_owned(), name);
         if self.objects.contains_key(&key) {

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Chain, clock};
-use client::{Catalog, Kind, Verb, objects};
+use base::clock;
+use client::{Catalog, Fault, Kind, Verb, objects};
 use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Namespace as Object;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -98,7 +98,7 @@ impl Finalizer {
             while let Some((kind, result)) = emptied.next().await {
                 match result {
                     Ok(objects) => plan::left(&kind, namespace, &objects, &mut pass),
-                    Err(failure) => pass.failures.push(Chain(&failure).to_string()),
+                    Err(failure) => pass.failures.push(Fault(failure).to_string()),
                 }
             }
             if !pass.left.is_empty() {

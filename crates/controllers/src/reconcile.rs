@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Chain, Stop};
-use client::{Change, Kind, Meta, Update};
+use client::{Change, Fault, Kind, Meta, Update};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
@@ -79,7 +79,7 @@ pub(crate) enum Next {
 #[error("cannot {doing}")]
 pub(crate) struct Failure {
     pub(crate) doing: &'static str,
-    pub(crate) source: kube::Error,
+    pub(crate) source: Fault,
 }
 
 /// Names what was being done when a request failed.
@@ -89,7 +89,7 @@ pub(crate) trait Doing<T> {
 
 impl<T> Doing<T> for Result<T, kube::Error> {
     fn doing(self, doing: &'static str) -> Result<T, Failure> {
-        self.map_err(|source| Failure { doing, source })
+        self.map_err(|source| Failure { doing, source: Fault(source) })
     }
 }
 
@@ -164,9 +164,7 @@ fn finish<K: Ord + Clone + Debug>(
         }
         Err(failure) => {
             // Somebody else wrote the object first: the next look sees what.
-            let conflict =
-                matches!(&failure.source, kube::Error::Api(status) if status.code == 409);
-            if conflict {
+            if failure.source.code() == Some(409) {
                 debug!(controller = name, ?key, "object changed meanwhile");
             } else {
                 warn!(controller = name, ?key, error = %Chain(&failure), "will retry");

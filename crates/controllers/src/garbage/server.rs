@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use client::{Catalog, Kind, Meta, Owner, objects};
+use client::{Catalog, Fault, Kind, Meta, Owner, objects};
 use kube::Client;
 use kube::api::{DeleteParams, Preconditions, PropagationPolicy};
 use serde_json::json;
@@ -18,16 +18,16 @@ pub(crate) enum CollectError {
     #[error("no kind {kind} in {api_version} is served")]
     UnknownKind { api_version: Arc<str>, kind: Arc<str> },
     #[error("cannot {doing} {} {}/{}", place.kind, place.namespace, place.name)]
-    Request { doing: &'static str, place: Box<Place>, source: kube::Error },
+    Request { doing: &'static str, place: Box<Place>, source: Fault },
 }
 
 impl CollectError {
     pub(crate) fn is_conflict(&self) -> bool {
-        matches!(self, Self::Request { source: kube::Error::Api(status), .. } if status.code == 409)
+        matches!(self, Self::Request { source, .. } if source.code() == Some(409))
     }
 
     fn request(doing: &'static str, place: &Place, source: kube::Error) -> Self {
-        Self::Request { doing, place: Box::new(place.clone()), source }
+        Self::Request { doing, place: Box::new(place.clone()), source: Fault(source) }
     }
 }
 

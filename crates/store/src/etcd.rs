@@ -29,7 +29,7 @@ use crate::shape::Shape;
 use crate::store::{FenceError, Unhealthy};
 use crate::write::{Cause, Write, WriteError, Written};
 
-pub use copy::{CopyError, CopyProgress, copy};
+pub use copy::{CopyError, Progress, copy};
 use fence::Fence;
 use link::Link;
 pub use link::LinkError;

@@ -31,7 +31,7 @@ mod watch;
 mod write;
 
 pub use config::{Config, Engine, EtcdConfig, EtcdTls, Retention, SqliteConfig};
-pub use etcd::{CopyError, CopyProgress, LinkError, OpenError as EtcdOpenError, copy};
+pub use etcd::{CopyError, LinkError, OpenError as EtcdOpenError, Progress, copy};
 pub use mirror::{Compacted, Page, Range};
 pub use revision::Revision;
 pub use shape::{Entry, Event, Shape};

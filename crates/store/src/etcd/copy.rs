@@ -22,7 +22,7 @@ const BATCH_BYTES: usize = 1 << 20;
 
 /// How far a copy has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CopyProgress {
+pub struct Progress {
     pub copied: u64,
     pub total: u64,
 }
@@ -49,7 +49,7 @@ pub enum CopyError {
 pub async fn copy(
     from: &Path,
     to: &EtcdConfig,
-    mut progress: impl FnMut(CopyProgress),
+    mut progress: impl FnMut(Progress),
 ) -> Result<(), CopyError> {
     let path = from.to_owned();
     let opening = tokio::task::spawn_blocking(move || sqlite::Reader::open(&path));
@@ -63,14 +63,14 @@ pub async fn copy(
     let (sender, mut batches) = mpsc::channel(4);
     let reading = tokio::task::spawn_blocking(move || read(&reader, &sender));
     let (mut copied, tag) = (0, Tag::new_v4());
-    progress(CopyProgress { copied, total });
+    progress(Progress { copied, total });
     while let Some(batch) = batches.recv().await {
         copied += batch.len() as u64;
         let key = |(table, name, _): &Row| link.keys.value(table, name);
         let puts: Vec<TxnOp> =
             batch.into_iter().map(|row| TxnOp::put(key(&row), sealed(&row.2, tag), None)).collect();
         link.txn(Txn::new().and_then(puts)).await.map_err(|source| CopyError::Write { source })?;
-        progress(CopyProgress { copied, total });
+        progress(Progress { copied, total });
     }
     let read = reading.await.map_err(|_| CopyError::Interrupted)?;
     read.map_err(|source| CopyError::Read { path: from.to_owned(), source })?;

@@ -5,13 +5,11 @@
 //! one answer:
 //!
 //! ```text
-//!              ┌───────────── full disk: refuse, drop history ─────────────┐
-//!              ▼                                                           │
-//!   ready ── batch ──► committed: publish, answer ──► ready               │
-//!              ├───────────────────────────────────────────────────────────┘
-//!              └─► I/O error ──► lost ── reopen, read back ──► ready
-//!                                 ▲            │
-//!                                 └── fails ───┘   (writes are refused meanwhile)
+//!   ready ── batch ──► committed ── publish, answer ──► ready
+//!              ├─────► full disk ── refuse, drop history ──► ready
+//!              └─────► I/O error ──► lost ── reopen, read back ──► ready
+//!                                     ▲             │
+//!                                     └── failed ───┘   (writes are refused meanwhile)
 //! ```
 //!
 //! When the commit itself failed, the file alone knows the outcome. The writer then

@@ -12,6 +12,7 @@ mod metadata;
 mod node;
 mod parse;
 mod prune;
+mod publish;
 mod structural;
 mod trail;
 mod validate;
@@ -25,5 +26,9 @@ pub use node::{
 };
 pub use parse::{MAX_DEPTH, parse, unknown_fields};
 pub use prune::{Level, prune};
+pub use publish::{to_openapi_v2, to_openapi_v3};
 pub use structural::{check_status_root, check_structural};
 pub use validate::validate;
+
+#[cfg(test)]
+mod tests;

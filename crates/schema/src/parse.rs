@@ -17,6 +17,7 @@ use crate::node::{Additional, ListType, MapType, Node, Rule, Schema, Type, Valid
 use crate::validate::format;
 use intern::Interner;
 
+pub(crate) use keyword::is_keyword;
 pub use keyword::unknown_fields;
 
 /// How deeply schemas may nest. Real ones stay under 40; every walk over a schema or a

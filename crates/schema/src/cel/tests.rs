@@ -458,67 +458,134 @@ fn rules_that_cannot_work_are_refused() {
         let errors = check_rules(&bounded(json!({"rule": rule})), &Path::Root);
         assert_eq!(texts(&errors), "", "{rule}");
     }
-    admit(json!({"rule": "self.i =="}), expect![[r#"
+    admit(
+        json!({"rule": "self.i =="}),
+        expect![[r#"
         x-kubernetes-validations[0].rule: Invalid value: "self.i ==": compilation failed: ERROR: <input>:1:10: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}
          | self.i ==
-         | .........^"#]]);
-    admit(json!({"rule": "self.x == 1"}), expect![[r#"
+         | .........^"#]],
+    );
+    admit(
+        json!({"rule": "self.x == 1"}),
+        expect![[r#"
         x-kubernetes-validations[0].rule: Invalid value: "self.x == 1": compilation failed: ERROR: <input>:1:5: undefined field 'x'
          | self.x == 1
-         | ....^"#]]);
-    admit(json!({"rule": "self.o.z == 1 && self.objs.all(o, o.z)"}), expect![[r#"
+         | ....^"#]],
+    );
+    admit(
+        json!({"rule": "self.o.z == 1 && self.objs.all(o, o.z)"}),
+        expect![[r#"
         x-kubernetes-validations[0].rule: Invalid value: "self.o.z == 1 && self.objs.all(o, o.z)": compilation failed: ERROR: <input>:1:7: undefined field 'z'
          | self.o.z == 1 && self.objs.all(o, o.z)
-         | ......^"#]]);
-    admit(json!({"rule": "self.metadata.labels.size() == 0"}), expect![[r#"
+         | ......^"#]],
+    );
+    admit(
+        json!({"rule": "self.metadata.labels.size() == 0"}),
+        expect![[r#"
         x-kubernetes-validations[0].rule: Invalid value: "self.metadata.labels.size() == 0": compilation failed: ERROR: <input>:1:14: undefined field 'labels'
          | self.metadata.labels.size() == 0
-         | .............^"#]]);
-    admit(json!({"rule": "other == 1"}), expect![[r#"
+         | .............^"#]],
+    );
+    admit(
+        json!({"rule": "other == 1"}),
+        expect![[r#"
         x-kubernetes-validations[0].rule: Invalid value: "other == 1": compilation failed: ERROR: <input>:1:1: undeclared reference to 'other' (in container '')
          | other == 1
-         | ^"#]]);
-    admit(json!({"rule": "foo(self.i)"}), expect![[r#"
+         | ^"#]],
+    );
+    admit(
+        json!({"rule": "foo(self.i)"}),
+        expect![[r#"
         x-kubernetes-validations[0].rule: Invalid value: "foo(self.i)": compilation failed: ERROR: <input>:1:1: undeclared reference to 'foo' (in container '')
          | foo(self.i)
-         | ^"#]]);
-    admit(json!({"rule": "self.i.foo()"}), expect![[r#"
-        x-kubernetes-validations[0].rule: Invalid value: "self.i.foo()": compilation failed: ERROR: <input>:1:1: undeclared reference to 'foo' (in container '')
-         | self.i.foo()
-         | ^"#]]);
-    admit(json!({"rule": "self.i"}), expect![[r#"x-kubernetes-validations[0].rule: Invalid value: "self.i": cel expression must evaluate to a bool"#]]);
-    admit(json!({"rule": "self.i == 'x'"}), expect![[r#"
+         | ^"#]],
+    );
+    admit(
+        json!({"rule": "self.i.foo()"}),
+        expect![[r#"
+            x-kubernetes-validations[0].rule: Invalid value: "self.i.foo()": compilation failed: ERROR: <input>:1:7: undeclared reference to 'foo' (in container '')
+             | self.i.foo()
+             | ......^"#]],
+    );
+    admit(
+        json!({"rule": "self.i"}),
+        expect![[
+            r#"x-kubernetes-validations[0].rule: Invalid value: "self.i": cel expression must evaluate to a bool"#
+        ]],
+    );
+    admit(
+        json!({"rule": "self.i == 'x'"}),
+        expect![[r#"
         x-kubernetes-validations[0].rule: Invalid value: "self.i == 'x'": compilation failed: ERROR: <input>:1:8: found no matching overload for '_==_' applied to '(int, string)'
          | self.i == 'x'
-         | .......^"#]]);
-    admit(json!({"rule": "self.i < self.s"}), expect![[r#"
+         | .......^"#]],
+    );
+    admit(
+        json!({"rule": "self.i < self.s"}),
+        expect![[r#"
         x-kubernetes-validations[0].rule: Invalid value: "self.i < self.s": compilation failed: ERROR: <input>:1:8: found no matching overload for '_<_' applied to '(int, string)'
          | self.i < self.s
-         | .......^"#]]);
-    admit(json!({"rule": "self.i + self.s == 1"}), expect![[r#"
+         | .......^"#]],
+    );
+    admit(
+        json!({"rule": "self.i + self.s == 1"}),
+        expect![[r#"
         x-kubernetes-validations[0].rule: Invalid value: "self.i + self.s == 1": compilation failed: ERROR: <input>:1:8: found no matching overload for '_+_' applied to '(int, string)'
          | self.i + self.s == 1
-         | .......^"#]]);
-    admit(json!({"rule": "self.i && true"}), expect![[r#"
+         | .......^"#]],
+    );
+    admit(
+        json!({"rule": "self.i && true"}),
+        expect![[r#"
         x-kubernetes-validations[0].rule: Invalid value: "self.i && true": compilation failed: ERROR: <input>:1:8: found no matching overload for '_&&_' applied to '(int, bool)'
          | self.i && true
-         | .......^"#]]);
-    admit(json!({"rule": "self.i.x == 1"}), expect![[r#"
+         | .......^"#]],
+    );
+    admit(
+        json!({"rule": "self.i.x == 1"}),
+        expect![[r#"
         x-kubernetes-validations[0].rule: Invalid value: "self.i.x == 1": compilation failed: ERROR: <input>:1:7: type 'int' does not support field selection
          | self.i.x == 1
-         | ......^"#]]);
-    admit(json!({"rule": "self.o.all(x, true)"}), expect![[r#"
+         | ......^"#]],
+    );
+    admit(
+        json!({"rule": "self.o.all(x, true)"}),
+        expect![[r#"
         x-kubernetes-validations[0].rule: Invalid value: "self.o.all(x, true)": compilation failed: ERROR: <input>:1:1: expression of type 'object' cannot be range of a comprehension (must be list, map, or dynamic)
          | self.o.all(x, true)
-         | ^"#]]);
-    admit(json!({"rule": "true", "messageExpression": "self.x"}), expect![[r#"
+         | ^"#]],
+    );
+    admit(
+        json!({"rule": "true", "messageExpression": "self.x"}),
+        expect![[r#"
         x-kubernetes-validations[0].messageExpression: Invalid value: "self.x": messageExpression compilation failed: ERROR: <input>:1:5: undefined field 'x'
          | self.x
-         | ....^"#]]);
-    admit(json!({"rule": "true", "messageExpression": "1"}), expect![[r#"x-kubernetes-validations[0].messageExpression: Invalid value: "1": messageExpression must evaluate to a string"#]]);
-    admit(json!({"rule": "true", "optionalOldSelf": true}), expect!["x-kubernetes-validations[0].optionalOldSelf: Invalid value: true: may not be set if oldSelf is not used in rule"]);
-    admit(json!({"rule": "1".repeat(20_000)}), expect![[r#"x-kubernetes-validations[0].rule: Invalid value: "1111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111": compilation failed: ERROR: <input>:1:1: expression is longer than 16384 bytes"#]]);
-    admit(json!({"rule": format!("self.i{} > 0", " + 1".repeat(600))}), expect![[r#"x-kubernetes-validations[0].rule: Invalid value: "self.i + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 +": compilation failed: ERROR: <input>:1:1: expression has more than 500 operators"#]]);
+         | ....^"#]],
+    );
+    admit(
+        json!({"rule": "true", "messageExpression": "1"}),
+        expect![[
+            r#"x-kubernetes-validations[0].messageExpression: Invalid value: "1": messageExpression must evaluate to a string"#
+        ]],
+    );
+    admit(
+        json!({"rule": "true", "optionalOldSelf": true}),
+        expect![
+            "x-kubernetes-validations[0].optionalOldSelf: Invalid value: true: may not be set if oldSelf is not used in rule"
+        ],
+    );
+    admit(
+        json!({"rule": "1".repeat(20_000)}),
+        expect![[
+            r#"x-kubernetes-validations[0].rule: Invalid value: "1111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111111": compilation failed: ERROR: <input>:1:1: expression is longer than 16384 bytes"#
+        ]],
+    );
+    admit(
+        json!({"rule": format!("self.i{} > 0", " + 1".repeat(600))}),
+        expect![[
+            r#"x-kubernetes-validations[0].rule: Invalid value: "self.i + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 +": compilation failed: ERROR: <input>:1:1: expression has more than 500 operators"#
+        ]],
+    );
 }
 
 #[test]

@@ -11,6 +11,11 @@ pub fn unknown_fields(raw: &Value) -> Vec<String> {
     unknown
 }
 
+/// Whether a field of a schema means something.
+pub(crate) fn is_keyword(name: &str) -> bool {
+    holds(name).is_some()
+}
+
 /// What the value of a keyword is made of, as far as looking for unknown fields goes.
 enum Holds {
     /// A scalar, a list of scalars, or any JSON.

@@ -36,12 +36,14 @@ impl<'a> Checker<'_, 'a> {
         {
             return info;
         }
-        self.function(qualified.unwrap_or(&call.func_name), target, &arguments)
+        let member = call.target.is_some();
+        self.function(qualified.unwrap_or(&call.func_name), member, target, &arguments)
     }
 
     fn function(
         &mut self,
         name: &str,
+        member: bool,
         target: Option<Info<'a>>,
         arguments: &[Info<'a>],
     ) -> Info<'a> {
@@ -79,7 +81,8 @@ impl<'a> Checker<'_, 'a> {
                 Some(typed) => typed,
                 None => {
                     let text = format!("undeclared reference to '{name}' (in container '')");
-                    self.report(name, text);
+                    let near = if member { format!(".{name}") } else { name.to_owned() };
+                    self.report(&near, text);
                     Typed::dynamic()
                 }
             },

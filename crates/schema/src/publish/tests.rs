@@ -1,0 +1,130 @@
+use super::*;
+
+/// The published schema of the field `f`.
+fn field(schema: Value, version: Version) -> Value {
+    let schema = json!({"type": "object", "properties": {"f": schema}});
+    let published = match version {
+        Version::V2 => to_openapi_v2(&schema),
+        Version::V3 => to_openapi_v3(&schema),
+    };
+    published["properties"]["f"].clone()
+}
+
+#[test]
+fn no_schema_is_any_object() {
+    assert_eq!(to_openapi_v2(&Value::Null), json!({"type": "object"}));
+    assert_eq!(to_openapi_v3(&Value::Null), json!({"type": "object"}));
+}
+
+#[test]
+fn the_root_gets_type_and_metadata() {
+    let schema = json!({"type": "object", "description": "d", "properties": {
+        "metadata": {"type": "object"}, "spec": {"type": "object"}}});
+    let v3 = to_openapi_v3(&schema);
+    assert_eq!(v3["description"], "d");
+    assert_eq!(v3["properties"]["kind"]["type"], "string");
+    assert_eq!(v3["properties"]["metadata"]["$ref"], format!("#/components/schemas/{OBJECT_META}"));
+    let v2 = to_openapi_v2(&schema);
+    assert_eq!(v2["properties"]["metadata"]["$ref"], format!("#/definitions/{OBJECT_META}"));
+    assert_eq!(v2["properties"]["spec"], json!({"type": "object"}));
+}
+
+#[test]
+fn a_preserving_root_says_nothing_in_v2() {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {"spec": {"type": "object"}}});
+    assert_eq!(to_openapi_v2(&schema), json!({"type": "object"}));
+    assert_eq!(to_openapi_v3(&schema)["properties"]["spec"], json!({"type": "object"}));
+}
+
+#[test]
+fn v3_keeps_validations() {
+    let schema = json!({"type": "object", "nullable": true, "required": ["a"],
+        "properties": {"a": {"type": "string", "maxLength": 5, "default": "x"}},
+        "oneOf": [{"required": ["a"]}], "not": {"required": ["b"]},
+        "x-kubernetes-validations": [{"rule": "true"}]});
+    assert_eq!(field(schema.clone(), Version::V3), schema);
+}
+
+#[test]
+fn v3_spells_out_int_or_string() {
+    let either = json!([{"type": "integer"}, {"type": "string"}]);
+    let check = |schema: Value, published: Value| {
+        assert_eq!(field(schema, Version::V3), published);
+    };
+    check(
+        json!({"x-kubernetes-int-or-string": true}),
+        json!({"x-kubernetes-int-or-string": true, "anyOf": either}),
+    );
+    check(
+        json!({"x-kubernetes-int-or-string": true, "anyOf": either}),
+        json!({"x-kubernetes-int-or-string": true, "anyOf": either}),
+    );
+    check(
+        json!({"x-kubernetes-int-or-string": true, "anyOf": [{"pattern": "a"}]}),
+        json!({"x-kubernetes-int-or-string": true, "anyOf": [{"pattern": "a"}],
+            "allOf": [{"anyOf": either}]}),
+    );
+}
+
+#[test]
+fn v2_drops_what_it_cannot_say() {
+    let check = |schema: Value, published: Value| {
+        assert_eq!(field(schema, Version::V2), published);
+    };
+    check(
+        json!({"type": "object", "allOf": [{}], "anyOf": [{}], "oneOf": [{}], "not": {},
+            "minProperties": 1}),
+        json!({"type": "object", "minProperties": 1}),
+    );
+    check(json!({"x-kubernetes-int-or-string": true}), json!({"x-kubernetes-int-or-string": true}));
+    check(
+        json!({"type": "object", "nullable": true, "properties": {"a": {"type": "string"}}}),
+        json!({}),
+    );
+    check(
+        json!({"type": "array", "nullable": true, "items": {"type": "string"}, "description": "d"}),
+        json!({"description": "d"}),
+    );
+    check(
+        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+            "properties": {"a": {"type": "string"}}}),
+        json!({"x-kubernetes-preserve-unknown-fields": true}),
+    );
+    check(
+        json!({"type": "array", "x-kubernetes-preserve-unknown-fields": true, "items": {"type": "string"}}),
+        json!({"x-kubernetes-preserve-unknown-fields": true}),
+    );
+    check(
+        json!({"type": "object", "required": ["a", "b"], "properties": {
+            "a": {"type": "string", "nullable": true}, "b": {"type": "string"}}}),
+        json!({"type": "object", "required": ["b"], "properties": {
+            "a": {}, "b": {"type": "string"}}}),
+    );
+    check(
+        json!({"type": "object", "required": ["a"],
+            "additionalProperties": {"type": "string", "nullable": true}}),
+        json!({"type": "object", "additionalProperties": {}}),
+    );
+}
+
+#[test]
+fn embedded_resources_are_resources() {
+    let schema = json!({"type": "object", "x-kubernetes-embedded-resource": true,
+        "properties": {"spec": {"type": "object"}}, "required": ["kind"]});
+    for version in [Version::V2, Version::V3] {
+        let published = field(schema.clone(), version);
+        assert_eq!(published["required"], json!(["kind", "apiVersion"]));
+        assert!(published["properties"]["metadata"]["$ref"].is_string());
+    }
+    let preserving = json!({"type": "object", "x-kubernetes-embedded-resource": true,
+        "x-kubernetes-preserve-unknown-fields": true});
+    let published = field(preserving.clone(), Version::V2);
+    assert_eq!(published.get("properties"), None);
+    assert!(field(preserving, Version::V3)["properties"]["metadata"]["$ref"].is_string());
+}
+
+#[test]
+fn unknown_keywords_are_not_published() {
+    assert_eq!(field(json!({"type": "string", "foo": 1}), Version::V3), json!({"type": "string"}));
+}

@@ -83,16 +83,16 @@ fn machine() -> (Schema, Value) {
         "spec": {"runStrategy": "Always", "template": {
             "metadata": {"labels": {"vm": "vm"}},
             "spec": {
-                "disks": list(8, &|at| json!({"name": format!("disk-{at}"), "bootOrder": at,
+                "disks": list(14, &|at| json!({"name": format!("disk-{at}"), "bootOrder": at,
                     "disk": {"bus": "virtio", "readonly": false}, "cache": "none"})),
-                "volumes": list(8, &|at| json!({"name": format!("disk-{at}"), "source":
+                "volumes": list(14, &|at| json!({"name": format!("disk-{at}"), "source":
                     {"persistentVolumeClaim": {"claimName": format!("claim-{at}"), "hotpluggable": true}}})),
-                "networks": list(4, &|at| json!({"name": format!("net-{at}"),
+                "networks": list(6, &|at| json!({"name": format!("net-{at}"),
                     "multus": {"networkName": format!("default/net-{at}")}})),
                 "domain": {
                     "cpu": {"cores": 4, "sockets": 1, "threads": 1, "model": "host-model"},
                     "memory": {"guest": "8Gi"},
-                    "devices": {"interfaces": list(4, &|at| json!({"name": format!("net-{at}"),
+                    "devices": {"interfaces": list(6, &|at| json!({"name": format!("net-{at}"),
                         "masquerade": {}, "macAddress": "02:00:00:00:00:01"}))},
                     "features": {"acpi": {"enabled": true}, "smm": {"enabled": true}},
                     "machine": {"type": "q35"}, "resources": {"requests": {"memory": "8Gi"}},

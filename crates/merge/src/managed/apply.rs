@@ -1,5 +1,6 @@
 //! Server-side apply.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
@@ -52,14 +53,15 @@ pub fn apply(
     check(config, request)?;
     let nothing = Value::Object(Map::new());
     let before = live.unwrap_or(&nothing);
-    let managed = managers(before, request)?;
-    let apply = Apply { live: before, config, managed, request };
-    let (mut object, managed) = match apply.run(force) {
+    let apply = Apply { live: before, config, request };
+    let (mut object, managed) = match apply.run(managers(before, request)?, force) {
         Err(ApplyError::Conflict(conflicts)) if request.manager == last_applied::MANAGER => {
             match last_applied::allowed_conflicts(before, request) {
                 None => return Err(conflicts.into()),
                 Some(allowed) => match conflicts.except(&allowed) {
-                    conflicts if conflicts.0.is_empty() => apply.run(true)?,
+                    conflicts if conflicts.0.is_empty() => {
+                        apply.run(managers(before, request)?, true)?
+                    }
                     conflicts => return Err(conflicts.into()),
                 },
             }
@@ -88,8 +90,8 @@ fn check(config: &Value, request: &Request<'_>) -> Result<(), ApplyError> {
 
 /// The managers before the apply. What an object holds that nobody tracked belongs to
 /// those before the first apply.
-fn managers(live: &Value, request: &Request<'_>) -> Result<Managed, ApplyError> {
-    let stored = managed_fields(live).cloned().unwrap_or(Value::Null);
+fn managers<'a>(live: &'a Value, request: &Request<'_>) -> Result<Managed<'a>, ApplyError> {
+    let stored = managed_fields(live).map_or(Cow::Owned(Value::Null), Cow::Borrowed);
     let mut managed = Managed::read(stored).map_err(ApplyError::Entries)?;
     if managed.entries.is_empty()
         && let Some(existing) = changes(None, live, request)
@@ -106,16 +108,18 @@ fn managers(live: &Value, request: &Request<'_>) -> Result<Managed, ApplyError> 
 struct Apply<'a> {
     live: &'a Value,
     config: &'a Value,
-    managed: Managed,
     request: &'a Request<'a>,
 }
 
 impl Apply<'_> {
     /// The object after the apply, without managers, and the managers.
-    fn run(&self, force: bool) -> Result<(Value, Managed), ApplyError> {
+    fn run<'m>(
+        &self,
+        mut managed: Managed<'m>,
+        force: bool,
+    ) -> Result<(Value, Managed<'m>), ApplyError> {
         let schema = self.request.schema;
         let broken = |faults| ApplyError::Live { object: object_text(self.live), faults };
-        let mut managed = self.managed.clone();
         let mut own = self.own();
         let last = managed.find(&own).cloned();
         own.time = last.as_ref().and_then(|entry| entry.time.clone());
@@ -124,9 +128,9 @@ impl Apply<'_> {
         let merged = typed::merge(self.live, self.config, schema).map_err(broken)?;
         let mut merged = merged.unwrap_or_else(|| Value::Object(Map::new()));
         take_managed_fields(&mut merged);
-        let mut object = match last {
+        let mut object = match &last {
             // Whoever applies at least what they applied before removes nothing.
-            Some(last) if !last.set.is_within(&own.set) => self.prune(&merged, &managed, &last),
+            Some(last) if !last.set.is_within(&own.set) => self.prune(&merged, &managed, last),
             _ => merged,
         };
         if !object.is_object() {
@@ -137,7 +141,7 @@ impl Apply<'_> {
             Unsettled::Faults(faults) => broken(faults),
         })?;
         let changed = !equal_but_managed_fields(self.live, &object);
-        self.finish(&mut managed, &own, changed);
+        self.finish(&mut managed, &own, last.as_ref(), changed);
         Ok((object, managed))
     }
 
@@ -149,7 +153,7 @@ impl Apply<'_> {
     }
 
     /// Removes what the manager applied last time, does not apply now, and nobody else owns.
-    fn prune(&self, merged: &Value, managed: &Managed, last: &Entry) -> Value {
+    fn prune(&self, merged: &Value, managed: &Managed<'_>, last: &Entry) -> Value {
         let schema = self.request.schema;
         let named = |set: &Set| with_named_parents(set, schema);
         let fields = |value: &Value| named(&to_field_set(value, schema));
@@ -170,7 +174,7 @@ impl Apply<'_> {
     fn settle(
         &self,
         object: &Value,
-        managed: &mut Managed,
+        managed: &mut Managed<'_>,
         own: &Entry,
         force: bool,
     ) -> Result<(), Unsettled> {
@@ -196,10 +200,13 @@ impl Apply<'_> {
     }
 
     /// Strips what nobody owns, and dates the entry if the object changed.
-    fn finish(&self, managed: &mut Managed, own: &Entry, changed: bool) {
+    fn finish(&self, managed: &mut Managed<'_>, own: &Entry, last: Option<&Entry>, changed: bool) {
         managed.drop_empty();
         for entry in managed.entries.iter_mut().filter(|entry| entry.same_manager(own)) {
             entry.edit(|set| set.subtract(&NEVER_OWNED));
+            if let Some(last) = last {
+                entry.written_as(last);
+            }
             if changed {
                 entry.time = Some(self.request.now.to_owned());
             }
@@ -210,7 +217,7 @@ impl Apply<'_> {
 
 /// What is owned by anybody, version by version and `first` first: upstream adds it back in
 /// this order, which shows in lists that lose all their items.
-fn owned_by_version(managed: &Managed, first: &str) -> Vec<Set> {
+fn owned_by_version(managed: &Managed<'_>, first: &str) -> Vec<Set> {
     let mut versions: BTreeMap<(bool, &str), Set> = BTreeMap::new();
     for entry in &managed.entries {
         let version = entry.api_version.as_str();

@@ -1,6 +1,8 @@
 //! `metadata.managedFields`: reading, writing, the identity of its entries and
 //! the limit on their number.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use crate::path::Quoted;
@@ -31,7 +33,7 @@ pub enum EntryError {
 
 /// Whether `managedFields` can be read.
 pub fn validate_managed_fields(entries: &Value) -> Result<(), EntryError> {
-    Managed::read(entries.clone()).map(|_| ())
+    Managed::read(Cow::Borrowed(entries)).map(|_| ())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,8 +60,9 @@ pub(super) struct Entry {
     pub(super) subresource: String,
     pub(super) time: Option<String>,
     pub(super) set: Set,
-    /// The written form of `set`, as long as it has not changed.
-    raw: Option<Value>,
+    /// Where the list that was read has the written form of `set`, as long as the set has
+    /// not changed.
+    raw: Option<usize>,
 }
 
 impl Entry {
@@ -78,6 +81,13 @@ impl Entry {
             time: None,
             set,
             raw: None,
+        }
+    }
+
+    /// Takes over the written form of an entry with the same set.
+    pub(super) fn written_as(&mut self, other: &Self) {
+        if self.set == other.set {
+            self.raw = other.raw;
         }
     }
 
@@ -113,39 +123,41 @@ impl Entry {
         format!("{{{}}}", fields.join(","))
     }
 
-    fn read(entry: Value, at: usize) -> Result<Self, EntryError> {
-        let Value::Object(mut entry) = entry else { return Err(EntryError::NotAList) };
-        let mut text = |name: &str| match entry.remove(name) {
-            Some(Value::String(text)) => text,
-            _ => String::new(),
-        };
-        let operation = match text("operation").as_str() {
+    fn read(entry: &Value, at: usize) -> Result<Self, EntryError> {
+        let Value::Object(entry) = entry else { return Err(EntryError::NotAList) };
+        let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or("");
+        let operation = match text("operation") {
             "Apply" => Operation::Apply,
             "Update" => Operation::Update,
             _ => return Err(EntryError::Operation),
         };
-        let api_version = text("apiVersion");
-        if api_version.is_empty() {
+        if text("apiVersion").is_empty() {
             return Err(EntryError::NoVersion);
         }
         match text("fieldsType") {
-            kind if kind == "FieldsV1" => {}
-            kind if kind.is_empty() => return Err(EntryError::NoFieldsType(at)),
-            kind => return Err(EntryError::FieldsType { kind, at }),
+            "FieldsV1" => {}
+            "" => return Err(EntryError::NoFieldsType(at)),
+            kind => return Err(EntryError::FieldsType { kind: kind.to_owned(), at }),
         }
-        let time = Some(text("time")).filter(|time| !time.is_empty());
-        let (manager, subresource) = (text("manager"), text("subresource"));
-        let raw = entry.remove("fieldsV1").unwrap_or_else(|| Value::Object(Map::new()));
-        let set = Set::from_fields_v1(&raw).map_err(EntryError::Fields)?;
-        Ok(Self { manager, operation, api_version, subresource, time, set, raw: Some(raw) })
+        let fields = entry.get("fieldsV1").unwrap_or(&Value::Null);
+        let set = Set::from_fields_v1(fields).map_err(EntryError::Fields)?;
+        let mut read =
+            Self::new(text("manager"), operation, text("apiVersion"), text("subresource"), set);
+        read.time = Some(text("time").to_owned()).filter(|time| !time.is_empty());
+        read.raw = Some(at);
+        Ok(read)
     }
 
-    fn write(self) -> Value {
+    fn write(self, source: &mut Cow<'_, Value>) -> Value {
+        let raw = self.raw.map(|at| match source {
+            Cow::Owned(entries) => entries[at]["fieldsV1"].take(),
+            Cow::Borrowed(entries) => entries[at]["fieldsV1"].clone(),
+        });
         let mut entry = Map::new();
         let mut put = |name: &str, value: Value| entry.insert(name.to_owned(), value);
         put("apiVersion", self.api_version.into());
         put("fieldsType", "FieldsV1".into());
-        put("fieldsV1", self.raw.unwrap_or_else(|| self.set.to_fields_v1()));
+        put("fieldsV1", raw.unwrap_or_else(|| self.set.to_fields_v1()));
         if !self.manager.is_empty() {
             put("manager", self.manager.into());
         }
@@ -162,30 +174,35 @@ impl Entry {
 
 /// All managers of an object, each once.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Managed {
+pub(super) struct Managed<'a> {
     pub(super) entries: Vec<Entry>,
+    /// The list as it was read.
+    source: Cow<'a, Value>,
 }
 
-impl Managed {
-    pub(super) fn read(value: Value) -> Result<Self, EntryError> {
-        let entries = match value {
-            Value::Null => Vec::new(),
+impl<'a> Managed<'a> {
+    pub(super) fn read(source: Cow<'a, Value>) -> Result<Self, EntryError> {
+        let list: &[Value] = match &*source {
+            Value::Null => &[],
             Value::Array(entries) => entries,
             _ => return Err(EntryError::NotAList),
         };
-        let mut managed = Self { entries: Vec::with_capacity(entries.len() + 1) };
-        for (at, entry) in entries.into_iter().enumerate() {
-            managed.put(Entry::read(entry, at)?);
+        let mut entries: Vec<Entry> = Vec::with_capacity(list.len() + 1);
+        for (at, entry) in list.iter().enumerate() {
+            put(&mut entries, Entry::read(entry, at)?);
         }
-        Ok(managed)
+        Ok(Self { entries, source })
+    }
+
+    /// Writes everything anew: what somebody else wrote may be right without being regular.
+    pub(super) fn rewritten(mut self) -> Self {
+        self.entries.iter_mut().for_each(|entry| entry.raw = None);
+        self
     }
 
     /// Adds an entry in place of the one with the same identity.
     pub(super) fn put(&mut self, entry: Entry) {
-        match self.entries.iter_mut().find(|other| other.same_manager(&entry)) {
-            Some(other) => *other = entry,
-            None => self.entries.push(entry),
-        }
+        put(&mut self.entries, entry);
     }
 
     pub(super) fn find(&self, wanted: &Entry) -> Option<&Entry> {
@@ -264,7 +281,15 @@ impl Managed {
                 .then_with(|| left.api_version.cmp(&right.api_version))
                 .then_with(|| left.subresource.cmp(&right.subresource))
         });
-        self.entries.into_iter().map(Entry::write).collect()
+        let mut source = self.source;
+        self.entries.into_iter().map(|entry| entry.write(&mut source)).collect()
+    }
+}
+
+fn put(entries: &mut Vec<Entry>, entry: Entry) {
+    match entries.iter_mut().find(|other| other.same_manager(&entry)) {
+        Some(other) => *other = entry,
+        None => entries.push(entry),
     }
 }
 

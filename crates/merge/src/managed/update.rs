@@ -1,5 +1,7 @@
 //! Keeping `managedFields` up to date on creates, updates and patches.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use super::entries::{Entry, Managed, Operation};
@@ -21,19 +23,21 @@ pub fn track_update(live: Option<&Value>, new: &mut Value, request: &Request<'_>
         set_managed_fields(new, stored.unwrap_or_default());
         return;
     };
-    let entries = match source(given, stored, request) {
+    let mut managed = match source(given, stored, request) {
         // Nothing changed, and these entries were written by us.
-        Source::Known(Value::Array(entries)) if changes.is_same() => {
-            return set_managed_fields(new, entries);
+        Source::Known(entries) if changes.is_same() && entries.is_array() => {
+            if let Value::Array(entries) = entries.into_owned() {
+                set_managed_fields(new, entries);
+            }
+            return;
         }
         Source::Known(entries) => Managed::read(entries).unwrap_or_default(),
         Source::Read(managed) => managed,
     };
     // An object whose managers nobody tracks stays so until it is applied.
-    if entries.entries.is_empty() && live.is_some_and(has_uid) {
+    if managed.entries.is_empty() && live.is_some_and(has_uid) {
         return;
     }
-    let mut managed = entries;
     lose(&mut managed, &changes, request);
     gain(&mut managed, changes, request, request.manager());
     managed.cap();
@@ -41,28 +45,33 @@ pub fn track_update(live: Option<&Value>, new: &mut Value, request: &Request<'_>
 }
 
 /// Where the managers before the write come from.
-enum Source {
+enum Source<'a> {
     /// As stored, not read yet.
-    Known(Value),
-    Read(Managed),
+    Known(Cow<'a, Value>),
+    Read(Managed<'a>),
 }
 
 /// Clients may send `managedFields` to change them; those who do not know them, or send
 /// nonsense, do not lose them. Subresources never change them.
-fn source(given: Option<Value>, stored: Option<&Value>, request: &Request<'_>) -> Source {
+fn source<'a>(
+    given: Option<Value>,
+    stored: Option<&'a Value>,
+    request: &Request<'_>,
+) -> Source<'a> {
+    let known = || Source::Known(stored.map_or(Cow::Owned(Value::Null), Cow::Borrowed));
     let given = given.filter(|given| !given.is_null());
     match given {
-        Some(given) if Some(&given) == stored => Source::Known(given),
+        Some(given) if Some(&given) == stored => Source::Known(Cow::Owned(given)),
         Some(given) if request.subresource.is_empty() => {
             if is_reset(&given) {
                 return Source::Read(Managed::default());
             }
-            match Managed::read(given) {
-                Ok(managed) if !managed.entries.is_empty() => Source::Read(managed),
-                _ => Source::Known(stored.cloned().unwrap_or(Value::Null)),
+            match Managed::read(Cow::Owned(given)) {
+                Ok(managed) if !managed.entries.is_empty() => Source::Read(managed.rewritten()),
+                _ => known(),
             }
         }
-        _ => Source::Known(stored.cloned().unwrap_or(Value::Null)),
+        _ => known(),
     }
 }
 
@@ -90,7 +99,7 @@ pub(super) fn changes(
 }
 
 /// Takes what changed from everyone.
-fn lose(managed: &mut Managed, changes: &Comparison, request: &Request<'_>) {
+fn lose(managed: &mut Managed<'_>, changes: &Comparison, request: &Request<'_>) {
     managed.entries.retain(|entry| request.serves(&entry.api_version));
     for entry in &mut managed.entries {
         reconcile(entry, request);
@@ -104,7 +113,7 @@ fn lose(managed: &mut Managed, changes: &Comparison, request: &Request<'_>) {
 
 /// Gives what changed to the manager.
 pub(super) fn gain(
-    managed: &mut Managed,
+    managed: &mut Managed<'_>,
     changes: Comparison,
     request: &Request<'_>,
     manager: &str,

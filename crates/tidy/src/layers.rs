@@ -1,0 +1,106 @@
+//! Which crate may name which.
+
+use std::collections::BTreeMap;
+
+use crate::tree;
+
+/// Which crates each crate may name. A new edge is a design decision: change this table in a
+/// commit of its own and say there why.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    // Pure engines: JSON in, JSON and errors out.
+    ("schema", &["base"]),
+    ("merge", &["schema"]),
+    ("types", &["schema"]),
+    ("kinds", &["base", "schema", "types"]),
+    // Identity knows the rules for names; neither HTTP nor the store.
+    ("auth", &["base", "kinds", "schema"]),
+    // Bytes and revisions; nothing of Kubernetes.
+    ("store", &["base"]),
+    ("apiserver", &["auth", "base", "kinds", "merge", "schema", "store", "types"]),
+    // Ordinary clients of any Kubernetes: neither the server nor the store.
+    ("client", &["base"]),
+    ("controllers", &["base", "client", "kinds", "types"]),
+    ("sheaf", &["apiserver", "auth", "base", "client", "controllers", "store"]),
+    // For developers.
+    ("tidy", &[]),
+    ("bench", &["base", "client"]),
+];
+
+/// As measured on the way from `sheaf` down to `base`; the aim is to get it smaller.
+const LONGEST_CHAIN: usize = 7;
+
+#[test]
+fn every_crate_names_only_those_below_it() {
+    let allowed: BTreeMap<_, _> = MAY_USE.iter().copied().collect();
+    for (name, uses) in tree::edges() {
+        let Some(may_use) = allowed.get(name.as_str()) else {
+            panic!("crate {name} is not in the table of layers; add it and say why in the commit");
+        };
+        for used in uses {
+            assert!(
+                may_use.contains(&used.as_str()),
+                "{name} may not name {used}: see ARCHITECTURE.md, and the table in crates/tidy"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_table_itself_keeps_the_invariants() {
+    let reach = |from: &str| {
+        let mut seen: Vec<&str> = vec![];
+        let mut next: Vec<&str> = vec![from];
+        while let Some(name) = next.pop() {
+            let (_, uses) = MAY_USE.iter().find(|(row, _)| *row == name).expect("a row per name");
+            for used in *uses {
+                if !seen.contains(used) {
+                    seen.push(used);
+                    next.push(used);
+                }
+            }
+        }
+        seen
+    };
+    // Controllers must be able to run against somebody else's Kubernetes.
+    for client in ["controllers", "client"] {
+        for hidden in ["apiserver", "store", "auth", "sheaf"] {
+            assert!(!reach(client).contains(&hidden), "{client} can reach {hidden}");
+        }
+    }
+    for engine in ["schema", "merge", "types", "kinds"] {
+        for hidden in ["apiserver", "store", "client", "auth"] {
+            assert!(!reach(engine).contains(&hidden), "{engine} can reach {hidden}");
+        }
+    }
+    assert_eq!(reach("store"), ["base"], "the store does not know Kubernetes");
+    assert!(!reach("auth").contains(&"store"));
+}
+
+#[test]
+fn the_longest_chain_of_crates_does_not_grow() {
+    fn depth(name: &str, edges: &BTreeMap<String, Vec<String>>) -> usize {
+        1 + edges[name].iter().map(|used| depth(used, edges)).max().unwrap_or(0)
+    }
+    let edges = tree::edges();
+    let longest = edges.keys().map(|name| depth(name, &edges)).max().expect("there are crates");
+    assert!(longest <= LONGEST_CHAIN, "a chain of {longest} crates; {LONGEST_CHAIN} were enough");
+}
+
+#[test]
+fn no_crate_holds_more_than_a_quarter_of_the_code() {
+    let sizes: Vec<_> = tree::edges().into_keys().map(|name| (tree::lines(&name), name)).collect();
+    let total: usize = sizes.iter().map(|(lines, _)| lines).sum();
+    for (lines, name) in sizes {
+        assert!(lines * 4 <= total, "{name} has {lines} of {total} lines");
+    }
+}
+
+#[test]
+fn the_map_names_every_crate() {
+    let map =
+        std::fs::read_to_string(tree::root().join("ARCHITECTURE.md")).expect("the map exists");
+    for name in tree::edges().into_keys() {
+        assert!(map.contains(&format!("`{name}`")), "ARCHITECTURE.md does not name {name}");
+    }
+}

@@ -1,0 +1,11 @@
+//! What a machine judges well about this source tree, as tests: the layers, the names and
+//! the docs of modules, and that nothing of one developer's machine has slipped in.
+//!
+//! It reads files and nothing else. Style that needs taste is for reviewers.
+
+#[cfg(test)]
+mod layers;
+#[cfg(test)]
+mod sources;
+#[cfg(test)]
+mod tree;

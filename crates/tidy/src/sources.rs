@@ -1,0 +1,138 @@
+//! What every source file must and must not have.
+
+use crate::tree::{Source, sources};
+
+/// Names that say nothing about what is inside.
+const EMPTY_NAMES: &[&str] = &["util", "utils", "helper", "helpers", "common", "misc", "manager"];
+
+/// Parts of paths that exist on one developer's machine only. Split, so that this file may
+/// name them.
+const PRIVATE_PATHS: &[&str] =
+    &[concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/Us", "ers/"), concat!("/wo", "rk/")];
+
+/// Larger than this is data that should be made, not kept.
+const LARGEST_FILE: usize = 500_000;
+
+fn rust() -> impl Iterator<Item = Source> {
+    sources().into_iter().filter(|file| file.path.ends_with(".rs"))
+}
+
+fn is_test(path: &str) -> bool {
+    path.ends_with("/tests.rs") || path.contains("/tests/") || path.starts_with("tests/")
+}
+
+fn complain(what: &str, found: &[String]) {
+    assert!(found.is_empty(), "{what}:\n  {}", found.join("\n  "));
+}
+
+#[test]
+fn long_modules_say_what_they_own() {
+    let silent: Vec<String> = rust()
+        .filter(|file| !is_test(&file.path))
+        .filter(|file| file.text.lines().count() > 100 && !file.text.starts_with("//!"))
+        .map(|file| file.path)
+        .collect();
+    complain("modules over 100 lines without `//!`", &silent);
+}
+
+#[test]
+fn modules_are_named_after_what_they_are_about() {
+    let empty: Vec<String> = rust()
+        .map(|file| file.path)
+        .filter(|path| {
+            let mut parts = path.trim_end_matches(".rs").split('/');
+            path.ends_with("/mod.rs") || parts.any(|part| EMPTY_NAMES.contains(&part))
+        })
+        .collect();
+    complain("names that say nothing", &empty);
+}
+
+#[test]
+fn nothing_of_one_machine_is_in_the_tree() {
+    let mut found = Vec::new();
+    for file in sources().iter().filter(|file| !file.path.ends_with("Cargo.lock")) {
+        for (index, line) in file.text.lines().enumerate() {
+            if PRIVATE_PATHS.iter().any(|part| mentions(line, part)) {
+                found.push(format!("{}:{}: {}", file.path, index + 1, line.trim()));
+            }
+        }
+    }
+    complain("paths of a developer's machine", &found);
+}
+
+/// Whether a path begins with `part` here; `example.com/home/` is none.
+fn mentions(line: &str, part: &str) -> bool {
+    line.match_indices(part).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || "/.-_}*~".contains(c))
+    })
+}
+
+#[test]
+fn errors_do_not_print_their_source() {
+    let found: Vec<String> = rust()
+        .flat_map(|file| {
+            let lines = file.text.lines().enumerate();
+            let bad = lines.filter(|(_, line)| {
+                line.trim_start().starts_with("#[error(") && line.contains("{source}")
+            });
+            bad.map(|(index, _)| format!("{}:{}", file.path, index + 1)).collect::<Vec<_>>()
+        })
+        .collect();
+    complain("the chain prints the source already", &found);
+}
+
+#[test]
+fn what_is_left_to_do_has_an_issue() {
+    let marker = concat!("TO", "DO");
+    let found: Vec<String> = rust()
+        .flat_map(|file| {
+            let lines = file.text.lines().enumerate();
+            let bad = lines.filter(|(_, line)| {
+                line.split_once("//").is_some_and(|(_, comment)| {
+                    comment.contains(marker) && !comment.contains(&format!("{marker}(#"))
+                })
+            });
+            bad.map(|(index, _)| format!("{}:{}", file.path, index + 1)).collect::<Vec<_>>()
+        })
+        .collect();
+    complain("a TODO is written `TODO(#12): …`", &found);
+}
+
+#[test]
+fn only_the_binary_reads_the_environment_and_only_base_the_clock() {
+    let found: Vec<String> = rust()
+        .filter(|file| file.path.starts_with("crates/") && file.path.contains("/src/"))
+        .filter(|file| !is_test(&file.path) && !file.path.starts_with("crates/tidy/"))
+        .flat_map(|file| {
+            // Inline tests may do both.
+            let code = file.text.split("#[cfg(test)]").next().unwrap_or_default().to_owned();
+            let mut found = Vec::new();
+            let is_binary = ["sheaf", "bench"]
+                .iter()
+                .any(|name| file.path.starts_with(&format!("crates/{name}/")));
+            for word in ["env::var(", "env::var_os("] {
+                if code.contains(word) && !is_binary {
+                    found.push(format!("{}: {word}", file.path));
+                }
+            }
+            for word in ["SystemTime::now(", "Timestamp::now(", "Zoned::now("] {
+                if code.contains(word) && !file.path.starts_with("crates/base/") {
+                    found.push(format!("{}: {word}", file.path));
+                }
+            }
+            found
+        })
+        .collect();
+    complain("not here", &found);
+}
+
+#[test]
+fn no_file_is_larger_than_people_read() {
+    let found: Vec<String> = sources()
+        .into_iter()
+        .filter(|file| file.text.len() > LARGEST_FILE)
+        .map(|file| format!("{} ({} bytes)", file.path, file.text.len()))
+        .collect();
+    complain("too large", &found);
+}

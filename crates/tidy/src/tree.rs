@@ -1,0 +1,82 @@
+//! The files of the source tree, and the dependencies that manifests declare.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where the workspace begins.
+pub(crate) fn root() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.canonicalize().expect("this crate lies two levels below the root")
+}
+
+/// One text file that is part of the project.
+pub(crate) struct Source {
+    /// Relative to the root.
+    pub(crate) path: String,
+    pub(crate) text: String,
+}
+
+/// All text files below the root, without what builds or clones leave there.
+pub(crate) fn sources() -> Vec<Source> {
+    let root = root();
+    let mut found = Vec::new();
+    collect(&root, &root, &mut found);
+    assert!(found.len() > 100, "only {} files below {}", found.len(), root.display());
+    found
+}
+
+fn collect(root: &Path, dir: &Path, found: &mut Vec<Source>) {
+    for entry in fs::read_dir(dir).expect("the tree can be read").flatten() {
+        let path = entry.path();
+        let name = entry.file_name();
+        if name == ".git" || name == "target" || name == "node_modules" {
+            continue;
+        }
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            collect(root, &path, found);
+        } else if let Ok(text) = fs::read_to_string(&path) {
+            let path = path.strip_prefix(root).expect("it was found below the root");
+            found.push(Source { path: path.display().to_string(), text });
+        }
+    }
+}
+
+/// Lines of all Rust files of a crate, tests included.
+pub(crate) fn lines(name: &str) -> usize {
+    let prefix = format!("crates/{name}/");
+    let rust = sources().into_iter().filter(|file| file.path.ends_with(".rs"));
+    rust.filter(|file| file.path.starts_with(&prefix)).map(|file| file.text.lines().count()).sum()
+}
+
+/// For each crate of the workspace, the crates of the workspace that it is built from.
+pub(crate) fn edges() -> BTreeMap<String, Vec<String>> {
+    let manifests: BTreeMap<String, String> = fs::read_dir(root().join("crates"))
+        .expect("the folder of crates can be read")
+        .flatten()
+        .filter_map(|entry| {
+            let manifest = fs::read_to_string(entry.path().join("Cargo.toml")).ok()?;
+            Some((entry.file_name().to_string_lossy().into_owned(), manifest))
+        })
+        .collect();
+    let ours = |name: &&str| manifests.contains_key(*name);
+    let edges = manifests.iter().map(|(name, manifest)| {
+        let uses = dependencies(manifest).into_iter().filter(ours).map(str::to_owned).collect();
+        (name.clone(), uses)
+    });
+    edges.collect()
+}
+
+/// The names in `[dependencies]` and `[build-dependencies]`; what only tests use is free.
+fn dependencies(manifest: &str) -> Vec<&str> {
+    let mut inside = false;
+    let mut names = Vec::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            inside = matches!(line, "[dependencies]" | "[build-dependencies]");
+        } else if inside && let Some((name, _)) = line.split_once(['.', ' ', '=']) {
+            names.push(name.trim());
+        }
+    }
+    names
+}

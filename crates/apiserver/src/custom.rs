@@ -4,6 +4,8 @@
 //! and its rules compiled on first use, so that sixty large definitions that nobody
 //! touches cost next to nothing.
 
+mod envelope;
+
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
@@ -28,6 +30,7 @@ pub struct Custom {
     columns: Vec<CustomColumn>,
     fields: Vec<(String, JsonPath)>,
     rules: OnceLock<Rules>,
+    managed: OnceLock<Schema>,
 }
 
 #[derive(Debug)]
@@ -59,6 +62,7 @@ impl Custom {
             columns,
             fields,
             rules: OnceLock::new(),
+            managed: OnceLock::new(),
         }
     }
 
@@ -73,6 +77,11 @@ impl Custom {
 
     pub(crate) fn schema(&self) -> &Schema {
         &self.rules().schema
+    }
+
+    /// The schema that field managers go by.
+    pub(crate) fn managed_schema(&self) -> &Schema {
+        self.managed.get_or_init(|| envelope::declare(self.schema()))
     }
 
     /// The schema as its author wrote it, for publication.

@@ -187,7 +187,7 @@ mod tests {
 
     fn item(object: &Value, revision: u64) -> Item {
         let value = Bytes::from(encode(object));
-        ObjectShape.shape("t", "n", value, Revision::from(revision), Revision::from(revision))
+        ObjectShape.shape("t", "n", value, Revision::new(revision), Revision::new(revision))
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
         let tail: Value = serde_json::from_slice(&tail).unwrap();
         assert_eq!(tail, json!({"metadata": expected["metadata"], "data": expected["data"]}));
         let again: Value =
-            serde_json::from_slice(&item.restamped(Revision::from(100))).unwrap();
+            serde_json::from_slice(&item.restamped(Revision::new(100))).unwrap();
         assert_eq!(again["metadata"]["resourceVersion"], "100");
     }
 
@@ -218,7 +218,7 @@ mod tests {
             br#"{"data":{},"kind":"ConfigMap","metadata":{"name":"a"},"apiVersion":"v1"}"#,
         );
         let item =
-            ObjectShape.shape("t", "n", value, Revision::from(5), Revision::from(5));
+            ObjectShape.shape("t", "n", value, Revision::new(5), Revision::new(5));
         assert!(item.bytes().starts_with(b"{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\""));
         assert_eq!(item.to_value()["metadata"]["resourceVersion"], "5");
     }

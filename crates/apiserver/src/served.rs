@@ -149,7 +149,7 @@ impl Served {
         match &self.origin {
             Origin::BuiltIn(row) => types::schema(row.group, row.version, row.kind)
                 .ok_or_else(|| ApiError::internal(format!("no schema for {}", row.kind))),
-            Origin::Custom(custom) => Ok(custom.schema().clone()),
+            Origin::Custom(custom) => Ok(custom.managed_schema().clone()),
         }
     }
 

@@ -115,7 +115,10 @@ impl<S: Shape> Etcd<S> {
         let fence = Fence::start(&link, offset, &mirror, tasks);
         let etcd = Self { link, offset, mirror: Arc::clone(&mirror), fence, health };
         // The present is reached by replaying the recent past.
-        etcd.fence().await.map_err(|source| OpenError::Follow { source })?;
+        if let Err(source) = etcd.fence().await {
+            mirror.close();
+            return Err(OpenError::Follow { source });
+        }
         Ok((mirror, etcd))
     }
 

@@ -32,7 +32,7 @@ pub(super) async fn write<S: Shape>(
     write: Write,
 ) -> Result<Written<S>, WriteError> {
     let tag = Tag::new_v4();
-    let found = match link.txn(transaction(link, offset, &write, tag)).await {
+    let done = match link.txn(transaction(link, offset, &write, tag)).await {
         Ok(response) if response.succeeded() => Done::by(&response),
         Ok(response) => {
             let current = version_in(&response).map(|found| offset.revision(found.mod_revision()));
@@ -46,7 +46,7 @@ pub(super) async fn write<S: Shape>(
             }
         }
     };
-    let revision = offset.revision(found.at);
+    let revision = offset.revision(done.at);
     if !mirror.reached(revision, REQUEST).await {
         let source = cause(FenceError::Behind { revision });
         return Err(WriteError::Unknown { source });
@@ -55,7 +55,7 @@ pub(super) async fn write<S: Shape>(
     let entry = match &event {
         Some(event) => event.new.clone().or_else(|| event.old.clone()),
         // So much was written since that the event has left the history.
-        None => found.version.map(|found| remade(mirror.shape(), offset, &write, &found)),
+        None => done.version.map(|found| remade(mirror.shape(), offset, &write, &found)),
     };
     let entry = entry.expect("etcd returns the version a transaction made or removed");
     Ok(Written { revision, entry })

@@ -51,7 +51,8 @@ pub enum RestoreError {
     Finish { path: PathBuf, source: io::Error },
 }
 
-/// Copies the store at `from` as of one revision. Its writer goes on meanwhile.
+/// Copies the store at `from` as of one revision to `to`, which must not exist. The
+/// store may be open, here or in another process; its writer goes on meanwhile.
 pub fn backup(from: &Path, to: &Path) -> Result<(), BackupError> {
     if to.exists() {
         return Err(BackupError::Exists { path: to.to_owned() });

@@ -31,7 +31,10 @@ impl Api {
         let id = uuid::Uuid::new_v4().to_string();
         let mut reply = match self.answer(&parts, body, transport).await {
             Ok(reply) => reply,
-            Err(error) => respond::failure(&error, encoding),
+            Err(error) => {
+                self.traffic.failed();
+                respond::failure(&error, encoding)
+            }
         };
         if let Ok(id) = HeaderValue::from_str(&id) {
             reply.headers_mut().insert("audit-id", id);
@@ -52,7 +55,14 @@ impl Api {
         let user = identity::impersonate(self, user, &parts.headers)?;
         let query = Query::parse(parts.uri.query().unwrap_or(""));
         match route::parse(&path) {
-            Target::Resource(target) => self.resource(parts, body, &query, target, &user).await,
+            Target::Resource(target) => {
+                let _place = match transport {
+                    // Our own work must not wait behind what it may have to finish.
+                    Transport::InProcess(_) => None,
+                    Transport::Network(_) => Some(self.traffic.enter(&parts.method).await?),
+                };
+                self.resource(parts, body, &query, target, &user).await
+            }
             Target::Discovery(wanted) => {
                 authorize::check_path(self, &user, parts.method.as_str(), &path)?;
                 only_reads(parts)?;
@@ -217,6 +227,7 @@ async fn dispatch(
             if is_websocket(parts) {
                 return crate::websocket::watch(call, &options, parts).await;
             }
+            call.api.traffic.watching();
             watch::watch(call, &options).await
         }
         _ => change(call, verb, body).await,

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use http::Method;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::api::Api;
@@ -36,9 +37,10 @@ impl Default for Traffic {
 
 impl Traffic {
     /// A place for one request; waits in line rather than refusing, up to a bound.
-    pub(crate) async fn enter(&self, writes: bool) -> ApiResult<OwnedSemaphorePermit> {
+    pub(crate) async fn enter(&self, method: &Method) -> ApiResult<OwnedSemaphorePermit> {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let line = if writes { &self.writes } else { &self.reads };
+        let reads = matches!(*method, Method::GET | Method::HEAD);
+        let line = if reads { &self.reads } else { &self.writes };
         let wait = std::time::Duration::from_secs(15);
         match tokio::time::timeout(wait, line.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(permit),

@@ -1,6 +1,7 @@
 //! Nobody grants rights that they do not hold.
 
-use auth::rbac::escalation;
+use auth::rbac::escalation::{self, EscalationError};
+use http::StatusCode;
 use serde_json::Value;
 
 use super::Operation;
@@ -27,6 +28,11 @@ pub(super) fn check(
     };
     result.map_err(|error| {
         let subject = call.served.subject(object::name(new));
-        ApiError::forbidden_because(subject, base::Chain(&error))
+        match error {
+            EscalationError::Role(missing) => {
+                ApiError::new(StatusCode::NOT_FOUND, "NotFound", missing.to_string())
+            }
+            other => ApiError::forbidden_because(subject, base::Chain(&other)),
+        }
     })
 }

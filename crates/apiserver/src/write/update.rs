@@ -192,6 +192,7 @@ async fn finish(
             change: Change::Delete,
         };
         let written = call.api.store.write(removal).await?;
+        crate::after::removed(call, &gone).await;
         object::set_meta(
             &mut gone,
             "resourceVersion",

@@ -86,3 +86,6 @@ static BUILTIN: [Resource; 64] = [
     flowcontrol::level::RESOURCE,
     storage::migration::RESOURCE,
 ];
+
+#[cfg(test)]
+mod tests;

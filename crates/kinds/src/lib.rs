@@ -24,6 +24,7 @@ mod labels;
 mod metadata;
 mod networking;
 mod node;
+mod podspec;
 mod policy;
 mod print;
 mod quantity;

@@ -31,7 +31,7 @@ pub(crate) const RESOURCE: Resource = Resource {
 };
 
 /// What a taint does to what does not tolerate it.
-const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
+pub(crate) const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 fn default(object: &mut Value) {
     let Some(capacity) = json::at(object, "/status/capacity").cloned() else { return };

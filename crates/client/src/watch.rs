@@ -62,11 +62,13 @@ pub async fn follow(
     let mut follower = Follower { client, path: kind.path(""), kind, fields, updates };
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30));
     let mut version = None;
+    let mut failing = false;
     loop {
         let started = Instant::now();
         let failure = match follower.advance(&mut version).await {
             Ok(()) if started.elapsed() > Duration::from_secs(1) => {
                 backoff.reset();
+                failing = false;
                 continue;
             }
             // Closed at once: without a pause this would spin.
@@ -79,8 +81,16 @@ pub async fn follow(
             }
             Err(failure) => Some(failure),
         };
-        if let Some(failure) = failure {
-            warn!(path = follower.path, error = %Chain(&failure), "cannot follow kind");
+        match failure {
+            // A server that stays away is told of once for each kind.
+            Some(failure) if !failing => {
+                failing = true;
+                warn!(path = follower.path, error = %Chain(&failure), "cannot follow kind");
+            }
+            Some(failure) => {
+                debug!(path = follower.path, error = %Chain(&failure), "cannot follow kind yet");
+            }
+            None => failing = false,
         }
         tokio::select! {
             () = tokio::time::sleep(backoff.delay()) => {}

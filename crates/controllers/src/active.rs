@@ -46,25 +46,8 @@ pub(crate) fn refused_by_namespace(failure: &kube::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use client::{Catalog, Kind, Meta};
-
     use super::*;
-
-    fn kind(plural: &str) -> Arc<Kind> {
-        let resource = |plural: &str| {
-            serde_json::json!({"resource": plural, "scope": "Namespaced",
-                "responseKind": {"kind": plural}, "verbs": []})
-        };
-        let list = serde_json::json!({"items": [{"versions": [{"version": "v1", "resources": [
-            resource("namespaces"), resource("configmaps"), resource("secrets")]}]}]});
-        let catalog = Catalog::read(&[serde_json::from_value(list).unwrap()]);
-        Arc::clone(catalog.resource("", plural).unwrap())
-    }
-
-    fn touch(plural: &str, namespace: &str, name: &str, state: State) -> Touch {
-        let meta = Meta { name: name.into(), namespace: namespace.into(), ..Meta::default() };
-        Touch::object(&kind(plural), &meta, state)
-    }
+    use crate::fake::{core_kind, touch};
 
     #[test]
     fn a_namespace_is_looked_at_when_it_appears_and_when_its_object_changes() {
@@ -77,8 +60,8 @@ mod tests {
         assert_eq!(keys(touch("configmaps", "n", "ca", State::Gone)), 1);
         assert_eq!(keys(touch("configmaps", "n", "other", State::Gone)), 0);
         assert_eq!(keys(touch("secrets", "n", "ca", State::Gone)), 0);
-        assert_eq!(keys(Touch::Missed(kind("configmaps"))), 1);
-        assert_eq!(keys(Touch::Missed(kind("secrets"))), 0);
+        assert_eq!(keys(Touch::Missed(core_kind("configmaps"))), 1);
+        assert_eq!(keys(Touch::Missed(core_kind("secrets"))), 0);
         assert_eq!(keys(touch("namespaces", "", "n", State::Deleting)), 0);
         assert_eq!(keys(touch("configmaps", "n", "ca", State::Gone)), 0);
     }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use client::{Catalog, Kind, Meta};
 use futures_util::stream;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -14,6 +15,8 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+
+use crate::reconcile::{State as Seen, Touch};
 
 const FOREVER: &str = "2026-01-01T00:00:00Z";
 
@@ -47,6 +50,7 @@ impl Fake {
             ("", "v1", "events", "Event", true),
             ("", "v1", "resourcequotas", "ResourceQuota", true),
             ("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true),
+            ("", "v1", "persistentvolumes", "PersistentVolume", false),
             ("apiextensions.k8s.io", "v1", "customresourcedefinitions", "X", false),
             ("coordination.k8s.io", "v1", "leases", "Lease", true),
             (rbac, "v1", "clusterroles", "ClusterRole", false),
@@ -312,6 +316,19 @@ impl State {
         self.log.push((self.version, key.clone(), event, object.clone()));
         object
     }
+}
+
+/// A kind of the core group that the server knows.
+pub(crate) fn core_kind(plural: &str) -> Arc<Kind> {
+    let fake = Fake::new();
+    let discovered = fake.state.lock().unwrap().discovery("api");
+    let catalog = Catalog::read(&[serde_json::from_value(discovered).unwrap()]);
+    Arc::clone(catalog.resource("", plural).unwrap())
+}
+
+pub(crate) fn touch(plural: &str, namespace: &str, name: &str, state: Seen) -> Touch {
+    let meta = Meta { name: name.into(), namespace: namespace.into(), ..Meta::default() };
+    Touch::object(&core_kind(plural), &meta, state)
 }
 
 fn matches(key: &Key, wanted: &Key) -> bool {

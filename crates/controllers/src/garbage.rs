@@ -32,7 +32,7 @@ use self::server::{Asked, CollectError, Server};
 use crate::queue::Queue;
 
 /// How many objects are worked on at a time.
-const WORKERS: usize = 8;
+const WORKERS: usize = 16;
 /// How long an owner that waits for its dependents is left alone at first.
 const SETTLE: Duration = Duration::from_millis(100);
 /// Kinds that cannot be listed hold up the collector no longer than this at its start.
@@ -251,9 +251,10 @@ impl Collector {
 
     fn settle(&mut self, task: &Task, result: Result<(), CollectError>) {
         let Err(failure) = result else { return self.queue.done(task) };
-        // A conflict is the normal answer to a stale decision.
-        if failure.is_conflict() {
-            debug!(error = %Chain(&failure), "object changed meanwhile");
+        // A conflict is the normal answer to a stale decision, and an owner of an unknown kind
+        // the user's affair.
+        if failure.is_expected() {
+            debug!(error = %Chain(&failure), "cannot collect yet");
         } else {
             warn!(error = %Chain(&failure), "cannot collect, will retry");
         }

@@ -59,3 +59,29 @@ fn touch_of(update: &Update, listed: &mut BTreeSet<Arc<Kind>>) -> Option<Touch> 
     }
     Touch::of(update)
 }
+
+#[cfg(test)]
+mod tests {
+    use client::{Catalog, Meta};
+
+    use super::*;
+
+    fn update(change: Change) -> Update {
+        let list = serde_json::json!({"items": [{"versions": [{"version": "v1", "resources": [
+            {"resource": "pods", "scope": "Namespaced", "responseKind": {"kind": "Pod"},
+             "verbs": []}]}]}]});
+        let catalog = Catalog::read(&[serde_json::from_value(list).unwrap()]);
+        Update { kind: Arc::clone(catalog.resource("", "pods").unwrap()), change }
+    }
+
+    #[test]
+    fn only_a_second_list_may_have_missed_something() {
+        let mut listed = BTreeSet::new();
+        let mut missed =
+            |change| matches!(touch_of(&update(change), &mut listed), Some(Touch::Missed(_)));
+        assert!(!missed(Change::Listing) && !missed(Change::Listed));
+        assert!(!missed(Change::Applied(Meta::default())));
+        assert!(!missed(Change::Listing) && missed(Change::Listed));
+        assert!(missed(Change::Dropped) && !missed(Change::Listed));
+    }
+}

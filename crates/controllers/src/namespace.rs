@@ -157,3 +157,24 @@ fn present(
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{core_kind, touch};
+
+    #[test]
+    fn what_goes_in_a_namespace_matters_only_while_that_is_being_deleted() {
+        let mut terminating = Terminating::default();
+        let mut keys = |touch: &Touch| terminating.keys(touch).len();
+        assert_eq!(keys(&touch("namespaces", "", "n", State::Live)), 0);
+        assert_eq!(keys(&touch("pods", "n", "p", State::Gone)), 0);
+        assert_eq!(keys(&touch("namespaces", "", "n", State::Deleting)), 1);
+        assert_eq!(keys(&touch("pods", "n", "p", State::Gone)), 1);
+        assert_eq!(keys(&touch("pods", "n", "p", State::Deleting)), 0);
+        assert_eq!(keys(&touch("pods", "m", "p", State::Gone)), 0);
+        assert_eq!(keys(&Touch::Missed(core_kind("pods"))), 1);
+        assert_eq!(keys(&touch("namespaces", "", "n", State::Gone)), 0);
+        assert_eq!(keys(&touch("pods", "n", "p", State::Gone)), 0);
+    }
+}

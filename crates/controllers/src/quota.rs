@@ -142,3 +142,24 @@ impl Counter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{core_kind, touch};
+
+    #[test]
+    fn only_namespaces_with_quotas_are_counted() {
+        let mut quotas = Quotas::default();
+        let mut keys = |touch: &Touch| quotas.keys(touch).len();
+        assert_eq!(keys(&touch("secrets", "n", "s", State::Gone)), 0);
+        assert_eq!(keys(&touch("resourcequotas", "n", "q", State::Live)), 1);
+        assert_eq!(keys(&touch("secrets", "n", "s", State::Gone)), 1);
+        assert_eq!(keys(&touch("secrets", "n", "s", State::Live)), 0, "admission has charged it");
+        assert_eq!(keys(&touch("pods", "n", "p", State::Live)), 1, "it may have ended");
+        assert_eq!(keys(&touch("pods", "m", "p", State::Live)), 0);
+        assert_eq!(keys(&Touch::Missed(core_kind("pods"))), 1);
+        assert_eq!(keys(&touch("resourcequotas", "n", "q", State::Gone)), 1);
+        assert_eq!(keys(&touch("secrets", "n", "s", State::Gone)), 0);
+    }
+}

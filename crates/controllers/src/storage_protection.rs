@@ -135,3 +135,23 @@ fn patched<T>(result: Result<T, kube::Error>) -> Result<(), Failure> {
         result => result.map(drop).doing("change finalizers"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::touch;
+
+    #[test]
+    fn pods_matter_only_to_claims_that_wait() {
+        let mut waiting = Waiting::default();
+        let mut keys = |touch: &Touch| waiting.keys(touch).len();
+        assert_eq!(keys(&touch("persistentvolumeclaims", "n", "c", State::Live)), 1);
+        assert_eq!(keys(&touch("pods", "n", "p", State::Gone)), 0);
+        assert_eq!(keys(&touch("persistentvolumeclaims", "n", "c", State::Deleting)), 1);
+        assert_eq!(keys(&touch("pods", "n", "p", State::Gone)), 1);
+        assert_eq!(keys(&touch("pods", "m", "p", State::Gone)), 0);
+        assert_eq!(keys(&touch("persistentvolumeclaims", "n", "c", State::Gone)), 0);
+        assert_eq!(keys(&touch("pods", "n", "p", State::Gone)), 0);
+        assert_eq!(keys(&touch("persistentvolumes", "", "v", State::Deleting)), 1);
+    }
+}

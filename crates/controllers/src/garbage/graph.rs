@@ -100,13 +100,16 @@ impl Graph {
     pub(crate) fn listed(&mut self, kind: &Kind) -> Vec<Work> {
         let resource = self.resource(kind);
         let listing = self.resources[usize::from(resource)].listing;
-        self.remove_where(|node| node.resource == resource && node.listing != listing)
+        let gone = |node: &Node| node.resource == resource && node.listing != listing;
+        self.uids_where(gone).iter().flat_map(|uid| self.delete(uid)).collect()
     }
 
-    /// The kind is gone and its objects with it.
+    /// The kind is not served any more. Whether its objects still exist is unknown: the
+    /// server that has them may be away for a while.
     pub(crate) fn dropped(&mut self, kind: &Kind) -> Vec<Work> {
         let resource = self.resource(kind);
-        self.remove_where(|node| node.resource == resource)
+        let uids = self.uids_where(|node| node.resource == resource);
+        uids.iter().flat_map(|uid| self.forget(uid)).collect()
     }
 
     /// An object was created or changed.
@@ -144,20 +147,12 @@ impl Graph {
 
     /// An object is gone.
     pub(crate) fn delete(&mut self, uid: &Uid) -> Vec<Work> {
-        let Some(node) = self.nodes.remove(uid) else { return Vec::new() };
-        let mut work = Vec::new();
-        for owner in &node.owners {
-            self.unlink(&owner.uid, uid);
-            if self.nodes.get(&owner.uid).is_some_and(|owner| owner.foreground) {
-                work.push(Work::Examine(Arc::clone(&owner.uid)));
-            }
+        if let Some(place) = self.place(uid)
+            && self.dependents.contains_key(uid)
+        {
+            self.absent.add(uid, place);
         }
-        let dependents: Vec<Uid> = self.dependents_of(uid).cloned().collect();
-        if !dependents.is_empty() {
-            self.absent.add(uid, self.place_of(&node));
-            work.extend(dependents.into_iter().map(Work::Examine));
-        }
-        work
+        self.forget(uid)
     }
 
     /// The server said that there is no owner `uid` at `place`.
@@ -292,10 +287,23 @@ impl Graph {
         }
     }
 
-    fn remove_where(&mut self, gone: impl Fn(&Node) -> bool) -> Vec<Work> {
-        let uids: Vec<Uid> =
-            self.nodes.iter().filter(|(_, node)| gone(node)).map(|(uid, _)| uid.clone()).collect();
-        uids.iter().flat_map(|uid| self.delete(uid)).collect()
+    /// Removes a node; what hung on it has to be looked at.
+    fn forget(&mut self, uid: &Uid) -> Vec<Work> {
+        let Some(node) = self.nodes.remove(uid) else { return Vec::new() };
+        let mut work = Vec::new();
+        for owner in &node.owners {
+            self.unlink(&owner.uid, uid);
+            if self.is_foreground(&owner.uid) {
+                work.push(Work::Examine(Arc::clone(&owner.uid)));
+            }
+        }
+        work.extend(self.dependents_of(uid).cloned().map(Work::Examine));
+        work
+    }
+
+    fn uids_where(&self, wanted: impl Fn(&Node) -> bool) -> Vec<Uid> {
+        let found = self.nodes.iter().filter(|(_, node)| wanted(node));
+        found.map(|(uid, _)| Arc::clone(uid)).collect()
     }
 
     fn resource(&mut self, kind: &Kind) -> u16 {

@@ -22,8 +22,11 @@ pub(crate) enum CollectError {
 }
 
 impl CollectError {
-    pub(crate) fn is_conflict(&self) -> bool {
-        matches!(self, Self::Request { source, .. } if source.code() == Some(409))
+    pub(crate) fn is_expected(&self) -> bool {
+        match self {
+            Self::UnknownKind { .. } => true,
+            Self::Request { source, .. } => source.code() == Some(409),
+        }
     }
 
     fn request(doing: &'static str, place: &Place, source: kube::Error) -> Self {

@@ -101,6 +101,16 @@ fn a_relist_removes_what_it_does_not_name() {
 }
 
 #[test]
+fn owners_of_a_kind_that_is_not_served_any_more_are_not_taken_for_absent() {
+    let mut graph = Graph::default();
+    graph.apply(&kind("Set"), &object("n", "s", &[]));
+    let pod = object("n", "p", &[owner("Set", "s")]);
+    graph.apply(&kind("Pod"), &pod);
+    assert_eq!(graph.dropped(&kind("Set")), [examine("p")]);
+    assert_eq!(plan::unknown_owners(&graph, &pod), [owner("Set", "s")]);
+}
+
+#[test]
 fn an_owner_in_another_namespace_is_reported_in_either_order() {
     let pod = object("n", "p", &[owner("Set", "s")]);
     let reports = |work: &[Work]| work.iter().any(|work| matches!(work, Work::Report { .. }));

@@ -7,7 +7,7 @@ mod validate;
 
 pub(crate) use conditions::{Accepted, conditions};
 pub(crate) use document::{Document, Scale, Version};
-pub(crate) use validate::validate;
+pub(crate) use validate::{unknown_keywords, validate};
 
 /// Instances are deleted before their definition goes.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";

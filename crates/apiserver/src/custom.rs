@@ -29,14 +29,8 @@ pub struct Custom {
     pub(crate) version: Version,
     columns: Vec<CustomColumn>,
     fields: Vec<(String, JsonPath)>,
-    rules: OnceLock<Rules>,
+    rules: OnceLock<schema::Compiled>,
     managed: OnceLock<Schema>,
-}
-
-#[derive(Debug)]
-struct Rules {
-    schema: Schema,
-    compiled: (),
 }
 
 impl Custom {
@@ -66,17 +60,17 @@ impl Custom {
         }
     }
 
-    fn rules(&self) -> &Rules {
+    fn rules(&self) -> &schema::Compiled {
         self.rules.get_or_init(|| {
             let schema = Document::schema(&self.definition.item, &self.version.name)
                 .and_then(|raw| schema::parse(&raw).ok())
                 .unwrap_or_else(Node::anything);
-            Rules { compiled: (), schema }
+            schema::Compiled::new(schema)
         })
     }
 
     pub(crate) fn schema(&self) -> &Schema {
-        &self.rules().schema
+        self.rules().schema()
     }
 
     /// The schema that field managers go by.
@@ -112,8 +106,7 @@ impl Custom {
         old: Option<&Value>,
         endpoint: Endpoint,
     ) -> Vec<FieldError> {
-        let () = self.rules().compiled;
-        let errors = schema::validate(new, old, self.schema());
+        let errors = self.rules().validate(new, old);
         match endpoint {
             Endpoint::Main | Endpoint::Finalize => errors,
             Endpoint::Status => {

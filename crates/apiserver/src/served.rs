@@ -12,6 +12,7 @@ use schema::{FieldError, Schema};
 use serde_json::Value;
 use store::{Entry, Revision};
 
+use crate::crd;
 use crate::custom::Custom;
 use crate::item::Item;
 use crate::object;
@@ -158,7 +159,8 @@ impl Served {
     pub(crate) fn clean(&self, object: &mut Value) -> ApiResult<Vec<String>> {
         match &self.origin {
             Origin::BuiltIn(row) => {
-                types::normalize(object, row.group, row.version, row.kind).map_err(|error| {
+                let normalized = types::normalize(object, row.group, row.version, row.kind);
+                let mut unknown = normalized.map_err(|error| {
                     ApiError::bad_request(format!(
                         "{} in version {:?} cannot be handled as a {}: {}",
                         self.kind,
@@ -166,7 +168,11 @@ impl Served {
                         self.kind,
                         base::Chain(&error)
                     ))
-                })
+                })?;
+                if &*self.table == crd::TABLE {
+                    unknown.extend(crd::unknown_keywords(object));
+                }
+                Ok(unknown)
             }
             Origin::Custom(custom) => custom.clean(object, schema::Malformed::Refuse),
         }

@@ -11,7 +11,6 @@ use schema::Schema;
 use serde_json::{Value, json};
 
 #[path = "../tests/vectors/form.rs"]
-#[expect(dead_code, reason = "shared with the tables, which read more")]
 mod form;
 
 fn metadata() -> Value {
@@ -105,7 +104,7 @@ fn machine() -> (Schema, Value) {
 
 /// Prints the best of several rounds, which is the least disturbed one.
 fn measure(what: &str, mut work: impl FnMut()) {
-    const TIMES: u32 = 2000;
+    const TIMES: u32 = 500;
     let mut best = f64::MAX;
     for _ in 0..5 {
         let start = Instant::now();

@@ -13,6 +13,10 @@ mod set;
 mod strategic;
 mod typed;
 
+#[cfg(test)]
+#[path = "../tests/vectors/form.rs"]
+mod form;
+
 pub use managed::{
     ApplyError, Conflict, Conflicts, EntryError, Request, apply, equal_ignoring_timestamps,
     track_update, validate_managed_fields,

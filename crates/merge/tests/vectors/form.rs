@@ -65,7 +65,3 @@ fn strategy(form: &Value) -> Option<Box<PatchStrategy>> {
     let key = merge.and_then(Value::as_str).map(Into::into);
     Some(Box::new(PatchStrategy { merge: merge.is_some(), retain_keys, key }))
 }
-
-pub(crate) fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"))
-}

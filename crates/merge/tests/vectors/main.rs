@@ -5,6 +5,13 @@
 mod form;
 mod managers;
 mod patch;
+mod properties;
 mod series;
 mod strategic;
 mod typed;
+
+use serde_json::Value;
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"))
+}

@@ -7,7 +7,8 @@ use merge::{ApplyError, Request, Set, apply, extract_items, merge as merge_value
 use schema::{Node, Schema};
 use serde_json::{Map, Value, json};
 
-use super::form::{json, schema};
+use super::form::schema;
+use super::json as parse;
 
 /// The object under test, as it is stored.
 struct State {
@@ -125,9 +126,9 @@ fn run(schemas: &BTreeMap<&str, Schema>, lines: &[&str]) -> Result<(), String> {
         match word {
             "schema" => state.schema = named(rest),
             "ignored" => state.ignored = Set::from_json(rest).unwrap(),
-            "update" => state.update(columns[0], columns[1], &json(columns[2])),
+            "update" => state.update(columns[0], columns[1], &parse(columns[2])),
             "apply" | "force" | "extract" => {
-                let (manager, version, object) = (columns[0], columns[1], json(columns[2]));
+                let (manager, version, object) = (columns[0], columns[1], parse(columns[2]));
                 let outcome = match word {
                     "extract" => state.extract(manager, version, &object),
                     _ => state.apply(manager, version, &object, word == "force"),
@@ -153,7 +154,7 @@ fn run(schemas: &BTreeMap<&str, Schema>, lines: &[&str]) -> Result<(), String> {
             "object" => {
                 let found = content(state.live.as_ref());
                 // Below the metadata, nothing at all is an empty object.
-                let expected = if rest == "null" { json!({}) } else { json(rest) };
+                let expected = if rest == "null" { json!({}) } else { parse(rest) };
                 if found != expected {
                     return Err(format!("object\n  {found}\nnot\n  {expected}"));
                 }
@@ -207,7 +208,7 @@ fn managers_own_and_lose_fields_as_upstream_says() {
             Some(first) if first.starts_with("schema ") => {
                 for line in &lines {
                     let words: Vec<&str> = line.splitn(3, ' ').collect();
-                    schemas.insert(words[1], schema(&json(words[2])));
+                    schemas.insert(words[1], schema(&parse(words[2])));
                 }
             }
             Some(first) => {

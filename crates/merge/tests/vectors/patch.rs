@@ -2,7 +2,7 @@
 
 use merge::json_patch;
 
-use super::form::json;
+use super::json;
 
 #[test]
 fn json_patches_work_and_fail_as_upstream_says() {

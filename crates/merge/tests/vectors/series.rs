@@ -7,10 +7,11 @@ use merge::{ApplyError, Request, Set, apply, equal_ignoring_timestamps, track_up
 use schema::Schema;
 use serde_json::{Value, json};
 
-use super::form::{json as parse, schema};
+use super::form::schema;
+use super::json as parse;
 
 /// A kind with lists, sets and maps of all sorts.
-fn thing() -> Schema {
+pub(crate) fn thing() -> Schema {
     let (text, number) = (json!({"type": "string"}), json!({"type": "number"}));
     let texts = json!({"type": "object", "values": text});
     let set = json!({"type": "array", "set": true, "items": text});

@@ -4,7 +4,8 @@ use merge::strategic_merge;
 use schema::Schema;
 use serde_json::{Value, json};
 
-use super::form::{json as parse, schema};
+use super::form::schema;
+use super::json as parse;
 
 /// A type that contains itself, unrolled a few times.
 fn item(depth: usize) -> Value {

@@ -9,7 +9,8 @@ use merge::{
 use schema::Schema;
 use serde_json::Value;
 
-use super::form::{json, schema};
+use super::form::schema;
+use super::json;
 
 fn set(text: &str) -> Set {
     Set::from_json(text).unwrap()

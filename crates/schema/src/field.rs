@@ -210,13 +210,13 @@ mod tests {
             FieldError::invalid(port.field("port"), 0, "must be positive"),
             "spec.ports[2].port: Invalid value: 0: must be positive",
         );
-        check(FieldError::required(&spec, ""), "spec: Required value");
+        check(FieldError::required(spec, ""), "spec: Required value");
         check(
-            FieldError::not_supported(&spec, "x", &["a", "b"]),
+            FieldError::not_supported(spec, "x", &["a", "b"]),
             r#"spec: Unsupported value: "x": supported values: "a", "b""#,
         );
         check(FieldError::duplicate(spec.key("k"), "v"), r#"spec[k]: Duplicate value: "v""#);
-        check(FieldError::too_long(&spec, 5), "spec: Too long: may not be more than 5 bytes");
-        check(FieldError::too_many(&spec, 3, 1), "spec: Too many: 3: must have at most 1 item");
+        check(FieldError::too_long(spec, 5), "spec: Too long: may not be more than 5 bytes");
+        check(FieldError::too_many(spec, 3, 1), "spec: Too many: 3: must have at most 1 item");
     }
 }

@@ -104,7 +104,7 @@ impl Coercer {
                 Ok(())
             }
             Err(_) if self.malformed == Malformed::Drop => Ok(()),
-            Err(error) => Err(FieldError::invalid(&at, metadata.clone(), error.to_string())),
+            Err(error) => Err(FieldError::invalid(at, metadata.clone(), error.to_string())),
         }
     }
 }

@@ -23,7 +23,7 @@ use ratchet::Old;
 
 /// How many failures one validation collects. A hostile object could otherwise have as
 /// many as it has bytes, each with its whole path.
-const MAX_ERRORS: usize = 1000;
+pub(crate) const MAX_ERRORS: usize = 1000;
 
 /// Everything that is wrong with `value`: types, bounds, formats, lists with duplicates,
 /// embedded resources. With `old`, failures in unchanged parts are forgiven.

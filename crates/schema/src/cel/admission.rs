@@ -14,7 +14,7 @@ pub(crate) fn check_rules(schema: &Node, at: &Path<'_>) -> Vec<FieldError> {
     let place = Place { count: Some(1), resource: Resource::Yes, no_old: None };
     auditor.visit(schema, &place, at);
     if auditor.total > cost::SCHEMA_LIMIT {
-        auditor.expensive.sort_by(|left, right| right.1.cmp(&left.1));
+        auditor.expensive.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
         for (field, _) in auditor.expensive.iter().take(4) {
             let text = "contributed to estimated rule cost total exceeding cost limit for entire \
                 OpenAPIv3 schema";

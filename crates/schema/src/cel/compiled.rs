@@ -181,7 +181,7 @@ impl Run<'_> {
     fn visit(&mut self, value: &Value, node: &Schema, site: &Site<'_>) -> Result<(), Exhausted> {
         let plans = self.plans;
         let Some(prepared) = plans.get(&(Arc::as_ptr(node) as usize)) else { return Ok(()) };
-        if value.is_null() {
+        if value.is_null() || self.errors.len() >= validate::MAX_ERRORS {
             return Ok(());
         }
         let rules =
@@ -252,47 +252,44 @@ impl Run<'_> {
         let machine = Machine::new(view(value), old, budget);
         let outcome = machine.eval(&program.expression, None);
         self.left -= budget - machine.left();
-        let name = rule_text(rule);
         match outcome {
-            Ok(Val::Bool(true)) => {}
+            Ok(Val::Bool(true)) => Ok(()),
             Ok(Val::Bool(false)) => {
-                let error = self.failure(rule, prepared, value, node, &machine, site)?;
+                let error = self.failure(rule, prepared, value, node, &machine, site);
                 let forgiven = !program.uses_old_self && site.is_unchanged(value);
                 self.errors.extend(Some(error).filter(|_| !forgiven));
+                Ok(())
             }
-            Ok(_) => {
-                let text =
-                    format!("cel expression must evaluate to a bool evaluating rule: {name}");
-                self.errors.push(FieldError::invalid(field, ty, text));
-            }
-            Err(Error::Exhausted) => {
-                let text = if self.left == 0 {
-                    "validation failed due to running out of cost budget, no further validation \
-                     rules will be run"
-                        .to_owned()
-                } else {
-                    format!(
-                        "'{}': no further validation rules will be run due to call cost exceeds \
-                         limit for rule: {name}",
-                        Error::Exhausted
-                    )
-                };
-                self.errors.push(FieldError::invalid(field, ty, text));
-                return Err(Exhausted);
-            }
-            Err(error @ Error::NoOverload { .. }) => {
-                let text = format!(
-                    "'{error}': call arguments did not match a supported operator, function or \
-                     macro signature for rule: {name}"
-                );
-                self.errors.push(FieldError::invalid(field, ty, text));
-            }
-            Err(error) => {
-                let text = format!("{error} evaluating rule: {name}");
-                self.errors.push(FieldError::invalid(field, ty, text));
-            }
+            Ok(_) => self.fail(Error::Other("no boolean".to_owned()), rule, field, ty),
+            Err(error) => self.fail(error, rule, field, ty),
         }
-        Ok(())
+    }
+
+    /// Reports a rule that came to no result.
+    fn fail(
+        &mut self,
+        error: Error,
+        rule: &Rule,
+        field: String,
+        ty: &str,
+    ) -> Result<(), Exhausted> {
+        let name = rule.message.as_deref().unwrap_or(&rule.rule).trim();
+        let text = match &error {
+            Error::Exhausted if self.left == 0 => "validation failed due to running out of cost \
+                budget, no further validation rules will be run"
+                .to_owned(),
+            Error::Exhausted => format!(
+                "'{error}': no further validation rules will be run due to call cost exceeds \
+                 limit for rule: {name}"
+            ),
+            Error::NoOverload { .. } => format!(
+                "'{error}': call arguments did not match a supported operator, function or macro \
+                 signature for rule: {name}"
+            ),
+            _ => format!("{error} evaluating rule: {name}"),
+        };
+        self.errors.push(FieldError::invalid(field, ty, text));
+        if error == Error::Exhausted { Err(Exhausted) } else { Ok(()) }
     }
 
     /// The error for a rule that said no.
@@ -304,7 +301,7 @@ impl Run<'_> {
         node: &Node,
         machine: &Machine<'v>,
         site: &Site<'_>,
-    ) -> Result<FieldError, Exhausted> {
+    ) -> FieldError {
         let field = match (site.at, prepared.field.as_str()) {
             (at, "") => validate::name(at),
             (Path::Root, field) => field.to_owned(),
@@ -315,12 +312,12 @@ impl Run<'_> {
         let whole = matches!(node.ty, Type::Object | Type::Array);
         let shown = Some(value.clone()).filter(|_| !whole);
         let error = |reason, detail| FieldError { reason, field, value: shown, detail };
-        Ok(match rule.reason.as_deref() {
+        match rule.reason.as_deref() {
             Some("FieldValueForbidden") => error(Reason::Forbidden, detail),
             Some("FieldValueRequired") => error(Reason::Required, detail),
             Some("FieldValueDuplicate") => error(Reason::Duplicate, String::new()),
             _ => error(Reason::Invalid, detail),
-        })
+        }
     }
 
     fn message<'v>(
@@ -346,10 +343,6 @@ impl Run<'_> {
             None => format!("failed rule: {}", rule.rule.trim()),
         })
     }
-}
-
-fn rule_text(rule: &Rule) -> &str {
-    rule.message.as_deref().unwrap_or(&rule.rule).trim()
 }
 
 fn type_text(node: &Node) -> &'static str {

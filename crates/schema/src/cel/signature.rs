@@ -146,11 +146,15 @@ const OTHER: &[&str] = &[
     "format.datetime",
     "format.labelValue",
     "format.qualifiedName",
+    "format.dns1123Label",
+    "format.dns1123LabelPrefix",
+    "format.dns1123Subdomain",
+    "format.dns1123SubdomainPrefix",
+    "format.dns1035Label",
+    "format.dns1035LabelPrefix",
     "format.uri",
     "format.uuid",
     "cel.bind",
-    "isCanonical",
-    "ip.isV4",
 ];
 
 /// The name of the function `space.name`, if there is one.

@@ -118,6 +118,10 @@ impl Ty<'_> {
         matches!(self, Self::Dyn)
     }
 
+    pub(super) fn may_be_bool(&self) -> bool {
+        matches!(self, Self::Bool | Self::Dyn)
+    }
+
     pub(super) fn is_number(&self) -> bool {
         matches!(self, Self::Int | Self::Uint | Self::Double)
     }

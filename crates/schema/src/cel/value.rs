@@ -137,14 +137,14 @@ impl<'a> Val<'a> {
         let plain = Self::Text(Text::Borrowed(text));
         let Some(node) = node.filter(|node| node.ty == Type::String) else { return plain };
         let format = node.validation.as_ref().and_then(|validation| validation.format.as_deref());
+        let convert = |function: &str, text: &Self| {
+            library::call(function, None, std::slice::from_ref(text)).ok()
+        };
         let converted = match format {
-            Some("date-time") => library::call("timestamp", None, &[plain.clone()]).ok(),
-            Some("date") => {
-                let midnight = Self::text(format!("{text}T00:00:00Z"));
-                library::call("timestamp", None, &[midnight]).ok()
-            }
-            Some("duration") => library::call("duration", None, &[plain.clone()]).ok(),
-            Some("byte") => library::call("base64.decode", None, &[plain.clone()]).ok(),
+            Some("date-time") => convert("timestamp", &plain),
+            Some("date") => convert("timestamp", &Self::text(format!("{text}T00:00:00Z"))),
+            Some("duration") => convert("duration", &plain),
+            Some("byte") => convert("base64.decode", &plain),
             _ => None,
         };
         converted.unwrap_or(plain)

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::MAX_ERRORS;
 use super::format::is_label;
 use crate::field::{FieldError, Path, Reason};
 use crate::metadata::{self, Malformed};
@@ -19,6 +20,9 @@ pub(crate) fn validate(value: &Value, node: &Node, at: &Path<'_>) -> Vec<FieldEr
 }
 
 fn visit(value: &Value, node: &Node, at: &Path<'_>, errors: &mut Vec<FieldError>) {
+    if errors.len() >= MAX_ERRORS {
+        return;
+    }
     match value {
         Value::Object(map) => {
             if node.embedded {
@@ -72,7 +76,7 @@ pub(crate) fn check_resource(
     let at = at.field("metadata");
     match metadata::read(raw, Malformed::Refuse, "") {
         Ok(meta) => check_metadata(&meta.fields, &at, errors),
-        Err(error) => errors.push(FieldError::invalid(&at, raw.clone(), error.to_string())),
+        Err(error) => errors.push(FieldError::invalid(at, raw.clone(), error.to_string())),
     }
 }
 
@@ -121,7 +125,7 @@ fn check_metadata(meta: &Map<String, Value>, at: &Path<'_>, errors: &mut Vec<Fie
     for (key, value) in texts("labels") {
         check_key(key, &labels, errors);
         if let Some(text) = wrong_label_value(value) {
-            errors.push(FieldError::invalid(&labels, value, text));
+            errors.push(FieldError::invalid(labels, value, text));
         }
     }
     let annotations = at.field("annotations");
@@ -132,7 +136,7 @@ fn check_metadata(meta: &Map<String, Value>, at: &Path<'_>, errors: &mut Vec<Fie
     }
     if size > ANNOTATIONS_SIZE {
         let text = format!("may not be more than {ANNOTATIONS_SIZE} bytes");
-        errors.push(FieldError::new(Reason::TooLong, &annotations, text));
+        errors.push(FieldError::new(Reason::TooLong, annotations, text));
     }
     let finalizers = meta.get("finalizers").and_then(Value::as_array).into_iter().flatten();
     for finalizer in finalizers.filter_map(Value::as_str) {

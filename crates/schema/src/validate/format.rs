@@ -259,7 +259,7 @@ fn is_date_time(text: &str) -> bool {
 
 /// A timestamp of the API: RFC 3339 in upper case.
 pub(crate) fn is_time(text: &str) -> bool {
-    is_date_time(text) && text.bytes().nth(10) == Some(b'T')
+    is_date_time(text) && text.as_bytes().get(10).copied() == Some(b'T')
 }
 
 /// Go's durations (`1h30m`, `1.5s`) and Scala's (`3 days`).

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
+use super::MAX_ERRORS;
 use crate::field::{FieldError, Path};
 use crate::node::{ListType, Node};
 
@@ -15,6 +16,9 @@ pub(crate) fn validate(value: &Value, node: &Node, at: &Path<'_>) -> Vec<FieldEr
 }
 
 fn visit(value: &Value, node: &Node, at: &Path<'_>, errors: &mut Vec<FieldError>) {
+    if errors.len() >= MAX_ERRORS {
+        return;
+    }
     match value {
         Value::Object(map) => {
             for (name, value) in map {
@@ -76,7 +80,7 @@ fn repetitions<'a>(values: impl Iterator<Item = &'a Value>) -> Vec<usize> {
     for (index, value) in values.enumerate() {
         let times = seen.entry(value.to_string()).or_default();
         *times += 1;
-        if *times == 2 {
+        if *times == 2 && repeated.len() < MAX_ERRORS {
             repeated.push(index);
         }
     }

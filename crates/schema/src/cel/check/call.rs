@@ -51,7 +51,11 @@ impl<'a> Checker<'_, 'a> {
         let sizes: Vec<u64> = values.iter().map(|info| info.typed.size).collect();
         let total = sizes.iter().copied().fold(0, u64::saturating_add);
         let work = match (name, sizes.as_slice()) {
-            ("size" | "dyn" | "type" | "hasValue" | "value" | "or" | "orValue", _) => 1,
+            (
+                "size" | "dyn" | "type" | "hasValue" | "value" | "or" | "orValue" | "int" | "uint"
+                | "double" | "bool" | "duration" | "timestamp",
+                _,
+            ) => 1,
             ("startsWith" | "endsWith", [_, part]) => traversal(*part),
             ("contains", [text, part]) => traversal(*text).saturating_mul(traversal(*part)),
             ("matches" | "find" | "findAll", [text, pattern]) => {
@@ -95,46 +99,31 @@ impl<'a> Checker<'_, 'a> {
         let sum = operands.iter().fold(0_u64, |cost, info| cost.saturating_add(info.cost));
         let cost = |work: u64| sum.saturating_add(work);
         Some(match (name, operands) {
-            (operators::LOGICAL_AND | operators::LOGICAL_OR, [left, right]) => {
-                let wrong = |info: &Info<'_>| !matches!(info.typed.ty, Ty::Bool | Ty::Dyn);
-                if wrong(left) || wrong(right) {
+            (operators::LOGICAL_AND | operators::LOGICAL_OR | operators::LOGICAL_NOT, _) => {
+                if operands.iter().any(|info| !info.typed.ty.may_be_bool()) {
                     self.no_overload(name, operands);
                 }
-                Info::new(Ty::Bool, 1, sum)
-            }
-            (operators::LOGICAL_NOT, [value]) => {
-                if !matches!(value.typed.ty, Ty::Bool | Ty::Dyn) {
-                    self.no_overload(name, operands);
-                }
-                Info::new(Ty::Bool, 1, cost(1))
+                Info::new(Ty::Bool, 1, cost(u64::from(name == operators::LOGICAL_NOT)))
             }
             (operators::NOT_STRICTLY_FALSE, [_]) => Info::new(Ty::Bool, 1, cost(1)),
             (operators::CONDITIONAL, [condition, yes, no]) => {
-                if !matches!(condition.typed.ty, Ty::Bool | Ty::Dyn) {
+                if !condition.typed.ty.may_be_bool() {
                     self.no_overload(name, operands);
                 }
                 let typed = if yes.typed.ty.is_dyn() { &no.typed } else { &yes.typed };
                 let typed = Typed::new(typed.ty.clone(), yes.typed.size.max(no.typed.size));
                 Info { typed, cost: condition.cost.saturating_add(yes.cost.max(no.cost)) }
             }
-            (operators::EQUALS | operators::NOT_EQUALS, [left, right]) => {
-                if !left.typed.ty.matches(&right.typed.ty) {
-                    self.no_overload(name, operands);
-                }
-                Info::new(Ty::Bool, 1, cost(1 + comparison(left, right)))
-            }
             (
-                operators::LESS
+                operators::EQUALS
+                | operators::NOT_EQUALS
+                | operators::LESS
                 | operators::LESS_EQUALS
                 | operators::GREATER
                 | operators::GREATER_EQUALS,
                 [left, right],
             ) => {
-                let (a, b) = (&left.typed.ty, &right.typed.ty);
-                let ordered =
-                    |ty: &Ty<'_>| !matches!(ty, Ty::List(_) | Ty::Map(_) | Ty::Object(..));
-                let fits = a.is_number() && b.is_number() || a.matches(b);
-                if !fits || !ordered(a) || !ordered(b) {
+                if !comparable(name, &left.typed.ty, &right.typed.ty) {
                     self.no_overload(name, operands);
                 }
                 Info::new(Ty::Bool, 1, cost(1 + comparison(left, right)))
@@ -290,6 +279,15 @@ fn optional(inner: Typed<'_>, cost: u64) -> Info<'_> {
         _ => Ty::Optional(Rc::new(inner)),
     };
     Info::new(ty, size, cost)
+}
+
+fn comparable(name: &str, left: &Ty<'_>, right: &Ty<'_>) -> bool {
+    if matches!(name, operators::EQUALS | operators::NOT_EQUALS) {
+        return left.matches(right);
+    }
+    let ordered = |ty: &Ty<'_>| !matches!(ty, Ty::List(_) | Ty::Map(_) | Ty::Object(..));
+    let fits = left.is_number() && right.is_number() || left.matches(right);
+    fits && ordered(left) && ordered(right)
 }
 
 /// Texts and lists compare up to the end of the shorter.

@@ -6,16 +6,17 @@
 //! or always writes is left out or written. Defaults of a kind and its validation come later
 //! and elsewhere (crate `kinds`).
 
-use base64::Engine as _;
-use base64::engine::general_purpose::{GeneralPurpose, STANDARD};
-use base64::engine::{DecodePaddingMode, GeneralPurposeConfig};
-use base64::{DecodeError as Base64, alphabet};
+mod place;
+mod scalar;
+
 use serde_json::{Map, Value};
 
+use self::place::{Path, Place, go_type};
+use self::scalar::{bytes_of, canonical, canonical_base64, fits};
+use crate::QuantityError;
 use crate::table::{Field, Many, Slot, Table, Ty};
-use crate::time::{self, Precision, TimeError};
+use crate::time::TimeError;
 use crate::zero::zero;
-use crate::{Quantity, QuantityError};
 
 /// Upstream reports no more unknown fields than this.
 const MOST_UNKNOWN: usize = 100;
@@ -48,15 +49,17 @@ pub(crate) fn normalize(
     slot: &'static Slot,
 ) -> Result<Vec<String>, NormalizeError> {
     let mut walk = Walk::default();
-    let place = Place { owner: None, path: Path::Root };
-    walk.value(value, Ty::Message(slot), place)?;
-    Ok(walk.unknown)
+    walk.value(value, Ty::Message(slot), None, Place::ROOT)?;
+    walk.mismatch.map_or(Ok(walk.unknown), Err)
 }
 
 /// What was noticed on the way.
 #[derive(Debug, Default)]
 struct Walk {
     unknown: Vec<String>,
+    /// The first value of a wrong type. Go reads on after it: what is wrong inside a
+    /// value that reads itself (a time, a quantity) is reported in its place.
+    mismatch: Option<NormalizeError>,
 }
 
 impl Walk {
@@ -96,7 +99,7 @@ impl Walk {
         slot: &'static Slot,
         path: &Path<'_>,
     ) -> Result<bool, NormalizeError> {
-        let place = Place { owner: Some(slot.name), path: Path::Field(path, name) };
+        let place = Place { owner: Some(slot.name), path: Path::Field(path, name, slot) };
         if let Some(field) = slot.field(name) {
             self.field(value, field, place)?;
             return Ok(!value.is_null() && !is_omitted(value, field));
@@ -105,7 +108,10 @@ impl Walk {
             return match value {
                 Value::String(text) => Ok(!text.is_empty()),
                 Value::Null => Ok(false),
-                other => Err(place.mismatch(other, "string".to_owned())),
+                other => {
+                    self.save(place.mismatch(other, "string"));
+                    Ok(true)
+                }
             };
         }
         let at = place.path.to_string();
@@ -121,28 +127,38 @@ impl Walk {
         field: &Field,
         place: Place<'_>,
     ) -> Result<(), NormalizeError> {
+        let item = field.go.and_then(|go| go_item(go, field.many));
         match (field.many, &mut *value) {
             (_, Value::Null) => Ok(()),
-            (Many::One, _) => self.value(value, field.ty, place),
-            (Many::List, Value::Array(items)) => {
-                for (index, item) in items.iter_mut().enumerate() {
-                    let path = Path::Index(&place.path, index);
-                    self.element(item, field.ty, Place { owner: place.owner, path })?;
-                }
-                Ok(())
-            }
+            (Many::One, _) => self.value(value, field.ty, field.go, place),
+            (Many::List, Value::Array(items)) => self.items(items, field.ty, item, &place),
             (Many::Map, Value::Object(map)) => {
-                for (key, item) in map.iter_mut() {
-                    let path = Path::Key(&place.path, key);
-                    self.element(item, field.ty, Place { owner: place.owner, path })?;
+                for (key, value) in map.iter_mut() {
+                    self.element(value, field.ty, item, place.key(key))?;
                 }
                 Ok(())
             }
-            (Many::List, other) => Err(place.mismatch(other, format!("[]{}", go_type(field.ty)))),
-            (Many::Map, other) => {
-                Err(place.mismatch(other, format!("map[string]{}", go_type(field.ty))))
+            (Many::List | Many::Map, other) => {
+                let many = if field.many == Many::List { "[]" } else { "map[string]" };
+                let plain = || format!("{many}{}", go_type(field.ty));
+                let expected = field.go.map_or_else(plain, str::to_owned);
+                self.save(place.mismatch(other, &expected));
+                Ok(())
             }
         }
+    }
+
+    fn items(
+        &mut self,
+        items: &mut [Value],
+        ty: Ty,
+        go: Option<&'static str>,
+        place: &Place<'_>,
+    ) -> Result<(), NormalizeError> {
+        for (index, item) in items.iter_mut().enumerate() {
+            self.element(item, ty, go, place.index(index))?;
+        }
+        Ok(())
     }
 
     /// An item of a list or a value of a map: a `null` there is Go's zero.
@@ -150,41 +166,55 @@ impl Walk {
         &mut self,
         value: &mut Value,
         ty: Ty,
+        go: Option<&'static str>,
         place: Place<'_>,
     ) -> Result<(), NormalizeError> {
         if value.is_null() {
             *value = zero(ty);
             return Ok(());
         }
-        self.value(value, ty, place)
+        self.value(value, ty, go, place)
     }
 
-    fn value(&mut self, value: &mut Value, ty: Ty, place: Place<'_>) -> Result<(), NormalizeError> {
+    /// `go` is the name of the type in Go, where it is not plain.
+    fn value(
+        &mut self,
+        value: &mut Value,
+        ty: Ty,
+        go: Option<&'static str>,
+        place: Place<'_>,
+    ) -> Result<(), NormalizeError> {
+        let expected = || go.map_or_else(|| go_type(ty), str::to_owned);
         match (ty, &mut *value) {
-            (Ty::Message(slot), Value::Object(object)) => self.object(object, slot, &place.path),
-            (Ty::String, Value::String(_)) | (Ty::Bool, Value::Bool(_)) => Ok(()),
-            (Ty::Double, Value::Number(_)) => Ok(()),
-            (Ty::Int32 | Ty::Int64, Value::Number(number)) => match number.as_i64() {
-                Some(integer) if fits(integer, ty) => Ok(()),
-                _ => Err(place.error(format!("number {number}"), go_type(ty))),
-            },
-            (Ty::Bytes, Value::String(text)) => canonical_base64(text),
-            (Ty::Strings, Value::Array(items)) => {
-                for (index, item) in items.iter_mut().enumerate() {
-                    let path = Path::Index(&place.path, index);
-                    self.element(item, Ty::String, Place { owner: place.owner, path })?;
+            (Ty::Message(slot), Value::Object(object)) => self.object(object, slot, &place.path)?,
+            (Ty::String, Value::String(_))
+            | (Ty::Bool, Value::Bool(_))
+            | (Ty::Double, Value::Number(_))
+            | (Ty::RawExtension | Ty::FieldsV1 | Ty::Json, _) => {}
+            (Ty::Int32 | Ty::Int64, Value::Number(number)) => {
+                if !number.as_i64().is_some_and(|integer| fits(integer, ty)) {
+                    self.save(place.error(format!("number {number}"), &expected()));
                 }
-                Ok(())
             }
-            (Ty::RawExtension | Ty::FieldsV1 | Ty::Json, _) => Ok(()),
+            (Ty::Bytes, Value::String(text)) => {
+                if let Err(error) = canonical_base64(text) {
+                    self.save(error);
+                }
+            }
+            (Ty::Bytes, Value::Array(items)) => match bytes_of(items) {
+                Ok(text) => *value = text.into(),
+                Err(item) => self.save(place.mismatch(item, "uint8")),
+            },
+            (Ty::Strings, Value::Array(items)) => self.items(items, Ty::String, None, &place)?,
             (Ty::SchemaOrArray | Ty::SchemaOrBool | Ty::SchemaOrStrings, _) => {
-                self.schema_or(value, ty, place)
+                self.schema_or(value, ty, place)?;
             }
             (Ty::Time | Ty::MicroTime | Ty::Duration | Ty::Quantity | Ty::IntOrString, _) => {
-                canonical_scalar(value, ty)
+                canonical(value, ty, &place)?;
             }
-            (_, other) => Err(place.mismatch(other, go_type(ty))),
+            (_, other) => self.save(place.mismatch(other, &expected())),
         }
+        Ok(())
     }
 
     fn schema_or(
@@ -193,19 +223,13 @@ impl Walk {
         ty: Ty,
         place: Place<'_>,
     ) -> Result<(), NormalizeError> {
+        let schema = Ty::Message(Table::json_schema());
         match (ty, &mut *value) {
-            (_, Value::Object(_)) => self.value(value, json_schema(), place),
+            (_, Value::Object(_)) => self.value(value, schema, None, place),
             (Ty::SchemaOrBool, Value::Bool(_)) => Ok(()),
             (Ty::SchemaOrBool, _) => Err(NormalizeError::Schema),
-            (_, Value::Array(items)) => {
-                let item_ty =
-                    if matches!(ty, Ty::SchemaOrArray) { json_schema() } else { Ty::String };
-                for (index, item) in items.iter_mut().enumerate() {
-                    let path = Path::Index(&place.path, index);
-                    self.element(item, item_ty, Place { owner: place.owner, path })?;
-                }
-                Ok(())
-            }
+            (Ty::SchemaOrArray, Value::Array(items)) => self.items(items, schema, None, &place),
+            (_, Value::Array(items)) => self.items(items, Ty::String, None, &place),
             // Upstream reads whatever else stands here as nothing.
             _ => {
                 *value = Value::Null;
@@ -213,97 +237,20 @@ impl Walk {
             }
         }
     }
-}
 
-/// The special scalars, whose readers know nothing of the field they are in.
-fn canonical_scalar(value: &mut Value, ty: Ty) -> Result<(), NormalizeError> {
-    let mismatch = |value: &Value, expected: &str| NormalizeError::Value {
-        found: json_type(value).to_owned(),
-        expected: expected.to_owned(),
-    };
-    match (ty, &*value) {
-        (Ty::Quantity, _) => *value = Quantity::from_json(value)?.to_string().into(),
-        (Ty::Time | Ty::MicroTime, Value::String(text)) => {
-            let precision =
-                if matches!(ty, Ty::Time) { Precision::Seconds } else { Precision::Micros };
-            let (seconds, nanos) = time::parse(text, precision)?;
-            *value = match time::format(seconds, nanos, precision) {
-                Some(text) if seconds != time::ZERO => text.into(),
-                _ => Value::Null,
-            };
-        }
-        (Ty::Duration, Value::String(text)) => {
-            let nanos = time::parse_duration(text)
-                .ok_or_else(|| NormalizeError::Duration { text: text.clone() })?;
-            *value = time::format_duration(nanos).into();
-        }
-        (Ty::IntOrString, Value::String(_)) => {}
-        (Ty::IntOrString, Value::Number(number)) => match number.as_i64() {
-            Some(integer) if fits(integer, Ty::Int32) => {}
-            _ => {
-                let found = format!("number {number}");
-                return Err(NormalizeError::Value { found, expected: "int32".to_owned() });
-            }
-        },
-        (Ty::IntOrString, other) => return Err(mismatch(other, "int32")),
-        (_, other) => return Err(mismatch(other, "string")),
-    }
-    Ok(())
-}
-
-/// Where a value stands: for Go's errors and for the report of unknown fields.
-#[derive(Debug, Clone, Copy)]
-struct Place<'a> {
-    /// The innermost struct.
-    owner: Option<&'static str>,
-    path: Path<'a>,
-}
-
-impl Place<'_> {
-    fn mismatch(&self, found: &Value, expected: String) -> NormalizeError {
-        self.error(json_type(found).to_owned(), expected)
-    }
-
-    fn error(&self, found: String, expected: String) -> NormalizeError {
-        match self.owner {
-            Some(owner) => {
-                NormalizeError::Field { found, owner, field: self.path.fields(), expected }
-            }
-            None => NormalizeError::Value { found, expected },
-        }
+    fn save(&mut self, error: NormalizeError) {
+        self.mismatch.get_or_insert(error);
     }
 }
 
-/// The way from the root to a value.
-#[derive(Debug, Clone, Copy)]
-enum Path<'a> {
-    Root,
-    Field(&'a Path<'a>, &'a str),
-    Index(&'a Path<'a>, usize),
-    Key(&'a Path<'a>, &'a str),
-}
-
-impl Path<'_> {
-    /// Go's idea of a path: fields of structs only.
-    fn fields(&self) -> String {
-        match self {
-            Self::Root => String::new(),
-            Self::Index(parent, _) | Self::Key(parent, _) => parent.fields(),
-            Self::Field(parent, name) => match parent.fields() {
-                above if above.is_empty() => (*name).to_owned(),
-                above => format!("{above}.{name}"),
-            },
-        }
-    }
-}
-
-impl std::fmt::Display for Path<'_> {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Root => Ok(()),
-            Self::Field(Path::Root, name) | Self::Key(Path::Root, name) => out.write_str(name),
-            Self::Field(parent, name) | Self::Key(parent, name) => write!(out, "{parent}.{name}"),
-            Self::Index(parent, index) => write!(out, "{parent}[{index}]"),
+/// The type of an item, from Go's name of a list or map type; `None` for one with a name
+/// of its own.
+fn go_item(go: &'static str, many: Many) -> Option<&'static str> {
+    match many {
+        Many::One => None,
+        Many::List => go.strip_prefix("[]"),
+        Many::Map => {
+            go.strip_prefix("map[").and_then(|go| go.split_once(']')).map(|(_, item)| item)
         }
     }
 }
@@ -327,63 +274,6 @@ pub(crate) fn is_omitted(value: &Value, field: &Field) -> bool {
         },
         _ => false,
     }
-}
-
-fn fits(integer: i64, ty: Ty) -> bool {
-    !matches!(ty, Ty::Int32) || i32::try_from(integer).is_ok()
-}
-
-fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
-fn go_type(ty: Ty) -> String {
-    match ty {
-        Ty::String | Ty::Time | Ty::MicroTime | Ty::Duration | Ty::Quantity => "string".to_owned(),
-        Ty::Int32 | Ty::IntOrString => "int32".to_owned(),
-        Ty::Int64 => "int64".to_owned(),
-        Ty::Bool => "bool".to_owned(),
-        Ty::Double => "float64".to_owned(),
-        Ty::Bytes => "[]uint8".to_owned(),
-        Ty::Strings => "[]string".to_owned(),
-        Ty::Message(slot) => format!("{}.{}", slot.table.version(), slot.name),
-        Ty::RawExtension => "runtime.RawExtension".to_owned(),
-        Ty::FieldsV1 => "v1.FieldsV1".to_owned(),
-        Ty::Json => "v1.JSON".to_owned(),
-        Ty::SchemaOrArray => "v1.JSONSchemaPropsOrArray".to_owned(),
-        Ty::SchemaOrBool => "v1.JSONSchemaPropsOrBool".to_owned(),
-        Ty::SchemaOrStrings => "v1.JSONSchemaPropsOrStringArray".to_owned(),
-    }
-}
-
-/// Go ignores line breaks and stray bits at the end, and writes neither.
-fn canonical_base64(text: &mut String) -> Result<(), NormalizeError> {
-    const LENIENT: GeneralPurpose = GeneralPurpose::new(
-        &alphabet::STANDARD,
-        GeneralPurposeConfig::new()
-            .with_decode_allow_trailing_bits(true)
-            .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
-    );
-    text.retain(|c| c != '\n' && c != '\r');
-    let bytes = LENIENT.decode(text.as_bytes()).map_err(|error| NormalizeError::Base64 {
-        at: match error {
-            Base64::InvalidByte(at, _) | Base64::InvalidLastSymbol(at, _) => at,
-            Base64::InvalidLength(_) | Base64::InvalidPadding => text.len(),
-        },
-    })?;
-    *text = STANDARD.encode(bytes);
-    Ok(())
-}
-
-fn json_schema() -> Ty {
-    Ty::Message(Table::json_schema())
 }
 
 #[cfg(test)]

@@ -125,6 +125,11 @@ impl FromStr for Quantity {
         }
         let parts = Parts::split(text)?;
         let (base, exponent, format) = suffix(parts.suffix).ok_or(QuantityError::Suffix)?;
+        let has_digit =
+            text.len() > parts.suffix.len() && text.contains(|c: char| c.is_ascii_digit());
+        if !has_digit && !parts.is_quick(format, exponent) {
+            return Err(QuantityError::Number);
+        }
         let digits = format!("{}{}", parts.whole, parts.fraction);
         if digits.len() > 38 {
             return Err(QuantityError::Number);
@@ -181,20 +186,27 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Whether upstream keeps the text instead of printing the amount anew.
-    fn is_canonical(&self, format: Format, exponent: i32, digits: &str) -> bool {
+    /// Whether upstream reads this with machine integers: a path with quirks of its own.
+    fn is_quick(&self, format: Format, exponent: i32) -> bool {
         let places = self.fraction.len();
         if format == Format::Binary {
-            let precision = 15.0 - self.whole.len() as f32 - (exponent as f32 * 3.0 / 10.0).floor();
-            let odd = digits.parse::<i64>().is_ok_and(|value| value & 7 != 0);
-            return places == 0 && precision >= 1.0 && odd;
+            let digits = self.whole.len() as f32 + (exponent as f32 * 3.0 / 10.0).floor();
+            return places == 0 && digits <= 14.0;
         }
         let power = exponent - i32::try_from(places).unwrap_or(i32::MAX);
-        self.whole.len() + places <= DIGITS
-            && power >= -9
-            && power % 3 == 0
-            && !digits.ends_with("000")
-            && !digits.starts_with('0')
+        self.whole.len() + places <= DIGITS && power >= -9
+    }
+
+    /// Whether upstream keeps the text instead of printing the amount anew.
+    fn is_canonical(&self, format: Format, exponent: i32, digits: &str) -> bool {
+        if !self.is_quick(format, exponent) {
+            return false;
+        }
+        if format == Format::Binary {
+            return digits.parse::<i64>().is_ok_and(|value| value & 7 != 0);
+        }
+        let power = exponent - i32::try_from(self.fraction.len()).unwrap_or(i32::MAX);
+        power % 3 == 0 && !digits.ends_with("000") && !digits.starts_with('0')
     }
 }
 

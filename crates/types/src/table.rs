@@ -245,6 +245,8 @@ pub(crate) struct Field {
     /// `x-kubernetes-map-type` on the field: atomic or granular.
     pub(crate) map: Option<&'static str>,
     pub(crate) patch: Option<Patch>,
+    /// What Go calls the type, where that does not follow from the type itself.
+    pub(crate) go: Option<&'static str>,
     /// A default that OpenAPI declares and that is not the zero of a Go value; JSON.
     pub(crate) default: Option<&'static str>,
 }

@@ -194,22 +194,24 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Nanoseconds. Go accepts a fraction of any length where the layout has none.
+    /// Nanoseconds. Go accepts a fraction of any length where the layout has none, and
+    /// exactly six digits where it has six.
     fn fraction(&mut self, precision: Precision) -> Result<i32, TimeError> {
-        const MICROS: &str = ".000000";
         let digits = match self.rest.strip_prefix(['.', ',']) {
             Some(after) => &after[..after.bytes().take_while(u8::is_ascii_digit).count()],
             None => "",
         };
-        match precision {
-            Precision::Micros if digits.len() < 6 => Err(self.fail(MICROS)),
-            _ if digits.is_empty() => Ok(0),
-            _ => {
-                self.rest = &self.rest[1 + digits.len()..];
-                let nine = format!("{digits:0<9}");
-                Ok(nine[..9].parse().unwrap_or(0))
-            }
+        let digits = match (precision, digits.get(..6)) {
+            (Precision::Micros, Some(six)) => six,
+            (Precision::Micros, None) => return Err(self.fail(".000000")),
+            (Precision::Seconds, _) => digits,
+        };
+        if digits.is_empty() {
+            return Ok(0);
         }
+        self.rest = &self.rest[1 + digits.len()..];
+        let nine = format!("{digits:0<9}");
+        Ok(nine[..9].parse().unwrap_or(0))
     }
 
     /// Seconds east of UTC.
@@ -277,6 +279,11 @@ mod tests {
             "2008-01-01T01:01:01Z",
             Precision::Micros,
             r#"parsing time "2008-01-01T01:01:01Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as ".000000""#,
+        );
+        check(
+            "2008-01-01T01:01:01.1234567Z",
+            Precision::Micros,
+            r#"parsing time "2008-01-01T01:01:01.1234567Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "7Z" as "Z07:00""#,
         );
         check(
             "2008-13-01T01:01:01Z",

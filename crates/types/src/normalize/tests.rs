@@ -86,7 +86,7 @@ fn quantities_times_and_base64_become_canonical() {
     let (value, _) = normal(
         "coordination.k8s.io/v1",
         "Lease",
-        json!({"spec": {"renewTime": "2020-01-01T00:00:00.1234567Z"}}),
+        json!({"spec": {"renewTime": "2020-01-01T01:00:00.123456+01:00"}}),
     );
     assert_eq!(value["spec"]["renewTime"], "2020-01-01T00:00:00.123456Z");
 }
@@ -127,9 +127,20 @@ fn wrong_types_are_refused_in_go_s_words() {
     check(
         "Service",
         json!({"spec": {"ports": [{"targetPort": true}]}}),
-        "json: cannot unmarshal bool into Go value of type int32",
+        "json: cannot unmarshal bool into Go struct field ServicePort.spec.ports.targetPort of type int32",
+    );
+    check(
+        "Pod",
+        json!({"spec": {"volumes": [{"configMap": {"items": [{"key": 1}]}}], "restartPolicy": []}}),
+        "json: cannot unmarshal array into Go struct field PodSpec.spec.restartPolicy of type v1.RestartPolicy",
+    );
+    check(
+        "Pod",
+        json!({"spec": {"volumes": [{"configMap": {"items": [{"key": 1}]}}]}}),
+        "json: cannot unmarshal number into Go struct field KeyToPath.spec.volumes.VolumeSource.configMap.items.key of type string",
     );
     check("Secret", json!({"data": {"k": "a b="}}), "illegal base64 data at input byte 1");
+    check("Secret", json!({"data": {"k": "abcde"}}), "illegal base64 data at input byte 4");
     check(
         "ConfigMap",
         json!([]),

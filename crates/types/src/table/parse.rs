@@ -20,7 +20,8 @@
 //!
 //! Attributes of a field: `omit` and `zero` (Go's `omitempty` and `omitzero`), `inline`,
 //! `req` (required), `list=atomic|set|map:KEYS`, `map=atomic|granular`,
-//! `patch=STRATEGY[:KEY]`, `default=JSON` (only where it is not the zero of a Go value).
+//! `patch=STRATEGY[:KEY]`, `go=TYPE` (what Go calls it, where that is not plain; clients
+//! read it in errors), `default=JSON` (only where it is not the zero of a Go value).
 //! Attributes contain no spaces.
 
 use std::sync::OnceLock;
@@ -107,6 +108,7 @@ fn field(table: &'static Table, line: &'static str) -> Field {
         list: None,
         map: None,
         patch: None,
+        go: None,
         default: None,
     };
     for attribute in words {
@@ -136,6 +138,7 @@ fn set_attribute(field: &mut Field, attribute: &'static str) {
                 None => Patch { strategy: patch, key: None },
             });
         }
+        Some(("go", name)) => field.go = Some(name),
         Some(("default", json)) => field.default = Some(json),
         Some(_) => unreachable!("{}: {attribute}", field.name),
     }

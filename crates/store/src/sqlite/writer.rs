@@ -289,6 +289,8 @@ impl<S: Shape> Writer<S> {
     /// Tries a commit that changes nothing but has to be written and synced.
     fn probe(&mut self) -> Result<(), Cause> {
         let Some(database) = &self.database else { return self.reopen().map(drop) };
+        // The log itself may be what fills the disk; emptying it is worth a try.
+        let _ = settled_revision(database);
         let probed = database.set_revision(self.mirror.revision());
         probed.map_err(|error| -> Cause { Arc::new(error) })?;
         self.recovered();

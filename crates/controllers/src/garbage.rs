@@ -5,6 +5,7 @@
 //! a stale decision is refused by the server and made again.
 
 mod graph;
+mod names;
 mod plan;
 mod server;
 #[cfg(test)]

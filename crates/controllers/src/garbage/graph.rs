@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use client::{Kind, Meta, Owner};
 
+use super::names::Names;
+
 pub(crate) type Uid = Arc<str>;
 
 /// Finalizer of an owner that waits until its blocking dependents are gone.
@@ -370,36 +372,5 @@ pub(crate) fn place_of(owner: &Owner, namespace: &str) -> Place {
         kind: Arc::clone(&owner.kind),
         namespace: namespace.into(),
         name: Arc::clone(&owner.name),
-    }
-}
-
-/// Makes equal strings one: there are few namespaces and kinds, and many objects.
-#[derive(Debug, Default)]
-struct Names {
-    known: BTreeSet<Arc<str>>,
-    /// Size after the last sweep; at twice that, unused names are forgotten.
-    swept: usize,
-}
-
-impl Names {
-    fn share(&mut self, name: &str) -> Arc<str> {
-        if let Some(known) = self.known.get(name) {
-            return Arc::clone(known);
-        }
-        if self.known.len() > 64 + 2 * self.swept {
-            self.known.retain(|name| Arc::strong_count(name) > 1);
-            self.swept = self.known.len();
-        }
-        let name: Arc<str> = name.into();
-        self.known.insert(Arc::clone(&name));
-        name
-    }
-
-    fn owner(&mut self, owner: &Owner) -> Owner {
-        Owner {
-            api_version: self.share(&owner.api_version),
-            kind: self.share(&owner.kind),
-            ..owner.clone()
-        }
     }
 }

@@ -42,7 +42,9 @@ pub fn json_patch(target: &Value, patch: &Value) -> Result<Value, PatchError> {
     Ok(document)
 }
 
-/// Lays `patch` over `target`: objects merge, null deletes, anything else replaces.
+/// Lays `patch` over `target`: objects merge, null deletes, anything else replaces. Beyond the
+/// RFC, and as API servers do, nulls are also dropped from the objects of a list, unless the
+/// list replaces an object.
 pub fn merge_patch(target: &Value, patch: &Value) -> Value {
     let mut document = target.clone();
     merge_into(&mut document, patch);
@@ -50,20 +52,30 @@ pub fn merge_patch(target: &Value, patch: &Value) -> Value {
 }
 
 fn merge_into(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    let Value::Object(fields) = target else { return };
-    for (name, value) in patch {
-        if value.is_null() {
-            fields.remove(name);
-        } else {
-            merge_into(fields.entry(name.as_str()).or_insert(Value::Null), value);
+    match (target, patch) {
+        (Value::Object(fields), Value::Object(patch)) => {
+            for (name, value) in patch {
+                if value.is_null() {
+                    fields.remove(name);
+                } else {
+                    merge_into(fields.entry(name.as_str()).or_insert(Value::Null), value);
+                }
+            }
         }
+        (target @ Value::Object(_), patch) => *target = patch.clone(),
+        (target, patch) => *target = without_nulls(patch),
+    }
+}
+
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(name, value)| (name.as_str(), without_nulls(value)))
+            .collect(),
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        scalar => scalar.clone(),
     }
 }
 

@@ -19,7 +19,7 @@ fn patches_that_are_no_lists_or_too_long_are_refused() {
 }
 
 #[test]
-fn merge_patches_follow_the_rfc() {
+fn merge_patches_follow_the_rfc_and_upstream() {
     let table = [
         (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
         (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),
@@ -35,6 +35,9 @@ fn merge_patches_follow_the_rfc() {
         (json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1})),
         (json!([1, 2]), json!({"a": "b", "c": null}), json!({"a": "b"})),
         (json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}})),
+        (json!({}), json!({"a": [{"b": null}, null]}), json!({"a": [{}, null]})),
+        (json!({"a": [1]}), json!({"a": [{"b": null}]}), json!({"a": [{}]})),
+        (json!({"a": {}}), json!({"a": [{"b": null}]}), json!({"a": [{"b": null}]})),
     ];
     for (target, patch, expected) in table {
         assert_eq!(merge_patch(&target, &patch), expected, "{target} {patch}");

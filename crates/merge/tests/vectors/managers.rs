@@ -137,19 +137,7 @@ fn run(schemas: &BTreeMap<&str, Schema>, lines: &[&str]) -> Result<(), String> {
                 while let Some(line) = lines.next_if(|line| line.starts_with("conflict ")) {
                     expected.push(line["conflict ".len()..].to_owned());
                 }
-                match outcome {
-                    Err(ApplyError::Conflict(conflicts)) if !expected.is_empty() => {
-                        expected.sort();
-                        let mut found: Vec<String> = conflicts.0.iter().map(conflict).collect();
-                        found.sort();
-                        if found != expected {
-                            return Err(format!("conflicts {found:?}, not {expected:?}"));
-                        }
-                    }
-                    Err(error) => failed = Some(error),
-                    Ok(()) if expected.is_empty() => {}
-                    Ok(()) => return Err(format!("no conflicts, but {expected:?} expected")),
-                }
+                failed = check_outcome(outcome, expected)?;
             }
             "object" => {
                 let found = content(state.live.as_ref());
@@ -165,22 +153,7 @@ fn run(schemas: &BTreeMap<&str, Schema>, lines: &[&str]) -> Result<(), String> {
                     return Err(format!("{count} managers, not {rest}: {:?}", state.owned()));
                 }
             }
-            "owns" => {
-                let owned = state.owned();
-                let Some((version, set)) = owned.get(columns[0]) else {
-                    return Err(format!("{} owns nothing", columns[0]));
-                };
-                let expected = Set::from_json(columns[2]).unwrap();
-                if version != columns[1] || *set != expected {
-                    return Err(format!(
-                        "{} owns {version}\n  {}\nnot {}\n  {}",
-                        columns[0],
-                        set.to_json(),
-                        columns[1],
-                        expected.to_json()
-                    ));
-                }
-            }
+            "owns" => check_owner(&state, &columns)?,
             "fails" => return if failed.is_some() { Ok(()) } else { Err("succeeded".to_owned()) },
             other => panic!("unknown line {other}"),
         }
@@ -189,6 +162,40 @@ fn run(schemas: &BTreeMap<&str, Schema>, lines: &[&str]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Compares the conflicts of an apply; any other failure is handed on.
+fn check_outcome(
+    outcome: Result<(), ApplyError>,
+    mut expected: Vec<String>,
+) -> Result<Option<ApplyError>, String> {
+    match outcome {
+        Err(ApplyError::Conflict(conflicts)) if !expected.is_empty() => {
+            expected.sort();
+            let mut found: Vec<String> = conflicts.0.iter().map(conflict).collect();
+            found.sort();
+            if found == expected {
+                return Ok(None);
+            }
+            Err(format!("conflicts {found:?}, not {expected:?}"))
+        }
+        Err(error) => Ok(Some(error)),
+        Ok(()) if expected.is_empty() => Ok(None),
+        Ok(()) => Err(format!("no conflicts, but {expected:?} expected")),
+    }
+}
+
+/// Compares what one manager owns; the columns are `MANAGER VERSION SET`.
+fn check_owner(state: &State, columns: &[&str]) -> Result<(), String> {
+    let owned = state.owned();
+    let Some((version, set)) = owned.get(columns[0]) else {
+        return Err(format!("{} owns nothing", columns[0]));
+    };
+    let expected = Set::from_json(columns[2]).unwrap();
+    if version == columns[1] && *set == expected {
+        return Ok(());
+    }
+    Err(format!("{columns:?}, not {version} {}", set.to_json()))
 }
 
 /// `MANAGER PATH`

@@ -108,10 +108,10 @@ fn validate(object: &Value, errors: &mut Vec<FieldError>) {
     }
     let path = SPEC.field("maxReplicas");
     match most {
-        0 => errors.push(FieldError::required(&path, "must be set and greater than 0")),
+        0 => errors.push(FieldError::required(path, "must be set and greater than 0")),
         ..0 => {
             let detail = "must be greater than or equal to 1";
-            errors.push(FieldError::invalid(&path, most, detail));
+            errors.push(FieldError::invalid(path, most, detail));
         }
         _ => {}
     }
@@ -213,7 +213,7 @@ fn validate_rules(rules: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) 
     let list = path.field("policies");
     let policies = json::list(rules, "/policies");
     if policies.is_empty() {
-        errors.push(FieldError::required(&list, "must specify at least one Policy"));
+        errors.push(FieldError::required(list, "must specify at least one Policy"));
     }
     for (index, policy) in policies.iter().enumerate() {
         let at = list.index(index);

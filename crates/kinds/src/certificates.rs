@@ -182,19 +182,18 @@ fn validate_signer(name: &str, errors: &mut Vec<FieldError>) {
             return;
         }
     };
-    let halves: [(&str, fn(&str) -> Vec<String>); 2] =
-        [(domain, syntax::label), (rest, syntax::subdomain)];
+    let halves: [(&str, syntax::Rule); 2] = [(domain, syntax::label), (rest, syntax::subdomain)];
     for (half, problems) in halves {
         let labels = half.split('.').map(|label| (label, problems(label)));
         if let Some((label, problems)) = labels.into_iter().find(|(_, it)| !it.is_empty()) {
             errors.extend(problems.into_iter().map(|problem| {
-                FieldError::invalid(&path, half, format!("validating label {label:?}: {problem}"))
+                FieldError::invalid(path, half, format!("validating label {label:?}: {problem}"))
             }));
         }
     }
     if !domain.contains('.') {
         let detail = "should be a domain with at least two segments separated by dots";
-        errors.push(FieldError::invalid(&path, domain, detail));
+        errors.push(FieldError::invalid(path, domain, detail));
     }
 }
 
@@ -212,7 +211,7 @@ fn validate_conditions(object: &Value, errors: &mut Vec<FieldError>) {
             VERDICTS.into_iter().find(|verdict| VERDICTS.contains(&kind) && *verdict != kind);
         if other.is_some_and(|other| before().any(|before| before == other)) {
             let detail = "Approved and Denied conditions are mutually exclusive";
-            errors.push(FieldError::invalid(&list, kind, detail));
+            errors.push(FieldError::invalid(list, kind, detail));
         }
         if before().any(|before| before == kind) {
             errors.push(FieldError::duplicate(path.field("type"), kind));

@@ -132,7 +132,7 @@ pub(crate) fn validate_selectable(version: &Value, path: &Path<'_>, errors: &mut
         let entry = list.index(index);
         let at = entry.field("jsonPath");
         let text = json::text(field, "/jsonPath");
-        let mut refuse = |detail: &str| errors.push(FieldError::invalid(&at, text, detail));
+        let mut refuse = |detail: &str| errors.push(FieldError::invalid(at, text, detail));
         if text.is_empty() {
             errors.push(FieldError::required(at, ""));
             continue;

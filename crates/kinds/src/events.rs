@@ -136,7 +136,7 @@ fn validate(object: &Value, controller_field: &str, errors: &mut Vec<FieldError>
     let controller = json::text(object, "/reportingComponent");
     let path = root.field(controller_field);
     if controller.is_empty() {
-        errors.push(FieldError::required(&path, ""));
+        errors.push(FieldError::required(path, ""));
     }
     check::each(syntax::qualified_name(controller), controller, &path, errors);
     for (key, most) in [("reportingInstance", 128), ("action", 128), ("reason", 128)] {

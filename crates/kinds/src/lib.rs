@@ -32,6 +32,8 @@ pub mod quota;
 mod rbac;
 mod resource;
 mod review;
+#[cfg(test)]
+mod rows;
 mod scheduling;
 mod status;
 mod storage;
@@ -46,7 +48,7 @@ pub use duration::{age, human_duration};
 pub use jsonpath::{EvalError, JsonPath, ParseError};
 pub use metadata::{validate_metadata_create, validate_metadata_update};
 pub use resource::{
-    ALL_VERBS, CREATE_ONLY, Column, Conversion, NameRule, Printer, Resource, Scope, Strategy,
-    Subresource,
+    ALL_VERBS, CREATE_ONLY, Column, Conversion, NameRule, Printer, Resource, Scope,
+    SelectableField, Strategy, Subresource,
 };
 pub use scheduling::system_priority_classes;

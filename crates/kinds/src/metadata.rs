@@ -163,7 +163,7 @@ fn owners(object: &Value, errors: &mut Vec<FieldError>) {
             match &controller {
                 None => controller = Some(name),
                 Some(first) => errors.push(FieldError::invalid(
-                    &list,
+                    list,
                     object.pointer("/metadata/ownerReferences").cloned().unwrap_or_default(),
                     format!(
                         "Only one reference can have Controller set to true. Found \"true\" in \

@@ -56,7 +56,7 @@ pub(crate) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Vec<Fiel
 }
 
 fn names(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
-    let rules: [(&str, fn(&str) -> Vec<String>); 6] = [
+    let rules: [(&str, syntax::Rule); 6] = [
         ("serviceAccountName", syntax::subdomain),
         ("nodeName", syntax::subdomain),
         ("hostname", syntax::label),
@@ -81,7 +81,7 @@ fn validate_toleration(toleration: &Value, path: &Path<'_>, errors: &mut Vec<Fie
     } else if operator != "Exists" {
         let detail = "operator must be Exists when `key` is empty, which means \"match all \
                       values and all keys\"";
-        errors.push(FieldError::invalid(&at, operator, detail));
+        errors.push(FieldError::invalid(at, operator, detail));
     }
     let effect = json::text(toleration, "/effect");
     if json::has(toleration, "/tolerationSeconds") && effect != "NoExecute" {
@@ -92,15 +92,15 @@ fn validate_toleration(toleration: &Value, path: &Path<'_>, errors: &mut Vec<Fie
         "" | "Equal" => {
             let problems = syntax::label_value(value);
             if !problems.is_empty() {
-                errors.push(FieldError::invalid(&at, value, problems.join(";")));
+                errors.push(FieldError::invalid(at, value, problems.join(";")));
             }
         }
         "Exists" if !value.is_empty() => {
             let detail = "value must be empty when `operator` is 'Exists'";
-            errors.push(FieldError::invalid(&at, value, detail));
+            errors.push(FieldError::invalid(at, value, detail));
         }
         "Exists" => {}
-        _ => errors.push(FieldError::not_supported(&at, operator, &["Equal", "Exists"])),
+        _ => errors.push(FieldError::not_supported(at, operator, &["Equal", "Exists"])),
     }
     if !effect.is_empty() {
         check::one_of(toleration, "effect", EFFECTS, path, errors);

@@ -170,6 +170,9 @@ impl Printer {
     };
 }
 
+/// A field that selectors may name, and how to read its value.
+pub type SelectableField = (&'static str, fn(&Value) -> String);
+
 /// How a version of a kind that is not its stored one is read and written.
 ///
 /// Both directions must be lossless together: what one version cannot express is kept
@@ -204,7 +207,7 @@ pub struct Resource {
     pub printer: Printer,
     /// Selectable fields beside metadata.name and metadata.namespace:
     /// the label and how to read its value.
-    pub fields: &'static [(&'static str, fn(&Value) -> String)],
+    pub fields: &'static [SelectableField],
     /// Set where the store holds another version of the same objects.
     pub conversion: Option<Conversion>,
 }

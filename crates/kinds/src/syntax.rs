@@ -9,6 +9,9 @@ const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
+/// A rule of this module, to be handed around.
+pub type Rule = fn(&str) -> Vec<String>;
+
 /// The most bytes a DNS label may have.
 const LABEL_MAX: usize = 63;
 /// The most bytes a DNS name may have.
@@ -256,11 +259,6 @@ pub fn cidr(value: &str) -> Vec<String> {
         return Vec::new();
     }
     vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()]
-}
-
-/// Whether the address is the one of no host.
-pub(crate) fn is_unspecified(value: &str) -> bool {
-    value.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified())
 }
 
 /// Whether the address is IPv4 (else IPv6, or no address at all).

@@ -70,12 +70,12 @@ fn validate_service(service: &Value, path: &Path<'_>, errors: &mut Vec<FieldErro
     for (index, step) in steps.strip_suffix('/').unwrap_or(steps).split('/').enumerate() {
         if step.is_empty() {
             let detail = format!("segment[{index}] may not be empty");
-            errors.push(FieldError::invalid(&at, text, detail));
+            errors.push(FieldError::invalid(at, text, detail));
             continue;
         }
         for problem in syntax::subdomain(step) {
             let detail = format!("segment[{index}]: {problem}");
-            errors.push(FieldError::invalid(&at, text, detail));
+            errors.push(FieldError::invalid(at, text, detail));
         }
     }
 }

@@ -114,7 +114,7 @@ fn validate_actions(object: &Value, errors: &mut Vec<FieldError>) {
     if actions.contains(&"Deny") && actions.contains(&"Warn") {
         let detail = "must not contain both Deny and Warn (repeating the same validation failure \
                       information in the API response and headers serves no purpose)";
-        errors.push(FieldError::invalid(&path, actions.clone(), detail));
+        errors.push(FieldError::invalid(path, actions.clone(), detail));
     }
     if actions.is_empty() {
         errors.push(FieldError::required(path, "at least one validation action is required"));

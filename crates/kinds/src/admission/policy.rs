@@ -168,7 +168,7 @@ fn validate_validating(object: &Value, errors: &mut Vec<FieldError>) {
     let list = SPEC.field("auditAnnotations");
     if annotations.len() > ANNOTATIONS_MAX {
         let detail = format!("must not have more than {ANNOTATIONS_MAX} auditAnnotations");
-        errors.push(FieldError::invalid(&list, annotations.to_vec(), detail));
+        errors.push(FieldError::invalid(list, annotations.to_vec(), detail));
     }
     for (index, annotation) in annotations.iter().enumerate() {
         let at = list.index(index);
@@ -209,7 +209,7 @@ fn validate_mutating(object: &Value, errors: &mut Vec<FieldError>) {
     let mutations = json::list(spec, "/mutations");
     let list = SPEC.field("mutations");
     if mutations.is_empty() {
-        errors.push(FieldError::required(&list, "mutations must contain at least one item"));
+        errors.push(FieldError::required(list, "mutations must contain at least one item"));
     }
     for (index, mutation) in mutations.iter().enumerate() {
         validate_mutation(mutation, &list.index(index), errors);

@@ -106,11 +106,11 @@ fn validate_resources(resources: &[&str], path: &Path<'_>, errors: &mut Vec<Fiel
         let Some((name, sub)) = resource.split_once('/') else { continue };
         if any_sub.contains(&name) {
             let detail = format!("if '{name}/*' is present, must not specify {resource}");
-            errors.push(FieldError::invalid(&at, *resource, detail));
+            errors.push(FieldError::invalid(at, *resource, detail));
         }
         if any_resource.contains(&sub) {
             let detail = format!("if '*/{sub}' is present, must not specify {resource}");
-            errors.push(FieldError::invalid(&at, *resource, detail));
+            errors.push(FieldError::invalid(at, *resource, detail));
         }
         if sub == "*" {
             any_sub.push(name);
@@ -136,7 +136,7 @@ pub(super) fn validate_conditions(holder: &Value, path: &Path<'_>, errors: &mut 
     let list = path.field("matchConditions");
     let conditions = json::list(holder, "/matchConditions");
     if conditions.len() > CONDITIONS_MAX {
-        errors.push(FieldError::too_many(&list, conditions.len(), CONDITIONS_MAX));
+        errors.push(FieldError::too_many(list, conditions.len(), CONDITIONS_MAX));
     }
     for (index, condition) in conditions.iter().enumerate() {
         let at = list.index(index);
@@ -164,7 +164,7 @@ pub(super) fn validate_param_kind(kind: &Value, path: &Path<'_>, errors: &mut Ve
             let (group, version) = text.rsplit_once('/').unwrap_or(("", text));
             let mut judge = |part: &str, problems: Vec<String>| {
                 if !problems.is_empty() {
-                    errors.push(FieldError::invalid(&at, part, problems.join(",")));
+                    errors.push(FieldError::invalid(at, part, problems.join(",")));
                 }
             };
             if !group.is_empty() {

@@ -78,7 +78,7 @@ fn validate_schedule(schedule: &str, errors: &mut Vec<FieldError>) {
     let path = SPEC.field("schedule");
     if schedule.contains("TZ") {
         let detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
-        errors.push(FieldError::invalid(&path, schedule, detail));
+        errors.push(FieldError::invalid(path, schedule, detail));
     }
     let plain = match schedule.split_once(' ') {
         Some((zone, rest)) if zone.contains("TZ=") => rest.trim(),

@@ -154,7 +154,7 @@ fn data_sources(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
         let (group, kind) = (json::text(source, "/apiGroup"), json::text(source, "/kind"));
         if group.is_empty() && kind != "PersistentVolumeClaim" {
             let detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
-            errors.push(FieldError::invalid(&path, kind, detail));
+            errors.push(FieldError::invalid(path, kind, detail));
         }
         if !group.is_empty() {
             check::each(syntax::subdomain(group), group, &path.field("apiGroup"), errors);

@@ -54,7 +54,7 @@ fn validate(object: &Value, errors: &mut Vec<FieldError>) {
         let path = list.index(index);
         if json::count(subset, "/addresses") + json::count(subset, "/notReadyAddresses") == 0 {
             let detail = "must specify `addresses` or `notReadyAddresses`";
-            errors.push(FieldError::required(&path, detail));
+            errors.push(FieldError::required(path, detail));
         }
         for key in ["addresses", "notReadyAddresses"] {
             let list = path.field(key);

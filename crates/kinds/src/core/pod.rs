@@ -178,7 +178,7 @@ fn validate_deadline(spec: &Value, before: &Value, errors: &mut Vec<FieldError>)
     match json::int_at(spec, "/activeDeadlineSeconds") {
         Some(new) => {
             for problem in syntax::in_range(new, 0, i64::from(i32::MAX)) {
-                errors.push(FieldError::invalid(&path, new, problem));
+                errors.push(FieldError::invalid(path, new, problem));
             }
             if old.is_some_and(|old| old < new) {
                 let detail = "must be less than or equal to previous value";

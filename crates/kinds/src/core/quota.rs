@@ -56,15 +56,15 @@ fn validate_spec(object: &Value, errors: &mut Vec<FieldError>) {
     let given = || json::at(object, "/spec/scopes").cloned().unwrap_or_default();
     for scope in &scopes {
         if !SCOPES.contains(scope) {
-            errors.push(FieldError::invalid(&path, given(), "unsupported scope"));
+            errors.push(FieldError::invalid(path, given(), "unsupported scope"));
         }
         for _ in misapplied(object, scope) {
             let detail = "unsupported scope applied to resource";
-            errors.push(FieldError::invalid(&path, given(), detail));
+            errors.push(FieldError::invalid(path, given(), detail));
         }
     }
     if conflict(&scopes) {
-        errors.push(FieldError::invalid(&path, given(), "conflicting scopes"));
+        errors.push(FieldError::invalid(path, given(), "conflicting scopes"));
     }
     scope_selector(object, errors);
 }
@@ -111,7 +111,7 @@ fn scope_selector(object: &Value, errors: &mut Vec<FieldError>) {
         for _ in misapplied(object, scope) {
             let given = json::at(object, "/spec/scopeSelector").cloned().unwrap_or_default();
             let detail = "unsupported scope applied to resource";
-            errors.push(FieldError::invalid(&path, given, detail));
+            errors.push(FieldError::invalid(path, given, detail));
         }
         requirement_operator(requirement, scope, &path, errors);
     }
@@ -119,7 +119,7 @@ fn scope_selector(object: &Value, errors: &mut Vec<FieldError>) {
         requirements.iter().map(|requirement| json::text(requirement, "/scopeName")).collect();
     if conflict(&scopes) {
         let given = json::at(object, "/spec/scopes").cloned().unwrap_or_default();
-        errors.push(FieldError::invalid(&path, given, "conflicting scopes"));
+        errors.push(FieldError::invalid(path, given, "conflicting scopes"));
     }
 }
 

@@ -96,10 +96,8 @@ fn validate_type(object: &Value, errors: &mut Vec<FieldError>) {
             require("username");
             require("password");
         }
-        "kubernetes.io/ssh-auth" => {
-            if json::text(object, "/data/ssh-privatekey").is_empty() {
-                errors.push(FieldError::required(DATA.key("ssh-privatekey"), ""));
-            }
+        "kubernetes.io/ssh-auth" if json::text(object, "/data/ssh-privatekey").is_empty() => {
+            errors.push(FieldError::required(DATA.key("ssh-privatekey"), ""));
         }
         "kubernetes.io/tls" => {
             require("tls.crt");

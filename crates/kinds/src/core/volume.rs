@@ -86,11 +86,11 @@ fn capacity(spec: &Value, errors: &mut Vec<FieldError>) {
     let path = SPEC.field("capacity");
     let count = json::count(spec, "/capacity");
     if count == 0 {
-        errors.push(FieldError::required(&path, ""));
+        errors.push(FieldError::required(path, ""));
     }
     if count > 1 || !json::has(spec, "/capacity/storage") {
         let given = json::at(spec, "/capacity").cloned().unwrap_or_default();
-        errors.push(FieldError::not_supported(&path, given, &["storage"]));
+        errors.push(FieldError::not_supported(path, given, &["storage"]));
     }
     for (name, amount) in json::entries(spec, "/capacity") {
         quantity::positive(amount, &path.key(name), errors);
@@ -157,7 +157,7 @@ fn secret_reference(source: &Value, key: &str, path: &Path<'_>, errors: &mut Vec
     let Some(reference) = source.get(key).filter(|reference| !reference.is_null()) else { return };
     let path = path.field(key);
     for (key, problems) in
-        [("name", syntax::subdomain as fn(&str) -> Vec<String>), ("namespace", syntax::label)]
+        [("name", syntax::subdomain as syntax::Rule), ("namespace", syntax::label)]
     {
         if let Some(text) = check::required(reference, key, &path, errors) {
             check::each(problems(text), text, &path.field(key), errors);

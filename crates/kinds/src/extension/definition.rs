@@ -159,11 +159,11 @@ fn versions(spec: &Value, errors: &mut Vec<FieldError>) {
         .all(|index| !versions[..index].iter().any(|other| name(other) == name(&versions[index])));
     if !unique {
         let detail = "must contain unique version names";
-        errors.push(FieldError::invalid(&list, given(), detail));
+        errors.push(FieldError::invalid(list, given(), detail));
     }
     if versions.iter().filter(|version| json::flag(version, "/storage")).count() != 1 {
         let detail = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid(&list, given(), detail));
+        errors.push(FieldError::invalid(list, given(), detail));
     }
 }
 
@@ -321,7 +321,7 @@ fn stored_versions(object: &Value, errors: &mut Vec<FieldError>) {
         let name = json::text(version, "/name");
         if !stored.contains(&name) {
             let detail = format!("must have the storage version {name}");
-            errors.push(FieldError::invalid(&path, stored.clone(), detail));
+            errors.push(FieldError::invalid(path, stored.clone(), detail));
         }
     }
     for (index, name) in stored.iter().enumerate() {

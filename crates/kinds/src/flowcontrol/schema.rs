@@ -83,7 +83,7 @@ fn validate_rule(rule: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let list = path.field("subjects");
     let subjects = json::list(rule, "/subjects");
     if subjects.is_empty() {
-        errors.push(FieldError::required(&list, "subjects must contain at least one value"));
+        errors.push(FieldError::required(list, "subjects must contain at least one value"));
     }
     for (index, subject) in subjects.iter().enumerate() {
         validate_subject(subject, &list.index(index), errors);
@@ -120,7 +120,7 @@ fn validate_subject(subject: &Value, path: &Path<'_>, errors: &mut Vec<FieldErro
     match json::at(subject, &format!("/{wanted}")) {
         None => {
             let detail = format!("{wanted} is required when subject kind is '{kind}'");
-            errors.push(FieldError::required(&at, detail));
+            errors.push(FieldError::required(at, detail));
         }
         Some(named) => {
             check::required(named, "name", &at, errors);

@@ -108,7 +108,7 @@ fn validate_rule(rule: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let list = http.field("paths");
     let paths = json::list(rule, "/http/paths");
     if paths.is_empty() {
-        errors.push(FieldError::required(&list, ""));
+        errors.push(FieldError::required(list, ""));
     }
     for (index, path) in paths.iter().enumerate() {
         validate_path(path, &list.index(index), errors);
@@ -122,7 +122,7 @@ fn validate_path(value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     };
     let text = json::text(value, "/path");
     let at = path.field("path");
-    let mut refuse = |detail: String| errors.push(FieldError::invalid(&at, text, detail));
+    let mut refuse = |detail: String| errors.push(FieldError::invalid(at, text, detail));
     match kind {
         "Exact" | "Prefix" => {
             if !text.starts_with('/') {

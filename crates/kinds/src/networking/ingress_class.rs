@@ -43,7 +43,7 @@ fn validate(object: &Value, errors: &mut Vec<FieldError>) {
     let controller = json::text(object, "/spec/controller");
     let path = SPEC.field("controller");
     if controller.len() > CONTROLLER_MAX {
-        errors.push(FieldError::too_long(&path, CONTROLLER_MAX));
+        errors.push(FieldError::too_long(path, CONTROLLER_MAX));
     }
     match controller.split_once('/') {
         _ if controller.is_empty() => errors.push(FieldError::required(path, "")),

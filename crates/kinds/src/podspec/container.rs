@@ -12,7 +12,7 @@ pub(super) fn validate(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldErro
     let list = path.field("containers");
     let containers = json::list(spec, "/containers");
     if containers.is_empty() {
-        errors.push(FieldError::required(&list, ""));
+        errors.push(FieldError::required(list, ""));
     }
     let mut names: Vec<&str> = Vec::new();
     for (index, container) in containers.iter().enumerate() {
@@ -118,16 +118,16 @@ fn validate_variable(variable: &Value, path: &Path<'_>, errors: &mut Vec<FieldEr
     if given == 0 {
         let detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, \
                       `secretKeyRef` or `fileKeyRef`";
-        errors.push(FieldError::invalid(&at, "", detail));
+        errors.push(FieldError::invalid(at, "", detail));
     } else if given > 1 {
         errors.push(FieldError::invalid(
-            &at,
+            at,
             "",
             "may not have more than one field specified at a time",
         ));
     }
     if !json::text(variable, "/value").is_empty() && given > 0 {
-        errors.push(FieldError::invalid(&at, "", "may not be specified when `value` is not empty"));
+        errors.push(FieldError::invalid(at, "", "may not be specified when `value` is not empty"));
     }
     for key in ["configMapKeyRef", "secretKeyRef"] {
         if let Some(reference) = json::at(source, &format!("/{key}")) {
@@ -171,7 +171,7 @@ fn validate_resources(resources: &Value, path: &Path<'_>, errors: &mut Vec<Field
             let limit = print::quantity(limit);
             let detail = format!("must be less than or equal to {name} limit of {limit}");
             let amount = print::quantity(Some(amount));
-            errors.push(FieldError::invalid(&requests, amount, detail));
+            errors.push(FieldError::invalid(requests, amount, detail));
         }
     }
 }

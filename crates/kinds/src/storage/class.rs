@@ -99,7 +99,7 @@ pub(super) fn validate_parameters(object: &Value, errors: &mut Vec<FieldError>) 
     let mut size = 0;
     for (key, value) in json::entries(object, "/parameters") {
         if key.is_empty() {
-            errors.push(FieldError::invalid(&path, key.as_str(), "field can not be empty."));
+            errors.push(FieldError::invalid(path, key.as_str(), "field can not be empty."));
         }
         size += key.len() + value.as_str().map_or(0, str::len);
     }

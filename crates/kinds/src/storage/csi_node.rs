@@ -49,10 +49,10 @@ fn validate(object: &Value, errors: &mut Vec<FieldError>) {
         let keys = json::texts(driver, "/topologyKeys");
         for (index, key) in keys.iter().enumerate() {
             if key.is_empty() {
-                errors.push(FieldError::required(&path, ""));
+                errors.push(FieldError::required(path, ""));
             }
             if keys[..index].contains(key) {
-                errors.push(FieldError::duplicate(&path, *key));
+                errors.push(FieldError::duplicate(path, *key));
             }
             check::each(syntax::qualified_name(key), key, &path, errors);
         }

@@ -144,11 +144,11 @@ fn affinity(spec: &Value, errors: &mut Vec<FieldError>) {
 fn addresses(spec: &Value, errors: &mut Vec<FieldError>) {
     let path = SPEC.field("clusterIPs");
     let given = json::texts(spec, "/clusterIPs");
-    let invalid = |detail: &str| FieldError::invalid(&path, given.clone(), detail);
+    let invalid = |detail: &str| FieldError::invalid(path, given.clone(), detail);
     match (json::text(spec, "/clusterIP"), given.first()) {
         ("", Some(_)) => errors.push(invalid("must be empty when `clusterIP` is not specified")),
         ("", None) => {}
-        (_, None) => errors.push(FieldError::required(&path, "")),
+        (_, None) => errors.push(FieldError::required(path, "")),
         (one, Some(first)) if one != *first => {
             errors.push(invalid("first value must match `clusterIP`"));
         }
@@ -206,7 +206,7 @@ fn balancer(object: &Value, spec: &Value, errors: &mut Vec<FieldError>) {
     if !ranges.is_empty() {
         let path = SPEC.field("LoadBalancerSourceRanges");
         if !balanced {
-            errors.push(FieldError::forbidden(&path, ONLY_BALANCED));
+            errors.push(FieldError::forbidden(path, ONLY_BALANCED));
         }
         for (index, range) in ranges.iter().enumerate() {
             let range = range.trim();
@@ -250,7 +250,7 @@ fn traffic(spec: &Value, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::invalid(path, port, detail));
     } else if port != 0 {
         for problem in syntax::port(port) {
-            errors.push(FieldError::invalid(&path, port, problem));
+            errors.push(FieldError::invalid(path, port, problem));
         }
     }
     check::one_of(spec, "internalTrafficPolicy", &["Cluster", "Local"], &SPEC, errors);
@@ -263,7 +263,8 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Vec<FieldEr
     let (spec, before) =
         (json::at(new, "/spec").unwrap_or(&null), json::at(old, "/spec").unwrap_or(&null));
     let named = |spec: &Value| json::text(spec, "/type") == "ExternalName";
-    if !named(spec) && !named(before) && !(is_headless(spec) && is_headless(before)) {
+    let headless = is_headless(spec) && is_headless(before);
+    if !named(spec) && !named(before) && !headless {
         keeps(spec, before, "clusterIPs", "clusterIP", errors);
         if is_headless(spec) == is_headless(before) {
             keeps(spec, before, "ipFamilies", "ipFamily", errors);

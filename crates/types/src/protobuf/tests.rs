@@ -258,7 +258,7 @@ impl Noise {
 fn noise_never_panics() {
     let mut noise = Noise(0x5eed);
     let kinds: Vec<Kind> = full_objects().into_iter().map(|(kind, _)| kind).collect();
-    for _ in 0..20_000 {
+    for _ in 0..5_000 {
         let length = noise.below(64);
         let bytes: Vec<u8> = (0..length).map(|_| noise.next().to_le_bytes()[0]).collect();
         let kind = kinds[noise.below(kinds.len())];
@@ -275,7 +275,7 @@ fn damaged_messages_never_panic() {
     let mut noise = Noise(0xdead);
     for (kind, object) in full_objects() {
         let bytes = kind.encode(&object).unwrap();
-        for _ in 0..20 {
+        for _ in 0..10 {
             let mut damaged = bytes.clone();
             for _ in 0..=noise.below(4) {
                 let at = noise.below(damaged.len());

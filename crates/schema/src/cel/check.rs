@@ -12,6 +12,7 @@ use kube_cel::cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, LiteralValu
 use kube_cel::cel::parser::Expression;
 
 use super::program::Issue;
+use super::signature;
 use super::types::{Field, Ty, Typed};
 
 /// What is known about an expression.
@@ -91,7 +92,10 @@ impl<'c, 'a> Checker<'c, 'a> {
                         Some(known) if known.ty.matches(&info.typed.ty) => {
                             Typed::new(known.ty, known.size.max(info.typed.size))
                         }
-                        Some(_) => Typed::dynamic(),
+                        Some(known) => {
+                            self.mixed(&known.ty, &info.typed.ty);
+                            Typed::dynamic()
+                        }
                         None => info.typed,
                     });
                 }
@@ -100,11 +104,19 @@ impl<'c, 'a> Checker<'c, 'a> {
             }
             Expr::Map(map) => {
                 let mut cost = 30_u64;
+                let mut known: Option<Ty<'a>> = None;
                 for entry in &map.entries {
                     if let EntryExpr::MapEntry(entry) = &entry.expr {
                         let key = self.visit(&entry.key, around);
                         let value = self.visit(&entry.value, around);
                         cost = cost.saturating_add(key.cost).saturating_add(value.cost);
+                        match &known {
+                            Some(known) if !known.matches(&value.typed.ty) => {
+                                self.mixed(known, &value.typed.ty);
+                            }
+                            Some(_) => {}
+                            None => known = Some(value.typed.ty),
+                        }
                     }
                 }
                 let values = Rc::new(Typed::dynamic());
@@ -112,6 +124,11 @@ impl<'c, 'a> Checker<'c, 'a> {
             }
             Expr::Struct(_) | Expr::Unspecified => Info::new(Ty::Dyn, 1, 40),
         }
+    }
+
+    /// Lists and maps hold values of one type.
+    fn mixed(&mut self, known: &Ty<'a>, other: &Ty<'a>) {
+        self.report("", format!("expected type '{known}' but found '{other}'"));
     }
 
     fn ident(&mut self, name: &str, around: Around<'_, 'a>) -> Info<'a> {
@@ -136,6 +153,9 @@ impl<'c, 'a> Checker<'c, 'a> {
     }
 
     fn select(&mut self, select: &SelectExpr, around: Around<'_, 'a>) -> Info<'a> {
+        if signature::type_name(select).is_some() {
+            return Info::new(Ty::Type, 1, 1);
+        }
         let operand = self.visit(&select.operand, around);
         let field = self.field(&operand.typed, &select.field);
         let cost = operand.cost.saturating_add(1);

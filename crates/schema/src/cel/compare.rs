@@ -2,12 +2,10 @@
 
 use std::cmp::Ordering;
 
-use serde_json::Value;
-
 use super::library;
 use super::lookup;
 use super::value::{Key, Resource, Val};
-use crate::node::{ListType, Node};
+use crate::node::ListType;
 
 /// `==`. Numbers compare across types; lists that a schema calls sets or maps compare
 /// without order.
@@ -24,10 +22,10 @@ pub(super) fn equals(left: &Val<'_>, right: &Val<'_>) -> bool {
             _ => false,
         },
         (Val::Foreign(left), Val::Foreign(right)) => library::equals(left, right),
-        (Val::Array(left, Some(node)), Val::Array(right, _))
-            if node.list != ListType::Atomic && left.len() == right.len() =>
+        (Val::List(_) | Val::Array(..), Val::List(_) | Val::Array(..))
+            if is_unordered(left) || is_unordered(right) =>
         {
-            unordered(left, node) == unordered(right, node)
+            left.size() == right.size() && sorted(left) == sorted(right)
         }
         (Val::List(_) | Val::Array(..), Val::List(_) | Val::Array(..)) => {
             let (left, right) = (items(left), items(right));
@@ -103,18 +101,35 @@ pub(super) fn entries<'a>(value: &Val<'a>) -> Vec<(Key, Val<'a>)> {
     }
 }
 
-/// A set's items, or a list map's items with their keys first, in an order of their own.
-fn unordered(list: &[Value], node: &Node) -> Vec<String> {
-    let mut texts: Vec<String> = match &node.list {
-        ListType::Map(keys) => list
-            .iter()
-            .map(|item| {
-                let keys: Vec<&Value> = keys.iter().filter_map(|key| item.get(&**key)).collect();
-                format!("{keys:?}{item}")
-            })
-            .collect(),
-        ListType::Set | ListType::Atomic => list.iter().map(ToString::to_string).collect(),
-    };
+/// Whether a schema calls a list a set or a map.
+pub(super) fn is_unordered(value: &Val<'_>) -> bool {
+    matches!(value, Val::Array(_, Some(node)) if node.list != ListType::Atomic)
+}
+
+/// The items of a list as texts, in an order that depends on nothing but the items.
+fn sorted(value: &Val<'_>) -> Vec<String> {
+    let mut texts: Vec<String> = items(value).iter().map(canonical).collect();
     texts.sort();
     texts
+}
+
+/// A text that is the same for equal values.
+pub(super) fn canonical(value: &Val<'_>) -> String {
+    match value {
+        Val::Text(text) => format!("{:?}", &**text),
+        Val::List(_) | Val::Array(..) if is_unordered(value) => format!("{:?}", sorted(value)),
+        Val::List(_) | Val::Array(..) => {
+            format!("[{}]", items(value).iter().map(canonical).collect::<Vec<_>>().join(","))
+        }
+        Val::Map(_) | Val::Object(..) | Val::Entries(..) => {
+            let entries = entries(value).into_iter();
+            let entries = entries.map(|(key, value)| format!("{key:?}:{}", canonical(&value)));
+            format!("{{{}}}", entries.collect::<Vec<_>>().join(","))
+        }
+        Val::Int(value) => value.to_string(),
+        Val::Uint(value) => value.to_string(),
+        // An integral double prints as the integer that it equals.
+        Val::Double(value) => value.to_string(),
+        other => format!("{other:?}"),
+    }
 }

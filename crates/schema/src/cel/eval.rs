@@ -12,6 +12,7 @@ use kube_cel::cel::parser::Expression;
 
 use super::compare;
 use super::lookup;
+use super::signature;
 use super::value::{Text, Val};
 
 /// Why an expression has no value. An error is itself a value where logic can absorb it.
@@ -118,6 +119,9 @@ impl<'a> Machine<'a> {
     }
 
     fn select(&self, select: &'a SelectExpr, around: Around<'_, 'a>) -> Outcome<'a> {
+        if let Some(name) = signature::type_name(select) {
+            return Ok(Val::Type(name));
+        }
         let operand = self.eval(&select.operand, around)?;
         if let Val::Optional(inner) = &operand {
             let found = match inner {

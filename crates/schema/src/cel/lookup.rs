@@ -13,7 +13,8 @@ pub(super) fn select<'a>(value: &Val<'a>, field: &str) -> Result<Option<Val<'a>>
         Val::Object(map, node, resource) => {
             let name = name::unescape(field);
             let Some(schema) = field_schema(node, *resource, &name) else { return Ok(None) };
-            let value = map.get(&*name).filter(|value| !value.is_null() || schema.nullable);
+            // A null field is as good as absent.
+            let value = map.get(&*name).filter(|value| !value.is_null());
             Ok(value.map(|value| Val::view(value, Some(schema), Resource::No)))
         }
         Val::Entries(map, values) => {
@@ -44,10 +45,6 @@ pub(super) fn index<'a>(value: &Val<'a>, index: &Val<'a>) -> Result<Option<Val<'
         }
         (Val::Map(map), key) => Ok(self::key(key).and_then(|key| map.get(&key).cloned())),
         (Val::Entries(..), Val::Text(name)) => select(value, name),
-        (Val::Object(map, node, resource), Val::Text(name)) => {
-            let Some(schema) = field_schema(node, *resource, name) else { return Ok(None) };
-            Ok(map.get(&**name).map(|value| Val::view(value, Some(schema), Resource::No)))
-        }
         _ => Err(Error::overload("_[_]", [value, index])),
     }
 }
@@ -93,6 +90,7 @@ pub(super) fn fields<'a>(value: &Val<'a>) -> Vec<(&'a str, Val<'a>)> {
     match value {
         Val::Object(map, node, resource) => map
             .iter()
+            .filter(|(_, value)| !value.is_null())
             .filter_map(|(name, value)| {
                 let schema = field_schema(node, *resource, name)?;
                 Some((name.as_str(), view(value, Some(schema))))

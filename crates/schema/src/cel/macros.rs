@@ -163,6 +163,8 @@ enum Kind {
     ExistsOne,
     List,
     Map,
+    /// The body gives entries of its own.
+    Entries,
 }
 
 struct TwoVariables<'a> {
@@ -179,11 +181,12 @@ impl<'a> TwoVariables<'a> {
             "existsOne" | "exists_one" => Kind::ExistsOne,
             "transformList" => Kind::List,
             "transformMap" => Kind::Map,
+            "transformMapEntry" => Kind::Entries,
             _ => return None,
         };
         match arguments {
             [body] => Some(Self { kind, guard: None, body }),
-            [guard, body] if matches!(kind, Kind::List | Kind::Map) => {
+            [guard, body] if matches!(kind, Kind::List | Kind::Map | Kind::Entries) => {
                 Some(Self { kind, guard: Some(guard), body })
             }
             _ => None,
@@ -216,6 +219,10 @@ impl<'a> State<'a> {
                     super::lookup::key(&key).ok_or_else(|| Error::overload("map key", [&key]))?;
                 self.map.insert(key, value);
             }
+            (Kind::Entries, Ok(Val::Map(entries))) => {
+                let entries = entries.iter().map(|(key, value)| (key.clone(), value.clone()));
+                self.map.extend(entries);
+            }
             (_, Ok(other)) => return Err(Error::overload("fold", [&other])),
             (_, Err(error)) => return Err(error),
         }
@@ -229,7 +236,7 @@ impl<'a> State<'a> {
             (Kind::Exists, _) => Ok(Val::Bool(self.decided)),
             (Kind::ExistsOne, _) => Ok(Val::Bool(self.count == 1)),
             (Kind::List, _) => Ok(Val::List(Rc::new(self.list))),
-            (Kind::Map, _) => Ok(Val::Map(Rc::new(self.map))),
+            (Kind::Map | Kind::Entries, _) => Ok(Val::Map(Rc::new(self.map))),
         }
     }
 }

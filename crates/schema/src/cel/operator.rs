@@ -1,6 +1,8 @@
 //! Operators whose operands are all evaluated first.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
 use kube_cel::cel::common::ast::operators;
@@ -10,6 +12,7 @@ use super::eval::{Error, Machine, Outcome};
 use super::library;
 use super::lookup;
 use super::value::Val;
+use crate::node::ListType;
 
 impl<'a> Machine<'a> {
     /// `None` if `name` is not an operator.
@@ -102,15 +105,56 @@ impl<'a> Machine<'a> {
             {
                 let size = left.size().unwrap_or_default() + right.size().unwrap_or_default();
                 self.spend(size as u64)?;
-                let mut items = compare::items(left);
-                items.extend(compare::items(right));
-                Ok(Val::List(Rc::new(items)))
+                Ok(Val::List(Rc::new(self.concatenate(left, right)?)))
             }
             (Val::Foreign(_), _) | (_, Val::Foreign(_)) => {
                 library::call(name, None, &[left.clone(), right.clone()])
             }
             _ => Err(Error::overload(name, [left, right])),
         }
+    }
+}
+
+impl<'a> Machine<'a> {
+    /// Lists one after the other; sets without repetition, list maps with the right one's
+    /// items in place of the left one's.
+    fn concatenate(&self, left: &Val<'a>, right: &Val<'a>) -> Result<Vec<Val<'a>>, Error> {
+        let (mut all, added) = (compare::items(left), compare::items(right));
+        let Val::Array(_, Some(node)) = left else {
+            all.extend(added);
+            return Ok(all);
+        };
+        let identity = |item: &Val<'a>| match (&node.list, item) {
+            (ListType::Map(keys), item) => keys
+                .iter()
+                .map(|key| match lookup::index(item, &Val::text(&**key)) {
+                    Ok(Some(value)) => compare::canonical(&value),
+                    _ => match lookup::select(item, key) {
+                        Ok(Some(value)) => compare::canonical(&value),
+                        _ => String::new(),
+                    },
+                })
+                .collect(),
+            (_, item) => compare::canonical(item),
+        };
+        if node.list == ListType::Atomic {
+            all.extend(added);
+            return Ok(all);
+        }
+        self.spend(left.weight(self.left() + 1))?;
+        self.spend(right.weight(self.left() + 1))?;
+        let mut known: HashMap<String, usize> =
+            all.iter().enumerate().map(|(index, item)| (identity(item), index)).collect();
+        for item in added {
+            match known.entry(identity(&item)) {
+                Entry::Occupied(place) => all[*place.get()] = item,
+                Entry::Vacant(place) => {
+                    place.insert(all.len());
+                    all.push(item);
+                }
+            }
+        }
+        Ok(all)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The functions that rules may call, and what they return as far as that is certain.
 
+use kube_cel::cel::common::ast::{Expr, SelectExpr};
+
 use super::types::{Ty, Typed};
 
 const BOOL: &[&str] = &[
@@ -139,6 +141,7 @@ const OTHER: &[&str] = &[
     "math.trunc",
     "transformList",
     "transformMap",
+    "transformMapEntry",
     "validate",
     "format.named",
     "format.byte",
@@ -156,6 +159,17 @@ const OTHER: &[&str] = &[
     "format.uuid",
     "cel.bind",
 ];
+
+/// The name of a type that is written like a field: `google.protobuf.Duration`.
+pub(super) fn type_name(select: &SelectExpr) -> Option<&'static str> {
+    let Expr::Select(inner) = &select.operand.expr else { return None };
+    let Expr::Ident(root) = &inner.operand.expr else { return None };
+    match (root.as_str(), inner.field.as_str(), select.field.as_str()) {
+        ("google", "protobuf", "Duration") => Some("google.protobuf.Duration"),
+        ("google", "protobuf", "Timestamp") => Some("google.protobuf.Timestamp"),
+        _ => None,
+    }
+}
 
 /// The name of the function `space.name`, if there is one.
 pub(super) fn qualified(space: &str, name: &str) -> Option<&'static str> {

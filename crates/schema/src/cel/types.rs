@@ -130,7 +130,6 @@ impl Ty<'_> {
     pub(super) fn matches(&self, other: &Ty<'_>) -> bool {
         match (self, other) {
             (Self::Dyn | Self::Null, _) | (_, Ty::Dyn | Ty::Null) => true,
-            (Self::Map(_) | Self::Object(..), Ty::Map(_) | Ty::Object(..)) => true,
             (Self::List(left), Ty::List(right)) => left.ty.matches(&right.ty),
             (Self::Optional(left), Ty::Optional(right)) => left.ty.matches(&right.ty),
             (left, right) => std::mem::discriminant(left) == std::mem::discriminant(right),

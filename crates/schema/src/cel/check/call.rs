@@ -7,8 +7,10 @@ use kube_cel::cel::parser::Expression;
 
 use super::{Around, Checker, Info, Scope};
 use crate::cel::cost::traversal;
-use crate::cel::signature;
 use crate::cel::types::{Ty, Typed};
+use crate::cel::value::Val;
+use crate::cel::{library, signature};
+use crate::validate::pattern;
 
 fn ident(expression: &Expression) -> Option<&str> {
     match &expression.expr {
@@ -37,7 +39,30 @@ impl<'a> Checker<'_, 'a> {
             return info;
         }
         let member = call.target.is_some();
+        self.check_literal(call);
         self.function(qualified.unwrap_or(&call.func_name), member, target, &arguments)
+    }
+
+    /// Patterns, durations and times that are written out must be right.
+    fn check_literal(&mut self, call: &CallExpr) {
+        let [Expression { expr: Expr::Literal(LiteralValue::String(text)), .. }] =
+            call.args.as_slice()
+        else {
+            return;
+        };
+        let text = text.inner();
+        let name = call.func_name.as_str();
+        let fits = match (name, call.target.is_some()) {
+            ("matches", true) => pattern::compile(text).is_ok(),
+            ("duration" | "timestamp", false) => {
+                library::call(name, None, &[Val::text(text)]).is_ok()
+            }
+            _ => true,
+        };
+        if !fits {
+            let quoted = if self.source.contains(&format!("\"{text}")) { '"' } else { '\'' };
+            self.report(&format!("{quoted}{text}"), format!("invalid {name} argument"));
+        }
     }
 
     fn function(
@@ -133,7 +158,12 @@ impl<'a> Checker<'_, 'a> {
                     if matches!(haystack.typed.ty, Ty::List(_)) { haystack.typed.size } else { 1 };
                 Info::new(Ty::Bool, 1, cost(work.max(1)))
             }
-            (operators::INDEX, [value, _]) => Info { typed: value.typed.element(), cost: cost(1) },
+            (operators::INDEX, [value, _]) => {
+                if matches!(value.typed.ty, Ty::Object(..)) {
+                    self.no_overload(name, operands);
+                }
+                Info { typed: value.typed.element(), cost: cost(1) }
+            }
             (operators::OPT_INDEX, [value, _]) => optional(value.typed.element(), cost(1)),
             (operators::OPT_SELECT, [value, _]) => {
                 let field = match &call.args[1].expr {
@@ -228,7 +258,8 @@ impl<'a> Checker<'_, 'a> {
                 Some(Info { cost: target.cost.saturating_add(looping), typed: target.typed })
             }
             (
-                "all" | "exists" | "existsOne" | "exists_one" | "transformList" | "transformMap",
+                "all" | "exists" | "existsOne" | "exists_one" | "transformList" | "transformMap"
+                | "transformMapEntry",
                 [first, second, bodies @ ..],
             ) if !bodies.is_empty() => {
                 let names = (ident(first)?, ident(second)?);
@@ -265,6 +296,7 @@ impl<'a> Checker<'_, 'a> {
         let cost = range.cost.saturating_add(size.saturating_mul(step));
         match function {
             "transformList" => Info::new(Ty::List(Rc::new(body)), size, cost),
+            "transformMapEntry" => Info::new(Ty::Map(Rc::new(Typed::dynamic())), size, cost),
             "transformMap" => Info::new(Ty::Map(Rc::new(body)), size, cost),
             _ => Info::new(Ty::Bool, 1, cost),
         }

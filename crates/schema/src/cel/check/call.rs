@@ -153,27 +153,6 @@ impl<'a> Checker<'_, 'a> {
                 }
                 Info::new(Ty::Bool, 1, cost(1 + comparison(left, right)))
             }
-            (operators::IN, [_, haystack]) => {
-                let work =
-                    if matches!(haystack.typed.ty, Ty::List(_)) { haystack.typed.size } else { 1 };
-                Info::new(Ty::Bool, 1, cost(work.max(1)))
-            }
-            (operators::INDEX, [value, _]) => {
-                if matches!(value.typed.ty, Ty::Object(..)) {
-                    self.no_overload(name, operands);
-                }
-                Info { typed: value.typed.element(), cost: cost(1) }
-            }
-            (operators::OPT_INDEX, [value, _]) => optional(value.typed.element(), cost(1)),
-            (operators::OPT_SELECT, [value, _]) => {
-                let field = match &call.args[1].expr {
-                    Expr::Literal(LiteralValue::String(name)) => {
-                        self.field(&value.typed, name.inner())
-                    }
-                    _ => Typed::dynamic(),
-                };
-                optional(field, cost(1))
-            }
             (operators::NEGATE, [value]) => Info { typed: value.typed.clone(), cost: cost(1) },
             (
                 operators::ADD
@@ -183,6 +162,35 @@ impl<'a> Checker<'_, 'a> {
                 | operators::MODULO,
                 [left, right],
             ) => self.arithmetic(name, left, right, sum),
+            _ => return self.access(call, operands, sum.saturating_add(1)),
+        })
+    }
+
+    /// Membership, indexes and optional fields.
+    fn access(&mut self, call: &CallExpr, operands: &[Info<'a>], cost: u64) -> Option<Info<'a>> {
+        let name = call.func_name.as_str();
+        Some(match (name, operands) {
+            (operators::IN, [_, haystack]) => {
+                let work =
+                    if matches!(haystack.typed.ty, Ty::List(_)) { haystack.typed.size } else { 1 };
+                Info::new(Ty::Bool, 1, cost.saturating_add(work))
+            }
+            (operators::INDEX, [value, _]) => {
+                if matches!(value.typed.ty, Ty::Object(..)) {
+                    self.no_overload(name, operands);
+                }
+                Info { typed: value.typed.element(), cost }
+            }
+            (operators::OPT_INDEX, [value, _]) => optional(value.typed.element(), cost),
+            (operators::OPT_SELECT, [value, _]) => {
+                let field = match &call.args[1].expr {
+                    Expr::Literal(LiteralValue::String(name)) => {
+                        self.field(&value.typed, name.inner())
+                    }
+                    _ => Typed::dynamic(),
+                };
+                optional(field, cost)
+            }
             _ => return None,
         })
     }

@@ -22,6 +22,11 @@ pub(crate) fn default_replicated(object: &mut Value) {
     }
 }
 
+/// Told to whoever asks for something that nothing here will run.
+pub(crate) fn no_runtime(_: &Value) -> Vec<String> {
+    vec!["no pod runtime in this control plane: stored, but nothing will run it".to_owned()]
+}
+
 /// Fills the template of a workload.
 pub(crate) fn default_template(spec: &mut Value) {
     if let Some(template) = json::object(spec, "template") {

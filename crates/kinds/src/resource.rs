@@ -175,6 +175,9 @@ pub type SelectableField = (&'static str, fn(&Value) -> String);
 
 /// How a version of a kind that is not its stored one is read and written.
 ///
+/// Every other function of the row sees objects of the row's own version: conversion is
+/// the last thing before the store and the first after it.
+///
 /// Both directions must be lossless together: what one version cannot express is kept
 /// where the other finds it again (annotations, mostly).
 #[derive(Debug, Clone, Copy)]

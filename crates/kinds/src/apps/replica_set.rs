@@ -4,8 +4,8 @@ use schema::FieldError;
 use serde_json::Value;
 
 use super::{
-    REPLICA_COLUMNS, default_replicated, keeps_selector, replica_cells, validate_counts,
-    validate_workload,
+    REPLICA_COLUMNS, default_replicated, keeps_selector, no_runtime, replica_cells,
+    validate_counts, validate_workload,
 };
 use crate::resource::{Printer, Resource, Strategy, Subresource};
 use crate::{json, labels};
@@ -21,6 +21,7 @@ pub(crate) const RESOURCE: Resource = Resource {
             validate(new, errors);
             keeps_selector(new, old, errors);
         },
+        warnings: no_runtime,
         generation: true,
         ..Strategy::WITH_STATUS
     },

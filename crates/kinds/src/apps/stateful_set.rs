@@ -3,7 +3,7 @@
 use schema::{FieldError, Path};
 use serde_json::{Value, json};
 
-use super::{default_replicated, validate_counts, validate_workload};
+use super::{default_replicated, no_runtime, validate_counts, validate_workload};
 use crate::check::{self, SPEC};
 use crate::core::claim;
 use crate::resource::{Column, Printer, Resource, Strategy, Subresource};
@@ -17,6 +17,7 @@ pub(crate) const RESOURCE: Resource = Resource {
         default,
         validate,
         validate_update,
+        warnings: no_runtime,
         generation: true,
         ..Strategy::WITH_STATUS
     },

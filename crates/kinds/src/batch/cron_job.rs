@@ -5,6 +5,7 @@ use schema::FieldError;
 use serde_json::Value;
 
 use super::job;
+use crate::apps::no_runtime;
 use crate::check::{self, METADATA, SPEC};
 use crate::resource::{Column, Printer, Resource, Strategy, Subresource};
 use crate::{json, labels, print};
@@ -24,6 +25,7 @@ pub(crate) const RESOURCE: Resource = Resource {
             }
         },
         validate_update: |new, _, errors| validate(new, errors),
+        warnings: no_runtime,
         generation: true,
         ..Strategy::WITH_STATUS
     },

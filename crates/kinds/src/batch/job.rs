@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use schema::{FieldError, Path};
 use serde_json::Value;
 
+use crate::apps::no_runtime;
 use crate::check::{self, SPEC};
 use crate::resource::{Column, Printer, Resource, Strategy, Subresource};
 use crate::{duration, json, labels, podspec, print};
@@ -16,6 +17,7 @@ pub(crate) const RESOURCE: Resource = Resource {
         prepare_create,
         validate,
         validate_update,
+        warnings: no_runtime,
         generation: true,
         ..Strategy::WITH_STATUS
     },

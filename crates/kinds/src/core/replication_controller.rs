@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::apps::{REPLICA_COLUMNS, default_replicated, replica_cells, validate_controller};
+use crate::apps::{
+    REPLICA_COLUMNS, default_replicated, no_runtime, replica_cells, validate_controller,
+};
 use crate::resource::{Printer, Resource, Strategy, Subresource};
 use crate::{json, labels};
 
@@ -19,6 +21,7 @@ pub(crate) const RESOURCE: Resource = Resource {
         validate_update: |new, _, errors| {
             validate_controller(new.get("spec").unwrap_or(&Value::Null), errors);
         },
+        warnings: no_runtime,
         generation: true,
         ..Strategy::WITH_STATUS
     },

@@ -263,3 +263,12 @@ fn network_policies_and_ingresses() {
     expect!["spec: Invalid value: []: either `defaultBackend` or `rules` must be specified"]
         .assert_eq(&create("ingresses", json!({})));
 }
+
+#[test]
+fn what_nothing_runs_is_accepted_with_a_warning() {
+    for plural in ["deployments", "statefulsets", "daemonsets", "replicasets", "jobs", "cronjobs"] {
+        let warnings = (super::row(plural).strategy.warnings)(&json!({}));
+        assert_eq!(warnings.len(), 1, "{plural}");
+    }
+    assert!((super::row("configmaps").strategy.warnings)(&json!({})).is_empty());
+}

@@ -14,6 +14,7 @@ use schema::{FieldError, Level, Malformed, Node, Schema};
 use serde_json::{Value, json};
 use store::{Entry, Revision};
 
+use crate::catalog;
 use crate::crd::{Document, Version};
 use crate::item::Item;
 use crate::object;
@@ -27,6 +28,10 @@ pub struct Custom {
     pub(crate) definition: Arc<Entry<Item>>,
     pub(crate) storage_version: Box<str>,
     pub(crate) version: Version,
+    /// The definition is being deleted: nothing new may be made.
+    pub(crate) is_terminating: bool,
+    /// The newest version that should be used in place of this one.
+    successor: Option<String>,
     columns: Vec<CustomColumn>,
     fields: Vec<(String, JsonPath)>,
     rules: OnceLock<schema::Compiled>,
@@ -36,9 +41,14 @@ pub struct Custom {
 impl Custom {
     pub(crate) fn new(
         definition: Arc<Entry<Item>>,
-        storage_version: &str,
+        document: &Document,
         version: Version,
     ) -> Self {
+        let age = |version: &Version| catalog::priority(&version.name);
+        let newer = document.spec.versions.iter().filter(|other| {
+            other.served && !other.deprecated && age(other) < age(&version)
+        });
+        let successor = newer.min_by_key(|other| age(other)).map(|other| other.name.clone());
         let columns =
             version.additional_printer_columns.iter().filter_map(CustomColumn::new).collect();
         let fields = version
@@ -51,8 +61,10 @@ impl Custom {
             .collect();
         Self {
             definition,
-            storage_version: storage_version.into(),
+            storage_version: document.storage_version().into(),
             version,
+            is_terminating: document.metadata.deletion_timestamp.is_some(),
+            successor,
             columns,
             fields,
             rules: OnceLock::new(),
@@ -123,7 +135,10 @@ impl Custom {
     pub(crate) fn deprecation(&self, served: &Served) -> Option<String> {
         self.version.deprecated.then(|| {
             self.version.deprecation_warning.clone().unwrap_or_else(|| {
-                format!("{} {} is deprecated", served.api_version(), served.kind)
+                let (group, kind) = (&served.group, &served.kind);
+                let instead = self.successor.iter().map(|name| format!("; use {group}/{name} {kind}"));
+                let instead: String = instead.collect();
+                format!("{} {kind} is deprecated{instead}", served.api_version())
             })
         })
     }

@@ -62,7 +62,6 @@ fn custom_kinds(entry: &ObjectEntry) -> Vec<Served> {
     if !document.is("Established") {
         return Vec::new();
     }
-    let storage = document.storage_version().to_owned();
     let names = &document.status.accepted_names;
     let mut kinds = Vec::new();
     for version in document.spec.versions.iter().filter(|version| version.served) {
@@ -89,7 +88,7 @@ fn custom_kinds(entry: &ObjectEntry) -> Vec<Served> {
             verbs: CUSTOM_VERBS,
             table: format!("{}/{}", document.spec.group, names.plural).into(),
             subresources: subresources.into(),
-            origin: Origin::Custom(Custom::new(entry.clone(), &storage, version.clone())),
+            origin: Origin::Custom(Custom::new(entry.clone(), &document, version.clone())),
         });
     }
     kinds

@@ -11,6 +11,7 @@ use kinds::{NameRule, Resource, Scope};
 use schema::{FieldError, Schema};
 use serde_json::Value;
 use store::{Entry, Revision};
+use types::Filling;
 
 use crate::crd;
 use crate::custom::Custom;
@@ -156,10 +157,15 @@ impl Served {
 
     /// Brings a decoded body into shape: types checked, unknown fields dropped.
     /// Returns the paths of what was dropped.
-    pub(crate) fn clean(&self, object: &mut Value) -> ApiResult<Vec<String>> {
+    pub(crate) fn clean(&self, object: &mut Value, filling: Filling) -> ApiResult<Vec<String>> {
         match &self.origin {
             Origin::BuiltIn(row) => {
-                let normalized = types::normalize(object, row.group, row.version, row.kind);
+                let kind = types::Kind::find(row.group, row.version, row.kind)
+                    .ok_or_else(|| ApiError::internal(format!("no table for {}", row.kind)))?;
+                let normalized = match filling {
+                    Filling::Whole => kind.normalize(object),
+                    Filling::Sparse => kind.normalize_applied(object),
+                };
                 let mut unknown = normalized.map_err(|error| {
                     ApiError::bad_request(format!(
                         "{} in version {:?} cannot be handled as a {}: {}",

@@ -112,6 +112,11 @@ impl Api {
             headers: &parts.headers,
             warnings: Vec::new(),
         };
+        // Writes warn of it together with what their object brings up.
+        if !matches!(verb, "create" | "update" | "patch") {
+            let custom = call.served.custom();
+            call.warnings.extend(custom.and_then(|custom| custom.deprecation(&call.served)));
+        }
         let limit = options::timeout(query)?;
         let work = dispatch(&mut call, verb, parts, body);
         // A watch only has to begin in time; its stream lives as long as it wants.

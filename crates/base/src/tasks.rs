@@ -25,11 +25,14 @@ impl Stop {
     }
 }
 
+/// A task and what the log calls it.
+type Named = (&'static str, JoinHandle<()>);
+
 /// A family of tasks that start one by one and stop together.
 #[derive(Debug, Clone)]
 pub struct Tasks {
     stop: Arc<watch::Sender<bool>>,
-    running: Arc<Mutex<Vec<(&'static str, JoinHandle<()>)>>>,
+    running: Arc<Mutex<Vec<Named>>>,
 }
 
 impl Default for Tasks {

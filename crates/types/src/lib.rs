@@ -18,7 +18,7 @@ mod zero;
 use schema::Schema;
 use serde_json::Value;
 
-pub use normalize::NormalizeError;
+pub use normalize::{Filling, NormalizeError};
 pub use protobuf::{
     DecodeError, EncodeError, Envelope, MAGIC, decode, decode_as, encode, encode_watch_event,
     encode_watch_frame,
@@ -70,7 +70,12 @@ impl Kind {
     /// Brings a JSON object into the form that upstream's typed decoding and encoding
     /// gives it; returns the paths of unknown fields, which are dropped from it.
     pub fn normalize(self, object: &mut Value) -> Result<Vec<String>, NormalizeError> {
-        normalize::normalize(object, self.0)
+        normalize::normalize(object, self.0, Filling::Whole)
+    }
+
+    /// The same for a part of an object that somebody applies: nothing is filled in or left out.
+    pub fn normalize_applied(self, object: &mut Value) -> Result<Vec<String>, NormalizeError> {
+        normalize::normalize(object, self.0, Filling::Sparse)
     }
 
     /// Decodes a bare protobuf message (without envelope) into the object, with its
@@ -111,20 +116,6 @@ pub fn group_versions() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// The schema of a built-in kind; see [`Kind::schema`].
 pub fn schema(group: &str, version: &str, kind: &str) -> Option<Schema> {
     Kind::find(group, version, kind).map(Kind::schema)
-}
-
-/// Brings a JSON object of a built-in kind into normal form; see [`Kind::normalize`].
-/// Objects of other kinds are left as they are.
-pub fn normalize(
-    object: &mut Value,
-    group: &str,
-    version: &str,
-    kind: &str,
-) -> Result<Vec<String>, NormalizeError> {
-    match Kind::find(group, version, kind) {
-        Some(kind) => kind.normalize(object),
-        None => Ok(Vec::new()),
-    }
 }
 
 /// `apps/v1`, or `v1` for the core group.

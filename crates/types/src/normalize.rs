@@ -47,15 +47,27 @@ pub enum NormalizeError {
 pub(crate) fn normalize(
     value: &mut Value,
     slot: &'static Slot,
+    filling: Filling,
 ) -> Result<Vec<String>, NormalizeError> {
-    let mut walk = Walk::default();
+    let mut walk = Walk { filling, ..Walk::default() };
     walk.value(value, Ty::Message(slot), None, Place::ROOT)?;
     walk.mismatch.map_or(Ok(walk.unknown), Err)
+}
+
+/// What happens to fields that are absent or have their zero value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Filling {
+    /// As in a Go struct: zeros are left out or always written, by the type's own rule.
+    #[default]
+    Whole,
+    /// Left as they are: an applied configuration owns what it says and nothing else.
+    Sparse,
 }
 
 /// What was noticed on the way.
 #[derive(Debug, Default)]
 struct Walk {
+    filling: Filling,
     unknown: Vec<String>,
     /// The first value of a wrong type. Go reads on after it: what is wrong inside a
     /// value that reads itself (a time, a quantity) is reported in its place.
@@ -83,6 +95,9 @@ impl Walk {
             }
         });
         result?;
+        if self.filling == Filling::Sparse {
+            return Ok(());
+        }
         for field in slot.always_written() {
             if !object.contains_key(field.name) {
                 object.insert(field.name.to_owned(), zero(field.ty));
@@ -102,7 +117,8 @@ impl Walk {
         let place = Place { owner: Some(slot.name), path: Path::Field(path, name, slot) };
         if let Some(field) = slot.field(name) {
             self.field(value, field, place)?;
-            return Ok(!value.is_null() && !is_omitted(value, field));
+            let omitted = self.filling == Filling::Whole && is_omitted(value, field);
+            return Ok(!value.is_null() && !omitted);
         }
         if slot.message().kind && matches!(name, "apiVersion" | "kind") {
             return match value {

@@ -90,6 +90,12 @@ fn judge(
         return Ok(None);
     }
     let hard = quota::amounts(quota["spec"].get("hard"));
+    if old.is_none()
+        && let Some(missing) = quota::unstated(&hard, group, plural, new)
+    {
+        let reason = format!("failed quota: {}: {missing}", object::name(quota));
+        return Err(ApiError::forbidden_because(call.served.subject(object::name(new)), reason));
+    }
     let now = clock::now();
     let wanted = quota::usage(group, plural, new, now);
     let before = old.map(|old| quota::usage(group, plural, old, now)).unwrap_or_default();

@@ -24,6 +24,9 @@ pub(crate) fn validate(definition: &Value, old: Option<&Value>) -> Vec<FieldErro
             continue;
         }
         errors.extend(schema::check_structural(raw, &path));
+        if version["subresources"]["status"].is_object() {
+            errors.extend(schema::check_status_root(raw, &path));
+        }
     }
     errors
 }

@@ -1,5 +1,5 @@
-//! Schemas of custom kinds as they are published: the author's own, with the fields that
-//! every object has, and for version 2 without what kubectl cannot read there.
+//! Schemas of custom kinds and their lists, by the names that documents use. What becomes
+//! of the author's own schema is decided in crate `schema`.
 
 use serde_json::{Map, Value, json};
 use types::openapi::Form;
@@ -18,21 +18,10 @@ pub(super) fn schemas(resource: &Described<'_>, form: Form, into: &mut Map<Strin
 }
 
 fn object(resource: &Described<'_>, raw: Option<&Value>, form: Form) -> Value {
-    let mut schema = match raw {
-        None => json!({"type": "object"}),
-        // kubectl would take the properties for the only ones that are allowed.
-        Some(raw) if form == Form::V2 && is_set(raw, "x-kubernetes-preserve-unknown-fields") => {
-            json!({"type": "object"})
-        }
-        Some(raw) => {
-            let mut schema = raw.clone();
-            if form == Form::V2 {
-                lower(&mut schema);
-            }
-            embed(&mut schema, form);
-            identify(&mut schema, "ObjectMeta", "Standard object's metadata.", form);
-            schema
-        }
+    let raw = raw.unwrap_or(&Value::Null);
+    let mut schema = match form {
+        Form::V3 => schema::to_openapi_v3(raw),
+        Form::V2 => schema::to_openapi_v2(raw),
     };
     schema["x-kubernetes-group-version-kind"] = json!([resource.gvk()]);
     schema
@@ -70,70 +59,6 @@ fn identify(schema: &mut Value, metadata: &str, text: &str, form: Form) {
     };
 }
 
-/// Gives embedded resources the fields of an object.
-fn embed(schema: &mut Value, form: Form) {
-    each_child(schema, &mut |child| embed(child, form));
-    let open = form == Form::V2 && is_set(schema, "x-kubernetes-preserve-unknown-fields");
-    if open || !is_set(schema, "x-kubernetes-embedded-resource") {
-        return;
-    }
-    identify(schema, "ObjectMeta", "Standard object's metadata.", form);
-    let mut required: Vec<Value> = schema["required"].as_array().cloned().unwrap_or_default();
-    for name in ["kind", "apiVersion"] {
-        if !required.iter().any(|known| known == name) {
-            required.push(name.into());
-        }
-    }
-    schema["required"] = Value::Array(required);
-}
-
-/// Drops what version 2 lacks, and what kubectl of old misunderstands.
-fn lower(schema: &mut Value) {
-    if let Value::Object(map) = schema {
-        let nullable: Vec<String> = map
-            .get("properties")
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-            .filter(|(_, child)| is_set(child, "nullable"))
-            .map(|(name, _)| name.clone())
-            .collect();
-        if let Some(Value::Array(required)) = map.get_mut("required") {
-            required.retain(|name| !nullable.iter().any(|known| name == known.as_str()));
-        }
-        for name in ["allOf", "oneOf", "anyOf", "not", "default", "x-kubernetes-validations"] {
-            map.remove(name);
-        }
-        let untyped = map.remove("nullable") == Some(Value::Bool(true));
-        let open = map.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true));
-        if untyped || open {
-            map.remove("items");
-            map.remove("properties");
-        }
-        let ty = map.get("type").and_then(Value::as_str).unwrap_or_default();
-        let loose = ty == "array" && !map.contains_key("items") || ty == "object" && open;
-        if untyped || loose {
-            map.remove("type");
-        }
-    }
-    each_child(schema, &mut lower);
-}
-
-fn each_child(schema: &mut Value, visit: &mut dyn FnMut(&mut Value)) {
-    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
-        properties.values_mut().for_each(&mut *visit);
-    }
-    for name in ["items", "additionalProperties"] {
-        if let Some(child) = schema.get_mut(name).filter(|child| child.is_object()) {
-            visit(child);
-        }
-    }
-}
-
-fn is_set(schema: &Value, name: &str) -> bool {
-    schema.get(name) == Some(&Value::Bool(true))
-}
-
 fn reference(name: &str, form: Form) -> String {
     match form {
         Form::V3 => format!("#/components/schemas/{name}"),
@@ -163,57 +88,17 @@ mod tests {
     }
 
     #[test]
-    fn version_three_keeps_what_the_author_wrote() {
-        let raw = json!({"type": "object", "properties": {"spec": {
-            "type": "object", "nullable": true, "oneOf": [{"required": ["a"]}],
-            "properties": {"a": {"type": "string", "default": "x"}},
-        }}});
-        let schema = published(raw.clone(), Form::V3);
-        assert_eq!(schema["properties"]["spec"], raw["properties"]["spec"]);
-        assert_eq!(
-            schema["properties"]["metadata"]["allOf"],
-            json!([{"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}])
-        );
-        assert_eq!(
-            schema["x-kubernetes-group-version-kind"],
-            json!([{"group": "example.com", "version": "v1", "kind": "Thing"}])
-        );
-    }
-
-    #[test]
-    fn version_two_drops_what_it_cannot_say() {
-        let raw = json!({"type": "object", "required": ["spec"], "properties": {
-            "spec": {"type": "object", "nullable": true, "properties": {"a": {"type": "string"}}},
-            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                     "properties": {"a": {"type": "string"}}},
-            "port": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]},
-            "list": {"type": "array", "items": {"type": "string", "default": "x"}},
-        }});
-        let schema = published(raw, Form::V2);
-        let properties = &schema["properties"];
-        assert_eq!(properties["spec"], json!({}));
-        assert_eq!(properties["free"], json!({"x-kubernetes-preserve-unknown-fields": true}));
-        assert_eq!(properties["port"], json!({"x-kubernetes-int-or-string": true}));
-        assert_eq!(properties["list"], json!({"type": "array", "items": {"type": "string"}}));
-        assert_eq!(schema["required"], json!([]));
-    }
-
-    #[test]
-    fn a_kind_that_keeps_everything_is_just_an_object_in_version_two() {
-        let raw = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                         "properties": {"spec": {"type": "object"}}});
-        let schema = published(raw.clone(), Form::V2);
-        assert!(schema.get("properties").is_none());
-        assert!(published(raw, Form::V3)["properties"].get("spec").is_some());
-    }
-
-    #[test]
-    fn embedded_resources_have_the_fields_of_an_object() {
-        let raw = json!({"type": "object", "properties": {"template": {
-            "type": "object", "x-kubernetes-embedded-resource": true,
-        }}});
-        let template = &published(raw, Form::V3)["properties"]["template"];
-        assert_eq!(template["required"], json!(["kind", "apiVersion"]));
-        assert!(template["properties"]["metadata"].is_object());
+    fn a_custom_kind_is_published_with_what_every_object_has() {
+        let raw = json!({"type": "object", "properties": {"spec": {"type": "object"}}});
+        for (form, place) in [(Form::V3, "#/components/schemas/"), (Form::V2, "#/definitions/")] {
+            let schema = published(raw.clone(), form);
+            assert_eq!(schema["properties"]["spec"], json!({"type": "object"}));
+            let target = format!("{place}io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
+            assert!(schema["properties"]["metadata"].to_string().contains(&target));
+            assert_eq!(
+                schema["x-kubernetes-group-version-kind"],
+                json!([{"group": "example.com", "version": "v1", "kind": "Thing"}])
+            );
+        }
     }
 }

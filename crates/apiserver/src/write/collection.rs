@@ -1,14 +1,21 @@
-//! DELETE of a collection: each matching object in turn, then a list of what was deleted.
+//! DELETE of a collection: each matching object, several at a time, then a list of what was
+//! deleted.
 
+use futures_util::StreamExt as _;
+use futures_util::stream;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
+use crate::api::ObjectEntry;
 use crate::call::Call;
 use crate::options::ListOptions;
-use crate::read::{self, Selection};
+use crate::read;
 use crate::status::ApiResult;
 use crate::write::delete::{DeleteOptions, delete_key};
+
+/// Deletions under way at once: enough to share a sync, few enough to leave room for others.
+const AT_ONCE: usize = 32;
 
 pub(crate) async fn delete_collection(
     call: &mut Call<'_>,
@@ -16,19 +23,31 @@ pub(crate) async fn delete_collection(
     options: &DeleteOptions,
 ) -> ApiResult<Answer> {
     let page = read::page(call, list).await?;
-    let selection = Selection::new(&call.served, list)?;
+    let revision = page.revision;
+    let call = &*call;
+    let outcomes: Vec<ApiResult<Option<Value>>> = stream::iter(page.entries)
+        .map(|entry| delete_one(call, entry, options))
+        .buffered(AT_ONCE)
+        .collect()
+        .await;
     let mut items = Vec::new();
-    for entry in page.entries {
-        let object = call.served.live(&entry);
-        debug_assert!(selection.matches(&call.served, &entry));
-        match delete_key(call, &entry.name, options).await {
-            Ok(_) => items.push(object),
-            // Gone already: that is what was asked for.
-            Err(error) if error.reason() == "NotFound" => {}
-            Err(error) => return Err(error),
-        }
+    for outcome in outcomes {
+        items.extend(outcome?);
     }
-    Ok(Answer::Status(StatusCode::OK, list_of(call, items, page.revision)))
+    Ok(Answer::Status(StatusCode::OK, list_of(call, items, revision)))
+}
+
+/// The object as it was, or nothing if it was gone already, which is what was asked for.
+async fn delete_one(
+    call: &Call<'_>,
+    entry: ObjectEntry,
+    options: &DeleteOptions,
+) -> ApiResult<Option<Value>> {
+    match delete_key(call, &entry.name, options).await {
+        Ok(_) => Ok(Some(call.served.live(&entry))),
+        Err(error) if error.reason() == "NotFound" => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn list_of(call: &Call<'_>, items: Vec<Value>, revision: u64) -> Value {

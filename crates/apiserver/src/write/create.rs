@@ -44,6 +44,11 @@ pub(super) async fn admit(
     mut object: Value,
     dry_run: bool,
 ) -> ApiResult<Answer> {
+    if call.served.custom().is_some_and(|custom| custom.is_terminating) {
+        let subject = call.served.subject(object::name(&object));
+        let why = "create not allowed while custom resource definition is terminating";
+        return Err(ApiError::forbidden_because(subject, why));
+    }
     let generated = object::name(&object).is_empty();
     object::set_meta(&mut object, "uid", Some(uuid::Uuid::new_v4().to_string().into()));
     object::set_meta(&mut object, "creationTimestamp", Some(clock::now_rfc3339().into()));

@@ -111,14 +111,14 @@ impl DeleteOptions {
     }
 }
 
-pub(crate) async fn delete(call: &mut Call<'_>, options: &DeleteOptions) -> ApiResult<Answer> {
+pub(crate) async fn delete(call: &Call<'_>, options: &DeleteOptions) -> ApiResult<Answer> {
     let key = call.served.key(call.namespace(), call.path.name);
     delete_key(call, &key, options).await
 }
 
 /// Deletes the object under `key`, trying again when somebody else changes it meanwhile.
 pub(crate) async fn delete_key(
-    call: &mut Call<'_>,
+    call: &Call<'_>,
     key: &str,
     options: &DeleteOptions,
 ) -> ApiResult<Answer> {

@@ -2,6 +2,7 @@
 
 use schema::FieldError;
 use serde_json::Value;
+use types::Filling;
 
 use crate::call::Call;
 use crate::decode::Parsed;
@@ -62,7 +63,7 @@ pub(crate) fn take_patched(
 
 fn clean(call: &Call<'_>, value: &mut Value, duplicates: Vec<String>) -> ApiResult<Vec<String>> {
     drop_null_metadata(value);
-    let unknown = call.served.clean(value)?;
+    let unknown = call.served.clean(value, Filling::Whole)?;
     call.served.default(value);
     let mut problems: Vec<String> =
         unknown.into_iter().map(|path| format!("unknown field \"{path}\"")).collect();

@@ -6,6 +6,7 @@
 use bytes::Bytes;
 use schema::FieldError;
 use serde_json::Value;
+use types::Filling;
 
 use crate::answer::Answer;
 use crate::body;
@@ -70,11 +71,20 @@ impl Patch {
             Self::Strategic(patch) => {
                 let schema = call.served.schema()?;
                 let patched = merge::strategic_merge(live, &patch.value, &schema)
-                    .map_err(|error| ApiError::unprocessable(base::Chain(&error).to_string()))?;
+                    .map_err(strategic_failure)?;
                 Ok((patched, patch.duplicates.clone()))
             }
             Self::Apply(_) => Err(ApiError::internal("apply is not a plain patch")),
         }
+    }
+}
+
+fn strategic_failure(error: merge::StrategicError) -> ApiError {
+    let text = base::Chain(&error).to_string();
+    match error.fault() {
+        merge::Fault::BadRequest => ApiError::bad_request(text),
+        merge::Fault::Unprocessable => ApiError::unprocessable(text),
+        merge::Fault::Internal => ApiError::internal(text),
     }
 }
 
@@ -161,6 +171,7 @@ async fn apply(
         call.require("create")?;
         let mut object = merged(call, None, &config, &manager, options, endpoint)?
             .unwrap_or_else(|| config.clone());
+        call.served.clean(&mut object, Filling::Whole)?;
         call.served.default(&mut object);
         match create::admit(call, object, options.dry_run).await {
             // Created by somebody else in between: apply to that.
@@ -171,6 +182,7 @@ async fn apply(
     update::change(call, options, endpoint, |call, live| {
         let mut object = merged(call, Some(live), &config, &manager, options, endpoint)?
             .unwrap_or_else(|| live.clone());
+        call.served.clean(&mut object, Filling::Whole)?;
         call.served.default(&mut object);
         let pinned = object::meta(&config, "resourceVersion");
         object::set_meta(
@@ -207,7 +219,7 @@ fn prepare(call: &mut Call<'_>, config: Parsed, validation: FieldValidation) -> 
     }
     object::set_meta(&mut value, "name", Some(call.path.name.into()));
     intake::check_namespace(call, &mut value)?;
-    let unknown = call.served.clean(&mut value)?;
+    let unknown = call.served.clean(&mut value, Filling::Sparse)?;
     let mut problems: Vec<String> =
         unknown.into_iter().map(|path| format!("unknown field \"{path}\"")).collect();
     problems.extend(duplicates.into_iter().map(|path| format!("duplicate field \"{path}\"")));
@@ -248,6 +260,9 @@ fn apply_failure(error: merge::ApplyError) -> ApiError {
                 .collect();
             ApiError::apply_conflict(conflicts.to_string(), causes)
         }
-        other => ApiError::bad_request(base::Chain(&other).to_string()),
+        other @ (merge::ApplyError::WrongKind { .. } | merge::ApplyError::ManagedFields { .. }) => {
+            ApiError::bad_request(base::Chain(&other).to_string())
+        }
+        other => ApiError::internal(base::Chain(&other)),
     }
 }

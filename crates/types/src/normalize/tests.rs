@@ -185,3 +185,14 @@ fn a_normal_object_stays_as_it_is() {
     kind.normalize(&mut value).unwrap();
     assert_eq!(value, once);
 }
+
+#[test]
+fn an_applied_part_owns_only_what_it_says() {
+    let kind = Kind::of("apps/v1", "Deployment").unwrap();
+    let applied = json!({"spec": {"replicas": 0, "template": {"spec": {"hostNetwork": false}}}});
+    let mut value = applied.clone();
+    kind.normalize_applied(&mut value).unwrap();
+    assert_eq!(value, applied);
+    kind.normalize(&mut value).unwrap();
+    assert_ne!(value, applied);
+}

@@ -1,0 +1,61 @@
+//! `make bench`: what Sheaf's API server costs, measured on a release build.
+//!
+//! Everything is on as in production: TLS, RBAC, fsync. Each figure is printed with the
+//! limit it is held to; on a shared machine the absolute times wobble, so the CPU time per
+//! request and the ratio to a bare etcd measured in the same run say more.
+
+mod client;
+mod figures;
+mod peer;
+mod process;
+mod scenario;
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+
+use crate::figures::Figures;
+
+/// Measure a release build of Sheaf's API server.
+#[derive(Debug, Parser)]
+struct Args {
+    /// The binary to measure; by default the one beside this program.
+    #[arg(long, value_name = "FILE")]
+    sheaf: Option<PathBuf>,
+    /// Objects for the large scenarios.
+    #[arg(long, default_value_t = 10_000)]
+    objects: usize,
+    /// Objects for the restart.
+    #[arg(long, default_value_t = 50_000)]
+    restart_objects: usize,
+    /// Watchers that follow one collection.
+    #[arg(long, default_value_t = 1_000)]
+    watchers: usize,
+    /// Leave out the peer (a bare etcd).
+    #[arg(long)]
+    no_peer: bool,
+    /// Measure on etcd instead of the embedded store.
+    #[arg(long)]
+    etcd: bool,
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let sheaf = match &args.sheaf {
+        Some(path) => path.clone(),
+        None => std::env::current_exe()?.with_file_name("sheaf"),
+    };
+    anyhow::ensure!(sheaf.exists(), "{} is missing: cargo build --release -p sheaf", sheaf.display());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let mut figures = Figures::default();
+    runtime.block_on(async {
+        if !args.no_peer {
+            peer::measure(&mut figures).await.context("cannot measure etcd")?;
+        }
+        scenario::run(&args, &sheaf, &mut figures).await
+    })?;
+    figures.print();
+    Ok(())
+}

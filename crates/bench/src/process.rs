@@ -1,0 +1,117 @@
+//! A server under measurement: started, watched through /proc, stopped.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use tokio::process::{Child, Command};
+
+use crate::client::Client;
+
+/// A running `sheaf server`.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) client: Client,
+    /// From exec to the first yes of `/readyz`.
+    pub(crate) started_in: Duration,
+}
+
+pub(crate) fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+impl Server {
+    pub(crate) async fn start(binary: &Path, dir: &Path, more: &[String]) -> Result<Self> {
+        let port = free_port()?;
+        let begun = Instant::now();
+        let child = Command::new(binary)
+            .args(["server", "--no-agent", "--log-level", "warn", "--data-dir"])
+            .arg(dir)
+            .args(["--listen", &format!("127.0.0.1:{port}")])
+            .args(more)
+            .stdout(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start the server")?;
+        let kubeconfig = dir.join("admin.kubeconfig");
+        let limit = Duration::from_secs(60);
+        while begun.elapsed() < limit {
+            // The port is in the file once this server, not an earlier one, has written it.
+            let text = std::fs::read_to_string(&kubeconfig).unwrap_or_default();
+            if text.contains(&format!(":{port}"))
+                && let Ok(client) = Client::from_kubeconfig(&text)
+                && client.get("/readyz").await.is_ok_and(|(code, _)| code == 200)
+            {
+                return Ok(Self { child, client, started_in: begun.elapsed() });
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        bail!("the server was not ready after {limit:?}")
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id().unwrap_or(0)
+    }
+
+    /// Resident memory in MB.
+    pub(crate) fn memory(&self) -> f64 {
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next());
+        kilobytes.and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0) / 1e3
+    }
+
+    /// CPU time used so far, user and system.
+    pub(crate) fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
+        let after = stat.rsplit(") ").next().unwrap_or("");
+        let fields: Vec<u64> = after.split(' ').skip(11).take(2).filter_map(|t| t.parse().ok()).collect();
+        // The kernel counts in ticks of 10 ms.
+        Duration::from_millis(fields.iter().sum::<u64>() * 10)
+    }
+
+    pub(crate) async fn stop(mut self) -> Result<Duration> {
+        let begun = Instant::now();
+        let pid = self.pid().to_string();
+        Command::new("kill").args(["-TERM", &pid]).status().await?;
+        self.child.wait().await?;
+        Ok(begun.elapsed())
+    }
+}
+
+/// An etcd of our own, for measuring on top of it.
+#[derive(Debug)]
+pub(crate) struct Etcd {
+    _child: Child,
+    _dir: tempfile::TempDir,
+    pub(crate) url: String,
+}
+
+impl Etcd {
+    pub(crate) async fn start() -> Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let url = format!("http://127.0.0.1:{}", free_port()?);
+        let peer = format!("http://127.0.0.1:{}", free_port()?);
+        let child = Command::new("etcd")
+            .arg("--data-dir")
+            .arg(dir.path())
+            .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("default={peer}"), "--log-level", "error"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start etcd; is it installed?")?;
+        Ok(Self { _child: child, _dir: dir, url })
+    }
+
+    /// What tells a server to use it.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        ["--store", "etcd", "--etcd-endpoints", &self.url].map(str::to_owned).to_vec()
+    }
+}

@@ -26,6 +26,8 @@ pub struct Api(Arc<State>);
 pub struct State {
     pub(crate) store: ObjectStore,
     pub(crate) catalog: ArcSwap<Catalog>,
+    /// Rings when the catalog was replaced.
+    pub(crate) catalog_changed: Arc<tokio::sync::Notify>,
     /// Held while the catalog is replaced, so that replacements do not cross.
     pub(crate) catalog_update: Mutex<()>,
     pub(crate) policy: ArcSwap<Policy>,

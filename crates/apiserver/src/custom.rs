@@ -39,16 +39,14 @@ pub struct Custom {
 }
 
 impl Custom {
-    pub(crate) fn new(
-        definition: Arc<Entry<Item>>,
-        document: &Document,
-        version: Version,
-    ) -> Self {
-        let age = |version: &Version| catalog::priority(&version.name);
-        let newer = document.spec.versions.iter().filter(|other| {
-            other.served && !other.deprecated && age(other) < age(&version)
-        });
-        let successor = newer.min_by_key(|other| age(other)).map(|other| other.name.clone());
+    pub(crate) fn new(definition: Arc<Entry<Item>>, document: &Document, version: Version) -> Self {
+        let rank = |version: &Version| catalog::priority(&version.name);
+        let newer = document
+            .spec
+            .versions
+            .iter()
+            .filter(|other| other.served && !other.deprecated && rank(other) > rank(&version));
+        let successor = newer.max_by_key(|other| rank(other)).map(|other| other.name.clone());
         let columns =
             version.additional_printer_columns.iter().filter_map(CustomColumn::new).collect();
         let fields = version
@@ -95,11 +93,7 @@ impl Custom {
         Document::schema(&self.definition.item, &self.version.name)
     }
 
-    pub(crate) fn clean(
-        &self,
-        object: &mut Value,
-        malformed: Malformed,
-    ) -> ApiResult<Vec<String>> {
+    pub(crate) fn clean(&self, object: &mut Value, malformed: Malformed) -> ApiResult<Vec<String>> {
         let mut unknown = schema::prune(object, self.schema(), Level::Root);
         let coerced = schema::coerce_metadata(object, self.schema(), Level::Root, malformed);
         unknown.extend(coerced.map_err(|error| ApiError::bad_request(error.to_string()))?);
@@ -120,7 +114,7 @@ impl Custom {
     ) -> Vec<FieldError> {
         let errors = self.rules().validate(new, old);
         match endpoint {
-            Endpoint::Main | Endpoint::Finalize => errors,
+            Endpoint::Main | Endpoint::Finalize | Endpoint::Approval => errors,
             Endpoint::Status => {
                 errors.into_iter().filter(|error| error.field.starts_with("status")).collect()
             }
@@ -136,7 +130,8 @@ impl Custom {
         self.version.deprecated.then(|| {
             self.version.deprecation_warning.clone().unwrap_or_else(|| {
                 let (group, kind) = (&served.group, &served.kind);
-                let instead = self.successor.iter().map(|name| format!("; use {group}/{name} {kind}"));
+                let instead =
+                    self.successor.iter().map(|name| format!("; use {group}/{name} {kind}"));
                 let instead: String = instead.collect();
                 format!("{} {kind} is deprecated{instead}", served.api_version())
             })

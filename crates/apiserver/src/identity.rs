@@ -1,7 +1,8 @@
 //! Who sends a request: client certificate, front proxy, bearer token, or nobody.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use auth::User;
@@ -11,6 +12,8 @@ use base::clock;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use jiff::Timestamp;
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
 
 use crate::api::{Api, ObjectStore};
 use crate::object;
@@ -28,16 +31,50 @@ pub enum Transport {
 /// Everything that turns credentials into users.
 #[derive(Debug)]
 pub struct Authenticator {
-    pub tokens: ArcSwap<ServiceAccountTokens>,
-    pub static_tokens: ArcSwap<StaticTokens>,
+    pub(crate) tokens: ArcSwap<ServiceAccountTokens>,
+    static_tokens: ArcSwap<StaticTokens>,
+    /// Tokens whose signature was checked a moment ago; what they are bound to is checked
+    /// each time.
+    checked: Mutex<HashMap<[u8; 32], (Arc<Verified>, Instant)>>,
 }
+
+/// A signature that was good counts for this long; so may a token that just expired.
+const RECENT: Duration = Duration::from_secs(10);
+/// More tokens than this at once are checked anew each time.
+const MOST_CHECKED: usize = 4096;
 
 impl Authenticator {
     pub fn new(tokens: ServiceAccountTokens) -> Self {
         Self {
             tokens: ArcSwap::from_pointee(tokens),
             static_tokens: ArcSwap::from_pointee(StaticTokens::default()),
+            checked: Mutex::default(),
         }
+    }
+
+    /// Checks a token's signature and claims, or remembers that it did.
+    fn verify(&self, token: &str, audiences: &[String]) -> Result<Arc<Verified>, TokenError> {
+        if !audiences.is_empty() {
+            return self.tokens.load().verify(token, audiences, clock::now()).map(Arc::new);
+        }
+        let key: [u8; 32] = Sha256::digest(token).into();
+        let now = Instant::now();
+        let mut checked = self.checked.lock();
+        if let Some((verified, since)) = checked.get(&key)
+            && now.duration_since(*since) < RECENT
+        {
+            return Ok(verified.clone());
+        }
+        drop(checked);
+        let verified = Arc::new(self.tokens.load().verify(token, audiences, clock::now())?);
+        checked = self.checked.lock();
+        if checked.len() >= MOST_CHECKED {
+            checked.retain(|_, (_, since)| now.duration_since(*since) < RECENT);
+        }
+        if checked.len() < MOST_CHECKED {
+            checked.insert(key, (verified.clone(), now));
+        }
+        Ok(verified)
     }
 
     /// Takes over a changed token file: tokens that are no longer in it stop working at once.
@@ -111,7 +148,7 @@ pub(crate) fn review(
     if let Some(user) = authenticator.static_tokens.load().lookup(token) {
         return Ok(Reviewed { user: user.clone(), audiences: audiences.to_vec() });
     }
-    let verified = authenticator.tokens.load().verify(token, audiences, clock::now())?;
+    let verified = authenticator.verify(token, audiences)?;
     check_objects(&api.store, &verified, token)?;
     Ok(Reviewed { user: verified.user(), audiences: verified.audiences().to_vec() })
 }

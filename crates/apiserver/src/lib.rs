@@ -18,6 +18,7 @@ mod admission;
 mod after;
 mod answer;
 mod api;
+mod api_services;
 mod authorize;
 mod body;
 mod bootstrap;

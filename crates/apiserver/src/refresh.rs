@@ -21,8 +21,11 @@ pub(crate) fn entries(api: &Api, table: &str) -> Vec<ObjectEntry> {
 }
 
 pub(crate) fn policy(api: &Api) {
-    let objects: Vec<Value> =
-        RBAC.iter().flat_map(|table| entries(api, table)).map(|entry| entry.item.to_value()).collect();
+    let objects: Vec<Value> = RBAC
+        .iter()
+        .flat_map(|table| entries(api, table))
+        .map(|entry| entry.item.to_value())
+        .collect();
     api.policy.store(Arc::new(Policy::build(&objects)));
 }
 
@@ -53,6 +56,7 @@ pub(crate) fn catalog(api: &Api) {
     if !same {
         all[built_in..].sort_by(|a, b| (&a.group, &a.plural).cmp(&(&b.group, &b.plural)));
         api.catalog.store(Arc::new(Catalog::new(all, before.generation + 1)));
+        api.catalog_changed.notify_one();
     }
 }
 

@@ -61,6 +61,8 @@ pub(crate) enum Endpoint {
     Status,
     /// `/finalize` of a namespace: may change what the main door keeps shut.
     Finalize,
+    /// `/approval` of a certificate signing request: only its verdict.
+    Approval,
 }
 
 impl Served {
@@ -218,6 +220,7 @@ impl Served {
             (Origin::BuiltIn(row), Endpoint::Main) => (row.strategy.prepare_update)(new, old),
             (Origin::BuiltIn(row), Endpoint::Status) => (row.strategy.prepare_status)(new, old),
             (_, Endpoint::Finalize) => {}
+            (_, Endpoint::Approval) => kinds::prepare_approval(new, old),
             (Origin::Custom(_), Endpoint::Main) if self.has_status() => {
                 object::copy_top(new, old, "status");
             }
@@ -268,6 +271,7 @@ impl Served {
                 (row.strategy.validate_status)(new, old, &mut errors);
             }
             (_, Endpoint::Finalize) => {}
+            (_, Endpoint::Approval) => kinds::validate_approval(new, old, &mut errors),
             (Origin::Custom(custom), _) => errors.extend(custom.validate(new, Some(old), endpoint)),
         }
         errors

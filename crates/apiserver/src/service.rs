@@ -87,7 +87,8 @@ impl Api {
             return Err(ApiError::method_not_allowed(format!("{} is not allowed", parts.method)));
         };
         // The name that a field selector pins counts as the name that is asked for.
-        let selector = crate::selector::FieldSelector::parse(query.get("fieldSelector").unwrap_or(""));
+        let selector =
+            crate::selector::FieldSelector::parse(query.get("fieldSelector").unwrap_or(""));
         let pinned = match verb {
             "list" | "watch" | "deletecollection" if target.name.is_empty() => {
                 selector.as_ref().ok().and_then(|selector| selector.name()).unwrap_or("")
@@ -286,4 +287,3 @@ async fn change(call: &mut Call<'_>, verb: &str, body: RequestBody) -> ApiResult
     crate::after::written(call).await;
     Ok(answer.render(call))
 }
-

@@ -18,7 +18,7 @@ use crate::item::ObjectShape;
 use crate::openapi::Documents;
 use crate::served::Served;
 use crate::traffic::Traffic;
-use crate::{cleanup, expiry, refresh};
+use crate::{api_services, cleanup, expiry, refresh};
 
 /// Why a server could not start.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +42,7 @@ impl Api {
         let api = Self::from_state(State {
             store,
             catalog: ArcSwap::from_pointee(Catalog::new(built_in.collect(), 0)),
+            catalog_changed: Arc::default(),
             catalog_update: Mutex::new(()),
             policy: ArcSwap::from_pointee(Policy::build([])),
             authenticator: Authenticator::new(tokens),
@@ -56,6 +57,7 @@ impl Api {
         bootstrap::run(&api).await?;
         refresh::follow(&api, tasks);
         cleanup::start(&api, tasks);
+        api_services::start(&api, tasks);
         expiry::start(&api, tasks);
         api.ready.store(true, Ordering::Release);
         Ok(api)

@@ -69,7 +69,7 @@ fn reset_fields(call: &Call<'_>, endpoint: Endpoint) -> Set {
         }
         Endpoint::Main | Endpoint::Finalize => Set::default(),
         Endpoint::Status if call.served.is_custom() => Set::of_fields(&[&["metadata"], &["spec"]]),
-        Endpoint::Status => Set::of_fields(&[&["spec"]]),
+        Endpoint::Status | Endpoint::Approval => Set::of_fields(&[&["spec"]]),
     }
 }
 

@@ -29,7 +29,10 @@ pub(super) async fn check(
     old: Option<&Value>,
     dry_run: bool,
 ) -> ApiResult<()> {
-    if call.namespace().is_empty() || operation == Operation::Delete || !call.path.subresource.is_empty() {
+    if call.namespace().is_empty()
+        || operation == Operation::Delete
+        || !call.path.subresource.is_empty()
+    {
         return Ok(());
     }
     let prefix = format!("{}/", call.namespace());
@@ -64,12 +67,10 @@ async fn charge(
         };
         match call.api.store.write(write).await {
             Ok(_) => return Ok(()),
-            Err(WriteError::Conflict { .. }) => {
-                match call.api.store.get(QUOTAS, &entry.name) {
-                    Some(fresh) => entry = fresh,
-                    None => return Ok(()),
-                }
-            }
+            Err(WriteError::Conflict { .. }) => match call.api.store.get(QUOTAS, &entry.name) {
+                Some(fresh) => entry = fresh,
+                None => return Ok(()),
+            },
             Err(error) => {
                 return Err(write_failure(&error, call.served.subject(object::name(new))));
             }
@@ -139,8 +140,7 @@ fn delta(hard: &Amounts, wanted: &Amounts, before: &Amounts) -> Amounts {
     let zero = Quantity::from_units(0);
     let mut delta = Amounts::new();
     for name in hard.keys() {
-        let (new, old) =
-            (wanted.get(name).unwrap_or(&zero), before.get(name).unwrap_or(&zero));
+        let (new, old) = (wanted.get(name).unwrap_or(&zero), before.get(name).unwrap_or(&zero));
         let change = new.clone() - old;
         if !change.is_zero() {
             delta.insert(name.clone(), change);

@@ -27,7 +27,7 @@ pub(super) async fn answer(
         let parsed = body::parse(call.headers, &bytes, Accepts::All)?;
         let wanted = intake::take(call, parsed, options.field_validation)?;
         let pinned = wanted["metadata"].get("resourceVersion").cloned();
-        update::change(call, &options, Endpoint::Status, |_, live| {
+        update::change(call, &options, Endpoint::Approval, |_, live| {
             let mut object = with_conditions(live, &wanted);
             crate::object::set_meta(&mut object, "resourceVersion", pinned.clone());
             Ok(Proposal { object, managers_done: false })
@@ -35,7 +35,7 @@ pub(super) async fn answer(
         .await?
     } else {
         let patch = Patch::parse(call, &bytes)?;
-        update::change(call, &options, Endpoint::Status, |call, live| {
+        update::change(call, &options, Endpoint::Approval, |call, live| {
             let (patched, _) = patch.apply_to(live, call)?;
             let mut object = with_conditions(live, &patched);
             crate::object::set_meta(&mut object, "resourceVersion", None);

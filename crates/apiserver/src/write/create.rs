@@ -28,7 +28,9 @@ pub(crate) async fn create(
     intake::check_namespace(call, &mut object)?;
     if !object::meta(&object, "resourceVersion").is_empty() {
         // Upstream answers with a plain error here, which is a 500.
-        return Err(ApiError::internal("resourceVersion should not be set on objects to be created"));
+        return Err(ApiError::internal(
+            "resourceVersion should not be set on objects to be created",
+        ));
     }
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         object::set_meta(&mut object, field, None);
@@ -64,8 +66,7 @@ pub(super) async fn admit(
     for warning in call.served.warnings(&object) {
         call.warn(warning);
     }
-    let reserved =
-        admission::complete(call, Operation::Create, &mut object, None, dry_run).await?;
+    let reserved = admission::complete(call, Operation::Create, &mut object, None, dry_run).await?;
     let written = finish(call, object, generated, dry_run).await;
     reserved.settle(call.api, written.is_ok()).await;
     written
@@ -121,9 +122,8 @@ fn draw_name(object: &mut Value) {
         end -= 1;
     }
     let random = uuid::Uuid::new_v4().into_bytes();
-    let suffix = random.iter().take(5).map(|byte| {
-        char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()])
-    });
+    let suffix =
+        random.iter().take(5).map(|byte| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()]));
     let name: String = prefix[..end].chars().chain(suffix).collect();
     object::set_meta(object, "name", Some(name.into()));
 }

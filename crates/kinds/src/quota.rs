@@ -4,7 +4,7 @@
 //! recalculates with it, so that the two cannot disagree. It refuses nothing: a quantity
 //! that cannot be read counts as absent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -94,6 +94,35 @@ pub fn in_scope(quota: &Value, group: &str, plural: &str, object: &Value) -> boo
         }
         _ => false,
     })
+}
+
+/// What the containers of a pod must say because a quota limits it, and do not: upstream's
+/// words, from `must specify` on. Nothing for other kinds.
+pub fn unstated(hard: &Amounts, group: &str, plural: &str, object: &Value) -> Option<String> {
+    let levels = ["/spec/resources/requests", "/spec/resources/limits"];
+    let for_the_pod = levels.iter().any(|level| entries(object, level).next().is_some());
+    if (group, plural) != ("", "pods") || for_the_pod {
+        return None;
+    }
+    let mut missing = BTreeMap::<&str, BTreeSet<&str>>::new();
+    for container in
+        ["/spec/containers", "/spec/initContainers"].iter().flat_map(|at| list(object, at))
+    {
+        for name in hard.keys() {
+            let (part, resource) = name.split_once('.').unwrap_or(("requests", name));
+            if !matches!((part, resource), ("requests" | "limits", "cpu" | "memory")) {
+                continue;
+            }
+            if container.pointer(&format!("/resources/{part}/{resource}")).is_none() {
+                missing.entry(name).or_default().insert(text(container, "/name"));
+            }
+        }
+    }
+    let part = |(name, containers): (&str, BTreeSet<&str>)| {
+        format!("{name} for: {}", Vec::from_iter(containers).join(","))
+    };
+    let parts: Vec<String> = missing.into_iter().map(part).collect();
+    (!parts.is_empty()).then(|| format!("must specify {}", parts.join("; ")))
 }
 
 /// Reads a `hard` or `used` map.

@@ -160,3 +160,30 @@ fn a_scope_selector_compares_the_class() {
         assert_eq!(found, expected, "{operator} {class}");
     }
 }
+
+#[test]
+fn containers_must_state_what_is_limited() {
+    let hard = |names: &[&str]| {
+        let one = Quantity::from_units(1);
+        names.iter().map(|&name| (name.to_owned(), one.clone())).collect::<Amounts>()
+    };
+    let pod = json!({"spec": {
+        "containers": [{"name": "a", "resources": {"requests": {"cpu": "1"}}}, {"name": "b"}],
+        "initContainers": [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}],
+    }});
+    let cases: [(&[&str], Option<&str>); 6] = [
+        (&["requests.cpu"], Some("must specify requests.cpu for: b,c")),
+        (&["cpu", "limits.memory"], Some("must specify cpu for: b,c; limits.memory for: a,b")),
+        (&["pods", "count/pods", "requests.storage"], None),
+        (&["requests.example.com/gpu", "ephemeral-storage"], None),
+        (&["limits.cpu"], Some("must specify limits.cpu for: a,b,c")),
+        (&[], None),
+    ];
+    for (names, expected) in cases {
+        assert_eq!(unstated(&hard(names), "", "pods", &pod).as_deref(), expected, "{names:?}");
+    }
+    let whole =
+        json!({"spec": {"resources": {"requests": {"cpu": "1"}}, "containers": [{"name": "a"}]}});
+    assert_eq!(unstated(&hard(&["cpu"]), "", "pods", &whole), None);
+    assert_eq!(unstated(&hard(&["cpu"]), "", "services", &pod), None);
+}

@@ -114,7 +114,9 @@ mod tests {
         let all = kinds::builtin().iter().map(|row| Arc::new(Served::built_in(row))).collect();
         let services = wanted(&Catalog::new(all, 0));
         let names: Vec<&str> = services.iter().map(object::name).collect();
-        for name in ["v1.", "v1.apps", "v2.autoscaling", "v1.autoscaling", "v1.apiextensions.k8s.io"] {
+        for name in
+            ["v1.", "v1.apps", "v2.autoscaling", "v1.autoscaling", "v1.apiextensions.k8s.io"]
+        {
             assert!(names.contains(&name), "{name} is missing in {names:?}");
         }
         let mut unique = names.clone();

@@ -15,10 +15,9 @@ pub(crate) fn check(
 ) -> ApiResult<()> {
     match api.policy.load().authorize(user, attributes) {
         Decision::Allow(_) => Ok(()),
-        Decision::NoOpinion(reason) => Err(ApiError::forbidden(
-            subject,
-            auth::forbidden_message(user, attributes, &reason),
-        )),
+        Decision::NoOpinion(reason) => {
+            Err(ApiError::forbidden(subject, auth::forbidden_message(user, attributes, &reason)))
+        }
     }
 }
 
@@ -42,11 +41,8 @@ impl Call<'_> {
                 name: self.path.name,
             }),
         };
-        let subject = Subject {
-            group: self.path.group,
-            resource: self.path.resource,
-            name: self.path.name,
-        };
+        let subject =
+            Subject { group: self.path.group, resource: self.path.resource, name: self.path.name };
         check(self.api, self.user, &attributes, subject)
     }
 }

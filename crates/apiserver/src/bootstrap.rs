@@ -25,9 +25,8 @@ pub enum BootstrapError {
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 pub(crate) async fn run(api: &Api) -> Result<(), BootstrapError> {
-    let namespaces = NAMESPACES.map(|name| {
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    });
+    let namespaces = NAMESPACES
+        .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
     all(api, namespaces.to_vec()).await?;
     roles(api).await?;
     refresh::policy(api);
@@ -110,7 +109,11 @@ async fn role(api: &Api, wanted: &Value) -> Result<(), BootstrapError> {
         }
         Some(Reconciled::Recreate(fresh)) => {
             expect(Method::DELETE, &path, call(api, Method::DELETE, &path, None).await)?;
-            expect(Method::POST, &collection, call(api, Method::POST, &collection, Some(&fresh)).await)
+            expect(
+                Method::POST,
+                &collection,
+                call(api, Method::POST, &collection, Some(&fresh)).await,
+            )
         }
     }
 }

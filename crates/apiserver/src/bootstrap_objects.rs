@@ -35,11 +35,7 @@ pub(crate) fn fixed(settings: &Settings) -> Vec<Value> {
             "metadata": {"name": "kubernetes"},
             "spec": {"cidrs": [settings.service_range.to_string()]},
         }),
-        priority(
-            "system-node-critical",
-            2_000_001_000,
-            "For what a node cannot do without.",
-        ),
+        priority("system-node-critical", 2_000_001_000, "For what a node cannot do without."),
         priority(
             "system-cluster-critical",
             2_000_000_000,

@@ -7,7 +7,7 @@ use crate::served::Served;
 
 /// An immutable table of served kinds.
 #[derive(Debug, Default)]
-pub struct Catalog {
+pub(crate) struct Catalog {
     by_path: HashMap<String, Arc<Served>>,
     /// In the order of discovery: the first match of a bare plural wins in kubectl.
     all: Vec<Arc<Served>>,
@@ -17,7 +17,7 @@ pub struct Catalog {
 
 /// A group with its versions, the preferred first.
 #[derive(Debug, Clone)]
-pub struct Group {
+pub(crate) struct Group {
     pub name: Arc<str>,
     pub versions: Vec<Arc<str>>,
 }
@@ -26,39 +26,30 @@ impl Catalog {
     pub(crate) fn new(all: Vec<Arc<Served>>, generation: u64) -> Self {
         let by_path = all
             .iter()
-            .map(|served| {
-                (path(&served.group, &served.version, &served.plural), served.clone())
-            })
+            .map(|served| (path(&served.group, &served.version, &served.plural), served.clone()))
             .collect();
         Self { by_path, all, generation }
     }
 
-    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
         self.by_path.get(&path(group, version, plural))
     }
 
-    /// Any served version of a resource, the preferred one first.
-    pub fn find_any(&self, group: &str, plural: &str) -> Option<&Arc<Served>> {
-        self.all.iter().find(|served| &*served.group == group && &*served.plural == plural)
-    }
-
-    pub fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Served>> {
+    pub(crate) fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Served>> {
         self.all.iter().find(|served| {
             &*served.group == group && &*served.version == version && &*served.kind == kind
         })
     }
 
-    pub fn all(&self) -> &[Arc<Served>] {
+    pub(crate) fn all(&self) -> &[Arc<Served>] {
         &self.all
     }
 
-    pub fn of(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<Served>> {
-        self.all
-            .iter()
-            .filter(move |served| &*served.group == group && &*served.version == version)
+    pub(crate) fn of(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<Served>> {
+        self.all.iter().filter(move |served| &*served.group == group && &*served.version == version)
     }
 
-    pub fn groups(&self) -> Vec<Group> {
+    pub(crate) fn groups(&self) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         for served in &self.all {
             let known = groups.iter().position(|group| group.name == served.group);

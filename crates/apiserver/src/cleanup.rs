@@ -67,8 +67,11 @@ async fn finish_deletion(api: &Api, entry: &ObjectEntry, document: &Document) ->
     if let (false, Some(version)) = (instances.is_empty(), version) {
         for instance in &instances {
             let (namespace, name) = instance.name.split_once('/').unwrap_or(("", &instance.name));
-            let place =
-                if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
+            let place = if namespace.is_empty() {
+                String::new()
+            } else {
+                format!("/namespaces/{namespace}")
+            };
             let path = format!(
                 "/apis/{}/{}{place}/{}/{name}",
                 document.spec.group, version.name, names.plural

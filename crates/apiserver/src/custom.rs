@@ -23,7 +23,7 @@ use crate::status::{ApiError, ApiResult};
 
 /// One version of a custom kind.
 #[derive(Debug)]
-pub struct Custom {
+pub(crate) struct Custom {
     /// The definition this was made from.
     pub(crate) definition: Arc<Entry<Item>>,
     pub(crate) storage_version: Box<str>,

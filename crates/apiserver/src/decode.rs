@@ -12,21 +12,21 @@ use serde_json::{Map, Number, Value};
 
 /// A parsed body and the dotted paths of the keys that appeared twice.
 #[derive(Debug, PartialEq)]
-pub struct Parsed {
+pub(crate) struct Parsed {
     pub value: Value,
     pub duplicates: Vec<String>,
 }
 
 /// Why a body could not be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ParseError {
+pub(crate) enum ParseError {
     #[error("invalid JSON: {text}")]
     Json { text: String },
     #[error("invalid YAML: {text}")]
     Yaml { text: String },
 }
 
-pub fn json(bytes: &[u8]) -> Result<Parsed, ParseError> {
+pub(crate) fn json(bytes: &[u8]) -> Result<Parsed, ParseError> {
     let notes = RefCell::new(Notes::default());
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = Tree(&notes)
@@ -37,7 +37,7 @@ pub fn json(bytes: &[u8]) -> Result<Parsed, ParseError> {
 }
 
 /// YAML, of which JSON is a subset; kubectl sends JSON under a YAML media type.
-pub fn yaml(bytes: &[u8]) -> Result<Parsed, ParseError> {
+pub(crate) fn yaml(bytes: &[u8]) -> Result<Parsed, ParseError> {
     if bytes.trim_ascii_start().first() == Some(&b'{') {
         return json(bytes);
     }

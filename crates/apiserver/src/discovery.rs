@@ -15,8 +15,7 @@ use crate::route::Discovery;
 use crate::served::Served;
 use crate::status::{ApiError, ApiResult};
 
-const AGGREGATED: &str =
-    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 pub(crate) fn answer(api: &Api, wanted: Discovery<'_>, headers: &HeaderMap) -> ApiResult<Reply> {
     let catalog = api.catalog.load();
@@ -174,8 +173,10 @@ fn aggregated(catalog: &Catalog, core: bool, headers: &HeaderMap) -> Reply {
                 .versions
                 .iter()
                 .map(|version| {
-                    let resources: Vec<Value> =
-                        catalog.of(&group.name, version).map(|served| aggregated_resource(served)).collect();
+                    let resources: Vec<Value> = catalog
+                        .of(&group.name, version)
+                        .map(|served| aggregated_resource(served))
+                        .collect();
                     json!({"version": &**version, "resources": resources, "freshness": "Current"})
                 })
                 .collect();
@@ -194,9 +195,7 @@ fn aggregated(catalog: &Catalog, core: bool, headers: &HeaderMap) -> Reply {
 }
 
 fn aggregated_resource(served: &Served) -> Value {
-    let kind = |group: &str, version: &str, kind: &str| {
-        json!({"group": group, "version": version, "kind": kind})
-    };
+    let kind = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
     let own = kind(&served.group, &served.version, &served.kind);
     let mut value = json!({
         "resource": &*served.plural,

@@ -53,10 +53,7 @@ fn is_expired(entry: &ObjectEntry, now: Timestamp, ttl: Duration) -> bool {
         &event["eventTime"],
         &event["metadata"]["creationTimestamp"],
     ];
-    let newest = times
-        .iter()
-        .filter_map(|time| time.as_str()?.parse::<Timestamp>().ok())
-        .max();
+    let newest = times.iter().filter_map(|time| time.as_str()?.parse::<Timestamp>().ok()).max();
     newest.is_some_and(|newest| {
         now.as_second() - newest.as_second() > i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX)
     })

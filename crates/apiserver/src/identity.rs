@@ -35,8 +35,11 @@ pub struct Authenticator {
     static_tokens: ArcSwap<StaticTokens>,
     /// Tokens whose signature was checked a moment ago; what they are bound to is checked
     /// each time.
-    checked: Mutex<HashMap<[u8; 32], (Arc<Verified>, Instant)>>,
+    checked: Mutex<HashMap<[u8; 32], Checked>>,
 }
+
+/// A good token, and since when we know.
+type Checked = (Arc<Verified>, Instant);
 
 /// A signature that was good counts for this long; so may a token that just expired.
 const RECENT: Duration = Duration::from_secs(10);
@@ -154,11 +157,7 @@ pub(crate) fn review(
 }
 
 /// A token outlives neither its account nor the object that it is bound to.
-fn check_objects(
-    store: &ObjectStore,
-    verified: &Verified,
-    token: &str,
-) -> Result<(), ReviewError> {
+fn check_objects(store: &ObjectStore, verified: &Verified, token: &str) -> Result<(), ReviewError> {
     let (namespace, name, uid) = verified.service_account();
     check_uid(store, "serviceaccounts", "service account", namespace, name, uid)?;
     match verified {

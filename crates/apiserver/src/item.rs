@@ -23,11 +23,11 @@ const METADATA: &[u8] = b"\"metadata\":{";
 
 /// Gives the store its in-memory form of an object.
 #[derive(Debug, Clone, Copy)]
-pub struct ObjectShape;
+pub(crate) struct ObjectShape;
 
 /// One version of one object.
 #[derive(Debug)]
-pub struct Item {
+pub(crate) struct Item {
     /// The whole object as clients read it.
     bytes: Bytes,
     /// Where the value of `metadata` lies in `bytes`, braces included.
@@ -80,32 +80,32 @@ impl Item {
         Some(Self { metadata: start..end, labels: labels.collect(), bytes: Bytes::from(bytes) })
     }
 
-    pub fn bytes(&self) -> &Bytes {
+    pub(crate) fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
     /// The object's metadata as JSON.
-    pub fn metadata(&self) -> Bytes {
+    pub(crate) fn metadata(&self) -> Bytes {
         self.bytes.slice(self.metadata.clone())
     }
 
     /// Everything from `"metadata":` on: the object without its first brace,
     /// `apiVersion` and `kind`.
-    pub fn tail(&self) -> Bytes {
+    pub(crate) fn tail(&self) -> Bytes {
         self.bytes.slice(self.metadata.start + 1 - METADATA.len()..)
     }
 
-    pub fn label(&self, key: &str) -> Option<&str> {
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
         self.labels.iter().find(|(known, _)| **known == *key).map(|(_, value)| &**value)
     }
 
     /// The object as a tree.
-    pub fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         serde_json::from_slice(&self.bytes).expect("the store holds what we encoded")
     }
 
     /// The same object with another revision: what a DELETED event carries.
-    pub fn restamped(&self, revision: Revision) -> Vec<u8> {
+    pub(crate) fn restamped(&self, revision: Revision) -> Vec<u8> {
         let stamp = b"\"resourceVersion\":\"";
         let from = self.metadata.start + 1 + stamp.len();
         let digits = self.bytes[from..].iter().position(|byte| *byte == b'"').unwrap_or(0);
@@ -207,8 +207,7 @@ mod tests {
         let tail = [b"{".as_slice(), &item.tail()].concat();
         let tail: Value = serde_json::from_slice(&tail).unwrap();
         assert_eq!(tail, json!({"metadata": expected["metadata"], "data": expected["data"]}));
-        let again: Value =
-            serde_json::from_slice(&item.restamped(Revision::new(100))).unwrap();
+        let again: Value = serde_json::from_slice(&item.restamped(Revision::new(100))).unwrap();
         assert_eq!(again["metadata"]["resourceVersion"], "100");
     }
 
@@ -217,8 +216,7 @@ mod tests {
         let value = Bytes::from_static(
             br#"{"data":{},"kind":"ConfigMap","metadata":{"name":"a"},"apiVersion":"v1"}"#,
         );
-        let item =
-            ObjectShape.shape("t", "n", value, Revision::new(5), Revision::new(5));
+        let item = ObjectShape.shape("t", "n", value, Revision::new(5), Revision::new(5));
         assert!(item.bytes().starts_with(b"{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\""));
         assert_eq!(item.to_value()["metadata"]["resourceVersion"], "5");
     }

@@ -5,7 +5,7 @@ use http::header::ACCEPT;
 
 /// How objects are encoded on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encoding {
+pub(crate) enum Encoding {
     Json,
     Yaml,
     Protobuf,
@@ -13,7 +13,7 @@ pub enum Encoding {
 
 /// What of the object is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     Object,
     /// `meta.k8s.io` Table in this version.
     Table(&'static str),
@@ -22,18 +22,18 @@ pub enum Form {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     pub encoding: Encoding,
     pub form: Form,
 }
 
 impl Wanted {
-    pub const JSON: Self = Self { encoding: Encoding::Json, form: Form::Object };
+    pub(crate) const JSON: Self = Self { encoding: Encoding::Json, form: Form::Object };
 }
 
 /// What the resource at hand can be shown as.
 #[derive(Debug, Clone, Copy)]
-pub struct Offer {
+pub(crate) struct Offer {
     pub protobuf: bool,
     /// Whether tables and metadata-only forms make sense (not for reviews).
     pub transforms: bool,
@@ -85,7 +85,7 @@ fn clause(text: &str) -> Option<Clause<'_>> {
 }
 
 /// The best representation that both sides know, if any.
-pub fn negotiate(headers: &HeaderMap, offer: Offer) -> Option<Wanted> {
+pub(crate) fn negotiate(headers: &HeaderMap, offer: Offer) -> Option<Wanted> {
     clauses(headers).iter().find_map(|clause| wanted(clause, offer))
 }
 

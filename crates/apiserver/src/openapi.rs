@@ -61,11 +61,8 @@ fn described(served: &Served) -> Option<Described<'_>> {
         }
         Origin::Custom(custom) => Source::Custom(custom.raw_schema()),
     };
-    let sub = |sub: &crate::served::Subresource| Sub {
-        name: sub.name,
-        kind: sub.kind,
-        verbs: sub.verbs,
-    };
+    let sub =
+        |sub: &crate::served::Subresource| Sub { name: sub.name, kind: sub.kind, verbs: sub.verbs };
     Some(Described {
         group: &served.group,
         version: &served.version,

@@ -12,10 +12,10 @@ use crate::status::{ApiError, ApiResult};
 
 /// The raw parameters; the first of several wins, except where lists are meant.
 #[derive(Debug, Default)]
-pub struct Query(HashMap<String, Vec<String>>);
+pub(crate) struct Query(HashMap<String, Vec<String>>);
 
 impl Query {
-    pub fn parse(query: &str) -> Self {
+    pub(crate) fn parse(query: &str) -> Self {
         let mut all: HashMap<String, Vec<String>> = HashMap::new();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             all.entry(name.into_owned()).or_default().push(value.into_owned());
@@ -23,20 +23,20 @@ impl Query {
         Self(all)
     }
 
-    pub fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.first().map(String::as_str)
     }
 
-    pub fn all(&self, name: &str) -> &[String] {
+    pub(crate) fn all(&self, name: &str) -> &[String] {
         self.0.get(name).map_or(&[], Vec::as_slice)
     }
 
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
     /// Go's `strconv.ParseBool`, where a bare name counts as true.
-    pub fn flag(&self, name: &str) -> ApiResult<Option<bool>> {
+    pub(crate) fn flag(&self, name: &str) -> ApiResult<Option<bool>> {
         match self.get(name) {
             None => Ok(None),
             Some("" | "1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(Some(true)),
@@ -59,14 +59,14 @@ impl Query {
     }
 
     /// `watch` is true for `watch=1` and `watch=true`; anything unreadable counts as false.
-    pub fn wants_watch(&self) -> bool {
+    pub(crate) fn wants_watch(&self) -> bool {
         self.flag("watch").ok().flatten().unwrap_or(false)
     }
 }
 
 /// Which version of the data a read accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Freshness {
+pub(crate) enum Freshness {
     /// Everything acknowledged before the request.
     Latest,
     /// Whatever this server has.
@@ -77,7 +77,7 @@ pub enum Freshness {
 
 /// Options of list and watch.
 #[derive(Debug)]
-pub struct ListOptions {
+pub(crate) struct ListOptions {
     pub labels: LabelSelector,
     pub fields: FieldSelector,
     pub limit: Option<usize>,
@@ -91,7 +91,7 @@ pub struct ListOptions {
 }
 
 /// `resourceVersion` as a number; an empty one is absent.
-pub fn revision(query: &Query) -> ApiResult<Option<u64>> {
+pub(crate) fn revision(query: &Query) -> ApiResult<Option<u64>> {
     match query.get("resourceVersion") {
         None | Some("") => Ok(None),
         Some(text) => text.parse().map(Some).map_err(|_| {
@@ -103,7 +103,7 @@ pub fn revision(query: &Query) -> ApiResult<Option<u64>> {
 }
 
 impl ListOptions {
-    pub fn parse(query: &Query, watch: bool) -> ApiResult<Self> {
+    pub(crate) fn parse(query: &Query, watch: bool) -> ApiResult<Self> {
         let labels = LabelSelector::parse(query.get("labelSelector").unwrap_or(""))
             .map_err(|error| ApiError::bad_request(error.to_string()))?;
         let fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or(""))
@@ -224,7 +224,7 @@ fn finish(errors: &[FieldError]) -> ApiResult<()> {
 
 /// What to do about fields that the schema does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FieldValidation {
+pub(crate) enum FieldValidation {
     Ignore,
     Warn,
     Strict,
@@ -232,7 +232,7 @@ pub enum FieldValidation {
 
 /// Options that all writes share.
 #[derive(Debug, Clone)]
-pub struct WriteOptions {
+pub(crate) struct WriteOptions {
     pub dry_run: bool,
     pub field_manager: Option<String>,
     pub field_validation: FieldValidation,
@@ -241,7 +241,7 @@ pub struct WriteOptions {
 
 impl WriteOptions {
     /// `kind` is what errors call it: CreateOptions, UpdateOptions, PatchOptions.
-    pub fn parse(query: &Query, kind: &str) -> ApiResult<Self> {
+    pub(crate) fn parse(query: &Query, kind: &str) -> ApiResult<Self> {
         let mut errors = Vec::new();
         let dry_run = dry_run(query.all("dryRun"), &mut errors);
         let field_manager = query.get("fieldManager").filter(|m| !m.is_empty()).map(str::to_owned);
@@ -282,20 +282,23 @@ fn check_manager(manager: &str, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::too_long("fieldManager", 128));
     }
     if manager.chars().any(char::is_control) {
-        errors.push(FieldError::invalid("fieldManager", manager, "should only contain printable characters"));
+        errors.push(FieldError::invalid(
+            "fieldManager",
+            manager,
+            "should only contain printable characters",
+        ));
     }
 }
 
 /// How long a call may take: `?timeout=32s`, Go duration syntax, capped at a minute.
-pub fn timeout(query: &Query) -> ApiResult<std::time::Duration> {
+pub(crate) fn timeout(query: &Query) -> ApiResult<std::time::Duration> {
     const MOST: std::time::Duration = std::time::Duration::from_secs(60);
     let Some(text) = query.get("timeout").filter(|text| !text.is_empty()) else {
         return Ok(MOST);
     };
-    go_duration(text)
-        .filter(|wanted| !wanted.is_zero())
-        .map(|wanted| wanted.min(MOST))
-        .ok_or_else(|| ApiError::bad_request(format!("invalid timeout specified in the request URL: {text:?}")))
+    go_duration(text).filter(|wanted| !wanted.is_zero()).map(|wanted| wanted.min(MOST)).ok_or_else(
+        || ApiError::bad_request(format!("invalid timeout specified in the request URL: {text:?}")),
+    )
 }
 
 /// `1h2m3.5s`, `300ms`, `0`.

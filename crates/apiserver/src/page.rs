@@ -50,7 +50,11 @@ pub(crate) fn decode(token: &str, prefix: &str) -> ApiResult<Position> {
     }
     let revision = match token.rv {
         -1 => None,
-        0 => return Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")),
+        0 => {
+            return Err(invalid(
+                "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            ));
+        }
         rv => Some(u64::try_from(rv).map_err(|_| invalid("negative resourceVersion"))?),
     };
     let after = format!("{prefix}{}", token.start.trim_end_matches('\u{0}'));

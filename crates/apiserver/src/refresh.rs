@@ -92,7 +92,11 @@ fn custom_kinds(entry: &ObjectEntry) -> Vec<Served> {
             verbs: CUSTOM_VERBS,
             table: format!("{}/{}", document.spec.group, names.plural).into(),
             subresources: subresources.into(),
-            origin: Origin::Custom(Custom::new(entry.clone(), &document, version.clone())),
+            origin: Origin::Custom(Box::new(Custom::new(
+                entry.clone(),
+                &document,
+                version.clone(),
+            ))),
         });
     }
     kinds

@@ -7,7 +7,7 @@ use http::Method;
 
 /// What a request is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target<'a> {
+pub(crate) enum Target<'a> {
     Resource(ResourcePath<'a>),
     /// `/api`, `/apis`, `/apis/G`, `/api/v1`, `/apis/G/V`: discovery.
     Discovery(Discovery<'a>),
@@ -16,7 +16,7 @@ pub enum Target<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Discovery<'a> {
+pub(crate) enum Discovery<'a> {
     /// `/api`
     CoreVersions,
     /// `/apis`
@@ -31,7 +31,7 @@ pub enum Discovery<'a> {
 
 /// The parts of a resource path; absent ones are empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ResourcePath<'a> {
+pub(crate) struct ResourcePath<'a> {
     pub group: &'a str,
     pub version: &'a str,
     pub namespace: &'a str,
@@ -45,7 +45,7 @@ pub struct ResourcePath<'a> {
 }
 
 /// Splits a (percent-decoded) path.
-pub fn parse(path: &str) -> Target<'_> {
+pub(crate) fn parse(path: &str) -> Target<'_> {
     let trimmed = path.trim_matches('/');
     let mut parts = trimmed.splitn(3, '/');
     match (parts.next(), parts.next(), parts.next()) {
@@ -105,7 +105,11 @@ fn rest_after(path: &str, count: usize) -> &str {
 }
 
 /// The verb of a resource request, as the authorizer and discovery name it.
-pub fn verb(method: &Method, target: &ResourcePath<'_>, watch: bool) -> Option<&'static str> {
+pub(crate) fn verb(
+    method: &Method,
+    target: &ResourcePath<'_>,
+    watch: bool,
+) -> Option<&'static str> {
     let named = !target.name.is_empty();
     Some(match *method {
         Method::GET | Method::HEAD if target.watch_prefix || (!named && watch) => "watch",
@@ -128,14 +132,7 @@ mod tests {
 
     fn check(path: &str, expected: (&str, &str, &str, &str, &str, &str)) {
         let Target::Resource(got) = parse(path) else { panic!("{path} is not a resource") };
-        let got = (
-            got.group,
-            got.version,
-            got.namespace,
-            got.resource,
-            got.name,
-            got.subresource,
-        );
+        let got = (got.group, got.version, got.namespace, got.resource, got.name, got.subresource);
         assert_eq!(got, expected, "{path}");
     }
 

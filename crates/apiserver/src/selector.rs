@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// A parsed label selector; empty matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LabelSelector(Vec<Requirement>);
+pub(crate) struct LabelSelector(Vec<Requirement>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Requirement {
@@ -27,7 +27,7 @@ enum Operator {
 /// Why a selector could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
-pub struct SelectorError {
+pub(crate) struct SelectorError {
     text: String,
 }
 
@@ -36,7 +36,7 @@ fn bad(text: impl fmt::Display) -> SelectorError {
 }
 
 impl LabelSelector {
-    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut tokens = Tokens { rest: text };
         let mut requirements = Vec::new();
         if tokens.peek() == Token::End {
@@ -50,13 +50,15 @@ impl LabelSelector {
                     return Err(bad("found '', expected: identifier after ','"));
                 }
                 Token::Comma => {}
-                other => return Err(bad(format!("found '{other}', expected: ',' or 'end of string'"))),
+                other => {
+                    return Err(bad(format!("found '{other}', expected: ',' or 'end of string'")));
+                }
             }
         }
     }
 
     /// A `LabelSelector` field of an object, or a plain map of labels.
-    pub fn of(selector: &Value) -> Self {
+    pub(crate) fn of(selector: &Value) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
         let structured = ["matchLabels", "matchExpressions"];
         let is_map = !structured.iter().any(|field| selector.get(field).is_some());
@@ -85,12 +87,12 @@ impl LabelSelector {
         Self(requirements)
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Whether a set of labels, given as a look-up, satisfies every requirement.
-    pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+    pub(crate) fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.0.iter().all(|Requirement { key, operator }| {
             let value = label(key);
             match operator {
@@ -176,9 +178,7 @@ fn requirement(tokens: &mut Tokens<'_>) -> Result<Requirement, SelectorError> {
             Operator::Less(bound(tokens)?)
         }
         other => {
-            return Err(bad(format!(
-                "found '{other}', expected: in, notin, =, ==, !=, gt, lt"
-            )));
+            return Err(bad(format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")));
         }
     };
     Ok(Requirement { key: key.to_owned(), operator })
@@ -198,8 +198,9 @@ fn value(tokens: &mut Tokens<'_>) -> Result<String, SelectorError> {
 
 fn bound(tokens: &mut Tokens<'_>) -> Result<i64, SelectorError> {
     let text = value(tokens)?;
-    text.parse()
-        .map_err(|_| bad(format!("for 'Gt', 'Lt' operators, the value must be an integer: {text:?}")))
+    text.parse().map_err(|_| {
+        bad(format!("for 'Gt', 'Lt' operators, the value must be an integer: {text:?}"))
+    })
 }
 
 fn set(tokens: &mut Tokens<'_>) -> Result<Vec<String>, SelectorError> {
@@ -334,17 +335,17 @@ impl<'a> Tokens<'a> {
 
 /// A parsed field selector: conjunction of `field = value` and `field != value`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FieldSelector(pub Vec<FieldTerm>);
+pub(crate) struct FieldSelector(pub Vec<FieldTerm>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FieldTerm {
+pub(crate) struct FieldTerm {
     pub field: String,
     pub value: String,
     pub equal: bool,
 }
 
 impl FieldSelector {
-    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut terms = Vec::new();
         for part in split_unescaped(text).filter(|part| !part.is_empty()) {
             let (field, value, equal) = if let Some((field, value)) = part.split_once("!=") {
@@ -363,22 +364,22 @@ impl FieldSelector {
         Ok(Self(terms))
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The name that `metadata.name=X` pins, which also narrows what RBAC must allow.
-    pub fn name(&self) -> Option<&str> {
+    pub(crate) fn name(&self) -> Option<&str> {
         self.pinned("metadata.name")
     }
 
-    pub fn pinned(&self, field: &str) -> Option<&str> {
+    pub(crate) fn pinned(&self, field: &str) -> Option<&str> {
         let term = self.0.iter().find(|term| term.equal && term.field == field)?;
         Some(&term.value)
     }
 
     /// `read` gives the value of a field; unknown fields were refused before.
-    pub fn matches(&self, read: impl Fn(&str) -> String) -> bool {
+    pub(crate) fn matches(&self, read: impl Fn(&str) -> String) -> bool {
         self.0.iter().all(|term| (read(&term.field) == term.value) == term.equal)
     }
 }

@@ -21,7 +21,7 @@ use crate::status::{ApiError, ApiResult, Subject};
 
 /// A served kind.
 #[derive(Debug)]
-pub struct Served {
+pub(crate) struct Served {
     pub group: Arc<str>,
     pub version: Arc<str>,
     pub plural: Arc<str>,
@@ -40,14 +40,14 @@ pub struct Served {
 
 /// Where a kind comes from.
 #[derive(Debug)]
-pub enum Origin {
+pub(crate) enum Origin {
     BuiltIn(&'static Resource),
-    Custom(Custom),
+    Custom(Box<Custom>),
 }
 
 /// A subresource as discovery lists it.
 #[derive(Debug, Clone)]
-pub struct Subresource {
+pub(crate) struct Subresource {
     pub name: &'static str,
     /// Group, version and kind of its bodies, where they are not the parent's.
     pub kind: Option<(&'static str, &'static str, &'static str)>,
@@ -90,7 +90,7 @@ impl Served {
     }
 
     /// `v1` or `apps/v1`.
-    pub fn api_version(&self) -> String {
+    pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_string()
         } else {
@@ -99,7 +99,7 @@ impl Served {
     }
 
     /// `configmaps` or `deployments.apps`.
-    pub fn qualified(&self) -> String {
+    pub(crate) fn qualified(&self) -> String {
         crate::status::qualified(&self.plural, &self.group)
     }
 
@@ -113,7 +113,7 @@ impl Served {
         Subject { group: &self.group, resource: &self.kind, name }
     }
 
-    pub fn is_custom(&self) -> bool {
+    pub(crate) fn is_custom(&self) -> bool {
         matches!(self.origin, Origin::Custom(_))
     }
 
@@ -228,9 +228,7 @@ impl Served {
             (Origin::Custom(_), Endpoint::Status) => only_status(new, old),
         }
         object::copy_meta(new, old, "generation");
-        if self.counts_generations()
-            && object::content_differs(new, old, self.has_status())
-        {
+        if self.counts_generations() && object::content_differs(new, old, self.has_status()) {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
             object::set_meta(new, "generation", Some(generation.into()));
         }

@@ -112,8 +112,7 @@ impl Connection {
                 Ok::<_, std::convert::Infallible>(api.handle(request, &transport).await)
             }
         });
-        let connection =
-            self.http.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        let connection = self.http.serve_connection_with_upgrades(TokioIo::new(stream), service);
         tokio::pin!(connection);
         let outcome = tokio::select! {
             outcome = connection.as_mut() => outcome,

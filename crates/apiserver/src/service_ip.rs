@@ -227,8 +227,11 @@ pub(crate) fn assign_node_ports(api: &Api, service: &mut Value) -> ApiResult<()>
                 return Err(ApiError::invalid(subject, &[error]));
             }
             Some(wanted) if used.contains(&wanted) => {
-                let error =
-                    schema::FieldError::invalid(field, wanted, "provided port is already allocated");
+                let error = schema::FieldError::invalid(
+                    field,
+                    wanted,
+                    "provided port is already allocated",
+                );
                 return Err(ApiError::invalid(subject, &[error]));
             }
             Some(_) => {}

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 /// A failed request, ready to be sent.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ApiError(Box<Failure>);
+pub(crate) struct ApiError(Box<Failure>);
 
 #[derive(Debug, Clone, PartialEq)]
 struct Failure {
@@ -20,11 +20,11 @@ struct Failure {
     continue_token: Option<String>,
 }
 
-pub type ApiResult<T> = Result<T, ApiError>;
+pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
 /// What a `Status` says it is about.
 #[derive(Debug, Clone, Copy)]
-pub struct Subject<'a> {
+pub(crate) struct Subject<'a> {
     pub group: &'a str,
     /// The plural for most reasons, the kind for `Invalid`.
     pub resource: &'a str,
@@ -44,7 +44,7 @@ pub(crate) fn qualified(resource: &str, group: &str) -> String {
 }
 
 impl ApiError {
-    pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self(Box::new(Failure {
             code: code.as_u16(),
             reason,
@@ -72,31 +72,31 @@ impl ApiError {
         self
     }
 
-    pub fn retry_after(mut self, seconds: u32) -> Self {
+    pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
         self.0.details.insert("retryAfterSeconds".to_owned(), seconds.into());
         self
     }
 
-    pub fn bad_request(message: impl Into<String>) -> Self {
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    pub fn unauthorized() -> Self {
+    pub(crate) fn unauthorized() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
 
     /// `message` is the whole text, as the authorizer words it.
-    pub fn forbidden(subject: Subject<'_>, message: impl Into<String>) -> Self {
+    pub(crate) fn forbidden(subject: Subject<'_>, message: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(subject)
     }
 
     /// `pods "x" is forbidden: why`
-    pub fn forbidden_because(subject: Subject<'_>, why: impl std::fmt::Display) -> Self {
+    pub(crate) fn forbidden_because(subject: Subject<'_>, why: impl std::fmt::Display) -> Self {
         let message = format!("{} is forbidden: {why}", subject.quoted());
         Self::forbidden(subject, message)
     }
 
-    pub fn namespace_terminating(subject: Subject<'_>, namespace: &str) -> Self {
+    pub(crate) fn namespace_terminating(subject: Subject<'_>, namespace: &str) -> Self {
         let why = format!(
             "unable to create new content in namespace {namespace} because it is being terminated"
         );
@@ -107,34 +107,34 @@ impl ApiError {
         })])
     }
 
-    pub fn not_found(subject: Subject<'_>) -> Self {
+    pub(crate) fn not_found(subject: Subject<'_>) -> Self {
         let message = format!("{} not found", subject.quoted());
         Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(subject)
     }
 
     /// A path below `/api` or `/apis` that nothing serves.
-    pub fn unknown_resource() -> Self {
+    pub(crate) fn unknown_resource() -> Self {
         let message = "the server could not find the requested resource";
         Self::new(StatusCode::NOT_FOUND, "NotFound", message)
     }
 
-    pub fn method_not_allowed(message: impl Into<String>) -> Self {
+    pub(crate) fn method_not_allowed(message: impl Into<String>) -> Self {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
     }
 
-    pub fn verb_not_supported(subject: Subject<'_>, verb: &str) -> Self {
+    pub(crate) fn verb_not_supported(subject: Subject<'_>, verb: &str) -> Self {
         let kind = qualified(subject.resource, subject.group);
         Self::method_not_allowed(format!("{verb} is not supported on resources of kind {kind:?}"))
             .about(Subject { name: "", ..subject })
     }
 
-    pub fn not_acceptable(offered: &[&str]) -> Self {
+    pub(crate) fn not_acceptable(offered: &[&str]) -> Self {
         let message =
             format!("only the following media types are accepted: {}", offered.join(", "));
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
-    pub fn unsupported_media_type(offered: &[&str]) -> Self {
+    pub(crate) fn unsupported_media_type(offered: &[&str]) -> Self {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {}",
             offered.join(", ")
@@ -142,29 +142,31 @@ impl ApiError {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     }
 
-    pub fn too_large(message: impl Into<String>) -> Self {
+    pub(crate) fn too_large(message: impl Into<String>) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 
-    pub fn already_exists(subject: Subject<'_>) -> Self {
+    pub(crate) fn already_exists(subject: Subject<'_>) -> Self {
         let message = format!("{} already exists", subject.quoted());
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(subject)
     }
 
     /// A generated name that kept colliding; the client may simply try again.
-    pub fn generated_name_taken(subject: Subject<'_>) -> Self {
-        let message =
-            format!("{} already exists, the server was not able to generate a unique name for the object", subject.quoted());
+    pub(crate) fn generated_name_taken(subject: Subject<'_>) -> Self {
+        let message = format!(
+            "{} already exists, the server was not able to generate a unique name for the object",
+            subject.quoted()
+        );
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(subject).retry_after(1)
     }
 
-    pub fn conflict(subject: Subject<'_>, why: impl std::fmt::Display) -> Self {
+    pub(crate) fn conflict(subject: Subject<'_>, why: impl std::fmt::Display) -> Self {
         let message = format!("Operation cannot be fulfilled on {}: {why}", subject.quoted());
         Self::new(StatusCode::CONFLICT, "Conflict", message).about(subject)
     }
 
     /// The optimistic lock failed.
-    pub fn modified(subject: Subject<'_>) -> Self {
+    pub(crate) fn modified(subject: Subject<'_>) -> Self {
         Self::conflict(
             subject,
             "the object has been modified; please apply your changes to the latest version and try again",
@@ -172,7 +174,7 @@ impl ApiError {
     }
 
     /// Server-side apply met fields that others own: `causes` as (manager text, field).
-    pub fn apply_conflict(message: String, causes: Vec<(String, String)>) -> Self {
+    pub(crate) fn apply_conflict(message: String, causes: Vec<(String, String)>) -> Self {
         let causes = causes
             .into_iter()
             .map(|(message, field)| {
@@ -183,7 +185,7 @@ impl ApiError {
     }
 
     /// `subject.resource` must be the kind here.
-    pub fn invalid(subject: Subject<'_>, errors: &[FieldError]) -> Self {
+    pub(crate) fn invalid(subject: Subject<'_>, errors: &[FieldError]) -> Self {
         let text = match errors {
             [one] => one.to_string(),
             many => {
@@ -215,48 +217,48 @@ impl ApiError {
     }
 
     /// Query options that contradict each other.
-    pub fn invalid_options(kind: &str, errors: &[FieldError]) -> Self {
+    pub(crate) fn invalid_options(kind: &str, errors: &[FieldError]) -> Self {
         Self::invalid(Subject { group: "meta.k8s.io", resource: kind, name: "" }, errors)
     }
 
     /// A well-formed body that cannot be processed (a JSON patch whose test fails).
-    pub fn unprocessable(message: impl Into<String>) -> Self {
+    pub(crate) fn unprocessable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
     }
 
-    pub fn expired(message: impl Into<String>) -> Self {
+    pub(crate) fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
-    pub fn with_continue(mut self, token: String) -> Self {
+    pub(crate) fn with_continue(mut self, token: String) -> Self {
         self.0.continue_token = Some(token);
         self
     }
 
-    pub fn too_many_requests(message: impl Into<String>) -> Self {
+    pub(crate) fn too_many_requests(message: impl Into<String>) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(1)
     }
 
-    pub fn internal(message: impl std::fmt::Display) -> Self {
+    pub(crate) fn internal(message: impl std::fmt::Display) -> Self {
         let message = format!("Internal error occurred: {message}");
         let cause = json!({"message": message.trim_start_matches("Internal error occurred: ")});
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message).causes(vec![cause])
     }
 
-    pub fn unavailable(message: impl Into<String>) -> Self {
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message).retry_after(1)
     }
 
-    pub fn insufficient_storage(message: impl Into<String>) -> Self {
+    pub(crate) fn insufficient_storage(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", message)
     }
 
-    pub fn timeout(message: impl Into<String>) -> Self {
+    pub(crate) fn timeout(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
     }
 
     /// The client is ahead of us: it asked for a revision that this server has not seen.
-    pub fn too_large_resource_version(wanted: u64, current: u64) -> Self {
+    pub(crate) fn too_large_resource_version(wanted: u64, current: u64) -> Self {
         Self::timeout(format!("Too large resource version: {wanted}, current: {current}"))
             .causes(vec![json!({
                 "reason": "ResourceVersionTooLarge",
@@ -265,24 +267,25 @@ impl ApiError {
             .retry_after(1)
     }
 
-    pub fn code(&self) -> StatusCode {
+    pub(crate) fn code(&self) -> StatusCode {
         StatusCode::from_u16(self.0.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    pub fn reason(&self) -> &'static str {
+    pub(crate) fn reason(&self) -> &'static str {
         self.0.reason
     }
 
-    pub fn message(&self) -> &str {
+    #[cfg(test)]
+    pub(crate) fn message(&self) -> &str {
         &self.0.message
     }
 
-    pub fn retry_after_seconds(&self) -> Option<u64> {
+    pub(crate) fn retry_after_seconds(&self) -> Option<u64> {
         self.0.details.get("retryAfterSeconds").and_then(Value::as_u64)
     }
 
     /// The `Status` object.
-    pub fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         let mut metadata = Map::new();
         if let Some(token) = &self.0.continue_token {
             metadata.insert("continue".to_owned(), token.clone().into());
@@ -306,12 +309,9 @@ impl ApiError {
 /// The `Status` that answers a successful deletion.
 pub(crate) fn deleted(subject: Subject<'_>, uid: &str) -> Value {
     let mut details = Map::new();
-    for (key, value) in [
-        ("name", subject.name),
-        ("group", subject.group),
-        ("kind", subject.resource),
-        ("uid", uid),
-    ] {
+    for (key, value) in
+        [("name", subject.name), ("group", subject.group), ("kind", subject.resource), ("uid", uid)]
+    {
         if !value.is_empty() {
             details.insert(key.to_owned(), value.into());
         }

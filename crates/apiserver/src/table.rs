@@ -24,12 +24,7 @@ pub(crate) fn include(query: &Query) -> Include {
 }
 
 /// A table of one object, as JSON.
-pub(crate) fn of_one(
-    served: &Served,
-    include: Include,
-    object: &Value,
-    version: &str,
-) -> Vec<u8> {
+pub(crate) fn of_one(served: &Served, include: Include, object: &Value, version: &str) -> Vec<u8> {
     let mut meta = json!({});
     if let Some(revision) = object["metadata"].get("resourceVersion") {
         meta["resourceVersion"] = revision.clone();

@@ -65,7 +65,12 @@ impl Traffic {
         };
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         line("sheaf_requests_total", "counter", "Requests received.", count(&self.requests));
-        line("sheaf_request_failures_total", "counter", "Requests refused or failed.", count(&self.failures));
+        line(
+            "sheaf_request_failures_total",
+            "counter",
+            "Requests refused or failed.",
+            count(&self.failures),
+        );
         line("sheaf_watches_total", "counter", "Watches opened.", count(&self.watches));
         line("sheaf_store_revision", "gauge", "Newest revision.", api.store.revision().get());
         let catalog = api.catalog.load();

@@ -61,9 +61,11 @@ pub(crate) async fn watch(
     }
     // The first protocol that the client offers and that carries text; tokens travel in others.
     let offered = parts.headers.get(SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok());
-    let chosen = offered.into_iter().flat_map(|list| list.split(',')).map(str::trim).find(|name| {
-        !name.starts_with("base64url.bearer.authorization.k8s.io.")
-    });
+    let chosen = offered
+        .into_iter()
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
+        .find(|name| !name.starts_with("base64url.bearer.authorization.k8s.io."));
     if let Some(protocol) = chosen.and_then(|name| HeaderValue::from_str(name).ok()) {
         headers.insert(SEC_WEBSOCKET_PROTOCOL, protocol);
     }

@@ -74,11 +74,7 @@ fn reset_fields(call: &Call<'_>, endpoint: Endpoint) -> Set {
 }
 
 /// What `merge` has to know about a write.
-fn request<'a>(
-    call: &'a Call<'_>,
-    manager: &'a str,
-    facts: &'a Facts,
-) -> merge::Request<'a> {
+fn request<'a>(call: &'a Call<'_>, manager: &'a str, facts: &'a Facts) -> merge::Request<'a> {
     merge::Request {
         manager,
         subresource: call.path.subresource,

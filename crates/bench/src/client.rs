@@ -104,7 +104,12 @@ impl Connection {
     }
 
     /// Fails unless the answer is a success.
-    pub(crate) async fn expect(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes> {
+    pub(crate) async fn expect(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Bytes> {
         let (code, body) = self.send(method, path, body).await?;
         if (200..300).contains(&code) {
             return Ok(body);

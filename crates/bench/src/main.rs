@@ -47,12 +47,16 @@ fn main() -> Result<()> {
         Some(path) => path.clone(),
         None => std::env::current_exe()?.with_file_name("sheaf"),
     };
-    anyhow::ensure!(sheaf.exists(), "{} is missing: cargo build --release -p sheaf", sheaf.display());
+    anyhow::ensure!(
+        sheaf.exists(),
+        "{} is missing: cargo build --release -p sheaf",
+        sheaf.display()
+    );
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut figures = Figures::default();
     runtime.block_on(async {
         if !args.no_peer {
-            peer::measure(&mut figures).await.context("cannot measure etcd")?;
+            Box::pin(peer::measure(&mut figures)).await.context("cannot measure etcd")?;
         }
         scenario::run(&args, &sheaf, &mut figures).await
     })?;

@@ -67,9 +67,11 @@ impl Server {
 
     /// CPU time used so far, user and system.
     pub(crate) fn cpu(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
+        let stat =
+            std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
         let after = stat.rsplit(") ").next().unwrap_or("");
-        let fields: Vec<u64> = after.split(' ').skip(11).take(2).filter_map(|t| t.parse().ok()).collect();
+        let fields: Vec<u64> =
+            after.split(' ').skip(11).take(2).filter_map(|t| t.parse().ok()).collect();
         // The kernel counts in ticks of 10 ms.
         Duration::from_millis(fields.iter().sum::<u64>() * 10)
     }

@@ -27,7 +27,12 @@ pub(crate) async fn run(args: &Args, sheaf: &Path, figures: &mut Figures) -> Res
     let more: Vec<String> = etcd.iter().flat_map(|etcd| etcd.arguments()).collect();
     let dir = tempfile::tempdir()?;
     let server = Server::start(sheaf, dir.path(), &more).await?;
-    figures.held("ready after start, empty data dir", millis(server.started_in), "ms", Limit::Most(300.0));
+    figures.held(
+        "ready after start, empty data dir",
+        millis(server.started_in),
+        "ms",
+        Limit::Most(300.0),
+    );
     crds::install(&server.client, 60).await?;
     tokio::time::sleep(Duration::from_secs(5)).await;
     figures.held("idle memory with 60 CRDs", server.memory(), "MB", Limit::Most(40.0));
@@ -61,7 +66,8 @@ async fn idle(server: &Server, figures: &mut Figures) {
 
 /// A ConfigMap of about 4 KB.
 fn map(name: &str, number: usize) -> Bytes {
-    let filler: String = (0..3_900).map(|at| char::from(b'a' + ((at * 7 + number) % 26) as u8)).collect();
+    let filler: String =
+        (0..3_900).map(|at| char::from(b'a' + ((at * 7 + number) % 26) as u8)).collect();
     let map = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": name, "labels": {"part": format!("{}", number % 100)}},

@@ -124,7 +124,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout { root: dir.path().join("data") };
         let first = layout.take().unwrap();
-        assert_eq!(layout.holder().map(|pid| pid.as_raw_nonzero().get()), Some(std::process::id().cast_signed()));
+        assert_eq!(
+            layout.holder().map(|pid| pid.as_raw_nonzero().get()),
+            Some(std::process::id().cast_signed())
+        );
         let refused = layout.take().unwrap_err().to_string();
         assert!(refused.contains("in use") && refused.contains(&std::process::id().to_string()));
         drop(first);

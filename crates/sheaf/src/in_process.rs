@@ -7,10 +7,10 @@ use std::task::{Context, Poll};
 
 use apiserver::{Api, Reply, Transport};
 use auth::User;
-use kube::Client;
-use kube::client::Body;
 use http::Request;
 use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
 
 /// A client of this process that acts as `user`.
 pub(crate) fn client(api: Api, user: User) -> Client {

@@ -76,7 +76,13 @@ pub(super) fn validate(call: &Call<'_>, operation: Operation, object: &Value) ->
         for item in items(&ranges, "Container") {
             for container in object["spec"]["containers"].as_array().into_iter().flatten() {
                 let resources = &container["resources"];
-                bound(item, "Container", &resources["requests"], &resources["limits"], &mut problems);
+                bound(
+                    item,
+                    "Container",
+                    &resources["requests"],
+                    &resources["limits"],
+                    &mut problems,
+                );
             }
         }
         for item in items(&ranges, "Pod") {
@@ -131,9 +137,8 @@ fn bound(item: &Value, ty: &str, requests: &Value, limits: &Value, problems: &mu
             None => problems.push(format!(
                 "maximum {resource} usage per {ty} is {most}.  No limit is specified"
             )),
-            Some(asked) if asked > most => problems.push(format!(
-                "maximum {resource} usage per {ty} is {most}, but limit is {asked}"
-            )),
+            Some(asked) if asked > most => problems
+                .push(format!("maximum {resource} usage per {ty} is {most}, but limit is {asked}")),
             Some(_) => {}
         }
     }
@@ -163,7 +168,8 @@ mod tests {
     #[test]
     fn defaults_fill_only_what_is_missing() {
         let mut container = json!({"resources": {"limits": {"cpu": "2"}}});
-        let item = json!({"default": {"cpu": "1", "memory": "1Gi"}, "defaultRequest": {"cpu": "100m"}});
+        let item =
+            json!({"default": {"cpu": "1", "memory": "1Gi"}, "defaultRequest": {"cpu": "100m"}});
         fill(&mut container, &item);
         assert_eq!(
             container["resources"],

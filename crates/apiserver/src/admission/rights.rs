@@ -21,9 +21,7 @@ pub(super) fn check(
     let policy = call.api.policy.load();
     let namespace = call.namespace();
     let result = match &*call.served.kind {
-        "Role" | "ClusterRole" => {
-            escalation::check_role(call.user, &policy, namespace, new, old)
-        }
+        "Role" | "ClusterRole" => escalation::check_role(call.user, &policy, namespace, new, old),
         _ => escalation::check_binding(call.user, &policy, namespace, new, old),
     };
     result.map_err(|error| {

@@ -17,7 +17,10 @@ pub(super) fn mutate(call: &Call<'_>, operation: Operation, object: &mut Value) 
         return;
     }
     let is_claim = &*call.served.table == "persistentvolumeclaims";
-    protect(object, if is_claim { "kubernetes.io/pvc-protection" } else { "kubernetes.io/pv-protection" });
+    protect(
+        object,
+        if is_claim { "kubernetes.io/pvc-protection" } else { "kubernetes.io/pv-protection" },
+    );
     let has_class = object["spec"].get("storageClassName").is_some_and(|class| !class.is_null())
         || object["metadata"]["annotations"]
             .get("volume.beta.kubernetes.io/storage-class")
@@ -53,6 +56,7 @@ fn default_class(call: &Call<'_>) -> Option<String> {
             (object::meta(&class, "creationTimestamp").to_owned(), object::name(&class).to_owned())
         })
         .collect();
-    defaults.sort_by(|(made, name), (other_made, other)| other_made.cmp(made).then(name.cmp(other)));
+    defaults
+        .sort_by(|(made, name), (other_made, other)| other_made.cmp(made).then(name.cmp(other)));
     defaults.into_iter().next().map(|(_, name)| name)
 }

@@ -41,7 +41,12 @@ pub(crate) fn conditions(definition: &Value, taken: &Accepted, now: &str) -> Val
     set(&mut status, accepted, now);
     // Once established, always established: clients hold on to what they have seen.
     let established = if was_established || conflict.is_none() {
-        condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
+        condition(
+            "Established",
+            "True",
+            "InitialNamesAccepted",
+            "the initial names have been accepted",
+        )
     } else {
         condition("Established", "False", "NotAccepted", "not all names are accepted")
     };

@@ -18,7 +18,6 @@ pub(crate) struct Document {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Metadata {
-    pub(crate) name: String,
     #[serde(default)]
     pub(crate) deletion_timestamp: Option<String>,
 }
@@ -26,7 +25,6 @@ pub(crate) struct Metadata {
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Spec {
     pub(crate) group: String,
-    pub(crate) names: Names,
     pub(crate) scope: String,
     pub(crate) versions: Vec<Version>,
 }
@@ -98,10 +96,7 @@ impl Document {
     }
 
     pub(crate) fn is(&self, condition: &str) -> bool {
-        self.status
-            .conditions
-            .iter()
-            .any(|known| known.ty == condition && known.status == "True")
+        self.status.conditions.iter().any(|known| known.ty == condition && known.status == "True")
     }
 
     pub(crate) fn storage_version(&self) -> &str {

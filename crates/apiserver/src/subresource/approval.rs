@@ -9,15 +9,11 @@ use crate::read;
 use crate::respond::Reply;
 use crate::served::Endpoint;
 use crate::status::ApiResult;
+use crate::write::intake;
 use crate::write::patch::Patch;
 use crate::write::update::{self, Proposal};
-use crate::write::intake;
 
-pub(super) async fn answer(
-    call: &mut Call<'_>,
-    verb: &str,
-    body: RequestBody,
-) -> ApiResult<Reply> {
+pub(super) async fn answer(call: &mut Call<'_>, verb: &str, body: RequestBody) -> ApiResult<Reply> {
     if verb == "get" {
         return Ok(read::get(call).await?.render(call));
     }

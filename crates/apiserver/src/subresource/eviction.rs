@@ -43,8 +43,8 @@ fn check_budgets(call: &Call<'_>, pod: &Value) -> ApiResult<()> {
         let budget = entry.item.to_value();
         let selector = LabelSelector::of(&budget["spec"]["selector"]);
         let labels = &pod["metadata"]["labels"];
-        let covers = !selector.is_empty()
-            && selector.matches(|key| labels.get(key).and_then(Value::as_str));
+        let covers =
+            !selector.is_empty() && selector.matches(|key| labels.get(key).and_then(Value::as_str));
         let allowed = budget["status"]["disruptionsAllowed"].as_i64();
         if covers && allowed.is_some_and(|allowed| allowed <= 0) {
             return Err(ApiError::too_many_requests(format!(

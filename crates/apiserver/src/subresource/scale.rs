@@ -76,11 +76,7 @@ fn scale_of(served: &Served, live: &Value) -> Value {
     })
 }
 
-pub(super) async fn answer(
-    call: &mut Call<'_>,
-    verb: &str,
-    body: RequestBody,
-) -> ApiResult<Reply> {
+pub(super) async fn answer(call: &mut Call<'_>, verb: &str, body: RequestBody) -> ApiResult<Reply> {
     if verb == "get" {
         let Answer::Stored(_, entry) = read::get(call).await? else {
             return Err(ApiError::internal("a read gives a stored object"));
@@ -138,11 +134,8 @@ fn propose(call: &Call<'_>, live: &Value, scale: &Value, whole: bool) -> ApiResu
         }
     };
     if replicas < 0 {
-        let error = FieldError::invalid(
-            "spec.replicas",
-            replicas,
-            "must be greater than or equal to 0",
-        );
+        let error =
+            FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
         return Err(ApiError::invalid(subject, &[error]));
     }
     let mut object = live.clone();

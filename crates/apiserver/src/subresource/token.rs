@@ -27,8 +27,7 @@ pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<
     let account = account.item.to_value();
     auth::token::default_token_request(&mut request);
     let errors = auth::token::validate_token_request(&request);
-    let subject =
-        Subject { group: "authentication.k8s.io", resource: "TokenRequest", name: "" };
+    let subject = Subject { group: "authentication.k8s.io", resource: "TokenRequest", name: "" };
     if !errors.is_empty() {
         return Err(ApiError::invalid(subject, &errors));
     }

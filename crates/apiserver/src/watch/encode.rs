@@ -70,8 +70,7 @@ impl Encoder {
     /// The last state of an object that is gone (or left the selection), with the
     /// revision at which that happened.
     pub(super) fn removed(&mut self, chunk: &mut Vec<u8>, old: &ObjectEntry, event: &ObjectEvent) {
-        let verbatim =
-            self.wanted.form == Form::Object && self.served.reads_verbatim(old.revision);
+        let verbatim = self.wanted.form == Form::Object && self.served.reads_verbatim(old.revision);
         if verbatim {
             let restamped =
                 event.frame.get_or_init(|| Bytes::from(old.item.restamped(event.revision)));
@@ -134,8 +133,7 @@ impl Encoder {
             }
             Form::Table(version) => {
                 let first = !std::mem::replace(&mut self.sent_columns, true);
-                let table =
-                    table::of_event(&self.served, self.include, object, version, first);
+                let table = table::of_event(&self.served, self.include, object, version, first);
                 self.frame(chunk, kind, table.to_string().as_bytes());
             }
         }

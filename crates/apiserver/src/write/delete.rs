@@ -92,7 +92,11 @@ impl DeleteOptions {
             .as_i64()
             .or_else(|| query.get("gracePeriodSeconds").and_then(|text| text.parse().ok()));
         if grace.is_some_and(|grace| grace < 0) {
-            errors.push(FieldError::invalid("gracePeriodSeconds", grace, "must be greater than or equal to 0"));
+            errors.push(FieldError::invalid(
+                "gracePeriodSeconds",
+                grace,
+                "must be greater than or equal to 0",
+            ));
         }
         let dry_run = options::dry_run(&dry, &mut errors);
         if !errors.is_empty() {
@@ -303,7 +307,10 @@ mod tests {
         let options = read(json!({"propagationPolicy": "Foreground"}), "dryRun=All").unwrap();
         assert_eq!((options.propagation, options.dry_run), (Some(Propagation::Foreground), true));
         let options = read(json!({}), "propagationPolicy=Orphan&gracePeriodSeconds=3").unwrap();
-        assert_eq!((options.propagation, options.grace_seconds), (Some(Propagation::Orphan), Some(3)));
+        assert_eq!(
+            (options.propagation, options.grace_seconds),
+            (Some(Propagation::Orphan), Some(3))
+        );
         assert_eq!(read(json!({"propagationPolicy": "x"}), "").unwrap_err().code().as_u16(), 422);
         let both = json!({"propagationPolicy": "Orphan", "orphanDependents": true});
         assert!(read(both, "").is_err());

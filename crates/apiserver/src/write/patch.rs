@@ -37,9 +37,7 @@ impl Patch {
     pub(crate) fn parse(call: &Call<'_>, bytes: &Bytes) -> ApiResult<Self> {
         let custom = call.served.is_custom();
         let read = |result: Result<Parsed, decode::ParseError>| {
-            result.map_err(|error| {
-                ApiError::bad_request(format!("error decoding patch: {error}"))
-            })
+            result.map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))
         };
         let object = |parsed: Parsed| {
             if parsed.value.is_object() {
@@ -59,7 +57,11 @@ impl Patch {
     }
 
     /// Applies a JSON, merge or strategic patch to `live`; duplicates are those of the patch.
-    pub(crate) fn apply_to(&self, live: &Value, call: &Call<'_>) -> ApiResult<(Value, Vec<String>)> {
+    pub(crate) fn apply_to(
+        &self,
+        live: &Value,
+        call: &Call<'_>,
+    ) -> ApiResult<(Value, Vec<String>)> {
         match self {
             Self::Json(patch) => {
                 let patched = merge::json_patch(live, patch).map_err(json_patch_failure)?;
@@ -93,7 +95,9 @@ fn json_patch_failure(error: merge::PatchError) -> ApiError {
     match error {
         merge::PatchError::TooManyOperations { .. } => ApiError::too_large(text),
         merge::PatchError::Malformed { .. } => ApiError::bad_request(text),
-        _ => ApiError::unprocessable(format!("the server rejected our request due to an error in our request: {text}")),
+        _ => ApiError::unprocessable(format!(
+            "the server rejected our request due to an error in our request: {text}"
+        )),
     }
 }
 
@@ -107,7 +111,8 @@ pub(crate) async fn patch(
         Patch::Apply(config) => apply(call, config, options, endpoint).await,
         patch => {
             if options.force.is_some() {
-                let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
+                let error =
+                    FieldError::forbidden("force", "may not be specified for non-apply patch");
                 return Err(ApiError::invalid_options("PatchOptions", &[error]));
             }
             update::change(call, options, endpoint, |call, live| {
@@ -253,14 +258,11 @@ fn merged(
 fn apply_failure(error: merge::ApplyError) -> ApiError {
     match error {
         merge::ApplyError::Conflict(conflicts) => {
-            let causes = conflicts
-                .0
-                .iter()
-                .map(|conflict| (conflict.message(), conflict.field()))
-                .collect();
+            let causes =
+                conflicts.0.iter().map(|conflict| (conflict.message(), conflict.field())).collect();
             ApiError::apply_conflict(conflicts.to_string(), causes)
         }
-        other @ (merge::ApplyError::WrongKind { .. } | merge::ApplyError::ManagedFields { .. }) => {
+        other @ (merge::ApplyError::WrongKind(_) | merge::ApplyError::ManagedFields) => {
             ApiError::bad_request(base::Chain(&other).to_string())
         }
         other => ApiError::internal(base::Chain(&other)),

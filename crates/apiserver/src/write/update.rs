@@ -45,14 +45,10 @@ pub(crate) async fn replace(
         return super::create::admit(call, object, options.dry_run).await;
     }
     let pinned = !object::meta(&object, "resourceVersion").is_empty();
-    let unconditional =
-        call.served.row().is_some_and(|row| row.strategy.unconditional_update);
+    let unconditional = call.served.row().is_some_and(|row| row.strategy.unconditional_update);
     if !pinned && !unconditional {
-        let error = FieldError::invalid(
-            "metadata.resourceVersion",
-            0,
-            "must be specified for an update",
-        );
+        let error =
+            FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
         return Err(ApiError::invalid(call.served.kind_subject(call.path.name), &[error]));
     }
     change(call, options, endpoint, |_, _| {
@@ -193,11 +189,7 @@ async fn finish(
         };
         let written = call.api.store.write(removal).await?;
         crate::after::removed(call, &gone).await;
-        object::set_meta(
-            &mut gone,
-            "resourceVersion",
-            Some(written.revision.to_string().into()),
-        );
+        object::set_meta(&mut gone, "resourceVersion", Some(written.revision.to_string().into()));
         return Ok(Answer::Made(StatusCode::OK, gone));
     }
     write::put(call, new, expect).await.map(|written| Answer::ok(written.entry))

@@ -57,7 +57,9 @@ pub(super) async fn run(server: &Server, watchers: usize, figures: &mut Figures)
         tokio::time::sleep_until(begun + Duration::from_micros(number * 1_000_000 / RATE)).await;
         let sent = epoch.elapsed().as_micros();
         let patch = json!({"spec": {"holderIdentity": format!("sent-{sent:012}")}});
-        writer.expect(Method::PATCH, &format!("{PATH}/bench"), Bytes::from(patch.to_string())).await?;
+        writer
+            .expect(Method::PATCH, &format!("{PATH}/bench"), Bytes::from(patch.to_string()))
+            .await?;
     }
     let wanted = watchers * usize::try_from(total)?;
     let deadline = Instant::now() + Duration::from_secs(20);

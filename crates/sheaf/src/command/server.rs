@@ -74,9 +74,8 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
         event_ttl: Duration::from_secs(args.event_ttl),
         version: super::version::VERSION,
     };
-    let mint = || {
-        ServiceAccountTokens::new(ISSUER, Vec::new(), Vec::new(), pki.service_account_keys())
-    };
+    let mint =
+        || ServiceAccountTokens::new(ISSUER, Vec::new(), Vec::new(), pki.service_account_keys());
     let (tokens, minter) = (mint(), Minter(mint()));
     let api = Api::start(config, settings, tokens, &tasks).await.context("cannot start")?;
     tokens::follow(&api, args.token_auth_file.clone().unwrap_or_else(|| layout.tokens()), &tasks)?;

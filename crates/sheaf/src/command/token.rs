@@ -34,8 +34,11 @@ pub(super) fn run(command: TokenCommand) -> Result<()> {
         TokenCommand::Revoke { data, user } => {
             let layout = Layout::new(data.data_dir.as_deref())?;
             let lines = read(&layout.tokens())?;
-            let left: Vec<String> =
-                lines.iter().filter(|line| line.split(',').nth(1) != Some(&user)).cloned().collect();
+            let left: Vec<String> = lines
+                .iter()
+                .filter(|line| line.split(',').nth(1) != Some(&user))
+                .cloned()
+                .collect();
             let revoked = lines.len() - left.len();
             if revoked == 0 {
                 bail!("{user} has no tokens; `sheaf token list` shows who does");
@@ -49,7 +52,9 @@ pub(super) fn run(command: TokenCommand) -> Result<()> {
 fn line(token: &str, user: &str, groups: &[String]) -> Result<String> {
     for text in groups.iter().map(String::as_str).chain([user]) {
         if text.is_empty() || text.contains([',', '"', '\n']) {
-            bail!("{text:?} cannot be a user or group: no commas, quotes or line breaks, not empty");
+            bail!(
+                "{text:?} cannot be a user or group: no commas, quotes or line breaks, not empty"
+            );
         }
     }
     let uid = uuid_like(token);

@@ -16,12 +16,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(3600);
 
 pub(super) fn write_kubeconfig(layout: &Layout, pki: &Pki, url: &str) -> Result<()> {
     let path = layout.admin_kubeconfig();
-    let text = kubeconfig(
-        url,
-        &pki.ca_pem(),
-        "system:admin",
-        Credential::Certificate(&pki.admin()),
-    );
+    let text =
+        kubeconfig(url, &pki.ca_pem(), "system:admin", Credential::Certificate(&pki.admin()));
     write(&path, &text).with_context(|| format!("cannot write {}", path.display()))
 }
 

@@ -15,8 +15,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 pub(super) fn follow(api: &Api, path: PathBuf, tasks: &Tasks) -> Result<()> {
     let mut seen = changed(&path);
-    let tokens = read(&path)
-        .with_context(|| format!("cannot read the tokens in {}", path.display()))?;
+    let tokens =
+        read(&path).with_context(|| format!("cannot read the tokens in {}", path.display()))?;
     api.authenticator().set_static_tokens(tokens);
     let mut hangup = signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?;
     let (api, mut stop) = (api.clone(), tasks.stop_signal());

@@ -10,7 +10,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// A parsed body and the dotted paths of the keys that appeared twice.
+/// A parsed body and what strict validation says about keys that appeared twice.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Parsed {
     pub value: Value,
@@ -33,19 +33,41 @@ pub(crate) fn json(bytes: &[u8]) -> Result<Parsed, ParseError> {
         .deserialize(&mut reader)
         .and_then(|value| reader.end().map(|()| value))
         .map_err(|error| ParseError::Json { text: error.to_string() })?;
-    Ok(Parsed { value, duplicates: notes.into_inner().duplicates })
+    let twice = notes.into_inner().duplicates;
+    let duplicates = twice.into_iter().map(|path| format!("duplicate field \"{path}\"")).collect();
+    Ok(Parsed { value, duplicates })
 }
 
 /// YAML, of which JSON is a subset; kubectl sends JSON under a YAML media type.
 pub(crate) fn yaml(bytes: &[u8]) -> Result<Parsed, ParseError> {
-    if bytes.trim_ascii_start().first() == Some(&b'{') {
-        return json(bytes);
+    if bytes.trim_ascii_start().first() == Some(&b'{')
+        && let Ok(parsed) = json(bytes)
+    {
+        return Ok(parsed);
     }
     let text =
         std::str::from_utf8(bytes).map_err(|error| ParseError::Yaml { text: error.to_string() })?;
-    let value = serde_saphyr::from_str::<Value>(text)
+    match serde_saphyr::from_str::<Value>(text) {
+        Ok(value) => Ok(Parsed { value, duplicates: Vec::new() }),
+        Err(error) => yaml_with_duplicates(text, &error),
+    }
+}
+
+/// Reads again, the last of two equal keys winning, if they are all that is wrong. Only
+/// the first of them is told; its place is a line, as upstream gives it.
+fn yaml_with_duplicates(text: &str, error: &serde_saphyr::Error) -> Result<Parsed, ParseError> {
+    use serde_saphyr::{DuplicateKeyPolicy, Error};
+    let Error::DuplicateMappingKey { key, location } = error.without_snippet() else {
+        return Err(ParseError::Yaml { text: error.to_string() });
+    };
+    let options = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
+    let value = serde_saphyr::from_str_with_options(text, options)
         .map_err(|error| ParseError::Yaml { text: error.to_string() })?;
-    Ok(Parsed { value, duplicates: Vec::new() })
+    let key = key.as_deref().unwrap_or_default();
+    let line = location.line();
+    let duplicate =
+        format!("yaml: unmarshal errors:\n  line {line}: key {key:?} already set in map");
+    Ok(Parsed { value, duplicates: vec![duplicate] })
 }
 
 #[derive(Default)]
@@ -157,7 +179,8 @@ mod tests {
     #[test]
     fn duplicates_are_found_at_any_depth_and_the_last_wins() {
         let parsed = json(br#"{"a":1,"spec":{"l":[{"x":1,"x":2}],"y":1,"y":3},"a":4}"#).unwrap();
-        assert_eq!(parsed.duplicates, ["spec.l[0].x", "spec.y", "a"]);
+        let paths = ["spec.l[0].x", "spec.y", "a"];
+        assert_eq!(parsed.duplicates, paths.map(|path| format!("duplicate field \"{path}\"")));
         assert_eq!(parsed.value, json!({"a":4,"spec":{"l":[{"x":2}],"y":3}}));
     }
 
@@ -179,5 +202,15 @@ mod tests {
     fn yaml_and_json_both_pass_as_yaml() {
         assert_eq!(yaml(b"a: 1\nb: [x]").unwrap().value, json!({"a":1,"b":["x"]}));
         assert_eq!(yaml(br#" {"a":1}"#).unwrap().value, json!({"a":1}));
+        // What YAML allows and JSON does not.
+        assert_eq!(yaml(br#"{"a":{"b":1,},}"#).unwrap().value, json!({"a":{"b":1}}));
+    }
+
+    #[test]
+    fn yaml_tells_the_line_of_a_duplicate() {
+        let parsed = yaml(b"\na: 1\nspec:\n  foo: 1\n  foo: 2\n").unwrap();
+        assert_eq!(parsed.value, json!({"a":1,"spec":{"foo":2}}));
+        let line = "yaml: unmarshal errors:\n  line 5: key \"foo\" already set in map";
+        assert_eq!(parsed.duplicates, [line]);
     }
 }

@@ -67,7 +67,7 @@ fn clean(call: &Call<'_>, value: &mut Value, duplicates: Vec<String>) -> ApiResu
     call.served.default(value);
     let mut problems: Vec<String> =
         unknown.into_iter().map(|path| format!("unknown field \"{path}\"")).collect();
-    problems.extend(duplicates.into_iter().map(|path| format!("duplicate field \"{path}\"")));
+    problems.extend(duplicates);
     Ok(problems)
 }
 

@@ -224,18 +224,19 @@ fn prepare(call: &mut Call<'_>, config: Parsed, validation: FieldValidation) -> 
     }
     object::set_meta(&mut value, "name", Some(call.path.name.into()));
     intake::check_namespace(call, &mut value)?;
-    let unknown = call.served.clean(&mut value, Filling::Sparse)?;
-    let mut problems: Vec<String> =
-        unknown.into_iter().map(|path| format!("unknown field \"{path}\"")).collect();
-    problems.extend(duplicates.into_iter().map(|path| format!("duplicate field \"{path}\"")));
+    let given = value.clone();
+    if !call.served.clean(&mut value, Filling::Sparse)?.is_empty() {
+        // The merge refuses what is not declared, and names it by its own kind of path.
+        value = given;
+    }
     match validation {
         FieldValidation::Ignore => {}
-        FieldValidation::Warn => problems.into_iter().for_each(|problem| call.warn(problem)),
-        FieldValidation::Strict if problems.is_empty() => {}
+        FieldValidation::Warn => duplicates.into_iter().for_each(|problem| call.warn(problem)),
+        FieldValidation::Strict if duplicates.is_empty() => {}
         FieldValidation::Strict => {
             return Err(ApiError::bad_request(format!(
-                "error decoding patch: strict decoding error: {}",
-                problems.join(", ")
+                "error strict decoding patch: {}",
+                duplicates.join(", ")
             )));
         }
     }

@@ -9,6 +9,10 @@ use serde_json::{Map, Value, json};
 
 use crate::parse::is_keyword;
 
+/// Begins as upstream's does: its conformance suite looks for these words in `kubectl explain`.
+const API_VERSION: &str =
+    "APIVersion defines the group and version that this object is written in, such as \"apps/v1\".";
+
 /// The name of ObjectMeta's schema in every OpenAPI document.
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
@@ -156,10 +160,7 @@ fn set_type_and_metadata(schema: &mut Map<String, Value>, version: Version) {
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
     let Value::Object(properties) = properties else { return };
     let text = |description: &str| json!({"type": "string", "description": description});
-    properties.insert(
-        "apiVersion".to_owned(),
-        text("The group and version that this object is written in, such as \"apps/v1\"."),
-    );
+    properties.insert("apiVersion".to_owned(), text(API_VERSION));
     properties.insert("kind".to_owned(), text("The kind of this object, such as \"Deployment\"."));
     properties.insert(
         "metadata".to_owned(),

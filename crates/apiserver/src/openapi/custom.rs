@@ -7,7 +7,7 @@ use types::openapi::Form;
 use super::resource::{Described, Source, gvk};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
-const API_VERSION: &str = "The version of the schema that this object is written in.";
+const API_VERSION: &str = "APIVersion defines the version that this object is written in.";
 const KIND: &str = "The kind of this object.";
 
 /// Adds the schemas of a custom kind and of its list.

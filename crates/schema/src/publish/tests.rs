@@ -23,6 +23,8 @@ fn the_root_gets_type_and_metadata() {
     let v3 = to_openapi_v3(&schema);
     assert_eq!(v3["description"], "d");
     assert_eq!(v3["properties"]["kind"]["type"], "string");
+    let version = v3["properties"]["apiVersion"]["description"].as_str().unwrap();
+    assert!(version.starts_with("APIVersion defines"), "{version}");
     assert_eq!(v3["properties"]["metadata"]["$ref"], format!("#/components/schemas/{OBJECT_META}"));
     let v2 = to_openapi_v2(&schema);
     assert_eq!(v2["properties"]["metadata"]["$ref"], format!("#/definitions/{OBJECT_META}"));

@@ -99,7 +99,11 @@ fn judge(
     }
     let now = clock::now();
     let wanted = quota::usage(group, plural, new, now);
-    let before = old.map(|old| quota::usage(group, plural, old, now)).unwrap_or_default();
+    // An update can bring an object into the quota's scope; then all of it is new.
+    let before = old
+        .filter(|old| quota::in_scope(quota, group, plural, old))
+        .map(|old| quota::usage(group, plural, old, now))
+        .unwrap_or_default();
     let delta = delta(&hard, &wanted, &before);
     if delta.is_empty() {
         return Ok(None);
@@ -109,7 +113,7 @@ fn judge(
     quota::add(&mut after, &delta);
     let over: Vec<&String> = delta
         .iter()
-        .filter(|(name, more)| more.signum() > 0 && after.get(*name) > hard.get(*name))
+        .filter(|(name, _)| after.get(*name) > hard.get(*name))
         .map(|(name, _)| name)
         .collect();
     if over.is_empty() {
@@ -135,14 +139,15 @@ fn judge(
     ))
 }
 
-/// What the write adds, of the things that the quota limits.
+/// What the write adds, of the things that the quota limits. What it gives back is
+/// counted by the controller once it is stored: the write may still fail.
 fn delta(hard: &Amounts, wanted: &Amounts, before: &Amounts) -> Amounts {
     let zero = Quantity::from_units(0);
     let mut delta = Amounts::new();
     for name in hard.keys() {
         let (new, old) = (wanted.get(name).unwrap_or(&zero), before.get(name).unwrap_or(&zero));
         let change = new.clone() - old;
-        if !change.is_zero() {
+        if change.signum() > 0 {
             delta.insert(name.clone(), change);
         }
     }
@@ -152,4 +157,34 @@ fn delta(hard: &Amounts, wanted: &Amounts, before: &Amounts) -> Amounts {
 fn shown(amounts: &Amounts) -> Value {
     let entries = amounts.iter().map(|(name, amount)| (name.clone(), amount.to_string().into()));
     Value::Object(entries.collect::<Map<String, Value>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn writes_add_what_is_limited_and_take_nothing_back() {
+        let amounts = |value: Value| quota::amounts(Some(&value));
+        let hard = amounts(json!({"pods": "5", "requests.cpu": "2"}));
+        for (before, wanted, expected) in [
+            (json!({}), json!({"pods": "1", "limits.cpu": "1"}), json!({"pods": "1"})),
+            (json!({"pods": "1"}), json!({"pods": "1"}), json!({})),
+            (
+                json!({"requests.cpu": "1"}),
+                json!({"requests.cpu": "1500m"}),
+                json!({"requests.cpu": "500m"}),
+            ),
+            (
+                json!({"pods": "1", "requests.cpu": "2"}),
+                json!({"pods": "1", "requests.cpu": "1"}),
+                json!({}),
+            ),
+        ] {
+            let added = delta(&hard, &amounts(wanted.clone()), &amounts(before.clone()));
+            assert_eq!(shown(&added), expected, "from {before} to {wanted}");
+        }
+    }
 }

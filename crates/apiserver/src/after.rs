@@ -4,13 +4,13 @@
 use serde_json::Value;
 
 use crate::call::Call;
-use crate::{refresh, service_ip};
+use crate::{refresh, rights, service_ip};
 
 /// Called after every request that may have written.
 pub(crate) async fn written(call: &Call<'_>) {
     match &*call.served.group {
         "apiextensions.k8s.io" => refresh::catalog(call.api),
-        "rbac.authorization.k8s.io" => refresh::policy(call.api),
+        "rbac.authorization.k8s.io" => rights::changed(call.api),
         _ => {}
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use auth::Policy;
 use base::Tasks;
 use parking_lot::Mutex;
 use store::{Entry, Event, Store, WriteError, Written};
@@ -12,6 +11,7 @@ use crate::catalog::Catalog;
 use crate::identity::Authenticator;
 use crate::item::{Item, ObjectShape};
 use crate::openapi::Documents;
+use crate::rights::Rights;
 use crate::status::{ApiError, Subject};
 
 pub(crate) type ObjectStore = Store<ObjectShape>;
@@ -30,7 +30,7 @@ pub struct State {
     pub(crate) catalog_changed: Arc<tokio::sync::Notify>,
     /// Held while the catalog is replaced, so that replacements do not cross.
     pub(crate) catalog_update: Mutex<()>,
-    pub(crate) policy: ArcSwap<Policy>,
+    pub(crate) rights: Rights,
     pub(crate) authenticator: Authenticator,
     pub(crate) documents: Documents,
     pub(crate) settings: Settings,

@@ -4,6 +4,7 @@ use auth::{Attributes, Decision, ResourceRequest, Target, User};
 
 use crate::api::Api;
 use crate::call::Call;
+use crate::rights;
 use crate::status::{ApiError, ApiResult, Subject};
 
 /// Refuses with upstream's words unless the policy allows it.
@@ -13,7 +14,11 @@ pub(crate) fn check(
     attributes: &Attributes<'_>,
     subject: Subject<'_>,
 ) -> ApiResult<()> {
-    match api.policy.load().authorize(user, attributes) {
+    // Masters need no policy, and must get in while there is none.
+    if user.is_in(auth::user::MASTERS) {
+        return Ok(());
+    }
+    match rights::policy(api).authorize(user, attributes) {
         Decision::Allow(_) => Ok(()),
         Decision::NoOpinion(reason) => {
             Err(ApiError::forbidden(subject, auth::forbidden_message(user, attributes, &reason)))

@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::identity::Transport;
-use crate::refresh;
 
 /// Why the server could not be brought into its first state.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +28,6 @@ pub(crate) async fn run(api: &Api) -> Result<(), BootstrapError> {
         .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
     all(api, namespaces.to_vec()).await?;
     roles(api).await?;
-    refresh::policy(api);
     let mut objects = crate::bootstrap_objects::fixed(&api.settings);
     objects.extend(crate::bootstrap_objects::own_endpoints(api.settings.advertise));
     all(api, objects).await

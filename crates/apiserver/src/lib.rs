@@ -43,6 +43,7 @@ mod read;
 mod refresh;
 mod respond;
 mod review;
+mod rights;
 mod route;
 mod selector;
 mod served;

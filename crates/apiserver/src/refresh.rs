@@ -1,32 +1,20 @@
-//! What is derived from stored objects: the catalog from definitions, the policy from
-//! roles and bindings. Rebuilt when those change, whoever changed them.
+//! The catalog follows the definitions in the store: rebuilt when those change, whoever
+//! changed them.
 
 use std::sync::Arc;
 
-use auth::Policy;
 use base::Tasks;
-use serde_json::Value;
 use store::Range;
 
 use crate::api::{Api, ObjectEntry};
 use crate::catalog::Catalog;
 use crate::crd::{self, Document};
 use crate::custom::Custom;
+use crate::rights;
 use crate::served::{Origin, Served, Subresource};
-
-const RBAC: [&str; 4] = ["clusterroles", "clusterrolebindings", "roles", "rolebindings"];
 
 pub(crate) fn entries(api: &Api, table: &str) -> Vec<ObjectEntry> {
     api.store.list(table, Range::default()).map(|page| page.entries).unwrap_or_default()
-}
-
-pub(crate) fn policy(api: &Api) {
-    let objects: Vec<Value> = RBAC
-        .iter()
-        .flat_map(|table| entries(api, table))
-        .map(|entry| entry.item.to_value())
-        .collect();
-    api.policy.store(Arc::new(Policy::build(&objects)));
 }
 
 /// Rebuilds the catalog, keeping what did not change.
@@ -108,8 +96,8 @@ const CUSTOM_VERBS: &[&str] =
 
 /// Follows the tables, for changes that other servers make.
 pub(crate) fn follow(api: &Api, tasks: &Tasks) {
-    for table in RBAC {
-        follow_table(api, tasks, table, policy);
+    for table in rights::TABLES {
+        follow_table(api, tasks, table, rights::changed);
     }
     follow_table(api, tasks, crd::TABLE, catalog);
 }

@@ -12,6 +12,7 @@ use crate::call::Call;
 use crate::identity;
 use crate::options::WriteOptions;
 use crate::respond::Reply;
+use crate::rights;
 use crate::status::{ApiError, ApiResult};
 use crate::write::intake;
 
@@ -134,7 +135,7 @@ fn access(call: &Call<'_>, review: &Value, user: &User) -> ApiResult<Value> {
             target: Target::Path(path["path"].as_str().unwrap_or("")),
         }
     };
-    Ok(match call.api.policy.load().authorize(user, &attributes) {
+    Ok(match rights::policy(call.api).authorize(user, &attributes) {
         Decision::Allow(reason) if reason.is_empty() => json!({"allowed": true}),
         Decision::Allow(reason) => json!({"allowed": true, "reason": &*reason}),
         Decision::NoOpinion(reason) if reason.is_empty() => json!({"allowed": false}),
@@ -147,7 +148,7 @@ fn rules(call: &Call<'_>, review: &Value) -> ApiResult<Value> {
     if namespace.is_empty() {
         return Err(ApiError::bad_request("no namespace on request"));
     }
-    let (resources, paths) = call.api.policy.load().rules_for(call.user, namespace);
+    let (resources, paths) = rights::policy(call.api).rules_for(call.user, namespace);
     let resource_rules: Vec<Value> = resources
         .iter()
         .map(|rule| {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use auth::Policy;
 use auth::token::ServiceAccountTokens;
 use base::Tasks;
 use parking_lot::Mutex;
@@ -16,6 +15,7 @@ use crate::catalog::Catalog;
 use crate::identity::Authenticator;
 use crate::item::ObjectShape;
 use crate::openapi::Documents;
+use crate::rights::Rights;
 use crate::served::Served;
 use crate::traffic::Traffic;
 use crate::{api_services, cleanup, expiry, refresh};
@@ -44,7 +44,7 @@ impl Api {
             catalog: ArcSwap::from_pointee(Catalog::new(built_in.collect(), 0)),
             catalog_changed: Arc::default(),
             catalog_update: Mutex::new(()),
-            policy: ArcSwap::from_pointee(Policy::build([])),
+            rights: Rights::default(),
             authenticator: Authenticator::new(tokens),
             documents: Documents::default(),
             settings,
@@ -52,7 +52,6 @@ impl Api {
             ready: AtomicBool::new(false),
             traffic: Traffic::default(),
         });
-        refresh::policy(&api);
         refresh::catalog(&api);
         bootstrap::run(&api).await?;
         refresh::follow(&api, tasks);

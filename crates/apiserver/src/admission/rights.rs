@@ -18,7 +18,7 @@ pub(super) fn check(
     if &*call.served.group != auth::rbac::GROUP || operation == Operation::Delete {
         return Ok(());
     }
-    let policy = call.api.policy.load();
+    let policy = crate::rights::policy(call.api);
     let namespace = call.namespace();
     let result = match &*call.served.kind {
         "Role" | "ClusterRole" => escalation::check_role(call.user, &policy, namespace, new, old),

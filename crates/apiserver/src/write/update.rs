@@ -38,7 +38,8 @@ pub(crate) async fn replace(
     let key = call.served.key(call.namespace(), call.path.name);
     let create = endpoint == Endpoint::Main
         && call.served.row().is_some_and(|row| row.strategy.create_on_update);
-    if create && call.api.store.get(&call.served.table, &key).is_none() {
+    let exists = call.api.store.get(&call.served.table, &key).is_some();
+    if create && !exists {
         object::set_meta(&mut object, "resourceVersion", None);
         let manager = call.manager(options.field_manager.as_deref());
         write::track(call, None, &mut object, &manager, Endpoint::Main)?;
@@ -46,7 +47,8 @@ pub(crate) async fn replace(
     }
     let pinned = !object::meta(&object, "resourceVersion").is_empty();
     let unconditional = call.served.row().is_some_and(|row| row.strategy.unconditional_update);
-    if !pinned && !unconditional {
+    // What does not exist is not found, whatever else is wrong with the request.
+    if exists && !pinned && !unconditional {
         let error =
             FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
         return Err(ApiError::invalid(call.served.kind_subject(call.path.name), &[error]));

@@ -7,6 +7,7 @@ mod limits;
 mod namespace;
 mod quota;
 mod rights;
+mod runtime_class;
 mod storage;
 
 use serde_json::{Value, json};
@@ -38,7 +39,10 @@ pub(crate) async fn mutate(
             storage::mutate(call, operation, object);
             limits::mutate(call, operation, object)
         }
-        "pods" => limits::mutate(call, operation, object),
+        "pods" => {
+            runtime_class::mutate(call, operation, object)?;
+            limits::mutate(call, operation, object)
+        }
         _ => Ok(()),
     }
 }

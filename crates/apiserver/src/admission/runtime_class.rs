@@ -1,0 +1,137 @@
+//! A pod names its RuntimeClass: the class must exist, and what it says about overhead
+//! and placement is copied into the pod.
+
+use serde_json::{Map, Value, json};
+
+use super::Operation;
+use crate::call::Call;
+use crate::object;
+use crate::status::{ApiError, ApiResult};
+
+const TABLE: &str = "runtimeclasses";
+
+pub(super) fn mutate(call: &Call<'_>, operation: Operation, pod: &mut Value) -> ApiResult<()> {
+    if operation != Operation::Create {
+        return Ok(());
+    }
+    let class = match pod["spec"]["runtimeClassName"].as_str() {
+        None | Some("") => json!({}),
+        Some(name) => match call.api.store.get(TABLE, name) {
+            Some(entry) => entry.item.to_value(),
+            None => {
+                let why = format!("pod rejected: RuntimeClass {name:?} not found");
+                return Err(forbidden(call, pod, &why));
+            }
+        },
+    };
+    complete(pod, &class).map_err(|why| forbidden(call, pod, &why))
+}
+
+fn forbidden(call: &Call<'_>, pod: &Value, why: &str) -> ApiError {
+    ApiError::forbidden_because(call.served.subject(object::name(pod)), why)
+}
+
+/// Copies what the class adds to its pods, or says why the two do not go together.
+fn complete(pod: &mut Value, class: &Value) -> Result<(), String> {
+    let fixed = class["overhead"].get("podFixed").filter(|fixed| !is_empty(fixed));
+    match (pod["spec"].get("overhead").filter(|own| !is_empty(own)), fixed) {
+        (Some(own), Some(fixed)) if own != fixed => {
+            return Err(
+                "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+                    .to_owned(),
+            );
+        }
+        (Some(_), None) => {
+            return Err(
+                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+                    .to_owned(),
+            );
+        }
+        (None, Some(fixed)) => pod["spec"]["overhead"] = fixed.clone(),
+        (Some(_), Some(_)) | (None, None) => {}
+    }
+    place(pod, &class["scheduling"])
+}
+
+fn place(pod: &mut Value, scheduling: &Value) -> Result<(), String> {
+    if let Some(labels) = scheduling["nodeSelector"].as_object().filter(|map| !map.is_empty()) {
+        if !pod["spec"]["nodeSelector"].is_object() {
+            pod["spec"]["nodeSelector"] = Value::Object(Map::new());
+        }
+        for (key, value) in labels {
+            let own = &mut pod["spec"]["nodeSelector"][key];
+            if !own.is_null() && own != value {
+                let (theirs, own) = (text(value), text(own));
+                return Err(format!(
+                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {theirs}; pod.spec.nodeSelector[{key}] = {own}"
+                ));
+            }
+            *own = value.clone();
+        }
+    }
+    for toleration in scheduling["tolerations"].as_array().into_iter().flatten() {
+        if !pod["spec"]["tolerations"].is_array() {
+            pod["spec"]["tolerations"] = json!([]);
+        }
+        if let Some(own) = pod["spec"]["tolerations"].as_array_mut()
+            && !own.contains(toleration)
+        {
+            own.push(toleration.clone());
+        }
+    }
+    Ok(())
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.as_object().is_none_or(Map::is_empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_takes_over_what_its_class_says() {
+        let class = json!({
+            "overhead": {"podFixed": {"cpu": "250m"}},
+            "scheduling": {"nodeSelector": {"disk": "fast"}, "tolerations": [{"key": "k"}]},
+        });
+        let mut pod = json!({"spec": {"nodeSelector": {"zone": "a"}}});
+        complete(&mut pod, &class).unwrap();
+        let expected = json!({"spec": {
+            "overhead": {"cpu": "250m"},
+            "nodeSelector": {"disk": "fast", "zone": "a"},
+            "tolerations": [{"key": "k"}],
+        }});
+        assert_eq!(pod, expected);
+        complete(&mut pod, &class).unwrap();
+        assert_eq!(pod, expected);
+    }
+
+    #[test]
+    fn a_pod_may_not_contradict_its_class() {
+        for (pod, class, why) in [
+            (
+                json!({"spec": {"overhead": {"cpu": "1"}}}),
+                json!({}),
+                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
+            ),
+            (
+                json!({"spec": {"overhead": {"cpu": "1"}}}),
+                json!({"overhead": {"podFixed": {"cpu": "2"}}}),
+                "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead",
+            ),
+            (
+                json!({"spec": {"nodeSelector": {"disk": "slow"}}}),
+                json!({"scheduling": {"nodeSelector": {"disk": "fast"}}}),
+                "conflict: runtimeClass.scheduling.nodeSelector[disk] = fast; pod.spec.nodeSelector[disk] = slow",
+            ),
+        ] {
+            assert_eq!(complete(&mut pod.clone(), &class), Err(why.to_owned()), "{pod}");
+        }
+    }
+}

@@ -22,7 +22,7 @@ use crate::identity::Transport;
 use crate::websocket::Upgrade;
 
 /// A client that does not finish its handshake or its headers by then is not worth waiting for.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Connections at once; beyond that they wait in the kernel's queue.
 const CONNECTIONS: usize = 8192;
 const STREAMS: u32 = 1000;

@@ -9,6 +9,9 @@ use serde_json::{Map, Value};
 
 /// More operations than this are refused.
 pub const MOST_OPERATIONS: usize = 10_000;
+/// How many bytes the `copy` operations of one patch may add in all: a few that copy what
+/// the last one made would fill any memory.
+const MOST_COPIED: usize = 3 << 20;
 
 /// Why a JSON patch cannot be read or applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,8 +39,9 @@ pub fn json_patch(target: &Value, patch: &Value) -> Result<Value, PatchError> {
         .map(|operation| operation.as_object().ok_or_else(|| malformed("expected an operation")))
         .collect::<Result<_, _>>()?;
     let mut document = target.clone();
+    let mut copied = 0;
     for operation in operations {
-        apply(&mut document, operation).map_err(PatchError::DoesNotApply)?;
+        apply(&mut document, operation, &mut copied).map_err(PatchError::DoesNotApply)?;
     }
     Ok(document)
 }
@@ -79,7 +83,11 @@ fn without_nulls(value: &Value) -> Value {
     }
 }
 
-fn apply(document: &mut Value, operation: &Map<String, Value>) -> Result<(), String> {
+fn apply(
+    document: &mut Value,
+    operation: &Map<String, Value>,
+    copied: &mut usize,
+) -> Result<(), String> {
     let kind = text(operation, "op").unwrap_or("unknown");
     let decode = |member: &str| {
         text(operation, member).ok_or_else(|| {
@@ -97,8 +105,8 @@ fn apply(document: &mut Value, operation: &Map<String, Value>) -> Result<(), Str
         "remove" => remove(document, decode("path")?),
         "replace" => replace(document, decode("path")?, value()),
         "test" => test(document, decode("path")?, &value()),
-        "move" => transfer(document, kind, decode("from")?, decode("path")?),
-        "copy" => transfer(document, kind, decode("from")?, decode("path")?),
+        "move" => relocate(document, decode("from")?, decode("path")?),
+        "copy" => copy(document, decode("from")?, decode("path")?, copied),
         other => Err(format!("Unexpected kind: {other}")),
     }
 }
@@ -159,29 +167,32 @@ fn test(document: &mut Value, path: &str, expected: &Value) -> Result<(), String
     if actual == *expected { Ok(()) } else { failed() }
 }
 
-/// `move` and `copy`.
-fn transfer(document: &mut Value, kind: &str, from: &str, path: &str) -> Result<(), String> {
-    let missing = |what, path| {
-        format!(
-            "{kind} operation does not apply: doc is missing {what} path: {path}: missing value"
-        )
-    };
-    let (holder, key) = find(document, from).ok_or_else(|| missing("from", from))?;
-    let value = if kind == "move" {
-        let value = get(holder, &key);
-        value.and_then(|value| take(holder, &key).map(|()| value))
-    } else {
-        get(holder, &key)
-    };
-    let value = value.map_err(|why| match kind {
-        "move" => format!("error in move for path: '{key}': {why}"),
-        _ => format!("error in copy for from: '{from}': {why}"),
-    })?;
-    let (holder, key) = find(document, path).ok_or_else(|| missing("destination", path))?;
-    insert(holder, &key, value).map_err(|why| match kind {
-        "move" => format!("error in move for path: '{path}': {why}"),
-        _ => format!("error while adding value during copy: {why}"),
-    })
+fn relocate(document: &mut Value, from: &str, path: &str) -> Result<(), String> {
+    let (holder, key) = find(document, from).ok_or_else(|| lacks("move", "from", from))?;
+    let value = get(holder, &key).and_then(|value| take(holder, &key).map(|()| value));
+    let value = value.map_err(|why| format!("error in move for path: '{key}': {why}"))?;
+    let (holder, key) = find(document, path).ok_or_else(|| lacks("move", "destination", path))?;
+    insert(holder, &key, value).map_err(|why| format!("error in move for path: '{path}': {why}"))
+}
+
+fn copy(document: &mut Value, from: &str, path: &str, copied: &mut usize) -> Result<(), String> {
+    let (holder, key) = find(document, from).ok_or_else(|| lacks("copy", "from", from))?;
+    let value =
+        get(holder, &key).map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
+    let (holder, key) = find(document, path).ok_or_else(|| lacks("copy", "destination", path))?;
+    *copied += value.to_string().len();
+    if *copied > MOST_COPIED {
+        return Err(format!(
+            "Unable to complete the copy, the accumulated size increase of copy is {copied}, \
+             exceeding the limit {MOST_COPIED}"
+        ));
+    }
+    insert(holder, &key, value)
+        .map_err(|why| format!("error while adding value during copy: {why}"))
+}
+
+fn lacks(kind: &str, what: &str, path: &str) -> String {
+    format!("{kind} operation does not apply: doc is missing {what} path: {path}: missing value")
 }
 
 /// The container that holds the last step of a path, and that step.

@@ -43,3 +43,12 @@ fn merge_patches_follow_the_rfc_and_upstream() {
         assert_eq!(merge_patch(&target, &patch), expected, "{target} {patch}");
     }
 }
+
+#[test]
+fn copies_of_copies_are_bounded() {
+    let operations: Vec<Value> = (0..60)
+        .map(|number| json!({"op": "copy", "from": "/data", "path": format!("/data/k{number}")}))
+        .collect();
+    let refused = json_patch(&json!({"data": {"a": "b"}}), &Value::Array(operations)).unwrap_err();
+    assert!(refused.to_string().contains("exceeding the limit 3145728"), "{refused}");
+}

@@ -200,7 +200,14 @@ impl Served {
 
     pub(crate) fn prepare_create(&self, object: &mut Value) {
         match &self.origin {
-            Origin::BuiltIn(row) => (row.strategy.prepare_create)(object),
+            Origin::BuiltIn(row) => {
+                (row.strategy.prepare_create)(object);
+                if self.has_status() && object.get("status").is_none() {
+                    // A typed object has a status even when nothing is known yet. What was
+                    // clean before cannot fail to be so now.
+                    let _ = self.clean(object, Filling::Whole);
+                }
+            }
             Origin::Custom(_) if self.has_status() => {
                 if let Some(map) = object.as_object_mut() {
                     map.remove("status");
@@ -403,5 +410,30 @@ fn rights(kind: &str, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         "RoleBinding" => validate::validate_role_binding(new, old),
         "ClusterRoleBinding" => validate::validate_cluster_role_binding(new, old),
         _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_new_object_has_an_empty_status_of_its_type() {
+        for (group, kind, expected) in [
+            ("storagemigration.k8s.io", "StorageVersionMigration", json!({})),
+            ("apps", "ReplicaSet", json!({"replicas": 0})),
+            ("networking.k8s.io", "Ingress", json!({"loadBalancer": {}})),
+        ] {
+            let row = kinds::builtin().iter().find(|row| row.group == group && row.kind == kind);
+            let served = Served::built_in(row.unwrap());
+            let mut object = json!({
+                "apiVersion": served.api_version(), "kind": kind, "metadata": {"name": "x"},
+                "status": {"conditions": [{"type": "Mine"}]},
+            });
+            served.prepare_create(&mut object);
+            assert_eq!(object["status"], expected, "{kind}");
+        }
     }
 }

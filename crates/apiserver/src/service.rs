@@ -4,6 +4,7 @@
 //! [`Api::handle`], so that a controller is checked and answered like anybody else.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use auth::User;
 use http::header::HeaderValue;
@@ -54,6 +55,7 @@ impl Api {
         let user = identity::authenticate(self, transport, &parts.headers)?;
         let user = identity::impersonate(self, user, &parts.headers)?;
         let query = Query::parse(parts.uri.query().unwrap_or(""));
+        let limit = options::timeout(&query)?;
         match route::parse(&path) {
             Target::Resource(target) => {
                 let _place = match transport {
@@ -61,7 +63,7 @@ impl Api {
                     Transport::InProcess(_) => None,
                     Transport::Network(_) => Some(self.traffic.enter(&parts.method).await?),
                 };
-                self.resource(parts, body, &query, target, &user).await
+                self.resource(parts, body, &query, target, &user, limit).await
             }
             Target::Discovery(wanted) => {
                 authorize::check_path(self, &user, parts.method.as_str(), &path)?;
@@ -82,6 +84,7 @@ impl Api {
         query: &Query,
         target: ResourcePath<'_>,
         user: &User,
+        limit: Duration,
     ) -> ApiResult<Reply> {
         let Some(verb) = route::verb(&parts.method, &target, query.wants_watch()) else {
             return Err(ApiError::method_not_allowed(format!("{} is not allowed", parts.method)));
@@ -118,7 +121,6 @@ impl Api {
             let custom = call.served.custom();
             call.warnings.extend(custom.and_then(|custom| custom.deprecation(&call.served)));
         }
-        let limit = options::timeout(query)?;
         let work = dispatch(&mut call, verb, parts, body);
         // A watch only has to begin in time; its stream lives as long as it wants.
         let mut reply = match tokio::time::timeout(limit, work).await {

@@ -1,5 +1,5 @@
 //! `/certificatesigningrequests/N/approval`: conditions Approved and Denied, set by people
-//! who may approve, and nothing else.
+//! who may approve. Metadata may change with them, nothing else.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ pub(super) async fn answer(call: &mut Call<'_>, verb: &str, body: RequestBody) -
         let wanted = intake::take(call, parsed, options.field_validation)?;
         let pinned = wanted["metadata"].get("resourceVersion").cloned();
         update::change(call, &options, Endpoint::Approval, |_, live| {
-            let mut object = with_conditions(live, &wanted);
+            let mut object = stamped(wanted.clone(), live);
             crate::object::set_meta(&mut object, "resourceVersion", pinned.clone());
             Ok(Proposal { object, managers_done: false })
         })
@@ -33,7 +33,7 @@ pub(super) async fn answer(call: &mut Call<'_>, verb: &str, body: RequestBody) -
         let patch = Patch::parse(call, &bytes)?;
         update::change(call, &options, Endpoint::Approval, |call, live| {
             let (patched, _) = patch.apply_to(live, call)?;
-            let mut object = with_conditions(live, &patched);
+            let mut object = stamped(patched, live);
             crate::object::set_meta(&mut object, "resourceVersion", None);
             Ok(Proposal { object, managers_done: false })
         })
@@ -42,20 +42,48 @@ pub(super) async fn answer(call: &mut Call<'_>, verb: &str, body: RequestBody) -
     Ok(answer.render(call))
 }
 
-fn with_conditions(live: &Value, wanted: &Value) -> Value {
-    let mut object = live.clone();
+/// Fills in when each condition was written and when it last became what it is.
+fn stamped(mut request: Value, live: &Value) -> Value {
     let now = base::clock::now_rfc3339();
-    let mut conditions = wanted["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    for condition in &mut conditions {
-        for field in ["lastUpdateTime", "lastTransitionTime"] {
-            if condition[field].as_str().is_none_or(str::is_empty) {
-                condition[field] = json!(now);
-            }
-        }
+    let known = live["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let conditions = request["status"]["conditions"].as_array_mut();
+    for condition in conditions.into_iter().flatten() {
         if condition["status"].as_str().is_none_or(str::is_empty) {
             condition["status"] = "True".into();
         }
+        if condition["lastUpdateTime"].as_str().is_none_or(str::is_empty) {
+            condition["lastUpdateTime"] = json!(now);
+        }
+        if condition["lastTransitionTime"].as_str().is_none_or(str::is_empty) {
+            let same = known.iter().find(|known| {
+                known["type"] == condition["type"] && known["status"] == condition["status"]
+            });
+            let since = same.and_then(|same| same["lastTransitionTime"].as_str()).unwrap_or(&now);
+            condition["lastTransitionTime"] = json!(since);
+        }
     }
-    object["status"]["conditions"] = conditions.into();
-    object
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_are_dated_and_metadata_is_kept() {
+        let live = json!({"status": {"conditions": [
+            {"type": "Approved", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        ]}});
+        let request = json!({
+            "metadata": {"annotations": {"by": "me"}},
+            "status": {"conditions": [{"type": "Approved"}, {"type": "Other", "status": "False"}]},
+        });
+        let stamped = stamped(request, &live);
+        assert_eq!(stamped["metadata"]["annotations"]["by"], "me");
+        let [approved, other] = [0, 1].map(|at| &stamped["status"]["conditions"][at]);
+        assert_eq!(approved["status"], "True");
+        assert_eq!(approved["lastTransitionTime"], "2026-01-01T00:00:00Z");
+        assert!(approved["lastUpdateTime"].as_str().unwrap() > "2026-01-01T00:00:00Z");
+        assert_eq!(other["lastTransitionTime"], other["lastUpdateTime"]);
+    }
 }

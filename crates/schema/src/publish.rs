@@ -9,9 +9,11 @@ use serde_json::{Map, Value, json};
 
 use crate::parse::is_keyword;
 
-/// Begins as upstream's does: its conformance suite looks for these words in `kubectl explain`.
+/// These begin as upstream's do: its conformance suite looks for these words in `kubectl explain`.
 const API_VERSION: &str =
     "APIVersion defines the group and version that this object is written in, such as \"apps/v1\".";
+const METADATA: &str =
+    "Standard object's metadata: name, labels and everything else that all objects have.";
 
 /// The name of ObjectMeta's schema in every OpenAPI document.
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -162,12 +164,14 @@ fn set_type_and_metadata(schema: &mut Map<String, Value>, version: Version) {
     let text = |description: &str| json!({"type": "string", "description": description});
     properties.insert("apiVersion".to_owned(), text(API_VERSION));
     properties.insert("kind".to_owned(), text("The kind of this object, such as \"Deployment\"."));
+    let target = json!({"$ref": format!("{place}{OBJECT_META}")});
     properties.insert(
         "metadata".to_owned(),
-        json!({
-            "$ref": format!("{place}{OBJECT_META}"),
-            "description": "Name, labels and everything else that all objects have.",
-        }),
+        match version {
+            Version::V2 => json!({"$ref": target["$ref"], "description": METADATA}),
+            // Readers of OpenAPI 3 drop whatever stands beside a reference.
+            Version::V3 => json!({"allOf": [target], "description": METADATA}),
+        },
     );
 }
 

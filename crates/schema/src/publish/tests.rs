@@ -25,7 +25,9 @@ fn the_root_gets_type_and_metadata() {
     assert_eq!(v3["properties"]["kind"]["type"], "string");
     let version = v3["properties"]["apiVersion"]["description"].as_str().unwrap();
     assert!(version.starts_with("APIVersion defines"), "{version}");
-    assert_eq!(v3["properties"]["metadata"]["$ref"], format!("#/components/schemas/{OBJECT_META}"));
+    let metadata = &v3["properties"]["metadata"];
+    assert_eq!(metadata["allOf"][0]["$ref"], format!("#/components/schemas/{OBJECT_META}"));
+    assert!(metadata["description"].as_str().unwrap().starts_with("Standard object's metadata"));
     let v2 = to_openapi_v2(&schema);
     assert_eq!(v2["properties"]["metadata"]["$ref"], format!("#/definitions/{OBJECT_META}"));
     assert_eq!(v2["properties"]["spec"], json!({"type": "object"}));
@@ -117,13 +119,15 @@ fn embedded_resources_are_resources() {
     for version in [Version::V2, Version::V3] {
         let published = field(schema.clone(), version);
         assert_eq!(published["required"], json!(["kind", "apiVersion"]));
-        assert!(published["properties"]["metadata"]["$ref"].is_string());
+        assert!(published["properties"]["metadata"].is_object());
     }
     let preserving = json!({"type": "object", "x-kubernetes-embedded-resource": true,
         "x-kubernetes-preserve-unknown-fields": true});
     let published = field(preserving.clone(), Version::V2);
     assert_eq!(published.get("properties"), None);
-    assert!(field(preserving, Version::V3)["properties"]["metadata"]["$ref"].is_string());
+    assert!(
+        field(preserving, Version::V3)["properties"]["metadata"]["allOf"][0]["$ref"].is_string()
+    );
 }
 
 #[test]

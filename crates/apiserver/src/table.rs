@@ -95,7 +95,8 @@ fn build(
             row
         })
         .collect();
-    let definitions = if columns { served.columns() } else { Vec::new() };
+    // Null, not empty, tells that they are the same as before.
+    let definitions = columns.then(|| served.columns());
     json!({
         "kind": "Table",
         "apiVersion": format!("meta.k8s.io/{version}"),
@@ -103,4 +104,21 @@ fn build(
         "columnDefinitions": definitions,
         "rows": rows,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_event_of_a_watch_has_columns() {
+        let row = kinds::builtin().iter().find(|row| row.kind == "ConfigMap").unwrap();
+        let served = Served::built_in(row);
+        let object = json!({"metadata": {"name": "a", "resourceVersion": "7"}});
+        let [first, next] =
+            [true, false].map(|first| of_event(&served, Include::Metadata, &object, "v1", first));
+        assert_eq!(first["columnDefinitions"][0]["name"], "Name");
+        assert_eq!(next["columnDefinitions"], Value::Null);
+        assert_eq!(next["rows"], first["rows"]);
+    }
 }

@@ -290,15 +290,20 @@ fn check_manager(manager: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// How long a call may take: `?timeout=32s`, Go duration syntax, capped at a minute.
+/// How long a call may take: `?timeout=32s`, Go duration syntax, capped at a minute;
+/// nothing and zero are a minute too.
 pub(crate) fn timeout(query: &Query) -> ApiResult<std::time::Duration> {
     const MOST: std::time::Duration = std::time::Duration::from_secs(60);
     let Some(text) = query.get("timeout").filter(|text| !text.is_empty()) else {
         return Ok(MOST);
     };
-    go_duration(text).filter(|wanted| !wanted.is_zero()).map(|wanted| wanted.min(MOST)).ok_or_else(
-        || ApiError::bad_request(format!("invalid timeout specified in the request URL: {text:?}")),
-    )
+    match go_duration(text) {
+        Some(wanted) if wanted.is_zero() => Ok(MOST),
+        Some(wanted) => Ok(wanted.min(MOST)),
+        None => Err(ApiError::bad_request(format!(
+            "invalid timeout specified in the request URL: {text:?}"
+        ))),
+    }
 }
 
 /// `1h2m3.5s`, `300ms`, `0`.
@@ -396,5 +401,10 @@ mod tests {
         assert_eq!(go_duration("500ms").unwrap().as_millis(), 500);
         assert!(go_duration("abc").is_none());
         assert!(timeout(&Query::parse("timeout=5x")).is_err());
+        for (query, seconds) in
+            [("", 60), ("timeout=0s", 60), ("timeout=3m", 60), ("timeout=5s", 5)]
+        {
+            assert_eq!(timeout(&Query::parse(query)).unwrap().as_secs(), seconds, "{query}");
+        }
     }
 }

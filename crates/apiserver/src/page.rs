@@ -13,6 +13,20 @@ pub(crate) struct Position {
     pub(crate) revision: Option<u64>,
     /// Names after this one follow.
     pub(crate) after: String,
+    /// When the list began, in seconds since 1970.
+    pub(crate) begun: i64,
+}
+
+/// How long a list can be continued as of the revision at which it began. History may
+/// well be kept for longer, but clients expect upstream's bound, and its conformance
+/// suite waits for it.
+const LIFETIME: i64 = 300;
+
+impl Position {
+    /// Whether the list began so long ago that it goes on only with what is current.
+    pub(crate) fn is_expired(&self, now: i64) -> bool {
+        self.revision.is_some() && now - self.begun > LIFETIME
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -21,6 +35,8 @@ struct Token {
     version: String,
     rv: i64,
     start: String,
+    #[serde(rename = "t")]
+    begun: i64,
 }
 
 const VERSION: &str = "meta.k8s.io/v1";
@@ -32,6 +48,7 @@ pub(crate) fn encode(position: &Position, prefix: &str) -> String {
         version: VERSION.to_owned(),
         rv: position.revision.and_then(|revision| revision.try_into().ok()).unwrap_or(-1),
         start: format!("{start}\u{0}"),
+        begun: position.begun,
     };
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
 }
@@ -58,7 +75,7 @@ pub(crate) fn decode(token: &str, prefix: &str) -> ApiResult<Position> {
         rv => Some(u64::try_from(rv).map_err(|_| invalid("negative resourceVersion"))?),
     };
     let after = format!("{prefix}{}", token.start.trim_end_matches('\u{0}'));
-    Ok(Position { revision, after })
+    Ok(Position { revision, after, begun: token.begun })
 }
 
 #[cfg(test)]
@@ -68,9 +85,22 @@ mod tests {
     #[test]
     fn a_position_survives_the_round_trip() {
         for revision in [Some(42), None] {
-            let position = Position { revision, after: "ns/name".to_owned() };
+            let position = Position { revision, after: "ns/name".to_owned(), begun: 7 };
             assert_eq!(decode(&encode(&position, "ns/"), "ns/").unwrap(), position);
             assert_eq!(decode(&encode(&position, ""), "").unwrap(), position);
+        }
+    }
+
+    #[test]
+    fn only_a_list_at_a_revision_expires() {
+        for (revision, now, expired) in [
+            (Some(42), 1000, false),
+            (Some(42), 1300, false),
+            (Some(42), 1301, true),
+            (None, 9999, false),
+        ] {
+            let position = Position { revision, after: "name".to_owned(), begun: 1000 };
+            assert_eq!(position.is_expired(now), expired, "{revision:?} at {now}");
         }
     }
 
@@ -79,7 +109,7 @@ mod tests {
         for bad in ["", "!!!", "e30", "eyJ2IjoieCIsInJ2IjoxLCJzdGFydCI6ImEifQ"] {
             assert_eq!(decode(bad, "").unwrap_err().code().as_u16(), 400, "{bad}");
         }
-        let escape = Position { revision: Some(1), after: "ns/../x".to_owned() };
+        let escape = Position { revision: Some(1), after: "ns/../x".to_owned(), begun: 7 };
         assert!(decode(&encode(&escape, "ns/"), "ns/").is_err());
     }
 }

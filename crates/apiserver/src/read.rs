@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use base::clock;
 use bytes::Bytes;
 use http::StatusCode;
 use serde_json::Value;
@@ -133,8 +134,8 @@ pub(crate) struct Page {
 
 pub(crate) async fn page(call: &Call<'_>, options: &ListOptions) -> ApiResult<Page> {
     let selection = Selection::new(&call.served, options)?.within(call.namespace());
-    let mut at = None;
-    let mut after = None;
+    let now = clock::now().as_second();
+    let mut from = Position { revision: None, after: String::new(), begun: now };
     if let Some(token) = &options.continue_token {
         if options.revision.is_some_and(|revision| revision != 0) {
             return Err(ApiError::bad_request(
@@ -142,22 +143,26 @@ pub(crate) async fn page(call: &Call<'_>, options: &ListOptions) -> ApiResult<Pa
             ));
         }
         let position = page::decode(token, &selection.prefix)?;
-        at = position.revision;
-        after = Some(position.after);
+        if position.is_expired(now) {
+            return Err(expired(Some(&position.after), &selection.prefix));
+        }
+        // Going on with what is current begins a new list.
+        let begun = if position.revision.is_some() { position.begun } else { now };
+        from = Position { begun, ..position };
     } else if let Freshness::Exact(revision) = options.freshness {
-        at = Some(revision);
+        from.revision = Some(revision);
     }
-    match at {
+    match from.revision {
         Some(revision) => catch_up(call, Freshness::NotOlderThan(revision)).await?,
         None => catch_up(call, options.freshness).await?,
     }
     // A single name needs no scan.
-    if let (Some(name), None, None) = (options.fields.name(), at, &after)
+    if let (Some(name), None, "") = (options.fields.name(), from.revision, &*from.after)
         && (!call.served.namespaced || !call.namespace().is_empty())
     {
         return Ok(one(call, &selection, name));
     }
-    collect(call, options, &selection, at, after)
+    collect(call, options, &selection, from)
 }
 
 fn one(call: &Call<'_>, selection: &Selection, name: &str) -> Page {
@@ -174,9 +179,10 @@ fn collect(
     call: &Call<'_>,
     options: &ListOptions,
     selection: &Selection,
-    mut at: Option<u64>,
-    mut after: Option<String>,
+    from: Position,
 ) -> ApiResult<Page> {
+    let mut at = from.revision;
+    let mut after = Some(from.after).filter(|after| !after.is_empty());
     // Served from memory, "any version" is not worth paging; upstream does the same.
     let limit = options.limit.filter(|_| options.freshness != Freshness::Any || after.is_some());
     let mut entries: Vec<ObjectEntry> = Vec::new();
@@ -202,7 +208,7 @@ fn collect(
         match last {
             Some(last) if more && !full => after = Some(last),
             Some(last) if more => {
-                let position = Position { revision: at, after: last };
+                let position = Position { revision: at, after: last, begun: from.begun };
                 return Ok(Page {
                     entries,
                     revision: found.revision.get(),
@@ -227,7 +233,7 @@ fn expired(after: Option<&str>, prefix: &str) -> ApiError {
     match after {
         None => ApiError::expired("The resourceVersion for the provided list is too old."),
         Some(after) => {
-            let position = Position { revision: None, after: after.to_owned() };
+            let position = Position { revision: None, after: after.to_owned(), begun: 0 };
             ApiError::expired(
                 "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.",
             )

@@ -7,6 +7,9 @@ export PATH := $(HOME)/.cargo/bin:$(CACHE)/bin:$(PATH):/usr/sbin
 # Outside the tree, so that a fresh clone on the same machine builds in seconds.
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 
+# End-to-end tests mostly wait: for processes, for syncs, for each other.
+export RUST_TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
+
 # Arguments for the server: make run ARGS='--listen 0.0.0.0:6443 --data-dir /srv/sheaf'
 ARGS ?=
 

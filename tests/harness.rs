@@ -1,0 +1,22 @@
+//! What tests are written with: servers, clients and bounded waiting.
+
+mod etcd;
+mod http;
+mod kubectl;
+mod server;
+mod tls;
+mod wait;
+
+pub(crate) use etcd::Etcd;
+pub(crate) use http::{Http, Reply, block_on};
+pub(crate) use kubectl::Kubectl;
+pub(crate) use server::Sheaf;
+pub(crate) use tls::tls;
+pub(crate) use wait::eventually;
+
+/// Panics with both texts unless `text` contains `part`.
+#[track_caller]
+pub(crate) fn assert_has(text: impl AsRef<str>, part: &str) {
+    let text = text.as_ref();
+    assert!(text.contains(part), "expected to find:\n  {part}\nin:\n{text}");
+}

@@ -1,0 +1,245 @@
+//! A Sheaf server of a test's own: the built binary on a port and a directory of its own.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::http::Http;
+use super::kubectl::{Kubectl, kubectls};
+use super::wait::poll;
+
+pub(crate) struct Sheaf {
+    directory: TempDir,
+    arguments: Vec<String>,
+    process: Option<Child>,
+    /// Beginnings of warnings and errors that this test provokes.
+    provoked: Vec<String>,
+}
+
+impl Sheaf {
+    /// A single node that is ready.
+    pub(crate) fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// The same with further arguments.
+    pub(crate) fn with(arguments: &[&str]) -> Self {
+        let mut server = Self::prepared(arguments);
+        server.begin();
+        server
+    }
+
+    /// A data directory on which nothing runs yet.
+    pub(crate) fn prepared(arguments: &[&str]) -> Self {
+        Self {
+            directory: directory(),
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+            process: None,
+            provoked: Vec::new(),
+        }
+    }
+
+    /// Starts the process and waits until it serves.
+    pub(crate) fn begin(&mut self) {
+        assert!(self.process.is_none(), "it runs already");
+        let mut process = self.spawn();
+        poll("the server announces itself", || {
+            if self.announced().is_some() {
+                return Ok(());
+            }
+            if let Ok(Some(status)) = process.try_wait() {
+                panic!("the server ended with {status}:\n{}", self.log());
+            }
+            Err(self.log())
+        });
+        self.process = Some(process);
+    }
+
+    /// Starts a process on this directory; its output replaces that of the one before.
+    pub(crate) fn spawn(&self) -> Child {
+        let file = |name: &str| File::create(self.directory.path().join(name)).unwrap();
+        Command::new(binary())
+            .args(["server", "--listen", "127.0.0.1:0", "--no-agent", "--log-format", "json"])
+            .arg("--data-dir")
+            .arg(self.data())
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(file("stdout"))
+            .stderr(file("stderr"))
+            .spawn()
+            .unwrap()
+    }
+
+    /// Replaces the arguments for the next start.
+    pub(crate) fn set_arguments(&mut self, arguments: &[&str]) {
+        self.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    }
+
+    /// Announces a warning or error that this test provokes, by a part of its line.
+    pub(crate) fn provokes(&mut self, part: &str) {
+        self.provoked.push(part.to_owned());
+    }
+
+    /// `kill -9`: no chance to tidy up.
+    pub(crate) fn kill(&mut self) {
+        self.check_log();
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+
+    /// SIGTERM; answers how long the end took.
+    pub(crate) fn terminate(&mut self) -> Duration {
+        let mut process = self.process.take().expect("it runs");
+        // Whoever was in the middle of something may say so.
+        self.provokes("the server is shutting down");
+        let began = Instant::now();
+        kill_process(Pid::from_child(&process), Signal::TERM).unwrap();
+        let status = poll("the server ends", || match process.try_wait().unwrap() {
+            Some(status) => Ok(status),
+            None => Err("it still runs".to_owned()),
+        });
+        assert!(status.success(), "it ended with {status}:\n{}", self.log());
+        began.elapsed()
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(self.process.as_ref().expect("it runs"))
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.process.as_mut().is_some_and(|process| process.try_wait().unwrap().is_none())
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// A place for files of the test.
+    pub(crate) fn scratch(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.data().join("admin.kubeconfig")
+    }
+
+    /// `127.0.0.1:PORT`
+    pub(crate) fn address(&self) -> String {
+        let url = self.announced().expect("it was started");
+        url.trim_start_matches("https://").to_owned()
+    }
+
+    /// Requests as the administrator.
+    pub(crate) fn http(&self) -> Http {
+        Http::from_kubeconfig(&self.kubeconfig())
+    }
+
+    /// Requests as nobody.
+    pub(crate) fn anonymous(&self) -> Http {
+        Http::anonymous(&self.kubeconfig())
+    }
+
+    /// Requests with a bearer token.
+    pub(crate) fn bearer(&self, token: &str) -> Http {
+        Http::bearer(&self.kubeconfig(), token)
+    }
+
+    /// The newest kubectl of this machine, as the administrator.
+    pub(crate) fn kubectl(&self) -> Kubectl {
+        let newest = kubectls().last().expect("there is a kubectl");
+        newest.on(&self.kubeconfig(), &self.scratch("home"))
+    }
+
+    /// Every kubectl of this machine, as the administrator.
+    pub(crate) fn every_kubectl(&self) -> Vec<Kubectl> {
+        let with = |kubectl: &Kubectl| {
+            let home = self.scratch(&format!("home-{}", kubectl.minor()));
+            kubectl.on(&self.kubeconfig(), &home)
+        };
+        kubectls().iter().map(with).collect()
+    }
+
+    /// Another command of the binary, on this data directory.
+    pub(crate) fn command(&self, line: &str) -> Output {
+        Command::new(binary())
+            .args(line.split_whitespace())
+            .arg("--data-dir")
+            .arg(self.data())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    /// The same; it must succeed, and its output is the answer.
+    #[track_caller]
+    pub(crate) fn run(&self, line: &str) -> String {
+        let output = self.command(line);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "sheaf {line}: {complaint}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What the server wrote to its log since it was last started.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("stderr")).unwrap_or_default()
+    }
+
+    fn announced(&self) -> Option<String> {
+        let text = fs::read_to_string(self.directory.path().join("stdout")).ok()?;
+        // The line is complete once the next one has begun.
+        let (_, rest) = text.split_once("URL ")?;
+        let (url, _) = rest.split_once('\n')?;
+        text.contains("Stop with").then(|| url.trim().to_owned())
+    }
+
+    /// Fails on a warning or an error that nobody announced.
+    fn check_log(&self) {
+        for line in self.log().lines() {
+            let Ok(entry) = serde_json::from_str::<Value>(line) else {
+                // A panic is not written by the logger.
+                assert!(!line.contains("panicked"), "the server panicked:\n{}", self.log());
+                continue;
+            };
+            let grave = matches!(entry["level"].as_str(), Some("WARN" | "ERROR"));
+            let provoked = self.provoked.iter().any(|part| line.contains(part.as_str()));
+            assert!(!grave || provoked, "an unexpected line in the log: {line}");
+        }
+    }
+}
+
+impl Drop for Sheaf {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let from = lines.len().saturating_sub(20);
+            eprintln!("the end of the server's log:\n{}", lines[from..].join("\n"));
+        } else {
+            self.check_log();
+        }
+    }
+}
+
+/// The binary that Cargo built for this run.
+pub(crate) fn binary() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_sheaf"))
+}
+
+/// In memory where there is such a place: tests sync thousands of times, and a killed
+/// process cannot tell the difference.
+pub(super) fn directory() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    tempfile::Builder::new().prefix("sheaf-").tempdir_in(place).unwrap()
+}

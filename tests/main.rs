@@ -1,0 +1,20 @@
+//! End to end: the built binary, real clients, one private server per test.
+//!
+//! One module per feature. [`harness`] starts servers and clients; see docs/testing.md.
+
+#![expect(clippy::unwrap_used, reason = "a test that meets something unexpected has failed")]
+
+mod harness;
+
+mod bad_input;
+mod clients;
+mod crd;
+mod faults;
+mod garbage;
+mod golden;
+mod identity;
+mod kubectl;
+mod limits;
+mod lists;
+mod store;
+mod watch;

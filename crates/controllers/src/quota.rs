@@ -4,9 +4,10 @@
 //! Admission charges for what is created; this controller repairs and gives back.
 
 mod plan;
+mod settling;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::clock;
@@ -17,7 +18,9 @@ use kube::api::{ListParams, PostParams};
 use kube::core::Request;
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
+use self::settling::{SETTLE, Settling};
 use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
 
 const REFRESH: Duration = Duration::from_secs(300);
@@ -62,8 +65,9 @@ impl Quotas {
 }
 
 pub(crate) struct Counter {
-    pub(crate) client: Client,
-    pub(crate) catalog: watch::Receiver<Arc<Catalog>>,
+    client: Client,
+    catalog: watch::Receiver<Arc<Catalog>>,
+    settling: Mutex<Settling>,
 }
 
 impl Reconciler for Counter {
@@ -96,16 +100,30 @@ impl Reconciler for Counter {
                 }
             }
         }
+        let mut again = REFRESH;
         for (quota, used) in quotas.into_iter().zip(used) {
+            if plan::gives_back(&quota, &used) && !self.has_settled(&quota) {
+                again = SETTLE;
+                continue;
+            }
             if let Some(updated) = plan::updated(quota, &used) {
                 self.write(kind, namespace, &updated).await?;
             }
         }
-        Ok(Next::Again(REFRESH))
+        Ok(Next::Again(again))
     }
 }
 
 impl Counter {
+    pub(crate) fn new(client: Client, catalog: watch::Receiver<Arc<Catalog>>) -> Self {
+        Self { client, catalog, settling: Mutex::default() }
+    }
+
+    fn has_settled(&self, quota: &Value) -> bool {
+        let mut settling = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        settling.is_over(quota, Instant::now())
+    }
+
     /// Shows all objects of a kind to `each`, holding one page at a time.
     async fn read(
         &self,

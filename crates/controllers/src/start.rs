@@ -121,7 +121,7 @@ impl Started<'_> {
         outlets.push(self.add("root-ca", root_ca::Published::default(), publisher));
         let aggregator = role_aggregation::Aggregator { client: client() };
         outlets.push(self.add("role-aggregation", role_aggregation::Roles, aggregator));
-        let counter = quota::Counter { client: client(), catalog: catalog() };
+        let counter = quota::Counter::new(client(), catalog());
         outlets.push(self.add("quota", quota::Quotas::default(), counter));
         let protector = storage_protection::Protector { client: client() };
         let waiting = storage_protection::Waiting::default();

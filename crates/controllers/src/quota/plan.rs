@@ -47,6 +47,12 @@ pub(crate) fn charge(
     quota::add(used, &amounts);
 }
 
+/// Whether less is used of something than the quota's status says.
+pub(crate) fn gives_back(quota: &Value, used: &Amounts) -> bool {
+    let known = quota::amounts(quota.pointer("/status/used"));
+    known.iter().any(|(name, amount)| used.get(name).is_some_and(|own| own < amount))
+}
+
 /// The quota with its status as it should be; nothing if it is so already.
 pub(crate) fn updated(mut quota: Value, used: &Amounts) -> Option<Value> {
     let at = |pointer: &str| quota::amounts(quota.pointer(pointer));
@@ -154,5 +160,18 @@ mod tests {
         let kinds = counted_kinds(&quotas, &catalog());
         let names: Vec<&str> = kinds.iter().map(|kind| &*kind.plural).collect();
         assert_eq!(names, ["configmaps", "pods"]);
+    }
+
+    #[test]
+    fn less_than_was_known_is_given_back() {
+        let quota = json!({"status": {"used": {"pods": "2", "cpu": "1"}}});
+        for (used, expected) in [
+            (json!({"pods": "2", "cpu": "1"}), false),
+            (json!({"pods": "3", "cpu": "1"}), false),
+            (json!({"pods": "3", "cpu": "900m"}), true),
+            (json!({"secrets": "1"}), false),
+        ] {
+            assert_eq!(gives_back(&quota, &quota::amounts(Some(&used))), expected, "{used}");
+        }
     }
 }

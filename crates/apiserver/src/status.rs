@@ -245,6 +245,11 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message).causes(vec![cause])
     }
 
+    /// A failure for which upstream has no class: 500 without a reason, in plain words.
+    pub(crate) fn unclassified(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message).retry_after(1)
     }
@@ -296,9 +301,11 @@ impl ApiError {
             "metadata": metadata,
             "status": "Failure",
             "message": self.0.message,
-            "reason": self.0.reason,
             "code": self.0.code,
         });
+        if !self.0.reason.is_empty() {
+            status["reason"] = self.0.reason.into();
+        }
         if !self.0.details.is_empty() {
             status["details"] = self.0.details.clone().into();
         }
@@ -345,6 +352,14 @@ mod tests {
             ApiError::invalid(subject, &errors).message(),
             r#"Widget.example.com "w" is invalid: [spec.a: Required value, spec.b: Required value: x]"#
         );
+    }
+
+    #[test]
+    fn an_unclassified_failure_has_no_reason() {
+        let status = ApiError::unclassified("no such luck").to_value();
+        assert_eq!(status["message"], "no such luck");
+        assert_eq!(status["code"], 500);
+        assert_eq!(status.get("reason"), None);
     }
 
     #[test]

@@ -27,8 +27,7 @@ pub(crate) async fn create(
     let mut object = intake::take(call, parsed, options.field_validation)?;
     intake::check_namespace(call, &mut object)?;
     if !object::meta(&object, "resourceVersion").is_empty() {
-        // Upstream answers with a plain error here, which is a 500.
-        return Err(ApiError::internal(
+        return Err(ApiError::unclassified(
             "resourceVersion should not be set on objects to be created",
         ));
     }

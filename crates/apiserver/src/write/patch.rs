@@ -266,6 +266,6 @@ fn apply_failure(error: merge::ApplyError) -> ApiError {
         other @ (merge::ApplyError::WrongKind(_) | merge::ApplyError::ManagedFields) => {
             ApiError::bad_request(base::Chain(&other).to_string())
         }
-        other => ApiError::internal(base::Chain(&other)),
+        other => ApiError::unclassified(base::Chain(&other).to_string()),
     }
 }

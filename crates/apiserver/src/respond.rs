@@ -53,6 +53,11 @@ pub(crate) fn text(code: StatusCode, text: impl Into<String>) -> Reply {
     reply(code, "text/plain; charset=utf-8", full(text.into()))
 }
 
+/// The answer to HEAD. HTTP/2 clients take a body for a violation of the protocol.
+pub(crate) fn without_body(reply: Reply) -> Reply {
+    reply.map(|_| full(Bytes::new()))
+}
+
 /// A whole object (as JSON bytes) in the encoding that was negotiated.
 pub(crate) fn object(code: StatusCode, encoding: Encoding, bytes: Bytes) -> Reply {
     match encoding {
@@ -182,6 +187,13 @@ mod tests {
         let mut plain = Vec::new();
         flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut plain).unwrap();
         assert_eq!(plain, vec![b'x'; 300_000]);
+    }
+
+    #[tokio::test]
+    async fn an_answer_to_head_keeps_its_headers_only() {
+        let reply = without_body(text(StatusCode::OK, "ok"));
+        assert_eq!(reply.headers()[CONTENT_TYPE], "text/plain; charset=utf-8");
+        assert!(reply.into_body().collect().await.unwrap().to_bytes().is_empty());
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Api {
         if let Ok(id) = HeaderValue::from_str(&id) {
             reply.headers_mut().insert("audit-id", id);
         }
-        reply
+        if parts.method == Method::HEAD { respond::without_body(reply) } else { reply }
     }
 
     async fn answer(

@@ -9,12 +9,12 @@ use crate::tree;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("base", &[]),
     // Pure engines: JSON in, JSON and errors out.
-    ("schema", &["base"]),
+    ("schema", &[]),
     ("merge", &["schema"]),
     ("types", &["schema"]),
-    ("kinds", &["base", "schema", "types"]),
+    ("kinds", &["schema", "types"]),
     // Identity knows the rules for names; neither HTTP nor the store.
-    ("auth", &["base", "kinds", "schema"]),
+    ("auth", &["kinds", "schema"]),
     // Bytes and revisions; nothing of Kubernetes.
     ("store", &["base"]),
     ("apiserver", &["auth", "base", "kinds", "merge", "schema", "store", "types"]),
@@ -27,8 +27,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("bench", &["base", "client"]),
 ];
 
-/// As measured on the way from `sheaf` down to `base`; the aim is to get it smaller.
-const LONGEST_CHAIN: usize = 7;
+/// `sheaf`, `apiserver`, `auth`, `kinds`, `types`, `schema`; the aim is to get it smaller.
+const LONGEST_CHAIN: usize = 6;
 
 #[test]
 fn every_crate_names_only_those_below_it() {

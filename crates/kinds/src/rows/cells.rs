@@ -1,3 +1,5 @@
+//! What `kubectl get` shows of objects.
+
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! What is refused, in which words.
+
 use expect_test::expect;
 use serde_json::json;
 

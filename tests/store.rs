@@ -24,6 +24,7 @@ fn a_backup_is_taken_while_the_server_runs_and_restored_elsewhere() {
     let sheaf = Sheaf::start();
     let http = sheaf.http();
     create(&http, "before");
+    create(&http, "beside");
     let page = http.get(&format!("{MAPS}?limit=1")).ok();
     let token = page["metadata"]["continue"].as_str().unwrap();
     let backup = sheaf.scratch("backup.db");

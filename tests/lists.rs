@@ -3,7 +3,7 @@
 use http::Request;
 use serde_json::{Value, json};
 
-use crate::harness::{Http, Sheaf, assert_has};
+use crate::harness::{Http, Sheaf, assert_has, eventually};
 
 const MAPS: &str = "/api/v1/namespaces/many/configmaps";
 
@@ -21,6 +21,10 @@ fn ten() -> (Sheaf, Http) {
         });
         http.post(MAPS, &map).ok();
     }
+    // What a controller adds must not come in the middle of a test.
+    eventually("the root certificate is there", || {
+        http.get(&format!("{MAPS}/kube-root-ca.crt")).status == 200
+    });
     (sheaf, http)
 }
 

@@ -34,7 +34,9 @@ test: ## Everything CI runs: format, lints, and all tests, end to end included
 	@scripts/setup test
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	cargo test --locked --workspace --quiet
+	@set -o pipefail; cargo test --locked --workspace --quiet 2>&1 | awk \
+		'{ print; fflush() } /^test result:/ { passed += $$4; failed += $$6 } \
+		 END { printf "%d passed, %d failed\n", passed, failed }'
 
 .PHONY: e2e
 e2e: ## The end-to-end tests only (ARGS=… to choose: make e2e ARGS=watch)

@@ -46,7 +46,7 @@ pub(crate) async fn run(args: &Args, sheaf: &Path, figures: &mut Figures) -> Res
         Limit::Most(150.0),
     );
     reads(&server, figures).await?;
-    patches(&server, figures).await?;
+    patches(&server, args.objects - SINGLE, figures).await?;
     watchers::run(&server, args.watchers, figures).await?;
     figures.add("memory after all of it", server.memory(), "MB");
     figures.held("stop after SIGTERM", millis(server.stop().await?), "ms", Limit::Most(2000.0));
@@ -167,10 +167,10 @@ async fn timed(client: &Client, path: &str) -> Result<Duration> {
     Ok(begun.elapsed())
 }
 
-async fn patches(server: &Server, figures: &mut Figures) -> Result<()> {
-    let (rate, cpu) = flood(server, 5_000, Method::PATCH, |number| {
+async fn patches(server: &Server, objects: usize, figures: &mut Figures) -> Result<()> {
+    let (rate, cpu) = flood(server, 5_000, Method::PATCH, move |number| {
         let patch = json!({"metadata": {"annotations": {"touched": format!("{number}")}}});
-        (format!("{MAPS}/many-{:06}", number % 5_000), Bytes::from(patch.to_string()))
+        (format!("{MAPS}/many-{:06}", number % objects), Bytes::from(patch.to_string()))
     })
     .await?;
     figures.add("merge patches/s at 64 clients", rate, "/s");

@@ -31,6 +31,7 @@ mod value;
 
 pub(crate) use admission::check_rules;
 pub use compiled::Compiled;
+pub use name::is_cel_word;
 
 /// Steps that one evaluation of one expression may take.
 const RULE_BUDGET: u64 = 1_000_000;

@@ -17,7 +17,7 @@ mod structural;
 mod trail;
 mod validate;
 
-pub use cel::Compiled;
+pub use cel::{Compiled, is_cel_word};
 pub use default::{default, drop_nulls};
 pub use field::{FieldError, Path, Reason};
 pub use metadata::{Malformed, coerce_metadata};

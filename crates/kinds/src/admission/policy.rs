@@ -68,30 +68,6 @@ pub(crate) const VALIDATING: Resource = Resource {
 
 const ANNOTATIONS_MAX: usize = 20;
 const REASONS: &[&str] = &["Forbidden", "Invalid", "RequestEntityTooLarge"];
-/// Words that CEL keeps for itself.
-const RESERVED: &[&str] = &[
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 fn default(object: &mut Value) {
     let Some(spec) = json::object(object, "spec") else { return };
@@ -145,7 +121,7 @@ fn is_identifier(name: &str) -> bool {
     let fits = |char: char| char == '_' || char.is_ascii_alphanumeric();
     name.chars().all(fits)
         && !name.starts_with(|first: char| first.is_ascii_digit())
-        && !RESERVED.contains(&name)
+        && !schema::is_cel_word(name)
 }
 
 fn validate_validating(object: &Value, errors: &mut Vec<FieldError>) {

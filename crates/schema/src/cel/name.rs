@@ -27,6 +27,11 @@ const RESERVED: &[&str] = &[
     "while",
 ];
 
+/// Whether CEL keeps this word for itself, so that it cannot name anything.
+pub fn is_cel_word(word: &str) -> bool {
+    RESERVED.contains(&word)
+}
+
 const ESCAPES: &[(&str, &str)] =
     &[("__underscores__", "__"), ("__dot__", "."), ("__dash__", "-"), ("__slash__", "/")];
 

@@ -17,11 +17,22 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("auth", &["kinds", "schema"]),
     // Bytes and revisions; nothing of Kubernetes.
     ("store", &["base"]),
-    ("apiserver", &["auth", "base", "kinds", "merge", "schema", "store", "types"]),
+    // Mechanism on one node; nothing of Kubernetes.
+    ("block", &["base"]),
+    ("net", &["base"]),
+    ("qemu", &["base"]),
+    // KubeVirt's kinds, apart from the built-in ones so that those compile without them.
+    ("virt", &["kinds", "schema", "types"]),
+    ("apiserver", &["auth", "base", "kinds", "merge", "schema", "store", "types", "virt"]),
     // Ordinary clients of any Kubernetes: neither the server nor the store.
     ("client", &["base"]),
-    ("controllers", &["base", "client", "kinds", "types"]),
-    ("sheaf", &["apiserver", "auth", "base", "client", "controllers", "store"]),
+    ("controllers", &["base", "client", "kinds", "types", "virt"]),
+    // Makes the objects of one node real, as a client like any other.
+    ("agent", &["base", "block", "client", "kinds", "net", "qemu", "types", "virt"]),
+    (
+        "sheaf",
+        &["agent", "apiserver", "auth", "base", "block", "client", "controllers", "store", "virt"],
+    ),
     // For developers.
     ("tidy", &[]),
     ("bench", &["base", "client"]),
@@ -63,12 +74,16 @@ fn the_table_itself_keeps_the_invariants() {
         seen
     };
     // Controllers must be able to run against somebody else's Kubernetes.
-    for client in ["controllers", "client"] {
+    for client in ["controllers", "client", "agent"] {
         for hidden in ["apiserver", "store", "auth", "sheaf"] {
             assert!(!reach(client).contains(&hidden), "{client} can reach {hidden}");
         }
     }
-    for engine in ["schema", "merge", "types", "kinds"] {
+    for mechanism in ["qemu", "block", "net"] {
+        assert!(!reach("controllers").contains(&mechanism), "controllers can reach {mechanism}");
+        assert_eq!(reach(mechanism), ["base"], "{mechanism} does not know Kubernetes");
+    }
+    for engine in ["schema", "merge", "types", "kinds", "virt"] {
         for hidden in ["apiserver", "store", "client", "auth"] {
             assert!(!reach(engine).contains(&hidden), "{engine} can reach {hidden}");
         }

@@ -1,0 +1,4 @@
+//! The replicated block engine: volumes that survive the loss of disks, processes and nodes.
+//!
+//! Replica stores, the replication protocol and the front-ends to a guest. Knows nothing of
+//! Kubernetes; the agent translates objects into its types.

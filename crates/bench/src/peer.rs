@@ -1,9 +1,8 @@
 //! The peer: a bare etcd with the same values and the same durability, in the same run.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Result;
-use etcd_client::Client;
 
 use crate::figures::{Figures, percentile};
 use crate::process::Etcd;
@@ -12,7 +11,7 @@ pub(crate) const PUTS: &str = "etcd alone: durable puts/s at 64 clients";
 
 pub(crate) async fn measure(figures: &mut Figures) -> Result<()> {
     let etcd = Etcd::start().await?;
-    let client = connect(&etcd.url).await?;
+    let client = etcd.connect().await?;
     let value = vec![b'x'; 4096];
     let mut one = client.clone();
     let mut samples = Vec::new();
@@ -39,17 +38,4 @@ pub(crate) async fn measure(figures: &mut Figures) -> Result<()> {
     }
     figures.add(PUTS, total as f64 / begun.elapsed().as_secs_f64(), "/s");
     Ok(())
-}
-
-async fn connect(url: &str) -> Result<Client> {
-    let begun = Instant::now();
-    loop {
-        if let Ok(mut client) = Client::connect([url], None).await
-            && client.status().await.is_ok()
-        {
-            return Ok(client);
-        }
-        anyhow::ensure!(begun.elapsed() < Duration::from_secs(30), "etcd did not come up");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }

@@ -109,7 +109,24 @@ impl Etcd {
             .kill_on_drop(true)
             .spawn()
             .context("cannot start etcd; is it installed?")?;
-        Ok(Self { _child: child, _dir: dir, url })
+        let etcd = Self { _child: child, _dir: dir, url };
+        // Its first election takes most of a second, which is not the server's.
+        etcd.connect().await?;
+        Ok(etcd)
+    }
+
+    /// A client, once there is a leader that answers.
+    pub(crate) async fn connect(&self) -> Result<etcd_client::Client> {
+        let begun = Instant::now();
+        loop {
+            if let Ok(mut client) = etcd_client::Client::connect([&self.url], None).await
+                && client.get("/", None).await.is_ok()
+            {
+                return Ok(client);
+            }
+            anyhow::ensure!(begun.elapsed() < Duration::from_secs(30), "etcd did not come up");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// What tells a server to use it.

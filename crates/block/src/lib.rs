@@ -2,3 +2,5 @@
 //!
 //! Replica stores, the replication protocol and the front-ends to a guest. Knows nothing of
 //! Kubernetes; the agent translates objects into its types.
+
+pub mod ids;

@@ -107,6 +107,7 @@ fn prepare_create(object: &mut Value) {
     if !address.is_empty() && json::count(spec, "/clusterIPs") == 0 {
         json::set(spec, "clusterIPs", json!([address]));
     }
+    complete_families(spec, &Value::Null);
 }
 
 fn prepare_update(new: &mut Value, old: &Value) {
@@ -116,6 +117,7 @@ fn prepare_update(new: &mut Value, old: &Value) {
     normalize_addresses(spec, &before);
     keep_allocated(spec, &before);
     drop_unneeded(spec, &before);
+    complete_families(spec, &before);
     if json::text(spec, "/type") != "LoadBalancer"
         && let Some(status) = json::object(new, "status")
     {
@@ -170,6 +172,31 @@ fn keep_allocated(spec: &mut Value, before: &Value) {
             json::fill_zero(spec, "healthCheckNodePort", known);
         }
     }
+}
+
+/// The families follow from the addresses, and from the policy, where the client leaves
+/// them out. There is only IPv4 here, so one without an address gets that.
+fn complete_families(spec: &mut Value, before: &Value) {
+    if !needs_cluster_ip(spec) {
+        return;
+    }
+    // Nobody but its owner knows where such a service leads, so it may be anywhere.
+    let open = json::text(spec, "/clusterIP") == "None"
+        && json::at(spec, "/selector").and_then(Value::as_object).is_none_or(|map| map.is_empty());
+    let usual = if open { "RequireDualStack" } else { "SingleStack" };
+    json::fill(spec, "ipFamilyPolicy", json::text_at(before, "/ipFamilyPolicy").unwrap_or(usual));
+    let mut families = json::texts(spec, "/ipFamilies");
+    let addresses = json::texts(spec, "/clusterIPs");
+    let unnamed = addresses.iter().skip(families.len()).take_while(|address| **address != "None");
+    families.extend(unnamed.map(|address| if address.contains(':') { "IPv6" } else { "IPv4" }));
+    if families.is_empty() {
+        families.push("IPv4");
+    }
+    if open && families.len() == 1 && json::text(spec, "/ipFamilyPolicy") != "SingleStack" {
+        families.push(if families[0] == "IPv4" { "IPv6" } else { "IPv4" });
+    }
+    let families = json!(families);
+    json::set(spec, "ipFamilies", families);
 }
 
 /// After a change of type, what the server once filled in and nobody changed goes.
@@ -255,5 +282,59 @@ fn external(object: &Value) -> String {
         }
         "ExternalName" => json::text(object, "/spec/externalName").to_owned(),
         _ => "<unknown>".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_follow_from_addresses_and_policy() {
+        let given = json!({"clusterIP": "10.0.0.9", "clusterIPs": ["10.0.0.9"],
+            "ipFamilies": ["IPv4"], "ipFamilyPolicy": "PreferDualStack"});
+        let cases = [
+            (json!({}), json!(null), "SingleStack", json!(["IPv4"])),
+            (json!({"clusterIPs": ["fd00::1"]}), json!(null), "SingleStack", json!(["IPv6"])),
+            (
+                json!({"clusterIP": "None"}),
+                json!(null),
+                "RequireDualStack",
+                json!(["IPv4", "IPv6"]),
+            ),
+            (
+                json!({"clusterIP": "None", "clusterIPs": ["None"], "selector": {"a": "b"}}),
+                json!(null),
+                "SingleStack",
+                json!(["IPv4"]),
+            ),
+            (json!({}), given, "PreferDualStack", json!(["IPv4"])),
+        ];
+        for (mut spec, before, policy, families) in cases {
+            spec["type"] = "ClusterIP".into();
+            let (mut new, old) = (json!({"spec": spec}), json!({"spec": before}));
+            if old["spec"].is_null() {
+                prepare_create(&mut new);
+            } else {
+                default(&mut new);
+                prepare_update(&mut new, &old);
+            }
+            assert_eq!(new["spec"]["ipFamilyPolicy"], policy, "{new}");
+            assert_eq!(new["spec"]["ipFamilies"], families, "{new}");
+        }
+    }
+
+    #[test]
+    fn a_replacement_without_addresses_keeps_them() {
+        let old = json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.9",
+            "clusterIPs": ["10.0.0.9"], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+            "ports": [{"port": 80}]}});
+        let mut new = json!({"spec": {"type": "ClusterIP", "ports": [{"port": 81}]}});
+        prepare_update(&mut new, &old);
+        let mut errors = Vec::new();
+        rules::validate_update(&new, &old, &mut errors);
+        assert_eq!(new["spec"]["clusterIP"], "10.0.0.9");
+        let about_addresses = errors.iter().any(|error| error.to_string().contains("ip"));
+        assert!(!about_addresses, "{errors:?}");
     }
 }

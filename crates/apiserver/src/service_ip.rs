@@ -74,6 +74,7 @@ impl Cidr {
 
 /// Gives a service its address, if it wants one. Returns the address that was taken.
 pub(crate) async fn assign(api: &Api, service: &mut Value) -> ApiResult<Option<String>> {
+    has_families(service)?;
     let spec = &service["spec"];
     let wanted = spec["clusterIP"].as_str().unwrap_or("").to_owned();
     if spec["type"] == "ExternalName" || wanted == "None" {
@@ -111,13 +112,34 @@ pub(crate) async fn assign(api: &Api, service: &mut Value) -> ApiResult<Option<S
     let spec = &mut service["spec"];
     spec["clusterIP"] = text.clone().into();
     spec["clusterIPs"] = json!([text]);
-    if !spec["ipFamilies"].is_array() {
-        spec["ipFamilies"] = json!(["IPv4"]);
-    }
-    if !spec["ipFamilyPolicy"].is_string() {
-        spec["ipFamilyPolicy"] = "SingleStack".into();
-    }
     Ok(Some(text))
+}
+
+/// Refuses what this cluster does not have: addresses are IPv4 here. A service without an
+/// address and without a selector leads wherever its owner says.
+fn has_families(service: &Value) -> ApiResult<()> {
+    let spec = &service["spec"];
+    let open =
+        spec["clusterIP"] == "None" && spec["selector"].as_object().is_none_or(|s| s.is_empty());
+    if open || spec["type"] == "ExternalName" {
+        return Ok(());
+    }
+    let mut errors = Vec::new();
+    if spec["ipFamilyPolicy"] == "RequireDualStack" {
+        let why = "this cluster is not configured for dual-stack services";
+        errors.push(schema::FieldError::invalid("spec.ipFamilyPolicy", "RequireDualStack", why));
+    }
+    let families = spec["ipFamilies"].as_array().into_iter().flatten();
+    for (index, family) in families.enumerate().filter(|(_, family)| **family != "IPv4") {
+        let field = format!("spec.ipFamilies[{index}]");
+        let why = "not configured on this cluster";
+        errors.push(schema::FieldError::invalid(field, family.clone(), why));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let subject = Subject { group: "", resource: "Service", name: object::name(service) };
+    Err(ApiError::invalid(subject, &errors))
 }
 
 async fn draw(api: &Api, service: &Value) -> ApiResult<Ipv4Addr> {

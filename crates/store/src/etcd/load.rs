@@ -35,23 +35,26 @@ pub(super) async fn load<S: Shape>(
 ) -> Result<Found<S>, LinkError> {
     let root = link.keys.root();
     let end = end_of_prefix(&root);
-    let mut at = at.unwrap_or_default();
-    let mut start = root.into_bytes();
-    let mut loading = Loading { link, offset, shape, known, tables: BTreeMap::new() };
-    loop {
+    let page = |start: Vec<u8>, at: i64| {
         let options = GetOptions::new().with_range(end.clone()).with_limit(PAGE).with_revision(at);
-        let page = link.get(start, options).await?;
-        if at == 0 {
-            // All further pages are of the same moment as the first.
-            at = revision(page.header());
-        }
-        page.kvs().iter().for_each(|kv| loading.take(kv));
-        match page.kvs().last() {
-            Some(last) if page.more() => {
-                start = last.key().to_vec();
-                start.push(0);
+        link.get(start, options)
+    };
+    let mut loading = Loading { link, offset, shape, known, tables: BTreeMap::new() };
+    let mut here = page(root.into_bytes(), at.unwrap_or_default()).await?;
+    // All further pages are of the same moment as the first.
+    let at = at.unwrap_or_else(|| revision(here.header()));
+    loop {
+        // etcd gathers the next page while this one is taken in.
+        let next = async {
+            match here.kvs().last() {
+                Some(last) if here.more() => page(after(last), at).await.map(Some),
+                _ => Ok(None),
             }
-            _ => break,
+        };
+        let take = async { here.kvs().iter().for_each(|kv| loading.take(kv)) };
+        match tokio::join!(next, take).0? {
+            Some(next) => here = next,
+            None => break,
         }
     }
     let revision = offset.revision(at);
@@ -85,6 +88,13 @@ impl<S: Shape> Loading<'_, S> {
             table.entries.insert(Arc::clone(&entry.name), entry);
         }
     }
+}
+
+/// The first key that may follow another.
+fn after(kv: &KeyValue) -> Vec<u8> {
+    let mut key = kv.key().to_vec();
+    key.push(0);
+    key
 }
 
 /// The first key that does not begin with `prefix`, which ends in a slash.

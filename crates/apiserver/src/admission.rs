@@ -3,6 +3,7 @@
 //!
 //! `mutate` may change the object; `validate` may only refuse, and runs last.
 
+mod extension;
 mod limits;
 mod namespace;
 mod quota;
@@ -34,6 +35,7 @@ pub(crate) async fn mutate(
     if operation == Operation::Create {
         namespace::exists(call, object).await?;
     }
+    extension::mutate(call, operation, object);
     match &*call.served.table {
         "persistentvolumeclaims" | "persistentvolumes" => {
             storage::mutate(call, operation, object);
@@ -94,13 +96,14 @@ impl Reserved {
     }
 }
 
+/// May refuse; says what the client should be warned of.
 pub(crate) async fn validate(
     call: &Call<'_>,
     operation: Operation,
     object: Option<&Value>,
     old: Option<&Value>,
     dry_run: bool,
-) -> ApiResult<()> {
+) -> ApiResult<Vec<String>> {
     namespace::protected(call, operation, old)?;
     if let Some(object) = object {
         rights::check(call, operation, object, old)?;
@@ -112,9 +115,13 @@ pub(crate) async fn validate(
                 return Err(ApiError::invalid(subject, &errors));
             }
         }
+    }
+    // Before quotas, which count what they let pass.
+    let warnings = extension::validate(call, operation, object, old)?;
+    if let Some(object) = object {
         quota::check(call, operation, object, old, dry_run).await?;
     }
-    Ok(())
+    Ok(warnings)
 }
 
 /// Who asks for a certificate is not for them to say.

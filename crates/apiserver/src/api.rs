@@ -34,6 +34,7 @@ pub struct State {
     pub(crate) authenticator: Authenticator,
     pub(crate) documents: Documents,
     pub(crate) settings: Settings,
+    pub(crate) extensions: crate::extension::Extensions,
     pub(crate) tasks: Tasks,
     pub(crate) ready: std::sync::atomic::AtomicBool,
     pub(crate) traffic: crate::traffic::Traffic,

@@ -33,7 +33,12 @@ pub(crate) fn start(api: &Api, tasks: &Tasks) {
 }
 
 async fn align(api: &Api) {
-    let wanted = wanted(&api.catalog.load());
+    let mut wanted = wanted(&api.catalog.load());
+    for group in &api.extensions.groups {
+        for (index, version) in group.versions().iter().enumerate() {
+            wanted.push(service(group.name(), version, "onstart", 1000, index));
+        }
+    }
     let existing: Vec<Value> =
         refresh::entries(api, TABLE).iter().map(|entry| entry.item.to_value()).collect();
     let known = |name: &str| existing.iter().any(|service| object::name(service) == name);
@@ -79,29 +84,31 @@ fn wanted(catalog: &Catalog) -> Vec<Value> {
                 (false, true) => ("onstart", 18000),
                 (false, false) => ("onstart", 17000),
             };
-            let mut spec = json!({
-                "version": &**version,
-                "groupPriorityMinimum": priority,
-                "versionPriority": 100 - index.min(90),
-            });
-            if !group.name.is_empty() {
-                spec["group"] = (&*group.name).into();
-            }
-            services.push(json!({
-                "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
-                "metadata": {
-                    "name": format!("{version}.{}", group.name),
-                    "labels": {MANAGED: managed},
-                },
-                "spec": spec,
-                "status": {"conditions": [{
-                    "type": "Available", "status": "True", "reason": "Local",
-                    "message": "Local APIServices are always available",
-                }]},
-            }));
+            services.push(service(&group.name, version, managed, priority, index));
         }
     }
     services
+}
+
+/// `index` is the version's place among those of its group.
+fn service(group: &str, version: &str, managed: &str, priority: u32, index: usize) -> Value {
+    let mut spec = json!({
+        "version": version,
+        "groupPriorityMinimum": priority,
+        "versionPriority": 100 - index.min(90),
+    });
+    if !group.is_empty() {
+        spec["group"] = group.into();
+    }
+    json!({
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": format!("{version}.{group}"), "labels": {MANAGED: managed}},
+        "spec": spec,
+        "status": {"conditions": [{
+            "type": "Available", "status": "True", "reason": "Local",
+            "message": "Local APIServices are always available",
+        }]},
+    })
 }
 
 #[cfg(test)]

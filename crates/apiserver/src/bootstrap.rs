@@ -30,7 +30,9 @@ pub(crate) async fn run(api: &Api) -> Result<(), BootstrapError> {
     roles(api).await?;
     let mut objects = crate::bootstrap_objects::fixed(&api.settings);
     objects.extend(crate::bootstrap_objects::own_endpoints(api.settings.advertise));
-    all(api, objects).await
+    all(api, objects).await?;
+    all(api, api.extensions.definitions.clone()).await?;
+    all(api, api.extensions.objects.clone()).await
 }
 
 /// Creates what is missing, all at once: one sync covers them.
@@ -64,9 +66,10 @@ async fn ensure(api: &Api, object: &Value) -> Result<(), BootstrapError> {
     }
 }
 
-/// Objects that describe this server, and must follow it when its address changes.
+/// Objects that describe this server and its kinds, and must follow it when it changes.
 fn is_ours(object: &Value) -> bool {
-    matches!(object["kind"].as_str(), Some("Endpoints" | "EndpointSlice"))
+    let kind = object["kind"].as_str();
+    matches!(kind, Some("Endpoints" | "EndpointSlice" | "CustomResourceDefinition"))
         || object["metadata"]["name"] == "extension-apiserver-authentication"
 }
 

@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::api::Api;
 use crate::catalog::{Catalog, Group};
+use crate::extension::{self, Extensions};
 use crate::negotiate;
 use crate::respond::{self, Reply};
 use crate::route::Discovery;
@@ -21,7 +22,8 @@ pub(crate) fn answer(api: &Api, wanted: Discovery<'_>, headers: &HeaderMap) -> A
     let catalog = api.catalog.load();
     let document = match wanted {
         Discovery::CoreVersions | Discovery::Groups if wants_aggregated(headers) => {
-            return Ok(aggregated(&catalog, wanted == Discovery::CoreVersions, headers));
+            let core = wanted == Discovery::CoreVersions;
+            return Ok(aggregated(&catalog, &api.extensions, core, headers));
         }
         Discovery::CoreVersions => json!({
             "kind": "APIVersions",
@@ -33,17 +35,25 @@ pub(crate) fn answer(api: &Api, wanted: Discovery<'_>, headers: &HeaderMap) -> A
         Discovery::Groups => {
             let groups = catalog.groups();
             let listed = groups.iter().filter(|group| !group.name.is_empty()).map(group_value);
+            let listed = listed.chain(api.extensions.groups.iter().map(extension::group_value));
             json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": listed.collect::<Vec<_>>()})
         }
         Discovery::Group(name) => {
             let groups = catalog.groups();
             let group = groups.iter().find(|group| *group.name == *name && !name.is_empty());
-            let mut group = group_value(group.ok_or_else(ApiError::unknown_resource)?);
+            let mut group = match (group, api.extensions.group(name)) {
+                (Some(group), _) => group_value(group),
+                (None, Some(extended)) => extension::group_value(extended),
+                (None, None) => return Err(ApiError::unknown_resource()),
+            };
             group["kind"] = "APIGroup".into();
             group["apiVersion"] = "v1".into();
             group
         }
-        Discovery::Resources { group, version } => resources(&catalog, group, version)?,
+        Discovery::Resources { group, version } => match api.extensions.group(group) {
+            Some(extended) => extension::resource_list(extended, version)?,
+            None => resources(&catalog, group, version)?,
+        },
     };
     Ok(cached(headers, "application/json", &document))
 }
@@ -163,8 +173,13 @@ fn storage_version_hash(served: &Served) -> String {
     base64::engine::general_purpose::STANDARD.encode(&hash[..8])
 }
 
-fn aggregated(catalog: &Catalog, core: bool, headers: &HeaderMap) -> Reply {
-    let groups: Vec<Value> = catalog
+fn aggregated(
+    catalog: &Catalog,
+    extensions: &Extensions,
+    core: bool,
+    headers: &HeaderMap,
+) -> Reply {
+    let mut groups: Vec<Value> = catalog
         .groups()
         .iter()
         .filter(|group| group.name.is_empty() == core)
@@ -187,6 +202,9 @@ fn aggregated(catalog: &Catalog, core: bool, headers: &HeaderMap) -> Reply {
             json!({"metadata": metadata, "versions": versions})
         })
         .collect();
+    if !core {
+        groups.extend(extensions.groups.iter().map(extension::aggregated));
+    }
     let document = json!({
         "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {}, "items": groups,

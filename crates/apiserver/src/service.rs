@@ -14,6 +14,7 @@ use percent_encoding::percent_decode_str;
 use crate::api::Api;
 use crate::body::{self, Accepts, RequestBody};
 use crate::call::Call;
+use crate::extension::{self, Asked};
 use crate::identity::{self, Transport};
 use crate::negotiate::{self, Encoding, Offer, Wanted};
 use crate::options::{self, ListOptions, Query, WriteOptions};
@@ -52,6 +53,10 @@ impl Api {
         let path = percent_decode_str(parts.uri.path())
             .decode_utf8()
             .map_err(|_| ApiError::bad_request("the path is not valid UTF-8"))?;
+        if let Some(paths) = extension::open(self, &path) {
+            let asked = Asked { user: None, parts: parts.clone(), body };
+            return Ok(paths.answer(asked).await);
+        }
         let user = identity::authenticate(self, transport, &parts.headers)?;
         let user = identity::impersonate(self, user, &parts.headers)?;
         let query = Query::parse(parts.uri.query().unwrap_or(""));
@@ -63,6 +68,9 @@ impl Api {
                     Transport::InProcess(_) => None,
                     Transport::Network(_) => Some(self.traffic.enter(&parts.method).await?),
                 };
+                if let Some(group) = self.extensions.group(target.group) {
+                    return extension::call(self, group, &target, user, parts, body).await;
+                }
                 self.resource(parts, body, &query, target, &user, limit).await
             }
             Target::Discovery(wanted) => {

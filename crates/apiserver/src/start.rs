@@ -12,6 +12,7 @@ use store::{Config, Store};
 use crate::api::{Api, Settings, State};
 use crate::bootstrap::{self, BootstrapError};
 use crate::catalog::Catalog;
+use crate::extension::Extensions;
 use crate::identity::Authenticator;
 use crate::item::ObjectShape;
 use crate::openapi::Documents;
@@ -34,6 +35,7 @@ impl Api {
     pub async fn start(
         config: Config,
         settings: Settings,
+        extensions: Extensions,
         tokens: ServiceAccountTokens,
         tasks: &Tasks,
     ) -> Result<Self, StartError> {
@@ -48,6 +50,7 @@ impl Api {
             authenticator: Authenticator::new(tokens),
             documents: Documents::default(),
             settings,
+            extensions,
             tasks: tasks.clone(),
             ready: AtomicBool::new(false),
             traffic: Traffic::default(),

@@ -216,6 +216,15 @@ impl ApiError {
             .causes(causes)
     }
 
+    /// An extension refuses, in its own words.
+    pub(crate) fn denied(denial: crate::extension::Denial) -> Self {
+        let causes = denial.causes.iter().map(
+            |cause| json!({"reason": cause.reason, "message": cause.message, "field": cause.field}),
+        );
+        let code = StatusCode::from_u16(denial.code).unwrap_or(StatusCode::FORBIDDEN);
+        Self::new(code, denial.reason, denial.message).causes(causes.collect())
+    }
+
     /// Query options that contradict each other.
     pub(crate) fn invalid_options(kind: &str, errors: &[FieldError]) -> Self {
         Self::invalid(Subject { group: "meta.k8s.io", resource: kind, name: "" }, errors)

@@ -73,15 +73,16 @@ pub(crate) async fn watch(
 }
 
 /// The right to take a connection over, handed along with the request and used once.
-#[derive(Clone)]
-pub(crate) struct Upgrade(std::sync::Arc<parking_lot::Mutex<Option<OnUpgrade>>>);
+#[derive(Debug, Clone)]
+pub struct Upgrade(std::sync::Arc<parking_lot::Mutex<Option<OnUpgrade>>>);
 
 impl Upgrade {
     pub(crate) fn new(upgrade: OnUpgrade) -> Self {
         Self(std::sync::Arc::new(parking_lot::Mutex::new(Some(upgrade))))
     }
 
-    fn take(&self) -> Option<OnUpgrade> {
+    /// The connection, for who asks first.
+    pub fn take(&self) -> Option<OnUpgrade> {
         self.0.lock().take()
     }
 }

@@ -49,6 +49,11 @@ impl Layout {
         self.root.join("tokens.csv")
     }
 
+    /// Where the agent of this node answers.
+    pub(crate) fn agent_socket(&self) -> PathBuf {
+        self.root.join("agent/agent.sock")
+    }
+
     fn lock(&self) -> PathBuf {
         self.root.join("lock")
     }

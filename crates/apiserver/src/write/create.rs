@@ -72,12 +72,14 @@ pub(super) async fn admit(
 }
 
 async fn finish(
-    call: &Call<'_>,
+    call: &mut Call<'_>,
     object: Value,
     generated: bool,
     dry_run: bool,
 ) -> ApiResult<Answer> {
-    admission::validate(call, Operation::Create, Some(&object), None, dry_run).await?;
+    let warnings =
+        admission::validate(call, Operation::Create, Some(&object), None, dry_run).await?;
+    warnings.into_iter().for_each(|warning| call.warn(warning));
     if dry_run {
         let name = call.served.key(object::namespace(&object), object::name(&object));
         if call.api.store.get(&call.served.table, &name).is_some() {

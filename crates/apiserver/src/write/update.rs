@@ -161,7 +161,10 @@ async fn settle(
     if endpoint == Endpoint::Main {
         admission::complete(call, Operation::Update, &mut new, Some(live), options.dry_run).await?;
     }
-    admission::validate(call, Operation::Update, Some(&new), Some(live), options.dry_run).await?;
+    let warnings =
+        admission::validate(call, Operation::Update, Some(&new), Some(live), options.dry_run)
+            .await?;
+    warnings.into_iter().for_each(|warning| call.warn(warning));
     Ok(new)
 }
 

@@ -1,6 +1,7 @@
 //! `sheaf server`: one node, from its first file to its last request.
 
 mod certificates;
+mod extensions;
 mod names;
 mod tokens;
 
@@ -77,7 +78,10 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
     let mint =
         || ServiceAccountTokens::new(ISSUER, Vec::new(), Vec::new(), pki.service_account_keys());
     let (tokens, minter) = (mint(), Minter(mint()));
-    let api = Api::start(config, settings, tokens, &tasks).await.context("cannot start")?;
+    let (extensions, door) = extensions::new();
+    let api =
+        Api::start(config, settings, extensions, tokens, &tasks).await.context("cannot start")?;
+    door.open(in_process::client(api.clone(), gateway_user()), layout.agent_socket());
     tokens::follow(&api, args.token_auth_file.clone().unwrap_or_else(|| layout.tokens()), &tasks)?;
     let url = names::url(advertise);
     certificates::write_kubeconfig(layout, &pki, &url)?;
@@ -99,6 +103,11 @@ fn start_controllers(args: &ServerArgs, api: &Api, root_ca: String, minter: Mint
     };
     let config = controllers::Config { leadership, root_ca, minter: Arc::new(minter) };
     controllers::start(in_process::client(api.clone(), user), config, tasks);
+}
+
+/// Acts on machines for those whom the server has let through.
+fn gateway_user() -> User {
+    User::new("system:sheaf-gateway", ["system:masters", "system:authenticated"])
 }
 
 /// Tokens that live in Secrets, for those who still want them.

@@ -1,0 +1,138 @@
+//! What others in this process add to the server: kinds with rules of their own, whole
+//! groups, and paths outside of the API.
+//!
+//! The server authenticates and authorizes; an extension answers. It does not know whether
+//! it is called here or, in somebody else's cluster, as an aggregated server and a webhook,
+//! so nothing of this server's insides is in its hands.
+
+mod adapt;
+
+use std::fmt;
+use std::sync::Arc;
+
+use auth::User;
+use futures_util::future::BoxFuture;
+use http::request;
+use serde_json::Value;
+
+use crate::body::RequestBody;
+use crate::respond::Reply;
+
+pub(crate) use adapt::{aggregated, call, group_value, open, resource_list};
+
+/// Everything that is added, in the order in which it is asked.
+#[derive(Clone, Default)]
+pub struct Extensions {
+    /// CustomResourceDefinitions to install, and to bring up to date at each start.
+    pub definitions: Vec<Value>,
+    /// Objects to create where they are missing. They come after the definitions.
+    pub objects: Vec<Value>,
+    pub rules: Vec<Arc<dyn Rules>>,
+    pub groups: Vec<Arc<dyn Group>>,
+    pub paths: Vec<Arc<dyn Paths>>,
+}
+
+impl fmt::Debug for Extensions {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Extensions")
+            .field("definitions", &self.definitions.len())
+            .field("objects", &self.objects.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Extensions {
+    pub(crate) fn group(&self, name: &str) -> Option<&Arc<dyn Group>> {
+        self.groups.iter().find(|group| group.name() == name)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    Create,
+    Update,
+    Delete,
+}
+
+/// One write that is being judged, as a webhook would be told of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Review<'a> {
+    pub act: Act,
+    pub group: &'a str,
+    pub version: &'a str,
+    pub resource: &'a str,
+    /// Empty for the object itself.
+    pub subresource: &'a str,
+    pub namespace: &'a str,
+    pub name: &'a str,
+    pub user: &'a User,
+}
+
+/// Why a write is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denial {
+    pub code: u16,
+    pub reason: &'static str,
+    pub message: String,
+    pub causes: Vec<Cause>,
+}
+
+/// One field that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    pub reason: String,
+    pub message: String,
+    pub field: String,
+}
+
+/// Defaults and rules of kinds that the server knows only by their definition. Not async:
+/// who needs to look elsewhere is a controller.
+pub trait Rules: Send + Sync {
+    fn concern(&self, group: &str, resource: &str) -> bool;
+    /// Fills in what was left out; must leave alone what is there.
+    fn complete(&self, review: &Review<'_>, object: &mut Value);
+    /// Warnings for the client, or why not. `object` is absent for deletions.
+    fn judge(
+        &self,
+        review: &Review<'_>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<Vec<String>, Denial>;
+}
+
+/// A resource of an extended group, as discovery lists it.
+#[derive(Debug, Clone, Copy)]
+pub struct Resource {
+    /// `virtualmachines/start`
+    pub name: &'static str,
+    pub kind: &'static str,
+    pub namespaced: bool,
+    pub verbs: &'static [&'static str],
+}
+
+/// An authorized request.
+#[derive(Debug)]
+pub struct Asked {
+    /// Nobody for [`Paths`], which check credentials of their own.
+    pub user: Option<User>,
+    pub parts: request::Parts,
+    pub body: RequestBody,
+}
+
+/// A group of the API that somebody else answers for.
+pub trait Group: Send + Sync {
+    fn name(&self) -> &'static str;
+    /// The preferred first.
+    fn versions(&self) -> &'static [&'static str];
+    fn resources(&self) -> &[Resource];
+    /// What follows the name, as the authorizer calls it: `vnc/screenshot`, but `portforward`
+    /// without the port.
+    fn subresource<'a>(&self, rest: &'a str) -> &'a str;
+    fn answer(&self, asked: Asked) -> BoxFuture<'_, Reply>;
+}
+
+/// Paths outside of the API, with credentials of their own.
+pub trait Paths: Send + Sync {
+    fn own(&self, path: &str) -> bool;
+    fn answer(&self, asked: Asked) -> BoxFuture<'_, Reply>;
+}

@@ -1,0 +1,149 @@
+//! Between the server's requests and an extension: routing, rights, discovery.
+
+use std::sync::Arc;
+
+use auth::User;
+use http::{Method, request};
+use serde_json::{Value, json};
+
+use super::{Asked, Group, Paths};
+use crate::api::Api;
+use crate::authorize;
+use crate::body::RequestBody;
+use crate::respond::Reply;
+use crate::route::{self, ResourcePath};
+use crate::status::{ApiError, ApiResult, Subject};
+
+/// Who owns a path that is not part of the API.
+pub(crate) fn open<'a>(api: &'a Api, path: &str) -> Option<&'a Arc<dyn Paths>> {
+    api.extensions.paths.iter().find(|paths| paths.own(path))
+}
+
+/// Hands a request over, once its sender may make it.
+pub(crate) async fn call(
+    api: &Api,
+    group: &Arc<dyn Group>,
+    target: &ResourcePath<'_>,
+    user: User,
+    parts: &request::Parts,
+    body: RequestBody,
+) -> ApiResult<Reply> {
+    if !group.versions().contains(&target.version) {
+        return Err(ApiError::unknown_resource());
+    }
+    let verb = match route::verb(&parts.method, target, false) {
+        Some(verb) => verb,
+        // A PUT without a name: KubeVirt expands a machine that way.
+        None if parts.method == Method::PUT => "update",
+        None => {
+            return Err(ApiError::method_not_allowed(format!("{} is not allowed", parts.method)));
+        }
+    };
+    let rest = match target.rest {
+        "" => target.subresource,
+        // Both are parts of one path, and the subresource ends where the rest begins.
+        _ => following(parts.uri.path(), target.name),
+    };
+    let attributes = auth::Attributes {
+        verb,
+        target: auth::Target::Resource(auth::ResourceRequest {
+            group: target.group,
+            version: target.version,
+            resource: target.resource,
+            subresource: group.subresource(rest),
+            namespace: target.namespace,
+            name: target.name,
+        }),
+    };
+    let subject = Subject { group: target.group, resource: target.resource, name: target.name };
+    authorize::check(api, &user, &attributes, subject)?;
+    Ok(group.answer(Asked { user: Some(user), parts: parts.clone(), body }).await)
+}
+
+/// What follows `/name/` in a path.
+fn following<'a>(path: &'a str, name: &str) -> &'a str {
+    let marker = format!("/{name}/");
+    path.rsplit_once(&*marker).map_or("", |(_, rest)| rest.trim_end_matches('/'))
+}
+
+pub(crate) fn group_value(group: &Arc<dyn Group>) -> Value {
+    let versions: Vec<Value> = group
+        .versions()
+        .iter()
+        .map(|version| {
+            json!({"groupVersion": format!("{}/{version}", group.name()), "version": version})
+        })
+        .collect();
+    json!({"name": group.name(), "versions": versions, "preferredVersion": versions.first()})
+}
+
+pub(crate) fn resource_list(group: &Arc<dyn Group>, version: &str) -> ApiResult<Value> {
+    if !group.versions().contains(&version) {
+        return Err(ApiError::unknown_resource());
+    }
+    let resources: Vec<Value> = group
+        .resources()
+        .iter()
+        .map(|resource| {
+            json!({
+                "name": resource.name, "singularName": "", "namespaced": resource.namespaced,
+                "kind": resource.kind, "verbs": resource.verbs,
+            })
+        })
+        .collect();
+    Ok(json!({
+        "kind": "APIResourceList", "apiVersion": "v1",
+        "groupVersion": format!("{}/{version}", group.name()), "resources": resources,
+    }))
+}
+
+/// The group as an item of the aggregated list.
+pub(crate) fn aggregated(group: &Arc<dyn Group>) -> Value {
+    let versions: Vec<Value> = group
+        .versions()
+        .iter()
+        .map(|version| {
+            let resources = aggregated_resources(group, version);
+            json!({"version": version, "resources": resources, "freshness": "Current"})
+        })
+        .collect();
+    json!({"metadata": {"name": group.name()}, "versions": versions})
+}
+
+fn aggregated_resources(group: &Arc<dyn Group>, version: &str) -> Vec<Value> {
+    let mut resources: Vec<Value> = Vec::new();
+    for row in group.resources() {
+        let (parent, sub) = row.name.split_once('/').unwrap_or((row.name, ""));
+        let kind = json!({"group": group.name(), "version": version, "kind": row.kind});
+        let known = resources.iter().position(|resource| resource["resource"] == parent);
+        let at = known.unwrap_or_else(|| {
+            let scope = if row.namespaced { "Namespaced" } else { "Cluster" };
+            let verbs: &[&str] = if sub.is_empty() { row.verbs } else { &[] };
+            resources.push(json!({
+                "resource": parent, "responseKind": kind, "scope": scope,
+                "singularResource": "", "verbs": verbs,
+            }));
+            resources.len() - 1
+        });
+        if !sub.is_empty() {
+            let below = json!({"subresource": sub, "responseKind": kind, "verbs": row.verbs});
+            match resources[at]["subresources"].as_array_mut() {
+                Some(list) => list.push(below),
+                None => resources[at]["subresources"] = json!([below]),
+            }
+        }
+    }
+    resources
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_a_name_is_found_in_the_path() {
+        let path = "/apis/g/v1/namespaces/vm/things/vm/portforward/22/tcp";
+        assert_eq!(following(path, "vm"), "portforward/22/tcp");
+        assert_eq!(following("/apis/g/v1/things/a", "a"), "");
+    }
+}

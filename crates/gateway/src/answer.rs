@@ -1,0 +1,152 @@
+//! Answers: `Status` objects for failures, as KubeVirt words and numbers them.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
+use serde_json::{Value, json};
+
+/// The answer to a request.
+pub type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
+pub(crate) type Outcome = Result<Reply, Failure>;
+
+/// A request that is refused or could not be met.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) code: StatusCode,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    /// Kind and name of what it is about.
+    pub(crate) about: Option<(&'static str, String)>,
+}
+
+impl Failure {
+    fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), about: None }
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    /// A body that is not what it should be.
+    pub(crate) fn body(error: &serde_json::Error) -> Self {
+        Self::bad_request(format!("Can not unmarshal Request body to struct, error: {error}"))
+    }
+
+    pub(crate) fn not_found(kind: &'static str, name: &str) -> Self {
+        let message = format!("{kind}.kubevirt.io {name:?} not found");
+        Self {
+            about: Some((kind, name.to_owned())),
+            ..Self::new(StatusCode::NOT_FOUND, "NotFound", message)
+        }
+    }
+
+    pub(crate) fn no_such_path() -> Self {
+        let message = "the server could not find the requested resource";
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message)
+    }
+
+    pub(crate) fn conflict(kind: &'static str, name: &str, why: impl std::fmt::Display) -> Self {
+        let message =
+            format!("Operation cannot be fulfilled on {kind}.kubevirt.io {name:?}: {why}");
+        Self {
+            about: Some((kind, name.to_owned())),
+            ..Self::new(StatusCode::CONFLICT, "Conflict", message)
+        }
+    }
+
+    pub(crate) fn forbidden(kind: &'static str, name: &str, why: &str) -> Self {
+        let message = format!("{kind}.kubevirt.io {name:?} is forbidden: {why}");
+        Self {
+            about: Some((kind, name.to_owned())),
+            ..Self::new(StatusCode::FORBIDDEN, "Forbidden", message)
+        }
+    }
+
+    pub(crate) fn unauthorized(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", message)
+    }
+
+    pub(crate) fn internal(message: impl std::fmt::Display) -> Self {
+        let message = format!("Internal error occurred: {message}");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+    }
+
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+    }
+
+    pub(crate) fn method_not_allowed() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+    }
+
+    pub(crate) fn unsupported(what: &str) -> Self {
+        Self::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "NotImplemented",
+            format!("{what} is not supported by this cluster"),
+        )
+    }
+
+    /// What the Kubernetes API answered in our place.
+    pub(crate) fn from_api(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::new(
+                StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+                reason(status.code),
+                status.message.clone(),
+            ),
+            other => Self::unavailable(format!("cannot reach the API: {}", base::Chain(&other))),
+        }
+    }
+
+    pub(crate) fn reply(&self) -> Reply {
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message, "reason": self.reason, "code": self.code.as_u16(),
+        });
+        if let Some((kind, name)) = &self.about {
+            status["details"] = json!({"name": name, "group": "kubevirt.io", "kind": kind});
+        }
+        json(self.code, &status)
+    }
+}
+
+fn reason(code: u16) -> &'static str {
+    match code {
+        400 => "BadRequest",
+        403 => "Forbidden",
+        404 => "NotFound",
+        409 => "Conflict",
+        422 => "Invalid",
+        503 => "ServiceUnavailable",
+        _ => "InternalError",
+    }
+}
+
+pub(crate) fn json(code: StatusCode, value: &Value) -> Reply {
+    let bytes = serde_json::to_vec(value).expect("a tree always encodes");
+    with_type(code, "application/json", bytes)
+}
+
+pub(crate) fn with_type(
+    code: StatusCode,
+    content_type: &'static str,
+    bytes: impl Into<Bytes>,
+) -> Reply {
+    let mut reply = empty(code);
+    *reply.body_mut() = Full::new(bytes.into()).boxed_unsync();
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    reply
+}
+
+pub(crate) fn empty(code: StatusCode) -> Reply {
+    let mut reply = Response::new(Full::new(Bytes::new()).boxed_unsync());
+    *reply.status_mut() = code;
+    reply
+}

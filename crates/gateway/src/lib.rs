@@ -1,0 +1,97 @@
+//! What KubeVirt serves beside its objects: the group `subresources.kubevirt.io`.
+//!
+//! ```text
+//!   request ─► route ─┬► machine    start, stop, restart …: a patch of the machine
+//!                     ├► instance   pause, freeze, guest facts: asked of the node
+//!                     ├► stream     console, vnc, port forward: bytes to and from the node
+//!                     └► upload     images from a client to a volume of the node
+//! ```
+//!
+//! Who asks has been authenticated and authorized by the API server. Objects are read and
+//! patched through the Kubernetes API like anybody else's; a guest is reached through the
+//! endpoint of its node ([`Nodes`]). Nothing here knows which API server that is.
+
+mod answer;
+mod guard;
+mod instance;
+mod machine;
+mod node;
+mod objects;
+mod route;
+mod stream;
+mod upload;
+mod version;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::upgrade::OnUpgrade;
+use kube::Client;
+
+pub use answer::Reply;
+pub use node::{Nodes, Wire};
+pub use route::{GROUP, RESOURCES, Row, UPLOAD_GROUP, VERSIONS, subresource};
+pub use upload::owns as owns_path;
+
+use answer::Outcome;
+use route::Route;
+
+/// The body of a request, whatever transport it came by.
+pub type Body = UnsyncBoxBody<Bytes, std::io::Error>;
+
+/// One request: what was asked, its body, and the connection in case it is to become a stream.
+#[derive(Debug)]
+pub struct Asked {
+    pub parts: request::Parts,
+    pub body: Body,
+    pub upgrade: Option<OnUpgrade>,
+}
+
+/// Answers for the groups; cheap to clone.
+#[derive(Clone)]
+pub struct Gateway {
+    client: Client,
+    nodes: Arc<dyn Nodes>,
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Gateway").finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// `client` may read and patch machines, instances, claims and volumes everywhere.
+    pub fn new(client: Client, nodes: Arc<dyn Nodes>) -> Self {
+        Self { client, nodes }
+    }
+
+    /// A request to one of the groups.
+    pub async fn answer(&self, asked: Asked) -> Reply {
+        let outcome = match route::parse(&asked.parts) {
+            Ok(route) => self.dispatch(route, asked).await,
+            Err(failure) => Err(failure),
+        };
+        outcome.unwrap_or_else(|failure| failure.reply())
+    }
+
+    /// A request to the paths of the upload proxy, which [`owns_path`] tells.
+    pub async fn upload(&self, asked: Asked) -> Reply {
+        upload::answer(self, asked).await.unwrap_or_else(|failure| failure.reply())
+    }
+
+    async fn dispatch(&self, route: Route, asked: Asked) -> Outcome {
+        match route {
+            Route::Version => Ok(version::version()),
+            Route::Guestfs => Ok(version::guestfs()),
+            Route::Health => Ok(version::health()),
+            Route::Expand { namespace } => machine::expand(self, &namespace, asked).await,
+            Route::Machine { at, act } => machine::answer(self, &at, act, asked).await,
+            Route::Instance { at, act } => instance::answer(self, &at, act, asked).await,
+            Route::Stream { at, stream } => stream::answer(self, &at, &stream, asked).await,
+            Route::UploadToken { namespace } => upload::ticket(self, &namespace, asked).await,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Asking the node that runs a guest, over HTTP/1.1 on whatever wire leads there.
+
+use std::io;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, UPGRADE};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::Body;
+use crate::answer::Failure;
+
+/// A connection to a node.
+pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+
+/// How nodes are reached.
+pub trait Nodes: Send + Sync {
+    fn connect<'a>(&'a self, node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Wire>>>;
+}
+
+/// What the other side of a stream is called in the upgrade.
+const PROTOCOL: HeaderValue = HeaderValue::from_static("sheaf-stream");
+/// More than any answer that is not a stream.
+const ANSWER_LIMIT: usize = 64 * 1024 * 1024;
+
+/// One request and its whole answer.
+pub(crate) async fn ask(
+    nodes: &dyn Nodes,
+    node: &str,
+    method: Method,
+    path: &str,
+    body: Bytes,
+) -> Result<Bytes, Failure> {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(HOST, "node")
+        .header(CONTENT_TYPE, "application/json")
+        .body(whole(body))
+        .map_err(Failure::internal)?;
+    let answer = send(nodes, node, request).await?;
+    let code = answer.status();
+    let body = http_body_util::Limited::new(answer.into_body(), ANSWER_LIMIT);
+    let bytes = body.collect().await.map_err(|error| lost(node, &*error))?.to_bytes();
+    if code.is_success() { Ok(bytes) } else { Err(refused(code, &bytes)) }
+}
+
+/// A request with a body that is as long as it is, passed on as it arrives.
+pub(crate) async fn pass(
+    nodes: &dyn Nodes,
+    node: &str,
+    path: &str,
+    length: Option<HeaderValue>,
+    body: Body,
+) -> Result<(), Failure> {
+    let mut request = Request::builder().method(Method::PUT).uri(path).header(HOST, "node");
+    if let Some(length) = length {
+        request = request.header(CONTENT_LENGTH, length);
+    }
+    let answer = send(nodes, node, request.body(body).map_err(Failure::internal)?).await?;
+    let code = answer.status();
+    let bytes = answer.into_body().collect().await.map_err(|error| lost(node, &error))?.to_bytes();
+    if code.is_success() { Ok(()) } else { Err(refused(code, &bytes)) }
+}
+
+/// A request that becomes a stream of bytes.
+pub(crate) async fn open(
+    nodes: &dyn Nodes,
+    node: &str,
+    path: &str,
+) -> Result<TokioIo<hyper::upgrade::Upgraded>, Failure> {
+    let request = Request::builder()
+        .method(Method::GET)
+        .uri(path)
+        .header(HOST, "node")
+        .header(CONNECTION, "Upgrade")
+        .header(UPGRADE, PROTOCOL)
+        .body(whole(Bytes::new()))
+        .map_err(Failure::internal)?;
+    let answer = send(nodes, node, request).await?;
+    let code = answer.status();
+    if code == StatusCode::SWITCHING_PROTOCOLS {
+        let upgraded = hyper::upgrade::on(answer).await.map_err(|error| lost(node, &error))?;
+        return Ok(TokioIo::new(upgraded));
+    }
+    let bytes = answer.into_body().collect().await.map_err(|error| lost(node, &error))?.to_bytes();
+    Err(refused(code, &bytes))
+}
+
+async fn send(
+    nodes: &dyn Nodes,
+    node: &str,
+    request: Request<Body>,
+) -> Result<Response<Incoming>, Failure> {
+    let wire = nodes.connect(node).await.map_err(|error| lost(node, &error))?;
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(wire)).await.map_err(|error| lost(node, &error))?;
+    // Ends with the connection, which ends when both halves are dropped.
+    tokio::spawn(async move {
+        let _ = connection.with_upgrades().await;
+    });
+    sender.send_request(request).await.map_err(|error| lost(node, &error))
+}
+
+fn whole(bytes: Bytes) -> Body {
+    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+}
+
+fn lost(node: &str, error: &dyn std::error::Error) -> Failure {
+    Failure::unavailable(format!("cannot reach the node {node}: {}", base::Chain(error)))
+}
+
+/// The node's own words; what it refuses keeps its code.
+fn refused(code: StatusCode, body: &[u8]) -> Failure {
+    let message = serde_json::from_slice::<serde_json::Value>(body)
+        .ok()
+        .and_then(|value| value["message"].as_str().map(str::to_owned))
+        .unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
+    match code {
+        StatusCode::BAD_REQUEST => Failure::bad_request(message),
+        StatusCode::SERVICE_UNAVAILABLE => Failure::unavailable(message),
+        code if code.is_client_error() => {
+            Failure { code, reason: "Conflict", message, about: None }
+        }
+        _ => Failure::internal(message),
+    }
+}

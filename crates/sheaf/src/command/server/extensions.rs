@@ -1,0 +1,143 @@
+//! What is added to the API server: KubeVirt's kinds, and what it serves beside them.
+//!
+//! Only adapters; what a request means is decided in `virt` and `gateway`.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use apiserver::extension::{Asked, Extensions, Group, Paths, Resource};
+use apiserver::{Reply, Upgrade};
+use futures_util::future::BoxFuture;
+use gateway::{Gateway, Nodes, Wire};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use tokio::net::UnixStream;
+
+/// The additions, and the place where their client is put once there is a server to be a
+/// client of.
+pub(super) fn new() -> (Extensions, Door) {
+    let door = Door::default();
+    let machines: Arc<dyn Group> = Arc::new(Served {
+        door: door.clone(),
+        name: gateway::GROUP,
+        versions: gateway::VERSIONS,
+        resources: rows(gateway::RESOURCES),
+    });
+    let uploads: Arc<dyn Group> = Arc::new(Served {
+        door: door.clone(),
+        name: gateway::UPLOAD_GROUP,
+        versions: &["v1beta1"],
+        resources: rows(&[gateway::Row {
+            name: "uploadtokenrequests",
+            namespaced: true,
+            verbs: &["create"],
+        }]),
+    });
+    let extensions = Extensions {
+        groups: vec![machines, uploads],
+        paths: vec![Arc::new(Proxy { door: door.clone() })],
+        ..Extensions::default()
+    };
+    (extensions, door)
+}
+
+/// The gateway, as soon as it can be reached.
+#[derive(Clone, Default)]
+pub(super) struct Door(Arc<OnceLock<Gateway>>);
+
+impl Door {
+    /// From here on requests are answered. `socket` is where the agent of this node listens.
+    pub(super) fn open(&self, client: Client, socket: PathBuf) {
+        // Opened twice would be a mistake of ours, and the first remains good.
+        let _ = self.0.set(Gateway::new(client, Arc::new(OwnNode { socket })));
+    }
+
+    fn pass(&self, asked: Asked, upload: bool) -> BoxFuture<'_, Reply> {
+        let upgrade = asked.parts.extensions.get::<Upgrade>().and_then(Upgrade::take);
+        let body = asked.body.map_err(io::Error::other).boxed_unsync();
+        let asked = gateway::Asked { parts: asked.parts, body, upgrade };
+        Box::pin(async move {
+            // Requests before the server is up come only from itself, and not here.
+            let Some(gateway) = self.0.get() else {
+                let mut reply = Reply::default();
+                *reply.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
+                return reply;
+            };
+            if upload { gateway.upload(asked).await } else { gateway.answer(asked).await }
+        })
+    }
+}
+
+/// The node that this process is; there are no others yet.
+struct OwnNode {
+    socket: PathBuf,
+}
+
+impl Nodes for OwnNode {
+    fn connect<'a>(&'a self, _node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Wire>>> {
+        Box::pin(async move {
+            let stream = UnixStream::connect(&self.socket).await?;
+            Ok(Box::new(stream) as Box<dyn Wire>)
+        })
+    }
+}
+
+struct Served {
+    door: Door,
+    name: &'static str,
+    versions: &'static [&'static str],
+    resources: Vec<Resource>,
+}
+
+impl Group for Served {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn versions(&self) -> &'static [&'static str] {
+        self.versions
+    }
+
+    fn resources(&self) -> &[Resource] {
+        &self.resources
+    }
+
+    fn subresource<'a>(&self, rest: &'a str) -> &'a str {
+        gateway::subresource(rest)
+    }
+
+    fn answer(&self, asked: Asked) -> BoxFuture<'_, Reply> {
+        self.door.pass(asked, false)
+    }
+}
+
+struct Proxy {
+    door: Door,
+}
+
+impl Paths for Proxy {
+    fn own(&self, path: &str) -> bool {
+        gateway::owns_path(path)
+    }
+
+    fn answer(&self, asked: Asked) -> BoxFuture<'_, Reply> {
+        self.door.pass(asked, true)
+    }
+}
+
+fn rows(rows: &[gateway::Row]) -> Vec<Resource> {
+    let row = |row: &gateway::Row| Resource {
+        name: row.name,
+        kind: if row.name.starts_with("virtualmachineinstances") {
+            "VirtualMachineInstance"
+        } else if row.name.starts_with("uploadtokenrequests") {
+            "UploadTokenRequest"
+        } else {
+            "VirtualMachine"
+        },
+        namespaced: row.namespaced,
+        verbs: row.verbs,
+    };
+    rows.iter().map(row).collect()
+}

@@ -116,15 +116,26 @@ fn nothing_acknowledged_is_lost_on_sqlite() {
 #[test]
 fn nothing_acknowledged_is_lost_on_etcd() {
     let etcd = Etcd::start();
-    let arguments = etcd.arguments();
-    survives(Sheaf::with(&[&arguments[0], &arguments[1]]), 5);
+    survives(Sheaf::on(&etcd), 5);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn a_hundred_crashes_lose_nothing_on_sqlite() {
+    survives(Sheaf::start(), 100);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn a_hundred_crashes_lose_nothing_on_etcd() {
+    let etcd = Etcd::start();
+    survives(Sheaf::on(&etcd), 100);
 }
 
 #[test]
 fn without_etcd_it_says_so_and_comes_back() {
     let mut etcd = Etcd::start();
-    let arguments = etcd.arguments();
-    let mut sheaf = Sheaf::with(&[&arguments[0], &arguments[1]]);
+    let mut sheaf = Sheaf::on(&etcd);
     // Whatever the server and its controllers complain about now is deserved.
     sheaf.provokes("\"level\":\"WARN\"");
     sheaf.provokes("\"level\":\"ERROR\"");

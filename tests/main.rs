@@ -9,6 +9,7 @@ mod harness;
 mod bad_input;
 mod clients;
 mod crd;
+mod etcd;
 mod faults;
 mod garbage;
 mod golden;

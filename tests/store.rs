@@ -77,7 +77,7 @@ fn one_node_becomes_a_cluster() {
     }
     let before = http.get(MAPS).ok();
     let uid = http.get("/api/v1/namespaces/default").ok()["metadata"]["uid"].clone();
-    let line = format!("store copy --etcd-endpoints {}", etcd.endpoint());
+    let line = format!("store copy --etcd-endpoints {}", etcd.endpoints());
     let running = sheaf.command(&line);
     assert!(!running.status.success(), "not while the server runs");
     sheaf.terminate();
@@ -85,8 +85,7 @@ fn one_node_becomes_a_cluster() {
     let twice = sheaf.command(&line);
     assert!(!twice.status.success(), "not into an etcd that has something");
 
-    let arguments = etcd.arguments();
-    sheaf.set_arguments(&[&arguments[0], &arguments[1]]);
+    sheaf.set_arguments(etcd.arguments());
     sheaf.begin();
     let http = sheaf.http();
     let after = http.get(MAPS).ok();
@@ -105,12 +104,11 @@ fn one_node_becomes_a_cluster() {
 #[test]
 fn two_servers_share_an_etcd() {
     let etcd = Etcd::start();
-    let arguments = etcd.arguments();
-    let first = Sheaf::with(&[&arguments[0], &arguments[1]]);
+    let first = Sheaf::on(&etcd);
     // Tokens and certificates are those of the cluster, so the second has the first one's.
-    let second = Sheaf::prepared(&[&arguments[0], &arguments[1]]);
+    let mut second = Sheaf::prepared(&[]);
+    second.set_arguments(etcd.arguments());
     copy(&first.data().join("pki"), &second.data().join("pki"));
-    let mut second = second;
     second.begin();
     let (a, b) = (first.http(), second.http());
     let start = version(&b.get(MAPS).ok());

@@ -8,7 +8,7 @@ use http::Request;
 use http_body_util::{BodyExt as _, Empty};
 use serde_json::{Value, json};
 
-use crate::harness::{Http, Sheaf, assert_has, block_on, tls};
+use crate::harness::{Http, Sheaf, assert_has, block_on, eventually, tls};
 
 /// Secrets, because no controller makes one behind a test's back.
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
@@ -131,6 +131,37 @@ fn a_version_that_is_too_old_is_gone() {
         Some("ADDED") => {}
         _ => panic!("{first}"),
     }
+}
+
+#[test]
+fn a_watcher_that_falls_behind_is_told() {
+    let sheaf = Sheaf::start();
+    let http = sheaf.http();
+    let first = create(&http, "big");
+    let from = format!("{SECRETS}?resourceVersion={first}");
+    let mut slow = http.watch(&from);
+    // More than a collection's history may hold, and more than lies on the way to a client.
+    let filler = "x".repeat(200_000);
+    for number in 0..180 {
+        let patch = json!({"stringData": {"x": format!("{number} {filler}")}});
+        http.merge(&format!("{SECRETS}/big"), &patch).ok();
+    }
+    let past = format!("{from}&resourceVersionMatch=Exact");
+    eventually("the beginning is forgotten", || http.get(&past).status == 410);
+    let mut last = first.parse::<u64>().unwrap();
+    let end = loop {
+        let event = slow.next();
+        if event["type"] == "ERROR" {
+            break event;
+        }
+        let this = version(&event["object"]).parse().unwrap();
+        assert!(this > last, "{this} after {last}");
+        last = this;
+    };
+    assert_eq!(end["object"]["code"], 410, "{end}");
+    assert_eq!(end["object"]["reason"], "Expired", "{end}");
+    let late = http.watch(&from).next();
+    assert_eq!(late["object"]["code"], 410, "{late}");
 }
 
 #[test]

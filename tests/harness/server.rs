@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::etcd::Etcd;
 use super::http::Http;
 use super::kubectl::{Kubectl, kubectls};
 use super::wait::poll;
@@ -32,6 +33,12 @@ impl Sheaf {
         let mut server = Self::prepared(arguments);
         server.begin();
         server
+    }
+
+    /// A node that keeps its objects in an etcd.
+    pub(crate) fn on(etcd: &Etcd) -> Self {
+        let arguments = etcd.arguments();
+        Self::with(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
     /// A data directory on which nothing runs yet.
@@ -76,8 +83,8 @@ impl Sheaf {
     }
 
     /// Replaces the arguments for the next start.
-    pub(crate) fn set_arguments(&mut self, arguments: &[&str]) {
-        self.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    pub(crate) fn set_arguments(&mut self, arguments: Vec<String>) {
+        self.arguments = arguments;
     }
 
     /// Announces a warning or error that this test provokes, by a part of its line.

@@ -163,3 +163,23 @@ fn a_compacted_past_is_gone() {
     http.post(SECRETS, &secret("later")).ok();
     assert_eq!(events.change()["object"]["metadata"]["name"], "later");
 }
+
+#[test]
+fn a_server_that_stops_hands_its_lease_over() {
+    const LEASE: &str =
+        "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/sheaf-controllers";
+    let etcd = Etcd::start();
+    let mut first = Sheaf::on(&etcd);
+    let holder = |http: &Http| {
+        http.get(LEASE).json()["spec"]["holderIdentity"].as_str().unwrap_or("").to_owned()
+    };
+    let http = first.http();
+    eventually("the first leads", || holder(&http).ends_with(&first.address()));
+    let second = Sheaf::on(&etcd);
+    let http = second.http();
+    assert!(holder(&http).ends_with(&first.address()), "one of them leads");
+    let address = first.address();
+    first.terminate();
+    assert!(!holder(&http).ends_with(&address), "it is given up, not left to expire");
+    eventually("the second leads", || holder(&http).ends_with(&second.address()));
+}

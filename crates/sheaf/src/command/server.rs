@@ -28,8 +28,8 @@ use crate::{in_process, logging};
 
 /// Who issues service-account tokens, as upstream calls it by default.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
-/// How long everything may take to end after a signal.
-const FAREWELL: Duration = Duration::from_millis(1500);
+/// How long everything but the controllers may take to end after a signal.
+const FAREWELL: Duration = Duration::from_millis(1200);
 
 pub(super) fn run(args: &ServerArgs) -> Result<()> {
     logging::start(args.log_format, &args.log_level)?;
@@ -85,21 +85,32 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
     tokens::follow(&api, args.token_auth_file.clone().unwrap_or_else(|| layout.tokens()), &tasks)?;
     let url = names::url(advertise);
     certificates::write_kubeconfig(layout, &pki, &url)?;
-    start_controllers(args, &api, pki.ca_pem(), minter, &tasks);
+    let reconcilers = Tasks::default();
+    let identity = names::identity(listening);
+    start_controllers(args, &api, pki.ca_pem(), minter, identity, &reconcilers);
     tasks.spawn("server", apiserver::serve(api, listener, tls.clone(), tasks.clone()));
     certificates::keep_fresh(pki, names, tls, layout.clone(), url.clone(), &tasks);
     announce(layout, &url, advertise)?;
     wait_for_signal().await?;
     info!("stopping");
+    // Controllers end first: they give their lease back through the API.
+    reconcilers.stop(FAREWELL / 3).await;
     tasks.stop(FAREWELL).await;
     Ok(())
 }
 
-fn start_controllers(args: &ServerArgs, api: &Api, root_ca: String, minter: Minter, tasks: &Tasks) {
+fn start_controllers(
+    args: &ServerArgs,
+    api: &Api,
+    root_ca: String,
+    minter: Minter,
+    identity: String,
+    tasks: &Tasks,
+) {
     let user = User::new("system:sheaf-controllers", ["system:masters", "system:authenticated"]);
     let leadership = match args.store {
         StoreKind::Sqlite => Leadership::Sole,
-        StoreKind::Etcd => Leadership::Lease { identity: names::identity(args.listen) },
+        StoreKind::Etcd => Leadership::Lease { identity },
     };
     let config = controllers::Config { leadership, root_ca, minter: Arc::new(minter) };
     controllers::start(in_process::client(api.clone(), user), config, tasks);

@@ -42,9 +42,9 @@ fn hostname() -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// Unique among the servers of a cluster, and the same after a restart.
-pub(super) fn identity(listen: SocketAddr) -> String {
-    format!("{}_{listen}", hostname().unwrap_or_else(|| "sheaf".to_owned()))
+/// Unique among the servers of a cluster, and the same after a restart on the same port.
+pub(super) fn identity(listening: SocketAddr) -> String {
+    format!("{}_{listening}", hostname().unwrap_or_else(|| "sheaf".to_owned()))
 }
 
 #[cfg(test)]

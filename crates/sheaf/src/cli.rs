@@ -133,6 +133,9 @@ pub(crate) struct ServerArgs {
     /// Run the control plane alone, without the agent that runs virtual machines.
     #[arg(long)]
     pub(crate) no_agent: bool,
+    /// What this node is called; the default is the host's name.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node_name: Option<String>,
     /// How log lines look.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) log_format: LogFormat,

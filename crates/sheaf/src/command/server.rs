@@ -88,6 +88,9 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
     let reconcilers = Tasks::default();
     let identity = names::identity(listening);
     start_controllers(args, &api, pki.ca_pem(), minter, identity, &reconcilers);
+    if !args.no_agent {
+        start_agent(args, layout, advertise, &api, &tasks)?;
+    }
     tasks.spawn("server", apiserver::serve(api, listener, tls.clone(), tasks.clone()));
     certificates::keep_fresh(pki, names, tls, layout.clone(), url.clone(), &tasks);
     announce(layout, &url, advertise)?;
@@ -119,6 +122,31 @@ fn start_controllers(
 /// Acts on machines for those whom the server has let through.
 fn gateway_user() -> User {
     User::new("system:sheaf-gateway", ["system:masters", "system:authenticated"])
+}
+
+fn start_agent(
+    args: &ServerArgs,
+    layout: &Layout,
+    advertise: SocketAddr,
+    api: &Api,
+    tasks: &Tasks,
+) -> Result<()> {
+    let node_name = names::node(args)?;
+    let user = User::new(
+        format!("system:node:{node_name}"),
+        ["system:masters", "system:nodes", "system:authenticated"],
+    );
+    let (major, minor) = apiserver::KUBERNETES;
+    let config = agent::Config {
+        node_name,
+        data_dir: layout.root.clone(),
+        addresses: vec![advertise.ip()],
+        version: super::version::VERSION.sheaf.to_owned(),
+        kubernetes_version: format!("v{major}.{minor}.0"),
+        network: agent::Network::default(),
+    };
+    let client = in_process::client(api.clone(), user);
+    agent::start(client, config, tasks).context("cannot start the agent")
 }
 
 /// Tokens that live in Secrets, for those who still want them.

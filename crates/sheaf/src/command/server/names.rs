@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use anyhow::{Result, bail};
 use auth::pki::ServingNames;
 
 use crate::cli::ServerArgs;
@@ -45,6 +46,23 @@ fn hostname() -> Option<String> {
 /// Unique among the servers of a cluster, and the same after a restart on the same port.
 pub(super) fn identity(listening: SocketAddr) -> String {
     format!("{}_{listening}", hostname().unwrap_or_else(|| "sheaf".to_owned()))
+}
+
+/// What the node of this server is called: a DNS subdomain.
+pub(super) fn node(args: &ServerArgs) -> Result<String> {
+    let Some(name) = args.node_name.clone().or_else(hostname) else {
+        bail!("cannot tell the name of this host; say --node-name");
+    };
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    let fits = name.len() <= 253 && name.chars().all(allowed);
+    if !fits || !edge(name.chars().next()) || !edge(name.chars().next_back()) {
+        bail!(
+            "{name:?} cannot be the name of a node, which has lower-case letters, digits, '-' \
+             and '.' only; say another with --node-name"
+        );
+    }
+    Ok(name)
 }
 
 #[cfg(test)]

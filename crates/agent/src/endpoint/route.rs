@@ -1,0 +1,129 @@
+//! What a request to the node endpoint asks for. Pure.
+
+use http::Method;
+
+/// One machine of this node, by its object's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// A stream both ways, after an upgrade.
+    Stream(Target, Stream),
+    Read(Target, Read),
+    Act(Target, Act),
+    /// An image for the volume of this name.
+    Upload(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Console,
+    Vnc,
+    Tcp(u16),
+    Udp(u16),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Read {
+    Screenshot,
+    GuestOsInfo,
+    UserList,
+    FilesystemList,
+    Log,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Act {
+    Pause,
+    Unpause,
+    Reset,
+    SoftReboot,
+    Freeze,
+    Unfreeze,
+}
+
+/// Why a path leads nowhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoRoute {
+    NotFound,
+    WrongMethod,
+    BadPort,
+}
+
+/// Reads method and path.
+pub(crate) fn route(method: &Method, path: &str) -> Result<Route, NoRoute> {
+    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let (wanted, route) = match parts.as_slice() {
+        ["v1", "volumes", volume, "upload"] => (Method::PUT, Route::Upload((*volume).into())),
+        ["v1", "vmis", namespace, name, rest @ ..] if !namespace.is_empty() && !name.is_empty() => {
+            let target = Target { namespace: (*namespace).into(), name: (*name).into() };
+            machine(target, rest)?
+        }
+        _ => return Err(NoRoute::NotFound),
+    };
+    if *method == wanted { Ok(route) } else { Err(NoRoute::WrongMethod) }
+}
+
+fn machine(target: Target, rest: &[&str]) -> Result<(Method, Route), NoRoute> {
+    let read = |target, what| Ok((Method::GET, Route::Read(target, what)));
+    let act = |target, what| Ok((Method::PUT, Route::Act(target, what)));
+    let stream = |target, what| Ok((Method::GET, Route::Stream(target, what)));
+    match rest {
+        ["console"] => stream(target, Stream::Console),
+        ["vnc"] => stream(target, Stream::Vnc),
+        ["portforward", port, "tcp"] => stream(target, Stream::Tcp(number(port)?)),
+        ["portforward", port, "udp"] => stream(target, Stream::Udp(number(port)?)),
+        ["screenshot"] => read(target, Read::Screenshot),
+        ["guestosinfo"] => read(target, Read::GuestOsInfo),
+        ["userlist"] => read(target, Read::UserList),
+        ["filesystemlist"] => read(target, Read::FilesystemList),
+        ["log"] => read(target, Read::Log),
+        ["pause"] => act(target, Act::Pause),
+        ["unpause"] => act(target, Act::Unpause),
+        ["reset"] => act(target, Act::Reset),
+        ["softreboot"] => act(target, Act::SoftReboot),
+        ["freeze"] => act(target, Act::Freeze),
+        ["unfreeze"] => act(target, Act::Unfreeze),
+        _ => Err(NoRoute::NotFound),
+    }
+}
+
+fn number(port: &str) -> Result<u16, NoRoute> {
+    match port.parse::<u16>() {
+        Ok(port) if port > 0 => Ok(port),
+        _ => Err(NoRoute::BadPort),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_lead_where_the_api_server_means() {
+        let target = || Target { namespace: "ns".into(), name: "vm".into() };
+        let cases = [
+            ("GET", "/v1/vmis/ns/vm/console", Ok(Route::Stream(target(), Stream::Console))),
+            ("GET", "/v1/vmis/ns/vm/portforward/22/tcp", Ok(Route::Stream(target(), Stream::Tcp(22)))),
+            ("GET", "/v1/vmis/ns/vm/portforward/53/udp", Ok(Route::Stream(target(), Stream::Udp(53)))),
+            ("GET", "/v1/vmis/ns/vm/portforward/0/tcp", Err(NoRoute::BadPort)),
+            ("GET", "/v1/vmis/ns/vm/portforward/70000/tcp", Err(NoRoute::BadPort)),
+            ("GET", "/v1/vmis/ns/vm/screenshot", Ok(Route::Read(target(), Read::Screenshot))),
+            ("PUT", "/v1/vmis/ns/vm/pause", Ok(Route::Act(target(), Act::Pause))),
+            ("GET", "/v1/vmis/ns/vm/pause", Err(NoRoute::WrongMethod)),
+            ("PUT", "/v1/volumes/pvc-1/upload", Ok(Route::Upload("pvc-1".into()))),
+            ("GET", "/v1/vmis//vm/console", Err(NoRoute::NotFound)),
+            ("GET", "/v1/vmis/ns/vm", Err(NoRoute::NotFound)),
+            ("GET", "/", Err(NoRoute::NotFound)),
+        ];
+        for (method, path, want) in cases {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            assert_eq!(route(&method, path), want, "{method} {path}");
+        }
+    }
+}

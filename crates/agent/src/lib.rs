@@ -1,0 +1,17 @@
+//! The agent of one node: makes the objects that are assigned to it real.
+//!
+//! It registers the node and keeps its lease, turns VirtualMachineInstances into QEMU
+//! processes and back into status, and serves the node endpoint that consoles and uploads go
+//! through. It is a plain Kubernetes client: it names neither the API server nor the store.
+//!
+//! QEMU processes outlive it. Everything it must know to find them again lies in its
+//! directory, written before the process exists; see `vmi`.
+
+mod api;
+mod config;
+mod event;
+mod node;
+mod start;
+
+pub use config::{Config, Network};
+pub use start::{StartError, start};

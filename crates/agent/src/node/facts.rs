@@ -1,0 +1,165 @@
+//! What the host says about itself. Reads files below `/proc`, `/sys` and `/etc`; what a host
+//! does not tell is left empty.
+
+use std::fs;
+use std::path::Path;
+
+/// The host as it is now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) hostname: String,
+    pub(crate) kernel: String,
+    pub(crate) os_image: String,
+    pub(crate) machine_id: String,
+    pub(crate) system_uuid: String,
+    pub(crate) boot_id: String,
+    pub(crate) cpu: Cpu,
+    pub(crate) memory: Memory,
+    pub(crate) disk: Disk,
+    pub(crate) virtualization: Virtualization,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Cpu {
+    pub(crate) count: u64,
+    /// As `/proc/cpuinfo` has it: `GenuineIntel`, `AuthenticAMD`.
+    pub(crate) vendor: String,
+    pub(crate) model: String,
+    pub(crate) features: Vec<String>,
+}
+
+/// Sizes in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Memory {
+    pub(crate) total: u64,
+    pub(crate) available: u64,
+    /// Size of a page and how much memory is reserved in such pages.
+    pub(crate) huge_pages: Vec<(u64, u64)>,
+}
+
+/// The file system of the data directory; sizes in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Disk {
+    pub(crate) total: u64,
+    pub(crate) free: u64,
+}
+
+/// How guests run here, or why they cannot.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Virtualization {
+    /// Not looked yet.
+    #[default]
+    Unknown,
+    Kvm {
+        qemu: String,
+    },
+    /// Emulated, and why KVM is not used.
+    Emulated {
+        qemu: String,
+        why: String,
+    },
+    /// No guest can run; the text says what is missing and how to get it.
+    Missing {
+        what: String,
+    },
+}
+
+/// Reads everything but [`Facts::virtualization`], which takes a trial.
+pub(crate) fn read(data_dir: &Path) -> Facts {
+    let uname = rustix::system::uname();
+    let id = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    Facts {
+        hostname: uname.nodename().to_string_lossy().into_owned(),
+        kernel: uname.release().to_string_lossy().into_owned(),
+        os_image: os_image(&id("/etc/os-release")),
+        machine_id: id("/etc/machine-id"),
+        system_uuid: id("/sys/class/dmi/id/product_uuid"),
+        boot_id: id("/proc/sys/kernel/random/boot_id"),
+        cpu: cpu(&id("/proc/cpuinfo")),
+        memory: memory(&id("/proc/meminfo"), huge_pages()),
+        disk: disk(data_dir),
+        virtualization: Virtualization::Unknown,
+    }
+}
+
+fn os_image(release: &str) -> String {
+    let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    name.map_or_else(|| "Linux".into(), |name| name.trim_matches('"').to_owned())
+}
+
+fn cpu(info: &str) -> Cpu {
+    let mut cpu = Cpu::default();
+    for (key, value) in info.lines().filter_map(|line| line.split_once(':')) {
+        let value = value.trim();
+        match key.trim() {
+            "processor" => cpu.count += 1,
+            "vendor_id" if cpu.vendor.is_empty() => cpu.vendor = value.into(),
+            "model name" if cpu.model.is_empty() => cpu.model = value.into(),
+            "flags" if cpu.features.is_empty() => {
+                cpu.features = value.split_whitespace().map(str::to_owned).collect();
+            }
+            _ => {}
+        }
+    }
+    cpu
+}
+
+fn memory(info: &str, huge_pages: Vec<(u64, u64)>) -> Memory {
+    let field = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name));
+        let kibibytes = line.and_then(|rest| rest.trim_start_matches(':').split_whitespace().next());
+        kibibytes.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0) * 1024
+    };
+    Memory { total: field("MemTotal"), available: field("MemAvailable"), huge_pages }
+}
+
+fn huge_pages() -> Vec<(u64, u64)> {
+    let Ok(entries) = fs::read_dir("/sys/kernel/mm/hugepages") else { return Vec::new() };
+    let mut pages: Vec<(u64, u64)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let size = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok()?;
+            let count = fs::read_to_string(entry.path().join("nr_hugepages")).ok()?;
+            Some((size * 1024, size * 1024 * count.trim().parse::<u64>().ok()?))
+        })
+        .collect();
+    pages.sort_unstable();
+    pages
+}
+
+fn disk(data_dir: &Path) -> Disk {
+    let Ok(stat) = rustix::fs::statvfs(data_dir) else { return Disk::default() };
+    Disk { total: stat.f_blocks * stat.f_frsize, free: stat.f_bavail * stat.f_frsize }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_are_counted_and_named() {
+        let info = "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Xeon\nflags\t\t: fpu vmx\n\n\
+                    processor\t: 1\nvendor_id\t: GenuineIntel\nmodel name\t: Xeon\nflags\t\t: fpu vmx\n";
+        let want = Cpu {
+            count: 2,
+            vendor: "GenuineIntel".into(),
+            model: "Xeon".into(),
+            features: vec!["fpu".into(), "vmx".into()],
+        };
+        assert_eq!(cpu(info), want);
+    }
+
+    #[test]
+    fn memory_is_in_bytes() {
+        let info = "MemTotal:       2048 kB\nMemFree:  1 kB\nMemAvailable:    1024 kB\n";
+        let memory = memory(info, Vec::new());
+        assert_eq!((memory.total, memory.available), (2 << 20, 1 << 20));
+    }
+
+    #[test]
+    fn the_system_is_called_by_its_pretty_name() {
+        assert_eq!(os_image("ID=debian\nPRETTY_NAME=\"Debian 12\"\n"), "Debian 12");
+        assert_eq!(os_image(""), "Linux");
+    }
+}

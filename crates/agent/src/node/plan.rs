@@ -1,0 +1,312 @@
+//! What the Node object of this host should say, and what must be written to make it so.
+//!
+//! Pure. Only what this agent owns is compared and written: taints, cordons, labels and
+//! conditions of others stay. Nothing is written when nothing changed, so that an idle node
+//! costs its lease and no more.
+
+use base::clock::rfc3339;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::facts::{Facts, Virtualization};
+use crate::config::Config;
+
+/// What the host may keep for itself: the system and `sheaf`.
+const RESERVED_MEMORY: u64 = 512 << 20;
+/// Below this, new guests would push the host into swapping or worse.
+const LEAST_MEMORY: u64 = 100 << 20;
+/// How many guests one node is allowed; each has a launcher pod.
+const PODS: &str = "1000";
+
+/// The merge patches that bring a Node up to date; `None` where nothing differs.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Patches {
+    pub(crate) metadata: Option<Value>,
+    pub(crate) status: Option<Value>,
+}
+
+/// A node that does not exist yet.
+pub(crate) fn birth(config: &Config, facts: &Facts, now: Timestamp) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": config.node_name,
+            "labels": labels(config, facts),
+            "annotations": annotations(facts),
+        },
+        "status": status(config, facts, &[], now),
+    })
+}
+
+/// What to write to `node`, as it is stored.
+pub(crate) fn patches(config: &Config, facts: &Facts, node: &Value, now: Timestamp) -> Patches {
+    let mut metadata = Map::new();
+    for (field, want) in [("labels", labels(config, facts)), ("annotations", annotations(facts))] {
+        let changed = map_change(&node["metadata"][field], &want, ours);
+        if !changed.is_empty() {
+            metadata.insert(field.into(), Value::Object(changed));
+        }
+    }
+    let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let want = status(config, facts, &conditions, now);
+    let mut changes = Map::new();
+    for (field, want) in want.as_object().into_iter().flatten() {
+        let have = &node["status"][field];
+        match want {
+            Value::Object(map) => {
+                let changed = map_change(have, map, |_| false);
+                if !changed.is_empty() {
+                    changes.insert(field.clone(), Value::Object(changed));
+                }
+            }
+            want if want != have => {
+                changes.insert(field.clone(), want.clone());
+            }
+            _ => {}
+        }
+    }
+    Patches {
+        metadata: (!metadata.is_empty()).then(|| json!({ "metadata": metadata })),
+        status: (!changes.is_empty()).then(|| json!({ "status": changes })),
+    }
+}
+
+/// What differs, and `null` for what is ours and no longer wanted.
+fn map_change(
+    have: &Value,
+    want: &Map<String, Value>,
+    ours: fn(&str) -> bool,
+) -> Map<String, Value> {
+    let mut changed = Map::new();
+    for (key, value) in want {
+        if have.get(key) != Some(value) {
+            changed.insert(key.clone(), value.clone());
+        }
+    }
+    for key in have.as_object().into_iter().flat_map(Map::keys) {
+        if ours(key) && !want.contains_key(key) {
+            changed.insert(key.clone(), Value::Null);
+        }
+    }
+    changed
+}
+
+/// Labels that only this agent sets, and may therefore remove.
+fn ours(key: &str) -> bool {
+    const PREFIXES: &[&str] = &[
+        "cpu-feature.node.kubevirt.io/",
+        "cpu-model.node.kubevirt.io/",
+        "cpu-vendor.node.kubevirt.io/",
+        "host-model-cpu.node.kubevirt.io/",
+        "node.sheaf.io/",
+    ];
+    PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+}
+
+fn labels(config: &Config, facts: &Facts) -> Map<String, Value> {
+    let mut labels = Map::new();
+    let mut set = |key: String, value: &str| labels.insert(key, value.into());
+    for prefix in ["kubernetes.io", "beta.kubernetes.io"] {
+        set(format!("{prefix}/os"), "linux");
+        set(format!("{prefix}/arch"), architecture());
+    }
+    set("kubernetes.io/hostname".into(), &config.node_name);
+    set("node-role.kubernetes.io/control-plane".into(), "true");
+    let able = !matches!(facts.virtualization, Virtualization::Missing { .. });
+    set("kubevirt.io/schedulable".into(), if able { "true" } else { "false" });
+    set("machine-type.node.kubevirt.io/q35".into(), "true");
+    set("machine-type.node.kubevirt.io/pc".into(), "true");
+    if let Some(accelerator) = accelerator(&facts.virtualization) {
+        set("node.sheaf.io/accelerator".into(), accelerator);
+    }
+    let vendor = facts.cpu.vendor.trim_start_matches("Genuine").trim_start_matches("Authentic");
+    if !vendor.is_empty() {
+        set(format!("cpu-vendor.node.kubevirt.io/{vendor}"), "true");
+    }
+    // A guest without KVM gets whatever QEMU emulates, whatever the host is.
+    if matches!(facts.virtualization, Virtualization::Kvm { .. }) {
+        set("cpu-model.node.kubevirt.io/host-passthrough".into(), "true");
+        for feature in facts.cpu.features.iter().filter(|feature| is_label_name(feature)) {
+            set(format!("cpu-feature.node.kubevirt.io/{feature}"), "true");
+        }
+    }
+    labels
+}
+
+fn is_label_name(text: &str) -> bool {
+    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    edge(text.chars().next())
+        && edge(text.chars().next_back())
+        && text.len() <= 63
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
+fn annotations(facts: &Facts) -> Map<String, Value> {
+    let mut annotations = Map::new();
+    if !facts.cpu.model.is_empty() {
+        annotations.insert("node.sheaf.io/cpu-model".into(), facts.cpu.model.clone().into());
+    }
+    if let Virtualization::Kvm { qemu } | Virtualization::Emulated { qemu, .. } =
+        &facts.virtualization
+    {
+        annotations.insert("node.sheaf.io/qemu-version".into(), qemu.clone().into());
+    }
+    annotations
+}
+
+fn accelerator(virtualization: &Virtualization) -> Option<&'static str> {
+    match virtualization {
+        Virtualization::Kvm { .. } => Some("kvm"),
+        Virtualization::Emulated { .. } => Some("tcg"),
+        Virtualization::Missing { .. } | Virtualization::Unknown => None,
+    }
+}
+
+const fn architecture() -> &'static str {
+    if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" }
+}
+
+fn status(config: &Config, facts: &Facts, conditions: &[Value], now: Timestamp) -> Value {
+    let mut addresses: Vec<Value> = config
+        .addresses
+        .iter()
+        .map(|address| json!({"type": "InternalIP", "address": address.to_string()}))
+        .collect();
+    addresses.push(json!({"type": "Hostname", "address": config.node_name}));
+    json!({
+        "addresses": addresses,
+        "capacity": resources(facts, facts.memory.total),
+        "allocatable": resources(facts, allocatable_memory(facts.memory.total)),
+        "conditions": all_conditions(facts, conditions, now),
+        "nodeInfo": {
+            "architecture": architecture(),
+            "bootID": facts.boot_id,
+            "containerRuntimeVersion": format!("sheaf://{}", config.version),
+            "kernelVersion": facts.kernel,
+            "kubeProxyVersion": "",
+            "kubeletVersion": config.kubernetes_version,
+            "machineID": facts.machine_id,
+            "operatingSystem": "linux",
+            "osImage": facts.os_image,
+            "systemUUID": facts.system_uuid,
+        },
+    })
+}
+
+/// A host too small for the reserve keeps a quarter.
+fn allocatable_memory(total: u64) -> u64 {
+    total - RESERVED_MEMORY.min(total / 4)
+}
+
+fn resources(facts: &Facts, memory: u64) -> Value {
+    let mut resources = json!({
+        "cpu": facts.cpu.count.to_string(),
+        "memory": format!("{}Ki", memory / 1024),
+        "ephemeral-storage": format!("{}Ki", facts.disk.total / 1024),
+        "pods": PODS,
+    });
+    for (page, reserved) in &facts.memory.huge_pages {
+        let size = match page >> 10 {
+            kibibytes if kibibytes % (1 << 20) == 0 => format!("{}Gi", kibibytes >> 20),
+            kibibytes if kibibytes % (1 << 10) == 0 => format!("{}Mi", kibibytes >> 10),
+            kibibytes => format!("{kibibytes}Ki"),
+        };
+        let amount =
+            if *reserved == 0 { "0".into() } else { format!("{}Mi", reserved >> 20) };
+        resources[format!("hugepages-{size}")] = amount.into();
+    }
+    if matches!(facts.virtualization, Virtualization::Kvm { .. }) {
+        resources["devices.kubevirt.io/kvm"] = "1k".into();
+    }
+    resources
+}
+
+struct Finding {
+    kind: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+/// Ours with what is found now, in the usual order, after those of others.
+fn all_conditions(facts: &Facts, have: &[Value], now: Timestamp) -> Vec<Value> {
+    let findings = findings(facts);
+    let is_ours = |condition: &&Value| {
+        findings.iter().any(|finding| condition["type"] == finding.kind)
+    };
+    let mut all: Vec<Value> = have.iter().filter(|each| !is_ours(each)).cloned().collect();
+    for finding in &findings {
+        let before = have.iter().find(|condition| condition["type"] == finding.kind);
+        all.push(condition(finding, before, now));
+    }
+    all
+}
+
+fn condition(finding: &Finding, before: Option<&Value>, now: Timestamp) -> Value {
+    let same = |field: &str, value: &str| before.is_some_and(|before| before[field] == value);
+    let unchanged = same("status", finding.status)
+        && same("reason", finding.reason)
+        && same("message", &finding.message);
+    if unchanged && let Some(before) = before {
+        return before.clone();
+    }
+    let now = Value::from(rfc3339(now));
+    let since = before.filter(|_| same("status", finding.status)).map(|before| {
+        before["lastTransitionTime"].clone()
+    });
+    json!({
+        "type": finding.kind,
+        "status": finding.status,
+        "reason": finding.reason,
+        "message": finding.message,
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": since.unwrap_or(now),
+    })
+}
+
+fn findings(facts: &Facts) -> Vec<Finding> {
+    let pressure = |kind, is: bool, bad: (&'static str, &str), good: (&'static str, &str)| {
+        let (reason, message) = if is { bad } else { good };
+        let status = if is { "True" } else { "False" };
+        Finding { kind, status, reason, message: message.into() }
+    };
+    let (status, reason, message) = match &facts.virtualization {
+        Virtualization::Kvm { qemu } => ("True", "Kvm", format!("guests run under KVM, QEMU {qemu}")),
+        Virtualization::Emulated { qemu, why } => {
+            ("True", "Emulated", format!("guests are emulated by QEMU {qemu}: {why}"))
+        }
+        Virtualization::Missing { what } => ("False", "QemuMissing", what.clone()),
+        Virtualization::Unknown => ("Unknown", "NotTried", "not tried yet".into()),
+    };
+    vec![
+        pressure(
+            "MemoryPressure",
+            facts.memory.available < LEAST_MEMORY,
+            ("KubeletHasInsufficientMemory", "less than 100Mi of memory are available"),
+            ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        ),
+        pressure(
+            "DiskPressure",
+            facts.disk.free < facts.disk.total / 20,
+            ("KubeletHasDiskPressure", "less than 5% of the data directory's disk are free"),
+            ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        ),
+        pressure(
+            "PIDPressure",
+            false,
+            ("KubeletHasInsufficientPID", ""),
+            ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        ),
+        Finding { kind: "Virtualization", status, reason, message },
+        Finding {
+            kind: "Ready",
+            status: "True",
+            reason: "KubeletReady",
+            message: "the agent is running".into(),
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+use std::net::Ipv4Addr;
+
+use super::super::facts::{Cpu, Disk, Memory};
+use super::*;
+
+fn config() -> Config {
+    Config {
+        node_name: "n1".into(),
+        data_dir: "/d".into(),
+        addresses: vec![Ipv4Addr::new(192, 0, 2, 1).into()],
+        version: "0.1.0".into(),
+        kubernetes_version: "v1.37.0".into(),
+        network: crate::Network::default(),
+    }
+}
+
+fn facts() -> Facts {
+    Facts {
+        cpu: Cpu { count: 4, vendor: "GenuineIntel".into(), model: "Xeon".into(), features: vec!["vmx".into()] },
+        memory: Memory { total: 8 << 30, available: 4 << 30, huge_pages: vec![(2 << 20, 1 << 30), (1 << 30, 0)] },
+        disk: Disk { total: 100 << 30, free: 50 << 30 },
+        virtualization: Virtualization::Emulated { qemu: "7.2.22".into(), why: "no /dev/kvm".into() },
+        ..Facts::default()
+    }
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_700_000_000 + second).unwrap()
+}
+
+#[test]
+fn a_node_that_is_up_to_date_is_not_written() {
+    let node = birth(&config(), &facts(), at(0));
+    assert_eq!(patches(&config(), &facts(), &node, at(100)), Patches::default());
+}
+
+#[test]
+fn what_others_wrote_stays() {
+    let mut node = birth(&config(), &facts(), at(0));
+    node["metadata"]["labels"]["zone"] = "a".into();
+    node["spec"] = json!({"unschedulable": true, "taints": [{"key": "k", "effect": "NoSchedule"}]});
+    node["status"]["capacity"]["example.com/gpu"] = "2".into();
+    node["status"]["conditions"].as_array_mut().unwrap().insert(0, json!({"type": "NetworkUnavailable", "status": "False"}));
+    assert_eq!(patches(&config(), &facts(), &node, at(100)), Patches::default());
+}
+
+#[test]
+fn a_change_of_the_host_is_written_and_nothing_else() {
+    let node = birth(&config(), &facts(), at(0));
+    let mut now = facts();
+    now.virtualization = Virtualization::Kvm { qemu: "7.2.22".into() };
+    let Patches { metadata, status } = patches(&config(), &now, &node, at(100));
+    assert_eq!(
+        metadata.unwrap(),
+        json!({"metadata": {"labels": {
+            "node.sheaf.io/accelerator": "kvm",
+            "cpu-model.node.kubevirt.io/host-passthrough": "true",
+            "cpu-feature.node.kubevirt.io/vmx": "true",
+        }}})
+    );
+    let status = status.unwrap();
+    assert_eq!(status["status"]["capacity"], json!({"devices.kubevirt.io/kvm": "1k"}));
+    let conditions = status["status"]["conditions"].as_array().unwrap();
+    let ready = conditions.iter().find(|each| each["type"] == "Ready").unwrap();
+    assert_eq!(ready["lastHeartbeatTime"], rfc3339(at(0)));
+    let virtualization = conditions.iter().find(|each| each["type"] == "Virtualization").unwrap();
+    // The status is as true as before: only the reason is new.
+    assert_eq!(virtualization["lastTransitionTime"], rfc3339(at(0)));
+    assert_eq!(virtualization["reason"], "Kvm");
+    assert!(status["status"].get("nodeInfo").is_none());
+}
+
+#[test]
+fn labels_of_a_lost_feature_are_removed() {
+    let mut before = facts();
+    before.virtualization = Virtualization::Kvm { qemu: "7.2.22".into() };
+    let node = birth(&config(), &before, at(0));
+    let patch = patches(&config(), &facts(), &node, at(1)).metadata.unwrap();
+    assert_eq!(patch["metadata"]["labels"]["cpu-feature.node.kubevirt.io/vmx"], Value::Null);
+    assert!(patch["metadata"]["labels"].get("kubernetes.io/hostname").is_none());
+}
+
+#[test]
+fn a_host_without_qemu_says_what_is_missing_and_takes_no_guests() {
+    let mut facts = facts();
+    facts.virtualization = Virtualization::Missing { what: "install qemu-system-x86".into() };
+    let node = birth(&config(), &facts, at(0));
+    assert_eq!(node["metadata"]["labels"]["kubevirt.io/schedulable"], "false");
+    let conditions = node["status"]["conditions"].as_array().unwrap();
+    let found = conditions.iter().find(|each| each["type"] == "Virtualization").unwrap();
+    assert_eq!((&found["status"], &found["message"]), (&json!("False"), &json!("install qemu-system-x86")));
+}
+
+#[test]
+fn pressure_is_told() {
+    let mut facts = facts();
+    facts.memory.available = 50 << 20;
+    facts.disk.free = 1 << 30;
+    let node = birth(&config(), &facts, at(0));
+    for (kind, want) in [("MemoryPressure", "True"), ("DiskPressure", "True"), ("PIDPressure", "False"), ("Ready", "True")] {
+        let conditions = node["status"]["conditions"].as_array().unwrap();
+        let found = conditions.iter().find(|each| each["type"] == kind).unwrap();
+        assert_eq!(found["status"], want, "{kind}");
+    }
+}
+
+#[test]
+fn capacity_is_what_the_host_has_and_allocatable_what_guests_may_use() {
+    let node = birth(&config(), &facts(), at(0));
+    let capacity = &node["status"]["capacity"];
+    assert_eq!(capacity["memory"], "8388608Ki");
+    assert_eq!(node["status"]["allocatable"]["memory"], "7864320Ki");
+    assert_eq!((&capacity["hugepages-2Mi"], &capacity["hugepages-1Gi"]), (&json!("1024Mi"), &json!("0")));
+    assert_eq!(allocatable_memory(1 << 30), (1 << 30) - (256 << 20));
+}

@@ -1,0 +1,269 @@
+//! What to do next about one machine. Pure: the object and what is seen on the node go in,
+//! one step comes out; the executor carries it out, looks again and asks again.
+//!
+//!   (Scheduled, nothing) ──Launch──► running ──guest powers off──► Quit ──► ended
+//!   (deleting, running) ──PressButton…──► ended, or Kill when the grace period is over
+//!   ended ──Finish (status)──► CleanUp ──► Release (finalizer)
+//!
+//! Every step may be repeated: whoever is killed between two of them finds, after its
+//! restart, the same object and the same leftovers, and is told the same step again. No
+//! guest is started for an object whose run has begun: a run ends, and the next run is
+//! another object.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::object::Phase;
+
+/// How often the power button is pressed: guests drop a press that comes while they boot.
+const PRESS_AGAIN: Duration = Duration::from_secs(5);
+
+/// What the object asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Want {
+    pub(crate) phase: Phase,
+    /// When it was asked to end, if it was.
+    pub(crate) deleted: Option<Timestamp>,
+    pub(crate) grace: Duration,
+    pub(crate) acpi: bool,
+    pub(crate) finalizer: bool,
+    /// A failed liveness probe or the like: the guest is to be ended as failed.
+    pub(crate) condemned: bool,
+}
+
+/// What there is of it on this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Nothing,
+    Running(Guest),
+    /// The process is gone; files, taps and the like may remain.
+    Ended(Outcome),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Guest {
+    pub(crate) state: GuestState,
+    /// When the power button was last pressed.
+    pub(crate) pressed: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GuestState {
+    /// Its processors run, or could if somebody resumed them.
+    Live,
+    /// Powered off from inside; QEMU waits to be told to go.
+    PoweredOff,
+    Panicked,
+}
+
+/// How a run ended, as the phase will say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Outcome {
+    Succeeded,
+    Failed,
+}
+
+impl Outcome {
+    pub(crate) fn phase(self) -> Phase {
+        match self {
+            Self::Succeeded => Phase::Succeeded,
+            Self::Failed => Phase::Failed,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Prepare everything and start the process.
+    Launch,
+    /// Write the status of a running guest, and bring its devices to what the object says.
+    Tend,
+    PressButton,
+    /// Record how it ended, then let the process go.
+    Quit(Outcome),
+    /// Record how it ended, then kill the process.
+    Kill(Outcome),
+    /// Write the final phase.
+    Finish(Outcome),
+    /// Remove what is left on the node.
+    CleanUp,
+    /// Remove the finalizer.
+    Release,
+    /// Nothing to do; look again at this moment at the latest.
+    Wait(Option<Timestamp>),
+    /// Nothing is left to care for.
+    Forget,
+}
+
+/// The next step for a machine whose object is `want`, or is gone.
+pub(crate) fn next(want: Option<&Want>, seen: &Seen, now: Timestamp) -> Step {
+    let Some(want) = want else {
+        return match seen {
+            Seen::Nothing => Step::Forget,
+            Seen::Running(_) => Step::Kill(Outcome::Failed),
+            Seen::Ended(_) => Step::CleanUp,
+        };
+    };
+    match seen {
+        Seen::Running(guest) => running(want, guest, now),
+        // The status first: it is what must not be lost, and the leftovers are its witness.
+        Seen::Ended(outcome) if !want.phase.is_final() => Step::Finish(*outcome),
+        Seen::Ended(_) => Step::CleanUp,
+        Seen::Nothing => nothing(want),
+    }
+}
+
+fn nothing(want: &Want) -> Step {
+    match (want.phase, want.deleted) {
+        // It ran, by its status, and is not here: the host lost it.
+        (Phase::Running, _) => Step::Finish(Outcome::Failed),
+        // Never started, and now never will be.
+        (Phase::Scheduled | Phase::Early, Some(_)) => Step::Finish(Outcome::Succeeded),
+        (Phase::Scheduled, None) => Step::Launch,
+        (Phase::Succeeded | Phase::Failed, Some(_)) if want.finalizer => Step::Release,
+        (Phase::Early | Phase::Succeeded | Phase::Failed, _) => Step::Wait(None),
+    }
+}
+
+fn running(want: &Want, guest: &Guest, now: Timestamp) -> Step {
+    match guest.state {
+        GuestState::PoweredOff => return Step::Quit(Outcome::Succeeded),
+        GuestState::Panicked => return Step::Kill(Outcome::Failed),
+        GuestState::Live => {}
+    }
+    if want.phase.is_final() || want.condemned {
+        return Step::Kill(Outcome::Failed);
+    }
+    let Some(deleted) = want.deleted else { return Step::Tend };
+    // A guest that was never told, or cannot hear, was not forced.
+    let forced = match want.acpi && !want.grace.is_zero() {
+        true => Outcome::Failed,
+        false => Outcome::Succeeded,
+    };
+    let end = later(deleted, want.grace);
+    if now >= end || !want.acpi {
+        return Step::Kill(forced);
+    }
+    let again = match guest.pressed {
+        // A press from before the deletion was a soft reboot or the like.
+        Some(pressed) if pressed >= deleted => later(pressed, PRESS_AGAIN),
+        _ => now,
+    };
+    if again <= now { Step::PressButton } else { Step::Wait(Some(again.min(end))) }
+}
+
+fn later(time: Timestamp, by: Duration) -> Timestamp {
+    let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
+    time.checked_add(by).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).unwrap()
+    }
+
+    fn want(phase: Phase) -> Want {
+        Want {
+            phase,
+            deleted: None,
+            grace: Duration::from_secs(30),
+            acpi: true,
+            finalizer: true,
+            condemned: false,
+        }
+    }
+
+    fn deleted(phase: Phase) -> Want {
+        Want { deleted: Some(at(0)), ..want(phase) }
+    }
+
+    fn live(pressed: Option<i64>) -> Seen {
+        Seen::Running(Guest { state: GuestState::Live, pressed: pressed.map(at) })
+    }
+
+    fn in_state(state: GuestState) -> Seen {
+        Seen::Running(Guest { state, pressed: None })
+    }
+
+    #[track_caller]
+    fn check(want: Option<Want>, seen: Seen, now: i64, step: Step) {
+        assert_eq!(next(want.as_ref(), &seen, at(now)), step, "{want:?} {seen:?}");
+    }
+
+    #[test]
+    fn a_run_begins_once_and_only_after_the_hand_over() {
+        check(Some(want(Phase::Early)), Seen::Nothing, 0, Step::Wait(None));
+        check(Some(want(Phase::Scheduled)), Seen::Nothing, 0, Step::Launch);
+        check(Some(want(Phase::Scheduled)), live(None), 0, Step::Tend);
+        check(Some(want(Phase::Running)), live(None), 0, Step::Tend);
+        // After a power cut the object says Running and there is no process.
+        check(Some(want(Phase::Running)), Seen::Nothing, 0, Step::Finish(Outcome::Failed));
+        check(Some(want(Phase::Failed)), Seen::Nothing, 0, Step::Wait(None));
+    }
+
+    #[test]
+    fn an_end_is_written_before_its_traces_are_removed() {
+        for outcome in [Outcome::Succeeded, Outcome::Failed] {
+            check(Some(want(Phase::Running)), Seen::Ended(outcome), 0, Step::Finish(outcome));
+            check(Some(want(Phase::Scheduled)), Seen::Ended(outcome), 0, Step::Finish(outcome));
+            check(Some(want(outcome.phase())), Seen::Ended(outcome), 0, Step::CleanUp);
+        }
+    }
+
+    #[test]
+    fn a_guest_that_powers_off_has_succeeded_and_one_that_panics_has_failed() {
+        let off = in_state(GuestState::PoweredOff);
+        check(Some(want(Phase::Running)), off.clone(), 0, Step::Quit(Outcome::Succeeded));
+        check(Some(deleted(Phase::Running)), off, 99, Step::Quit(Outcome::Succeeded));
+        let panicked = in_state(GuestState::Panicked);
+        check(Some(want(Phase::Running)), panicked, 0, Step::Kill(Outcome::Failed));
+    }
+
+    #[test]
+    fn a_deleted_guest_hears_the_button_until_its_time_is_over() {
+        let running = || Some(deleted(Phase::Running));
+        check(running(), live(None), 0, Step::PressButton);
+        check(running(), live(Some(-60)), 1, Step::PressButton);
+        check(running(), live(Some(1)), 2, Step::Wait(Some(at(6))));
+        check(running(), live(Some(1)), 6, Step::PressButton);
+        check(running(), live(Some(28)), 29, Step::Wait(Some(at(30))));
+        check(running(), live(Some(28)), 30, Step::Kill(Outcome::Failed));
+    }
+
+    #[test]
+    fn who_cannot_hear_the_button_is_ended_without_blame() {
+        let deaf = Want { acpi: false, ..deleted(Phase::Running) };
+        check(Some(deaf), live(None), 0, Step::Kill(Outcome::Succeeded));
+        let at_once = Want { grace: Duration::ZERO, ..deleted(Phase::Running) };
+        check(Some(at_once), live(None), 0, Step::Kill(Outcome::Succeeded));
+    }
+
+    #[test]
+    fn a_deleted_object_is_released_last() {
+        check(Some(deleted(Phase::Scheduled)), Seen::Nothing, 0, Step::Finish(Outcome::Succeeded));
+        check(Some(deleted(Phase::Succeeded)), Seen::Nothing, 0, Step::Release);
+        let released = Want { finalizer: false, ..deleted(Phase::Succeeded) };
+        check(Some(released), Seen::Nothing, 0, Step::Wait(None));
+        let ended = Seen::Ended(Outcome::Failed);
+        check(Some(deleted(Phase::Failed)), ended, 0, Step::CleanUp);
+    }
+
+    #[test]
+    fn what_has_no_object_is_removed() {
+        check(None, live(None), 0, Step::Kill(Outcome::Failed));
+        check(None, Seen::Ended(Outcome::Failed), 0, Step::CleanUp);
+        check(None, Seen::Nothing, 0, Step::Forget);
+    }
+
+    #[test]
+    fn a_guest_that_must_not_live_is_killed() {
+        let condemned = Want { condemned: true, ..want(Phase::Running) };
+        check(Some(condemned), live(None), 0, Step::Kill(Outcome::Failed));
+        check(Some(want(Phase::Failed)), live(None), 0, Step::Kill(Outcome::Failed));
+    }
+}

@@ -1,0 +1,180 @@
+//! What lies on the small disks that carry data into a guest: cloud-init, sysprep, secrets,
+//! config maps and their like. Pure: objects in, files and a volume label out; the ISO image
+//! is written elsewhere.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::object::Vmi;
+
+/// The content of one seed disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seed {
+    pub(crate) label: String,
+    /// Path below the root, and content.
+    pub(crate) files: Vec<(String, Vec<u8>)>,
+}
+
+/// User data and network configuration, read from wherever they were.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct CloudInit {
+    pub(crate) user_data: Vec<u8>,
+    pub(crate) network_data: Vec<u8>,
+    /// Public keys from access credentials, in their order.
+    pub(crate) ssh_keys: Vec<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct NoCloudMeta<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    instance_type: &'a str,
+    instance_id: &'a str,
+    local_hostname: &'a str,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    public_keys: BTreeMap<String, &'a str>,
+}
+
+/// NoCloud. The instance is the virtual hardware, so that a restart is no new instance.
+pub(crate) fn no_cloud(vmi: &Vmi, data: &CloudInit) -> Seed {
+    let meta = NoCloudMeta {
+        instance_type: instance_type(vmi),
+        instance_id: vmi.firmware_uuid(),
+        local_hostname: vmi.hostname(),
+        public_keys: numbered(&data.ssh_keys),
+    };
+    let meta = serde_json::to_vec(&meta).expect("text is JSON");
+    let mut files =
+        vec![("user-data".into(), data.user_data.clone()), ("meta-data".into(), meta)];
+    if !data.network_data.is_empty() {
+        files.push(("network-config".into(), data.network_data.clone()));
+    }
+    Seed { label: "cidata".into(), files }
+}
+
+/// ConfigDrive, in OpenStack's layout. `tagged` lists devices that carry a tag.
+pub(crate) fn config_drive(vmi: &Vmi, data: &CloudInit, tagged: &[Tagged]) -> Seed {
+    let mut meta = json!({
+        "instance_id": format!("{}.{}", vmi.name, vmi.namespace),
+        "uuid": vmi.firmware_uuid(),
+        "hostname": vmi.hostname(),
+    });
+    if !instance_type(vmi).is_empty() {
+        meta["instance_type"] = instance_type(vmi).into();
+    }
+    if !tagged.is_empty() {
+        meta["devices"] = json!(tagged);
+    }
+    if !data.ssh_keys.is_empty() {
+        meta["public_keys"] = json!(numbered(&data.ssh_keys));
+    }
+    let path = |name: &str| format!("openstack/latest/{name}");
+    let mut files = vec![
+        (path("meta_data.json"), meta.to_string().into_bytes()),
+        (path("user_data"), data.user_data.clone()),
+    ];
+    if !data.network_data.is_empty() {
+        files.push((path("network_data.json"), data.network_data.clone()));
+    }
+    Seed { label: "config-2".into(), files }
+}
+
+/// A device that the guest is to know by a tag.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Tagged {
+    #[serde(rename = "type")]
+    pub(crate) kind: &'static str,
+    pub(crate) bus: &'static str,
+    pub(crate) address: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) mac: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) serial: String,
+    pub(crate) tags: Vec<String>,
+}
+
+/// One file per key.
+pub(crate) fn keys(label: Option<&str>, data: BTreeMap<String, Vec<u8>>) -> Seed {
+    Seed { label: label.filter(|label| !label.is_empty()).unwrap_or("cfgdata").into(), files: data.into_iter().collect() }
+}
+
+/// The answer files of Windows' setup, under every name it looks for.
+pub(crate) fn sysprep(data: BTreeMap<String, Vec<u8>>) -> Seed {
+    let mut files: Vec<(String, Vec<u8>)> = Vec::new();
+    for (key, content) in data {
+        // Setup looks for these names without regard to case; people write both.
+        let name = match key.to_ascii_lowercase().as_str() {
+            "autounattend.xml" => "Autounattend.xml".into(),
+            "unattend.xml" => "Unattend.xml".into(),
+            _ => key,
+        };
+        files.push((name, content));
+    }
+    Seed { label: "unattendCD".into(), files }
+}
+
+fn instance_type(vmi: &Vmi) -> &str {
+    let name = |kind: &str| vmi.annotations.get(&format!("kubevirt.io/{kind}-name"));
+    name("instancetype").or_else(|| name("cluster-instancetype")).map_or("", String::as_str)
+}
+
+fn numbered(keys: &[String]) -> BTreeMap<String, &str> {
+    keys.iter().enumerate().map(|(index, key)| (index.to_string(), key.as_str())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::vmi::fixture::vmi;
+
+    fn file<'a>(seed: &'a Seed, name: &str) -> &'a str {
+        let (_, content) = seed.files.iter().find(|(path, _)| path == name).unwrap();
+        std::str::from_utf8(content).unwrap()
+    }
+
+    fn data() -> CloudInit {
+        CloudInit {
+            user_data: b"#cloud-config\n".to_vec(),
+            network_data: Vec::new(),
+            ssh_keys: vec!["ssh-ed25519 AAAA".into()],
+        }
+    }
+
+    #[test]
+    fn no_cloud_says_who_the_guest_is() {
+        let vmi = vmi(json!({"domain": {"firmware": {"uuid": "u-1"}}, "hostname": "web"}));
+        let seed = no_cloud(&vmi, &data());
+        assert_eq!(seed.label, "cidata");
+        assert_eq!(
+            file(&seed, "meta-data"),
+            r#"{"instance-id":"u-1","local-hostname":"web","public-keys":{"0":"ssh-ed25519 AAAA"}}"#
+        );
+        assert_eq!(file(&seed, "user-data"), "#cloud-config\n");
+        assert_eq!(seed.files.len(), 2);
+    }
+
+    #[test]
+    fn config_drive_has_openstack_layout() {
+        let mut vmi = vmi(json!({"domain": {"firmware": {"uuid": "u-1"}}}));
+        vmi.annotations.insert("kubevirt.io/instancetype-name".into(), "small".into());
+        let mut data = data();
+        data.network_data = b"{}".to_vec();
+        let seed = config_drive(&vmi, &data, &[]);
+        assert_eq!(seed.label, "config-2");
+        assert_eq!(
+            file(&seed, "openstack/latest/meta_data.json"),
+            r#"{"hostname":"vm","instance_id":"vm.ns","instance_type":"small","public_keys":{"0":"ssh-ed25519 AAAA"},"uuid":"u-1"}"#
+        );
+        assert_eq!(file(&seed, "openstack/latest/network_data.json"), "{}");
+    }
+
+    #[test]
+    fn sysprep_files_have_the_names_that_setup_looks_for() {
+        let data = BTreeMap::from([("autounattend.xml".to_owned(), b"<a/>".to_vec())]);
+        assert_eq!(file(&sysprep(data), "Autounattend.xml"), "<a/>");
+    }
+}

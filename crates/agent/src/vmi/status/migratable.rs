@@ -1,0 +1,114 @@
+//! Whether a guest could move to another node, in upstream's reasons and words.
+
+use super::{Guest, Trouble};
+use crate::vmi::object::Vmi;
+
+/// Why it cannot be moved live.
+pub(super) fn obstacle(vmi: &Vmi, guest: &Guest) -> Option<Trouble> {
+    let trouble = |reason, message: String| Some(Trouble { reason, message });
+    if let Some(message) = interfaces(vmi) {
+        return trouble("InterfaceNotLiveMigratable", message);
+    }
+    if let Some(message) = host_devices(vmi) {
+        return trouble("HostDeviceNotLiveMigratable", message.into());
+    }
+    if passes_hyperv(vmi) {
+        let reason = "HypervPassthroughNotLiveMigratable";
+        return trouble(reason, "VMI uses hyperv passthrough".into());
+    }
+    if let Some(message) = disks(vmi, guest) {
+        return trouble("DisksNotLiveMigratable", message);
+    }
+    trouble("NotMigratable", "cannot migrate VMI: there is no other node to migrate to".into())
+}
+
+/// Why its volumes cannot be moved while it runs.
+pub(super) fn storage_obstacle(vmi: &Vmi) -> Option<String> {
+    let mut all = Vec::new();
+    if let Some(message) = interfaces(vmi) {
+        all.push(format!("InterfaceNotLiveMigratable: {message}"));
+    }
+    if let Some(message) = host_devices(vmi) {
+        all.push(format!("HostDeviceNotLiveMigratable: {message}"));
+    }
+    if passes_hyperv(vmi) {
+        all.push("HypervPassthroughNotLiveMigratable: VMI uses hyperv passthrough".into());
+    }
+    if all.is_empty() {
+        all.push("NotMigratable: there is no other node to migrate to".into());
+    }
+    Some(all.join(", "))
+}
+
+/// Whether another node would see the same disks.
+pub(super) fn is_shared(vmi: &Vmi, guest: &Guest) -> bool {
+    let local = |volume: &virt::v1::Volume| {
+        let claims = volume.persistent_volume_claim.is_some() || volume.data_volume.is_some();
+        let read_only = vmi.spec.domain.devices.disks.iter().any(|disk| {
+            disk.name == volume.name
+                && disk.cdrom.as_ref().is_some_and(|cdrom| cdrom.readonly != Some(false))
+        });
+        !claims && !read_only
+    };
+    disks(vmi, guest).is_none() && !vmi.spec.volumes.iter().any(local)
+}
+
+fn interfaces(vmi: &Vmi) -> Option<String> {
+    let allowed = "kubevirt.io/allow-pod-bridge-network-live-migration";
+    let on_pod_network = |name: &str| {
+        vmi.spec.networks.iter().any(|network| network.name == name && network.pod.is_some())
+    };
+    let bridged = vmi
+        .spec
+        .domain
+        .devices
+        .interfaces
+        .iter()
+        .any(|each| each.bridge.is_some() && on_pod_network(&each.name));
+    (bridged && !vmi.annotations.contains_key(allowed)).then(|| {
+        "cannot migrate VMI which does not use masquerade or a migratable plugin to connect to \
+         the pod network"
+            .into()
+    })
+}
+
+fn host_devices(vmi: &Vmi) -> Option<&'static str> {
+    let devices = &vmi.spec.domain.devices;
+    if !devices.host_devices.is_empty() {
+        return Some("VMI specifies non-migratable generic PCI host device");
+    }
+    (!devices.gpus.is_empty()).then_some("VMI specifies non-migratable GPU device")
+}
+
+fn passes_hyperv(vmi: &Vmi) -> bool {
+    let features = vmi.spec.domain.features.as_ref();
+    let passthrough = features.and_then(|features| features.hyperv_passthrough.as_ref());
+    passthrough.is_some_and(|passthrough| passthrough.enabled != Some(false))
+}
+
+fn disks(vmi: &Vmi, guest: &Guest) -> Option<String> {
+    for volume in &vmi.spec.volumes {
+        let claim = volume
+            .persistent_volume_claim
+            .as_ref()
+            .map(|claim| &claim.claim_name)
+            .or(volume.data_volume.as_ref().map(|source| &source.name));
+        if let Some(claim) = claim {
+            let status = guest.volumes.iter().find(|each| each.name == volume.name);
+            let shared = status.and_then(|status| status.claim.as_ref()).is_some_and(|info| {
+                let modes = info["accessModes"].as_array();
+                modes.is_some_and(|modes| modes.iter().any(|mode| mode == "ReadWriteMany"))
+            });
+            if !shared {
+                return Some(format!(
+                    "cannot migrate VMI: PVC {claim} is not shared, live migration requires \
+                     that all PVCs must be shared (using ReadWriteMany access mode)"
+                ));
+            }
+        }
+        if volume.host_disk.as_ref().is_some_and(|disk| disk.shared != Some(true)) {
+            return Some("cannot migrate VMI with non-shared HostDisk".into());
+        }
+    }
+    None
+}

@@ -1,0 +1,112 @@
+//! From KubeVirt's words to QEMU's: the specification of a VMI, and where its volumes and
+//! interfaces turned out to be, become a [`qemu::Machine`]. Pure.
+//!
+//! What cannot be is refused with the field's name; what upstream accepts and does not need
+//! here (timers of a foreign hypervisor, hints for its scheduler) is passed over.
+
+mod board;
+mod device;
+mod disk;
+mod nic;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use qemu::{Accelerator, Machine, Start};
+
+use super::object::Vmi;
+
+pub(crate) use disk::{disk, is_bootable};
+pub(crate) use nic::{mac, nic};
+
+/// What the node can do.
+#[derive(Debug, Clone)]
+pub(crate) struct Host {
+    pub(crate) accelerator: Accelerator,
+    pub(crate) firmware: Vec<Efi>,
+    /// Whether a software TPM is installed.
+    pub(crate) has_tpm: bool,
+}
+
+/// One EFI firmware that is installed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Efi {
+    pub(crate) secure_boot: bool,
+    pub(crate) code: PathBuf,
+    pub(crate) vars: PathBuf,
+}
+
+/// Where the bytes of a volume are.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Backing {
+    pub(crate) source: qemu::Source,
+    pub(crate) read_only: bool,
+    /// Whether the file system takes direct I/O.
+    pub(crate) direct: bool,
+    /// A block device, or a file whose blocks all exist: worth native I/O.
+    pub(crate) allocated: bool,
+}
+
+/// Where an interface ends on the host.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Outlet {
+    pub(crate) backend: qemu::NicBackend,
+    pub(crate) mtu: Option<u16>,
+}
+
+/// Everything beside the specification that decides the command line.
+#[derive(Debug, Clone)]
+pub(crate) struct Surroundings<'a> {
+    pub(crate) host: &'a Host,
+    /// By the name of the volume.
+    pub(crate) volumes: &'a BTreeMap<String, Backing>,
+    /// By the name of the interface.
+    pub(crate) outlets: &'a BTreeMap<String, Outlet>,
+    /// This machine's own copy of the firmware's variables.
+    pub(crate) nvram: PathBuf,
+    pub(crate) kernel: Option<qemu::Kernel>,
+}
+
+/// Why no machine can be made of a specification on this node.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TranslateError {
+    #[error("spec.domain.{field}: {value:?} is not {expected}")]
+    Value { field: &'static str, value: String, expected: &'static str },
+    #[error("spec.domain.{field} needs {what}")]
+    Needs { field: &'static str, what: &'static str },
+    #[error("disk {disk}: {problem}")]
+    Disk { disk: String, problem: &'static str },
+    #[error("interface {interface}: {problem}")]
+    Interface { interface: String, problem: String },
+}
+
+/// The machine that `vmi` describes.
+pub(crate) fn machine(vmi: &Vmi, around: &Surroundings<'_>) -> Result<Machine, TranslateError> {
+    let domain = &vmi.spec.domain;
+    let memory = board::memory(domain)?;
+    let name = format!("{}_{}", vmi.namespace, vmi.name);
+    let mut machine = Machine::new(name, vmi.firmware_uuid(), memory.guest);
+    machine.memory = memory;
+    machine.accelerator = around.host.accelerator;
+    machine.machine_type = board::machine_type(domain)?;
+    machine.smbios = board::smbios(domain);
+    machine.cpu = board::cpu(domain);
+    machine.features = board::features(domain);
+    machine.clock = board::clock(domain);
+    machine.firmware = board::firmware(domain, around)?;
+    machine.kernel.clone_from(&around.kernel);
+    machine.tpm = device::tpm(domain, around.host)?;
+    machine.devices = device::devices(domain, &machine.firmware)?;
+    machine.on_reboot = match domain.reboot_policy.as_deref() {
+        Some("Terminate") => qemu::OnReboot::Shutdown,
+        _ => qemu::OnReboot::Reset,
+    };
+    machine.start = if vmi.starts_paused() { Start::Paused } else { Start::Run };
+    machine.io_threads = disk::io_threads(domain);
+    machine.disks = disk::disks(vmi, around)?;
+    machine.nics = nic::nics(vmi, around)?;
+    Ok(machine)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+//! Network interfaces: the guest's side, and the address each has unless it was given one.
+
+use qemu::{Link, Nic, NicModel};
+use sha2::{Digest, Sha256};
+use virt::v1::Interface;
+
+use super::{Outlet, Surroundings, TranslateError};
+use crate::vmi::object::Vmi;
+
+pub(super) fn nics(vmi: &Vmi, around: &Surroundings<'_>) -> Result<Vec<Nic>, TranslateError> {
+    let interfaces = vmi.spec.domain.devices.interfaces.iter();
+    let present = interfaces.filter(|interface| interface.state.as_deref() != Some("absent"));
+    present
+        .map(|interface| {
+            let Some(outlet) = around.outlets.get(&interface.name) else {
+                let problem = "its network is not there".into();
+                let interface = interface.name.clone();
+                return Err(TranslateError::Interface { interface, problem });
+            };
+            nic(vmi, interface, outlet)
+        })
+        .collect()
+}
+
+pub(crate) fn nic(vmi: &Vmi, spec: &Interface, outlet: &Outlet) -> Result<Nic, TranslateError> {
+    let mut nic = Nic::new(spec.name.clone(), mac(vmi, spec), outlet.backend.clone());
+    nic.model = match spec.model.as_deref().unwrap_or_default() {
+        "" | "virtio" => NicModel::Virtio,
+        "e1000" => NicModel::E1000,
+        "e1000e" => NicModel::E1000e,
+        "rtl8139" => NicModel::Rtl8139,
+        "pcnet" => NicModel::Pcnet,
+        "ne2k_pci" => NicModel::Ne2kPci,
+        other => {
+            let problem = format!("the model {other:?} is not one of virtio, e1000, e1000e, \
+                                   rtl8139, pcnet, ne2k_pci");
+            return Err(TranslateError::Interface { interface: spec.name.clone(), problem });
+        }
+    };
+    nic.boot_index = spec.boot_order.and_then(|order| u32::try_from(order).ok());
+    nic.link = if spec.state.as_deref() == Some("down") { Link::Down } else { Link::Up };
+    nic.mtu = outlet.mtu;
+    nic.acpi_index = spec.acpi_index.and_then(|index| u32::try_from(index).ok());
+    Ok(nic)
+}
+
+/// The Ethernet address of an interface: as given, or made from what identifies the virtual
+/// hardware, so that a guest that knows its interfaces by address finds them after a restart.
+pub(crate) fn mac(vmi: &Vmi, spec: &Interface) -> String {
+    if let Some(mac) = spec.mac_address.as_deref().filter(|mac| !mac.is_empty()) {
+        return mac.to_ascii_lowercase().replace('-', ":");
+    }
+    let mut hash = Sha256::new();
+    for part in [&vmi.namespace, vmi.firmware_uuid(), &spec.name] {
+        hash.update(part.as_bytes());
+        hash.update([0]);
+    }
+    let hash = hash.finalize();
+    // Locally administered, unicast.
+    format!("02:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}", hash[0], hash[1], hash[2], hash[3], hash[4])
+}

@@ -1,0 +1,114 @@
+//! CDI's kinds: volumes that are filled with images.
+
+use super::catalog::{AGE, BETA, PHASE};
+use super::{Column, Kind, Scope, Subresources};
+use crate::api::cdi;
+use crate::api::record::Field;
+
+pub(super) const CATALOG: &[Kind] = &[
+    Kind {
+        columns: &[
+            Column("Phase", "string", ".status.phase", "The phase the data volume is in"),
+            Column(
+                "Progress",
+                "string",
+                ".status.progress",
+                "Transfer progress in percentage if known, N/A otherwise",
+            ),
+            Column(
+                "Restarts",
+                "integer",
+                ".status.restartCount",
+                "The number of times the transfer has been restarted.",
+            ),
+            AGE,
+        ],
+        subresources: Subresources::Status,
+        ..Kind::new(
+            "cdi.kubevirt.io",
+            "DataVolume",
+            "datavolumes",
+            &["dv", "dvs"],
+            BETA,
+            cdi::DataVolume::schema,
+        )
+    },
+    Kind::new(
+        "cdi.kubevirt.io",
+        "DataSource",
+        "datasources",
+        &["das"],
+        BETA,
+        cdi::DataSource::schema,
+    ),
+    Kind {
+        columns: &[Column(
+            "Format",
+            "string",
+            ".status.sourceFormat",
+            "The format in which created sources are saved",
+        )],
+        ..Kind::new(
+            "cdi.kubevirt.io",
+            "DataImportCron",
+            "dataimportcrons",
+            &["dic", "dics"],
+            BETA,
+            cdi::DataImportCron::schema,
+        )
+    },
+    Kind {
+        scope: Scope::Cluster,
+        subresources: Subresources::Status,
+        ..Kind::new(
+            "cdi.kubevirt.io",
+            "StorageProfile",
+            "storageprofiles",
+            &[],
+            BETA,
+            cdi::StorageProfile::schema,
+        )
+    },
+    Kind {
+        scope: Scope::Cluster,
+        ..Kind::new("cdi.kubevirt.io", "CDIConfig", "cdiconfigs", &[], BETA, cdi::CDIConfig::schema)
+    },
+    Kind {
+        scope: Scope::Cluster,
+        columns: &[AGE, PHASE],
+        ..Kind::new("cdi.kubevirt.io", "CDI", "cdis", &["cdi"], BETA, cdi::CDI::schema)
+    },
+    Kind {
+        scope: Scope::Namespaced,
+        ..Kind::new(
+            "cdi.kubevirt.io",
+            "VolumeImportSource",
+            "volumeimportsources",
+            &[],
+            BETA,
+            cdi::VolumeImportSource::schema,
+        )
+    },
+    Kind {
+        scope: Scope::Namespaced,
+        ..Kind::new(
+            "cdi.kubevirt.io",
+            "VolumeUploadSource",
+            "volumeuploadsources",
+            &[],
+            BETA,
+            cdi::VolumeUploadSource::schema,
+        )
+    },
+    Kind {
+        scope: Scope::Namespaced,
+        ..Kind::new(
+            "cdi.kubevirt.io",
+            "VolumeCloneSource",
+            "volumeclonesources",
+            &[],
+            BETA,
+            cdi::VolumeCloneSource::schema,
+        )
+    },
+];

@@ -1,0 +1,129 @@
+//! The definitions are ones that the server takes, and manifests in upstream's shapes fit
+//! their schemas without a field too many.
+
+use schema::{Level, Path, check_status_root, check_structural, parse, prune, unknown_fields};
+use serde_json::{Value, json};
+
+const EXAMPLES: &[&str] = &[
+    include_str!("examples/machine.json"),
+    include_str!("examples/capk-machine.json"),
+    include_str!("examples/instance.json"),
+    include_str!("examples/sets.json"),
+    include_str!("examples/sizes.json"),
+    include_str!("examples/cluster.json"),
+    include_str!("examples/volumes.json"),
+    include_str!("examples/copies.json"),
+];
+
+fn examples() -> Vec<Value> {
+    let lists = EXAMPLES.iter().map(|text| serde_json::from_str::<Vec<Value>>(text).unwrap());
+    lists.flatten().collect()
+}
+
+/// The schema of an object's kind at its version.
+fn schema_of(object: &Value) -> schema::Schema {
+    let (group, version) = object["apiVersion"].as_str().unwrap().split_once('/').unwrap();
+    let definition = virt::definitions()
+        .iter()
+        .find(|definition| {
+            definition["spec"]["group"] == group
+                && definition["spec"]["names"]["kind"] == object["kind"]
+        })
+        .unwrap_or_else(|| panic!("no definition of {}", object["kind"]));
+    let versions = definition["spec"]["versions"].as_array().unwrap();
+    let found = versions.iter().find(|candidate| candidate["name"] == version);
+    let found = found.unwrap_or_else(|| panic!("{} has no {version}", object["kind"]));
+    parse(&found["schema"]["openAPIV3Schema"]).unwrap()
+}
+
+fn texts(errors: &[schema::FieldError]) -> Vec<String> {
+    errors.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn every_definition_is_one_that_the_server_accepts() {
+    let resource = kinds::find("apiextensions.k8s.io", "v1", "customresourcedefinitions").unwrap();
+    for definition in virt::definitions() {
+        let name = &definition["metadata"]["name"];
+        let mut object = definition.clone();
+        (resource.strategy.default)(&mut object);
+        (resource.strategy.prepare_create)(&mut object);
+        let mut errors = Vec::new();
+        (resource.strategy.validate)(&object, &mut errors);
+        for version in object["spec"]["versions"].as_array().unwrap() {
+            let raw = &version["schema"]["openAPIV3Schema"];
+            errors.extend(check_structural(raw, &Path::Root));
+            errors.extend(check_status_root(raw, &Path::Root));
+            assert_eq!(unknown_fields(raw), Vec::<String>::new(), "{name}");
+        }
+        assert_eq!(texts(&errors), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn examples_are_valid_and_nothing_of_them_is_dropped() {
+    for object in examples() {
+        let name = format!("{} {}", object["kind"], object["metadata"]["name"]);
+        let schema = schema_of(&object);
+        let mut pruned = object.clone();
+        assert_eq!(prune(&mut pruned, &schema, Level::Root), Vec::<String>::new(), "{name}");
+        assert_eq!(
+            texts(&schema::validate(&object, None, &schema)),
+            Vec::<String>::new(),
+            "{name}"
+        );
+    }
+}
+
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.into_iter().filter(|(_, field)| !field.is_null());
+            kept.map(|(name, field)| (name, without_nulls(field))).collect()
+        }
+        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
+        value => value,
+    }
+}
+
+#[test]
+fn typed_objects_lose_nothing() {
+    use virt::api::{cdi, instancetype, pool};
+    use virt::v1;
+    fn round<T: serde::Serialize + serde::de::DeserializeOwned>(object: &Value) -> Value {
+        serde_json::to_value(serde_json::from_value::<T>(object.clone()).unwrap()).unwrap()
+    }
+    let mut seen = 0;
+    for object in examples() {
+        let written = match object["kind"].as_str().unwrap() {
+            "VirtualMachine" => round::<v1::VirtualMachine>(&object),
+            "VirtualMachineInstance" => round::<v1::VirtualMachineInstance>(&object),
+            "VirtualMachineInstanceReplicaSet" => {
+                round::<v1::VirtualMachineInstanceReplicaSet>(&object)
+            }
+            "VirtualMachineInstanceMigration" => {
+                round::<v1::VirtualMachineInstanceMigration>(&object)
+            }
+            "KubeVirt" => round::<v1::KubeVirt>(&object),
+            "VirtualMachinePool" => round::<pool::VirtualMachinePool>(&object),
+            "VirtualMachineInstancetype" => {
+                round::<instancetype::VirtualMachineInstancetype>(&object)
+            }
+            "VirtualMachinePreference" => round::<instancetype::VirtualMachinePreference>(&object),
+            "DataVolume" => round::<cdi::DataVolume>(&object),
+            _ => continue,
+        };
+        assert_eq!(written, without_nulls(object));
+        seen += 1;
+    }
+    assert!(seen >= 10, "only {seen} examples have a type");
+}
+
+#[test]
+fn a_misspelt_field_is_found() {
+    let mut object = examples().remove(0);
+    object["spec"]["template"]["spec"]["domain"]["devices"]["disks"][0]["bootOder"] = json!(1);
+    let schema = schema_of(&object);
+    let dropped = prune(&mut object, &schema, Level::Root);
+    assert_eq!(dropped, ["spec.template.spec.domain.devices.disks[0].bootOder"]);
+}

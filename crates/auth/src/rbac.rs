@@ -10,7 +10,6 @@ pub mod escalation;
 pub mod policy;
 pub mod reconcile;
 pub mod rule;
-mod selector;
 pub mod validate;
 
 /// The API group of roles and bindings.

@@ -18,11 +18,7 @@ pub(crate) fn validate(labels: Option<&Value>, path: &Path<'_>, errors: &mut Vec
 }
 
 /// Judges a `LabelSelector`.
-pub(crate) fn validate_selector(
-    selector: Option<&Value>,
-    path: &Path<'_>,
-    errors: &mut Vec<FieldError>,
-) {
+pub fn validate_selector(selector: Option<&Value>, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let Some(selector) = selector else { return };
     validate(selector.get("matchLabels"), &path.field("matchLabels"), errors);
     let list = path.field("matchExpressions");
@@ -62,8 +58,9 @@ pub(crate) fn is_empty_selector(selector: &Value) -> bool {
     json::count(selector, "/matchLabels") + json::count(selector, "/matchExpressions") == 0
 }
 
-/// Whether `selector` chooses something that carries `labels`.
-pub(crate) fn matches(selector: &Value, labels: &Value) -> bool {
+/// Whether `selector` chooses something that carries `labels`. An empty one chooses
+/// everything; one that cannot be understood, nothing.
+pub fn matches(selector: &Value, labels: &Value) -> bool {
     let value = |key: &str| labels.get(key).and_then(Value::as_str);
     json::entries(selector, "/matchLabels").all(|(key, want)| value(key) == want.as_str())
         && json::list(selector, "/matchExpressions").iter().all(|requirement| {
@@ -71,7 +68,7 @@ pub(crate) fn matches(selector: &Value, labels: &Value) -> bool {
             let listed = has.is_some_and(|has| json::texts(requirement, "/values").contains(&has));
             match json::text(requirement, "/operator") {
                 "In" => listed,
-                "NotIn" => !listed,
+                "NotIn" => !listed && json::count(requirement, "/values") > 0,
                 "Exists" => has.is_some(),
                 "DoesNotExist" => has.is_none(),
                 _ => false,
@@ -140,6 +137,32 @@ mod tests {
         assert_eq!(show_selector(None), "<none>");
         assert!(matches(&selector, &json!({"b": "1", "c": "x"})));
         assert!(!matches(&selector, &json!({"a": "", "b": "1", "c": "x"})));
+    }
+
+    #[test]
+    fn selectors_choose_by_labels() {
+        let labels = json!({"a": "1", "b": "2"});
+        let expression = |key: &str, operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
+        for (selector, expected) in [
+            (json!({}), true),
+            (json!({"matchLabels": {"a": "1"}}), true),
+            (json!({"matchLabels": {"a": "1", "b": "3"}}), false),
+            (json!({"matchLabels": {"c": ""}}), false),
+            (expression("a", "In", &["1", "9"]), true),
+            (expression("a", "In", &["9"]), false),
+            (expression("c", "In", &["9"]), false),
+            (expression("a", "NotIn", &["9"]), true),
+            (expression("a", "NotIn", &["1"]), false),
+            (expression("c", "NotIn", &["1"]), true),
+            (expression("c", "NotIn", &[]), false),
+            (expression("a", "Exists", &[]), true),
+            (expression("c", "Exists", &[]), false),
+            (expression("c", "DoesNotExist", &[]), true),
+            (expression("a", "DoesNotExist", &[]), false),
+            (expression("a", "Near", &["1"]), false),
+        ] {
+            assert_eq!(matches(&selector, &labels), expected, "{selector}");
+        }
     }
 
     #[test]

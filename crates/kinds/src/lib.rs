@@ -20,7 +20,7 @@ mod flowcontrol;
 mod intstr;
 mod json;
 mod jsonpath;
-mod labels;
+pub mod labels;
 mod metadata;
 mod networking;
 mod node;

@@ -1,10 +1,10 @@
 //! Roles that are the sum of others: which rules an aggregated ClusterRole should have.
 
+use kinds::labels;
 use serde_json::Value;
 
 use super::policy::name;
 use super::rule::PolicyRule;
-use super::selector;
 
 /// The rules that `role` should have, given `all` cluster roles; `None` if it is not
 /// aggregated or has exactly these already.
@@ -22,7 +22,7 @@ pub fn aggregate<'a>(
     let mut rules: Vec<PolicyRule> = Vec::new();
     for wanted in selectors.into_iter().flatten() {
         let chosen = others.iter();
-        let chosen = chosen.filter(|other| selector::matches(wanted, &other["metadata"]["labels"]));
+        let chosen = chosen.filter(|other| labels::matches(wanted, &other["metadata"]["labels"]));
         for rule in chosen.flat_map(|other| PolicyRule::list(other)) {
             if !rules.contains(&rule) {
                 rules.push(rule);

@@ -1,13 +1,12 @@
 //! What well-formed roles and bindings look like, and what is filled in for the sender.
 //! Metadata is judged with that of every other kind, not here.
 
-use kinds::{IMMUTABLE, syntax};
+use kinds::{IMMUTABLE, labels, syntax};
 use schema::{FieldError, Path};
 use serde_json::Value;
 
 use super::GROUP;
 use super::policy::text;
-use super::selector;
 
 /// What is wrong with a Role.
 pub fn validate_role(role: &Value, _old: Option<&Value>) -> Vec<FieldError> {
@@ -32,7 +31,7 @@ pub fn validate_cluster_role(role: &Value, _old: Option<&Value>) -> Vec<FieldErr
         errors.push(FieldError::required(path, detail));
     }
     for (index, selector) in selectors.iter().enumerate() {
-        selector::validate(selector, &path.index(index), &mut errors);
+        labels::validate_selector(Some(selector), &path.index(index), &mut errors);
     }
     errors
 }

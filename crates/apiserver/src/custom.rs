@@ -105,6 +105,34 @@ impl Custom {
         schema::default(object, self.schema());
     }
 
+    /// A status of its own door is not for the creator to set.
+    pub(crate) fn prepare_create(&self, object: &mut Value) {
+        if self.has_status()
+            && let Some(map) = object.as_object_mut()
+        {
+            map.remove("status");
+        }
+    }
+
+    pub(crate) fn prepare_update(&self, new: &mut Value, old: &Value, endpoint: Endpoint) {
+        match endpoint {
+            Endpoint::Status => only_status(new, old),
+            Endpoint::Main if self.has_status() => object::copy_top(new, old, "status"),
+            Endpoint::Main | Endpoint::Finalize | Endpoint::Approval => {}
+        }
+    }
+
+    fn has_status(&self) -> bool {
+        self.version.subresources.status.is_some()
+    }
+
+    /// Brings what was stored under an earlier definition in line with this one.
+    pub(crate) fn refresh(&self, object: &mut Value) {
+        // With `Drop` there is nothing that could be refused.
+        let _ = self.clean(object, Malformed::Drop);
+        self.default(object);
+    }
+
     /// On `/status` only what lies below the status is judged.
     pub(crate) fn validate(
         &self,
@@ -182,4 +210,18 @@ impl Custom {
         cells.extend(self.columns.iter().map(|column| column.cell(object, now)));
         cells
     }
+}
+
+/// `/status` of a custom resource changes the status and nothing else.
+fn only_status(new: &mut Value, old: &Value) {
+    let status = new.get("status").cloned();
+    let managed = new["metadata"].get("managedFields").cloned();
+    *new = old.clone();
+    if let Some(map) = new.as_object_mut() {
+        match status {
+            Some(status) => map.insert("status".to_owned(), status),
+            None => map.remove("status"),
+        };
+    }
+    object::set_meta(new, "managedFields", managed);
 }

@@ -208,12 +208,7 @@ impl Served {
                     let _ = self.clean(object, Filling::Whole);
                 }
             }
-            Origin::Custom(_) if self.has_status() => {
-                if let Some(map) = object.as_object_mut() {
-                    map.remove("status");
-                }
-            }
-            Origin::Custom(_) => {}
+            Origin::Custom(custom) => custom.prepare_create(object),
         }
         if self.counts_generations() {
             object::set_meta(object, "generation", Some(1.into()));
@@ -228,11 +223,7 @@ impl Served {
             (Origin::BuiltIn(row), Endpoint::Status) => (row.strategy.prepare_status)(new, old),
             (_, Endpoint::Finalize) => {}
             (_, Endpoint::Approval) => kinds::prepare_approval(new, old),
-            (Origin::Custom(_), Endpoint::Main) if self.has_status() => {
-                object::copy_top(new, old, "status");
-            }
-            (Origin::Custom(_), Endpoint::Main) => {}
-            (Origin::Custom(_), Endpoint::Status) => only_status(new, old),
+            (Origin::Custom(custom), _) => custom.prepare_update(new, old, endpoint),
         }
         object::copy_meta(new, old, "generation");
         if self.counts_generations() && object::content_differs(new, old, self.has_status()) {
@@ -317,8 +308,7 @@ impl Served {
             }
             Origin::Custom(custom) => {
                 object["apiVersion"] = self.api_version().into();
-                let _ = custom.clean(object, schema::Malformed::Drop);
-                custom.default(object);
+                custom.refresh(object);
             }
         }
     }
@@ -385,20 +375,6 @@ impl Served {
             Origin::Custom(custom) => custom.cells(object, now),
         }
     }
-}
-
-/// `/status` of a custom resource changes the status and nothing else.
-fn only_status(new: &mut Value, old: &Value) {
-    let status = new.get("status").cloned();
-    let managed = new["metadata"].get("managedFields").cloned();
-    *new = old.clone();
-    if let Some(map) = new.as_object_mut() {
-        match status {
-            Some(status) => map.insert("status".to_owned(), status),
-            None => map.remove("status"),
-        };
-    }
-    object::set_meta(new, "managedFields", managed);
 }
 
 /// Roles and bindings are judged by the crate that enforces them.

@@ -144,14 +144,8 @@ fn signed_by(request: &mut Value, user: &auth::User) {
 
 /// A definition is judged as it is written, so that its kinds are served at once.
 fn judge_definition(call: &Call<'_>, definition: &mut Value) {
-    let own = object::name(definition).to_owned();
-    let others: Vec<crd::Document> = crate::refresh::entries(call.api, crd::TABLE)
-        .iter()
-        .filter(|entry| *entry.name != *own)
-        .filter_map(|entry| crd::Document::read(&entry.item))
-        .collect();
-    let group = definition["spec"]["group"].as_str().unwrap_or("").to_owned();
-    let taken = crd::Accepted::collect(&group, others.iter());
+    let all = crate::refresh::entries(call.api, crd::TABLE);
+    let taken = crd::Accepted::by_others(definition, &all);
     let now = base::clock::now_rfc3339();
     definition["status"] = crd::conditions(definition, &taken, &now);
 }

@@ -105,13 +105,7 @@ async fn patch_definition(api: &Api, name: &str, patch: &Value) -> bool {
 /// A definition whose names were taken: perhaps they are free now.
 async fn judge_again(api: &Api, entry: &ObjectEntry, all: &[ObjectEntry]) {
     let definition = entry.item.to_value();
-    let others: Vec<Document> = all
-        .iter()
-        .filter(|other| other.name != entry.name)
-        .filter_map(|other| Document::read(&other.item))
-        .collect();
-    let group = definition["spec"]["group"].as_str().unwrap_or("");
-    let taken = Accepted::collect(group, others.iter());
+    let taken = Accepted::by_others(&definition, all);
     let now = base::clock::now_rfc3339();
     if crd::conditions(&definition, &taken, &now) != definition["status"] {
         // Any update judges the names; an empty one is enough once something has changed.

@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 
 use super::document::{Document, Names};
+use crate::api::ObjectEntry;
+use crate::object;
 
 /// The names of other definitions in the same group that were accepted before.
 #[derive(Debug, Default)]
@@ -12,10 +14,20 @@ pub(crate) struct Accepted {
 }
 
 impl Accepted {
-    /// Collects what the definitions in `others` (never the one being judged) have taken.
-    pub(crate) fn collect<'a>(group: &str, others: impl Iterator<Item = &'a Document>) -> Self {
+    /// What all but `definition` itself have taken. Only those of its group matter, and
+    /// names end with the group: the rest stays unread.
+    pub(crate) fn by_others(definition: &Value, all: &[ObjectEntry]) -> Self {
+        let (own, group) = (object::name(definition), definition["spec"]["group"].as_str());
+        let is_peer =
+            |name: &str| name != own && name.split_once('.').map(|(_, other)| other) == group;
+        let peers = all.iter().filter(|entry| is_peer(&entry.name));
+        let peers: Vec<Document> = peers.filter_map(|peer| Document::read(&peer.item)).collect();
+        Self::collect(&peers)
+    }
+
+    fn collect(others: &[Document]) -> Self {
         let mut taken = Self::default();
-        for other in others.filter(|other| other.spec.group == group) {
+        for other in others {
             let names = &other.status.accepted_names;
             taken.resources.extend([names.plural.clone(), names.singular.clone()]);
             taken.resources.extend(names.short_names.iter().cloned());
@@ -188,7 +200,7 @@ mod tests {
         let mut first = definition("widgets", "Widget");
         first["status"] = conditions(&first, &Accepted::default(), "T");
         let first: Document = serde_json::from_value(first).unwrap();
-        let taken = Accepted::collect("example.com", [&first].into_iter());
+        let taken = Accepted::collect(&[first]);
         let status = conditions(&definition("wheels", "Wheel"), &taken, "T");
         assert_eq!(status["conditions"][0]["reason"], "ShortNamesConflict");
         assert_eq!(status["conditions"][0]["message"], r#""w" is already in use"#);

@@ -1,3 +1,56 @@
 //! Networks of a node: bridges, taps, addresses, NAT, DHCP and DNS for guests.
 //!
-//! Knows nothing of Kubernetes; the agent translates objects into its types.
+//! Knows nothing of Kubernetes; the agent translates objects into its types. What ought to be is
+//! [`Want`], what is is [`Seen`], and [`plan`] says how to get from one to the other; the rest
+//! carries that out. Everything made here is recognised by its name, and nothing else is ever
+//! removed:
+//!
+//! ```text
+//!   links     the bridge, and taps that begin with the prefix
+//!   nftables  two tables of one name, in the families `bridge` and `inet`
+//!   sysctls   net.ipv4.ip_forward stays on when the network is removed; the others belong to
+//!             the bridge and go with it
+//! ```
+//!
+//! Guests of the NAT network do not see each other's frames: their ports are isolated, and the
+//! host answers ARP for all of them. Traffic between two guests is therefore routed like any other,
+//! which lets one stateful filter judge it on every host, whether or not `br_netfilter` is loaded.
+
+mod apply;
+mod available;
+mod dhcp;
+mod dns;
+mod learn;
+mod mac;
+mod name;
+mod network;
+mod nft;
+mod observe;
+mod obstacle;
+mod plan;
+mod pool;
+mod resolv;
+mod rules;
+mod tap;
+mod user;
+mod want;
+
+pub use apply::ApplyError;
+pub use available::{Unavailable, available};
+pub use dhcp::server::{Dhcp, DhcpError};
+pub use dhcp::{DhcpOptions, Lease, OptionError, PrivateOption};
+pub use dns::server::{Dns, DnsError};
+pub use dns::{Names, NamesError};
+pub use learn::{Neighbour, Traffic};
+pub use mac::{Mac, MacError};
+pub use name::{LinkName, LinkNameError};
+pub use network::{Network, NetworkError};
+pub use nft::NftError;
+pub use observe::ObserveError;
+pub use obstacle::Obstacle;
+pub use plan::{Action, Conflict, Link, LinkKind, Seen, plan};
+pub use pool::Pool;
+pub use resolv::{UpstreamError, Upstreams};
+pub use tap::{Queues, open_tap};
+pub use user::{Forward, UserNet};
+pub use want::{Attachment, Bridge, Guard, Inbound, Port, Protocol, Want, WantError};

@@ -1,0 +1,192 @@
+//! Carrying out one step of a plan. Makes no choices; each step may be repeated.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+
+use rtnetlink::packet_route::link::InfoBridgePort;
+use rtnetlink::packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
+use rtnetlink::packet_route::{AddressFamily, address::AddressMessage};
+use rtnetlink::{AddressMessageBuilder, Handle, LinkBridge, LinkBridgePort, LinkUnspec};
+
+use crate::mac::Mac;
+use crate::name::LinkName;
+use crate::nft::{self, NftError};
+use crate::observe::{self, ObserveError, is_missing};
+use crate::plan::{Action, GROUP, Isolation};
+use crate::tap;
+
+/// Why a step failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    #[error("cannot change interface {link}")]
+    Link { link: LinkName, source: rtnetlink::Error },
+    #[error("interface {link} has vanished")]
+    Vanished { link: LinkName },
+    #[error("cannot create tap {tap}")]
+    Tap { tap: LinkName, source: io::Error },
+    #[error("cannot change address {address} of the bridge")]
+    Address { address: IpAddr, source: rtnetlink::Error },
+    #[error("cannot set the kernel's {key} to {value}")]
+    Sysctl { key: String, value: String, source: io::Error },
+    #[error("cannot replace the firewall's rules")]
+    Rules { source: NftError },
+    #[error("cannot look at the network")]
+    Observe { source: ObserveError },
+}
+
+impl From<ObserveError> for ApplyError {
+    fn from(source: ObserveError) -> Self {
+        Self::Observe { source }
+    }
+}
+
+/// Does what `action` says; `bridge` is the name of our own.
+pub(crate) async fn apply(
+    netlink: &Handle,
+    bridge: &LinkName,
+    action: &Action,
+) -> Result<(), ApplyError> {
+    match action {
+        Action::DeleteTap { tap } => delete_link(netlink, tap).await,
+        Action::CreateBridge { name, mac, mtu } => create_bridge(netlink, name, *mac, *mtu).await,
+        Action::ChangeBridge { name, mac, mtu } => {
+            let index = index(netlink, name).await?;
+            let message = LinkUnspec::new_with_index(index)
+                .address(mac.octets().to_vec())
+                .mtu(u32::from(*mtu))
+                .up();
+            set_link(netlink, name, message.build()).await
+        }
+        Action::RemoveAddress { address } => {
+            let message = address_message(index(netlink, bridge).await?, *address);
+            absent_is_fine(netlink.address().del(message).execute().await)
+                .map_err(|source| ApplyError::Address { address: address.addr().into(), source })
+        }
+        Action::AddAddress { address } => {
+            let index = index(netlink, bridge).await?;
+            let ip = IpAddr::from(address.addr());
+            let request = netlink.address().add(index, ip, address.prefix_len()).replace();
+            let added = request.execute().await;
+            added.map_err(|source| ApplyError::Address { address: ip, source })
+        }
+        Action::SetSysctl { key, value } => set_sysctl(key, value),
+        Action::CreateTap { tap, owner, queues } => tap::create(tap, *owner, *queues)
+            .map_err(|source| ApplyError::Tap { tap: tap.clone(), source }),
+        Action::ReplaceRules(rules) => {
+            nft::transact(&rules.text).await.map_err(|source| ApplyError::Rules { source })
+        }
+        Action::RemoveNeighbour { address } => remove_neighbour(netlink, bridge, *address).await,
+        Action::SetNeighbour { address, mac } => {
+            let index = index(netlink, bridge).await?;
+            let request = netlink.neighbours().add(index, IpAddr::V4(*address));
+            let request = request.link_layer_address(&mac.octets()).replace();
+            let added = request.execute().await;
+            added.map_err(|source| ApplyError::Address { address: (*address).into(), source })
+        }
+        Action::Attach { tap, bridge, mtu, isolation } => {
+            attach(netlink, tap, bridge, *mtu, *isolation).await
+        }
+    }
+}
+
+/// Removes a link; one that is not there is fine.
+pub(crate) async fn delete_link(netlink: &Handle, name: &LinkName) -> Result<(), ApplyError> {
+    let Some(link) = observe::link(netlink, name).await? else { return Ok(()) };
+    absent_is_fine(netlink.link().del(link.index).execute().await)
+        .map_err(|source| ApplyError::Link { link: name.clone(), source })
+}
+
+async fn create_bridge(
+    netlink: &Handle,
+    name: &LinkName,
+    mac: Mac,
+    mtu: u16,
+) -> Result<(), ApplyError> {
+    let message = LinkBridge::new(name.as_str())
+        .address(mac.octets().to_vec())
+        .mtu(u32::from(mtu))
+        // Marked in the same step, so that a crash leaves no bridge that we do not know as ours.
+        .link_group(GROUP)
+        .up()
+        .build();
+    let created = netlink.link().add(message).execute().await;
+    created.map_err(|source| ApplyError::Link { link: name.clone(), source })
+}
+
+/// The tap joins while it is down, and its frames flow once it is isolated.
+async fn attach(
+    netlink: &Handle,
+    tap: &LinkName,
+    bridge: &LinkName,
+    mtu: u16,
+    isolation: Isolation,
+) -> Result<(), ApplyError> {
+    let bridge = index(netlink, bridge).await?;
+    let index = index(netlink, tap).await?;
+    let join = LinkUnspec::new_with_index(index)
+        .mtu(u32::from(mtu))
+        .link_group(GROUP)
+        .controller(bridge)
+        .build();
+    set_link(netlink, tap, join).await?;
+    let isolated = InfoBridgePort::Isolated(isolation == Isolation::Isolated);
+    let open = LinkBridgePort::new(index).append_info_data(isolated).up().build();
+    let opened = netlink.link().set_port(open).execute().await;
+    opened.map_err(|source| ApplyError::Link { link: tap.clone(), source })
+}
+
+async fn set_link(
+    netlink: &Handle,
+    name: &LinkName,
+    message: rtnetlink::packet_route::link::LinkMessage,
+) -> Result<(), ApplyError> {
+    let done = netlink.link().set(message).execute().await;
+    done.map_err(|source| ApplyError::Link { link: name.clone(), source })
+}
+
+async fn remove_neighbour(
+    netlink: &Handle,
+    bridge: &LinkName,
+    address: Ipv4Addr,
+) -> Result<(), ApplyError> {
+    let mut message = NeighbourMessage::default();
+    message.header.family = AddressFamily::Inet;
+    message.header.ifindex = index(netlink, bridge).await?;
+    message.attributes.push(NeighbourAttribute::Destination(NeighbourAddress::Inet(address)));
+    absent_is_fine(netlink.neighbours().del(message).execute().await)
+        .map_err(|source| ApplyError::Address { address: address.into(), source })
+}
+
+fn set_sysctl(key: &str, value: &str) -> Result<(), ApplyError> {
+    match std::fs::write(format!("/proc/sys/{key}"), value) {
+        // A kernel without IPv6 has no switch for it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && key.starts_with("net/ipv6/") => {
+            Ok(())
+        }
+        other => other.map_err(|source| ApplyError::Sysctl {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            source,
+        }),
+    }
+}
+
+fn address_message(index: u32, address: ipnet::Ipv4Net) -> AddressMessage {
+    AddressMessageBuilder::<Ipv4Addr>::new()
+        .index(index)
+        .address(address.addr(), address.prefix_len())
+        .build()
+}
+
+async fn index(netlink: &Handle, name: &LinkName) -> Result<u32, ApplyError> {
+    let link = observe::link(netlink, name).await?;
+    link.map(|link| link.index).ok_or_else(|| ApplyError::Vanished { link: name.clone() })
+}
+
+/// What was to be removed and is not there is removed.
+fn absent_is_fine(outcome: Result<(), rtnetlink::Error>) -> Result<(), rtnetlink::Error> {
+    match outcome {
+        Err(error) if is_missing(&error) => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,307 @@
+//! The network of this node, kept as wanted by one task.
+//!
+//! Requests that arrive while the task is at work are taken together with the next one, so that
+//! fifty guests that start at once cost a few transactions and not fifty. A request is answered
+//! when what it asked for is in force.
+
+use std::io;
+
+use base::{Chain, Stop, Tasks};
+use rtnetlink::Handle;
+use tokio::sync::{mpsc, oneshot, watch};
+use tracing::{info, warn};
+
+use crate::apply::{self, ApplyError};
+use crate::learn::{self, Neighbour, Traffic};
+use crate::name::LinkName;
+use crate::nft::{self, NftError};
+use crate::observe::{self, ObserveError};
+use crate::obstacle::{self, Obstacle};
+use crate::plan::{Action, Conflict, plan};
+use crate::rules::Rules;
+use crate::want::{Bridge, Port, Want, WantError};
+
+/// Requests that may wait; beyond, callers wait to send theirs.
+const QUEUE: usize = 256;
+
+/// A handle to the network; cheap to clone. The links and rules stay when the last one is dropped.
+#[derive(Debug, Clone)]
+pub struct Network {
+    requests: mpsc::Sender<Request>,
+    netlink: Handle,
+    bridge: Bridge,
+    bridges_made: watch::Receiver<u64>,
+}
+
+/// Why the network is not as asked.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum NetworkError {
+    #[error("cannot open a netlink socket")]
+    Netlink { source: std::sync::Arc<io::Error> },
+    #[error(transparent)]
+    Want(#[from] WantError),
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
+    #[error("cannot bring the network of this node into its wanted state")]
+    Apply { source: std::sync::Arc<ApplyError> },
+    #[error("the network of this node has been stopped")]
+    Stopped,
+}
+
+impl From<ApplyError> for NetworkError {
+    fn from(source: ApplyError) -> Self {
+        Self::Apply { source: source.into() }
+    }
+}
+
+#[derive(Debug)]
+struct Request {
+    change: Change,
+    answer: oneshot::Sender<Result<(), NetworkError>>,
+}
+
+#[derive(Debug)]
+enum Change {
+    /// Adds a port, or changes it when there is one for the tap.
+    Attach(Port),
+    Detach(LinkName),
+    /// Only looks whether all is as it should be.
+    Resync,
+    /// Takes everything away.
+    Remove,
+}
+
+impl Network {
+    /// Brings the network into the state that `want` describes, adopting what is there already
+    /// and removing taps of ours that are not wanted any more, and keeps it so in a task.
+    ///
+    /// Ports that cannot be had now, because their bridge is missing, are logged and tried again
+    /// on every later change.
+    pub async fn start(want: Want, tasks: &Tasks) -> Result<Self, NetworkError> {
+        want.check()?;
+        let (connection, netlink, _) = rtnetlink::new_connection()
+            .map_err(|source| NetworkError::Netlink { source: source.into() })?;
+        tasks.spawn("netlink", until_stopped(connection, tasks.stop_signal()));
+        let (requests, queue) = mpsc::channel(QUEUE);
+        let (made, bridges_made) = watch::channel(0);
+        let bridge = want.bridge.clone();
+        let mut keeper = Keeper { netlink: netlink.clone(), want, made };
+        for conflict in keeper.converge().await?.conflicts {
+            if let Conflict::ForeignBridge { .. } = conflict {
+                return Err(conflict.into());
+            }
+            warn!(error = %conflict, "cannot attach a port");
+        }
+        tasks.spawn("network", keeper.run(queue, tasks.stop_signal()));
+        Ok(Self { requests, netlink, bridge, bridges_made })
+    }
+
+    /// What the network was started with.
+    pub fn bridge(&self) -> &Bridge {
+        &self.bridge
+    }
+
+    /// Makes the tap of a guest, or changes what is allowed on it. Afterwards its QEMU may start.
+    pub async fn attach(&self, port: Port) -> Result<(), NetworkError> {
+        self.ask(Change::Attach(port)).await
+    }
+
+    /// Removes a tap and all that belongs to it; one that is unknown is fine.
+    pub async fn detach(&self, tap: LinkName) -> Result<(), NetworkError> {
+        self.ask(Change::Detach(tap)).await
+    }
+
+    /// Puts right what somebody else has changed, a flushed firewall for instance.
+    pub async fn resync(&self) -> Result<(), NetworkError> {
+        self.ask(Change::Resync).await
+    }
+
+    /// Removes every tap, the bridge and the rules. IP forwarding stays on, since others may have
+    /// come to need it.
+    pub async fn remove(&self) -> Result<(), NetworkError> {
+        self.ask(Change::Remove).await
+    }
+
+    /// Changes whenever the bridge had to be made anew, so that sockets bound to it must be too.
+    pub fn bridges_made(&self) -> watch::Receiver<u64> {
+        self.bridges_made.clone()
+    }
+
+    /// The traffic of all guests, by tap.
+    pub async fn traffic(&self) -> Result<Vec<(LinkName, Traffic)>, ObserveError> {
+        learn::traffic(&self.netlink, &self.bridge.tap_prefix).await
+    }
+
+    /// Who was seen on a bridge: addresses of guests that chose theirs without us.
+    pub async fn neighbours(&self, bridge: &LinkName) -> Result<Vec<Neighbour>, ObserveError> {
+        learn::neighbours(&self.netlink, bridge).await
+    }
+
+    /// What on this host may keep packets of the `ports` from passing although we let them.
+    pub async fn obstacles(&self, ports: &[Port]) -> Result<Vec<Obstacle>, NftError> {
+        let want = Want { bridge: self.bridge.clone(), ports: ports.to_vec() };
+        obstacle::obstacles(&want).await
+    }
+
+    async fn ask(&self, change: Change) -> Result<(), NetworkError> {
+        let (answer, reply) = oneshot::channel();
+        let sent = self.requests.send(Request { change, answer }).await;
+        sent.map_err(|_| NetworkError::Stopped)?;
+        reply.await.map_err(|_| NetworkError::Stopped)?
+    }
+}
+
+async fn until_stopped(work: impl Future<Output = ()>, mut stop: Stop) {
+    tokio::select! {
+        () = work => {}
+        () = stop.requested() => {}
+    }
+}
+
+/// Owns what is wanted.
+struct Keeper {
+    netlink: Handle,
+    want: Want,
+    made: watch::Sender<u64>,
+}
+
+impl Keeper {
+    async fn run(mut self, mut queue: mpsc::Receiver<Request>, mut stop: Stop) {
+        let mut requests = Vec::new();
+        loop {
+            let count = tokio::select! {
+                count = queue.recv_many(&mut requests, QUEUE) => count,
+                () = stop.requested() => return,
+            };
+            if count == 0 {
+                return;
+            }
+            self.serve(std::mem::take(&mut requests)).await;
+        }
+    }
+
+    /// Takes all changes together, and answers each with what became of it.
+    async fn serve(&mut self, requests: Vec<Request>) {
+        let mut waiting = Vec::new();
+        let mut remove = false;
+        for Request { change, answer } in requests {
+            let tap = match &change {
+                Change::Attach(port) => Some(port.tap.clone()),
+                Change::Detach(tap) => Some(tap.clone()),
+                Change::Resync | Change::Remove => None,
+            };
+            remove |= matches!(change, Change::Remove);
+            match self.accept(change) {
+                Ok(before) => waiting.push((tap, before, answer)),
+                Err(error) => {
+                    let _ = answer.send(Err(error.into()));
+                }
+            }
+        }
+        let outcome = if remove { self.remove().await } else { self.converge().await };
+        for (tap, before, answer) in waiting {
+            let result = match &outcome {
+                Ok(failures) => failures.of(tap.as_ref()).map_or(Ok(()), Err),
+                Err(error) => Err(error.clone()),
+            };
+            // A port that could not be made is the caller's to ask for again; one that could not be
+            // changed stays what it was, since a guest may be using it.
+            if result.is_err()
+                && let Some(tap) = tap
+            {
+                self.want.ports.retain(|port| port.tap != tap);
+                self.want.ports.extend(before);
+            }
+            let _ = answer.send(result);
+        }
+    }
+
+    /// Notes a change, if it fits to the rest; what the port was before is given back.
+    fn accept(&mut self, change: Change) -> Result<Option<Port>, WantError> {
+        match change {
+            Change::Attach(port) => {
+                port.check(&self.want.bridge)?;
+                let others = self.want.ports.iter().filter(|other| other.tap != port.tap);
+                for other in others {
+                    port.check_beside(other)?;
+                }
+                let before = self.want.ports.iter().find(|old| old.tap == port.tap).cloned();
+                self.want.ports.retain(|other| other.tap != port.tap);
+                self.want.ports.push(port);
+                return Ok(before);
+            }
+            // A tap that could not be removed is tried again with the next change.
+            Change::Detach(tap) => self.want.ports.retain(|port| port.tap != tap),
+            Change::Remove => self.want.ports.clear(),
+            Change::Resync => {}
+        }
+        Ok(None)
+    }
+
+    /// Does what is to be done. A step that concerns one tap and fails holds up only that one.
+    async fn converge(&mut self) -> Result<Failures, NetworkError> {
+        let seen = observe::observe(&self.netlink, &self.want).await.map_err(ApplyError::from)?;
+        let (actions, conflicts) = plan(&self.want, &seen);
+        let mut failures = Failures { conflicts, taps: vec![] };
+        let mut made = false;
+        for action in &actions {
+            let tap = action.tap();
+            if tap.is_some_and(|tap| failures.of(Some(tap)).is_some()) {
+                continue;
+            }
+            match (apply::apply(&self.netlink, &self.want.bridge.name, action).await, tap) {
+                (Ok(()), _) => made |= matches!(action, Action::CreateBridge { .. }),
+                (Err(error), Some(tap)) => {
+                    warn!(%tap, error = %Chain(&error), "cannot bring a tap into its wanted state");
+                    failures.taps.push((tap.clone(), error.into()));
+                }
+                (Err(error), None) => return Err(error.into()),
+            }
+        }
+        if made {
+            info!(bridge = %self.want.bridge.name, "made the bridge of the guests' network");
+            self.made.send_modify(|count| *count += 1);
+        }
+        Ok(failures)
+    }
+
+    /// Taps first, so that no guest is on the wire without rules.
+    async fn remove(&mut self) -> Result<Failures, NetworkError> {
+        let seen = observe::observe(&self.netlink, &self.want).await.map_err(ApplyError::from)?;
+        let (actions, conflicts) = plan(&self.want, &seen);
+        if let Some(conflict) = conflicts.into_iter().next() {
+            return Err(conflict.into());
+        }
+        for action in actions.iter().filter(|action| action.tap().is_some()) {
+            apply::apply(&self.netlink, &self.want.bridge.name, action).await?;
+        }
+        apply::delete_link(&self.netlink, &self.want.bridge.name).await?;
+        let removed = nft::transact(&Rules::removal(&self.want.bridge)).await;
+        removed.map_err(|source| ApplyError::Rules { source })?;
+        info!(bridge = %self.want.bridge.name, "removed the guests' network");
+        Ok(Failures::default())
+    }
+}
+
+/// What could not be had, by tap.
+#[derive(Debug, Default)]
+struct Failures {
+    conflicts: Vec<Conflict>,
+    taps: Vec<(LinkName, NetworkError)>,
+}
+
+impl Failures {
+    /// What a request about `tap` has to be told.
+    fn of(&self, tap: Option<&LinkName>) -> Option<NetworkError> {
+        let concerns = |conflict: &&Conflict| match conflict {
+            Conflict::ForeignBridge { .. } => true,
+            Conflict::NotATap { name } => Some(name) == tap,
+            Conflict::NoBridge { tap: port, .. } | Conflict::NotABridge { tap: port, .. } => {
+                Some(port) == tap
+            }
+        };
+        let conflict = self.conflicts.iter().find(concerns).cloned().map(NetworkError::from);
+        let failure = || self.taps.iter().find(|(name, _)| Some(name) == tap);
+        conflict.or_else(|| failure().map(|(_, error)| error.clone()))
+    }
+}

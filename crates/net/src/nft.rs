@@ -1,0 +1,110 @@
+//! Speaking to nftables through `nft`, whose transactions are all or nothing.
+//!
+//! The rules go in as text, which is what an operator sees with `nft list table`; answers come
+//! back as JSON.
+
+use std::io;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use crate::rules::DIGEST_CHAIN;
+
+/// It takes milliseconds; what takes longer hangs.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Why nftables could not be asked or told.
+#[derive(Debug, thiserror::Error)]
+pub enum NftError {
+    #[error("cannot run nft; is the package nftables installed?")]
+    Run { source: io::Error },
+    #[error("nft did not answer within {} s", LIMIT.as_secs())]
+    Slow,
+    #[error("nft refused with {status}: {message}")]
+    Refused { status: std::process::ExitStatus, message: String },
+    #[error("cannot understand what nft printed")]
+    Answer { source: serde_json::Error },
+}
+
+/// Carries out one transaction.
+pub(crate) async fn transact(text: &str) -> Result<(), NftError> {
+    nft(&["-f", "-"], text).await.map(drop)
+}
+
+/// All chains and rules of the host.
+pub(crate) async fn ruleset() -> Result<Value, NftError> {
+    parse(&nft(&["-j", "list", "ruleset"], "").await?)
+}
+
+/// The digest of the rules of ours that are in force, in both families.
+pub(crate) async fn digest(table: &str) -> Result<Option<String>, NftError> {
+    let chains = parse(&nft(&["-j", "list", "chains"], "").await?)?;
+    Ok(find_digest(&chains, table))
+}
+
+fn find_digest(chains: &Value, table: &str) -> Option<String> {
+    let of = |family: &str| {
+        let chains = chains["nftables"].as_array()?.iter().map(|item| &item["chain"]);
+        let mut ours = chains.filter(|chain| chain["family"] == family && chain["table"] == table);
+        ours.find_map(|chain| chain["name"].as_str()?.strip_prefix(DIGEST_CHAIN))
+    };
+    let (guests, host) = (of("bridge")?, of("inet")?);
+    // Somebody may have removed one of them.
+    (guests == host).then(|| guests.to_owned())
+}
+
+fn parse(text: &[u8]) -> Result<Value, NftError> {
+    serde_json::from_slice(text).map_err(|source| NftError::Answer { source })
+}
+
+async fn nft(arguments: &[&str], input: &str) -> Result<Vec<u8>, NftError> {
+    tokio::time::timeout(LIMIT, run(arguments, input)).await.map_err(|_| NftError::Slow)?
+}
+
+async fn run(arguments: &[&str], input: &str) -> Result<Vec<u8>, NftError> {
+    let failed = |source| NftError::Run { source };
+    let mut child = Command::new("nft")
+        .args(arguments)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(failed)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // It reads everything before it prints, so this cannot block; when it ends early, its
+        // message says why.
+        let _ = stdin.write_all(input.as_bytes()).await;
+    }
+    let output = child.wait_with_output().await.map_err(failed)?;
+    if !output.status.success() {
+        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(NftError::Refused { status: output.status, message });
+    }
+    Ok(output.stdout)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rules_are_in_force_when_both_families_carry_the_same_digest() {
+        let chain = |family: &str, table: &str, name: &str| json!({"chain": {"family": family, "table": table, "name": name, "handle": 1}});
+        let check = |chains: Vec<Value>| find_digest(&json!({"nftables": chains}), "sheaf");
+        let guests = || chain("bridge", "sheaf", "digest_aa");
+        assert_eq!(check(vec![]), None);
+        assert_eq!(check(vec![guests()]), None);
+        assert_eq!(check(vec![guests(), chain("inet", "sheaf", "digest_bb")]), None);
+        assert_eq!(check(vec![guests(), chain("inet", "other", "digest_aa")]), None);
+        let both =
+            vec![guests(), chain("inet", "sheaf", "input"), chain("inet", "sheaf", "digest_aa")];
+        assert_eq!(check(both).as_deref(), Some("aa"));
+    }
+}

@@ -1,0 +1,279 @@
+//! How to get from the network that is to the one that is wanted. Pure.
+//!
+//! The order makes every step safe to stop after: rules are in force before a tap joins a bridge,
+//! and a tap is gone before the rules that held it back.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+
+use crate::mac::Mac;
+use crate::name::LinkName;
+use crate::rules::Rules;
+use crate::tap::Queues;
+use crate::want::{Attachment, Bridge, Port, Want};
+
+/// Marks links of ours, as the link's group: "SHEA" in ASCII.
+pub(crate) const GROUP: u32 = 0x5348_4541;
+
+/// What is there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The bridge, taps with our prefix, and foreign bridges that ports want.
+    pub links: BTreeMap<LinkName, Link>,
+    /// The addresses of our bridge.
+    pub addresses: Vec<Ipv4Net>,
+    /// Permanent neighbours on our bridge.
+    pub neighbours: BTreeMap<Ipv4Addr, Mac>,
+    /// The digest of the rules in force.
+    pub rules: Option<String>,
+    /// The values of those sysctls in [`sysctls`] that exist.
+    pub sysctls: BTreeMap<String, String>,
+}
+
+/// A network interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    pub index: u32,
+    pub kind: LinkKind,
+    pub mac: Option<Mac>,
+    pub mtu: u32,
+    pub is_up: bool,
+    pub group: u32,
+    /// The index of the bridge it belongs to.
+    pub master: Option<u32>,
+}
+
+/// What matters of the different sorts of interfaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LinkKind {
+    Bridge,
+    Tap {
+        owner: Option<u32>,
+        queues: Queues,
+        /// Somebody has it open, a QEMU.
+        is_open: bool,
+        is_isolated: bool,
+    },
+    Other,
+}
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    DeleteTap { tap: LinkName },
+    CreateBridge { name: LinkName, mac: Mac, mtu: u16 },
+    ChangeBridge { name: LinkName, mac: Mac, mtu: u16 },
+    RemoveAddress { address: Ipv4Net },
+    AddAddress { address: Ipv4Net },
+    SetSysctl { key: String, value: String },
+    CreateTap { tap: LinkName, owner: u32, queues: Queues },
+    ReplaceRules(Rules),
+    RemoveNeighbour { address: Ipv4Addr },
+    SetNeighbour { address: Ipv4Addr, mac: Mac },
+    Attach { tap: LinkName, bridge: LinkName, mtu: u16, isolation: Isolation },
+}
+
+impl Action {
+    /// The tap that a step is about, when it is about nothing else.
+    pub fn tap(&self) -> Option<&LinkName> {
+        match self {
+            Self::DeleteTap { tap } | Self::CreateTap { tap, .. } | Self::Attach { tap, .. } => {
+                Some(tap)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether a port may talk to other ports of its bridge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isolation {
+    /// To the bridge itself only.
+    Isolated,
+    Shared,
+}
+
+/// What stands in the way and is not ours to move.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Conflict {
+    #[error("interface {name} exists and was not made by us; choose another name for the bridge")]
+    ForeignBridge { name: LinkName },
+    #[error("interface {name} exists and is not a tap")]
+    NotATap { name: LinkName },
+    #[error("bridge {bridge} that tap {tap} is to be attached to does not exist on this node")]
+    NoBridge { tap: LinkName, bridge: LinkName },
+    #[error("interface {bridge} that tap {tap} is to be attached to is not a bridge")]
+    NotABridge { tap: LinkName, bridge: LinkName },
+}
+
+/// Decides what would make `seen` what `want` says; does nothing itself. An empty plan means that
+/// all is as it should be.
+///
+/// A port whose foreign bridge is missing is reported and left out; it does not hold up the others.
+pub fn plan(want: &Want, seen: &Seen) -> (Vec<Action>, Vec<Conflict>) {
+    let mut conflicts = Vec::new();
+    if let Some(link) = seen.links.get(&want.bridge.name)
+        && (link.kind != LinkKind::Bridge || link.group != GROUP)
+    {
+        return (vec![], vec![Conflict::ForeignBridge { name: want.bridge.name.clone() }]);
+    }
+    let ports: Vec<_> = want
+        .ports
+        .iter()
+        .filter(|port| match obstructed(port, seen) {
+            None => true,
+            Some(conflict) => {
+                conflicts.push(conflict);
+                false
+            }
+        })
+        .collect();
+
+    let mut actions = unwanted_taps(want, seen);
+    actions.extend(bridge(&want.bridge, seen));
+    actions.extend(ports.iter().filter_map(|port| create_tap(port, seen)).flatten());
+    let rules = Rules::new(want);
+    if seen.rules.as_ref() != Some(&rules.digest) {
+        actions.push(Action::ReplaceRules(rules));
+    }
+    actions.extend(neighbours(want, seen));
+    actions.extend(ports.iter().filter_map(|port| attach(&want.bridge, port, seen)));
+    (actions, conflicts)
+}
+
+/// The sysctls of a network: the key below `/proc/sys`, and the value.
+pub(crate) fn sysctls(bridge: &Bridge) -> Vec<(String, &'static str)> {
+    let name = &bridge.name;
+    vec![
+        ("net/ipv4/ip_forward".to_owned(), "1"),
+        // A host may forward by default and yet create interfaces that do not.
+        (format!("net/ipv4/conf/{name}/forwarding"), "1"),
+        // The host answers ARP for guests whose isolated ports cannot hear each other.
+        (format!("net/ipv4/conf/{name}/proxy_arp_pvlan"), "1"),
+        // Otherwise such an answer waits for up to 0.8 s.
+        (format!("net/ipv4/neigh/{name}/proxy_delay"), "0"),
+        // There is no IPv6 on this network, so the host shall not listen there.
+        (format!("net/ipv6/conf/{name}/disable_ipv6"), "1"),
+    ]
+}
+
+fn obstructed(port: &Port, seen: &Seen) -> Option<Conflict> {
+    let tap = || port.tap.clone();
+    if let Some(link) = seen.links.get(&port.tap)
+        && !matches!(link.kind, LinkKind::Tap { .. })
+    {
+        return Some(Conflict::NotATap { name: tap() });
+    }
+    let Attachment::Bridge { name, .. } = &port.attachment else { return None };
+    match seen.links.get(name) {
+        None => Some(Conflict::NoBridge { tap: tap(), bridge: name.clone() }),
+        Some(link) if link.kind != LinkKind::Bridge => {
+            Some(Conflict::NotABridge { tap: tap(), bridge: name.clone() })
+        }
+        Some(_) => None,
+    }
+}
+
+fn unwanted_taps(want: &Want, seen: &Seen) -> Vec<Action> {
+    let prefix = want.bridge.tap_prefix.as_str();
+    let is_ours = |name: &LinkName, link: &Link| {
+        name.as_str().starts_with(prefix) && matches!(link.kind, LinkKind::Tap { .. })
+    };
+    let taps = seen.links.iter().filter(|(name, link)| is_ours(name, link));
+    taps.filter(|(name, _)| want.ports.iter().all(|port| port.tap != **name))
+        .map(|(name, _)| Action::DeleteTap { tap: name.clone() })
+        .collect()
+}
+
+fn bridge(bridge: &Bridge, seen: &Seen) -> Vec<Action> {
+    let (name, mac, mtu) = (bridge.name.clone(), bridge.mac(), bridge.mtu);
+    let mut actions = Vec::new();
+    match seen.links.get(&name) {
+        None => actions.push(Action::CreateBridge { name, mac, mtu }),
+        Some(link) if link.mac != Some(mac) || link.mtu != u32::from(mtu) || !link.is_up => {
+            actions.push(Action::ChangeBridge { name, mac, mtu });
+        }
+        Some(_) => {}
+    }
+    let outdated = seen.addresses.iter().filter(|address| **address != bridge.gateway);
+    actions.extend(outdated.map(|address| Action::RemoveAddress { address: *address }));
+    if !seen.addresses.contains(&bridge.gateway) {
+        actions.push(Action::AddAddress { address: bridge.gateway });
+    }
+    let exists = seen.links.contains_key(&bridge.name);
+    for (key, value) in sysctls(bridge) {
+        match seen.sysctls.get(&key) {
+            Some(current) if current == value => {}
+            // A kernel without IPv6 has no switch for it.
+            None if exists && key.starts_with("net/ipv6/") => {}
+            _ => actions.push(Action::SetSysctl { key, value: value.to_owned() }),
+        }
+    }
+    actions
+}
+
+/// A tap that is there is adopted. One with the wrong owner is made anew, unless a guest uses it:
+/// who has it open does not care about the owner.
+fn create_tap(port: &Port, seen: &Seen) -> Option<Vec<Action>> {
+    let (tap, owner, queues) = (port.tap.clone(), port.owner, port.queues);
+    let create = Action::CreateTap { tap: tap.clone(), owner, queues };
+    match seen.links.get(&port.tap).map(|link| &link.kind) {
+        Some(LinkKind::Tap { is_open: true, .. }) => None,
+        Some(LinkKind::Tap { owner: Some(has), queues: with, .. })
+            if *has == owner && *with == queues =>
+        {
+            None
+        }
+        Some(_) => Some(vec![Action::DeleteTap { tap }, create]),
+        None => Some(vec![create]),
+    }
+}
+
+/// Neighbours are permanent, so that a DHCP answer reaches a guest that has no address yet, and
+/// that no forged ARP answer turns the host's traffic away.
+fn neighbours(want: &Want, seen: &Seen) -> Vec<Action> {
+    let wanted: BTreeMap<_, _> =
+        want.ports.iter().filter_map(|port| Some((port.address()?, port.mac))).collect();
+    let outdated = seen.neighbours.keys().filter(|address| !wanted.contains_key(*address));
+    let missing =
+        wanted.iter().filter(|(address, mac)| seen.neighbours.get(*address) != Some(*mac));
+    let remove = outdated.map(|address| Action::RemoveNeighbour { address: *address });
+    let set = missing.map(|(address, mac)| Action::SetNeighbour { address: *address, mac: *mac });
+    remove.chain(set).collect()
+}
+
+fn attach(ours: &Bridge, port: &Port, seen: &Seen) -> Option<Action> {
+    let (bridge, isolation) = match &port.attachment {
+        Attachment::Nat { .. } => (&ours.name, Isolation::Isolated),
+        Attachment::Bridge { name, .. } => (name, Isolation::Shared),
+    };
+    let target = seen.links.get(bridge);
+    // A frame of the bridge must fit through its ports, ours and those of others alike.
+    let mtu = match (&port.attachment, target) {
+        (Attachment::Bridge { .. }, Some(link)) => u16::try_from(link.mtu).unwrap_or(u16::MAX),
+        _ => ours.mtu,
+    };
+    let is_attached = seen.links.get(&port.tap).is_some_and(|link| {
+        let is_isolated = match link.kind {
+            LinkKind::Tap { is_isolated, .. } => is_isolated,
+            _ => false,
+        };
+        link.is_up
+            && link.group == GROUP
+            && link.mtu == u32::from(mtu)
+            && target.is_some_and(|target| link.master == Some(target.index))
+            && is_isolated == (isolation == Isolation::Isolated)
+    });
+    let is_recreated = create_tap(port, seen).is_some();
+    (!is_attached || is_recreated).then(|| Action::Attach {
+        tap: port.tap.clone(),
+        bridge: bridge.clone(),
+        mtu,
+        isolation,
+    })
+}
+
+#[cfg(test)]
+mod tests;

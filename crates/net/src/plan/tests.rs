@@ -1,0 +1,253 @@
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::want::{Guard, Inbound};
+
+fn bridge_spec() -> Bridge {
+    Bridge::new("10.52.0.1/24".parse().unwrap())
+}
+
+fn name(text: &str) -> LinkName {
+    text.parse().unwrap()
+}
+
+fn nat(number: u8) -> Port {
+    Port {
+        tap: name(&format!("shf-{number}")),
+        mac: Mac::new([2, 0, 0, 0, 0, number]),
+        owner: 1000,
+        queues: Queues::Single,
+        attachment: Attachment::Nat { address: [10, 52, 0, number].into(), inbound: Inbound::All },
+    }
+}
+
+fn on(bridge: &str, number: u8) -> Port {
+    let attachment = Attachment::Bridge { name: name(bridge), guard: Guard::default() };
+    Port { attachment, ..nat(number) }
+}
+
+fn link(index: u32, kind: LinkKind) -> Link {
+    Link { index, kind, mac: None, mtu: 1500, is_up: true, group: GROUP, master: None }
+}
+
+fn idle_tap() -> LinkKind {
+    LinkKind::Tap { owner: Some(1000), queues: Queues::Single, is_open: false, is_isolated: true }
+}
+
+/// A node that is exactly as `ports` want it.
+fn converged(ports: &[Port]) -> Seen {
+    let bridge = bridge_spec();
+    let want = Want { bridge: bridge.clone(), ports: ports.to_vec() };
+    let ours = Link { mac: Some(bridge.mac()), ..link(1, LinkKind::Bridge) };
+    let taps = ports.iter().zip(10..).map(|(port, index)| {
+        (port.tap.clone(), Link { master: Some(1), ..link(index, idle_tap()) })
+    });
+    Seen {
+        links: taps.chain([(bridge.name.clone(), ours)]).collect(),
+        addresses: vec![bridge.gateway],
+        neighbours: ports.iter().filter_map(|port| Some((port.address()?, port.mac))).collect(),
+        rules: Some(Rules::new(&want).digest),
+        sysctls: sysctls(&bridge).into_iter().map(|(key, value)| (key, value.to_owned())).collect(),
+    }
+}
+
+fn say(action: &Action) -> String {
+    match action {
+        Action::DeleteTap { tap } => format!("delete {tap}"),
+        Action::CreateBridge { name, mtu, .. } => format!("create bridge {name}, mtu {mtu}"),
+        Action::ChangeBridge { name, mtu, .. } => format!("change bridge {name}, mtu {mtu}"),
+        Action::RemoveAddress { address } => format!("remove address {address}"),
+        Action::AddAddress { address } => format!("add address {address}"),
+        Action::SetSysctl { key, value } => format!("set {key} to {value}"),
+        Action::CreateTap { tap, owner, queues } => format!("create {tap} for {owner}, {queues:?}"),
+        Action::ReplaceRules(_) => "replace the rules".to_owned(),
+        Action::RemoveNeighbour { address } => format!("forget {address}"),
+        Action::SetNeighbour { address, mac } => format!("{address} is at {mac}"),
+        Action::Attach { tap, bridge, mtu, isolation } => {
+            format!("attach {tap} to {bridge}, mtu {mtu}, {isolation:?}")
+        }
+    }
+}
+
+fn check(ports: &[Port], seen: &Seen, expected: Expect) {
+    let want = Want { bridge: bridge_spec(), ports: ports.to_vec() };
+    let (actions, conflicts) = plan(&want, seen);
+    let lines = actions.iter().map(say);
+    let conflicts = conflicts.iter().map(|conflict| format!("conflict: {conflict}"));
+    expected.assert_eq(&lines.chain(conflicts).collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn a_bare_node_gets_everything_with_rules_before_ports() {
+    check(
+        &[nat(2)],
+        &Seen::default(),
+        expect![[r"
+            create bridge sheaf0, mtu 1500
+            add address 10.52.0.1/24
+            set net/ipv4/ip_forward to 1
+            set net/ipv4/conf/sheaf0/forwarding to 1
+            set net/ipv4/conf/sheaf0/proxy_arp_pvlan to 1
+            set net/ipv4/neigh/sheaf0/proxy_delay to 0
+            set net/ipv6/conf/sheaf0/disable_ipv6 to 1
+            create shf-2 for 1000, Single
+            replace the rules
+            10.52.0.2 is at 02:00:00:00:00:02
+            attach shf-2 to sheaf0, mtu 1500, Isolated"]],
+    );
+}
+
+#[test]
+fn a_node_that_is_as_wanted_is_left_alone() {
+    for ports in [vec![], vec![nat(2)], vec![nat(2), nat(3)]] {
+        check(&ports, &converged(&ports), expect![[""]]);
+    }
+}
+
+#[test]
+fn what_is_done_is_not_done_again() {
+    let ports = [nat(2), nat(3)];
+    let mut seen = converged(&ports);
+    seen.links.remove(&name("shf-3"));
+    check(
+        &ports,
+        &seen,
+        expect![[r"
+            create shf-3 for 1000, Single
+            attach shf-3 to sheaf0, mtu 1500, Isolated"]],
+    );
+}
+
+#[test]
+fn a_port_that_is_not_wanted_any_more_goes_before_its_rules() {
+    check(
+        &[nat(2)],
+        &converged(&[nat(2), nat(3)]),
+        expect![[r"
+            delete shf-3
+            replace the rules
+            forget 10.52.0.3"]],
+    );
+}
+
+#[test]
+fn links_of_others_are_never_deleted() {
+    let mut seen = converged(&[]);
+    seen.links.insert(name("tap0"), link(7, idle_tap()));
+    seen.links.insert(name("shf-veth"), link(8, LinkKind::Other));
+    seen.links.insert(name("shf-br"), link(9, LinkKind::Bridge));
+    check(&[], &seen, expect![[""]]);
+}
+
+#[test]
+fn a_bridge_without_our_mark_is_refused() {
+    let changes: [fn(&mut Link); 2] = [|link| link.group = 0, |link| link.kind = LinkKind::Other];
+    for change in changes {
+        let mut seen = converged(&[nat(2)]);
+        change(seen.links.get_mut(&name("sheaf0")).unwrap());
+        check(
+            &[nat(2)],
+            &seen,
+            expect![[
+                r"conflict: interface sheaf0 exists and was not made by us; choose another name for the bridge"
+            ]],
+        );
+    }
+}
+
+#[test]
+fn a_changed_gateway_replaces_the_old_one() {
+    let mut seen = converged(&[]);
+    seen.addresses = vec!["10.9.0.1/24".parse().unwrap()];
+    check(
+        &[],
+        &seen,
+        expect![[r"
+            remove address 10.9.0.1/24
+            add address 10.52.0.1/24"]],
+    );
+}
+
+#[test]
+fn an_idle_tap_of_another_owner_is_made_anew_and_one_in_use_is_kept() {
+    let with = |is_open| {
+        let mut seen = converged(&[nat(2)]);
+        let kind =
+            LinkKind::Tap { owner: Some(7), queues: Queues::Multi, is_open, is_isolated: true };
+        seen.links.get_mut(&name("shf-2")).unwrap().kind = kind;
+        seen
+    };
+    check(
+        &[nat(2)],
+        &with(false),
+        expect![[r"
+            delete shf-2
+            create shf-2 for 1000, Single
+            attach shf-2 to sheaf0, mtu 1500, Isolated"]],
+    );
+    check(&[nat(2)], &with(true), expect![[""]]);
+}
+
+#[test]
+fn every_deviation_of_a_port_leads_to_attaching_it_again() {
+    let deviations: [fn(&mut Link); 5] = [
+        |link| link.is_up = false,
+        |link| link.master = None,
+        |link| link.master = Some(99),
+        |link| link.mtu = 9000,
+        |link| {
+            link.kind = LinkKind::Tap {
+                owner: Some(1000),
+                queues: Queues::Single,
+                is_open: true,
+                is_isolated: false,
+            }
+        },
+    ];
+    for deviate in deviations {
+        let mut seen = converged(&[nat(2)]);
+        deviate(seen.links.get_mut(&name("shf-2")).unwrap());
+        check(&[nat(2)], &seen, expect![[r"attach shf-2 to sheaf0, mtu 1500, Isolated"]]);
+    }
+}
+
+#[test]
+fn a_port_on_a_bridge_of_the_host_takes_its_mtu_and_is_not_isolated() {
+    let ports = [on("br-lan", 2)];
+    let mut seen = converged(&[]);
+    seen.links.insert(name("br-lan"), Link { group: 0, mtu: 9000, ..link(5, LinkKind::Bridge) });
+    check(
+        &ports,
+        &seen,
+        expect![[r"
+            create shf-2 for 1000, Single
+            replace the rules
+            attach shf-2 to br-lan, mtu 9000, Shared"]],
+    );
+}
+
+#[test]
+fn a_port_whose_bridge_is_missing_does_not_hold_up_the_others() {
+    let mut seen = converged(&[]);
+    seen.links.insert(name("eth0"), link(5, LinkKind::Other));
+    check(
+        &[on("br-none", 2), on("eth0", 3), nat(4)],
+        &seen,
+        expect![[r"
+            create shf-4 for 1000, Single
+            replace the rules
+            10.52.0.4 is at 02:00:00:00:00:04
+            attach shf-4 to sheaf0, mtu 1500, Isolated
+            conflict: bridge br-none that tap shf-2 is to be attached to does not exist on this node
+            conflict: interface eth0 that tap shf-3 is to be attached to is not a bridge"]],
+    );
+}
+
+#[test]
+fn a_kernel_without_ipv6_is_not_asked_to_switch_it_off() {
+    let mut seen = converged(&[]);
+    seen.sysctls.retain(|key, _| !key.starts_with("net/ipv6/"));
+    check(&[], &seen, expect![[""]]);
+    seen.sysctls.insert("net/ipv4/ip_forward".into(), "0".into());
+    check(&[], &seen, expect![[r"set net/ipv4/ip_forward to 1"]]);
+}

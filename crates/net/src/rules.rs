@@ -1,0 +1,201 @@
+//! The nftables rules of a wanted network, as the text that `nft -f` reads. Pure.
+//!
+//! Both tables are replaced in one transaction, so that there is no moment without rules. What
+//! differs between guests is in sets; the rules themselves are always the same, and a packet meets
+//! a handful of them however many guests there are. The text is stamped with its own digest, as the
+//! name of an empty chain, so that a look at the chains tells whether the rules are in force.
+//!
+//! An `accept` of ours cannot override a `drop` in somebody else's table; see `obstacle`.
+
+use std::fmt::Write;
+
+use sha2::{Digest, Sha256};
+
+use crate::want::{Attachment, Bridge, Guard, Inbound, Port, Want};
+
+/// What the name of the chain that carries the digest begins with.
+pub(crate) const DIGEST_CHAIN: &str = "digest_";
+
+/// A transaction for nftables and what tells whether it has been carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rules {
+    pub digest: String,
+    pub text: String,
+}
+
+impl Rules {
+    pub(crate) fn new(want: &Want) -> Self {
+        let guests = bridge_family(want);
+        let host = inet_family(want);
+        let hash = Sha256::digest(format!("{guests}{host}").as_bytes());
+        let digest = hash.iter().take(12).fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        });
+        let table = &want.bridge.table;
+        let mut text = String::new();
+        for (family, body) in [("bridge", guests), ("inet", host)] {
+            // `add` first, because deleting what is not there would fail the transaction.
+            let _ = write!(
+                text,
+                "add table {family} {table}\n\
+                 delete table {family} {table}\n\
+                 table {family} {table} {{\n\
+                 \tchain {DIGEST_CHAIN}{digest} {{\n\t}}\n\
+                 {body}}}\n"
+            );
+        }
+        Self { digest, text }
+    }
+
+    /// The transaction that leaves nothing of ours.
+    pub(crate) fn removal(bridge: &Bridge) -> String {
+        let table = &bridge.table;
+        ["bridge", "inet"]
+            .map(|family| format!("add table {family} {table}\ndelete table {family} {table}\n"))
+            .concat()
+    }
+}
+
+/// A named set; an empty one matches nothing.
+fn set(name: &str, kind: &str, elements: impl Iterator<Item = String>) -> String {
+    let elements: Vec<_> = elements.collect();
+    let elements = match elements.as_slice() {
+        [] => String::new(),
+        some => format!("\t\telements = {{ {} }}\n", some.join(", ")),
+    };
+    format!("\tset {name} {{\n\t\ttype {kind}\n{elements}\t}}\n")
+}
+
+/// What guests may put on the wire. Connection tracking does not exist in this family on every
+/// kernel; nothing here needs it.
+fn bridge_family(want: &Want) -> String {
+    let nat = || want.ports.iter().filter_map(|port| Some((port, port.address()?)));
+    let foreign = |wish: fn(&Guard) -> bool| {
+        want.ports.iter().filter(move |port| match &port.attachment {
+            Attachment::Bridge { guard, .. } => wish(guard),
+            Attachment::Nat { .. } => false,
+        })
+    };
+    let own_mac = |port: &Port| format!("\"{}\" . {}", port.tap, port.mac);
+    let tap = |port: &Port| format!("\"{}\"", port.tap);
+    let mut text = String::new();
+    text += &set("nat", "ifname", nat().map(|(port, _)| tap(port)));
+    text += &set("own_mac_only", "ifname", foreign(|guard| guard.own_mac_only).map(tap));
+    text += &set("no_servers", "ifname", foreign(|guard| guard.no_servers).map(tap));
+    text += &set("macs", "ifname . ether_addr", want.ports.iter().map(own_mac));
+    let own_address = |(port, address): (&Port, _)| format!("\"{}\" . {address}", port.tap);
+    text += &set("addresses", "ifname . ipv4_addr", nat().map(own_address));
+    text += BRIDGE_RULES;
+    text
+}
+
+/// Runs before the bridge learns addresses, so that a forged one does not get into its table.
+const BRIDGE_RULES: &str = "\
+\tchain from_nat {
+\t\tiifname . ether saddr != @macs drop
+\t\tether type arp goto from_nat_arp
+\t\tether type != ip drop
+\t\tudp sport 67 drop
+\t\tip saddr 0.0.0.0 udp sport 68 udp dport 67 accept
+\t\tiifname . ip saddr != @addresses drop
+\t\taccept
+\t}
+\tchain from_nat_arp {
+\t\tiifname . arp saddr ether != @macs drop
+\t\tarp saddr ip 0.0.0.0 accept
+\t\tiifname . arp saddr ip != @addresses drop
+\t\taccept
+\t}
+\tchain from_foreign {
+\t\tether type ip udp sport 67 drop
+\t\tether type ip6 udp sport 547 drop
+\t\tether type ip6 icmpv6 type { nd-router-advert, nd-redirect } drop
+\t}
+\tchain prerouting {
+\t\ttype filter hook prerouting priority -300; policy accept;
+\t\tiifname @nat goto from_nat
+\t\tiifname @own_mac_only iifname . ether saddr != @macs drop
+\t\tiifname @no_servers jump from_foreign
+\t}
+";
+
+/// What guests may reach, who may reach guests, and NAT outwards.
+fn inet_family(want: &Want) -> String {
+    let bridge = &want.bridge;
+    let name = &bridge.name;
+    let gateway = bridge.gateway.addr();
+    let network = bridge.gateway.trunc();
+    let mut text = String::new();
+    let addresses = |port: &Port| match &port.attachment {
+        Attachment::Nat { address, inbound: Inbound::All } => Some(address.to_string()),
+        _ => None,
+    };
+    text += &set("open", "ipv4_addr", want.ports.iter().filter_map(addresses));
+    text += &set(
+        "open_ports",
+        "ipv4_addr . inet_proto . inet_service",
+        want.ports.iter().flat_map(open_ports),
+    );
+    text += &set("host_tcp", "inet_service", bridge.host_tcp.iter().map(u16::to_string));
+    let mut direct: Vec<_> = bridge.direct.iter().map(|net| net.trunc()).collect();
+    // Overlapping intervals would be refused.
+    direct = ipnet::Ipv4Net::aggregate(&direct);
+    let kept = match direct.as_slice() {
+        [] => String::new(),
+        some => {
+            let some: Vec<_> = some.iter().map(ToString::to_string).collect();
+            format!("\t\tip saddr {network} ip daddr {{ {} }} accept\n", some.join(", "))
+        }
+    };
+    let _ = write!(
+        text,
+        "\
+\tchain input {{
+\t\ttype filter hook input priority -10; policy accept;
+\t\tiifname != {{ \"{name}\", \"lo\" }} ip daddr {gateway} meta l4proto {{ tcp, udp }} th dport 53 drop
+\t\tiifname != \"{name}\" accept
+\t\tct state established,related accept
+\t\tmeta l4proto {{ icmp, ipv6-icmp }} accept
+\t\tudp dport 67 accept
+\t\tip daddr {gateway} meta l4proto {{ tcp, udp }} th dport 53 accept
+\t\ttcp dport @host_tcp accept
+\t\tmeta l4proto tcp reject with tcp reset
+\t\tdrop
+\t}}
+\tchain output {{
+\t\ttype filter hook output priority -10; policy accept;
+\t\toifname \"{name}\" icmp type redirect drop
+\t}}
+\tchain to_guest {{
+\t\tct state established,related accept
+\t\tmeta l4proto icmp accept
+\t\tip daddr @open accept
+\t\tip daddr . meta l4proto . th dport @open_ports accept
+\t\tdrop
+\t}}
+\tchain forward {{
+\t\ttype filter hook forward priority -10; policy accept;
+\t\toifname \"{name}\" goto to_guest
+\t}}
+\tchain postrouting {{
+\t\ttype nat hook postrouting priority 100; policy accept;
+{kept}\t\tip saddr {network} oifname != \"{name}\" masquerade
+\t}}
+"
+    );
+    text
+}
+
+fn open_ports(port: &Port) -> Vec<String> {
+    match &port.attachment {
+        Attachment::Nat { address, inbound: Inbound::Only(open) } => {
+            let element = |(protocol, number)| format!("{address} . {protocol} . {number}");
+            open.iter().copied().map(element).collect()
+        }
+        _ => vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! Who may talk to whom.
+
+use std::net::Ipv4Addr;
+
+use net::{Attachment, Guard, Mac, Network, Port, Protocol, Want};
+
+use crate::world::{
+    GATEWAY, Guest, HOST_OUTSIDE, Namespace, OUTSIDE, World, address, bridge, closed_but, in_world,
+    port, run,
+};
+
+#[test]
+fn guests_reach_each_other_the_host_and_the_outside() {
+    in_world(async |world: World| {
+        let outside = world.outside();
+        let _network = world.network(vec![port(2), port(3)]).await;
+        let (one, two) = (Guest::configured(port(2)), Guest::configured(port(3)));
+        assert!(one.inside.pings(GATEWAY), "the gateway");
+        assert!(one.inside.pings(two.address()), "another guest");
+        assert!(one.inside.pings(OUTSIDE), "the outside");
+        assert!(outside.pings(two.address()), "from outside to a guest");
+        // Although frames do not pass between their ports: the host stands in between.
+        let neighbour = one.inside.run(&format!("ip neigh show {}", two.address()));
+        assert!(neighbour.contains(&bridge().mac().to_string()), "{neighbour}");
+    });
+}
+
+#[test]
+fn what_leaves_the_host_has_its_address_unless_the_way_back_is_known() {
+    in_world(async |world: World| {
+        let outside = world.outside();
+        let peer_of = |network: &Network, guest: &Guest| {
+            let _ = network;
+            let listener = outside.listen(8080);
+            assert!(guest.inside.connects(OUTSIDE, 8080));
+            listener.accept().unwrap().1.ip()
+        };
+        let network = world.network(vec![port(2)]).await;
+        let guest = Guest::configured(port(2));
+        assert_eq!(peer_of(&network, &guest), HOST_OUTSIDE);
+        let mut direct = bridge();
+        direct.direct = vec!["192.0.2.0/24".parse().unwrap()];
+        let want = Want { bridge: direct, ports: vec![port(2)] };
+        let network = Network::start(want, &world.tasks).await.unwrap();
+        assert_eq!(peer_of(&network, &guest), guest.address());
+    });
+}
+
+#[test]
+fn a_guest_accepts_connections_on_its_open_ports_only() {
+    in_world(async |world: World| {
+        let outside = world.outside();
+        let shut = || closed_but(3, &[(Protocol::Tcp, 80)]);
+        let network = world.network(vec![port(2), shut()]).await;
+        let (open, shut_guest) = (Guest::configured(port(2)), Guest::configured(shut()));
+        let _servers =
+            [80, 81].map(|port| (shut_guest.inside.listen(port), open.inside.listen(port)));
+        for (from, who) in [(&open.inside, "a guest"), (&outside, "the outside")] {
+            assert!(from.connects(address(3), 80), "{who} to the open port");
+            assert!(!from.connects(address(3), 81), "{who} to a closed port");
+            assert!(from.pings(address(3)), "{who} may ping");
+        }
+        assert!(outside.connects(address(2), 81), "everything is open on the other");
+        assert!(shut_guest.inside.connects(address(2), 81), "answers find their way back");
+        // Changing one's mind takes effect at once, and leaves others alone.
+        network.attach(closed_but(3, &[(Protocol::Tcp, 81)])).await.unwrap();
+        assert!(outside.connects(address(3), 81));
+        assert!(!outside.connects(address(3), 80));
+    });
+}
+
+#[test]
+fn the_host_offers_guests_the_api_and_nothing_else() {
+    in_world(async |world: World| {
+        let _outside = world.outside();
+        let _network = world.network(vec![port(2)]).await;
+        let guest = Guest::configured(port(2));
+        let any = Ipv4Addr::UNSPECIFIED;
+        let _servers = [22, 6443].map(|port| std::net::TcpListener::bind((any, port)).unwrap());
+        for host in [GATEWAY, HOST_OUTSIDE] {
+            assert!(guest.inside.connects(host, 6443), "the API at {host}");
+            assert!(!guest.inside.connects(host, 22), "another service at {host}");
+        }
+    });
+}
+
+#[test]
+fn forged_senders_are_dropped() {
+    in_world(async |world: World| {
+        let _network = world.network(vec![port(2), port(3)]).await;
+        let guest = Guest::configured(port(2));
+        let arping = |source: Ipv4Addr| {
+            let command = format!("busybox arping -c 1 -w 1 -I eth0 -s {source} {GATEWAY}");
+            guest.inside.try_run(&command).status.success()
+        };
+        assert!(guest.inside.pings(GATEWAY) && arping(address(2)), "as itself");
+
+        guest.inside.run("ip address add 10.52.0.99/24 dev eth0");
+        let ping = format!("busybox ping -c 1 -W 1 -I 10.52.0.99 {GATEWAY}");
+        assert!(!guest.inside.try_run(&ping).status.success(), "another address");
+        assert!(!arping([10, 52, 0, 99].into()), "ARP for another address");
+        guest.inside.run("ip address add 10.52.0.3/24 dev eth0");
+        assert!(!arping(address(3)), "ARP for another guest");
+        guest.inside.run("ip address delete 10.52.0.3/24 dev eth0");
+        guest.inside.run("ip address delete 10.52.0.99/24 dev eth0");
+        assert!(guest.inside.pings(GATEWAY), "as itself again");
+
+        guest.inside.run("ip link set eth0 address 02:00:00:00:00:03");
+        assert!(!guest.inside.pings(GATEWAY), "the Ethernet address of another guest");
+        guest.inside.run(&format!("ip link set eth0 address {}", guest.port.mac));
+        guest.configure(guest.address());
+        assert!(guest.inside.pings(GATEWAY), "as itself again");
+    });
+}
+
+#[test]
+fn a_guest_does_not_hear_the_broadcasts_of_another() {
+    in_world(async |world: World| {
+        let _network = world.network(vec![port(2), port(3)]).await;
+        let (one, two) = (Guest::configured(port(2)), Guest::configured(port(3)));
+        let heard = two.inside.within(|| {
+            let socket = std::net::UdpSocket::bind("0.0.0.0:9999").unwrap();
+            socket.set_nonblocking(true).unwrap();
+            socket
+        });
+        one.inside.within(|| {
+            let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+            socket.set_broadcast(true).unwrap();
+            socket.send_to(b"anybody?", "10.52.0.255:9999").unwrap();
+            // A direct message, sent later, does arrive: the wire keeps the order.
+            socket.send_to(b"you", (address(3), 9999)).unwrap();
+        });
+        let mut message = [0; 32];
+        let mut received = None;
+        crate::world::eventually("the direct message", || {
+            received = heard.recv(&mut message).ok();
+            received.is_some()
+        })
+        .await;
+        assert_eq!(&message[..received.unwrap()], b"you");
+    });
+}
+
+/// A host's own bridge, with somebody else behind a port of it.
+fn lan() -> Namespace {
+    let somebody = Namespace::new("lan");
+    run("ip link add br-lan type bridge");
+    run("ip link set br-lan up");
+    run(&format!("ip link add lan0 type veth peer name eth0 netns {}", somebody.name));
+    run("ip link set lan0 master br-lan up");
+    somebody.run("ip address add 198.51.100.1/24 dev eth0");
+    somebody.run("ip link set eth0 up");
+    somebody
+}
+
+#[test]
+fn a_port_on_a_bridge_of_the_host_is_guarded_as_asked() {
+    in_world(async |world: World| {
+        let somebody = lan();
+        let network = world.network(vec![]).await;
+        let on_lan = |guard| Port {
+            attachment: Attachment::Bridge { name: "br-lan".parse().unwrap(), guard },
+            ..port(7)
+        };
+        network.attach(on_lan(Guard::default())).await.unwrap();
+        let guest = Guest::plug(on_lan(Guard::default()));
+        guest.inside.run("ip address add 198.51.100.7/24 dev eth0");
+        assert!(guest.inside.pings([198, 51, 100, 1].into()), "any address is fine there");
+        let rename = |mac: Mac| guest.inside.run(&format!("ip link set eth0 address {mac}"));
+        rename(Mac::new([2, 0, 0, 0, 0, 99]));
+        assert!(guest.inside.pings([198, 51, 100, 1].into()), "and any Ethernet address");
+        let strict = Guard { own_mac_only: true, no_servers: true };
+        network.attach(on_lan(strict)).await.unwrap();
+        assert!(!guest.inside.pings([198, 51, 100, 1].into()), "until its own is asked for");
+        rename(guest.port.mac);
+        assert!(guest.inside.pings([198, 51, 100, 1].into()));
+        drop(somebody);
+    });
+}
+
+#[test]
+fn a_guest_on_a_bridge_of_the_host_is_found_by_its_neighbours() {
+    in_world(async |world: World| {
+        let _somebody = lan();
+        run("ip address add 198.51.100.254/24 dev br-lan");
+        let attachment =
+            Attachment::Bridge { name: "br-lan".parse().unwrap(), guard: Guard::default() };
+        let on_lan = Port { attachment, ..port(7) };
+        let network = world.network(vec![on_lan.clone()]).await;
+        let guest = Guest::plug(on_lan);
+        guest.inside.run("ip address add 198.51.100.7/24 dev eth0");
+        assert!(guest.inside.pings([198, 51, 100, 254].into()));
+        let found = network.neighbours(&"br-lan".parse().unwrap()).await.unwrap();
+        let guest = found.iter().find(|neighbour| neighbour.mac == guest.port.mac);
+        assert_eq!(guest.map(|guest| guest.address), Some([198, 51, 100, 7].into()));
+    });
+}

@@ -19,11 +19,30 @@ pub(crate) struct About<'a> {
     pub(crate) uid: &'a str,
 }
 
-/// Writes a warning. An event that cannot be written is only logged: nothing depends on it.
+/// Whether somebody should look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Normal,
+    Warning,
+}
+
+/// Writes a warning.
 pub(crate) async fn warn(
     client: &Client,
     source: &str,
     about: &About<'_>,
+    reason: &str,
+    message: String,
+) {
+    tell(client, source, about, Tone::Warning, reason, message).await;
+}
+
+/// Writes an event. One that cannot be written is only logged: nothing depends on it.
+pub(crate) async fn tell(
+    client: &Client,
+    source: &str,
+    about: &About<'_>,
+    tone: Tone,
     reason: &str,
     message: String,
 ) {
@@ -45,7 +64,10 @@ pub(crate) async fn warn(
             uid: text(about.uid),
             ..ObjectReference::default()
         },
-        type_: Some("Warning".into()),
+        type_: Some(match tone {
+            Tone::Normal => "Normal".into(),
+            Tone::Warning => "Warning".into(),
+        }),
         reason: Some(reason.to_owned()),
         message: Some(message),
         source: Some(EventSource { component: Some(source.to_owned()), host: None }),

@@ -54,6 +54,12 @@ impl Fake {
             ("apiextensions.k8s.io", "v1", "customresourcedefinitions", "X", false),
             ("coordination.k8s.io", "v1", "leases", "Lease", true),
             (rbac, "v1", "clusterroles", "ClusterRole", false),
+            ("", "v1", "nodes", "Node", false),
+            ("storage.k8s.io", "v1", "storageclasses", "StorageClass", false),
+            ("apps", "v1", "controllerrevisions", "ControllerRevision", true),
+            ("kubevirt.io", "v1", "virtualmachines", "VirtualMachine", true),
+            ("kubevirt.io", "v1", "virtualmachineinstances", "VirtualMachineInstance", true),
+            ("cdi.kubevirt.io", "v1beta1", "datavolumes", "DataVolume", true),
         ];
         let state = State { kinds, objects: BTreeMap::new(), version: 1, log: Vec::new() };
         Self { state: Arc::new(Mutex::new(state)), changed: watch::channel(1).0 }
@@ -183,9 +189,11 @@ impl Fake {
 impl State {
     fn discovery(&self, path: &str) -> Value {
         let mut groups: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
-        for (group, _, plural, kind, namespaced) in &self.kinds {
+        let mut versions: BTreeMap<&str, &str> = BTreeMap::new();
+        for (group, version, plural, kind, namespaced) in &self.kinds {
             let scope = if *namespaced { "Namespaced" } else { "Cluster" };
             let verbs = ["delete", "deletecollection", "list", "watch"];
+            versions.insert(group, version);
             groups.entry(group).or_default().push(json!({"resource": plural, "scope": scope,
                 "responseKind": {"kind": kind}, "verbs": verbs}));
         }
@@ -193,7 +201,7 @@ impl State {
         let items: Vec<Value> = wanted
             .map(|(group, resources)| {
                 json!({"metadata": {"name": group},
-                    "versions": [{"version": "v1", "resources": resources}]})
+                    "versions": [{"version": versions[group], "resources": resources}]})
             })
             .collect();
         json!({"items": items})
@@ -351,8 +359,15 @@ fn with(mut object: Value, field: &str, value: Value) -> Value {
 fn merge_value(object: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else { return *object = patch.clone() };
     for (key, value) in patch {
-        if value.is_object() && object[key].is_object() {
+        if value.is_object() {
+            if !object[key].is_object() {
+                object[key] = json!({});
+            }
             merge_value(&mut object[key], value);
+        } else if value.is_null() {
+            if let Some(object) = object.as_object_mut() {
+                object.remove(key);
+            }
         } else {
             object[key] = value.clone();
         }

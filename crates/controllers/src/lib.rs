@@ -5,22 +5,29 @@
 //! of changes through one feed of metadata, and keep no copies of objects.
 
 mod active;
+mod condition;
 mod event;
 #[cfg(test)]
 mod fake;
 mod garbage;
 mod hub;
+mod key;
 mod namespace;
+mod object;
 mod queue;
 mod quota;
 mod reconcile;
+mod resource;
 mod role_aggregation;
 mod root_ca;
+mod selector;
 mod service_account;
 mod start;
 mod storage_protection;
 #[cfg(test)]
 mod tests;
+mod vm;
+mod vmi;
 
 pub use service_account::TokenMinter;
 pub use start::{Config, Leadership, start};

@@ -13,7 +13,7 @@ use crate::hub::{Hub, Outlet};
 use crate::reconcile::{self, Interest, Reconciler, Touch};
 use crate::service_account::TokenMinter;
 use crate::{garbage, namespace, quota, role_aggregation, root_ca, service_account};
-use crate::{hub, storage_protection};
+use crate::{hub, storage_protection, vm, vmi};
 
 /// Changes on their way to one reader.
 const QUEUE: usize = 256;
@@ -126,6 +126,7 @@ impl Started<'_> {
         let protector = storage_protection::Protector { client: client() };
         let waiting = storage_protection::Waiting::default();
         outlets.push(self.add("storage-protection", waiting, protector));
+        self.machines(outlets);
 
         let minter = Arc::clone(&self.config.minter);
         let filler = service_account::Filler { client: client(), root_ca: root_ca(), minter };
@@ -138,6 +139,17 @@ impl Started<'_> {
             service_account::watch_secrets(client(), catalog(), secrets, stop),
         );
         outlets.push(tokens);
+    }
+
+    /// Those that make virtual machines.
+    fn machines(&self, outlets: &mut Vec<Outlet>) {
+        let client = || self.client.clone();
+        let waiting = vmi::Waiting::default();
+        let placer = vmi::Placer::new(client(), waiting.clone());
+        outlets.push(self.add("vmi", waiting, placer));
+        let machines = vm::Machines::default();
+        let keeper = vm::Keeper::new(client(), machines.0.clone());
+        outlets.push(self.add("vm", machines, keeper));
     }
 
     fn add<I, R>(&self, name: &'static str, interest: I, reconciler: R) -> Outlet

@@ -1,0 +1,295 @@
+//! Virtual machines: they bring instances into being and end them as their run strategy and
+//! the requests to them say, and tell how they stand.
+//!
+//! What people wrote is not changed, except that a start request makes a halted machine one
+//! that is meant to run, as upstream's clients expect.
+
+mod decision;
+mod disk;
+mod instance;
+mod instancetype;
+mod interest;
+mod live;
+mod printable;
+mod run;
+mod status;
+
+use std::time::Duration;
+
+use base::clock;
+use kube::Client;
+use serde_json::{Value, json};
+
+use self::decision::Decision;
+use self::disk::are_filled;
+pub(crate) use self::interest::Machines;
+use self::interest::needs;
+use self::status::{Disks, Findings};
+use crate::event::{self, About, Tone};
+use crate::key::{Dependents, Key};
+use crate::object::{self, is_deleting, is_merged, list, text};
+use crate::reconcile::{Doing, Failure, Next, Reconciler};
+use crate::resource::{Objects, REVISIONS, VMIS, VMS, is_refused};
+use crate::vmi::VM_FINALIZER;
+
+const SOURCE: &str = "virtualmachine-controller";
+/// When something was refused that may be accepted later.
+const REFUSED: Duration = Duration::from_secs(10);
+
+pub(crate) struct Keeper {
+    objects: Objects,
+    dependents: Dependents,
+}
+
+impl Reconciler for Keeper {
+    type Key = Key;
+
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let found = self.objects.get(VMS, &key.namespace, &key.name).await;
+        let Some(vm) = found.doing("get the virtual machine")? else {
+            self.dependents.forget(key);
+            return Ok(Next::Done);
+        };
+        let vmi = self.own_instance(&vm).await?;
+        if is_deleting(&vm) {
+            return self.end(&vm, vmi).await;
+        }
+        let vm = self.protect(vm).await?;
+        self.dependents.set(key, needs(&vm));
+        let mut disks = self.disks(&vm).await?;
+        let mut work = Work { findings: Findings::default(), next: Next::Done };
+        let vmi = self.act(&vm, vmi, &mut disks, &mut work).await?;
+        self.report(&vm, vmi.as_ref(), &disks, &work.findings).await?;
+        if let Some(vmi) = vmi.filter(decision::is_over) {
+            self.conclude(&vm, &vmi).await?;
+        }
+        Ok(work.next)
+    }
+}
+
+/// What one look at a machine brings.
+struct Work {
+    findings: Findings,
+    next: Next,
+}
+
+impl Work {
+    /// It did not work, and may later.
+    fn refused(&mut self, reason: &'static str, message: String) {
+        self.findings.failure = Some((reason, message));
+        self.next = Next::Again(REFUSED);
+    }
+}
+
+impl Keeper {
+    pub(crate) fn new(client: Client, dependents: Dependents) -> Self {
+        Self { objects: Objects(client), dependents }
+    }
+
+    /// The instance of its name, if that is its own. One that nobody controls is adopted.
+    async fn own_instance(&self, vm: &Value) -> Result<Option<Value>, Failure> {
+        let (namespace, name) = (object::namespace(vm), object::name(vm));
+        let found = self.objects.get(VMIS, namespace, name).await.doing("get the instance")?;
+        let Some(vmi) = found else { return Ok(None) };
+        if object::is_controlled_by(&vmi, vm) {
+            return Ok(Some(vmi));
+        }
+        let free = object::controller(&vmi).is_none();
+        if !free || is_deleting(&vmi) || is_deleting(vm) || decision::is_over(&vmi) {
+            return Ok(None);
+        }
+        let mut meta = object::version(&vmi);
+        let mut owners = list(&vmi, "/metadata/ownerReferences").to_vec();
+        owners.push(instance::owned_by(vm));
+        meta.insert("ownerReferences".into(), json!(owners));
+        let mut finalizers = object::finalizers_without(&vmi, &[VM_FINALIZER]);
+        finalizers.push(json!(VM_FINALIZER));
+        meta.insert("finalizers".into(), json!(finalizers));
+        let patch = json!({"metadata": meta});
+        let adopted = self.objects.merge(VMIS, namespace, name, &patch).await;
+        adopted.map(Some).doing("adopt the instance")
+    }
+
+    /// Makes sure that the machine is not gone before its instance.
+    async fn protect(&self, vm: Value) -> Result<Value, Failure> {
+        if object::has_finalizer(&vm, VM_FINALIZER) {
+            return Ok(vm);
+        }
+        let mut meta = object::version(&vm);
+        let mut finalizers = list(&vm, "/metadata/finalizers").to_vec();
+        finalizers.push(json!(VM_FINALIZER));
+        meta.insert("finalizers".into(), json!(finalizers));
+        self.write(&vm, &json!({"metadata": meta})).await
+    }
+
+    /// A machine that is being deleted ends its instance first, or leaves it to itself.
+    async fn end(&self, vm: &Value, vmi: Option<Value>) -> Result<Next, Failure> {
+        match vmi {
+            Some(vmi) if !object::has_finalizer(vm, "orphan") => {
+                let mut work = Work { findings: Findings::default(), next: Next::Done };
+                let vmi = self.stop(vm, vmi, &mut work).await?;
+                let (disks, vmi) = (self.disks(vm).await?, vmi.as_ref());
+                self.report(vm, vmi, &disks, &work.findings).await?;
+                if let Some(vmi) = vmi.filter(|vmi| decision::is_over(vmi)) {
+                    self.conclude(vm, vmi).await?;
+                }
+                Ok(work.next)
+            }
+            _ => {
+                if object::has_finalizer(vm, VM_FINALIZER) {
+                    let mut meta = object::version(vm);
+                    let finalizers = object::finalizers_without(vm, &[VM_FINALIZER]);
+                    meta.insert("finalizers".into(), json!(finalizers));
+                    self.write(vm, &json!({"metadata": meta})).await?;
+                }
+                self.dependents.forget(&Key::of(vm));
+                Ok(Next::Done)
+            }
+        }
+    }
+
+    /// Does what the machine's state asks for, and answers its instance as it is then.
+    async fn act(
+        &self,
+        vm: &Value,
+        vmi: Option<Value>,
+        disks: &mut Disks,
+        work: &mut Work,
+    ) -> Result<Option<Value>, Failure> {
+        let expanded = match instancetype::expand(&self.objects, vm, &mut work.findings).await? {
+            Some(expanded) => expanded,
+            None => return Ok(vmi),
+        };
+        let early = object::annotation(vm, "kubevirt.io/immediate-data-volume-creation");
+        if early != Some("false") {
+            self.make_data_volumes(vm, disks, work).await?;
+        }
+        match decision::decide(vm, vmi.as_ref(), clock::now()) {
+            Decision::Nothing => match vmi {
+                Some(vmi) => self.update(vm, &expanded, vmi, work).await.map(Some),
+                None => Ok(None),
+            },
+            Decision::Start => {
+                if early == Some("false") {
+                    self.make_data_volumes(vm, disks, work).await?;
+                }
+                if !are_filled(vm, disks) || work.findings.failure.is_some() {
+                    return Ok(None);
+                }
+                self.start(vm, &expanded, work).await
+            }
+            Decision::StartLater(delay) => {
+                work.next = Next::Again(delay);
+                Ok(None)
+            }
+            Decision::Stop => match vmi {
+                Some(vmi) => self.stop(vm, vmi, work).await,
+                None => Ok(None),
+            },
+            Decision::Replace => {
+                // The request is written before the instance goes: no crash in between can
+                // leave a machine that nobody starts again.
+                let asked = list(vm, "/status/stateChangeRequests").iter();
+                match vmi {
+                    Some(vmi) if asked.clone().any(|own| text(own, "/action") == "Start") => {
+                        self.stop(vm, vmi, work).await
+                    }
+                    vmi => {
+                        work.findings.asks_to_start = true;
+                        Ok(vmi)
+                    }
+                }
+            }
+            Decision::Unhalt => {
+                let running = vm.pointer("/spec/running").is_some_and(Value::is_boolean);
+                let spec = if running {
+                    json!({"running": true})
+                } else {
+                    json!({"runStrategy": "Always"})
+                };
+                self.write(vm, &json!({"metadata": object::version(vm), "spec": spec})).await?;
+                Ok(vmi)
+            }
+        }
+    }
+
+    async fn report(
+        &self,
+        vm: &Value,
+        vmi: Option<&Value>,
+        disks: &Disks,
+        findings: &Findings,
+    ) -> Result<(), Failure> {
+        let mut patch = status::status(vm, vmi, disks, findings, clock::now());
+        if is_merged(vm, &patch) {
+            return Ok(());
+        }
+        let printable = text(&patch, "/status/printableStatus").to_owned();
+        patch["metadata"] = Value::Object(object::version(vm));
+        let (namespace, name) = (object::namespace(vm), object::name(vm));
+        match self.objects.merge_status(VMS, namespace, name, &patch).await {
+            Err(failure) if is_refused(&failure, 404) => return Ok(()),
+            written => drop(written.doing("write the virtual machine's status")?),
+        }
+        if printable == "DataVolumeError" && text(vm, "/status/printableStatus") != printable {
+            for failed in disks.data_volumes.iter().filter(|own| printable::has_failed(own)) {
+                let message =
+                    format!("DataVolume {} failed to import disk image", object::name(failed));
+                self.tell(vm, Tone::Warning, "FailedDataVolumeImport", message).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// How the instance ended is recorded: nobody needs it any more.
+    async fn conclude(&self, vm: &Value, vmi: &Value) -> Result<(), Failure> {
+        let namespace = object::namespace(vmi);
+        let revision = text(vmi, "/status/virtualMachineRevisionName");
+        if !revision.is_empty() && revision != instance::revision_name(vm) {
+            let found = self.objects.get(REVISIONS, namespace, revision).await;
+            if let Some(own) = found.doing("get an old revision")? {
+                let deleted =
+                    self.objects.delete(REVISIONS, namespace, revision, object::uid(&own)).await;
+                deleted.doing("delete an old revision")?;
+            }
+        }
+        if !object::has_finalizer(vmi, VM_FINALIZER) {
+            return Ok(());
+        }
+        let mut meta = object::version(vmi);
+        let finalizers = object::finalizers_without(vmi, &[VM_FINALIZER]);
+        meta.insert("finalizers".into(), json!(finalizers));
+        let patch = json!({"metadata": meta});
+        match self.objects.merge(VMIS, namespace, object::name(vmi), &patch).await {
+            Err(failure) if is_refused(&failure, 404) => Ok(()),
+            written => written.map(drop).doing("release the instance"),
+        }
+    }
+
+    async fn write(&self, vm: &Value, patch: &Value) -> Result<Value, Failure> {
+        let (namespace, name) = (object::namespace(vm), object::name(vm));
+        self.objects.merge(VMS, namespace, name, patch).await.doing("write the virtual machine")
+    }
+
+    /// Warns unless the machine says so already.
+    async fn warn_once(&self, vm: &Value, reason: &str, message: String) {
+        let failure = crate::condition::find(list(vm, "/status/conditions"), "Failure");
+        if failure.is_none_or(|own| text(own, "/reason") != reason) {
+            self.tell(vm, Tone::Warning, reason, message).await;
+        }
+    }
+
+    async fn tell(&self, vm: &Value, tone: Tone, reason: &str, message: String) {
+        let about = About {
+            api_version: "kubevirt.io/v1",
+            kind: "VirtualMachine",
+            namespace: object::namespace(vm),
+            name: object::name(vm),
+            uid: object::uid(vm),
+        };
+        event::tell(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! The disks of virtual machines: read, and made from their templates.
+
+use std::collections::BTreeSet;
+
+use client::Fault;
+use serde_json::Value;
+
+use super::status::Disks;
+use super::{Keeper, Work, instance};
+use crate::event::Tone;
+use crate::object::{self, list, text};
+use crate::reconcile::{Doing, Failure};
+use crate::resource::{CLAIMS, DATA_VOLUMES, is_refused};
+use crate::vmi::any_claim_name;
+
+impl Keeper {
+    /// Creates the data volumes that are missing.
+    pub(super) async fn make_data_volumes(
+        &self,
+        vm: &Value,
+        disks: &mut Disks,
+        work: &mut Work,
+    ) -> Result<(), Failure> {
+        for template in list(vm, "/spec/dataVolumeTemplates") {
+            let name = object::name(template);
+            if disks.data_volumes.iter().any(|own| object::name(own) == name) {
+                continue;
+            }
+            let wanted = instance::data_volume(vm, template);
+            match self.objects.create(DATA_VOLUMES, object::namespace(vm), &wanted).await {
+                Ok(made) => {
+                    let message = format!("Created DataVolume {name}");
+                    self.tell(vm, Tone::Normal, "SuccessfulDataVolumeCreate", message).await;
+                    disks.data_volumes.push(made);
+                }
+                Err(failure @ kube::Error::Api(_)) if !is_refused(&failure, 409) => {
+                    let cause = Fault(failure).to_string();
+                    let message = format!("Error creating DataVolume {name}: {cause}");
+                    self.warn_once(vm, "FailedDataVolumeCreate", message).await;
+                    let message = "Error encountered while creating DataVolumes: \
+                                   failed to create DataVolume";
+                    work.refused("FailedCreate", format!("{message}: {cause}"));
+                }
+                Err(failure) => return Err(failure).doing("create a data volume"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what stands behind the volumes.
+    pub(super) async fn disks(&self, vm: &Value) -> Result<Disks, Failure> {
+        let namespace = object::namespace(vm);
+        let mut disks = Disks::default();
+        let volumes = list(vm, "/spec/template/spec/volumes");
+        let templates = list(vm, "/spec/dataVolumeTemplates").iter().map(object::name);
+        let named = volumes.iter().map(|volume| text(volume, "/dataVolume/name"));
+        let names: BTreeSet<&str> = templates.chain(named).filter(|own| !own.is_empty()).collect();
+        for name in names {
+            let found = self.objects.get(DATA_VOLUMES, namespace, name).await;
+            disks.data_volumes.extend(found.doing("get a data volume")?);
+        }
+        let names: BTreeSet<&str> = volumes.iter().filter_map(any_claim_name).collect();
+        for name in names {
+            let found = self.objects.get(CLAIMS, namespace, name).await;
+            disks.claims.extend(found.doing("get a claim")?);
+        }
+        Ok(disks)
+    }
+}
+
+/// Whether nothing of the machine's own disks is missing; one that waits for its consumer is
+/// filled when the instance is there.
+pub(super) fn are_filled(vm: &Value, disks: &Disks) -> bool {
+    list(vm, "/spec/dataVolumeTemplates").iter().all(|template| {
+        disks.data_volumes.iter().any(|own| {
+            object::name(own) == object::name(template)
+                && matches!(
+                    text(own, "/status/phase"),
+                    "Succeeded" | "WaitForFirstConsumer" | "PendingPopulation"
+                )
+        })
+    })
+}

@@ -1,0 +1,165 @@
+//! The objects that a virtual machine brings into being: its instance, the record of what
+//! the instance was started from, and its data volumes. Pure.
+//!
+//! Templates are copied as they are, so that fields this version does not know survive.
+
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use crate::object::{controlled_by, generation, name, namespace, text, uid};
+use crate::vmi::VM_FINALIZER;
+
+pub(crate) const GENERATION: &str = "kubevirt.io/vm-generation";
+const API_VERSION: &str = "kubevirt.io/v1";
+const KIND: &str = "VirtualMachine";
+/// The namespace of identities of machines that were given none, upstream's own.
+const IDENTITIES: Uuid = Uuid::from_u128(0x6a1a_24a1_4061_4607_8bf4_a396_3d0c_5895);
+
+/// A reference that makes the virtual machine the controller.
+pub(crate) fn owned_by(vm: &Value) -> Value {
+    controlled_by(vm, API_VERSION, KIND)
+}
+
+/// What a start adds to the template.
+#[derive(Debug, Default)]
+pub(crate) struct Start {
+    /// Annotations that name instancetype and preference.
+    pub(crate) annotations: Map<String, Value>,
+    /// Whether the guest's processors are to wait.
+    pub(crate) paused: bool,
+}
+
+/// The instance of a virtual machine, given its spec with instancetype and preference
+/// applied.
+pub(crate) fn instance(vm: &Value, spec: &Value, start: &Start) -> Value {
+    let template = &spec["template"];
+    let mut meta = template.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
+    for unwanted in ["generateName", "creationTimestamp", "namespace", "uid", "resourceVersion"] {
+        meta.remove(unwanted);
+    }
+    let mut annotations =
+        meta.get("annotations").and_then(Value::as_object).cloned().unwrap_or_default();
+    annotations.extend(start.annotations.clone());
+    annotations.insert(GENERATION.into(), json!(generation(vm).to_string()));
+    meta.insert("annotations".into(), Value::Object(annotations));
+    meta.insert("name".into(), json!(name(vm)));
+    meta.insert("namespace".into(), json!(namespace(vm)));
+    meta.insert("finalizers".into(), json!([VM_FINALIZER]));
+    meta.insert("ownerReferences".into(), json!([owned_by(vm)]));
+    let mut body = template.get("spec").cloned().unwrap_or_else(|| json!({}));
+    if start.paused {
+        body["startStrategy"] = json!("Paused");
+    }
+    if text(&body, "/domain/firmware/uuid").is_empty() {
+        let identity = Uuid::new_v5(&IDENTITIES, name(vm).as_bytes());
+        body["domain"]["firmware"]["uuid"] = json!(identity.to_string());
+    }
+    json!({"apiVersion": API_VERSION, "kind": "VirtualMachineInstance", "metadata": meta,
+        "spec": body, "status": {"virtualMachineRevisionName": revision_name(vm)}})
+}
+
+pub(crate) fn revision_name(vm: &Value) -> String {
+    format!("revision-start-vm-{}-{}", uid(vm), generation(vm))
+}
+
+/// The record of what an instance is started from.
+pub(crate) fn revision(vm: &Value) -> Value {
+    let mut spec = vm["spec"].clone();
+    for (field, status) in [
+        ("instancetype", "/status/instancetypeRef/controllerRevisionRef/name"),
+        ("preference", "/status/preferenceRef/controllerRevisionRef/name"),
+    ] {
+        let recorded = text(vm, status);
+        if spec.get(field).is_some() && !recorded.is_empty() {
+            spec[field]["revisionName"] = json!(recorded);
+        }
+    }
+    json!({"apiVersion": "apps/v1", "kind": "ControllerRevision",
+        "metadata": {"name": revision_name(vm), "namespace": namespace(vm),
+            "ownerReferences": [owned_by(vm)]},
+        "data": {"spec": spec}, "revision": generation(vm)})
+}
+
+/// The data volume of one of the machine's templates.
+pub(crate) fn data_volume(vm: &Value, template: &Value) -> Value {
+    let map = |pointer: &str| {
+        template.pointer(pointer).and_then(Value::as_object).cloned().unwrap_or_default()
+    };
+    let (mut labels, mut annotations) = (map("/metadata/labels"), map("/metadata/annotations"));
+    labels.insert("kubevirt.io/created-by".into(), json!(uid(vm)));
+    annotations.insert("cdi.kubevirt.io/allowClaimAdoption".into(), json!("true"));
+    let mut spec = template.get("spec").cloned().unwrap_or_else(|| json!({}));
+    let priority = text(vm, "/spec/template/spec/priorityClassName");
+    if !priority.is_empty() && text(&spec, "/priorityClassName").is_empty() {
+        spec["priorityClassName"] = json!(priority);
+    }
+    json!({"apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataVolume",
+        "metadata": {"name": name(template), "namespace": namespace(vm), "labels": labels,
+            "annotations": annotations, "ownerReferences": [owned_by(vm)]},
+        "spec": spec})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vm() -> Value {
+        json!({"metadata": {"name": "web", "namespace": "n", "uid": "u", "generation": 3},
+            "spec": {"instancetype": {"name": "small"}, "template": {
+                "metadata": {"labels": {"app": "web"}, "annotations": {"a": "b"},
+                    "creationTimestamp": null},
+                "spec": {"domain": {"futureField": 1}, "unknown": {"x": []}}}},
+            "status": {"instancetypeRef": {"controllerRevisionRef": {"name": "r"}}}})
+    }
+
+    #[test]
+    fn the_instance_is_the_template_with_its_origin() {
+        let vm = vm();
+        let vmi = instance(&vm, &vm["spec"], &Start::default());
+        assert_eq!(vmi["metadata"]["labels"], json!({"app": "web"}));
+        assert_eq!(vmi["metadata"]["annotations"], json!({"a": "b", GENERATION: "3"}));
+        assert_eq!(vmi["metadata"]["finalizers"], json!([VM_FINALIZER]));
+        let owner = &vmi["metadata"]["ownerReferences"][0];
+        assert_eq!((&owner["uid"], &owner["controller"]), (&json!("u"), &json!(true)));
+        assert_eq!(vmi["spec"]["unknown"], json!({"x": []}));
+        assert_eq!(vmi["spec"]["domain"]["futureField"], 1);
+        assert_eq!(vmi["status"]["virtualMachineRevisionName"], "revision-start-vm-u-3");
+        assert_eq!(vmi["metadata"].get("creationTimestamp"), None);
+    }
+
+    #[test]
+    fn a_machine_without_an_identity_has_the_same_each_time() {
+        let vm = vm();
+        let identity = |vm: &Value| {
+            let vmi = instance(vm, &vm["spec"], &Start::default());
+            text(&vmi, "/spec/domain/firmware/uuid").to_owned()
+        };
+        assert_eq!(identity(&vm), identity(&vm));
+        let mut own = vm.clone();
+        own["spec"]["template"]["spec"]["domain"]["firmware"] = json!({"uuid": "given"});
+        assert_eq!(identity(&own), "given");
+    }
+
+    #[test]
+    fn a_machine_that_is_started_paused_says_so() {
+        let start = Start { paused: true, ..Start::default() };
+        assert_eq!(instance(&vm(), &vm()["spec"], &start)["spec"]["startStrategy"], "Paused");
+    }
+
+    #[test]
+    fn the_record_names_the_revisions_in_use() {
+        let revision = revision(&vm());
+        assert_eq!(revision["data"]["spec"]["instancetype"]["revisionName"], "r");
+        assert_eq!(revision["revision"], 3);
+    }
+
+    #[test]
+    fn data_volumes_belong_to_their_machine() {
+        let template = json!({"metadata": {"name": "d", "labels": {"l": "x"}},
+            "spec": {"source": {"blank": {}}}});
+        let made = data_volume(&vm(), &template);
+        assert_eq!(made["metadata"]["labels"], json!({"l": "x", "kubevirt.io/created-by": "u"}));
+        assert_eq!(made["spec"]["source"], json!({"blank": {}}));
+        assert_eq!(made["metadata"]["ownerReferences"][0]["kind"], "VirtualMachine");
+    }
+}

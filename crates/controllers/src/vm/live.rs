@@ -1,0 +1,177 @@
+//! What of a changed virtual machine reaches its running instance: pure.
+//!
+//! Sockets, memory, placement and volumes that can be plugged in are copied to the instance,
+//! whose node makes them so. Everything else waits for a restart.
+
+mod device;
+
+use serde_json::{Map, Value, json};
+use types::Quantity;
+
+use crate::object::{int, is_deleting, quantity, text};
+use crate::{condition, object};
+
+/// Processors count this much each when the machine says how much it requests.
+const MILLIS_PER_CPU: i64 = 100;
+const BLOCK: i64 = 2 << 20;
+const LARGE_BLOCK: i64 = 1 << 30;
+
+/// What follows from the difference between a machine and its instance.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Update {
+    /// A merge patch for the instance, if it changes.
+    pub(crate) patch: Option<Value>,
+    /// Why the rest needs a restart.
+    pub(crate) restart: Option<String>,
+}
+
+/// Compares a machine, given its template's spec with everything applied, with its instance.
+pub(crate) fn update(template: &Value, vmi: &Value) -> Update {
+    let mut update = Update::default();
+    if is_deleting(vmi) || matches!(text(vmi, "/status/phase"), "Succeeded" | "Failed") {
+        return update;
+    }
+    let mut spec = Map::new();
+    placement(template, vmi, &mut spec);
+    let mut domain = Map::new();
+    let mut requests = Map::new();
+    for part in [processors, memory] {
+        match part(template, vmi) {
+            Ok(Some((field, value, request))) => {
+                domain.insert(field.into(), value);
+                requests.extend(request);
+            }
+            Ok(None) => {}
+            Err(reason) => update.restart = update.restart.or(Some(reason)),
+        }
+    }
+    if !requests.is_empty() {
+        domain.insert("resources".into(), json!({"requests": requests}));
+    }
+    if text(vmi, "/status/phase") == "Running" {
+        device::volumes(template, vmi, &mut spec, &mut domain);
+        device::interfaces(template, vmi, &mut spec, &mut domain);
+    }
+    if !domain.is_empty() {
+        spec.insert("domain".into(), Value::Object(domain));
+    }
+    if !spec.is_empty() {
+        update.patch = Some(json!({"metadata": object::version(vmi), "spec": spec}));
+    }
+    update
+}
+
+/// Where it may run; matters while it looks for a place, and when it moves.
+fn placement(template: &Value, vmi: &Value, spec: &mut Map<String, Value>) {
+    for field in ["nodeSelector", "affinity", "tolerations"] {
+        let (wanted, own) = (template.get(field), vmi.pointer(&format!("/spec/{field}")));
+        let meant = |value: Option<&Value>| {
+            value
+                .cloned()
+                .filter(|value| !(value.is_null() || value == &json!({}) || value == &json!([])))
+        };
+        let wanted = meant(wanted);
+        if wanted == meant(own) {
+            continue;
+        }
+        let mut wanted = wanted.unwrap_or(Value::Null);
+        // A merge keeps what it does not name: what is gone must be named.
+        if let (Value::Object(wanted), Some(Value::Object(own))) = (&mut wanted, own) {
+            for key in own.keys() {
+                wanted.entry(key.clone()).or_insert(Value::Null);
+            }
+        }
+        spec.insert(field.into(), wanted);
+    }
+}
+
+/// A field of the domain, its value, and the request that follows.
+type Change = Option<(&'static str, Value, Option<(String, Value)>)>;
+
+fn processors(template: &Value, vmi: &Value) -> Result<Change, String> {
+    let wanted = int(template, "/domain/cpu/sockets");
+    let own = int(vmi, "/spec/domain/cpu/sockets");
+    let (Some(wanted), Some(own)) = (wanted, own) else { return Ok(None) };
+    if wanted == own {
+        return Ok(None);
+    }
+    if wanted > int(vmi, "/spec/domain/cpu/maxSockets").unwrap_or(own) {
+        let reason = "CPU sockets updated in template spec to a value higher than what's available";
+        return Err(reason.into());
+    }
+    if wanted < own {
+        return Err("Reduction of CPU socket count requires a restart".into());
+    }
+    if text(template, "/architecture") == "arm64" {
+        return Err("ARM doesn't support CPU hotplug".into());
+    }
+    let per_socket = |pointer| int(template, pointer).filter(|count| *count > 0).unwrap_or(1);
+    let added =
+        (wanted - own) * per_socket("/domain/cpu/cores") * per_socket("/domain/cpu/threads");
+    let request = quantity(template, "/domain/resources/requests/cpu")
+        .and(quantity(vmi, "/spec/domain/resources/requests/cpu"))
+        .map(|own| own + &Quantity::from_millis(added * MILLIS_PER_CPU))
+        .map(|sum| ("cpu".to_owned(), json!(sum.to_string())));
+    Ok(Some(("cpu", json!({"sockets": wanted}), request)))
+}
+
+fn memory(template: &Value, vmi: &Value) -> Result<Change, String> {
+    let wanted = quantity(template, "/domain/memory/guest");
+    let own = quantity(vmi, "/spec/domain/memory/guest");
+    let (Some(wanted), Some(own)) = (wanted, own) else { return Ok(None) };
+    if condition::is(vmi, "HotMemoryChange", "False") {
+        return Err("memory updated in template spec. Memory-hotplug failed and is not available \
+                    for this VM configuration"
+            .into());
+    }
+    // Until the guest runs there is nothing to plug into.
+    let Some(current) = quantity(vmi, "/status/memory/guestCurrent") else { return Ok(None) };
+    if wanted == own {
+        return Ok(None);
+    }
+    let Some(most) = quantity(vmi, "/spec/domain/memory/maxGuest") else {
+        return Err(
+            "memory updated in template spec. Memory-hotplug is not available for this VM \
+                    configuration"
+                .into(),
+        );
+    };
+    if let Some(reason) = unfit_for_hotplug(template, &wanted) {
+        return Err(format!("memory hotplug not supported, {reason}"));
+    }
+    if quantity(vmi, "/status/memory/guestAtBoot").is_some_and(|least| wanted < least) {
+        return Err("memory updated in template spec to a value lower than what the VM started \
+                    with"
+            .into());
+    }
+    if wanted > most {
+        return Err(
+            "memory updated in template spec to a value higher than what's available".into()
+        );
+    }
+    let request = quantity(vmi, "/spec/domain/resources/requests/memory")
+        .map(|own| (own + &(wanted.clone() - &current)).max(wanted.clone()))
+        .map(|sum| ("memory".to_owned(), json!(sum.to_string())));
+    let guest = template.pointer("/domain/memory/guest").cloned().unwrap_or_default();
+    Ok(Some(("memory", json!({"guest": guest}), request)))
+}
+
+fn unfit_for_hotplug(template: &Value, wanted: &Quantity) -> Option<String> {
+    let has = |pointer| template.pointer(pointer).is_some_and(|value| !value.is_null());
+    let large = text(template, "/domain/memory/hugepages/pageSize") == "1Gi";
+    let (block, name) = if large { (LARGE_BLOCK, "1Gi") } else { (BLOCK, "2Mi") };
+    Some(if has("/domain/cpu/realtime") {
+        "Memory hotplug is not compatible with realtime VMs".into()
+    } else if has("/domain/cpu/numa/guestMappingPassthrough") {
+        "Memory hotplug is not compatible with guest mapping passthrough".into()
+    } else if has("/domain/launchSecurity") {
+        "Memory hotplug is not compatible with encrypted VMs".into()
+    } else if wanted.units() % block != 0 {
+        format!("Guest memory must be {name} aligned")
+    } else {
+        return None;
+    })
+}
+
+#[cfg(test)]
+mod tests;

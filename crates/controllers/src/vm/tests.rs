@@ -1,0 +1,265 @@
+//! Machines and their instances on the small server.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fake::Fake;
+
+const VM: &str = "kubevirt.io/virtualmachines";
+const VMI: &str = "kubevirt.io/virtualmachineinstances";
+const DATA_VOLUME: &str = "cdi.kubevirt.io/datavolumes";
+const REVISION: &str = "apps/controllerrevisions";
+
+struct World {
+    fake: Fake,
+    keeper: Keeper,
+}
+
+impl World {
+    fn new(spec: Value) -> Self {
+        let fake = Fake::new();
+        fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
+        let mut spec = spec;
+        if spec.get("template").is_none() {
+            spec["template"] = json!({"metadata": {"labels": {"app": "a"}},
+                "spec": {"domain": {"cpu": {"sockets": 1}}}});
+        }
+        let vm = json!({"metadata": {"name": "v", "generation": 1}, "spec": spec});
+        fake.create(VM, "n", vm);
+        let keeper = Keeper::new(fake.client(), Dependents::default());
+        Self { fake, keeper }
+    }
+
+    async fn look(&self) -> Next {
+        self.keeper.reconcile(&Key::new("n", "v")).await.unwrap()
+    }
+
+    fn vm(&self) -> Value {
+        self.fake.get(VM, "n", "v").unwrap()
+    }
+
+    fn vmi(&self) -> Option<Value> {
+        self.fake.get(VMI, "n", "v")
+    }
+
+    fn printable(&self) -> String {
+        text(&self.vm(), "/status/printableStatus").to_owned()
+    }
+
+    /// As the other controllers and the agent would.
+    fn set_phase(&self, phase: &str) {
+        let mut times = self.vmi().unwrap()["status"]["phaseTransitionTimestamps"].clone();
+        if times.is_null() {
+            times = json!([]);
+        }
+        times.as_array_mut().unwrap().push(json!({"phase": phase}));
+        let status = json!({"phase": phase, "phaseTransitionTimestamps": times});
+        self.fake.merge(VMI, "n", "v", &json!({"status": status}));
+    }
+
+    fn told(&self, reason: &str) -> bool {
+        self.fake.any("/events", |event| event["reason"] == reason)
+    }
+}
+
+#[tokio::test]
+async fn a_machine_that_is_meant_to_run_has_an_instance() {
+    let world = World::new(json!({"runStrategy": "Always"}));
+    world.look().await;
+    let (vm, vmi) = (world.vm(), world.vmi().unwrap());
+    assert!(object::is_controlled_by(&vmi, &vm));
+    assert_eq!(vmi["metadata"]["labels"], json!({"app": "a"}));
+    assert_eq!(vm["metadata"]["finalizers"], json!([VM_FINALIZER]));
+    assert_eq!((world.printable().as_str(), &vm["status"]["created"]), ("Starting", &json!(true)));
+    let revision = text(&vmi, "/status/virtualMachineRevisionName");
+    let recorded = world.fake.get(REVISION, "n", revision).unwrap();
+    assert_eq!(recorded["data"]["spec"], vm["spec"]);
+    assert!(world.told("SuccessfulCreate"));
+    world.look().await;
+    let again = world.vm();
+    assert_eq!(again["metadata"]["resourceVersion"], vm["metadata"]["resourceVersion"]);
+}
+
+#[tokio::test]
+async fn a_machine_that_ends_is_started_again_only_if_it_should_be() {
+    for (strategy, phase, lives) in [
+        ("Always", "Succeeded", true),
+        ("Always", "Failed", true),
+        ("RerunOnFailure", "Succeeded", false),
+        ("RerunOnFailure", "Failed", true),
+        ("Once", "Failed", false),
+    ] {
+        let world = World::new(json!({"runStrategy": strategy}));
+        world.look().await;
+        let first = object::uid(&world.vmi().unwrap()).to_owned();
+        world.set_phase("Running");
+        world.look().await;
+        world.set_phase(phase);
+        for _ in 0..6 {
+            world.look().await;
+        }
+        let second = world.vmi().map(|vmi| object::uid(&vmi).to_owned());
+        let again = second.as_ref().is_some_and(|second| *second != first);
+        assert_eq!(again, lives, "{strategy} {phase}");
+    }
+}
+
+#[tokio::test]
+async fn a_machine_that_never_comes_up_waits_longer_each_time() {
+    let world = World::new(json!({"runStrategy": "Always"}));
+    world.look().await;
+    world.set_phase("Failed");
+    world.look().await;
+    let next = world.look().await;
+    assert!(world.vmi().is_none(), "the one that failed is gone");
+    assert!(matches!(next, Next::Again(delay) if delay > Duration::from_secs(5)), "{next:?}");
+    assert_eq!(world.printable(), "CrashLoopBackOff");
+    assert_eq!(world.vm()["status"]["startFailure"]["consecutiveFailCount"], 1);
+}
+
+#[tokio::test]
+async fn a_halted_machine_ends_its_instance_and_can_be_woken() {
+    let world = World::new(json!({"runStrategy": "Always"}));
+    world.look().await;
+    world.set_phase("Running");
+    world.fake.merge(VM, "n", "v", &json!({"spec": {"runStrategy": "Halted"}}));
+    world.look().await;
+    assert!(is_deleting(&world.vmi().unwrap()));
+    assert_eq!(world.printable(), "Stopping");
+    assert!(world.told("SuccessfulDelete"));
+    world.set_phase("Succeeded");
+    world.look().await;
+    assert!(world.vmi().is_none());
+    world.look().await;
+    assert_eq!(world.printable(), "Stopped");
+    let request = json!([{"action": "Start", "data": {"paused": "true"}}]);
+    world.fake.merge(VM, "n", "v", &json!({"status": {"stateChangeRequests": request}}));
+    world.look().await;
+    assert_eq!(world.vm()["spec"]["runStrategy"], "Always");
+    world.look().await;
+    assert_eq!(world.vmi().unwrap()["spec"]["startStrategy"], "Paused");
+    assert!(world.vm()["status"].get("stateChangeRequests").is_none(), "the request is met");
+}
+
+#[tokio::test]
+async fn a_restart_is_a_stop_and_a_start() {
+    let world = World::new(json!({"runStrategy": "Manual"}));
+    world.look().await;
+    assert!(world.vmi().is_none());
+    let ask = |requests: Value| {
+        world.fake.merge(VM, "n", "v", &json!({"status": {"stateChangeRequests": requests}}));
+    };
+    ask(json!([{"action": "Start"}]));
+    world.look().await;
+    world.set_phase("Running");
+    let first = object::uid(&world.vmi().unwrap()).to_owned();
+    ask(json!([{"action": "Stop", "uid": first}, {"action": "Start"}]));
+    world.look().await;
+    world.set_phase("Succeeded");
+    for _ in 0..4 {
+        world.look().await;
+    }
+    assert_ne!(object::uid(&world.vmi().unwrap()), first);
+    assert!(world.vm()["status"].get("stateChangeRequests").is_none());
+}
+
+#[tokio::test]
+async fn a_deleted_machine_waits_for_its_instance() {
+    let world = World::new(json!({"runStrategy": "Always"}));
+    world.look().await;
+    world.set_phase("Running");
+    world.fake.delete(VM, "n", "v", "Background");
+    world.look().await;
+    assert!(is_deleting(&world.vmi().unwrap()));
+    assert_eq!(world.printable(), "Terminating");
+    world.set_phase("Succeeded");
+    world.look().await;
+    assert!(world.vmi().is_none());
+    world.look().await;
+    assert!(world.fake.get(VM, "n", "v").is_none());
+}
+
+#[tokio::test]
+async fn an_orphaned_instance_is_left_and_can_be_adopted() {
+    let world = World::new(json!({"runStrategy": "Always"}));
+    world.look().await;
+    world.set_phase("Running");
+    world.fake.delete(VM, "n", "v", "Orphan");
+    world.look().await;
+    assert_eq!(world.vm()["metadata"]["finalizers"], json!(["orphan"]));
+    assert!(!is_deleting(&world.vmi().unwrap()));
+
+    let world = World::new(json!({"runStrategy": "Always"}));
+    let alone = json!({"metadata": {"name": "v"}, "status": {"phase": "Running"}});
+    world.fake.create(VMI, "n", alone);
+    world.look().await;
+    assert!(object::is_controlled_by(&world.vmi().unwrap(), &world.vm()));
+}
+
+#[tokio::test]
+async fn an_instance_of_somebody_else_is_not_touched() {
+    let world = World::new(json!({"runStrategy": "Halted"}));
+    let owner = json!({"kind": "Other", "name": "x", "uid": "x", "controller": true});
+    let other = json!({"metadata": {"name": "v", "ownerReferences": [owner]}});
+    world.fake.create(VMI, "n", other);
+    world.look().await;
+    assert!(!is_deleting(&world.vmi().unwrap()));
+    world.fake.merge(VM, "n", "v", &json!({"spec": {"runStrategy": "Always"}}));
+    assert!(matches!(world.look().await, Next::Again(_)));
+    let failure = &world.vm()["status"]["conditions"];
+    assert!(failure.to_string().contains("FailedCreate"), "{failure}");
+}
+
+#[tokio::test]
+async fn disks_are_made_before_the_machine_starts() {
+    let template = json!({"metadata": {"name": "d"}, "spec": {"source": {"blank": {}}}});
+    let spec = json!({"domain": {}, "volumes": [{"name": "root", "dataVolume": {"name": "d"}}]});
+    let world = World::new(json!({"runStrategy": "Always", "dataVolumeTemplates": [template],
+        "template": {"spec": spec}}));
+    world.look().await;
+    let made = world.fake.get(DATA_VOLUME, "n", "d").unwrap();
+    assert!(object::is_controlled_by(&made, &world.vm()));
+    assert!(world.vmi().is_none());
+    assert_eq!(world.printable(), "Provisioning");
+    assert_eq!(world.keeper.dependents.of(&Key::new("n", "d")), [Key::new("n", "v")]);
+    let failed = json!({"status": {"phase": "Failed"}});
+    world.fake.merge(DATA_VOLUME, "n", "d", &failed);
+    world.look().await;
+    assert_eq!(world.printable(), "DataVolumeError");
+    assert!(world.told("FailedDataVolumeImport"));
+    world.fake.merge(DATA_VOLUME, "n", "d", &json!({"status": {"phase": "Succeeded"}}));
+    world.look().await;
+    assert!(world.vmi().is_some());
+}
+
+#[tokio::test]
+async fn changes_that_can_be_made_while_the_guest_runs_reach_it() {
+    let world = World::new(json!({"runStrategy": "Always"}));
+    world.look().await;
+    world.fake.merge(VMI, "n", "v", &json!({"spec": {"domain": {"cpu": {"maxSockets": 4}}}}));
+    world.set_phase("Running");
+    let change = |generation: i64, spec: Value| {
+        let patch = json!({"metadata": {"generation": generation}, "spec": spec});
+        world.fake.merge(VM, "n", "v", &patch);
+    };
+    change(2, json!({"template": {"spec": {"domain": {"cpu": {"sockets": 2}}}}}));
+    world.look().await;
+    assert_eq!(world.vmi().unwrap()["spec"]["domain"]["cpu"]["sockets"], 2);
+    assert_eq!(world.vm()["status"]["observedGeneration"], 1);
+    assert_eq!(world.vm()["status"]["desiredGeneration"], 2);
+    change(3, json!({"template": {"spec": {"domain": {"cpu": {"sockets": 1}}}}}));
+    world.look().await;
+    assert!(crate::condition::is(&world.vm(), "RestartRequired", "True"));
+}
+
+#[tokio::test]
+async fn a_change_of_the_run_strategy_alone_is_seen_by_the_instance_at_once() {
+    let world = World::new(json!({"runStrategy": "Always"}));
+    world.look().await;
+    world.set_phase("Running");
+    let patch = json!({"metadata": {"generation": 2}, "spec": {"runStrategy": "RerunOnFailure"}});
+    world.fake.merge(VM, "n", "v", &patch);
+    world.look().await;
+    assert_eq!(object::annotation(&world.vmi().unwrap(), instance::GENERATION), Some("2"));
+    assert_eq!(world.vm()["status"]["observedGeneration"], 2);
+}

@@ -1,0 +1,329 @@
+//! Giving instances of virtual machines a place: waiting for their storage, choosing a
+//! node, handing over to it, and ending what a lost node left behind.
+//!
+//! After the hand-over the node's agent writes the status; here only the pod that stands
+//! for the instance is kept in step.
+
+mod claims;
+mod interest;
+mod launcher;
+mod ledger;
+mod node;
+mod placement;
+mod plan;
+mod requests;
+mod storage;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use base::clock;
+use client::Fault;
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+pub(crate) use self::interest::{Waiting, Work};
+use self::ledger::Ledger;
+use self::node::NodeState;
+use self::plan::Stage;
+use self::storage::{Need, Storage, Wait};
+use crate::event::{self, About, Tone};
+use crate::key::Key;
+use crate::object::{self, is_merged, list, text};
+use crate::reconcile::{Doing, Failure, Next, Reconciler};
+use crate::resource::{CLAIMS, NODES, Objects, PODS, VMIS, VMS, is_refused};
+
+pub(crate) use self::plan::VM_FINALIZER;
+pub(crate) use self::storage::any_claim_name;
+
+/// When a pod was refused, by a quota for instance.
+const REFUSED: Duration = Duration::from_secs(10);
+const SOURCE: &str = "virtualmachine-controller";
+
+pub(crate) struct Placer {
+    objects: Objects,
+    waiting: Waiting,
+    ledger: Ledger,
+    /// Since when nodes are missing that instances are placed on.
+    absent: Mutex<BTreeMap<String, Instant>>,
+}
+
+impl Reconciler for Placer {
+    type Key = Work;
+
+    async fn reconcile(&self, work: &Work) -> Result<Next, Failure> {
+        match work {
+            Work::Instance(key) => self.instance(key).await,
+            Work::Node(name) => self.node(name).await,
+        }
+    }
+}
+
+impl Placer {
+    pub(crate) fn new(client: Client, waiting: Waiting) -> Self {
+        let absent = Mutex::default();
+        Self { objects: Objects(client), waiting, ledger: Ledger::default(), absent }
+    }
+
+    async fn instance(&self, key: &Key) -> Result<Next, Failure> {
+        let found = self.objects.get(VMIS, &key.namespace, &key.name).await;
+        let Some(vmi) = found.doing("get the instance")? else {
+            self.ledger.remove(key);
+            self.waiting.forget(key);
+            return Ok(Next::Done);
+        };
+        let stage = plan::stage(&vmi);
+        if stage != Stage::Unplaced {
+            self.ledger.note(&vmi);
+            self.waiting.forget(key);
+        }
+        match stage {
+            Stage::Unplaced => self.place(key, &vmi).await,
+            Stage::Abandoned => {
+                let patch = plan::failed(&vmi, "", clock::now());
+                let vmi = self.write(&vmi, &patch).await?;
+                self.release(&vmi, NodeState::Known).await
+            }
+            Stage::Placed => self.watch_over(&vmi).await,
+            Stage::Over => self.conclude(&vmi).await,
+        }
+    }
+
+    /// Looks for a place, and hands over if there is one.
+    async fn place(&self, key: &Key, vmi: &Value) -> Result<Next, Failure> {
+        let names = storage::claim_names(&vmi["spec"]);
+        let keys: BTreeSet<Key> = names.iter().map(|name| Key::new(&key.namespace, name)).collect();
+        self.waiting.storage.set(key, keys);
+        let needs = self.needs(vmi, &names).await?;
+        let storage = storage::judge(&needs);
+        if let Some(failed) = &storage.failed {
+            let patch = plan::failed(vmi, "DataVolumeFailed", clock::now());
+            self.write(vmi, &patch).await?;
+            let message = format!("DataVolume {failed} failed to import disk image");
+            self.tell(vmi, Tone::Warning, "FailedDataVolumeImport", message).await;
+            return Ok(Next::Done);
+        }
+        if let Some(wait) = &storage.wait {
+            return self.wait(key, vmi, &needs, &storage, wait).await;
+        }
+        self.waiting.wait_for_room(key);
+        let nodes = self.nodes().await?;
+        match self.ledger.take(vmi, &storage.reach, &nodes) {
+            Ok(node) => {
+                self.waiting.has_room(key);
+                let result = self.hand_over(vmi, &node, &needs).await;
+                if !matches!(result, Ok(Next::Done)) {
+                    self.ledger.remove(key);
+                }
+                result
+            }
+            Err(reason) => self.unschedulable(vmi, reason).await,
+        }
+    }
+
+    /// Says what is waited for; a claim that waits for its consumer is told the node.
+    async fn wait(
+        &self,
+        key: &Key,
+        vmi: &Value,
+        needs: &[Need],
+        storage: &Storage,
+        wait: &Wait,
+    ) -> Result<Next, Failure> {
+        if !storage.unassigned.is_empty() && !matches!(wait, Wait::Missing(_)) {
+            self.waiting.wait_for_room(key);
+            let nodes = self.nodes().await?;
+            let node = match self.ledger.look(vmi, &storage.reach, &nodes) {
+                Ok(node) => node,
+                Err(reason) => return self.unschedulable(vmi, reason).await,
+            };
+            self.waiting.has_room(key);
+            for claim in &storage.unassigned {
+                let patch = storage::assignment(&node);
+                let written = self.objects.merge(CLAIMS, &key.namespace, claim, &patch).await;
+                written.doing("name the node of a claim")?;
+            }
+        }
+        let patch = plan::waiting(vmi, needs, wait, clock::now());
+        if !is_merged(vmi, &patch) {
+            self.write(vmi, &patch).await?;
+            if let Wait::Missing(claim) = wait {
+                let message = plan::missing_message(vmi, claim);
+                self.tell(vmi, Tone::Normal, "FailedPvcNotFound", message).await;
+            }
+        }
+        Ok(Next::Done)
+    }
+
+    async fn unschedulable(&self, vmi: &Value, reason: String) -> Result<Next, Failure> {
+        let patch = plan::unschedulable(vmi, &reason, clock::now());
+        if !is_merged(vmi, &patch) {
+            self.write(vmi, &patch).await?;
+            self.tell(vmi, Tone::Warning, "FailedScheduling", reason).await;
+        }
+        Ok(Next::Done)
+    }
+
+    async fn hand_over(&self, vmi: &Value, node: &str, needs: &[Need]) -> Result<Next, Failure> {
+        let patch = plan::scheduling(vmi, needs, clock::now());
+        let (pod, vmi) = tokio::join!(self.make_pod(vmi, node), async {
+            if is_merged(vmi, &patch) { Ok(vmi.clone()) } else { self.write(vmi, &patch).await }
+        });
+        let vmi = vmi?;
+        let pod = match pod {
+            Ok(pod) => pod,
+            Err(failure) => return self.pod_refused(&vmi, failure).await,
+        };
+        let patch = plan::scheduled(&vmi, node, &pod, clock::now());
+        let vmi = self.write(&vmi, &patch).await?;
+        let message = format!("Created virtual machine pod {}", object::name(&pod));
+        self.tell(&vmi, Tone::Normal, "SuccessfulCreate", message).await;
+        Ok(Next::Done)
+    }
+
+    async fn pod_refused(&self, vmi: &Value, failure: kube::Error) -> Result<Next, Failure> {
+        if !is_refused(&failure, 403) && !is_refused(&failure, 422) {
+            return Err(failure).doing("create the pod");
+        }
+        let message = format!("failed to create virtual machine pod: {}", Fault(failure));
+        let patch = plan::refused(vmi, "FailedCreate", &message, clock::now());
+        if !is_merged(vmi, &patch) {
+            self.write(vmi, &patch).await?;
+            self.tell(vmi, Tone::Warning, "FailedCreate", message).await;
+        }
+        Ok(Next::Again(REFUSED))
+    }
+
+    /// The pod of an instance on `node`; one from an attempt before is as good.
+    async fn make_pod(&self, vmi: &Value, node: &str) -> Result<Value, kube::Error> {
+        let pod = launcher::pod(vmi, node, &requests::requests(&vmi["spec"]));
+        let namespace = object::namespace(vmi);
+        match self.objects.create(PODS, namespace, &pod).await {
+            Err(failure) if is_refused(&failure, 409) => {
+                let found = self.objects.get(PODS, namespace, object::name(&pod)).await?;
+                match found.filter(|pod| {
+                    object::is_controlled_by(pod, vmi) && text(pod, "/spec/nodeName") == node
+                }) {
+                    Some(pod) => Ok(pod),
+                    None => Err(failure),
+                }
+            }
+            created => created,
+        }
+    }
+
+    /// Keeps the pod in step, and ends the instance if its node is certain to be lost.
+    async fn watch_over(&self, vmi: &Value) -> Result<Next, Failure> {
+        let name = text(vmi, "/status/nodeName");
+        let node = self.objects.get(NODES, "", name).await.doing("get the node")?;
+        match self.judge_node(name, node.as_ref()) {
+            NodeState::Known => {}
+            NodeState::Absent(left) => return Ok(Next::Again(left)),
+            NodeState::Lost => {
+                let vmi = self.write(vmi, &plan::failed(vmi, "NodeLost", clock::now())).await?;
+                let message = format!("node {name} is gone and the guest with it");
+                self.tell(&vmi, Tone::Warning, "NodeLost", message).await;
+                return self.release(&vmi, NodeState::Lost).await;
+            }
+        }
+        self.reflect(vmi, node.as_ref()).await?;
+        Ok(Next::Done)
+    }
+
+    async fn conclude(&self, vmi: &Value) -> Result<Next, Failure> {
+        let name = text(vmi, "/status/nodeName");
+        let mut state = NodeState::Known;
+        let mut node = None;
+        if !name.is_empty() {
+            node = self.objects.get(NODES, "", name).await.doing("get the node")?;
+            state = self.judge_node(name, node.as_ref());
+        }
+        self.reflect(vmi, node.as_ref()).await?;
+        let next = self.release(vmi, state).await?;
+        match state {
+            NodeState::Absent(left) if object::is_deleting(vmi) => Ok(Next::Again(left)),
+            _ => Ok(next),
+        }
+    }
+
+    /// Drops finalizers that nobody is left for.
+    async fn release(&self, vmi: &Value, state: NodeState) -> Result<Next, Failure> {
+        let has_owner = match plan::owner(vmi) {
+            Some(uid) => {
+                let name = object::name(vmi);
+                let found = self.objects.get(VMS, object::namespace(vmi), name).await;
+                let found = found.doing("get the virtual machine")?;
+                found.is_some_and(|vm| object::uid(&vm) == uid)
+            }
+            None => false,
+        };
+        if let Some(patch) = plan::released(vmi, has_owner, state == NodeState::Lost) {
+            self.write(vmi, &patch).await?;
+        }
+        Ok(Next::Done)
+    }
+
+    /// Makes the pod show what the instance is.
+    async fn reflect(&self, vmi: &Value, node: Option<&Value>) -> Result<(), Failure> {
+        let (namespace, name) = (object::namespace(vmi), launcher::pod_name(vmi));
+        let found = self.objects.get(PODS, namespace, &name).await.doing("get the pod")?;
+        let pod = match found {
+            Some(pod) => pod,
+            None if object::is_deleting(vmi) || plan::stage(vmi) == Stage::Over => return Ok(()),
+            None => match self.make_pod(vmi, text(vmi, "/status/nodeName")).await {
+                Ok(pod) => pod,
+                // The machine runs whether or not it may be shown.
+                Err(failure) if is_refused(&failure, 403) || is_refused(&failure, 404) => {
+                    return Ok(());
+                }
+                Err(failure) => return Err(failure).doing("create the pod"),
+            },
+        };
+        let status = launcher::status(vmi, &pod, address(node), clock::now());
+        let patch = json!({"status": status});
+        if is_merged(&pod, &patch) {
+            return Ok(());
+        }
+        match self.objects.merge_status(PODS, namespace, &name, &patch).await {
+            Err(failure) if is_refused(&failure, 404) => Ok(()),
+            written => written.map(drop).doing("write the pod's status"),
+        }
+    }
+
+    /// All nodes; what has a place already is known afterwards.
+    async fn nodes(&self) -> Result<Vec<Value>, Failure> {
+        if !self.ledger.is_filled() {
+            let vmis = self.objects.list(VMIS, "", "").await.doing("list instances")?;
+            self.ledger.fill(&vmis);
+        }
+        self.objects.list(NODES, "", "").await.doing("list nodes")
+    }
+
+    async fn write(&self, vmi: &Value, patch: &Value) -> Result<Value, Failure> {
+        let (namespace, name) = (object::namespace(vmi), object::name(vmi));
+        self.objects.merge(VMIS, namespace, name, patch).await.doing("write the instance")
+    }
+
+    async fn tell(&self, vmi: &Value, tone: Tone, reason: &str, message: String) {
+        let about = About {
+            api_version: "kubevirt.io/v1",
+            kind: "VirtualMachineInstance",
+            namespace: object::namespace(vmi),
+            name: object::name(vmi),
+            uid: object::uid(vmi),
+        };
+        event::tell(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+    }
+}
+
+/// The address by which the node is reached.
+fn address(node: Option<&Value>) -> &str {
+    let addresses = node.map_or(&[][..], |node| list(node, "/status/addresses"));
+    let internal = addresses.iter().find(|own| text(own, "/type") == "InternalIP");
+    internal.map_or("", |own| text(own, "/address"))
+}
+
+#[cfg(test)]
+mod tests;

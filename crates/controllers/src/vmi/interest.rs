@@ -1,0 +1,122 @@
+//! Which instances and nodes a change concerns.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::launcher;
+use crate::key::{Dependents, Key};
+use crate::reconcile::{Interest, State, Touch};
+use crate::resource::{CLAIMS, DATA_VOLUMES, NODES, PODS, VMIS};
+
+/// What is to be looked at.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Work {
+    Instance(Key),
+    /// A node that may be lost, with all that has a place there.
+    Node(Arc<str>),
+}
+
+/// Who waits for what; shared with the placer, who finds it out.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Waiting {
+    pub(crate) storage: Dependents,
+    room: Arc<Mutex<BTreeSet<Key>>>,
+}
+
+impl Waiting {
+    pub(crate) fn wait_for_room(&self, key: &Key) {
+        self.lock().insert(key.clone());
+    }
+
+    pub(crate) fn has_room(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+
+    pub(crate) fn forget(&self, key: &Key) {
+        self.has_room(key);
+        self.storage.forget(key);
+    }
+
+    fn for_room(&self) -> Vec<Work> {
+        self.lock().iter().cloned().map(Work::Instance).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<Key>> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Interest for Waiting {
+    type Key = Work;
+
+    fn keys(&mut self, touch: &Touch) -> Vec<Work> {
+        match touch {
+            Touch::Object { kind, namespace, name, state } => {
+                let key = Key { namespace: Arc::clone(namespace), name: Arc::clone(name) };
+                if VMIS.is(kind) {
+                    let mut keys = if *state == State::Gone { self.for_room() } else { Vec::new() };
+                    keys.push(Work::Instance(key));
+                    keys
+                } else if CLAIMS.is(kind) || DATA_VOLUMES.is(kind) {
+                    self.storage.of(&key).into_iter().map(Work::Instance).collect()
+                } else if PODS.is(kind) {
+                    self.pod(&key, *state)
+                } else if NODES.is(kind) {
+                    let mut keys = self.for_room();
+                    keys.push(Work::Node(Arc::clone(name)));
+                    keys
+                } else {
+                    Vec::new()
+                }
+            }
+            Touch::Missed(kind) => {
+                let concerns = [VMIS, CLAIMS, DATA_VOLUMES, PODS, NODES];
+                if !concerns.iter().any(|own| own.is(kind)) {
+                    return Vec::new();
+                }
+                let waiting = self.storage.all().into_iter().map(Work::Instance);
+                waiting.chain(self.for_room()).collect()
+            }
+        }
+    }
+}
+
+impl Waiting {
+    /// A pod that changes may have given room; one that goes is made again.
+    fn pod(&self, pod: &Key, state: State) -> Vec<Work> {
+        let Some(instance) = launcher::instance_of(&pod.name) else { return Vec::new() };
+        let mut keys = self.for_room();
+        if state == State::Gone {
+            keys.push(Work::Instance(Key::new(&pod.namespace, instance)));
+        }
+        keys
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::touch;
+
+    #[test]
+    fn who_waits_is_woken_by_what_it_waits_for() {
+        let mut waiting = Waiting::default();
+        let key = |name: &str| Key::new("n", name);
+        waiting.storage.set(&key("a"), [key("c")].into());
+        waiting.wait_for_room(&key("b"));
+        let mut names = |touch: Touch| -> Vec<String> {
+            let show = |work: Work| match work {
+                Work::Instance(key) => key.name.to_string(),
+                Work::Node(name) => format!("node {name}"),
+            };
+            waiting.keys(&touch).into_iter().map(show).collect()
+        };
+        let claims = "persistentvolumeclaims";
+        assert_eq!(names(touch(claims, "n", "c", State::Live)), ["a"]);
+        assert!(names(touch(claims, "m", "c", State::Live)).is_empty());
+        assert_eq!(names(touch("nodes", "", "one", State::Live)), ["b", "node one"]);
+        assert_eq!(names(touch("pods", "n", "virt-launcher-v-abcde", State::Live)), ["b"]);
+        assert_eq!(names(touch("pods", "n", "virt-launcher-v-abcde", State::Gone)), ["b", "v"]);
+        assert!(names(touch("pods", "n", "other", State::Gone)).is_empty());
+    }
+}

@@ -1,0 +1,167 @@
+//! Who has a place where: the few facts that placing others needs, kept so that not every
+//! placement reads all instances.
+//!
+//! It is filled from one list and kept by looking at every instance that changes. A place
+//! is taken here before it is written: two placements at once cannot both have the last.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+use super::placement::{self, Reach, Tenant, Wish};
+use super::plan::{Stage, stage};
+use super::requests::requests;
+use crate::key::Key;
+use crate::object::{list, namespace, text};
+
+#[derive(Debug, Default)]
+pub(crate) struct Ledger(Mutex<Places>);
+
+#[derive(Debug, Default)]
+struct Places {
+    filled: bool,
+    tenants: BTreeMap<Key, Tenant>,
+}
+
+impl Ledger {
+    pub(crate) fn is_filled(&self) -> bool {
+        self.lock().filled
+    }
+
+    /// Adds all instances there are. What was noted before is newer.
+    pub(crate) fn fill(&self, vmis: &[Value]) {
+        let mut places = self.lock();
+        for vmi in vmis {
+            if let Some(tenant) = placed(vmi) {
+                places.tenants.entry(Key::of(vmi)).or_insert(tenant);
+            }
+        }
+        places.filled = true;
+    }
+
+    /// Takes note of an instance that changed.
+    pub(crate) fn note(&self, vmi: &Value) {
+        let key = Key::of(vmi);
+        match placed(vmi) {
+            Some(tenant) => self.lock().tenants.insert(key, tenant),
+            None => self.lock().tenants.remove(&key),
+        };
+    }
+
+    pub(crate) fn remove(&self, key: &Key) {
+        self.lock().tenants.remove(key);
+    }
+
+    pub(crate) fn on_node(&self, node: &str) -> Vec<Key> {
+        let places = self.lock();
+        let here = places.tenants.iter().filter(|(_, tenant)| tenant.node == node);
+        here.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// A node for the instance, without taking the place.
+    pub(crate) fn look(
+        &self,
+        vmi: &Value,
+        reach: &[Reach],
+        nodes: &[Value],
+    ) -> Result<String, String> {
+        self.lock().choose(vmi, reach, nodes).map(str::to_owned)
+    }
+
+    /// A node for the instance, which has that place from now on.
+    pub(crate) fn take(
+        &self,
+        vmi: &Value,
+        reach: &[Reach],
+        nodes: &[Value],
+    ) -> Result<String, String> {
+        let mut places = self.lock();
+        let node = places.choose(vmi, reach, nodes)?;
+        places.tenants.insert(Key::of(vmi), tenant(vmi, node));
+        Ok(node.to_owned())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Places> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Places {
+    fn choose<'n>(
+        &self,
+        vmi: &Value,
+        reach: &[Reach],
+        nodes: &'n [Value],
+    ) -> Result<&'n str, String> {
+        let key = Key::of(vmi);
+        let others: Vec<&Tenant> =
+            self.tenants.iter().filter(|(own, _)| **own != key).map(|(_, own)| own).collect();
+        let requests = requests(&vmi["spec"]);
+        let labels = vmi.pointer("/metadata/labels").unwrap_or(&Value::Null);
+        let wish = Wish {
+            namespace: namespace(vmi),
+            labels,
+            spec: &vmi["spec"],
+            requests: &requests,
+            reach,
+        };
+        placement::choose(&wish, nodes, &others)
+    }
+}
+
+/// What an instance takes, if it has a place.
+fn placed(vmi: &Value) -> Option<Tenant> {
+    let node = text(vmi, "/status/nodeName");
+    (stage(vmi) == Stage::Placed && !node.is_empty()).then(|| tenant(vmi, node))
+}
+
+fn tenant(vmi: &Value, node: &str) -> Tenant {
+    let terms = "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+    Tenant {
+        namespace: namespace(vmi).to_owned(),
+        labels: vmi.pointer("/metadata/labels").cloned().unwrap_or_default(),
+        node: node.to_owned(),
+        requests: requests(&vmi["spec"]),
+        repels: list(vmi, terms).to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn vmi(name: &str, phase: &str, node: &str) -> Value {
+        json!({"metadata": {"name": name, "namespace": "n"},
+            "spec": {"domain": {"memory": {"guest": "1Gi"}}},
+            "status": {"phase": phase, "nodeName": node}})
+    }
+
+    fn node() -> Value {
+        json!({"metadata": {"name": "one"}, "status": {"allocatable": {"cpu": "4", "memory": "2Gi"},
+            "conditions": [{"type": "Ready", "status": "True"}]}})
+    }
+
+    #[test]
+    fn a_place_is_taken_until_its_holder_is_over() {
+        let (ledger, nodes) = (Ledger::default(), [node()]);
+        let take = |name: &str| ledger.take(&vmi(name, "Pending", ""), &[], &nodes);
+        assert_eq!(take("a").as_deref(), Ok("one"));
+        assert_eq!(take("a").as_deref(), Ok("one"), "its own place is not in its way");
+        assert!(take("b").is_err());
+        assert_eq!(ledger.on_node("one").len(), 1);
+        ledger.note(&vmi("a", "Succeeded", "one"));
+        assert_eq!(take("b").as_deref(), Ok("one"));
+    }
+
+    #[test]
+    fn what_is_noted_is_newer_than_what_was_listed() {
+        let (ledger, nodes) = (Ledger::default(), [node()]);
+        ledger.note(&vmi("a", "Running", "one"));
+        ledger.fill(&[vmi("a", "Scheduled", "two"), vmi("b", "Failed", "one")]);
+        assert!(ledger.is_filled() && ledger.on_node("one").len() == 1);
+        assert!(ledger.look(&vmi("c", "Pending", ""), &[], &nodes).is_err());
+    }
+}

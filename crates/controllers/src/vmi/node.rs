@@ -1,0 +1,63 @@
+//! Whether the node of an instance is certain to be lost.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{Placer, plan};
+use crate::reconcile::{Doing, Failure, Next};
+use crate::resource::NODES;
+
+/// How long a node may be absent before it is certain that it does not come back: an agent
+/// that lives registers its node again within seconds.
+const ABSENCE: Duration = Duration::from_secs(40);
+
+/// What is known about the node of an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NodeState {
+    Known,
+    /// Gone for less than is certain.
+    Absent(Duration),
+    /// It runs nothing any more.
+    Lost,
+}
+
+impl Placer {
+    /// A node that has changed or gone.
+    pub(super) async fn node(&self, name: &str) -> Result<Next, Failure> {
+        let tenants = self.ledger.on_node(name);
+        if tenants.is_empty() {
+            return Ok(Next::Done);
+        }
+        let node = self.objects.get(NODES, "", name).await.doing("get the node")?;
+        match self.judge_node(name, node.as_ref()) {
+            NodeState::Known => Ok(Next::Done),
+            NodeState::Absent(left) => Ok(Next::Again(left)),
+            NodeState::Lost => {
+                for key in tenants {
+                    self.instance(&key).await?;
+                }
+                Ok(Next::Done)
+            }
+        }
+    }
+
+    pub(super) fn judge_node(&self, name: &str, node: Option<&Value>) -> NodeState {
+        let mut absent = self.absent.lock().unwrap_or_else(PoisonError::into_inner);
+        match node {
+            Some(node) => {
+                absent.remove(name);
+                if plan::is_out_of_service(node) { NodeState::Lost } else { NodeState::Known }
+            }
+            None => {
+                let since = *absent.entry(name.to_owned()).or_insert_with(Instant::now);
+                match ABSENCE.checked_sub(since.elapsed()) {
+                    Some(left) if !left.is_zero() => NodeState::Absent(left),
+                    _ => NodeState::Lost,
+                }
+            }
+        }
+    }
+}

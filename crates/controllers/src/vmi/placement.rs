@@ -1,0 +1,190 @@
+//! Which node an instance is placed on, or in the scheduler's words why on none: pure.
+//!
+//! A node is judged by one rule after the other, and the first that it breaks is its reason,
+//! as in the scheduler of Kubernetes, whose texts people and their tools know.
+
+mod neighbours;
+mod taint;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use types::Quantity;
+
+use super::requests::Requests;
+use crate::object::{entries, int, is_true, list, name, quantity, text};
+use crate::{condition, selector};
+
+/// An instance that wants a place.
+#[derive(Debug)]
+pub(crate) struct Wish<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) labels: &'a Value,
+    pub(crate) spec: &'a Value,
+    pub(crate) requests: &'a Requests,
+    /// Where its volumes can be reached from.
+    pub(crate) reach: &'a [Reach],
+}
+
+/// From where one volume can be reached.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Reach {
+    /// A `NodeSelector`.
+    Nodes(Value),
+    /// The node on which it is being made.
+    Node(String),
+}
+
+/// An instance that has a place.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Tenant {
+    pub(crate) namespace: String,
+    pub(crate) labels: Value,
+    pub(crate) node: String,
+    pub(crate) requests: Requests,
+    /// Terms of required anti-affinity, which also keep others away.
+    pub(crate) repels: Vec<Value>,
+}
+
+/// The best node, or why there is none.
+pub(crate) fn choose<'a>(
+    wish: &Wish<'_>,
+    nodes: &'a [Value],
+    tenants: &[&Tenant],
+) -> Result<&'a str, String> {
+    if nodes.is_empty() {
+        return Err("no nodes available to schedule pods".into());
+    }
+    let neighbours = neighbours::Neighbours::new(nodes, tenants);
+    let mut reasons = BTreeMap::<String, usize>::new();
+    let mut best: Option<((i64, i64), &Value)> = None;
+    for node in nodes {
+        let broken = broken_rules(wish, node, tenants, &neighbours);
+        if broken.is_empty() {
+            let score = score(wish, node, tenants, &neighbours);
+            if best.is_none_or(|(known, _)| score > known) {
+                best = Some((score, node));
+            }
+        }
+        for reason in broken {
+            *reasons.entry(reason).or_default() += 1;
+        }
+    }
+    match best {
+        Some((_, node)) => Ok(name(node)),
+        None => {
+            let mut reasons: Vec<String> =
+                reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+            reasons.sort();
+            Err(format!("0/{} nodes are available: {}.", nodes.len(), reasons.join(", ")))
+        }
+    }
+}
+
+fn broken_rules(
+    wish: &Wish<'_>,
+    node: &Value,
+    tenants: &[&Tenant],
+    neighbours: &neighbours::Neighbours<'_>,
+) -> Vec<String> {
+    let tolerations = list(wish.spec, "/tolerations");
+    let one = |text: &str| vec![text.to_owned()];
+    if is_true(node, "/spec/unschedulable") && !taint::tolerates_unschedulable(tolerations) {
+        return one("node(s) were unschedulable");
+    }
+    if taint::repels(node, tolerations) || !is_ready(node) {
+        return one("node(s) had untolerated taint(s)");
+    }
+    if !is_wanted(wish.spec, node) {
+        return one("node(s) didn't match Pod's node affinity/selector");
+    }
+    let missing = missing_resources(wish.requests, node, tenants);
+    if !missing.is_empty() {
+        return missing;
+    }
+    if !wish.reach.iter().all(|reach| is_reachable(reach, node)) {
+        return one("node(s) didn't match PersistentVolume's node affinity");
+    }
+    neighbours.objection(wish, node).map(one).unwrap_or_default()
+}
+
+/// Upstream a controller taints nodes that are not ready; here the condition is enough.
+fn is_ready(node: &Value) -> bool {
+    let schedulable = node.pointer("/metadata/labels/kubevirt.io~1schedulable");
+    condition::is(node, "Ready", "True") && schedulable.is_none_or(|value| value != "false")
+}
+
+fn is_wanted(spec: &Value, node: &Value) -> bool {
+    let labels = node.pointer("/metadata/labels").unwrap_or(&Value::Null);
+    let selected = spec.get("nodeSelector").is_none_or(|own| selector::contains(own, labels));
+    let required =
+        spec.pointer("/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution");
+    selected && required.is_none_or(|own| selector::matches_node(own, node))
+}
+
+fn is_reachable(reach: &Reach, node: &Value) -> bool {
+    match reach {
+        Reach::Nodes(selector) => selector::matches_node(selector, node),
+        Reach::Node(wanted) => wanted == name(node),
+    }
+}
+
+fn missing_resources(requests: &Requests, node: &Value, tenants: &[&Tenant]) -> Vec<String> {
+    let here: Vec<&Tenant> =
+        tenants.iter().filter(|tenant| tenant.node == name(node)).copied().collect();
+    let mut missing = Vec::new();
+    let count = i64::try_from(here.len()).unwrap_or(i64::MAX);
+    if quantity(node, "/status/allocatable/pods").is_some_and(|most| most.units() <= count) {
+        missing.push("Too many pods".to_owned());
+    }
+    for (resource, wanted) in requests {
+        let free = free(resource, node, &here);
+        if !wanted.is_zero() && *wanted > free {
+            missing.push(format!("Insufficient {resource}"));
+        }
+    }
+    missing
+}
+
+fn free(resource: &str, node: &Value, here: &[&Tenant]) -> Quantity {
+    let allocatable = entries(node, "/status/allocatable")
+        .find(|(key, _)| *key == resource)
+        .and_then(|(_, value)| Quantity::from_json(value).ok());
+    let mut free = allocatable.unwrap_or_else(|| Quantity::from_units(0));
+    for tenant in here {
+        if let Some(taken) = tenant.requests.get(resource) {
+            free -= taken;
+        }
+    }
+    free
+}
+
+/// What is preferred first, then how much memory is left, in thousandths.
+fn score(
+    wish: &Wish<'_>,
+    node: &Value,
+    tenants: &[&Tenant],
+    neighbours: &neighbours::Neighbours<'_>,
+) -> (i64, i64) {
+    let preferred = "/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution";
+    let weight: i64 = list(wish.spec, preferred)
+        .iter()
+        .filter(|own| {
+            selector::matches_node_term(own.get("preference").unwrap_or(&Value::Null), node)
+        })
+        .map(|own| int(own, "/weight").unwrap_or_default())
+        .sum();
+    let here: Vec<&Tenant> =
+        tenants.iter().filter(|tenant| tenant.node == name(node)).copied().collect();
+    let all = quantity(node, "/status/allocatable/memory").map_or(0, |all| all.units()).max(1);
+    let left = i128::from(free("memory", node, &here).units()) * 1000 / i128::from(all);
+    (weight + neighbours.attraction(wish, node), i64::try_from(left).unwrap_or_default())
+}
+
+/// The label of a node that a term counts by.
+fn domain<'a>(node: &'a Value, term: &Value) -> Option<&'a str> {
+    node.pointer("/metadata/labels")?.get(text(term, "/topologyKey"))?.as_str()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+//! What becomes of an instance until a node takes over, and after that node is lost: pure.
+//!
+//!   Pending ──claims are there──► Scheduling ──a node is found──► Scheduled ──► the agent's
+//!      └── deleted, or a data volume failed ──► Failed
+//!
+//! Every function answers the merge patch for the instance. All carry the version that was
+//! looked at: whoever was faster, a deletion for instance, makes the write fail.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::storage::{Need, Wait, data_volumes_ready, entered};
+use crate::condition::{self, Condition};
+use crate::object::{self, finalizers_without, has_finalizer, is_deleting, list, text};
+
+/// Held by whoever has to clean up after the instance.
+pub(crate) const FINALIZER: &str = "kubevirt.io/foregroundDeleteVirtualMachine";
+/// Held until the virtual machine has seen how the instance ended.
+pub(crate) const VM_FINALIZER: &str = "kubevirt.io/virtualMachineControllerFinalize";
+pub(crate) const NODE_LABEL: &str = "kubevirt.io/nodeName";
+
+/// How far an instance has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It waits for a place.
+    Unplaced,
+    /// It was deleted before it had one.
+    Abandoned,
+    /// A node has it.
+    Placed,
+    Over,
+}
+
+pub(crate) fn stage(vmi: &Value) -> Stage {
+    match text(vmi, "/status/phase") {
+        "Succeeded" | "Failed" => Stage::Over,
+        "" | "Pending" | "Scheduling" if is_deleting(vmi) => Stage::Abandoned,
+        "" | "Pending" | "Scheduling" => Stage::Unplaced,
+        _ => Stage::Placed,
+    }
+}
+
+/// It waits for its storage.
+pub(crate) fn waiting(vmi: &Value, needs: &[Need], wait: &Wait, now: Timestamp) -> Value {
+    let mut conditions = condition::of(vmi);
+    condition::set(&mut conditions, &not_scheduled(), now);
+    if let Some(ready) = data_volumes_ready(needs) {
+        condition::set(&mut conditions, &ready, now);
+    }
+    match wait {
+        Wait::Missing(claim) => {
+            let message = missing_message(vmi, claim);
+            let unsynchronized = Condition::new("Synchronized", "False");
+            let unscheduled = Condition::new("PodScheduled", "False");
+            condition::remove(&mut conditions, "Provisioning");
+            condition::set(
+                &mut conditions,
+                &unsynchronized.because("FailedPvcNotFound", &*message),
+                now,
+            );
+            condition::set(&mut conditions, &unscheduled.because("Unschedulable", message), now);
+        }
+        Wait::Filling | Wait::Binding => {
+            condition::remove(&mut conditions, "Synchronized");
+            condition::remove(&mut conditions, "PodScheduled");
+            condition::set(&mut conditions, &Condition::new("Provisioning", "True"), now);
+        }
+    }
+    patch(vmi, "Pending", conditions, now)
+}
+
+pub(crate) fn missing_message(vmi: &Value, claim: &str) -> String {
+    let namespace = object::namespace(vmi);
+    format!("PVC {namespace}/{claim} does not exist, waiting for it to appear")
+}
+
+/// No node is fit.
+pub(crate) fn unschedulable(vmi: &Value, message: &str, now: Timestamp) -> Value {
+    let mut conditions = condition::of(vmi);
+    condition::set(&mut conditions, &not_scheduled(), now);
+    for over in ["Synchronized", "Provisioning"] {
+        condition::remove(&mut conditions, over);
+    }
+    let unscheduled = Condition::new("PodScheduled", "False").because("Unschedulable", message);
+    condition::set(&mut conditions, &unscheduled, now);
+    patch(vmi, "Scheduling", conditions, now)
+}
+
+/// Something about it was refused, and may be accepted later.
+pub(crate) fn refused(vmi: &Value, reason: &str, message: &str, now: Timestamp) -> Value {
+    let mut conditions = condition::of(vmi);
+    let unsynchronized = Condition::new("Synchronized", "False").because(reason, message);
+    condition::set(&mut conditions, &unsynchronized, now);
+    patch(vmi, &text_or(text(vmi, "/status/phase"), "Pending"), conditions, now)
+}
+
+/// A node is found and is about to be told.
+pub(crate) fn scheduling(vmi: &Value, needs: &[Need], now: Timestamp) -> Value {
+    let mut conditions = condition::of(vmi);
+    condition::set(&mut conditions, &not_scheduled(), now);
+    if let Some(ready) = data_volumes_ready(needs) {
+        condition::set(&mut conditions, &ready, now);
+    }
+    for over in ["Synchronized", "PodScheduled", "Provisioning"] {
+        condition::remove(&mut conditions, over);
+    }
+    let mut patch = patch(vmi, "Scheduling", conditions, now);
+    if !has_finalizer(vmi, FINALIZER) {
+        let mut finalizers = list(vmi, "/metadata/finalizers").to_vec();
+        finalizers.push(json!(FINALIZER));
+        patch["metadata"]["finalizers"] = json!(finalizers);
+    }
+    patch
+}
+
+/// The node has it from here on.
+pub(crate) fn scheduled(vmi: &Value, node: &str, pod: &Value, now: Timestamp) -> Value {
+    let mut conditions = condition::of(vmi);
+    let ready = Condition::new("Ready", "False")
+        .because("GuestNotRunning", "Guest VM is not reported as running");
+    condition::set(&mut conditions, &ready, now);
+    let mut patch = patch(vmi, "Scheduled", conditions, now);
+    patch["metadata"]["labels"] = json!({NODE_LABEL: node});
+    let status = &mut patch["status"];
+    status["nodeName"] = json!(node);
+    status["activePods"] = json!({object::uid(pod): node});
+    status["migrationTransport"] = json!("Unix");
+    if let Some(class) = pod.pointer("/status/qosClass") {
+        status["qosClass"] = class.clone();
+    }
+    patch
+}
+
+/// It will never run, or does not any more. Nobody else will clean up.
+pub(crate) fn failed(vmi: &Value, reason: &str, now: Timestamp) -> Value {
+    let mut conditions = condition::of(vmi);
+    let ready = Condition::new("Ready", "False");
+    let ready = ready.because("PodTerminating", "virt-launcher pod is terminating");
+    condition::set(&mut conditions, &ready, now);
+    let mut patch = patch(vmi, "Failed", conditions, now);
+    if !reason.is_empty() {
+        patch["status"]["reason"] = json!(reason);
+    }
+    patch["metadata"]["finalizers"] = json!(finalizers_without(vmi, &[FINALIZER]));
+    patch
+}
+
+/// Which finalizers an instance that is over still carries for nobody.
+pub(crate) fn released(vmi: &Value, has_owner: bool, node_is_lost: bool) -> Option<Value> {
+    let mut unwanted = Vec::new();
+    if !has_owner {
+        unwanted.push(VM_FINALIZER);
+    }
+    if node_is_lost || text(vmi, "/status/nodeName").is_empty() {
+        unwanted.push(FINALIZER);
+    }
+    unwanted.retain(|own| has_finalizer(vmi, own));
+    if unwanted.is_empty() {
+        return None;
+    }
+    let mut meta = object::version(vmi);
+    meta.insert("finalizers".into(), json!(finalizers_without(vmi, &unwanted)));
+    Some(json!({"metadata": meta}))
+}
+
+/// The virtual machine that controls the instance.
+pub(crate) fn owner(vmi: &Value) -> Option<&str> {
+    let owner = object::controller(vmi)?;
+    (text(owner, "/kind") == "VirtualMachine").then(|| text(owner, "/uid"))
+}
+
+/// Whether the node is certain to run nothing any more: its administrator says so, by the
+/// taint that Kubernetes has for that.
+pub(crate) fn is_out_of_service(node: &Value) -> bool {
+    list(node, "/spec/taints")
+        .iter()
+        .any(|taint| text(taint, "/key") == "node.kubernetes.io/out-of-service")
+}
+
+fn not_scheduled() -> Condition {
+    Condition::new("Ready", "False")
+        .because("PodNotExists", "virt-launcher pod has not yet been scheduled")
+}
+
+fn patch(vmi: &Value, phase: &str, conditions: Vec<Value>, now: Timestamp) -> Value {
+    json!({"metadata": object::version(vmi), "status": {"phase": phase,
+        "phaseTransitionTimestamps": entered(vmi, phase, now), "conditions": conditions}})
+}
+
+fn text_or(text: &str, default: &str) -> String {
+    if text.is_empty() { default.to_owned() } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! How much of a node an instance takes: pure.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use types::Quantity;
+
+use crate::object::{int, is_true, list, quantity, text};
+
+/// Resource names and how much of each.
+pub(crate) type Requests = BTreeMap<String, Quantity>;
+
+const MIB: i64 = 1 << 20;
+/// A processor of a machine without dedicated ones counts a tenth, as upstream's
+/// `cpuAllocationRatio` of 10 has it.
+const MILLIS_PER_CPU: i64 = 100;
+/// QEMU itself with its devices.
+const PROCESS: i64 = 48 * MIB;
+const PER_CPU: i64 = 8 * MIB;
+const GRAPHICS: i64 = 16 * MIB;
+const TPM: i64 = 16 * MIB;
+/// Memory that devices of the host map for themselves.
+const PASSTHROUGH: i64 = 1024 * MIB;
+
+/// What the machine described by `spec` asks of its node.
+pub(crate) fn requests(spec: &Value) -> Requests {
+    let mut requests = Requests::new();
+    requests.insert("cpu".into(), processors(spec));
+    let overhead = match is_true(spec, "/domain/resources/overcommitGuestOverhead") {
+        true => Quantity::from_bytes(0),
+        false => overhead(spec),
+    };
+    let guest = guest_memory(spec);
+    let pages = text(spec, "/domain/memory/hugepages/pageSize");
+    if pages.is_empty() {
+        let asked = quantity(spec, "/domain/resources/requests/memory").unwrap_or(guest);
+        requests.insert("memory".into(), asked + &overhead);
+    } else {
+        requests.insert(format!("hugepages-{pages}"), guest);
+        requests.insert("memory".into(), overhead);
+    }
+    for pointer in ["/domain/devices/gpus", "/domain/devices/hostDevices"] {
+        for device in list(spec, pointer) {
+            let count = requests
+                .entry(text(device, "/deviceName").to_owned())
+                .or_insert_with(|| Quantity::from_units(0));
+            *count += &Quantity::from_units(1);
+        }
+    }
+    requests.remove("");
+    requests
+}
+
+pub(crate) fn processor_count(spec: &Value) -> i64 {
+    let part = |pointer| int(spec, pointer).filter(|count| *count > 0).unwrap_or(1);
+    part("/domain/cpu/sockets")
+        .saturating_mul(part("/domain/cpu/cores"))
+        .saturating_mul(part("/domain/cpu/threads"))
+}
+
+fn processors(spec: &Value) -> Quantity {
+    if is_true(spec, "/domain/cpu/dedicatedCpuPlacement") {
+        let extra = i64::from(is_true(spec, "/domain/cpu/isolateEmulatorThread"));
+        return Quantity::from_units(processor_count(spec) + extra);
+    }
+    quantity(spec, "/domain/resources/requests/cpu").unwrap_or_else(|| {
+        Quantity::from_millis(processor_count(spec).saturating_mul(MILLIS_PER_CPU))
+    })
+}
+
+fn guest_memory(spec: &Value) -> Quantity {
+    ["/domain/memory/guest", "/domain/resources/requests/memory", "/domain/resources/limits/memory"]
+        .iter()
+        .find_map(|pointer| quantity(spec, pointer))
+        .unwrap_or_else(|| Quantity::from_bytes(0))
+}
+
+/// What QEMU needs beside the memory of the guest: an estimate on the safe side, of which
+/// nothing is enforced.
+pub(crate) fn overhead(spec: &Value) -> Quantity {
+    // Page tables take 8 bytes for each 4 KiB.
+    let mut bytes = PROCESS + guest_memory(spec).units() / 512;
+    bytes += processor_count(spec).saturating_mul(PER_CPU);
+    let flag = |pointer| spec.pointer(pointer).and_then(Value::as_bool);
+    if flag("/domain/devices/autoattachGraphicsDevice") != Some(false) {
+        bytes += GRAPHICS;
+    }
+    let tpm = spec.pointer("/domain/devices/tpm");
+    if tpm.is_some() && flag("/domain/devices/tpm/enabled") != Some(false) {
+        bytes += TPM;
+    }
+    let devices = ["/domain/devices/gpus", "/domain/devices/hostDevices"];
+    if devices.iter().any(|pointer| !list(spec, pointer).is_empty()) {
+        bytes += PASSTHROUGH;
+    }
+    Quantity::from_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(domain: Value, expected: &[(&str, &str)]) {
+        let found = requests(&json!({"domain": domain}));
+        let found: Vec<(String, String)> =
+            found.into_iter().map(|(name, amount)| (name, amount.to_string())).collect();
+        let expected: Vec<(String, String)> =
+            expected.iter().map(|(name, amount)| ((*name).into(), (*amount).into())).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_machine_takes_its_memory_and_what_qemu_needs() {
+        check(json!({"memory": {"guest": "1Gi"}}), &[("cpu", "100m"), ("memory", "1098Mi")]);
+        check(
+            json!({"memory": {"guest": "1Gi"}, "cpu": {"cores": 2, "sockets": 2},
+                "resources": {"requests": {"memory": "512Mi"}},
+                "devices": {"autoattachGraphicsDevice": false}}),
+            &[("cpu", "400m"), ("memory", "594Mi")],
+        );
+        check(
+            json!({"resources": {"requests": {"memory": "512Mi", "cpu": "2"},
+                "overcommitGuestOverhead": true}}),
+            &[("cpu", "2"), ("memory", "512Mi")],
+        );
+    }
+
+    #[test]
+    fn special_resources_are_asked_for_by_name() {
+        check(
+            json!({"memory": {"guest": "1Gi", "hugepages": {"pageSize": "2Mi"}},
+                "cpu": {"cores": 2, "dedicatedCpuPlacement": true, "isolateEmulatorThread": true},
+                "devices": {"gpus": [{"deviceName": "a.io/b"}, {"deviceName": "a.io/b"}]}}),
+            &[("a.io/b", "2"), ("cpu", "3"), ("hugepages-2Mi", "1Gi"), ("memory", "1106Mi")],
+        );
+    }
+}

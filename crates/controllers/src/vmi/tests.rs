@@ -1,0 +1,211 @@
+//! Placing instances on the small server.
+
+use serde_json::{Value, json};
+
+use super::plan::FINALIZER;
+use super::*;
+use crate::fake::Fake;
+use crate::reconcile::Interest;
+
+const INSTANCES: &str = "kubevirt.io/virtualmachineinstances";
+const CLAIM: &str = "/persistentvolumeclaims";
+
+fn node(memory: &str) -> Value {
+    json!({"metadata": {"name": "one"},
+        "status": {"allocatable": {"cpu": "4", "memory": memory, "pods": "110"},
+            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+            "conditions": [{"type": "Ready", "status": "True"}]}})
+}
+
+fn vmi(name: &str, spec: Value) -> Value {
+    let mut spec = spec;
+    spec["domain"] = json!({"memory": {"guest": "1Gi"}});
+    json!({"metadata": {"name": name, "labels": {"app": "a"}, "finalizers": [FINALIZER]},
+        "spec": spec, "status": {"phase": "Pending",
+            "phaseTransitionTimestamps": [{"phase": "Pending"}]}})
+}
+
+struct World {
+    fake: Fake,
+    placer: Placer,
+}
+
+impl World {
+    fn new(memory: &str) -> Self {
+        let fake = Fake::new();
+        fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
+        fake.create("/nodes", "", node(memory));
+        let placer = Placer::new(fake.client(), Waiting::default());
+        Self { fake, placer }
+    }
+
+    fn create(&self, name: &str, spec: Value) {
+        self.fake.create(INSTANCES, "n", vmi(name, spec));
+    }
+
+    /// Looks at an instance once.
+    async fn look(&self, name: &str) -> Next {
+        let work = Work::Instance(Key::new("n", name));
+        self.placer.reconcile(&work).await.unwrap()
+    }
+
+    fn get(&self, name: &str) -> Value {
+        self.fake.get(INSTANCES, "n", name).unwrap()
+    }
+
+    fn pod(&self, name: &str) -> Option<Value> {
+        self.fake.get("/pods", "n", &launcher::pod_name(&self.get(name)))
+    }
+
+    fn phase(&self, name: &str) -> String {
+        text(&self.get(name), "/status/phase").to_owned()
+    }
+}
+
+fn with_claim(claim: &str) -> Value {
+    json!({"volumes": [{"name": "root", "persistentVolumeClaim": {"claimName": claim}}]})
+}
+
+#[tokio::test]
+async fn an_instance_is_handed_over_to_a_node() {
+    let world = World::new("4Gi");
+    world.create("v", json!({}));
+    world.look("v").await;
+    let vmi = world.get("v");
+    assert_eq!(
+        (world.phase("v").as_str(), &vmi["status"]["nodeName"]),
+        ("Scheduled", &json!("one"))
+    );
+    assert_eq!(vmi["metadata"]["labels"], json!({"app": "a", "kubevirt.io/nodeName": "one"}));
+    let pod = world.pod("v").unwrap();
+    assert_eq!(vmi["status"]["activePods"], json!({object::uid(&pod): "one"}));
+    assert_eq!(pod["spec"]["nodeName"], "one");
+    assert!(world.fake.any("/events", |event| event["reason"] == "SuccessfulCreate"));
+}
+
+#[tokio::test]
+async fn the_last_place_is_given_once_and_again_when_it_is_free() {
+    let world = World::new("2Gi");
+    for name in ["a", "b"] {
+        world.create(name, json!({}));
+        world.look(name).await;
+    }
+    assert_eq!((world.phase("a"), world.phase("b")), ("Scheduled".into(), "Scheduling".into()));
+    let message = "0/1 nodes are available: 1 Insufficient memory.";
+    let conditions = condition(&world.get("b"), "PodScheduled");
+    assert_eq!(conditions["message"], message);
+    let mut waiting = world.placer.waiting.clone();
+    let woken =
+        waiting.keys(&crate::fake::touch("nodes", "", "one", crate::reconcile::State::Live));
+    assert!(woken.contains(&Work::Instance(Key::new("n", "b"))));
+    world.fake.merge(INSTANCES, "n", "a", &json!({"status": {"phase": "Succeeded"}}));
+    world.look("a").await;
+    world.look("b").await;
+    assert_eq!(world.phase("b"), "Scheduled");
+    assert!(condition(&world.get("b"), "PodScheduled").is_null());
+}
+
+fn condition(vmi: &Value, kind: &str) -> Value {
+    crate::condition::find(list(vmi, "/status/conditions"), kind).cloned().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn an_instance_waits_for_its_claim_to_appear_and_to_be_bound() {
+    let world = World::new("4Gi");
+    let class = json!({"metadata": {"name": "local"}, "volumeBindingMode": "WaitForFirstConsumer"});
+    world.fake.create("storage.k8s.io/storageclasses", "", class);
+    world.create("v", with_claim("c"));
+    world.look("v").await;
+    assert_eq!(condition(&world.get("v"), "Synchronized")["reason"], "FailedPvcNotFound");
+    assert_eq!(world.placer.waiting.storage.of(&Key::new("n", "c")), [Key::new("n", "v")]);
+
+    let claim = json!({"metadata": {"name": "c"}, "spec": {"storageClassName": "local"},
+        "status": {"phase": "Pending"}});
+    world.fake.create(CLAIM, "n", claim);
+    world.look("v").await;
+    let claim = world.fake.get(CLAIM, "n", "c").unwrap();
+    assert_eq!(claim["metadata"]["annotations"], json!({storage::SELECTED_NODE: "one"}));
+    assert_eq!(world.phase("v"), "Pending");
+    assert_eq!(condition(&world.get("v"), "Provisioning")["status"], "True");
+
+    let affinity = json!({"required": {"nodeSelectorTerms": [{"matchFields": [
+        {"key": "metadata.name", "operator": "In", "values": ["one"]}]}]}});
+    let volume = json!({"metadata": {"name": "pv"}, "spec": {"nodeAffinity": affinity}});
+    world.fake.create("/persistentvolumes", "", volume);
+    let bound = json!({"spec": {"volumeName": "pv"}, "status": {"phase": "Bound"}});
+    world.fake.merge(CLAIM, "n", "c", &bound);
+    world.look("v").await;
+    assert_eq!(world.phase("v"), "Scheduled");
+    assert!(condition(&world.get("v"), "Provisioning").is_null());
+}
+
+#[tokio::test]
+async fn an_instance_whose_data_volume_failed_has_failed() {
+    let world = World::new("4Gi");
+    let volume = json!({"metadata": {"name": "d"}, "status": {"phase": "Failed"}});
+    world.fake.create("cdi.kubevirt.io/datavolumes", "n", volume);
+    world.create("v", json!({"volumes": [{"name": "root", "dataVolume": {"name": "d"}}]}));
+    world.look("v").await;
+    assert_eq!(world.phase("v"), "Failed");
+}
+
+#[tokio::test]
+async fn an_instance_that_is_deleted_before_it_has_a_node_goes_at_once() {
+    let world = World::new("4Gi");
+    world.create("v", with_claim("never"));
+    world.look("v").await;
+    world.fake.delete(INSTANCES, "n", "v", "Background");
+    world.look("v").await;
+    assert!(world.fake.get(INSTANCES, "n", "v").is_none());
+}
+
+#[tokio::test]
+async fn the_pod_shows_what_the_instance_is_and_comes_back() {
+    let world = World::new("4Gi");
+    world.create("v", json!({}));
+    world.look("v").await;
+    let running = json!({"status": {"phase": "Running", "interfaces": [{"ipAddress": "10.52.0.2"}],
+        "conditions": [{"type": "Ready", "status": "True"}]}});
+    world.fake.merge(INSTANCES, "n", "v", &running);
+    world.look("v").await;
+    let pod = world.pod("v").unwrap();
+    assert_eq!(
+        (&pod["status"]["phase"], &pod["status"]["podIP"]),
+        (&json!("Running"), &json!("10.52.0.2"))
+    );
+    assert_eq!(pod["status"]["hostIP"], "10.0.0.1");
+    world.look("v").await;
+    let again = world.pod("v").unwrap();
+    assert_eq!(again["metadata"]["resourceVersion"], pod["metadata"]["resourceVersion"]);
+    world.fake.delete("/pods", "n", object::name(&pod), "Background");
+    world.look("v").await;
+    assert_eq!(world.pod("v").unwrap()["status"]["phase"], "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_fails_when_its_node_stays_away() {
+    let world = World::new("4Gi");
+    world.create("v", json!({}));
+    world.look("v").await;
+    world.fake.delete("/nodes", "", "one", "Background");
+    let node = Work::Node("one".into());
+    let Next::Again(left) = world.placer.reconcile(&node).await.unwrap() else {
+        panic!("not certain yet")
+    };
+    assert_eq!(world.phase("v"), "Scheduled");
+    tokio::time::advance(left).await;
+    world.placer.reconcile(&node).await.unwrap();
+    assert_eq!(world.phase("v"), "Failed");
+    assert_eq!(world.get("v")["status"]["reason"], "NodeLost");
+}
+
+#[tokio::test]
+async fn a_node_out_of_service_has_lost_its_instances_at_once() {
+    let world = World::new("4Gi");
+    world.create("v", json!({}));
+    world.look("v").await;
+    let taints = json!([{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]);
+    world.fake.merge("/nodes", "", "one", &json!({"spec": {"taints": taints}}));
+    world.placer.reconcile(&Work::Node("one".into())).await.unwrap();
+    assert_eq!(world.phase("v"), "Failed");
+}

@@ -11,8 +11,8 @@ use rtnetlink::packet_core::Nla;
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::address::AddressAttribute;
 use rtnetlink::packet_route::link::{
-    InfoBridgePort, InfoData, InfoKind, InfoPortData, LinkAttribute, LinkFlags, LinkInfo,
-    LinkMessage,
+    InfoBridgePort, InfoData, InfoKind, InfoPortData, LinkAttribute, LinkExtentMask, LinkFlags,
+    LinkInfo, LinkMessage,
 };
 use rtnetlink::packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
@@ -95,7 +95,10 @@ pub(crate) fn read_sysctl(key: &str) -> Result<Option<String>, ObserveError> {
 
 /// All links of the node whose names we could use.
 async fn links(netlink: &Handle) -> Result<Vec<(LinkName, Link)>, ObserveError> {
-    let messages: Vec<_> = netlink.link().get().execute().try_collect().await?;
+    // Counters are most of a message, and nothing here looks at them.
+    let brief = vec![LinkExtentMask::SkipStats];
+    let all = netlink.link().get().set_filter_mask(AddressFamily::Unspec, brief).execute();
+    let messages: Vec<_> = all.try_collect().await?;
     Ok(messages.iter().filter_map(read_link).collect())
 }
 

@@ -41,7 +41,7 @@ fn a_detached_port_is_gone_and_may_come_back() {
         assert!(!run("ip neigh show dev sheaf0").contains("10.52.0.2 "));
         network.attach(port(2)).await.unwrap();
         let guest = Guest::configured(port(2));
-        assert!(guest.inside.pings(GATEWAY));
+        assert!(guest.inside.reaches(GATEWAY));
     });
 }
 
@@ -52,14 +52,14 @@ fn a_restart_adopts_what_runs_and_removes_what_is_not_wanted() {
         let guest = Guest::configured(port(2));
         let before = (index("sheaf0"), index("shf-2"), run("nft -a list ruleset"));
         world.restart().await;
-        assert!(guest.inside.pings(GATEWAY), "guests do not notice that we are away");
+        assert!(guest.inside.reaches(GATEWAY), "guests do not notice that we are away");
         drop(world.network(vec![port(2), port(3), port(4)]).await);
         assert_eq!(before, (index("sheaf0"), index("shf-2"), run("nft -a list ruleset")));
         world.restart().await;
         drop(world.network(vec![port(2)]).await);
         assert_eq!(links(), ["lo", "sheaf0", "shf-2"]);
         assert_eq!((before.0, before.1), (index("sheaf0"), index("shf-2")));
-        assert!(guest.inside.pings(GATEWAY));
+        assert!(guest.inside.reaches(GATEWAY));
     });
 }
 
@@ -98,7 +98,7 @@ fn damage_done_by_others_is_put_right() {
         ] {
             run(damage);
             network.resync().await.unwrap();
-            assert!(guest.inside.pings(GATEWAY), "after {damage}");
+            assert!(guest.inside.reaches(GATEWAY), "after {damage}");
             assert_eq!(run("nft list tables").lines().count(), 2, "after {damage}");
         }
         for (key, wrong) in [("ipv4/ip_forward", "0"), ("ipv4/conf/sheaf0/proxy_arp_pvlan", "0")] {
@@ -157,7 +157,7 @@ fn two_networks_live_side_by_side() {
         let guest = Guest::configured(port(2));
         first.resync().await.unwrap();
         second.remove().await.unwrap();
-        assert!(guest.inside.pings(GATEWAY));
+        assert!(guest.inside.reaches(GATEWAY));
         assert_eq!(links(), ["lo", "sheaf0", "shf-2"]);
     });
 }
@@ -181,7 +181,7 @@ fn a_port_that_cannot_be_had_does_not_hold_up_the_others() {
         network.resync().await.unwrap();
         let twice = Port { tap: "shf-other".parse().unwrap(), ..port(2) };
         assert!(matches!(network.attach(twice).await, Err(NetworkError::Want(_))));
-        assert!(Guest::configured(port(2)).inside.pings(GATEWAY));
+        assert!(Guest::configured(port(2)).inside.reaches(GATEWAY));
     });
 }
 

@@ -103,7 +103,7 @@ fn a_guest_gets_its_own_address_and_everything_it_was_promised() {
                 "opt240=6578747261",
             ],
         );
-        assert!(guest.inside.pings(GATEWAY));
+        assert!(guest.inside.reaches(GATEWAY));
     });
 }
 
@@ -119,6 +119,44 @@ fn clients_that_want_a_broadcast_or_come_back_are_served() {
         assert_told(&client.ask(&guest, "-r 10.52.0.2").await, &["ip=10.52.0.2"]);
         assert_told(&client.ask(&guest, "-r 10.52.0.77").await, &["ip=10.52.0.2"]);
         assert_told(&client.ask(&guest, "-C").await, &["ip=10.52.0.2"]);
+    });
+}
+
+/// The firmware of a real QEMU asks for an address, and then for the file that it was told of.
+#[test]
+fn a_machine_boots_from_the_network() {
+    in_world(async |world: World| {
+        let outside = world.outside();
+        let network = world.network(vec![port(2)]).await;
+        let dhcp = Dhcp::start(&network, &world.tasks).unwrap();
+        let options = DhcpOptions {
+            tftp_server: Some(OUTSIDE.to_string()),
+            bootfile: Some("boot/loader".into()),
+            ..DhcpOptions::default()
+        };
+        dhcp.insert(Lease { options, ..lease(2) }).unwrap();
+        let tftp = outside.within(|| UdpSocket::bind((OUTSIDE, 69)).unwrap());
+        tftp.set_nonblocking(true).unwrap();
+        let machine = "-machine q35,accel=tcg -m 64 -nodefaults -display none -boot n \
+                       -netdev tap,id=n,ifname=shf-2,script=no,downscript=no \
+                       -device virtio-net-pci,netdev=n,mac=02:00:00:00:00:02";
+        let _machine = tokio::process::Command::new("qemu-system-x86_64")
+            .args(machine.split_whitespace())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("this test needs qemu-system-x86_64");
+        let mut request = [0; 512];
+        let limit = Duration::from_secs(120);
+        let asking = async {
+            loop {
+                if let Ok(length) = tftp.recv(&mut request) {
+                    return length;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let length = tokio::time::timeout(limit, asking).await.expect("a request for the file");
+        assert!(request[..length].starts_with(b"\x00\x01boot/loader\x00"));
     });
 }
 

@@ -148,6 +148,12 @@ impl Namespace {
         succeed(command, &self.try_run(command))
     }
 
+    /// Whether a ping is answered, be it the third.
+    pub(crate) fn reaches(&self, to: Ipv4Addr) -> bool {
+        (0..3).any(|_| self.try_run(&format!("busybox ping -c 1 -W 3 {to}")).status.success())
+    }
+
+    /// Whether a single ping is answered at once.
     pub(crate) fn pings(&self, to: Ipv4Addr) -> bool {
         self.try_run(&format!("busybox ping -c 1 -W 1 {to}")).status.success()
     }

@@ -1,0 +1,97 @@
+//! The QEMU command line of a machine. Pure: it opens nothing and looks at nothing.
+//!
+//! The layout of the PCI bus is fixed by the order of this file, because guests name their
+//! interfaces after it and a migration must find it again: every device that can be unplugged
+//! sits behind a root port of its own, interfaces first, so that the first one is `enp1s0` in
+//! most Linux guests. `spare_ports` empty ports follow, called `hot0`, `hot1`, ….
+//!
+//! QEMU gets its sockets from us as open file descriptors, so it needs no right to create
+//! anything in the machine's folder, and we can connect before it is up. Only the sockets
+//! that QEMU 7.2 insists on opening itself (VNC, TPM) are paths, in a folder of its own.
+//!
+//! A guest that powers off stops the processors but not the process (`-action
+//! shutdown=pause`): whoever looks next can tell a power-off from a crash, even if nobody was
+//! looking when it happened.
+
+mod board;
+pub mod device;
+pub mod disk;
+mod line;
+pub mod nic;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+
+use crate::machine::{Machine, Start};
+pub use board::{GROWTH_BLOCK, GROWTH_DEVICE};
+use line::Line;
+
+/// What the launcher opened for a machine, and where QEMU is to open the rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wiring {
+    /// Also how a process is recognised as this machine's, so it is an absolute path.
+    pub pid_file: PathBuf,
+    pub qmp: RawFd,
+    pub serial: RawFd,
+    pub guest_agent: RawFd,
+    /// By the name of the interface.
+    pub taps: BTreeMap<String, TapFds>,
+    pub vnc: PathBuf,
+    pub tpm: PathBuf,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TapFds {
+    /// One for each queue.
+    pub queues: Vec<RawFd>,
+    /// As many as queues, or none.
+    pub vhost: Vec<RawFd>,
+}
+
+/// The arguments for `qemu-system-x86_64`, without the program's name.
+pub fn argv(machine: &Machine, wiring: &Wiring) -> Vec<OsString> {
+    let mut line = Line::default();
+    general(&mut line, machine, wiring);
+    board::board(&mut line, machine);
+    board::memory(&mut line, machine);
+    board::firmware(&mut line, machine);
+    for nic in &machine.nics {
+        let fds = wiring.taps.get(&nic.name).cloned().unwrap_or_default();
+        nic::plug(&mut line, nic, &fds);
+    }
+    disk::plug_all(&mut line, machine);
+    device::plug_all(&mut line, machine, wiring);
+    board::growth(&mut line, machine);
+    line.spare_ports(machine.devices.spare_ports);
+    line.finish()
+}
+
+fn general(line: &mut Line, machine: &Machine, wiring: &Wiring) {
+    let name = line::escape(&machine.name);
+    line.option("-name", format!("guest={name},debug-threads=on"));
+    line.option("-uuid", &machine.uuid);
+    line.option("-pidfile", wiring.pid_file.as_os_str());
+    line.flag("-no-user-config");
+    line.flag("-nodefaults");
+    line.option("-display", "none");
+    line.option(
+        "-sandbox",
+        "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
+    );
+    // Even a machine that is to run at once waits until the console is being read.
+    line.flag("-S");
+    let reboot = match machine.on_reboot {
+        crate::machine::OnReboot::Reset => "reset",
+        crate::machine::OnReboot::Shutdown => "shutdown",
+    };
+    let watchdog = machine.devices.watchdog.as_ref();
+    let watchdog = watchdog.map_or("reset", |watchdog| watchdog.action.name());
+    line.option("-action", format!("reboot={reboot},shutdown=pause,watchdog={watchdog}"));
+    line.option("-chardev", format!("socket,id=qmp,fd={},server=on,wait=off", wiring.qmp));
+    line.option("-mon", "chardev=qmp,id=monitor,mode=control");
+    if machine.start == Start::Incoming {
+        line.option("-incoming", "defer");
+    }
+}

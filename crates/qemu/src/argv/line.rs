@@ -1,0 +1,89 @@
+//! A command line in the making, and the PCI ports that have been given away on it.
+
+use std::ffi::OsString;
+
+use serde_json::{Map, Value, json};
+
+/// The first slot of the root complex that is ours; lower ones belong to the chipset and video.
+const FIRST_SLOT: u32 = 2;
+const PORTS_PER_SLOT: u32 = 8;
+
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    args: Vec<OsString>,
+    ports: u32,
+}
+
+impl Line {
+    pub(crate) fn flag(&mut self, name: &str) {
+        self.args.push(name.into());
+    }
+
+    pub(crate) fn option(&mut self, name: &str, value: impl Into<OsString>) {
+        self.args.push(name.into());
+        self.args.push(value.into());
+    }
+
+    pub(crate) fn json(&mut self, name: &str, value: &Value) {
+        self.option(name, value.to_string());
+    }
+
+    pub(crate) fn device(&mut self, value: &Value) {
+        self.json("-device", value);
+    }
+
+    pub(crate) fn object(&mut self, value: &Value) {
+        self.json("-object", value);
+    }
+
+    /// Adds a root port and returns its name, to be used as the bus of one device.
+    pub(crate) fn port(&mut self) -> String {
+        let name = format!("port{}", self.ports);
+        self.add_port(&name);
+        name
+    }
+
+    pub(crate) fn spare_ports(&mut self, count: u8) {
+        for index in 0..count {
+            self.add_port(&format!("hot{index}"));
+        }
+    }
+
+    fn add_port(&mut self, name: &str) {
+        let (slot, function) = (self.ports / PORTS_PER_SLOT, self.ports % PORTS_PER_SLOT);
+        let mut port = json!({
+            "driver": "pcie-root-port",
+            "id": name,
+            "bus": "pcie.0",
+            "chassis": self.ports + 1,
+            "port": self.ports,
+            "addr": format!("{:x}.{function:x}", FIRST_SLOT + slot),
+        });
+        if function == 0 {
+            port["multifunction"] = json!(true);
+        }
+        self.device(&port);
+        self.ports += 1;
+    }
+
+    pub(crate) fn finish(self) -> Vec<OsString> {
+        self.args
+    }
+}
+
+/// A comma ends a value in QEMU's key=value syntax unless it is doubled.
+pub(crate) fn escape(value: &str) -> String {
+    value.replace(',', ",,")
+}
+
+/// Adds `key` if there is a value for it.
+pub(crate) fn set_some<T: Into<Value>>(object: &mut Value, key: &str, value: Option<T>) {
+    if let Some(value) = value {
+        object[key] = value.into();
+    }
+}
+
+/// An empty JSON object to be filled key by key.
+pub(crate) fn object() -> Value {
+    Value::Object(Map::new())
+}

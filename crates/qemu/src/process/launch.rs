@@ -1,0 +1,184 @@
+//! Starting machines and finding those that were started before.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base::Tasks;
+
+use super::start::{self, Started};
+use super::{Binary, Exit, Running, Spec};
+use crate::qmp::QmpError;
+use crate::run_dir::{EXIT, MACHINE, PROCESS, RunDir};
+
+/// How much of QEMU's last words an error repeats.
+const LAST_WORDS: usize = 2000;
+/// How often a folder is looked at whose process is between fork and exec.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Why a machine was not started. No process is left behind.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    #[error("a process of the machine in {} exists already", dir.display())]
+    AlreadyRunning { dir: PathBuf },
+    #[error("cannot {step}")]
+    Prepare { step: &'static str, source: io::Error },
+    #[error("cannot open tap {ifname}")]
+    Tap { ifname: String, source: io::Error },
+    #[error("cannot make control group {name}")]
+    Cgroup { name: String, source: io::Error },
+    #[error("cannot run {}", binary.display())]
+    Spawn { binary: PathBuf, source: io::Error },
+    /// QEMU did not like its arguments, or could not open a disk.
+    #[error("QEMU ended before it was ready; it said: {said}")]
+    EndedEarly { said: String },
+    #[error("QEMU was not ready within {} s", limit.as_secs_f32())]
+    NotReady { limit: Duration },
+    #[error(transparent)]
+    Qmp(#[from] QmpError),
+}
+
+/// Why it is not known what is in a folder.
+#[derive(Debug, thiserror::Error)]
+pub enum AdoptError {
+    #[error("cannot read {}", dir.display())]
+    Read { dir: PathBuf, source: io::Error },
+    #[error("{} is locked, but its process cannot be found", dir.display())]
+    Hidden { dir: PathBuf },
+}
+
+/// What is in a machine's folder.
+#[derive(Debug)]
+pub enum Found {
+    Running(Running),
+    /// It ran, and is gone.
+    Ended {
+        spec: Spec,
+        exit: Exit,
+    },
+    /// It was to be started, and no process came of it.
+    Unstarted {
+        spec: Spec,
+    },
+    /// No machine, at most a beginning of one.
+    Nothing,
+}
+
+/// Starts and finds machines.
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    tasks: Tasks,
+    binary: Binary,
+    /// For QEMU to be ready, and for each monitor command.
+    limit: Duration,
+}
+
+impl Launcher {
+    pub fn new(tasks: Tasks, binary: Binary) -> Self {
+        Self { tasks, binary, limit: Duration::from_secs(30) }
+    }
+
+    #[must_use]
+    pub fn with_limit(self, limit: Duration) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// Starts a machine in `dir` and waits until QEMU answers. The guest does not run yet:
+    /// call [`Running::begin`] once its console is being read.
+    pub async fn launch(&self, dir: &RunDir, spec: Spec) -> Result<Running, LaunchError> {
+        let (folder, binary, plan) = (dir.clone(), self.binary.clone(), spec.clone());
+        let started = blocking(move || start::start(&folder, &plan, &binary)).await?;
+        let running = self.watch(dir, spec, started);
+        tokio::select! {
+            ready = running.ready(self.limit) => {
+                if ready {
+                    return Ok(running);
+                }
+                running.kill().await;
+                Err(LaunchError::NotReady { limit: self.limit })
+            }
+            _ = running.exited() => {
+                running.leave_cgroup();
+                Err(LaunchError::EndedEarly { said: dir.log_tail(LAST_WORDS) })
+            }
+        }
+    }
+
+    /// Finds out what is in `dir`. A process that does not answer is adopted all the same.
+    pub async fn adopt(&self, dir: &RunDir) -> Result<Found, AdoptError> {
+        let deadline = tokio::time::Instant::now() + self.limit;
+        loop {
+            let folder = dir.clone();
+            match blocking(move || look(&folder)).await? {
+                Look::Process(spec, started) => {
+                    return Ok(Found::Running(self.watch(dir, *spec, started)));
+                }
+                Look::Settled(found) => return Ok(*found),
+                Look::Hidden => {}
+            }
+            if tokio::time::Instant::now() >= deadline {
+                return Err(AdoptError::Hidden { dir: dir.path().into() });
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Removes the folder and the control group of a machine whose process is gone.
+    pub async fn clean_up(&self, dir: &RunDir) -> Result<(), AdoptError> {
+        let folder = dir.clone();
+        blocking(move || {
+            let unread = |source| AdoptError::Read { dir: folder.path().into(), source };
+            if folder.is_locked().map_err(unread)? {
+                return Err(AdoptError::Hidden { dir: folder.path().into() });
+            }
+            if let Ok(Some(spec)) = folder.load::<Spec>(MACHINE) {
+                start::leave_cgroup(&folder, &spec);
+            }
+            folder.remove().map_err(unread)
+        })
+        .await
+    }
+
+    fn watch(&self, dir: &RunDir, spec: Spec, started: Started) -> Running {
+        Running::watch(&self.tasks, dir.clone(), spec, started, self.limit)
+    }
+}
+
+/// What one look into a folder tells.
+enum Look {
+    Process(Box<Spec>, Started),
+    Settled(Box<Found>),
+    /// The lock is held by somebody who does not look like QEMU (yet).
+    Hidden,
+}
+
+fn look(dir: &RunDir) -> Result<Look, AdoptError> {
+    let unread = |source| AdoptError::Read { dir: dir.path().into(), source };
+    let locked = dir.is_locked().map_err(unread)?;
+    let Some(spec) = dir.load::<Spec>(MACHINE).map_err(unread)? else {
+        return Ok(if locked { Look::Hidden } else { Look::Settled(Box::new(Found::Nothing)) });
+    };
+    if locked {
+        let started = start::find(dir).map_err(unread)?;
+        return Ok(match started {
+            Some(started) => Look::Process(Box::new(spec), started),
+            None => Look::Hidden,
+        });
+    }
+    let was_started = dir.load::<super::ProcessId>(PROCESS).map_err(unread)?.is_some();
+    let exit = dir.load::<Exit>(EXIT).map_err(unread)?;
+    let unseen = was_started.then_some(Exit::Died { status: None, signal: None });
+    let found = match exit.or(unseen) {
+        Some(exit) => Found::Ended { spec, exit },
+        None => Found::Unstarted { spec },
+    };
+    Ok(Look::Settled(Box::new(found)))
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(value) => value,
+        // It cannot be cancelled, so it panicked; the panic is ours.
+        Err(failure) => std::panic::resume_unwind(failure.into_panic()),
+    }
+}

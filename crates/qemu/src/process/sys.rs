@@ -1,0 +1,164 @@
+//! The system calls around a process that no safe wrapper offers: what happens in the child
+//! between fork and exec, and opening taps.
+//!
+//! Everything the child needs is made before the fork; in between only system calls are
+//! made, because another thread may have held the allocator's lock when we forked.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::io::FdFlags;
+use rustix::process::{Resource, Rlimit, Uid};
+use rustix::thread::CapabilitySet;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::Identity;
+
+/// What the child does to itself before it becomes QEMU.
+#[derive(Debug)]
+pub(crate) struct Preparation {
+    pub(crate) identity: Option<Identity>,
+    /// Descriptors that stay open over exec, under their numbers.
+    pub(crate) inherit: Vec<OwnedFd>,
+    /// Files to which the child writes itself, to enter its control groups.
+    pub(crate) cgroups: Vec<File>,
+    pub(crate) lock_memory: bool,
+}
+
+/// A child that opens that many files is out of its mind.
+const MOST_FILES: u64 = 65_536;
+
+/// Makes `command` prepare its child. The preparation lives until the command is dropped.
+#[expect(unsafe_code, reason = "there is no other way to act between fork and exec")]
+pub(crate) fn prepare(command: &mut Command, preparation: Preparation) {
+    let groups: Vec<rustix::process::Gid> = preparation
+        .identity
+        .iter()
+        .flat_map(|identity| &identity.groups)
+        .map(|gid| rustix::process::Gid::from_raw(*gid))
+        .collect();
+    let files = rustix::process::getrlimit(Resource::Nofile).maximum.unwrap_or(MOST_FILES);
+    let files = files.min(MOST_FILES);
+    // SAFETY: the closure makes system calls only. It allocates nothing, takes no lock, and
+    // what it reads was made before the fork.
+    unsafe {
+        command.pre_exec(move || Ok(become_child(&preparation, &groups, files)?));
+    }
+}
+
+fn become_child(
+    preparation: &Preparation,
+    groups: &[rustix::process::Gid],
+    files: u64,
+) -> rustix::io::Result<()> {
+    rustix::process::setsid()?;
+    for cgroup in &preparation.cgroups {
+        rustix::io::write(cgroup, b"0")?;
+    }
+    for fd in &preparation.inherit {
+        rustix::io::fcntl_setfd(fd, FdFlags::empty())?;
+    }
+    let limit = |value| Rlimit { current: Some(value), maximum: Some(value) };
+    rustix::process::setrlimit(Resource::Core, limit(0))?;
+    rustix::process::setrlimit(Resource::Nofile, limit(files))?;
+    if preparation.lock_memory && preparation.identity.is_some() {
+        let unlimited = Rlimit { current: None, maximum: None };
+        rustix::process::setrlimit(Resource::Memlock, unlimited)?;
+    }
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    if let Some(identity) = &preparation.identity {
+        drop_privileges(identity, groups)?;
+    }
+    rustix::thread::set_no_new_privs(true)
+}
+
+/// Becomes another user for good. The order matters: each step needs what the next gives up.
+fn drop_privileges(identity: &Identity, groups: &[rustix::process::Gid]) -> rustix::io::Result<()> {
+    for number in 0..63 {
+        let capability = CapabilitySet::from_bits_retain(1 << number);
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            Ok(()) => {}
+            // The kernel knows no more of them.
+            Err(rustix::io::Errno::INVAL) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    rustix::thread::set_thread_groups(groups)?;
+    let gid = rustix::process::Gid::from_raw(identity.gid);
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    let uid = Uid::from_raw(identity.uid);
+    rustix::thread::set_thread_res_uid(uid, uid, uid)
+}
+
+/// A process's descriptor as something to wait for: it becomes readable when the process ends.
+#[expect(unsafe_code, reason = "tokio wants a promise about the descriptor")]
+pub(super) fn exit_signal(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` gives out one descriptor for all its life, and closes it only when
+    // the `AsyncFd` that owns it is dropped.
+    Ok(unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?)
+}
+
+/// `struct ifreq` as far as TUNSETIFF reads it.
+#[repr(C)]
+struct TapRequest {
+    name: [u8; 16],
+    flags: u16,
+    rest: [u8; 22],
+}
+
+const IFF_TAP: u16 = 0x0002;
+const IFF_NO_PI: u16 = 0x1000;
+const IFF_VNET_HDR: u16 = 0x4000;
+const IFF_MULTI_QUEUE: u16 = 0x0100;
+/// `_IOW('T', 202, int)`.
+const TUNSETIFF: u32 = 0x4004_54ca;
+
+/// Opens `queues` queues of a tap that exists.
+#[expect(unsafe_code, reason = "the only interface to taps is an ioctl")]
+pub fn open_tap(ifname: &str, queues: u16) -> io::Result<Vec<OwnedFd>> {
+    let mut request = TapRequest { name: [0; 16], flags: 0, rest: [0; 22] };
+    if ifname.is_empty() || ifname.len() >= request.name.len() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the name of an interface"));
+    }
+    request.name[..ifname.len()].copy_from_slice(ifname.as_bytes());
+    request.flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR;
+    if queues > 1 {
+        request.flags |= IFF_MULTI_QUEUE;
+    }
+    // Otherwise the kernel would make a new one of that name.
+    if !std::path::Path::new("/sys/class/net").join(ifname).exists() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "no such interface"));
+    }
+    let mut fds = Vec::new();
+    for _ in 0..queues.max(1) {
+        let tun = OpenOptions::new().read(true).write(true).open("/dev/net/tun")?;
+        rustix::io::ioctl_fionbio(&tun, true)?;
+        // SAFETY: TUNSETIFF reads and writes one `struct ifreq`, which is 40 bytes on all
+        // 64-bit systems and which `TapRequest` is a prefix-compatible picture of.
+        let set = unsafe {
+            rustix::ioctl::ioctl(
+                &tun,
+                rustix::ioctl::Updater::<TUNSETIFF, TapRequest>::new(&mut request),
+            )
+        };
+        set?;
+        fds.push(OwnedFd::from(tun));
+    }
+    Ok(fds)
+}
+
+/// As many descriptors of the kernel's packet mover as there are queues.
+pub fn open_vhost_net(queues: u16) -> io::Result<Vec<OwnedFd>> {
+    let open = |_| OpenOptions::new().read(true).write(true).open("/dev/vhost-net");
+    (0..queues.max(1)).map(open).map(|file| file.map(OwnedFd::from)).collect()
+}
+
+/// The numbers under which a child will find these descriptors.
+pub(crate) fn numbers(fds: &[OwnedFd]) -> Vec<RawFd> {
+    fds.iter().map(AsRawFd::as_raw_fd).collect()
+}

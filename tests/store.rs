@@ -122,6 +122,12 @@ fn two_servers_share_an_etcd() {
             break;
         }
     }
+    // Each has a lease that says so.
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases\
+                  ?labelSelector=apiserver.kubernetes.io%2Fidentity";
+    crate::harness::eventually("both are known", || {
+        a.get(leases).ok()["items"].as_array().unwrap().len() == 2
+    });
     // A definition made at one is served at the other at once.
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",

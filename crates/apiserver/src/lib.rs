@@ -49,6 +49,7 @@ mod route;
 mod selector;
 mod served;
 mod server;
+mod server_lease;
 mod service;
 mod service_ip;
 mod start;

@@ -19,7 +19,7 @@ use crate::openapi::Documents;
 use crate::rights::Rights;
 use crate::served::Served;
 use crate::traffic::Traffic;
-use crate::{api_services, cleanup, expiry, refresh};
+use crate::{api_services, cleanup, expiry, refresh, server_lease};
 
 /// Why a server could not start.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +61,7 @@ impl Api {
         cleanup::start(&api, tasks);
         api_services::start(&api, tasks);
         expiry::start(&api, tasks);
+        server_lease::start(&api, tasks);
         api.ready.store(true, Ordering::Release);
         Ok(api)
     }

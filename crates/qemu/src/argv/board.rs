@@ -34,6 +34,7 @@ pub(super) fn board(line: &mut Line, machine: &Machine) {
         }
     }
     if machine.firmware == Firmware::BiosWithSerial {
+        // Without graphics SeaBIOS takes the serial port for its screen.
         set("graphics=off");
     }
     if needs_backend(machine) && machine.numa.is_empty() {

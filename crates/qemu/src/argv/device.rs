@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::Wiring;
-use super::line::{Line, escape};
-use crate::machine::{Firmware, InputBus, Machine, PanicDevice, Sound, TpmInterface, Video};
+use super::line::{Line, escape, slot};
+use crate::machine::{InputBus, Machine, PanicDevice, Sound, TpmInterface, Video};
 
 /// The device whose statistics tell about the guest's memory.
 pub const BALLOON: &str = "balloon0";
@@ -33,11 +33,15 @@ pub(super) fn plug_all(line: &mut Line, machine: &Machine, wiring: &Wiring) {
         }));
     }
     if devices.watchdog.is_some() {
-        line.device(&json!({ "driver": "i6300esb", "id": "watchdog0", "bus": "pcie.0" }));
+        line.device(&json!({
+            "driver": "i6300esb", "id": "watchdog0", "bus": "pcie.0", "addr": slot::WATCHDOG,
+        }));
     }
     match devices.panic {
         Some(PanicDevice::Isa) => line.device(&json!({ "driver": "pvpanic", "id": "panic0" })),
-        Some(PanicDevice::Pci) => line.device(&json!({ "driver": "pvpanic-pci", "id": "panic0" })),
+        Some(PanicDevice::Pci) => line.device(&json!({
+            "driver": "pvpanic-pci", "id": "panic0", "bus": "pcie.0", "addr": slot::PANIC,
+        })),
         // It is a property of the processor, not a device.
         Some(PanicDevice::HyperV) | None => {}
     }
@@ -56,9 +60,6 @@ fn channels(line: &mut Line, machine: &Machine, wiring: &Wiring) {
         let fd = wiring.serial;
         line.option("-chardev", format!("socket,id=serial0,fd={fd},server=on,wait=off"));
         line.device(&json!({ "driver": "isa-serial", "id": "com1", "chardev": "serial0" }));
-        if machine.firmware == Firmware::BiosWithSerial {
-            line.option("-fw_cfg", "name=etc/sercon-port,string=1016");
-        }
     }
     if machine.devices.guest_agent {
         let bus = line.port();
@@ -79,10 +80,10 @@ fn channels(line: &mut Line, machine: &Machine, wiring: &Wiring) {
 fn screen(line: &mut Line, machine: &Machine, wiring: &Wiring) {
     if let Some(video) = machine.devices.video {
         let device = match video {
-            Video::Vga => json!({ "driver": "VGA", "vgamem_mb": 16, "addr": "1.0" }),
-            Video::Bochs => json!({ "driver": "bochs-display", "addr": "1.0" }),
-            Video::Virtio => json!({ "driver": "virtio-vga", "addr": "1.0" }),
-            Video::Cirrus => json!({ "driver": "cirrus-vga", "addr": "1.0" }),
+            Video::Vga => json!({ "driver": "VGA", "vgamem_mb": 16, "addr": slot::VIDEO }),
+            Video::Bochs => json!({ "driver": "bochs-display", "addr": slot::VIDEO }),
+            Video::Virtio => json!({ "driver": "virtio-vga", "addr": slot::VIDEO }),
+            Video::Cirrus => json!({ "driver": "cirrus-vga", "addr": slot::VIDEO }),
             Video::Ramfb => json!({ "driver": "ramfb" }),
         };
         let mut device = device;
@@ -120,11 +121,11 @@ fn sound(line: &mut Line, machine: &Machine) {
     line.option("-audiodev", "driver=none,id=audio0");
     match sound {
         Sound::Ac97 => line.device(&json!({
-            "driver": "AC97", "id": "sound0", "bus": "pcie.0", "audiodev": "audio0",
+            "driver": "AC97", "id": "sound0", "bus": "pcie.0", "addr": slot::SOUND, "audiodev": "audio0",
         })),
         Sound::Ich9 => {
             line.device(&json!({
-                "driver": "ich9-intel-hda", "id": "sound0", "bus": "pcie.0",
+                "driver": "ich9-intel-hda", "id": "sound0", "bus": "pcie.0", "addr": slot::SOUND,
             }));
             line.device(&json!({
                 "driver": "hda-duplex",

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::line::{Line, object, set_some};
+use super::line::{Line, object, set_some, slot};
 use crate::machine::{
     Aio, Bus, Cache, Disk, DiskDevice, ErrorPolicy, FileImage, ImageFormat, InputBus, Machine,
     Source,
@@ -82,7 +82,8 @@ fn controllers(line: &mut Line, machine: &Machine) {
     let usb_input = machine.devices.inputs.iter().any(|input| input.bus == InputBus::Usb);
     if usb_input || machine.disks.iter().any(|disk| disk.bus == Bus::Usb) {
         line.device(&json!({
-            "driver": "qemu-xhci", "id": "usb", "bus": "pcie.0", "p2": 8, "p3": 8,
+            "driver": "qemu-xhci", "id": "usb", "bus": "pcie.0", "addr": slot::USB,
+            "p2": 8, "p3": 8,
         }));
     }
 }
@@ -95,7 +96,11 @@ fn sata_bus(line: &mut Line, index: usize) -> String {
     }
     let id = format!("sata{controller}");
     if port == 0 {
-        line.device(&json!({ "driver": "ich9-ahci", "id": id, "bus": "pcie.0" }));
+        let addr = format!("{}.{:x}", slot::SATA, controller - 1);
+        line.device(&json!({
+            "driver": "ich9-ahci", "id": id, "bus": "pcie.0", "addr": addr,
+            "multifunction": controller == 1,
+        }));
     }
     format!("{id}.{port}")
 }

@@ -4,7 +4,18 @@ use std::ffi::OsString;
 
 use serde_json::{Map, Value, json};
 
-/// The first slot of the root complex that is ours; lower ones belong to the chipset and video.
+/// Where devices without a port of their own sit. Ports fill the slots from 2 up; the chipset
+/// itself is at 0 and 1f.
+pub(super) mod slot {
+    pub(in crate::argv) const VIDEO: &str = "1.0";
+    pub(in crate::argv) const PANIC: &str = "18.0";
+    /// Further controllers follow in the functions of this slot.
+    pub(in crate::argv) const SATA: &str = "19";
+    pub(in crate::argv) const WATCHDOG: &str = "1a.0";
+    pub(in crate::argv) const SOUND: &str = "1b.0";
+    pub(in crate::argv) const USB: &str = "1c.0";
+}
+
 const FIRST_SLOT: u32 = 2;
 const PORTS_PER_SLOT: u32 = 8;
 

@@ -100,7 +100,6 @@ fn many_disks(props: &Props) -> Machine {
     machine.disks = vec![scsi, through, usb, tray, scsi_tray, nbd];
     for index in 0..6 {
         let mut more = Disk::new(format!("sata{index}"), Bus::Sata, raw("d.img"));
-        more.read_only = true;
         more.shareable = true;
         machine.disks.push(more);
     }
@@ -260,65 +259,65 @@ fn a_machine_for_a_cloud_image() {
     golden(
         cloud,
         &expect![[r#"
-        -name guest=cloud,, with a comma,debug-threads=on
-        -uuid 6d2b0ad4-5d60-4d1c-9a36-1f1f3a2c9f01
-        -pidfile /run/vm/qemu.pid
-        -no-user-config
-        -nodefaults
-        -display none
-        -sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny
-        -S
-        -action reboot=reset,shutdown=pause,watchdog=reset
-        -chardev socket,id=qmp,fd=11,server=on,wait=off
-        -mon chardev=qmp,id=monitor,mode=control
-        -machine q35,accel=tcg,usb=off,vmport=off,dump-guest-core=off,hpet=off,acpi=on,smm=off
-        -cpu max
-        -smp 2,maxcpus=8,sockets=4,cores=2,threads=1
-        -rtc base=utc
-        -smbios type=1,manufacturer=KubeVirt,product=None,family=KubeVirt,uuid=6d2b0ad4-5d60-4d1c-9a36-1f1f3a2c9f01
-        -m size=268435456b,slots=0,maxmem=1073741824b
-        -overcommit mem-lock=off
-        -boot strict=on
-        -netdev user,id=host-ua-default,net=10.0.2.0/24,hostname=cloud,hostfwd=tcp:127.0.0.1:0-:22
-        -device {"addr":"2.0","bus":"pcie.0","chassis":1,"driver":"pcie-root-port","id":"port0","multifunction":true,"port":0}
-        -device {"bus":"port0","driver":"virtio-net-pci","id":"ua-default","mac":"52:54:00:12:34:56","netdev":"host-ua-default","romfile":""}
-        -object {"id":"io-rootdisk","qom-type":"iothread"}
-        -device {"addr":"2.1","bus":"pcie.0","chassis":2,"driver":"pcie-root-port","id":"port1","port":1}
-        -device {"bus":"port1","driver":"virtio-scsi-pci","id":"scsi0"}
-        -device {"bus":"pcie.0","driver":"qemu-xhci","id":"usb","p2":8,"p3":8}
-        -device {"addr":"2.2","bus":"pcie.0","chassis":3,"driver":"pcie-root-port","id":"port2","port":2}
-        -blockdev {"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/over.qcow2","node-name":"s-rootdisk","read-only":false}
-        -blockdev {"backing":{"driver":"raw","file":{"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/base.img","read-only":true},"read-only":true},"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"qcow2","file":"s-rootdisk","node-name":"d-rootdisk","read-only":false}
-        -device {"bootindex":1,"bus":"port2","drive":"d-rootdisk","driver":"virtio-blk-pci","id":"ua-rootdisk","iothread":"io-rootdisk","rerror":"stop","serial":"ROOT1","werror":"stop","write-cache":"on"}
-        -blockdev {"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/seed.iso","node-name":"s-cloudinit","read-only":true}
-        -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-cloudinit","node-name":"d-cloudinit","read-only":true}
-        -device {"bus":"ide.0","drive":"d-cloudinit","driver":"ide-cd","id":"ua-cloudinit","rerror":"stop","unit":0,"werror":"stop"}
-        -chardev socket,id=serial0,fd=12,server=on,wait=off
-        -device {"chardev":"serial0","driver":"isa-serial","id":"com1"}
-        -device {"addr":"2.3","bus":"pcie.0","chassis":4,"driver":"pcie-root-port","id":"port3","port":3}
-        -device {"bus":"port3","driver":"virtio-serial-pci","id":"channels"}
-        -chardev socket,id=agent0,fd=13,server=on,wait=off
-        -device {"bus":"channels.0","chardev":"agent0","driver":"virtserialport","id":"agent","name":"org.qemu.guest_agent.0","nr":1}
-        -device {"addr":"1.0","bus":"pcie.0","driver":"VGA","id":"video0","vgamem_mb":16}
-        -vnc unix:vnc.sock,share=force-shared
-        -device {"bus":"usb.0","driver":"usb-tablet","id":"input-tablet"}
-        -device {"addr":"2.4","bus":"pcie.0","chassis":5,"driver":"pcie-root-port","id":"port4","port":4}
-        -device {"bus":"port4","driver":"virtio-balloon-pci","free-page-reporting":true,"id":"balloon0"}
-        -object {"filename":"/dev/urandom","id":"rng-source","qom-type":"rng-random"}
-        -device {"addr":"2.5","bus":"pcie.0","chassis":6,"driver":"pcie-root-port","id":"port5","port":5}
-        -device {"bus":"port5","driver":"virtio-rng-pci","id":"rng0","rng":"rng-source"}
-        -object {"id":"growth-memory","prealloc":false,"qom-type":"memory-backend-ram","reserve":false,"size":805306368}
-        -device {"addr":"2.6","bus":"pcie.0","chassis":7,"driver":"pcie-root-port","id":"port6","port":6}
-        -device {"block-size":2097152,"bus":"port6","driver":"virtio-mem-pci","id":"growth","memdev":"growth-memory","requested-size":0}
-        -device {"addr":"2.7","bus":"pcie.0","chassis":8,"driver":"pcie-root-port","id":"hot0","port":7}
-        -device {"addr":"3.0","bus":"pcie.0","chassis":9,"driver":"pcie-root-port","id":"hot1","multifunction":true,"port":8}
-        -device {"addr":"3.1","bus":"pcie.0","chassis":10,"driver":"pcie-root-port","id":"hot2","port":9}
-        -device {"addr":"3.2","bus":"pcie.0","chassis":11,"driver":"pcie-root-port","id":"hot3","port":10}
-        -device {"addr":"3.3","bus":"pcie.0","chassis":12,"driver":"pcie-root-port","id":"hot4","port":11}
-        -device {"addr":"3.4","bus":"pcie.0","chassis":13,"driver":"pcie-root-port","id":"hot5","port":12}
-        -device {"addr":"3.5","bus":"pcie.0","chassis":14,"driver":"pcie-root-port","id":"hot6","port":13}
-        -device {"addr":"3.6","bus":"pcie.0","chassis":15,"driver":"pcie-root-port","id":"hot7","port":14}
-    "#]],
+            -name guest=cloud,, with a comma,debug-threads=on
+            -uuid 6d2b0ad4-5d60-4d1c-9a36-1f1f3a2c9f01
+            -pidfile /run/vm/qemu.pid
+            -no-user-config
+            -nodefaults
+            -display none
+            -sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny
+            -S
+            -action reboot=reset,shutdown=pause,watchdog=reset
+            -chardev socket,id=qmp,fd=11,server=on,wait=off
+            -mon chardev=qmp,id=monitor,mode=control
+            -machine q35,accel=tcg,usb=off,vmport=off,dump-guest-core=off,hpet=off,acpi=on,smm=off
+            -cpu max
+            -smp 2,maxcpus=8,sockets=4,cores=2,threads=1
+            -rtc base=utc
+            -smbios type=1,manufacturer=KubeVirt,product=None,family=KubeVirt,uuid=6d2b0ad4-5d60-4d1c-9a36-1f1f3a2c9f01
+            -m size=268435456b,slots=0,maxmem=1073741824b
+            -overcommit mem-lock=off
+            -boot strict=on
+            -netdev user,id=host-ua-default,net=10.0.2.0/24,hostname=cloud,hostfwd=tcp:127.0.0.1:0-:22
+            -device {"addr":"2.0","bus":"pcie.0","chassis":1,"driver":"pcie-root-port","id":"port0","multifunction":true,"port":0}
+            -device {"bus":"port0","driver":"virtio-net-pci","id":"ua-default","mac":"52:54:00:12:34:56","netdev":"host-ua-default","romfile":""}
+            -object {"id":"io-rootdisk","qom-type":"iothread"}
+            -device {"addr":"2.1","bus":"pcie.0","chassis":2,"driver":"pcie-root-port","id":"port1","port":1}
+            -device {"bus":"port1","driver":"virtio-scsi-pci","id":"scsi0"}
+            -device {"addr":"1c.0","bus":"pcie.0","driver":"qemu-xhci","id":"usb","p2":8,"p3":8}
+            -device {"addr":"2.2","bus":"pcie.0","chassis":3,"driver":"pcie-root-port","id":"port2","port":2}
+            -blockdev {"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/over.qcow2","node-name":"s-rootdisk","read-only":false}
+            -blockdev {"backing":{"driver":"raw","file":{"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/base.img","read-only":true},"read-only":true},"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"qcow2","file":"s-rootdisk","node-name":"d-rootdisk","read-only":false}
+            -device {"bootindex":1,"bus":"port2","drive":"d-rootdisk","driver":"virtio-blk-pci","id":"ua-rootdisk","iothread":"io-rootdisk","rerror":"stop","serial":"ROOT1","werror":"stop","write-cache":"on"}
+            -blockdev {"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/seed.iso","node-name":"s-cloudinit","read-only":true}
+            -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-cloudinit","node-name":"d-cloudinit","read-only":true}
+            -device {"bus":"ide.0","drive":"d-cloudinit","driver":"ide-cd","id":"ua-cloudinit","rerror":"stop","unit":0,"werror":"stop"}
+            -chardev socket,id=serial0,fd=12,server=on,wait=off
+            -device {"chardev":"serial0","driver":"isa-serial","id":"com1"}
+            -device {"addr":"2.3","bus":"pcie.0","chassis":4,"driver":"pcie-root-port","id":"port3","port":3}
+            -device {"bus":"port3","driver":"virtio-serial-pci","id":"channels"}
+            -chardev socket,id=agent0,fd=13,server=on,wait=off
+            -device {"bus":"channels.0","chardev":"agent0","driver":"virtserialport","id":"agent","name":"org.qemu.guest_agent.0","nr":1}
+            -device {"addr":"1.0","bus":"pcie.0","driver":"VGA","id":"video0","vgamem_mb":16}
+            -vnc unix:vnc.sock,share=force-shared
+            -device {"bus":"usb.0","driver":"usb-tablet","id":"input-tablet"}
+            -device {"addr":"2.4","bus":"pcie.0","chassis":5,"driver":"pcie-root-port","id":"port4","port":4}
+            -device {"bus":"port4","driver":"virtio-balloon-pci","free-page-reporting":true,"id":"balloon0"}
+            -object {"filename":"/dev/urandom","id":"rng-source","qom-type":"rng-random"}
+            -device {"addr":"2.5","bus":"pcie.0","chassis":6,"driver":"pcie-root-port","id":"port5","port":5}
+            -device {"bus":"port5","driver":"virtio-rng-pci","id":"rng0","rng":"rng-source"}
+            -object {"id":"growth-memory","prealloc":false,"qom-type":"memory-backend-ram","reserve":false,"size":805306368}
+            -device {"addr":"2.6","bus":"pcie.0","chassis":7,"driver":"pcie-root-port","id":"port6","port":6}
+            -device {"block-size":2097152,"bus":"port6","driver":"virtio-mem-pci","id":"growth","memdev":"growth-memory","requested-size":0}
+            -device {"addr":"2.7","bus":"pcie.0","chassis":8,"driver":"pcie-root-port","id":"hot0","port":7}
+            -device {"addr":"3.0","bus":"pcie.0","chassis":9,"driver":"pcie-root-port","id":"hot1","multifunction":true,"port":8}
+            -device {"addr":"3.1","bus":"pcie.0","chassis":10,"driver":"pcie-root-port","id":"hot2","port":9}
+            -device {"addr":"3.2","bus":"pcie.0","chassis":11,"driver":"pcie-root-port","id":"hot3","port":10}
+            -device {"addr":"3.3","bus":"pcie.0","chassis":12,"driver":"pcie-root-port","id":"hot4","port":11}
+            -device {"addr":"3.4","bus":"pcie.0","chassis":13,"driver":"pcie-root-port","id":"hot5","port":12}
+            -device {"addr":"3.5","bus":"pcie.0","chassis":14,"driver":"pcie-root-port","id":"hot6","port":13}
+            -device {"addr":"3.6","bus":"pcie.0","chassis":15,"driver":"pcie-root-port","id":"hot7","port":14}
+        "#]],
     );
 }
 
@@ -327,77 +326,77 @@ fn disks_on_every_bus_from_every_source() {
     golden(
         many_disks,
         &expect![[r#"
-        -name guest=disks,debug-threads=on
-        -uuid 6d2b0ad4-5d60-4d1c-9a36-1f1f3a2c9f01
-        -pidfile /run/vm/qemu.pid
-        -no-user-config
-        -nodefaults
-        -display none
-        -sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny
-        -S
-        -action reboot=reset,shutdown=pause,watchdog=reset
-        -chardev socket,id=qmp,fd=11,server=on,wait=off
-        -mon chardev=qmp,id=monitor,mode=control
-        -machine q35,accel=tcg,usb=off,vmport=off,dump-guest-core=off,hpet=off,acpi=on,smm=off
-        -cpu max
-        -smp 1,maxcpus=1,sockets=1,cores=1,threads=1
-        -rtc base=utc
-        -smbios type=1,uuid=6d2b0ad4-5d60-4d1c-9a36-1f1f3a2c9f01
-        -m size=67108864b
-        -overcommit mem-lock=off
-        -boot strict=on
-        -device {"addr":"2.0","bus":"pcie.0","chassis":1,"driver":"pcie-root-port","id":"port0","multifunction":true,"port":0}
-        -device {"bus":"port0","driver":"virtio-scsi-pci","id":"scsi0"}
-        -device {"bus":"pcie.0","driver":"qemu-xhci","id":"usb","p2":8,"p3":8}
-        -blockdev {"aio":"native","cache":{"direct":true,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/a.img","node-name":"s-data","read-only":false}
-        -blockdev {"cache":{"direct":true,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-data","node-name":"d-data","read-only":false}
-        -device {"bus":"scsi0.0","channel":0,"device_id":"drive-ua-data","discard_granularity":4096,"drive":"d-data","driver":"scsi-hd","id":"ua-data","logical_block_size":4096,"lun":0,"physical_block_size":4096,"rerror":"report","scsi-id":0,"share-rw":true,"werror":"report","write-cache":"on"}
-        -blockdev {"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/b.img","node-name":"s-through","read-only":false}
-        -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-through","node-name":"d-through","read-only":false}
-        -device {"bus":"ide.0","drive":"d-through","driver":"ide-hd","id":"ua-through","rerror":"report","unit":0,"werror":"enospc","write-cache":"off"}
-        -blockdev {"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/c.img","node-name":"s-stick","read-only":false}
-        -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-stick","node-name":"d-stick","read-only":false}
-        -device {"bus":"usb.0","drive":"d-stick","driver":"usb-storage","id":"ua-stick","removable":false,"rerror":"stop","werror":"stop","write-cache":"on"}
-        -device {"bus":"ide.1","driver":"ide-cd","id":"ua-tray","rerror":"stop","unit":0,"werror":"stop"}
-        -device {"bus":"scsi0.0","channel":0,"device_id":"drive-ua-scsi-tray","driver":"scsi-cd","id":"ua-scsi-tray","lun":1,"rerror":"stop","scsi-id":0,"werror":"stop"}
-        -device {"addr":"2.1","bus":"pcie.0","chassis":2,"driver":"pcie-root-port","id":"port1","port":1}
-        -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"nbd","export":"volume","node-name":"s-volume-with-.9b9cb2f776510042","read-only":false,"reconnect-delay":30,"server":{"path":"/d/nbd.sock","type":"unix"}}
-        -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-volume-with-.9b9cb2f776510042","node-name":"d-volume-with-.9b9cb2f776510042","read-only":false}
-        -device {"bus":"port1","drive":"d-volume-with-.9b9cb2f776510042","driver":"virtio-blk-pci","id":"ua-volume-with-a-name-that-does-not-fit","rerror":"stop","werror":"stop","write-cache":"on"}
-        -blockdev {"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/d.img","node-name":"s-sata0","read-only":true}
-        -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-sata0","node-name":"d-sata0","read-only":true}
-        -device {"bus":"ide.2","drive":"d-sata0","driver":"ide-hd","id":"ua-sata0","rerror":"stop","share-rw":true,"unit":0,"werror":"stop","write-cache":"on"}
-        -blockdev {"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/d.img","node-name":"s-sata1","read-only":true}
-        -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-sata1","node-name":"d-sata1","read-only":true}
-        -device {"bus":"ide.3","drive":"d-sata1","driver":"ide-hd","id":"ua-sata1","rerror":"stop","share-rw":true,"unit":0,"werror":"stop","write-cache":"on"}
-        -blockdev {"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/d.img","node-name":"s-sata2","read-only":true}
-        -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-sata2","node-name":"d-sata2","read-only":true}
-        -device {"bus":"ide.4","drive":"d-sata2","driver":"ide-hd","id":"ua-sata2","rerror":"stop","share-rw":true,"unit":0,"werror":"stop","write-cache":"on"}
-        -blockdev {"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/d.img","node-name":"s-sata3","read-only":true}
-        -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-sata3","node-name":"d-sata3","read-only":true}
-        -device {"bus":"ide.5","drive":"d-sata3","driver":"ide-hd","id":"ua-sata3","rerror":"stop","share-rw":true,"unit":0,"werror":"stop","write-cache":"on"}
-        -device {"bus":"pcie.0","driver":"ich9-ahci","id":"sata1"}
-        -blockdev {"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/d.img","node-name":"s-sata4","read-only":true}
-        -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-sata4","node-name":"d-sata4","read-only":true}
-        -device {"bus":"sata1.0","drive":"d-sata4","driver":"ide-hd","id":"ua-sata4","rerror":"stop","share-rw":true,"unit":0,"werror":"stop","write-cache":"on"}
-        -blockdev {"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/d.img","node-name":"s-sata5","read-only":true}
-        -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-sata5","node-name":"d-sata5","read-only":true}
-        -device {"bus":"sata1.1","drive":"d-sata5","driver":"ide-hd","id":"ua-sata5","rerror":"stop","share-rw":true,"unit":0,"werror":"stop","write-cache":"on"}
-        -chardev socket,id=serial0,fd=12,server=on,wait=off
-        -device {"chardev":"serial0","driver":"isa-serial","id":"com1"}
-        -device {"addr":"2.2","bus":"pcie.0","chassis":3,"driver":"pcie-root-port","id":"port2","port":2}
-        -device {"bus":"port2","driver":"virtio-serial-pci","id":"channels"}
-        -chardev socket,id=agent0,fd=13,server=on,wait=off
-        -device {"bus":"channels.0","chardev":"agent0","driver":"virtserialport","id":"agent","name":"org.qemu.guest_agent.0","nr":1}
-        -device {"addr":"2.3","bus":"pcie.0","chassis":4,"driver":"pcie-root-port","id":"hot0","port":3}
-        -device {"addr":"2.4","bus":"pcie.0","chassis":5,"driver":"pcie-root-port","id":"hot1","port":4}
-        -device {"addr":"2.5","bus":"pcie.0","chassis":6,"driver":"pcie-root-port","id":"hot2","port":5}
-        -device {"addr":"2.6","bus":"pcie.0","chassis":7,"driver":"pcie-root-port","id":"hot3","port":6}
-        -device {"addr":"2.7","bus":"pcie.0","chassis":8,"driver":"pcie-root-port","id":"hot4","port":7}
-        -device {"addr":"3.0","bus":"pcie.0","chassis":9,"driver":"pcie-root-port","id":"hot5","multifunction":true,"port":8}
-        -device {"addr":"3.1","bus":"pcie.0","chassis":10,"driver":"pcie-root-port","id":"hot6","port":9}
-        -device {"addr":"3.2","bus":"pcie.0","chassis":11,"driver":"pcie-root-port","id":"hot7","port":10}
-    "#]],
+            -name guest=disks,debug-threads=on
+            -uuid 6d2b0ad4-5d60-4d1c-9a36-1f1f3a2c9f01
+            -pidfile /run/vm/qemu.pid
+            -no-user-config
+            -nodefaults
+            -display none
+            -sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny
+            -S
+            -action reboot=reset,shutdown=pause,watchdog=reset
+            -chardev socket,id=qmp,fd=11,server=on,wait=off
+            -mon chardev=qmp,id=monitor,mode=control
+            -machine q35,accel=tcg,usb=off,vmport=off,dump-guest-core=off,hpet=off,acpi=on,smm=off
+            -cpu max
+            -smp 1,maxcpus=1,sockets=1,cores=1,threads=1
+            -rtc base=utc
+            -smbios type=1,uuid=6d2b0ad4-5d60-4d1c-9a36-1f1f3a2c9f01
+            -m size=67108864b
+            -overcommit mem-lock=off
+            -boot strict=on
+            -device {"addr":"2.0","bus":"pcie.0","chassis":1,"driver":"pcie-root-port","id":"port0","multifunction":true,"port":0}
+            -device {"bus":"port0","driver":"virtio-scsi-pci","id":"scsi0"}
+            -device {"addr":"1c.0","bus":"pcie.0","driver":"qemu-xhci","id":"usb","p2":8,"p3":8}
+            -blockdev {"aio":"native","cache":{"direct":true,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/a.img","node-name":"s-data","read-only":false}
+            -blockdev {"cache":{"direct":true,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-data","node-name":"d-data","read-only":false}
+            -device {"bus":"scsi0.0","channel":0,"device_id":"drive-ua-data","discard_granularity":4096,"drive":"d-data","driver":"scsi-hd","id":"ua-data","logical_block_size":4096,"lun":0,"physical_block_size":4096,"rerror":"report","scsi-id":0,"share-rw":true,"werror":"report","write-cache":"on"}
+            -blockdev {"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/b.img","node-name":"s-through","read-only":false}
+            -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-through","node-name":"d-through","read-only":false}
+            -device {"bus":"ide.0","drive":"d-through","driver":"ide-hd","id":"ua-through","rerror":"report","unit":0,"werror":"enospc","write-cache":"off"}
+            -blockdev {"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/c.img","node-name":"s-stick","read-only":false}
+            -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-stick","node-name":"d-stick","read-only":false}
+            -device {"bus":"usb.0","drive":"d-stick","driver":"usb-storage","id":"ua-stick","removable":false,"rerror":"stop","werror":"stop","write-cache":"on"}
+            -device {"bus":"ide.1","driver":"ide-cd","id":"ua-tray","rerror":"stop","unit":0,"werror":"stop"}
+            -device {"bus":"scsi0.0","channel":0,"device_id":"drive-ua-scsi-tray","driver":"scsi-cd","id":"ua-scsi-tray","lun":1,"rerror":"stop","scsi-id":0,"werror":"stop"}
+            -device {"addr":"2.1","bus":"pcie.0","chassis":2,"driver":"pcie-root-port","id":"port1","port":1}
+            -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"nbd","export":"volume","node-name":"s-volume-with-.9b9cb2f776510042","read-only":false,"reconnect-delay":30,"server":{"path":"/d/nbd.sock","type":"unix"}}
+            -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-volume-with-.9b9cb2f776510042","node-name":"d-volume-with-.9b9cb2f776510042","read-only":false}
+            -device {"bus":"port1","drive":"d-volume-with-.9b9cb2f776510042","driver":"virtio-blk-pci","id":"ua-volume-with-a-name-that-does-not-fit","rerror":"stop","werror":"stop","write-cache":"on"}
+            -blockdev {"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/d.img","node-name":"s-sata0","read-only":false}
+            -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-sata0","node-name":"d-sata0","read-only":false}
+            -device {"bus":"ide.2","drive":"d-sata0","driver":"ide-hd","id":"ua-sata0","rerror":"stop","share-rw":true,"unit":0,"werror":"stop","write-cache":"on"}
+            -blockdev {"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/d.img","node-name":"s-sata1","read-only":false}
+            -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-sata1","node-name":"d-sata1","read-only":false}
+            -device {"bus":"ide.3","drive":"d-sata1","driver":"ide-hd","id":"ua-sata1","rerror":"stop","share-rw":true,"unit":0,"werror":"stop","write-cache":"on"}
+            -blockdev {"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/d.img","node-name":"s-sata2","read-only":false}
+            -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-sata2","node-name":"d-sata2","read-only":false}
+            -device {"bus":"ide.4","drive":"d-sata2","driver":"ide-hd","id":"ua-sata2","rerror":"stop","share-rw":true,"unit":0,"werror":"stop","write-cache":"on"}
+            -blockdev {"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/d.img","node-name":"s-sata3","read-only":false}
+            -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-sata3","node-name":"d-sata3","read-only":false}
+            -device {"bus":"ide.5","drive":"d-sata3","driver":"ide-hd","id":"ua-sata3","rerror":"stop","share-rw":true,"unit":0,"werror":"stop","write-cache":"on"}
+            -device {"addr":"19.0","bus":"pcie.0","driver":"ich9-ahci","id":"sata1","multifunction":true}
+            -blockdev {"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/d.img","node-name":"s-sata4","read-only":false}
+            -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-sata4","node-name":"d-sata4","read-only":false}
+            -device {"bus":"sata1.0","drive":"d-sata4","driver":"ide-hd","id":"ua-sata4","rerror":"stop","share-rw":true,"unit":0,"werror":"stop","write-cache":"on"}
+            -blockdev {"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/d/d.img","node-name":"s-sata5","read-only":false}
+            -blockdev {"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":"s-sata5","node-name":"d-sata5","read-only":false}
+            -device {"bus":"sata1.1","drive":"d-sata5","driver":"ide-hd","id":"ua-sata5","rerror":"stop","share-rw":true,"unit":0,"werror":"stop","write-cache":"on"}
+            -chardev socket,id=serial0,fd=12,server=on,wait=off
+            -device {"chardev":"serial0","driver":"isa-serial","id":"com1"}
+            -device {"addr":"2.2","bus":"pcie.0","chassis":3,"driver":"pcie-root-port","id":"port2","port":2}
+            -device {"bus":"port2","driver":"virtio-serial-pci","id":"channels"}
+            -chardev socket,id=agent0,fd=13,server=on,wait=off
+            -device {"bus":"channels.0","chardev":"agent0","driver":"virtserialport","id":"agent","name":"org.qemu.guest_agent.0","nr":1}
+            -device {"addr":"2.3","bus":"pcie.0","chassis":4,"driver":"pcie-root-port","id":"hot0","port":3}
+            -device {"addr":"2.4","bus":"pcie.0","chassis":5,"driver":"pcie-root-port","id":"hot1","port":4}
+            -device {"addr":"2.5","bus":"pcie.0","chassis":6,"driver":"pcie-root-port","id":"hot2","port":5}
+            -device {"addr":"2.6","bus":"pcie.0","chassis":7,"driver":"pcie-root-port","id":"hot3","port":6}
+            -device {"addr":"2.7","bus":"pcie.0","chassis":8,"driver":"pcie-root-port","id":"hot4","port":7}
+            -device {"addr":"3.0","bus":"pcie.0","chassis":9,"driver":"pcie-root-port","id":"hot5","multifunction":true,"port":8}
+            -device {"addr":"3.1","bus":"pcie.0","chassis":10,"driver":"pcie-root-port","id":"hot6","port":9}
+            -device {"addr":"3.2","bus":"pcie.0","chassis":11,"driver":"pcie-root-port","id":"hot7","port":10}
+        "#]],
     );
 }
 
@@ -454,55 +453,55 @@ fn a_machine_for_windows_with_secure_boot() {
     golden(
         windows,
         &expect![[r#"
-        -name guest=windows,debug-threads=on
-        -uuid 6d2b0ad4-5d60-4d1c-9a36-1f1f3a2c9f01
-        -pidfile /run/vm/qemu.pid
-        -no-user-config
-        -nodefaults
-        -display none
-        -sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny
-        -S
-        -action reboot=shutdown,shutdown=pause,watchdog=poweroff
-        -chardev socket,id=qmp,fd=11,server=on,wait=off
-        -mon chardev=qmp,id=monitor,mode=control
-        -machine q35,accel=tcg,usb=off,vmport=off,dump-guest-core=off,hpet=off,acpi=on,smm=on,pflash0=efi-code,pflash1=efi-vars
-        -cpu max,sse4.2=off
-        -smp 1,maxcpus=1,sockets=1,cores=1,threads=1
-        -rtc base=2026-01-02T03:04:05
-        -smbios type=1,uuid=6d2b0ad4-5d60-4d1c-9a36-1f1f3a2c9f01
-        -m size=134217728b
-        -overcommit mem-lock=off
-        -boot strict=on
-        -blockdev {"driver":"raw","file":{"driver":"file","filename":"/firmware/code.fd","read-only":true},"node-name":"efi-code","read-only":true}
-        -blockdev {"driver":"raw","file":{"driver":"file","filename":"/d/vars.fd","read-only":false},"node-name":"efi-vars","read-only":false}
-        -global driver=cfi.pflash01,property=secure,value=on
-        -global ICH9-LPC.disable_s3=1
-        -device {"addr":"2.0","bus":"pcie.0","chassis":1,"driver":"pcie-root-port","id":"port0","multifunction":true,"port":0}
-        -device {"bus":"port0","driver":"virtio-scsi-pci","id":"scsi0"}
-        -chardev socket,id=serial0,fd=12,server=on,wait=off
-        -device {"chardev":"serial0","driver":"isa-serial","id":"com1"}
-        -device {"addr":"2.1","bus":"pcie.0","chassis":2,"driver":"pcie-root-port","id":"port1","port":1}
-        -device {"bus":"port1","driver":"virtio-serial-pci","id":"channels"}
-        -chardev socket,id=agent0,fd=13,server=on,wait=off
-        -device {"bus":"channels.0","chardev":"agent0","driver":"virtserialport","id":"agent","name":"org.qemu.guest_agent.0","nr":1}
-        -device {"addr":"1.0","bus":"pcie.0","driver":"bochs-display","id":"video0"}
-        -vnc unix:vnc.sock,share=force-shared
-        -device {"addr":"2.2","bus":"pcie.0","chassis":3,"driver":"pcie-root-port","id":"port2","port":2}
-        -device {"bus":"port2","driver":"virtio-tablet-pci","id":"input-tablet"}
-        -device {"bus":"pcie.0","driver":"i6300esb","id":"watchdog0"}
-        -device {"driver":"pvpanic","id":"panic0"}
-        -audiodev driver=none,id=audio0
-        -device {"bus":"pcie.0","driver":"ich9-intel-hda","id":"sound0"}
-        -device {"audiodev":"audio0","bus":"sound0.0","cad":0,"driver":"hda-duplex","id":"sound0-codec"}
-        -device {"addr":"2.3","bus":"pcie.0","chassis":4,"driver":"pcie-root-port","id":"hot0","port":3}
-        -device {"addr":"2.4","bus":"pcie.0","chassis":5,"driver":"pcie-root-port","id":"hot1","port":4}
-        -device {"addr":"2.5","bus":"pcie.0","chassis":6,"driver":"pcie-root-port","id":"hot2","port":5}
-        -device {"addr":"2.6","bus":"pcie.0","chassis":7,"driver":"pcie-root-port","id":"hot3","port":6}
-        -device {"addr":"2.7","bus":"pcie.0","chassis":8,"driver":"pcie-root-port","id":"hot4","port":7}
-        -device {"addr":"3.0","bus":"pcie.0","chassis":9,"driver":"pcie-root-port","id":"hot5","multifunction":true,"port":8}
-        -device {"addr":"3.1","bus":"pcie.0","chassis":10,"driver":"pcie-root-port","id":"hot6","port":9}
-        -device {"addr":"3.2","bus":"pcie.0","chassis":11,"driver":"pcie-root-port","id":"hot7","port":10}
-    "#]],
+            -name guest=windows,debug-threads=on
+            -uuid 6d2b0ad4-5d60-4d1c-9a36-1f1f3a2c9f01
+            -pidfile /run/vm/qemu.pid
+            -no-user-config
+            -nodefaults
+            -display none
+            -sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny
+            -S
+            -action reboot=shutdown,shutdown=pause,watchdog=poweroff
+            -chardev socket,id=qmp,fd=11,server=on,wait=off
+            -mon chardev=qmp,id=monitor,mode=control
+            -machine q35,accel=tcg,usb=off,vmport=off,dump-guest-core=off,hpet=off,acpi=on,smm=on,pflash0=efi-code,pflash1=efi-vars
+            -cpu max,sse4.2=off
+            -smp 1,maxcpus=1,sockets=1,cores=1,threads=1
+            -rtc base=2026-01-02T03:04:05
+            -smbios type=1,uuid=6d2b0ad4-5d60-4d1c-9a36-1f1f3a2c9f01
+            -m size=134217728b
+            -overcommit mem-lock=off
+            -boot strict=on
+            -blockdev {"driver":"raw","file":{"driver":"file","filename":"/firmware/code.fd","read-only":true},"node-name":"efi-code","read-only":true}
+            -blockdev {"driver":"raw","file":{"driver":"file","filename":"/d/vars.fd","read-only":false},"node-name":"efi-vars","read-only":false}
+            -global driver=cfi.pflash01,property=secure,value=on
+            -global ICH9-LPC.disable_s3=1
+            -device {"addr":"2.0","bus":"pcie.0","chassis":1,"driver":"pcie-root-port","id":"port0","multifunction":true,"port":0}
+            -device {"bus":"port0","driver":"virtio-scsi-pci","id":"scsi0"}
+            -chardev socket,id=serial0,fd=12,server=on,wait=off
+            -device {"chardev":"serial0","driver":"isa-serial","id":"com1"}
+            -device {"addr":"2.1","bus":"pcie.0","chassis":2,"driver":"pcie-root-port","id":"port1","port":1}
+            -device {"bus":"port1","driver":"virtio-serial-pci","id":"channels"}
+            -chardev socket,id=agent0,fd=13,server=on,wait=off
+            -device {"bus":"channels.0","chardev":"agent0","driver":"virtserialport","id":"agent","name":"org.qemu.guest_agent.0","nr":1}
+            -device {"addr":"1.0","bus":"pcie.0","driver":"bochs-display","id":"video0"}
+            -vnc unix:vnc.sock,share=force-shared
+            -device {"addr":"2.2","bus":"pcie.0","chassis":3,"driver":"pcie-root-port","id":"port2","port":2}
+            -device {"bus":"port2","driver":"virtio-tablet-pci","id":"input-tablet"}
+            -device {"addr":"1a.0","bus":"pcie.0","driver":"i6300esb","id":"watchdog0"}
+            -device {"driver":"pvpanic","id":"panic0"}
+            -audiodev driver=none,id=audio0
+            -device {"addr":"1b.0","bus":"pcie.0","driver":"ich9-intel-hda","id":"sound0"}
+            -device {"audiodev":"audio0","bus":"sound0.0","cad":0,"driver":"hda-duplex","id":"sound0-codec"}
+            -device {"addr":"2.3","bus":"pcie.0","chassis":4,"driver":"pcie-root-port","id":"hot0","port":3}
+            -device {"addr":"2.4","bus":"pcie.0","chassis":5,"driver":"pcie-root-port","id":"hot1","port":4}
+            -device {"addr":"2.5","bus":"pcie.0","chassis":6,"driver":"pcie-root-port","id":"hot2","port":5}
+            -device {"addr":"2.6","bus":"pcie.0","chassis":7,"driver":"pcie-root-port","id":"hot3","port":6}
+            -device {"addr":"2.7","bus":"pcie.0","chassis":8,"driver":"pcie-root-port","id":"hot4","port":7}
+            -device {"addr":"3.0","bus":"pcie.0","chassis":9,"driver":"pcie-root-port","id":"hot5","multifunction":true,"port":8}
+            -device {"addr":"3.1","bus":"pcie.0","chassis":10,"driver":"pcie-root-port","id":"hot6","port":9}
+            -device {"addr":"3.2","bus":"pcie.0","chassis":11,"driver":"pcie-root-port","id":"hot7","port":10}
+        "#]],
     );
 }
 
@@ -511,65 +510,64 @@ fn numa_nodes_and_a_tap_with_queues() {
     golden(
         pinned,
         &expect![[r#"
-        -name guest=numa,debug-threads=on
-        -uuid 6d2b0ad4-5d60-4d1c-9a36-1f1f3a2c9f01
-        -pidfile /run/vm/qemu.pid
-        -no-user-config
-        -nodefaults
-        -display none
-        -sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny
-        -S
-        -action reboot=reset,shutdown=pause,watchdog=reset
-        -chardev socket,id=qmp,fd=11,server=on,wait=off
-        -mon chardev=qmp,id=monitor,mode=control
-        -machine q35,accel=tcg,usb=off,vmport=off,dump-guest-core=off,hpet=off,acpi=on,smm=off,graphics=off
-        -cpu max
-        -smp 2,maxcpus=2,sockets=2,cores=1,threads=1
-        -rtc base=localtime
-        -smbios type=1,uuid=6d2b0ad4-5d60-4d1c-9a36-1f1f3a2c9f01
-        -m size=134217728b
-        -overcommit mem-lock=off
-        -object {"id":"memory0","qom-type":"memory-backend-ram","size":67108864}
-        -numa node,nodeid=0,memdev=memory0,cpus=0
-        -object {"id":"memory1","qom-type":"memory-backend-ram","size":67108864}
-        -numa node,nodeid=1,memdev=memory1,cpus=1
-        -boot strict=on
-        -netdev tap,id=host-ua-lan,fds=14:15
-        -device {"addr":"2.0","bus":"pcie.0","chassis":1,"driver":"pcie-root-port","id":"port0","multifunction":true,"port":0}
-        -device {"bootindex":1,"bus":"port0","driver":"virtio-net-pci","host_mtu":1450,"id":"ua-lan","mac":"52:54:00:00:00:01","mq":true,"netdev":"host-ua-lan","vectors":6}
-        -device {"addr":"2.1","bus":"pcie.0","chassis":2,"driver":"pcie-root-port","id":"port1","port":1}
-        -device {"bus":"port1","driver":"virtio-scsi-pci","id":"scsi0"}
-        -chardev socket,id=serial0,fd=12,server=on,wait=off
-        -device {"chardev":"serial0","driver":"isa-serial","id":"com1"}
-        -fw_cfg name=etc/sercon-port,string=1016
-        -device {"addr":"2.2","bus":"pcie.0","chassis":3,"driver":"pcie-root-port","id":"port2","port":2}
-        -device {"bus":"port2","driver":"virtio-serial-pci","id":"channels"}
-        -chardev socket,id=agent0,fd=13,server=on,wait=off
-        -device {"bus":"channels.0","chardev":"agent0","driver":"virtserialport","id":"agent","name":"org.qemu.guest_agent.0","nr":1}
-        -device {"driver":"pvpanic-pci","id":"panic0"}
-        -audiodev driver=none,id=audio0
-        -device {"audiodev":"audio0","bus":"pcie.0","driver":"AC97","id":"sound0"}
-        -device {"addr":"2.3","bus":"pcie.0","chassis":4,"driver":"pcie-root-port","id":"hot0","port":3}
-        -device {"addr":"2.4","bus":"pcie.0","chassis":5,"driver":"pcie-root-port","id":"hot1","port":4}
-        -device {"addr":"2.5","bus":"pcie.0","chassis":6,"driver":"pcie-root-port","id":"hot2","port":5}
-        -device {"addr":"2.6","bus":"pcie.0","chassis":7,"driver":"pcie-root-port","id":"hot3","port":6}
-        -device {"addr":"2.7","bus":"pcie.0","chassis":8,"driver":"pcie-root-port","id":"hot4","port":7}
-        -device {"addr":"3.0","bus":"pcie.0","chassis":9,"driver":"pcie-root-port","id":"hot5","multifunction":true,"port":8}
-        -device {"addr":"3.1","bus":"pcie.0","chassis":10,"driver":"pcie-root-port","id":"hot6","port":9}
-        -device {"addr":"3.2","bus":"pcie.0","chassis":11,"driver":"pcie-root-port","id":"hot7","port":10}
-        -device {"addr":"3.3","bus":"pcie.0","chassis":12,"driver":"pcie-root-port","id":"hot8","port":11}
-        -device {"addr":"3.4","bus":"pcie.0","chassis":13,"driver":"pcie-root-port","id":"hot9","port":12}
-        -device {"addr":"3.5","bus":"pcie.0","chassis":14,"driver":"pcie-root-port","id":"hot10","port":13}
-        -device {"addr":"3.6","bus":"pcie.0","chassis":15,"driver":"pcie-root-port","id":"hot11","port":14}
-        -device {"addr":"3.7","bus":"pcie.0","chassis":16,"driver":"pcie-root-port","id":"hot12","port":15}
-        -device {"addr":"4.0","bus":"pcie.0","chassis":17,"driver":"pcie-root-port","id":"hot13","multifunction":true,"port":16}
-        -device {"addr":"4.1","bus":"pcie.0","chassis":18,"driver":"pcie-root-port","id":"hot14","port":17}
-        -device {"addr":"4.2","bus":"pcie.0","chassis":19,"driver":"pcie-root-port","id":"hot15","port":18}
-        -device {"addr":"4.3","bus":"pcie.0","chassis":20,"driver":"pcie-root-port","id":"hot16","port":19}
-        -device {"addr":"4.4","bus":"pcie.0","chassis":21,"driver":"pcie-root-port","id":"hot17","port":20}
-        -device {"addr":"4.5","bus":"pcie.0","chassis":22,"driver":"pcie-root-port","id":"hot18","port":21}
-        -device {"addr":"4.6","bus":"pcie.0","chassis":23,"driver":"pcie-root-port","id":"hot19","port":22}
-    "#]],
+            -name guest=numa,debug-threads=on
+            -uuid 6d2b0ad4-5d60-4d1c-9a36-1f1f3a2c9f01
+            -pidfile /run/vm/qemu.pid
+            -no-user-config
+            -nodefaults
+            -display none
+            -sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny
+            -S
+            -action reboot=reset,shutdown=pause,watchdog=reset
+            -chardev socket,id=qmp,fd=11,server=on,wait=off
+            -mon chardev=qmp,id=monitor,mode=control
+            -machine q35,accel=tcg,usb=off,vmport=off,dump-guest-core=off,hpet=off,acpi=on,smm=off,graphics=off
+            -cpu max
+            -smp 2,maxcpus=2,sockets=2,cores=1,threads=1
+            -rtc base=localtime
+            -smbios type=1,uuid=6d2b0ad4-5d60-4d1c-9a36-1f1f3a2c9f01
+            -m size=134217728b
+            -overcommit mem-lock=off
+            -object {"id":"memory0","qom-type":"memory-backend-ram","size":67108864}
+            -numa node,nodeid=0,memdev=memory0,cpus=0
+            -object {"id":"memory1","qom-type":"memory-backend-ram","size":67108864}
+            -numa node,nodeid=1,memdev=memory1,cpus=1
+            -boot strict=on
+            -netdev tap,id=host-ua-lan,fds=14:15
+            -device {"addr":"2.0","bus":"pcie.0","chassis":1,"driver":"pcie-root-port","id":"port0","multifunction":true,"port":0}
+            -device {"bootindex":1,"bus":"port0","driver":"virtio-net-pci","host_mtu":1450,"id":"ua-lan","mac":"52:54:00:00:00:01","mq":true,"netdev":"host-ua-lan","vectors":6}
+            -device {"addr":"2.1","bus":"pcie.0","chassis":2,"driver":"pcie-root-port","id":"port1","port":1}
+            -device {"bus":"port1","driver":"virtio-scsi-pci","id":"scsi0"}
+            -chardev socket,id=serial0,fd=12,server=on,wait=off
+            -device {"chardev":"serial0","driver":"isa-serial","id":"com1"}
+            -device {"addr":"2.2","bus":"pcie.0","chassis":3,"driver":"pcie-root-port","id":"port2","port":2}
+            -device {"bus":"port2","driver":"virtio-serial-pci","id":"channels"}
+            -chardev socket,id=agent0,fd=13,server=on,wait=off
+            -device {"bus":"channels.0","chardev":"agent0","driver":"virtserialport","id":"agent","name":"org.qemu.guest_agent.0","nr":1}
+            -device {"addr":"18.0","bus":"pcie.0","driver":"pvpanic-pci","id":"panic0"}
+            -audiodev driver=none,id=audio0
+            -device {"addr":"1b.0","audiodev":"audio0","bus":"pcie.0","driver":"AC97","id":"sound0"}
+            -device {"addr":"2.3","bus":"pcie.0","chassis":4,"driver":"pcie-root-port","id":"hot0","port":3}
+            -device {"addr":"2.4","bus":"pcie.0","chassis":5,"driver":"pcie-root-port","id":"hot1","port":4}
+            -device {"addr":"2.5","bus":"pcie.0","chassis":6,"driver":"pcie-root-port","id":"hot2","port":5}
+            -device {"addr":"2.6","bus":"pcie.0","chassis":7,"driver":"pcie-root-port","id":"hot3","port":6}
+            -device {"addr":"2.7","bus":"pcie.0","chassis":8,"driver":"pcie-root-port","id":"hot4","port":7}
+            -device {"addr":"3.0","bus":"pcie.0","chassis":9,"driver":"pcie-root-port","id":"hot5","multifunction":true,"port":8}
+            -device {"addr":"3.1","bus":"pcie.0","chassis":10,"driver":"pcie-root-port","id":"hot6","port":9}
+            -device {"addr":"3.2","bus":"pcie.0","chassis":11,"driver":"pcie-root-port","id":"hot7","port":10}
+            -device {"addr":"3.3","bus":"pcie.0","chassis":12,"driver":"pcie-root-port","id":"hot8","port":11}
+            -device {"addr":"3.4","bus":"pcie.0","chassis":13,"driver":"pcie-root-port","id":"hot9","port":12}
+            -device {"addr":"3.5","bus":"pcie.0","chassis":14,"driver":"pcie-root-port","id":"hot10","port":13}
+            -device {"addr":"3.6","bus":"pcie.0","chassis":15,"driver":"pcie-root-port","id":"hot11","port":14}
+            -device {"addr":"3.7","bus":"pcie.0","chassis":16,"driver":"pcie-root-port","id":"hot12","port":15}
+            -device {"addr":"4.0","bus":"pcie.0","chassis":17,"driver":"pcie-root-port","id":"hot13","multifunction":true,"port":16}
+            -device {"addr":"4.1","bus":"pcie.0","chassis":18,"driver":"pcie-root-port","id":"hot14","port":17}
+            -device {"addr":"4.2","bus":"pcie.0","chassis":19,"driver":"pcie-root-port","id":"hot15","port":18}
+            -device {"addr":"4.3","bus":"pcie.0","chassis":20,"driver":"pcie-root-port","id":"hot16","port":19}
+            -device {"addr":"4.4","bus":"pcie.0","chassis":21,"driver":"pcie-root-port","id":"hot17","port":20}
+            -device {"addr":"4.5","bus":"pcie.0","chassis":22,"driver":"pcie-root-port","id":"hot18","port":21}
+            -device {"addr":"4.6","bus":"pcie.0","chassis":23,"driver":"pcie-root-port","id":"hot19","port":22}
+        "#]],
     );
 }
 

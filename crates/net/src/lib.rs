@@ -7,7 +7,8 @@
 //!
 //! ```text
 //!   links     the bridge, and taps that begin with the prefix
-//!   nftables  two tables of one name, in the families `bridge` and `inet`
+//!   nftables  two tables of one name, in the families `bridge` and `inet`, and a third of that
+//!             name with `_seen`
 //!   sysctls   net.ipv4.ip_forward stays on when the network is removed; the others belong to
 //!             the bridge and go with it
 //! ```
@@ -47,7 +48,7 @@ pub use name::{LinkName, LinkNameError};
 pub use network::{Network, NetworkError};
 pub use nft::NftError;
 pub use observe::ObserveError;
-pub use obstacle::Obstacle;
+pub use obstacle::{Firewall, ForeignChain, Obstacle};
 pub use plan::{Action, Conflict, Link, LinkKind, Seen, plan};
 pub use pool::Pool;
 pub use resolv::{UpstreamError, Upstreams};

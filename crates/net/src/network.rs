@@ -5,6 +5,7 @@
 //! when what it asked for is in force.
 
 use std::io;
+use std::net::Ipv4Addr;
 
 use base::{Chain, Stop, Tasks};
 use rtnetlink::Handle;
@@ -132,15 +133,21 @@ impl Network {
         learn::traffic(&self.netlink, &self.bridge.tap_prefix).await
     }
 
-    /// Who was seen on a bridge: addresses of guests that chose theirs without us.
+    /// Addresses that guests announced in the last half hour, by tap. That is how those on a bridge
+    /// of the host are found, where somebody else gives out addresses.
+    pub async fn seen_addresses(&self) -> Result<Vec<(LinkName, Ipv4Addr)>, NftError> {
+        nft::seen(&self.bridge.table).await
+    }
+
+    /// Whom the host itself has spoken with over a bridge.
     pub async fn neighbours(&self, bridge: &LinkName) -> Result<Vec<Neighbour>, ObserveError> {
         learn::neighbours(&self.netlink, bridge).await
     }
 
     /// What on this host may keep packets of the `ports` from passing although we let them.
-    pub async fn obstacles(&self, ports: &[Port]) -> Result<Vec<Obstacle>, NftError> {
+    pub async fn obstacles(&self, ports: &[Port]) -> Result<Vec<Obstacle>, ObserveError> {
         let want = Want { bridge: self.bridge.clone(), ports: ports.to_vec() };
-        obstacle::obstacles(&want).await
+        obstacle::obstacles(&self.netlink, &want).await
     }
 
     async fn ask(&self, change: Change) -> Result<(), NetworkError> {

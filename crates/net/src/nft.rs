@@ -4,6 +4,7 @@
 //! back as JSON.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use crate::rules::DIGEST_CHAIN;
+use crate::name::LinkName;
+use crate::rules::{DIGEST_CHAIN, SEEN_SET, memory_table};
 
 /// It takes milliseconds; what takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -39,10 +41,31 @@ pub(crate) async fn ruleset() -> Result<Value, NftError> {
     parse(&nft(&["-j", "list", "ruleset"], "").await?)
 }
 
-/// The digest of the rules of ours that are in force, in both families.
+/// The digest of the rules of ours that are in force, in all tables.
 pub(crate) async fn digest(table: &str) -> Result<Option<String>, NftError> {
     let chains = parse(&nft(&["-j", "list", "chains"], "").await?)?;
     Ok(find_digest(&chains, table))
+}
+
+/// The addresses that were seen on each tap.
+pub(crate) async fn seen(table: &str) -> Result<Vec<(LinkName, Ipv4Addr)>, NftError> {
+    let table = memory_table(table);
+    let arguments = ["-j", "list", "set", "bridge", &table, SEEN_SET];
+    Ok(find_seen(&parse(&nft(&arguments, "").await?)?))
+}
+
+fn find_seen(answer: &Value) -> Vec<(LinkName, Ipv4Addr)> {
+    let items = answer["nftables"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let elements = items.iter().filter_map(|item| item["set"]["elem"].as_array()).flatten();
+    let pair = |element: &Value| {
+        // With a timeout, the value is one level deeper.
+        let value = element.get("elem").map_or(element, |inner| &inner["val"]);
+        let tap = value["concat"][0].as_str()?.parse().ok()?;
+        Some((tap, value["concat"][1].as_str()?.parse().ok()?))
+    };
+    let mut found: Vec<_> = elements.filter_map(pair).collect();
+    found.sort_unstable();
+    found
 }
 
 fn find_digest(chains: &Value, table: &str) -> Option<String> {
@@ -51,6 +74,9 @@ fn find_digest(chains: &Value, table: &str) -> Option<String> {
         let mut ours = chains.filter(|chain| chain["family"] == family && chain["table"] == table);
         ours.find_map(|chain| chain["name"].as_str()?.strip_prefix(DIGEST_CHAIN))
     };
+    let chains = chains["nftables"].as_array()?.iter().map(|item| &item["chain"]);
+    let mut remembering = chains.filter(|chain| chain["table"] == memory_table(table).as_str());
+    remembering.next()?;
     let (guests, host) = (of("bridge")?, of("inet")?);
     // Somebody may have removed one of them.
     (guests == host).then(|| guests.to_owned())
@@ -103,8 +129,15 @@ mod tests {
         assert_eq!(check(vec![guests()]), None);
         assert_eq!(check(vec![guests(), chain("inet", "sheaf", "digest_bb")]), None);
         assert_eq!(check(vec![guests(), chain("inet", "other", "digest_aa")]), None);
-        let both =
-            vec![guests(), chain("inet", "sheaf", "input"), chain("inet", "sheaf", "digest_aa")];
+        let memory = || chain("bridge", "sheaf_seen", "prerouting");
+        assert_eq!(check(vec![memory(), guests()]), None);
+        assert_eq!(check(vec![guests(), chain("inet", "sheaf", "digest_aa")]), None);
+        let both = vec![
+            memory(),
+            guests(),
+            chain("inet", "sheaf", "input"),
+            chain("inet", "sheaf", "digest_aa"),
+        ];
         assert_eq!(check(both).as_deref(), Some("aa"));
     }
 }

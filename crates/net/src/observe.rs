@@ -9,7 +9,7 @@ use ipnet::Ipv4Net;
 use rtnetlink::Handle;
 use rtnetlink::packet_core::Nla;
 use rtnetlink::packet_route::AddressFamily;
-use rtnetlink::packet_route::address::AddressAttribute;
+use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
 use rtnetlink::packet_route::link::{
     InfoBridgePort, InfoData, InfoKind, InfoPortData, LinkAttribute, LinkExtentMask, LinkFlags,
     LinkInfo, LinkMessage,
@@ -56,9 +56,11 @@ pub(crate) async fn observe(netlink: &Handle, want: &Want) -> Result<Seen, Obser
     };
     let (rules, links) = tokio::join!(rules, links);
     let (rules, mut links) = (rules.map_err(|source| ObserveError::Rules { source })?, links?);
-    let (mut addresses, mut permanent) = (vec![], BTreeMap::new());
+    let (mut own, mut permanent) = (vec![], BTreeMap::new());
     if let Some(link) = links.get(&bridge.name) {
-        addresses = addresses_of(netlink, link.index).await?;
+        let all = addresses(netlink).await?;
+        let ours = all.into_iter().filter(|(index, _)| *index == link.index);
+        own = ours.map(|(_, address)| address).collect();
         for (address, mac, state) in neighbours_of(netlink, link.index).await? {
             if state == NeighbourState::Permanent {
                 permanent.insert(address, mac);
@@ -81,7 +83,7 @@ pub(crate) async fn observe(netlink: &Handle, want: &Want) -> Result<Seen, Obser
             settings.insert(key, value);
         }
     }
-    Ok(Seen { links, addresses, neighbours: permanent, rules, sysctls: settings })
+    Ok(Seen { links, addresses: own, neighbours: permanent, rules, sysctls: settings })
 }
 
 /// The value of a setting below `/proc/sys`; none when the kernel does not have it.
@@ -193,16 +195,15 @@ fn read_kind(infos: &[LinkInfo], has_carrier: bool) -> LinkKind {
     }
 }
 
-async fn addresses_of(netlink: &Handle, index: u32) -> Result<Vec<Ipv4Net>, ObserveError> {
-    let all = netlink.address().get().set_link_index_filter(index).execute();
-    let messages: Vec<_> = all.try_collect().await?;
-    let read = |message: &rtnetlink::packet_route::address::AddressMessage| {
+/// The IPv4 addresses of the node, with the index of their link.
+pub(crate) async fn addresses(netlink: &Handle) -> Result<Vec<(u32, Ipv4Net)>, ObserveError> {
+    let messages: Vec<_> = netlink.address().get().execute().try_collect().await?;
+    let read = |message: &AddressMessage| {
         let local = message.attributes.iter().find_map(|attribute| match attribute {
             AddressAttribute::Local(IpAddr::V4(address)) => Some(*address),
             _ => None,
         })?;
-        (message.header.family == AddressFamily::Inet && message.header.index == index)
-            .then(|| Ipv4Net::new(local, message.header.prefix_len).ok())?
+        Some((message.header.index, Ipv4Net::new(local, message.header.prefix_len).ok()?))
     };
     Ok(messages.iter().filter_map(read).collect())
 }

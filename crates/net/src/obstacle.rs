@@ -1,58 +1,96 @@
 //! What on this host keeps guests' packets from passing although our own rules let them: other
 //! people's firewalls, which we report and never touch.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
+use ipnet::Ipv4Net;
+use rtnetlink::Handle;
 use serde_json::Value;
 
 use crate::name::LinkName;
 use crate::nft;
-use crate::observe::read_sysctl;
-use crate::want::{Attachment, Want};
+use crate::observe::{self, ObserveError, read_sysctl};
+use crate::want::{Attachment, Port, Want};
 
 /// Something that blocks, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
     /// A chain that drops what is forwarded unless it says otherwise.
-    ForwardPolicy { family: String, table: String, chain: String, bridge: LinkName },
+    ForwardPolicy { chain: ForeignChain, bridge: LinkName },
     /// A chain that drops what comes in, so that DHCP and DNS may not reach us.
-    InputPolicy { family: String, table: String, chain: String, bridge: LinkName },
+    InputPolicy { chain: ForeignChain, bridge: LinkName },
     /// The older iptables is in use, whose chains `nft` does not show.
     LegacyIptables { bridge: LinkName },
     /// Frames between ports of a foreign bridge pass through the rules for forwarded packets.
     BridgedTrafficFiltered { bridge: LinkName },
+    /// Another interface has an address in the guests' network.
+    Overlap { address: Ipv4Net, network: Ipv4Net },
+}
+
+/// A chain in somebody else's table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForeignChain {
+    pub family: String,
+    pub table: String,
+    pub name: String,
+    pub keeper: Firewall,
+}
+
+/// Who keeps a table, and hence how an exception is made in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Firewall {
+    Docker,
+    Iptables,
+    Firewalld,
+    Other,
+}
+
+impl fmt::Display for ForeignChain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "chain {} of table {} {}", self.name, self.family, self.table)
+    }
 }
 
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ForwardPolicy { family, table, chain, bridge } if is_iptables(table) => write!(
+            Self::ForwardPolicy { chain, bridge } => {
+                write!(
+                    f,
+                    "{chain} drops forwarded packets by default; if guests cannot be reached"
+                )?;
+                match chain.keeper {
+                    Firewall::Docker => write!(
+                        f,
+                        ": iptables -I DOCKER-USER -i {bridge} -j ACCEPT and iptables -I \
+                         DOCKER-USER -o {bridge} -j ACCEPT"
+                    ),
+                    Firewall::Iptables => write!(
+                        f,
+                        ": iptables -I FORWARD -i {bridge} -j ACCEPT and iptables -I FORWARD -o \
+                         {bridge} -j ACCEPT"
+                    ),
+                    Firewall::Firewalld => write!(
+                        f,
+                        ": firewall-cmd --permanent --zone=trusted --add-interface={bridge} and \
+                         firewall-cmd --reload"
+                    ),
+                    Firewall::Other => {
+                        write!(f, ", let it accept what comes from and goes to {bridge}")
+                    }
+                }
+            }
+            Self::InputPolicy { chain, bridge } => write!(
                 f,
-                "chain {chain} of table {family} {table} drops forwarded packets by default; if \
-                 guests cannot be reached: iptables -I {} -i {bridge} -j ACCEPT and the same \
-                 with -o",
-                if chain == "FORWARD" { "FORWARD" } else { "DOCKER-USER" },
-            ),
-            Self::ForwardPolicy { family, table, bridge, .. } if table == "firewalld" => write!(
-                f,
-                "firewalld (table {family} {table}) drops forwarded packets by default; if guests \
-                 cannot be reached: firewall-cmd --permanent --zone=trusted \
-                 --add-interface={bridge} && firewall-cmd --reload"
-            ),
-            Self::ForwardPolicy { family, table, chain, bridge } => write!(
-                f,
-                "chain {chain} of table {family} {table} drops forwarded packets by default; it \
-                 must accept those from and to {bridge}"
-            ),
-            Self::InputPolicy { family, table, chain, bridge } => write!(
-                f,
-                "chain {chain} of table {family} {table} drops incoming packets by default; it must \
-                 accept UDP ports 53 and 67 and TCP port 53 from {bridge}"
+                "{chain} drops incoming packets by default; if guests get no address, let it accept \
+                 UDP ports 53 and 67 and TCP port 53 from {bridge}"
             ),
             Self::LegacyIptables { bridge } => write!(
                 f,
                 "the legacy iptables is in use, whose rules cannot be judged; if guests cannot be \
-                 reached: iptables-legacy -I FORWARD -i {bridge} -j ACCEPT and the same with -o"
+                 reached: iptables-legacy -I FORWARD -i {bridge} -j ACCEPT and iptables-legacy -I \
+                 FORWARD -o {bridge} -j ACCEPT"
             ),
             Self::BridgedTrafficFiltered { bridge } => write!(
                 f,
@@ -60,46 +98,60 @@ impl fmt::Display for Obstacle {
                  packets also judge frames within bridge {bridge}; set it to 0 if guests there \
                  cannot be reached"
             ),
+            Self::Overlap { address, network } => write!(
+                f,
+                "this node has the address {address} in the guests' network {network}; choose \
+                 another network for the guests"
+            ),
         }
     }
 }
 
 /// Looks for what may block the traffic of `want`.
-pub(crate) async fn obstacles(want: &Want) -> Result<Vec<Obstacle>, nft::NftError> {
+pub(crate) async fn obstacles(
+    netlink: &Handle,
+    want: &Want,
+) -> Result<Vec<Obstacle>, ObserveError> {
     let bridge = &want.bridge.name;
-    let mut found = dropping(&nft::ruleset().await?, &want.bridge.table, bridge);
+    let ruleset = nft::ruleset().await.map_err(|source| ObserveError::Rules { source })?;
+    let mut found = dropping(&ruleset, &want.bridge.table, bridge);
     // The file lists the tables of the older iptables; it is empty or missing without them.
     let legacy = std::fs::read_to_string("/proc/net/ip_tables_names").unwrap_or_default();
     if legacy.lines().any(|table| table == "filter") {
         found.push(Obstacle::LegacyIptables { bridge: bridge.clone() });
     }
     let blocks = found.iter().any(|one| !matches!(one, Obstacle::InputPolicy { .. }));
-    let called = read_sysctl("net/bridge/bridge-nf-call-iptables").ok().flatten();
+    let called = read_sysctl("net/bridge/bridge-nf-call-iptables")?;
     if blocks && called.as_deref() == Some("1") {
-        let mut foreign: Vec<_> = want
-            .ports
-            .iter()
-            .filter_map(|port| match &port.attachment {
-                Attachment::Bridge { name, .. } => Some(name.clone()),
-                Attachment::Nat { .. } => None,
-            })
-            .collect();
-        foreign.sort_unstable();
-        foreign.dedup();
-        found.extend(foreign.into_iter().map(|bridge| Obstacle::BridgedTrafficFiltered { bridge }));
+        let foreign: BTreeSet<_> = want.ports.iter().filter_map(foreign_bridge).collect();
+        let filtered =
+            |bridge: &LinkName| Obstacle::BridgedTrafficFiltered { bridge: bridge.clone() };
+        found.extend(foreign.into_iter().map(filtered));
+    }
+    let ours = observe::link(netlink, bridge).await?.map(|link| link.index);
+    let network = want.bridge.gateway.trunc();
+    for (index, address) in observe::addresses(netlink).await? {
+        let overlaps = network.contains(&address.addr()) || address.contains(&network.addr());
+        if Some(index) != ours && overlaps && address.prefix_len() > 0 {
+            found.push(Obstacle::Overlap { address, network });
+        }
     }
     Ok(found)
 }
 
-fn is_iptables(table: &str) -> bool {
-    table == "filter"
+fn foreign_bridge(port: &Port) -> Option<&LinkName> {
+    match &port.attachment {
+        Attachment::Bridge { name, .. } => Some(name),
+        Attachment::Nat { .. } => None,
+    }
 }
 
 /// Base chains of others that drop what no rule of theirs accepts: by policy, or by a last rule
-/// without conditions as firewalld has it.
+/// without conditions as firewalld has it. A table that names our bridge has been taught about it.
 fn dropping(ruleset: &Value, ours: &str, bridge: &LinkName) -> Vec<Obstacle> {
     let items = ruleset["nftables"].as_array().map(Vec::as_slice).unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let quoted = format!("\"{bridge}\"");
     let mut found = Vec::new();
     for chain in items.iter().map(|item| &item["chain"]) {
         let (family, table, name) =
@@ -108,21 +160,24 @@ fn dropping(ruleset: &Value, ours: &str, bridge: &LinkName) -> Vec<Obstacle> {
         if !judges_ip || table == ours || chain["type"] != "filter" {
             continue;
         }
-        let of_chain = |rule: &&Value| {
-            rule["family"] == family && rule["table"] == table && rule["chain"] == name
-        };
-        let last = items.iter().map(|item| &item["rule"]).filter(of_chain).next_back();
-        if chain["policy"] != "drop" && !last.is_some_and(drops_everything) {
+        let in_table = |item: &&Value| item["family"] == family && item["table"] == table;
+        let rules = || items.iter().map(|item| &item["rule"]).filter(in_table);
+        let last = rules().rfind(|rule| rule["chain"] == name);
+        let drops = chain["policy"] == "drop" || last.is_some_and(drops_everything);
+        if !drops || rules().any(|rule| rule["expr"].to_string().contains(&quoted)) {
             continue;
         }
-        let bridge = bridge.clone();
+        let mut chains = items.iter().map(|item| &item["chain"]).filter(in_table);
+        let keeper = match table.as_str() {
+            _ if chains.any(|chain| chain["name"] == "DOCKER-USER") => Firewall::Docker,
+            "filter" => Firewall::Iptables,
+            "firewalld" => Firewall::Firewalld,
+            _ => Firewall::Other,
+        };
+        let (foreign, bridge) = (ForeignChain { family, table, name, keeper }, bridge.clone());
         match chain["hook"].as_str() {
-            Some("forward") => {
-                found.push(Obstacle::ForwardPolicy { family, table, chain: name, bridge });
-            }
-            Some("input") => {
-                found.push(Obstacle::InputPolicy { family, table, chain: name, bridge });
-            }
+            Some("forward") => found.push(Obstacle::ForwardPolicy { chain: foreign, bridge }),
+            Some("input") => found.push(Obstacle::InputPolicy { chain: foreign, bridge }),
             _ => {}
         }
     }
@@ -158,11 +213,26 @@ mod tests {
     fn other_peoples_drop_policies_are_reported_and_our_own_are_not() {
         assert!(check(json!([chain("sheaf", "forward", "forward", "drop")])).is_empty());
         assert!(check(json!([chain("filter", "FORWARD", "forward", "accept")])).is_empty());
-        let docker = check(json!([chain("filter", "FORWARD", "forward", "drop")]));
-        assert_eq!(docker.len(), 1);
-        assert!(docker[0].contains("iptables -I FORWARD -i sheaf0 -j ACCEPT"), "{docker:?}");
+        let plain = check(json!([chain("filter", "FORWARD", "forward", "drop")]));
+        assert_eq!(plain.len(), 1);
+        assert!(plain[0].contains("iptables -I FORWARD -i sheaf0 -j ACCEPT"), "{plain:?}");
         let input = check(json!([chain("fw", "in", "input", "drop")]));
         assert!(input[0].contains("UDP ports 53 and 67"), "{input:?}");
+    }
+
+    #[test]
+    fn docker_is_told_apart_and_believed_once_it_knows_our_bridge() {
+        let user = json!({"chain": {"family": "ip", "table": "filter", "name": "DOCKER-USER"}});
+        let base = || chain("filter", "FORWARD", "forward", "drop");
+        let docker = check(json!([base(), user]));
+        assert!(docker[0].contains("iptables -I DOCKER-USER -i sheaf0"), "{docker:?}");
+        let rule = |link: &str| {
+            json!({"rule": {"family": "ip", "table": "filter", "chain": "DOCKER-USER", "expr": [
+                {"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": link}},
+                {"accept": null}]}})
+        };
+        assert_eq!(check(json!([base(), user, rule("sheaf01")])).len(), 1);
+        assert!(check(json!([base(), user, rule("sheaf0")])).is_empty());
     }
 
     #[test]

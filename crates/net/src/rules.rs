@@ -1,9 +1,12 @@
 //! The nftables rules of a wanted network, as the text that `nft -f` reads. Pure.
 //!
-//! Both tables are replaced in one transaction, so that there is no moment without rules. What
+//! Two tables are replaced in one transaction, so that there is no moment without rules. What
 //! differs between guests is in sets; the rules themselves are always the same, and a packet meets
 //! a handful of them however many guests there are. The text is stamped with its own digest, as the
 //! name of an empty chain, so that a look at the chains tells whether the rules are in force.
+//!
+//! A third table remembers which addresses were seen on which tap. It is only ever added to, since
+//! replacing it would forget them.
 //!
 //! An `accept` of ours cannot override a `drop` in somebody else's table; see `obstacle`.
 
@@ -16,6 +19,10 @@ use crate::want::{Attachment, Bridge, Guard, Inbound, Port, Want};
 /// What the name of the chain that carries the digest begins with.
 pub(crate) const DIGEST_CHAIN: &str = "digest_";
 
+/// The set of taps and addresses in the table that remembers them. When its definition changes, so
+/// must its name, because a set cannot be added twice in different ways.
+pub(crate) const SEEN_SET: &str = "addresses";
+
 /// A transaction for nftables and what tells whether it has been carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
@@ -27,13 +34,14 @@ impl Rules {
     pub(crate) fn new(want: &Want) -> Self {
         let guests = bridge_family(want);
         let host = inet_family(want);
-        let hash = Sha256::digest(format!("{guests}{host}").as_bytes());
+        let memory = memory(&want.bridge);
+        let hash = Sha256::digest(format!("{guests}{host}{memory}").as_bytes());
         let digest = hash.iter().take(12).fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
             text
         });
         let table = &want.bridge.table;
-        let mut text = String::new();
+        let mut text = memory;
         for (family, body) in [("bridge", guests), ("inet", host)] {
             // `add` first, because deleting what is not there would fail the transaction.
             let _ = write!(
@@ -51,10 +59,34 @@ impl Rules {
     /// The transaction that leaves nothing of ours.
     pub(crate) fn removal(bridge: &Bridge) -> String {
         let table = &bridge.table;
-        ["bridge", "inet"]
-            .map(|family| format!("add table {family} {table}\ndelete table {family} {table}\n"))
-            .concat()
+        let tables = [
+            format!("bridge {}", memory_table(table)),
+            format!("bridge {table}"),
+            format!("inet {table}"),
+        ];
+        tables.map(|table| format!("add table {table}\ndelete table {table}\n")).concat()
     }
+}
+
+/// The table that remembers addresses, in the family `bridge`.
+pub(crate) fn memory_table(table: &str) -> String {
+    format!("{table}_seen")
+}
+
+/// Notes who speaks ARP on which tap, after forged senders have been dropped. A guest that invents
+/// addresses can fill the set, but neither beyond its size nor for long.
+fn memory(bridge: &Bridge) -> String {
+    let table = memory_table(&bridge.table);
+    let prefix = &bridge.tap_prefix;
+    format!(
+        "\
+add table bridge {table}
+add set bridge {table} {SEEN_SET} {{ type ifname . ipv4_addr; flags dynamic, timeout; timeout 30m; size 16384; }}
+add chain bridge {table} prerouting {{ type filter hook prerouting priority -299; policy accept; }}
+flush chain bridge {table} prerouting
+add rule bridge {table} prerouting iifname \"{prefix}*\" arp saddr ip != 0.0.0.0 update @{SEEN_SET} {{ iifname . arp saddr ip }}
+"
+    )
 }
 
 /// A named set; an empty one matches nothing.

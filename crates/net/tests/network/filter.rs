@@ -6,12 +6,12 @@ use net::{Attachment, Guard, Mac, Network, Port, Protocol, Want};
 
 use crate::world::{
     GATEWAY, Guest, HOST_OUTSIDE, Namespace, OUTSIDE, World, address, bridge, closed_but,
-    eventually, in_world, port, run,
+    eventually, in_both_worlds, in_world, port, run,
 };
 
 #[test]
 fn guests_reach_each_other_the_host_and_the_outside() {
-    in_world(async |world: World| {
+    in_both_worlds(async |world: World| {
         let outside = world.outside();
         let _network = world.network(vec![port(2), port(3)]).await;
         let (one, two) = (Guest::configured(port(2)), Guest::configured(port(3)));
@@ -48,7 +48,7 @@ fn what_leaves_the_host_has_its_address_unless_the_way_back_is_known() {
 
 #[test]
 fn a_guest_accepts_connections_on_its_open_ports_only() {
-    in_world(async |world: World| {
+    in_both_worlds(async |world: World| {
         let outside = world.outside();
         let shut = || closed_but(3, &[(Protocol::Tcp, 80)]);
         let network = world.network(vec![port(2), shut()]).await;
@@ -150,7 +150,7 @@ fn forged_arp_is_dropped() {
 
 #[test]
 fn a_guest_does_not_hear_the_broadcasts_of_another() {
-    in_world(async |world: World| {
+    in_both_worlds(async |world: World| {
         let _network = world.network(vec![port(2), port(3)]).await;
         let (one, two) = (Guest::configured(port(2)), Guest::configured(port(3)));
         let heard = two.inside.within(|| {
@@ -214,19 +214,27 @@ fn a_port_on_a_bridge_of_the_host_is_guarded_as_asked() {
 }
 
 #[test]
-fn a_guest_on_a_bridge_of_the_host_is_found_by_its_neighbours() {
+fn guests_on_a_bridge_of_the_host_are_found_by_what_they_announce() {
     in_world(async |world: World| {
-        let _somebody = lan();
-        run("ip address add 198.51.100.254/24 dev br-lan");
+        let somebody = lan();
         let attachment =
             Attachment::Bridge { name: "br-lan".parse().unwrap(), guard: Guard::default() };
         let on_lan = Port { attachment, ..port(7) };
         let network = world.network(vec![on_lan.clone()]).await;
-        let guest = Guest::plug(on_lan);
+        let guest = Guest::plug(on_lan.clone());
         guest.inside.run("ip address add 198.51.100.7/24 dev eth0");
+        // The host has no address there and takes no part.
+        assert!(guest.inside.reaches([198, 51, 100, 1].into()));
+        let expected = vec![(on_lan.tap.clone(), Ipv4Addr::from([198, 51, 100, 7]))];
+        assert_eq!(network.seen_addresses().await.unwrap(), expected);
+        network.attach(port(2)).await.unwrap();
+        assert_eq!(network.seen_addresses().await.unwrap(), expected, "after other changes");
+        // With an address it also has neighbours of its own.
+        run("ip address add 198.51.100.254/24 dev br-lan");
         assert!(guest.inside.reaches([198, 51, 100, 254].into()));
         let found = network.neighbours(&"br-lan".parse().unwrap()).await.unwrap();
-        let guest = found.iter().find(|neighbour| neighbour.mac == guest.port.mac);
-        assert_eq!(guest.map(|guest| guest.address), Some([198, 51, 100, 7].into()));
+        let neighbour = found.iter().find(|neighbour| neighbour.mac == guest.port.mac);
+        assert_eq!(neighbour.map(|guest| guest.address), Some([198, 51, 100, 7].into()));
+        drop(somebody);
     });
 }

@@ -1,6 +1,9 @@
 //! How a network comes, stays, and goes.
 
-use net::{Attachment, Bridge, Guard, Network, NetworkError, Obstacle, Port, Queues, Want};
+use net::{
+    Attachment, Bridge, Guard, Network, NetworkError, Obstacle, Port, Queues, Unavailable, Want,
+};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use crate::world::{GATEWAY, Guest, World, bridge, in_world, port, run};
 
@@ -50,11 +53,13 @@ fn a_restart_adopts_what_runs_and_removes_what_is_not_wanted() {
     in_world(async |mut world: World| {
         drop(world.network(vec![port(2), port(3), port(4)]).await);
         let guest = Guest::configured(port(2));
-        let before = (index("sheaf0"), index("shf-2"), run("nft -a list ruleset"));
+        // Handles would change with the rules, also where the rules are the same.
+        let rules = || run("nft -a list table bridge sheaf") + &run("nft -a list table inet sheaf");
+        let before = (index("sheaf0"), index("shf-2"), rules());
         world.restart().await;
         assert!(guest.inside.reaches(GATEWAY), "guests do not notice that we are away");
         drop(world.network(vec![port(2), port(3), port(4)]).await);
-        assert_eq!(before, (index("sheaf0"), index("shf-2"), run("nft -a list ruleset")));
+        assert_eq!(before, (index("sheaf0"), index("shf-2"), rules()));
         world.restart().await;
         drop(world.network(vec![port(2)]).await);
         assert_eq!(links(), ["lo", "sheaf0", "shf-2"]);
@@ -89,6 +94,7 @@ fn damage_done_by_others_is_put_right() {
         for damage in [
             "nft flush ruleset",
             "nft delete table bridge sheaf",
+            "nft delete table bridge sheaf_seen",
             "ip address flush dev sheaf0",
             "ip link set sheaf0 down",
             "ip link set shf-2 nomaster",
@@ -99,7 +105,7 @@ fn damage_done_by_others_is_put_right() {
             run(damage);
             network.resync().await.unwrap();
             assert!(guest.inside.reaches(GATEWAY), "after {damage}");
-            assert_eq!(run("nft list tables").lines().count(), 2, "after {damage}");
+            assert_eq!(run("nft list tables").lines().count(), 3, "after {damage}");
         }
         for (key, wrong) in [("ipv4/ip_forward", "0"), ("ipv4/conf/sheaf0/proxy_arp_pvlan", "0")] {
             let path = format!("/proc/sys/net/{key}");
@@ -196,6 +202,12 @@ fn firewalls_of_others_that_block_are_named() {
         );
         let found = network.obstacles(&[]).await.unwrap();
         assert!(matches!(found.as_slice(), [Obstacle::ForwardPolicy { .. }]), "{found:?}");
+        run("nft add rule ip filter FORWARD iifname sheaf0 accept");
+        assert_eq!(network.obstacles(&[]).await.unwrap(), []);
+        run("ip link add veth8 type veth peer name veth9");
+        run("ip address add 10.52.0.200/25 dev veth8");
+        let found = network.obstacles(&[]).await.unwrap();
+        assert!(matches!(found.as_slice(), [Obstacle::Overlap { .. }]), "{found:?}");
     });
 }
 
@@ -214,6 +226,14 @@ fn traffic_is_counted_as_the_guest_sees_it() {
 }
 
 #[test]
-fn a_network_is_possible_for_root() {
-    in_world(async |_world: World| net::available().await.unwrap());
+fn a_network_needs_a_capability_and_says_so() {
+    in_world(async |_world: World| {
+        net::available().await.unwrap();
+        // Of this thread alone, which ends with the test.
+        let mut held = capabilities(None).unwrap();
+        held.effective.remove(CapabilitySet::NET_ADMIN);
+        set_capabilities(None, held).unwrap();
+        let refused = net::available().await.unwrap_err();
+        assert!(matches!(refused, Unavailable::Capability), "{refused}");
+    });
 }

@@ -1,6 +1,9 @@
 //! The network of a node with real packets, inside namespaces that each test makes for itself.
 //!
-//! Needs root, `ip`, `nft` and `busybox`; nothing outside the namespaces is touched.
+//! Needs root, `ip`, `nft`, `busybox` and `qemu-system-x86_64`; nothing outside the namespaces is
+//! touched.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where something unexpected happens")]
 
 mod filter;
 mod life;

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -51,6 +52,23 @@ pub(crate) fn in_world<Test: Future<Output = ()>>(test: impl FnOnce(World) -> Te
             std::panic::resume_unwind(panic);
         }
     });
+}
+
+/// As [`in_world`], with and without `br_netfilter`, which sends frames between the ports of a
+/// bridge through the rules for forwarded packets. A host that lacks it is one without.
+pub(crate) fn in_both_worlds<Test: Future<Output = ()>>(
+    test: impl Fn(World) -> Test + Send + Sync,
+) {
+    let switch = Path::new("/proc/sys/net/bridge/bridge-nf-call-iptables");
+    let settings: &[&str] = if switch.exists() { &["0", "1"] } else { &[""] };
+    for setting in settings {
+        in_world(async |world| {
+            if !setting.is_empty() {
+                std::fs::write(switch, setting).unwrap();
+            }
+            test(world).await;
+        });
+    }
 }
 
 pub(crate) struct World {

@@ -31,8 +31,10 @@ pub(crate) async fn run(api: &Api) -> Result<(), BootstrapError> {
     let mut objects = crate::bootstrap_objects::fixed(&api.settings);
     objects.extend(crate::bootstrap_objects::own_endpoints(api.settings.advertise));
     all(api, objects).await?;
-    all(api, api.extensions.definitions.clone()).await?;
-    all(api, api.extensions.objects.clone()).await
+    for made in [api.extensions.definitions, api.extensions.objects] {
+        all(api, made.map(|made| made()).unwrap_or_default()).await?;
+    }
+    Ok(())
 }
 
 /// Creates what is missing, all at once: one sync covers them.

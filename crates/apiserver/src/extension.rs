@@ -23,10 +23,10 @@ pub(crate) use adapt::{aggregated, call, group_value, open, resource_list};
 /// Everything that is added, in the order in which it is asked.
 #[derive(Clone, Default)]
 pub struct Extensions {
-    /// CustomResourceDefinitions to install, and to bring up to date at each start.
-    pub definitions: Vec<Value>,
-    /// Objects to create where they are missing. They come after the definitions.
-    pub objects: Vec<Value>,
+    /// Makes the CustomResourceDefinitions to install, and to bring up to date at each start.
+    pub definitions: Option<fn() -> Vec<Value>>,
+    /// Makes objects to create where they are missing. They come after the definitions.
+    pub objects: Option<fn() -> Vec<Value>>,
     pub rules: Vec<Arc<dyn Rules>>,
     pub groups: Vec<Arc<dyn Group>>,
     pub paths: Vec<Arc<dyn Paths>>,
@@ -34,10 +34,7 @@ pub struct Extensions {
 
 impl fmt::Debug for Extensions {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Extensions")
-            .field("definitions", &self.definitions.len())
-            .field("objects", &self.objects.len())
-            .finish_non_exhaustive()
+        out.debug_struct("Extensions").finish_non_exhaustive()
     }
 }
 

@@ -45,13 +45,19 @@ where
 
 /// A client over HTTPS, as the current context of the kubeconfig at `path` says.
 pub async fn from_kubeconfig(path: &Path) -> Result<Client, ConnectError> {
+    let config = read_kubeconfig(path).await?;
+    Client::try_from(config)
+        .map_err(|source| ConnectError::Client { path: path.to_path_buf(), source })
+}
+
+/// What the current context of the kubeconfig at `path` says.
+pub async fn read_kubeconfig(path: &Path) -> Result<Config, ConnectError> {
     let at = || path.to_path_buf();
     let file =
         Kubeconfig::read_from(path).map_err(|source| ConnectError::Read { path: at(), source })?;
-    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
         .await
-        .map_err(|source| ConnectError::Load { path: at(), source })?;
-    Client::try_from(config).map_err(|source| ConnectError::Client { path: at(), source })
+        .map_err(|source| ConnectError::Load { path: at(), source })
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub mod objects;
 mod watch;
 
 pub use catalog::{Catalog, DiscoverError, Kind, Verb, discover};
-pub use connect::{ConnectError, from_kubeconfig, in_process};
+pub use connect::{ConnectError, from_kubeconfig, in_process, read_kubeconfig};
 pub use election::{Election, Term, Timing, campaign};
 pub use fault::Fault;
 pub use feed::{Change, Update, feed, is_followed};

@@ -14,18 +14,32 @@ pub type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
 pub(crate) type Outcome = Result<Reply, Failure>;
 
 /// A request that is refused or could not be met.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Failure {
     pub(crate) code: StatusCode,
     pub(crate) reason: &'static str,
     pub(crate) message: String,
-    /// Kind and name of what it is about.
-    pub(crate) about: Option<(&'static str, String)>,
+    /// What it is about; null if there is nothing to say.
+    details: Value,
 }
 
 impl Failure {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), about: None }
+        Self { code, reason, message: message.into(), details: Value::Null }
+    }
+
+    fn with(mut self, details: Value) -> Self {
+        self.details = details;
+        self
+    }
+
+    fn about(self, kind: &'static str, name: &str) -> Self {
+        self.with(json!({"name": name, "group": "kubevirt.io", "kind": kind}))
+    }
+
+    /// In somebody else's words.
+    pub(crate) fn told(code: StatusCode, message: String) -> Self {
+        Self::new(code, reason(code.as_u16()), message)
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
@@ -39,10 +53,7 @@ impl Failure {
 
     pub(crate) fn not_found(kind: &'static str, name: &str) -> Self {
         let message = format!("{kind}.kubevirt.io {name:?} not found");
-        Self {
-            about: Some((kind, name.to_owned())),
-            ..Self::new(StatusCode::NOT_FOUND, "NotFound", message)
-        }
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(kind, name)
     }
 
     pub(crate) fn no_such_path() -> Self {
@@ -53,18 +64,7 @@ impl Failure {
     pub(crate) fn conflict(kind: &'static str, name: &str, why: impl std::fmt::Display) -> Self {
         let message =
             format!("Operation cannot be fulfilled on {kind}.kubevirt.io {name:?}: {why}");
-        Self {
-            about: Some((kind, name.to_owned())),
-            ..Self::new(StatusCode::CONFLICT, "Conflict", message)
-        }
-    }
-
-    pub(crate) fn forbidden(kind: &'static str, name: &str, why: &str) -> Self {
-        let message = format!("{kind}.kubevirt.io {name:?} is forbidden: {why}");
-        Self {
-            about: Some((kind, name.to_owned())),
-            ..Self::new(StatusCode::FORBIDDEN, "Forbidden", message)
-        }
+        Self::new(StatusCode::CONFLICT, "Conflict", message).about(kind, name)
     }
 
     pub(crate) fn unauthorized(message: impl Into<String>) -> Self {
@@ -110,10 +110,17 @@ impl Failure {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "reason": self.reason, "code": self.code.as_u16(),
         });
-        if let Some((kind, name)) = &self.about {
-            status["details"] = json!({"name": name, "group": "kubevirt.io", "kind": kind});
+        if !self.details.is_null() {
+            status["details"] = self.details.clone();
         }
         json(self.code, &status)
+    }
+}
+
+impl From<virt::Refusal> for Failure {
+    fn from(refusal: virt::Refusal) -> Self {
+        let code = StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Self::new(code, refusal.reason, refusal.message).with(refusal.details)
     }
 }
 

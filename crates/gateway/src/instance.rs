@@ -39,6 +39,7 @@ pub(crate) async fn answer(gateway: &Gateway, at: &At, act: InstanceAct, asked: 
         InstanceAct::UserList => (Method::GET, "userlist", Kind::Json),
         InstanceAct::FilesystemList => (Method::GET, "filesystemlist", Kind::Json),
         InstanceAct::Screenshot => (Method::GET, "screenshot", Kind::Picture),
+        InstanceAct::Log => (Method::GET, "log", Kind::Text),
         InstanceAct::AddVolume | InstanceAct::RemoveVolume => {
             unreachable!("volumes were dealt with above")
         }
@@ -51,6 +52,7 @@ pub(crate) async fn answer(gateway: &Gateway, at: &At, act: InstanceAct, asked: 
     Ok(match kind {
         Kind::Nothing => answer::empty(StatusCode::OK),
         Kind::Json => answer::with_type(StatusCode::OK, "application/json", told),
+        Kind::Text => answer::with_type(StatusCode::OK, "text/plain; charset=utf-8", told),
         Kind::Picture => answer::with_type(StatusCode::OK, "image/png", told),
     })
 }
@@ -60,6 +62,7 @@ enum Kind {
     Nothing,
     Json,
     Picture,
+    Text,
 }
 
 /// The node that runs an instance.

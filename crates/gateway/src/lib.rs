@@ -12,6 +12,7 @@
 //! endpoint of its node ([`Nodes`]). Nothing here knows which API server that is.
 
 mod answer;
+mod expand;
 mod guard;
 mod instance;
 mod machine;
@@ -87,7 +88,7 @@ impl Gateway {
             Route::Version => Ok(version::version()),
             Route::Guestfs => Ok(version::guestfs()),
             Route::Health => Ok(version::health()),
-            Route::Expand { namespace } => machine::expand(self, &namespace, asked).await,
+            Route::Expand { namespace } => expand::sent(self, &namespace, asked).await,
             Route::Machine { at, act } => machine::answer(self, &at, act, asked).await,
             Route::Instance { at, act } => instance::answer(self, &at, act, asked).await,
             Route::Stream { at, stream } => stream::answer(self, &at, &stream, asked).await,

@@ -1,17 +1,128 @@
-//! Requests that change what a machine is to be: a patch of its object.
+//! Requests that change what a machine is to be: patches of its object.
+//!
+//! What a request means is decided in `virt`; here the objects are fetched and patched.
 
-use crate::answer::{Failure, Outcome};
+use http::{Method, StatusCode};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use virt::lifecycle::{self, Patch, Target, Volumes};
+
+use crate::answer::{self, Failure, Outcome};
 use crate::route::{At, InstanceAct, MachineAct};
-use crate::{Asked, Gateway};
+use crate::{Asked, Gateway, expand, instance, objects};
 
-pub(crate) async fn answer(_: &Gateway, _: &At, act: MachineAct, _: Asked) -> Outcome {
-    Err(Failure::unsupported(&format!("{act:?}")))
+pub(crate) async fn answer(gateway: &Gateway, at: &At, act: MachineAct, asked: Asked) -> Outcome {
+    let body = instance::read(asked.body).await?;
+    let options = instance::options(&body)?;
+    let machine = objects::machine(&gateway.client, at).await?;
+    if act == MachineAct::ExpandSpec {
+        return expand::machine(gateway, machine).await;
+    }
+    let found = objects::find(&gateway.client, &objects::instance_path(at)).await?;
+    let running = found.as_ref();
+    let patches = match act {
+        MachineAct::Start => lifecycle::start(&machine, running, &read(&options)?)?,
+        MachineAct::Stop => lifecycle::stop(&machine, running, &read(&options)?)?,
+        MachineAct::Restart => lifecycle::restart(&machine, running, &read(&options)?)?,
+        MachineAct::AddVolume => {
+            vec![lifecycle::add_volume(Volumes::OfMachine(&machine), &options)?]
+        }
+        MachineAct::RemoveVolume => {
+            vec![lifecycle::remove_volume(Volumes::OfMachine(&machine), &options)?]
+        }
+        MachineAct::Migrate => return migrate(gateway, at, &machine, running, &options).await,
+        MachineAct::ExpandSpec => unreachable!("dealt with above"),
+    };
+    carry_out(gateway, at, &patches, instance::is_dry_run(&options)).await
 }
 
-pub(crate) async fn volume_of_instance(_: &Gateway, _: &At, act: InstanceAct, _: &[u8]) -> Outcome {
-    Err(Failure::unsupported(&format!("{act:?}")))
+/// Volumes of an instance that no machine owns.
+pub(crate) async fn volume_of_instance(
+    gateway: &Gateway,
+    at: &At,
+    act: InstanceAct,
+    body: &[u8],
+) -> Outcome {
+    let options = instance::options(body)?;
+    let vmi = objects::instance(&gateway.client, at).await?;
+    let patch = if act == InstanceAct::AddVolume {
+        lifecycle::add_volume(Volumes::OfInstance(&vmi), &options)?
+    } else {
+        lifecycle::remove_volume(Volumes::OfInstance(&vmi), &options)?
+    };
+    carry_out(gateway, at, &[patch], instance::is_dry_run(&options)).await
 }
 
-pub(crate) async fn expand(_: &Gateway, _: &str, _: Asked) -> Outcome {
-    Err(Failure::unsupported("expand-vm-spec"))
+async fn migrate(
+    gateway: &Gateway,
+    at: &At,
+    machine: &Value,
+    running: Option<&Value>,
+    options: &Value,
+) -> Outcome {
+    let Some(vmi) = running else {
+        return Err(Failure::conflict("virtualmachine", &at.name, "VM is not running"));
+    };
+    let migration = lifecycle::migrate(machine, vmi, &read(options)?)?;
+    let nodes = objects::find(&gateway.client, "/api/v1/nodes").await?.unwrap_or(Value::Null);
+    let count = nodes["items"].as_array().map_or(0, Vec::len);
+    if count < 2 {
+        let why = "there is no other node to migrate to: the cluster has one node";
+        return Err(Failure::conflict("virtualmachine", &at.name, why));
+    }
+    if !instance::is_dry_run(options) {
+        let path = format!(
+            "/{}/namespaces/{}/virtualmachineinstancemigrations",
+            objects::MACHINES,
+            at.namespace
+        );
+        let json = "application/json";
+        objects::send(&gateway.client, Method::POST, &path, json, &migration).await?;
+    }
+    Ok(answer::empty(StatusCode::ACCEPTED))
+}
+
+fn read<T: DeserializeOwned>(options: &Value) -> Result<T, Failure> {
+    serde_json::from_value(options.clone()).map_err(|error| Failure::body(&error))
+}
+
+/// Applies patches in their order, and takes those back that came before one that failed.
+async fn carry_out(gateway: &Gateway, at: &At, patches: &[Patch], dry_run: bool) -> Outcome {
+    for (index, patch) in patches.iter().enumerate() {
+        let operations = json!(patch.operations);
+        if let Err(failure) = apply(gateway, at, patch.target, &operations, dry_run).await {
+            for done in patches[..index].iter().rev().filter(|done| !done.undo.is_empty()) {
+                // The first failure is the one to tell of.
+                let _ = apply(gateway, at, done.target, &json!(done.undo), dry_run).await;
+            }
+            return Err(raced(at, failure));
+        }
+    }
+    Ok(answer::empty(StatusCode::ACCEPTED))
+}
+
+async fn apply(
+    gateway: &Gateway,
+    at: &At,
+    target: Target,
+    operations: &Value,
+    dry_run: bool,
+) -> Result<(), Failure> {
+    let path = match target {
+        Target::Machine => objects::machine_path(at),
+        Target::MachineStatus => format!("{}/status", objects::machine_path(at)),
+        Target::Instance => objects::instance_path(at),
+    };
+    let path = if dry_run { format!("{path}?dryRun=All") } else { path };
+    objects::patch(&gateway.client, &path, operations).await.map(drop)
+}
+
+/// A test in the patch failed: somebody else was faster, which is a conflict.
+fn raced(at: &At, failure: Failure) -> Failure {
+    let is_test =
+        failure.message.contains("test operation") || failure.message.contains("testing value");
+    if failure.code == StatusCode::UNPROCESSABLE_ENTITY && is_test {
+        return Failure::conflict("virtualmachine", &at.name, failure.message);
+    }
+    failure
 }

@@ -125,9 +125,7 @@ fn refused(code: StatusCode, body: &[u8]) -> Failure {
     match code {
         StatusCode::BAD_REQUEST => Failure::bad_request(message),
         StatusCode::SERVICE_UNAVAILABLE => Failure::unavailable(message),
-        code if code.is_client_error() => {
-            Failure { code, reason: "Conflict", message, about: None }
-        }
+        code if code.is_client_error() => Failure::told(code, message),
         _ => Failure::internal(message),
     }
 }

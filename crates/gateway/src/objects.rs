@@ -43,6 +43,11 @@ pub(crate) async fn instance(client: &Client, at: &At) -> Result<Value, Failure>
     found.ok_or_else(|| Failure::not_found("virtualmachineinstance", &at.name))
 }
 
+/// Applies a JSON patch; an operation that does not fit any more is the API's to refuse.
+pub(crate) async fn patch(client: &Client, path: &str, patch: &Value) -> Result<Value, Failure> {
+    send(client, Method::PATCH, path, "application/json-patch+json", patch).await
+}
+
 pub(crate) async fn merge(client: &Client, path: &str, patch: &Value) -> Result<Value, Failure> {
     send(client, Method::PATCH, path, "application/merge-patch+json", patch).await
 }

@@ -46,6 +46,7 @@ pub const RESOURCES: &[Row] = &[
     update("virtualmachineinstances/freeze"),
     get("virtualmachineinstances/guestosinfo"),
     update("virtualmachineinstances/pause"),
+    get("virtualmachineinstances/log"),
     get("virtualmachineinstances/portforward"),
     update("virtualmachineinstances/removevolume"),
     update("virtualmachineinstances/reset"),
@@ -96,6 +97,8 @@ pub(crate) enum InstanceAct {
     UserList,
     FilesystemList,
     Screenshot,
+    /// Ours: what the guest has written to its serial console.
+    Log,
     AddVolume,
     RemoveVolume,
 }
@@ -188,6 +191,7 @@ fn of_instance(at: At, rest: &[&str]) -> Result<(Route, Method), Failure> {
         ["guestosinfo"] => return asked(at, InstanceAct::GuestOsInfo),
         ["userlist"] => return asked(at, InstanceAct::UserList),
         ["filesystemlist"] => return asked(at, InstanceAct::FilesystemList),
+        ["log"] => return asked(at, InstanceAct::Log),
         ["vnc", "screenshot"] => return asked(at, InstanceAct::Screenshot),
         ["console"] => return streamed(at, Stream::Console),
         ["vnc"] => return streamed(at, Stream::Vnc),

@@ -1,9 +1,13 @@
 //! The command line: what can be said, with the help that teaches it.
 
+mod vm;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use vm::{CreateArgs, Machine, Place, VmCommand};
 
 /// Virtual machines, replicated storage and networks behind the Kubernetes API, in one binary.
 #[derive(Debug, Parser)]
@@ -27,6 +31,9 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a Sheaf node: the API server, its controllers and the agent.
     Server(Box<ServerArgs>),
+    /// Virtual machines: list, create, start, stop, console, ssh, and why one does not run.
+    #[command(subcommand)]
+    Vm(VmCommand),
     /// Print a kubeconfig, or make one for another user.
     Kubeconfig(KubeconfigArgs),
     /// Manage static bearer tokens, which can be revoked at any time.
@@ -136,6 +143,14 @@ pub(crate) struct ServerArgs {
     /// What this node is called; the default is the host's name.
     #[arg(long, value_name = "NAME")]
     pub(crate) node_name: Option<String>,
+    /// Network that guests get their addresses from, or `user` for one inside each QEMU.
+    ///
+    /// A bridge with NAT, DHCP and DNS needs root; without it guests get user-mode networks.
+    #[arg(long, value_name = "CIDR", default_value = "10.52.0.0/24")]
+    pub(crate) guest_network: String,
+    /// Name of the bridge of that network; two servers on one host need two.
+    #[arg(long, value_name = "NAME", default_value = "sheaf0")]
+    pub(crate) guest_bridge: String,
     /// How log lines look.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) log_format: LogFormat,

@@ -5,6 +5,7 @@ mod server;
 mod store;
 mod token;
 mod version;
+mod vm;
 
 use std::io::Write as _;
 
@@ -17,6 +18,7 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
     match cli.command {
         Command::Server(args) => server::run(&args),
         Command::Kubeconfig(args) => kubeconfig::run(&args),
+        Command::Vm(command) => vm::run(command),
         Command::Token(command) => token::run(command),
         Command::Store(command) => store::run(command),
         Command::Version(args) => version::run(&args),

@@ -143,7 +143,7 @@ fn start_agent(
         addresses: vec![advertise.ip()],
         version: super::version::VERSION.sheaf.to_owned(),
         kubernetes_version: format!("v{major}.{minor}.0"),
-        network: agent::Network::default(),
+        network: names::guest_network(args, advertise),
     };
     let client = in_process::client(api.clone(), user);
     agent::start(client, config, tasks).context("cannot start the agent")

@@ -35,6 +35,7 @@ pub(super) fn new() -> (Extensions, Door) {
         }]),
     });
     let extensions = Extensions {
+        definitions: Some(|| virt::definitions().to_vec()),
         groups: vec![machines, uploads],
         paths: vec![Arc::new(Proxy { door: door.clone() })],
         ..Extensions::default()

@@ -65,6 +65,18 @@ pub(super) fn node(args: &ServerArgs) -> Result<String> {
     Ok(name)
 }
 
+/// The network of this node's guests.
+pub(super) fn guest_network(args: &ServerArgs, advertise: SocketAddr) -> agent::Network {
+    match args.guest_network.as_str() {
+        "user" => agent::Network::User,
+        cidr => agent::Network::Nat {
+            bridge: args.guest_bridge.clone(),
+            cidr: cidr.to_owned(),
+            host_tcp: [advertise.port()].into(),
+        },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,153 @@
+//! `sheaf vm console`: keys to the guest, its words to the screen.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use futures_util::{SinkExt as _, StreamExt as _};
+use http::Request;
+use http::header::{
+    CONNECTION, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use http_body_util::BodyExt as _;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use kube::client::Body;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::Role;
+
+use super::link::Link;
+use super::terminal::Raw;
+use crate::cli::Machine;
+
+/// Ctrl-], as telnet and virtctl have it.
+const LEAVE: u8 = 0x1d;
+/// How long a machine may take to run after its console was asked for.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+pub(super) type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+/// Why a stream could not be had.
+pub(super) struct Refused {
+    pub(super) code: u16,
+    pub(super) message: String,
+}
+
+pub(super) async fn run(machine: &Machine) -> Result<()> {
+    let link = Link::to(&machine.place).await?;
+    let path = link.instance(&machine.name, "console");
+    let socket = wait(&link, &path, &machine.name).await?;
+    eprintln!("Connected to the console of {}. Ctrl-] leaves it.", machine.name);
+    let raw = Raw::enter();
+    let end = talk(socket).await;
+    drop(raw);
+    match end {
+        End::Left => eprintln!("\nLeft the console of {}; the machine goes on.", machine.name),
+        End::Closed => eprintln!("\nThe machine closed its console."),
+    }
+    Ok(())
+}
+
+/// A machine that is about to run will have a console soon.
+async fn wait(link: &Link, path: &str, name: &str) -> Result<Socket> {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let mut told = false;
+    loop {
+        match open(link, path).await? {
+            Ok(socket) => return Ok(socket),
+            Err(refused) if refused.code == 400 && tokio::time::Instant::now() < deadline => {
+                if !told {
+                    eprintln!("{name} does not run yet; waiting (Ctrl-C gives up)");
+                    told = true;
+                }
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+            Err(refused) => anyhow::bail!("{}", refused.message),
+        }
+    }
+}
+
+/// Asks for a stream; the inner result is the server's refusal.
+pub(super) async fn open(link: &Link, path: &str) -> Result<Result<Socket, Refused>> {
+    let request = Request::get(path)
+        .header(CONNECTION, "Upgrade")
+        .header(UPGRADE, "websocket")
+        .header(SEC_WEBSOCKET_VERSION, "13")
+        .header(
+            SEC_WEBSOCKET_KEY,
+            tokio_tungstenite::tungstenite::handshake::client::generate_key(),
+        )
+        .header(SEC_WEBSOCKET_PROTOCOL, "plain.kubevirt.io")
+        .body(Body::empty())
+        .context("cannot build a request")?;
+    let answer = link.client.send(request).await.context("cannot reach the cluster")?;
+    let code = answer.status().as_u16();
+    if code == 101 {
+        let upgraded = hyper::upgrade::on(answer).await.context("the connection was lost")?;
+        let io = TokioIo::new(upgraded);
+        return Ok(Ok(WebSocketStream::from_raw_socket(io, Role::Client, None).await));
+    }
+    let body = answer.into_body().collect().await.context("the connection was lost")?.to_bytes();
+    let status: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    let message = status["message"].as_str().unwrap_or("the server refused").to_owned();
+    Ok(Err(Refused { code, message }))
+}
+
+enum End {
+    Left,
+    Closed,
+}
+
+async fn talk(mut socket: Socket) -> End {
+    let mut keys = keys();
+    let mut screen = tokio::io::stdout();
+    let mut typing = true;
+    loop {
+        tokio::select! {
+            typed = keys.recv(), if typing => match typed {
+                Some(bytes) => {
+                    let end = bytes.iter().position(|byte| *byte == LEAVE);
+                    let sent = bytes[..end.unwrap_or(bytes.len())].to_vec();
+                    let failed = !sent.is_empty()
+                        && socket.send(Message::Binary(sent.into())).await.is_err();
+                    if end.is_some() {
+                        let _ = socket.close(None).await;
+                        return End::Left;
+                    }
+                    if failed {
+                        return End::Closed;
+                    }
+                }
+                // Input that ends (a pipe) leaves the output to be read.
+                None => typing = false,
+            },
+            message = socket.next() => match message {
+                Some(Ok(Message::Binary(bytes))) => {
+                    if screen.write_all(&bytes).await.is_err() || screen.flush().await.is_err() {
+                        return End::Left;
+                    }
+                }
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return End::Closed,
+                Some(Ok(_)) => {}
+            },
+        }
+    }
+}
+
+/// What is typed, as it is typed.
+fn keys() -> mpsc::Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel(16);
+    tokio::spawn(async move {
+        let mut input = tokio::io::stdin();
+        let mut buffer = [0; 1024];
+        while let Ok(count) = input.read(&mut buffer).await {
+            if count == 0 || sender.send(buffer[..count].to_vec()).await.is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}

@@ -1,0 +1,186 @@
+//! Ports and screens of a machine on this side: `port-forward`, `ssh`, `vnc`.
+
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use futures_util::{SinkExt as _, StreamExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio_tungstenite::tungstenite::Message;
+
+use super::console::{self, Socket};
+use super::link::Link;
+use crate::cli::Machine;
+
+/// Viewers that are tried, with how each is told where to look.
+const VIEWERS: [(&str, &str); 4] = [
+    ("remote-viewer", "vnc://"),
+    ("vncviewer", ""),
+    ("xtigervncviewer", ""),
+    ("vinagre", "vnc://"),
+];
+
+pub(super) async fn port(machine: &Machine, port: u16, listen: Option<SocketAddr>) -> Result<()> {
+    let link = Link::to(&machine.place).await?;
+    let path = link.instance(&machine.name, &format!("portforward/{port}/tcp"));
+    match listen {
+        None => {
+            let socket = stream(&link, &path).await?;
+            pipe(socket, tokio::io::stdin(), tokio::io::stdout()).await;
+            Ok(())
+        }
+        Some(address) => {
+            let listener = bind(address).await?;
+            let here = listener.local_addr().context("cannot tell the address listened on")?;
+            eprintln!("{here} leads to port {port} of {}. Stop with Ctrl-C.", machine.name);
+            serve(&link, &path, listener).await
+        }
+    }
+}
+
+pub(super) async fn vnc(machine: &Machine, listen: SocketAddr, proxy_only: bool) -> Result<()> {
+    let link = Link::to(&machine.place).await?;
+    let path = link.instance(&machine.name, "vnc");
+    // Asked once before a viewer is started, so that what is wrong is said here.
+    drop(stream(&link, &path).await?);
+    let listener = bind(listen).await?;
+    let here = listener.local_addr().context("cannot tell the address listened on")?;
+    eprintln!("The screen of {} is at {here}. Stop with Ctrl-C.", machine.name);
+    if !proxy_only && !start_viewer(here) {
+        eprintln!("No viewer was found; open {here} with one, for example: vncviewer {here}");
+    }
+    serve(&link, &path, listener).await
+}
+
+/// Becomes ssh, with ourselves as the way to the machine.
+pub(super) fn ssh(
+    machine: &Machine,
+    login: &str,
+    identity: Option<&Path>,
+    command: &[String],
+) -> Result<()> {
+    let own = std::env::current_exe().context("cannot tell where this program is")?;
+    let mut proxy = vec![own.display().to_string(), "vm".into(), "port-forward".into()];
+    proxy.extend(["--namespace".into(), machine.place.namespace.clone()]);
+    if let Some(file) = &machine.place.kubeconfig {
+        proxy.extend(["--kubeconfig".into(), file.display().to_string()]);
+    }
+    if let Some(dir) = &machine.place.data.data_dir {
+        proxy.extend(["--data-dir".into(), dir.display().to_string()]);
+    }
+    proxy.extend([machine.name.clone(), "22".into()]);
+    let proxy: Vec<String> = proxy.iter().map(|word| quoted(word)).collect();
+    let mut ssh = Command::new("ssh");
+    ssh.arg("-o").arg(format!("ProxyCommand={}", proxy.join(" ")));
+    // One key per machine, whatever address it has today.
+    let alias = format!("vm.{}.{}", machine.name, machine.place.namespace);
+    ssh.arg("-o").arg(format!("HostKeyAlias={alias}"));
+    if let Some(file) = identity {
+        ssh.arg("-i").arg(file);
+    }
+    ssh.arg(format!("{login}@{alias}")).args(command);
+    Err(anyhow!(ssh.exec()).context("cannot run ssh; is it installed?"))
+}
+
+/// A word that the shell of ProxyCommand leaves alone.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+fn start_viewer(here: SocketAddr) -> bool {
+    VIEWERS.iter().any(|(program, prefix)| {
+        let target = match *program {
+            "vncviewer" | "xtigervncviewer" => format!("{}::{}", here.ip(), here.port()),
+            _ => format!("{prefix}{here}"),
+        };
+        Command::new(program)
+            .arg(target)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .is_ok()
+    })
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+}
+
+async fn stream(link: &Link, path: &str) -> Result<Socket> {
+    match console::open(link, path).await? {
+        Ok(socket) => Ok(socket),
+        Err(refused) => bail!("{}", refused.message),
+    }
+}
+
+/// One stream per connection, until Ctrl-C.
+async fn serve(link: &Link, path: &str, listener: TcpListener) -> Result<()> {
+    loop {
+        let (connection, _) = listener.accept().await.context("cannot accept a connection")?;
+        match stream(link, path).await {
+            Ok(socket) => {
+                let (reader, writer) = connection.into_split();
+                tokio::spawn(pipe(socket, reader, writer));
+            }
+            Err(error) => eprintln!("sheaf: {error:#}"),
+        }
+    }
+}
+
+async fn pipe(
+    socket: Socket,
+    mut reader: impl AsyncRead + Unpin,
+    mut writer: impl AsyncWrite + Unpin,
+) {
+    let (mut outgoing, mut incoming) = socket.split();
+    let there = async {
+        let mut buffer = vec![0; 32 * 1024];
+        while let Ok(count @ 1..) = reader.read(&mut buffer).await {
+            if outgoing.send(Message::Binary(buffer[..count].to_vec().into())).await.is_err() {
+                return;
+            }
+        }
+    };
+    let back = async {
+        while let Some(Ok(message)) = incoming.next().await {
+            match message {
+                Message::Binary(bytes) => {
+                    if writer.write_all(&bytes).await.is_err() || writer.flush().await.is_err() {
+                        return;
+                    }
+                }
+                Message::Close(_) => return,
+                _ => {}
+            }
+        }
+    };
+    // The guest's side decides: what it still has to say after our input ended is heard.
+    tokio::pin!(there, back);
+    tokio::select! {
+        () = &mut back => {}
+        () = &mut there => {
+            let _ = tokio::time::timeout(std::time::Duration::from_secs(30), back).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_the_shell() {
+        assert_eq!(quoted("/usr/bin/sheaf"), "/usr/bin/sheaf");
+        assert_eq!(quoted("a b"), "'a b'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+}

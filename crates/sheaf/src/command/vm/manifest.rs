@@ -1,0 +1,135 @@
+//! The objects of a new machine. Pure.
+
+use serde_json::{Value, json};
+
+/// What a person asked for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Wish<'a> {
+    pub(super) name: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) cpus: u32,
+    pub(super) memory: &'a str,
+    pub(super) storage_class: Option<&'a str>,
+    pub(super) efi: bool,
+    pub(super) started: bool,
+    pub(super) user_data: Option<String>,
+}
+
+/// Where the disk comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Source {
+    Url(String),
+    Registry(String),
+    /// The bytes are sent once the volume is there.
+    Upload,
+}
+
+/// The machine, with its disk as a template so that both are deleted together.
+pub(super) fn machine(wish: &Wish<'_>, source: &Source, size: &str) -> Value {
+    let disk = format!("{}-disk", wish.name);
+    let mut disks = vec![json!({"name": "disk", "bootOrder": 1, "disk": {"bus": "virtio"}})];
+    let mut volumes = vec![json!({"name": "disk", "dataVolume": {"name": disk}})];
+    if let Some(user_data) = &wish.user_data {
+        disks.push(json!({"name": "cloud-init", "disk": {"bus": "virtio"}}));
+        volumes.push(json!({"name": "cloud-init", "cloudInitNoCloud": {"userData": user_data}}));
+    }
+    let mut domain = json!({
+        "cpu": {"sockets": wish.cpus, "cores": 1, "threads": 1},
+        "memory": {"guest": wish.memory},
+        "devices": {
+            "disks": disks,
+            "interfaces": [{"name": "default", "model": "virtio", "masquerade": {}}],
+            "rng": {},
+        },
+    });
+    if wish.efi {
+        domain["firmware"] = json!({"bootloader": {"efi": {"secureBoot": false}}});
+    }
+    json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+        "metadata": {"name": wish.name, "namespace": wish.namespace},
+        "spec": {
+            "runStrategy": if wish.started { "Always" } else { "Halted" },
+            "dataVolumeTemplates": [volume(&disk, source, size, wish.storage_class)],
+            "template": {
+                "metadata": {"labels": {"kubevirt.io/vm": wish.name}},
+                "spec": {
+                    "domain": domain,
+                    "networks": [{"name": "default", "pod": {}}],
+                    "volumes": volumes,
+                },
+            },
+        },
+    })
+}
+
+fn volume(name: &str, source: &Source, size: &str, class: Option<&str>) -> Value {
+    let from = match source {
+        Source::Url(url) => json!({"http": {"url": url}}),
+        Source::Registry(url) => json!({"registry": {"url": url}}),
+        Source::Upload => json!({"upload": {}}),
+    };
+    let mut storage = json!({
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": size}},
+    });
+    if let Some(class) = class {
+        storage["storageClassName"] = class.into();
+    }
+    json!({
+        "metadata": {
+            "name": name,
+            // An upload has no consumer to wait for.
+            "annotations": {"cdi.kubevirt.io/storage.bind.immediate.requested": ""},
+        },
+        "spec": {"source": from, "storage": storage},
+    })
+}
+
+/// What cloud-init is told; nothing if there is nothing to tell.
+pub(super) fn user_data(name: &str, keys: &[String], password: Option<&str>) -> Option<String> {
+    if keys.is_empty() && password.is_none() {
+        return None;
+    }
+    let mut lines = vec!["#cloud-config".to_owned(), format!("hostname: {name}")];
+    if let Some(password) = password {
+        // JSON strings are YAML strings, whatever is in them.
+        lines.push(format!("password: {}", Value::from(password)));
+        lines.push("chpasswd: {expire: false}".to_owned());
+        lines.push("ssh_pwauth: true".to_owned());
+    }
+    if !keys.is_empty() {
+        lines.push("ssh_authorized_keys:".to_owned());
+        lines.extend(keys.iter().map(|key| format!("  - {}", Value::from(key.as_str()))));
+    }
+    Some(lines.join("\n") + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_owns_its_disk_and_boots_from_it() {
+        let wish = Wish { name: "web", cpus: 2, memory: "1Gi", started: true, ..Wish::default() };
+        let vm = machine(&wish, &Source::Url("http://x/i.qcow2".into()), "10Gi");
+        let template = &vm["spec"]["dataVolumeTemplates"][0];
+        assert_eq!(template["metadata"]["name"], "web-disk");
+        assert_eq!(template["spec"]["source"]["http"]["url"], "http://x/i.qcow2");
+        let spec = &vm["spec"]["template"]["spec"];
+        assert_eq!(spec["volumes"][0]["dataVolume"]["name"], "web-disk");
+        assert_eq!(spec["volumes"].as_array().map(Vec::len), Some(1));
+        assert_eq!(vm["spec"]["runStrategy"], "Always");
+    }
+
+    #[test]
+    fn cloud_init_is_told_only_what_there_is_to_tell() {
+        assert_eq!(user_data("a", &[], None), None);
+        let told = user_data("a", &["ssh-ed25519 K me".into()], Some("p: \"x\"")).unwrap();
+        assert_eq!(
+            told,
+            "#cloud-config\nhostname: a\npassword: \"p: \\\"x\\\"\"\nchpasswd: {expire: false}\n\
+             ssh_pwauth: true\nssh_authorized_keys:\n  - \"ssh-ed25519 K me\"\n"
+        );
+    }
+}

@@ -123,6 +123,8 @@ async fn attach(
 ) -> Result<(), ApplyError> {
     let bridge = index(netlink, bridge).await?;
     let index = index(netlink, tap).await?;
+    // Otherwise the host itself would speak IPv6 to the guest through the tap.
+    set_sysctl(&format!("net/ipv6/conf/{tap}/disable_ipv6"), "1")?;
     let join = LinkUnspec::new_with_index(index)
         .mtu(u32::from(mtu))
         .link_group(GROUP)

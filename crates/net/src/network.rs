@@ -18,7 +18,7 @@ use crate::name::LinkName;
 use crate::nft::{self, NftError};
 use crate::observe::{self, ObserveError};
 use crate::obstacle::{self, Obstacle};
-use crate::plan::{Action, Conflict, plan};
+use crate::plan::{Action, Conflict, LinkKind, plan, taps_to_remove};
 use crate::rules::Rules;
 use crate::want::{Bridge, Port, Want, WantError};
 
@@ -76,6 +76,8 @@ impl Network {
     /// Brings the network into the state that `want` describes, adopting what is there already
     /// and removing taps of ours that are not wanted any more, and keeps it so in a task.
     ///
+    /// `want` names the ports of all guests that may be running: rules are replaced at once, and a
+    /// guest that is missing in them is cut off. Its tap stays until nobody has it open.
     /// Ports that cannot be had now, because their bridge is missing, are logged and tried again
     /// on every later change.
     pub async fn start(want: Want, tasks: &Tasks) -> Result<Self, NetworkError> {
@@ -91,7 +93,7 @@ impl Network {
             if let Conflict::ForeignBridge { .. } = conflict {
                 return Err(conflict.into());
             }
-            warn!(error = %conflict, "cannot attach a port");
+            warn!(error = %conflict, "the guests' network is not as wanted");
         }
         tasks.spawn("network", keeper.run(queue, tasks.stop_signal()));
         Ok(Self { requests, netlink, bridge, bridges_made })
@@ -107,7 +109,8 @@ impl Network {
         self.ask(Change::Attach(port)).await
     }
 
-    /// Removes a tap and all that belongs to it; one that is unknown is fine.
+    /// Removes a tap and all that belongs to it, also while a guest uses it; one that is unknown
+    /// is fine.
     pub async fn detach(&self, tap: LinkName) -> Result<(), NetworkError> {
         self.ask(Change::Detach(tap)).await
     }
@@ -198,6 +201,12 @@ impl Keeper {
                 Change::Resync | Change::Remove => None,
             };
             remove |= matches!(change, Change::Remove);
+            if let Change::Detach(tap) = &change
+                && let Err(error) = self.delete(tap).await
+            {
+                let _ = answer.send(Err(error.into()));
+                continue;
+            }
             match self.accept(change) {
                 Ok(before) => waiting.push((tap, before, answer)),
                 Err(error) => {
@@ -272,15 +281,27 @@ impl Keeper {
         Ok(failures)
     }
 
-    /// Taps first, so that no guest is on the wire without rules.
+    /// Deletes a tap of ours, whoever uses it. Its rules go afterwards, so that no guest is on the
+    /// wire without them.
+    async fn delete(&self, tap: &LinkName) -> Result<(), ApplyError> {
+        let is_ours = tap.as_str().starts_with(self.want.bridge.tap_prefix.as_str());
+        match observe::link(&self.netlink, tap).await? {
+            Some(link) if is_ours && matches!(link.kind, LinkKind::Tap { .. }) => {
+                apply::delete_link(&self.netlink, tap).await
+            }
+            _ => Ok(()),
+        }
+    }
+
     async fn remove(&mut self) -> Result<Failures, NetworkError> {
         let seen = observe::observe(&self.netlink, &self.want).await.map_err(ApplyError::from)?;
-        let (actions, conflicts) = plan(&self.want, &seen);
-        if let Some(conflict) = conflicts.into_iter().next() {
+        let (_, conflicts) = plan(&self.want, &seen);
+        let foreign = |conflict: &Conflict| matches!(conflict, Conflict::ForeignBridge { .. });
+        if let Some(conflict) = conflicts.into_iter().find(foreign) {
             return Err(conflict.into());
         }
-        for action in actions.iter().filter(|action| action.tap().is_some()) {
-            apply::apply(&self.netlink, &self.want.bridge.name, action).await?;
+        for tap in taps_to_remove(&self.want, &seen) {
+            apply::delete_link(&self.netlink, &tap).await?;
         }
         apply::delete_link(&self.netlink, &self.want.bridge.name).await?;
         let removed = nft::transact(&Rules::removal(&self.want.bridge)).await;
@@ -302,7 +323,7 @@ impl Failures {
     fn of(&self, tap: Option<&LinkName>) -> Option<NetworkError> {
         let concerns = |conflict: &&Conflict| match conflict {
             Conflict::ForeignBridge { .. } => true,
-            Conflict::NotATap { name } => Some(name) == tap,
+            Conflict::NotATap { name } | Conflict::InUse { tap: name } => Some(name) == tap,
             Conflict::NoBridge { tap: port, .. } | Conflict::NotABridge { tap: port, .. } => {
                 Some(port) == tap
             }

@@ -45,6 +45,13 @@ pub struct Link {
     pub master: Option<u32>,
 }
 
+impl Link {
+    /// Whether a guest uses it.
+    fn is_open(&self) -> bool {
+        matches!(self.kind, LinkKind::Tap { is_open: true, .. })
+    }
+}
+
 /// What matters of the different sorts of interfaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkKind {
@@ -102,6 +109,8 @@ pub enum Conflict {
     ForeignBridge { name: LinkName },
     #[error("interface {name} exists and is not a tap")]
     NotATap { name: LinkName },
+    #[error("tap {tap} is not wanted, but a running guest uses it")]
+    InUse { tap: LinkName },
     #[error("bridge {bridge} that tap {tap} is to be attached to does not exist on this node")]
     NoBridge { tap: LinkName, bridge: LinkName },
     #[error("interface {bridge} that tap {tap} is to be attached to is not a bridge")]
@@ -112,6 +121,8 @@ pub enum Conflict {
 /// all is as it should be.
 ///
 /// A port whose foreign bridge is missing is reported and left out; it does not hold up the others.
+/// A tap that is not wanted goes once nobody has it open: a guest never loses its network because
+/// somebody forgot to name it.
 pub fn plan(want: &Want, seen: &Seen) -> (Vec<Action>, Vec<Conflict>) {
     let mut conflicts = Vec::new();
     if let Some(link) = seen.links.get(&want.bridge.name)
@@ -131,7 +142,11 @@ pub fn plan(want: &Want, seen: &Seen) -> (Vec<Action>, Vec<Conflict>) {
         })
         .collect();
 
-    let mut actions = unwanted_taps(want, seen);
+    let (used, idle): (Vec<_>, Vec<_>) =
+        unwanted_taps(want, seen).into_iter().partition(|(_, link)| link.is_open());
+    conflicts.extend(used.into_iter().map(|(tap, _)| Conflict::InUse { tap: tap.clone() }));
+    let mut actions: Vec<_> =
+        idle.into_iter().map(|(tap, _)| Action::DeleteTap { tap: tap.clone() }).collect();
     actions.extend(bridge(&want.bridge, seen));
     actions.extend(ports.iter().filter_map(|port| create_tap(port, seen)).flatten());
     let rules = Rules::new(want);
@@ -141,6 +156,12 @@ pub fn plan(want: &Want, seen: &Seen) -> (Vec<Action>, Vec<Conflict>) {
     actions.extend(neighbours(want, seen));
     actions.extend(ports.iter().filter_map(|port| attach(&want.bridge, port, seen)));
     (actions, conflicts)
+}
+
+/// Everything of ours that goes when the network does, whoever uses it.
+pub(crate) fn taps_to_remove(want: &Want, seen: &Seen) -> Vec<LinkName> {
+    let none = Want { bridge: want.bridge.clone(), ports: vec![] };
+    unwanted_taps(&none, seen).into_iter().map(|(tap, _)| tap.clone()).collect()
 }
 
 /// The sysctls of a network: the key below `/proc/sys`, and the value.
@@ -176,15 +197,14 @@ fn obstructed(port: &Port, seen: &Seen) -> Option<Conflict> {
     }
 }
 
-fn unwanted_taps(want: &Want, seen: &Seen) -> Vec<Action> {
+/// Taps of ours that no port asks for.
+fn unwanted_taps<'a>(want: &Want, seen: &'a Seen) -> Vec<(&'a LinkName, &'a Link)> {
     let prefix = want.bridge.tap_prefix.as_str();
     let is_ours = |name: &LinkName, link: &Link| {
         name.as_str().starts_with(prefix) && matches!(link.kind, LinkKind::Tap { .. })
     };
     let taps = seen.links.iter().filter(|(name, link)| is_ours(name, link));
-    taps.filter(|(name, _)| want.ports.iter().all(|port| port.tap != **name))
-        .map(|(name, _)| Action::DeleteTap { tap: name.clone() })
-        .collect()
+    taps.filter(|(name, _)| want.ports.iter().all(|port| port.tap != **name)).collect()
 }
 
 fn bridge(bridge: &Bridge, seen: &Seen) -> Vec<Action> {

@@ -112,6 +112,7 @@ fn bridge_family(want: &Want) -> String {
     let own_mac = |port: &Port| format!("\"{}\" . {}", port.tap, port.mac);
     let tap = |port: &Port| format!("\"{}\"", port.tap);
     let mut text = String::new();
+    text += &set("taps", "ifname", want.ports.iter().map(tap));
     text += &set("nat", "ifname", nat().map(|(port, _)| tap(port)));
     text += &set("own_mac_only", "ifname", foreign(|guard| guard.own_mac_only).map(tap));
     text += &set("no_servers", "ifname", foreign(|guard| guard.no_servers).map(tap));
@@ -119,10 +120,25 @@ fn bridge_family(want: &Want) -> String {
     let own_address = |(port, address): (&Port, _)| format!("\"{}\" . {address}", port.tap);
     text += &set("addresses", "ifname . ipv4_addr", nat().map(own_address));
     text += BRIDGE_RULES;
+    // Whoever is on a tap of ours that nobody asked for is heard by nobody.
+    let _ = write!(
+        text,
+        "\
+\tchain prerouting {{
+\t\ttype filter hook prerouting priority -300; policy accept;
+\t\tiifname \"{}*\" iifname != @taps drop
+\t\tiifname @nat goto from_nat
+\t\tiifname @own_mac_only iifname . ether saddr != @macs drop
+\t\tiifname @no_servers jump from_foreign
+\t}}
+",
+        want.bridge.tap_prefix
+    );
     text
 }
 
-/// Runs before the bridge learns addresses, so that a forged one does not get into its table.
+/// All of it runs before the bridge learns addresses, so that a forged one does not get into its
+/// table.
 const BRIDGE_RULES: &str = "\
 \tchain from_nat {
 \t\tiifname . ether saddr != @macs drop
@@ -143,12 +159,6 @@ const BRIDGE_RULES: &str = "\
 \t\tether type ip udp sport 67 drop
 \t\tether type ip6 udp sport 547 drop
 \t\tether type ip6 icmpv6 type { nd-router-advert, nd-redirect } drop
-\t}
-\tchain prerouting {
-\t\ttype filter hook prerouting priority -300; policy accept;
-\t\tiifname @nat goto from_nat
-\t\tiifname @own_mac_only iifname . ether saddr != @macs drop
-\t\tiifname @no_servers jump from_foreign
 \t}
 ";
 

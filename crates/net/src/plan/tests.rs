@@ -131,6 +131,30 @@ fn a_port_that_is_not_wanted_any_more_goes_before_its_rules() {
 }
 
 #[test]
+fn a_tap_that_a_guest_uses_is_not_taken_away() {
+    let mut seen = converged(&[nat(2), nat(3)]);
+    let kind = LinkKind::Tap {
+        owner: Some(1000),
+        queues: Queues::Single,
+        is_open: true,
+        is_isolated: true,
+    };
+    seen.links.get_mut(&name("shf-3")).unwrap().kind = kind;
+    check(
+        &[nat(2)],
+        &seen,
+        expect![[r#"
+        replace the rules
+        forget 10.52.0.3
+        conflict: tap shf-3 is not wanted, but a running guest uses it"#]],
+    );
+    assert_eq!(
+        taps_to_remove(&Want { bridge: bridge_spec(), ports: vec![nat(2)] }, &seen),
+        [name("shf-2"), name("shf-3")]
+    );
+}
+
+#[test]
 fn links_of_others_are_never_deleted() {
     let mut seen = converged(&[]);
     seen.links.insert(name("tap0"), link(7, idle_tap()));

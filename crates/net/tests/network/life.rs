@@ -1,5 +1,7 @@
 //! How a network comes, stays, and goes.
 
+use std::time::Duration;
+
 use net::{
     Attachment, Bridge, Guard, Network, NetworkError, Obstacle, Port, Queues, Unavailable, Want,
 };
@@ -65,6 +67,57 @@ fn a_restart_adopts_what_runs_and_removes_what_is_not_wanted() {
         assert_eq!(links(), ["lo", "sheaf0", "shf-2"]);
         assert_eq!((before.0, before.1), (index("sheaf0"), index("shf-2")));
         assert!(guest.inside.reaches(GATEWAY));
+    });
+}
+
+#[test]
+fn a_forgotten_guest_keeps_its_tap_until_it_ends() {
+    in_world(async |mut world: World| {
+        drop(world.network(vec![port(2), port(3)]).await);
+        let guest = Guest::configured(port(2));
+        world.restart().await;
+        let network = world.network(vec![]).await;
+        assert_eq!(links(), ["lo", "sheaf0", "shf-2"]);
+        assert!(!guest.inside.pings(GATEWAY), "without a port there are no rights");
+        network.attach(port(2)).await.unwrap();
+        assert!(guest.inside.reaches(GATEWAY), "remembered");
+        world.restart().await;
+        let network = world.network(vec![]).await;
+        drop(guest);
+        network.resync().await.unwrap();
+        assert_eq!(links(), ["lo", "sheaf0"]);
+        // Asked to, we take it away from a guest that runs.
+        network.attach(port(4)).await.unwrap();
+        let _guest = Guest::configured(port(4));
+        network.detach(port(4).tap).await.unwrap();
+        assert_eq!(links(), ["lo", "sheaf0"]);
+    });
+}
+
+/// Dropping the work at any await leaves what a killed process would leave.
+#[test]
+fn what_was_interrupted_anywhere_is_finished_by_the_next_start() {
+    in_world(async |mut world: World| {
+        let want = |ports: Vec<Port>| Want { bridge: bridge(), ports };
+        let many = || want((2..12).map(port).collect());
+        for moment in 0..30 {
+            let limit = Duration::from_millis(moment * 2);
+            let start = Network::start(many(), &world.tasks);
+            let done = tokio::time::timeout(limit, start).await;
+            world.restart().await;
+            if moment % 7 == 6 {
+                let network = world.network(vec![]).await;
+                let _ = tokio::time::timeout(limit / 2, network.remove()).await;
+                world.restart().await;
+            }
+            drop(done);
+        }
+        let network = world.network(vec![port(2), port(20)]).await;
+        assert_eq!(links(), ["lo", "sheaf0", "shf-2", "shf-20"]);
+        assert!(Guest::configured(port(20)).inside.reaches(GATEWAY));
+        network.remove().await.unwrap();
+        assert_eq!(links(), ["lo"]);
+        assert_eq!(run("nft list ruleset"), "");
     });
 }
 

@@ -4,3 +4,7 @@
 //! Kubernetes; the agent translates objects into its types.
 
 pub mod ids;
+pub mod repl;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
+pub mod wire;

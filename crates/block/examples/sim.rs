@@ -1,0 +1,48 @@
+//! Runs the simulator of a cluster: `cargo run -p block --example sim -- --seeds 100000`.
+//!
+//! `--from N` begins at another seed; `--seed N` runs one seed and tells what happens;
+//! `--keep-going` does not stop at the first seed that fails.
+
+use std::process::ExitCode;
+
+use block::sim::{Plan, run_plan, run_seed};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(at + 1)?.parse::<u64>().ok()
+    };
+    if let Some(seed) = number("--seed") {
+        let mut plan = Plan::from_seed(seed);
+        plan.trace = true;
+        eprintln!("{plan:#?}");
+        return report(run_plan(plan).map(|outcome| eprintln!("{outcome:?}")));
+    }
+    let (from, count) = (number("--from").unwrap_or(0), number("--seeds").unwrap_or(10_000));
+    let keep_going = arguments.iter().any(|argument| argument == "--keep-going");
+    let mut failed = 0;
+    for seed in from..from + count {
+        if let Err(violation) = run_seed(seed) {
+            eprintln!("{violation}");
+            failed += 1;
+            if !keep_going {
+                return ExitCode::FAILURE;
+            }
+        }
+        if (seed - from + 1).is_multiple_of(1000) {
+            eprintln!("{} seeds, {failed} failed", seed - from + 1);
+        }
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn report(result: Result<(), block::sim::Violation>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(violation) => {
+            eprintln!("{violation}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What a replica's session asks of the store beneath it.
+//!
+//! The session knows a store only through these requests, so the same session runs over the
+//! store on a disk and over a model of one. What the rules of replication need of a store:
+//!
+//! - A region enters the dirty-region log durably before the first change in it, and leaves it
+//!   on [`DiskRequest::Settle`] only: a local flush says nothing about the other replicas.
+//! - A flush covers everything that was answered before it was asked for, by this process or
+//!   an earlier one.
+//! - What was answered survives the end of the process, flushed or not.
+//! - A snapshot makes the old head durable. Snapshot, delete, revert and resize can be repeated.
+
+use bytes::Bytes;
+
+use crate::ids::{Epoch, Generation, SnapshotId};
+use crate::wire::{BlockState, Crcs, Refusal, SnapshotInfo, Verify};
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum DiskRequest {
+    Read { view: Option<SnapshotId>, offset: u64, length: u32 },
+    Write { offset: u64, data: Bytes, crcs: Crcs, fua: bool },
+    WriteZeroes { offset: u64, length: u32, fua: bool },
+    Discard { offset: u64, length: u32 },
+    Flush,
+    Snapshot(SnapshotInfo),
+    DeleteSnapshot { snapshot: SnapshotId },
+    Revert { to: Option<SnapshotId> },
+    Resize { size: u64 },
+    ReadMap { view: Option<SnapshotId>, offset: u64, length: u32, verify: Verify },
+    Dirty,
+    /// Takes regions out of the dirty-region log.
+    Settle { regions: Vec<u32> },
+    /// Durable before it is answered.
+    Promise { generation: Generation },
+    SetEpoch { epoch: Epoch },
+    CloseClean,
+    Describe,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum DiskReply {
+    Done,
+    Data { data: Bytes, crcs: Crcs },
+    Map(Vec<BlockState>),
+    Dirty(Vec<u32>),
+    Description(Box<Description>),
+}
+
+/// What a store knows of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    pub promised: Generation,
+    pub epoch: Epoch,
+    pub size: u64,
+    /// Bytes of a region of the dirty-region log.
+    pub region: u64,
+    /// Writes that were answered but not flushed may be missing in the dirty regions, because
+    /// the kernel that had them is gone. Stays so until the log is empty.
+    pub lost_writes: bool,
+    pub dirty: Vec<u32>,
+    /// Oldest first.
+    pub snapshots: Vec<SnapshotInfo>,
+    pub head_parent: Option<SnapshotId>,
+}
+
+/// The store's answer.
+pub type DiskResult = Result<DiskReply, Refusal>;

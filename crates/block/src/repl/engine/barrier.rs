@@ -1,0 +1,140 @@
+//! Changes of the volume as a whole: snapshots, revert, delete, resize.
+//!
+//! ```text
+//!  Waiting ──reconciled──► Draining ──nothing under way──► Sent ──all answered──► done
+//! ```
+//!
+//! From draining on, changes of the guest are held back, so that every member does it at the same
+//! point of the volume's history. Reads go on, except for a revert.
+
+use super::event::{GuestError, GuestId, GuestReply, GuestRequest};
+use super::member::Role;
+use super::ops::Owner;
+use super::Engine;
+use crate::wire::{BLOCK, Refusal, Request, SnapshotInfo};
+
+#[derive(Debug)]
+pub(super) struct Barrier {
+    pub(super) guest: GuestId,
+    request: Request,
+    step: Step,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Waiting,
+    Draining,
+    Sent,
+}
+
+impl Barrier {
+    pub(super) fn holds_changes(&self) -> bool {
+        self.step != Step::Waiting
+    }
+
+    pub(super) fn holds_reads(&self) -> bool {
+        self.step != Step::Waiting && matches!(self.request, Request::Revert { .. })
+    }
+}
+
+impl Engine {
+    pub(super) fn drive_barrier(&mut self) {
+        if self.barrier.is_none()
+            && let Some((guest, request)) = self.barriers.pop_front()
+        {
+            match self.barrier_request(request) {
+                Ok(request) => {
+                    self.barrier = Some(Barrier { guest, request, step: Step::Waiting });
+                }
+                Err(result) => return self.reply(guest, result.map(|()| GuestReply::Done)),
+            }
+        }
+        let Some(barrier) = &mut self.barrier else { return };
+        if barrier.step == Step::Waiting && self.unreconciled.is_empty() {
+            barrier.step = Step::Draining;
+        }
+        let idle = self.syncs.is_empty() && self.locks.nothing_changes();
+        if barrier.step == Step::Draining && idle && self.unreconciled.is_empty() {
+            barrier.step = Step::Sent;
+            let request = barrier.request.clone();
+            self.issue_all(request, Owner::Barrier);
+        }
+    }
+
+    /// The call that does it; an error is an answer that needs no call.
+    fn barrier_request(&self, request: GuestRequest) -> Result<Request, Result<(), GuestError>> {
+        let known = |id| self.snapshots.iter().any(|info| info.id == id);
+        let learning = self.members.iter().any(|member| {
+            matches!(member.role, Role::Learner(_) | Role::Joining { .. })
+        });
+        match request {
+            GuestRequest::Snapshot { id, .. } if known(id) => Err(Ok(())),
+            GuestRequest::Snapshot { id, name, created, labels } => {
+                let parent = self.head_parent;
+                Ok(Request::Snapshot(SnapshotInfo { id, name, parent, created, labels }))
+            }
+            GuestRequest::Revert { to: id } | GuestRequest::DeleteSnapshot { id } if !known(id) => {
+                Err(Err(GuestError::NoSnapshot))
+            }
+            // A rebuild walks along the snapshots; they must stay where they are.
+            GuestRequest::DeleteSnapshot { .. } | GuestRequest::Revert { .. } if learning => {
+                Err(Err(GuestError::Busy))
+            }
+            GuestRequest::DeleteSnapshot { id } => Ok(Request::DeleteSnapshot { snapshot: id }),
+            GuestRequest::Revert { to } => Ok(Request::Revert { to: Some(to) }),
+            GuestRequest::Resize { size } if size == self.size => Err(Ok(())),
+            GuestRequest::Resize { size } if size > self.size && size % BLOCK == 0 => {
+                Ok(Request::Resize { size })
+            }
+            _ => Err(Err(GuestError::Invalid)),
+        }
+    }
+
+    pub(super) fn barrier_answered(&mut self, result: Result<(), Refusal>) {
+        let Some(barrier) = self.barrier.take() else { return };
+        if result.is_ok() {
+            match barrier.request {
+                Request::Snapshot(info) => {
+                    self.learners_missed_snapshot(info.id);
+                    self.untrack();
+                    self.head_parent = Some(info.id);
+                    self.snapshots.push(info);
+                }
+                Request::DeleteSnapshot { snapshot } => self.forget_snapshot(snapshot),
+                Request::Revert { to } => {
+                    self.untrack();
+                    self.head_parent = to;
+                }
+                Request::Resize { size } => {
+                    self.size = size;
+                    self.drop_learners();
+                    self.untrack();
+                }
+                _ => {}
+            }
+        }
+        let result = result.map(|()| GuestReply::Done).map_err(Self::guest_error);
+        self.reply(barrier.guest, result);
+    }
+
+    /// What was remembered about replicas outside is about another head.
+    fn untrack(&mut self) {
+        for member in &mut self.members {
+            if matches!(member.role, Role::Outside | Role::Leaving) {
+                member.tracked = false;
+            }
+        }
+    }
+
+    /// Children of the snapshot become children of its parent.
+    fn forget_snapshot(&mut self, id: crate::ids::SnapshotId) {
+        let parent = self.snapshots.iter().find(|info| info.id == id).and_then(|info| info.parent);
+        self.snapshots.retain(|info| info.id != id);
+        for info in self.snapshots.iter_mut().filter(|info| info.parent == Some(id)) {
+            info.parent = parent;
+        }
+        if self.head_parent == Some(id) {
+            self.head_parent = parent;
+        }
+    }
+}

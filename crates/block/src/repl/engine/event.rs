@@ -1,0 +1,262 @@
+//! What an engine is told and what it asks for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::ids::{EngineId, Epoch, Generation, ReplicaId, SnapshotId, VolumeId};
+use crate::repl::control::{NodeName, Record, Version, Versioned};
+use crate::wire::{Answer, Call, Refusal, SnapshotInfo};
+
+/// Time since some moment that the driver chose; it never goes back.
+pub type Time = Duration;
+
+/// Who the engine is, and how patient.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub volume: VolumeId,
+    pub engine: EngineId,
+    pub node: NodeName,
+    /// The guest lived on while an earlier engine of it died: acknowledged writes that were not
+    /// flushed must still be there.
+    pub guest_survived: bool,
+    /// How long activation waits for all in-sync replicas before it goes on with some.
+    pub open_wait: Duration,
+    /// How long a heartbeat allows reads. A new engine waits as long when it could not reach
+    /// everybody that an old one may read from.
+    pub lease: Duration,
+    pub heartbeat: Duration,
+    /// How long a member may be away, or leave a call unanswered, before it is given up.
+    pub member_timeout: Duration,
+    /// How long to wait between attempts to connect or to reach the control plane.
+    pub retry: Duration,
+    /// A region is taken out of the dirty-region log when nothing was written to it for so long.
+    pub settle_after: Duration,
+    /// More dirty regions than this are settled early.
+    pub max_dirty: usize,
+    /// The unit that a rebuild copies and that changes are remembered in.
+    pub chunk: u64,
+    /// How many chunks are copied or compared at a time.
+    pub copies: usize,
+    /// Bytes of guest writes under way at which the engine stops taking more.
+    pub window: u64,
+    /// Slowest and fastest rebuild, in bytes per second.
+    pub rebuild_rate: (u64, u64),
+    /// The guest's latency that a rebuild may cause before it slows down.
+    pub rebuild_latency: Duration,
+    /// A member is slow when its latency is above this and above eight times its peers'.
+    pub slow_floor: Duration,
+    /// How long a member may be slow before it leaves; none: it stays.
+    pub slow_limit: Option<Duration>,
+    /// Replicas outside of the in-sync set are rebuilt when they can be reached.
+    pub rebuild: bool,
+}
+
+impl Config {
+    pub fn new(volume: VolumeId, engine: EngineId, node: impl Into<NodeName>) -> Self {
+        Self {
+            volume,
+            engine,
+            node: node.into(),
+            guest_survived: false,
+            open_wait: Duration::from_secs(3),
+            lease: Duration::from_secs(2),
+            heartbeat: Duration::from_millis(500),
+            member_timeout: Duration::from_secs(8),
+            retry: Duration::from_millis(200),
+            settle_after: Duration::from_secs(5),
+            max_dirty: 512,
+            chunk: 256 << 10,
+            copies: 4,
+            window: 32 << 20,
+            rebuild_rate: (4 << 20, 2 << 30),
+            rebuild_latency: Duration::from_millis(10),
+            slow_floor: Duration::from_millis(500),
+            slow_limit: Some(Duration::from_secs(10)),
+            rebuild: true,
+        }
+    }
+}
+
+/// Names a request of the guest or of a person; chosen by the driver.
+pub type GuestId = u64;
+
+/// Names a connection to a replica; chosen by the engine.
+pub type Connection = u64;
+
+#[derive(Debug, Clone)]
+pub enum Event {
+    Command(Command),
+    Guest { id: GuestId, request: GuestRequest },
+    Connected { replica: ReplicaId, connection: Connection },
+    Disconnected { replica: ReplicaId, connection: Connection },
+    Answer { replica: ReplicaId, connection: Connection, answer: Answer },
+    Control(ControlAnswer),
+    /// The time of [`Engine::deadline`](super::Engine::deadline) has come.
+    Timer,
+}
+
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// Take the volume. `local` names the replica on this node, if there is one.
+    Activate { replicas: Vec<ReplicaId>, local: Option<ReplicaId> },
+    /// Be ready to take the volume: serve reads, take it on the first write.
+    Standby { replicas: Vec<ReplicaId>, local: Option<ReplicaId> },
+    /// A standby engine takes the volume now.
+    Switch,
+    /// A replica that is to be brought into the in-sync set.
+    AddReplica(ReplicaId),
+    /// A replica that is to leave for good.
+    RemoveReplica(ReplicaId),
+    /// Read and compare everything on all members, and repair.
+    Scrub,
+    /// Finish what is under way, flush, and let go of the volume.
+    Close,
+}
+
+/// What the control plane said to [`Action::ReadRecord`] or [`Action::Swap`].
+#[derive(Debug, Clone)]
+pub enum ControlAnswer {
+    Read(Versioned),
+    Swapped(Version),
+    Conflict(Versioned),
+    /// No answer; a swap may or may not have happened.
+    Unavailable,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum GuestRequest {
+    Read { offset: u64, length: u32 },
+    Write { offset: u64, data: Bytes, fua: bool },
+    Flush,
+    Discard { offset: u64, length: u64 },
+    WriteZeroes { offset: u64, length: u64, fua: bool },
+    Snapshot { id: SnapshotId, name: String, created: String, labels: BTreeMap<String, String> },
+    DeleteSnapshot { id: SnapshotId },
+    Revert { to: SnapshotId },
+    Resize { size: u64 },
+}
+
+pub type GuestResult = Result<GuestReply, GuestError>;
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum GuestReply {
+    Done,
+    Data(Bytes),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum GuestError {
+    #[error("the range is not within the volume or not of whole sectors")]
+    Invalid,
+    #[error("no space is left on any replica")]
+    NoSpace,
+    #[error("no replica could do it")]
+    Io,
+    #[error("the volume is no longer served here")]
+    Shutdown,
+    #[error("the snapshot does not exist")]
+    NoSnapshot,
+    #[error("a rebuild or another change of the volume is under way")]
+    Busy,
+}
+
+#[derive(Debug, Clone)]
+pub enum Action {
+    Connect { replica: ReplicaId, connection: Connection },
+    Disconnect { replica: ReplicaId, connection: Connection },
+    Send { replica: ReplicaId, connection: Connection, call: Call },
+    Reply { id: GuestId, result: GuestResult },
+    ReadRecord,
+    Swap { expect: Version, record: Record },
+    Notice(Notice),
+}
+
+/// Something that a person or a controller may want to know.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Notice {
+    Active { generation: Generation, isr: Vec<ReplicaId>, reconcile_regions: u64 },
+    /// No in-sync replica can be reached.
+    Waiting,
+    Fenced { by: Generation },
+    Faulted { why: Fault },
+    MemberFailed { replica: ReplicaId, why: MemberFault },
+    IsrChanged { epoch: Epoch, isr: Vec<ReplicaId> },
+    RebuildStarted { replica: ReplicaId, how: RebuildKind },
+    RebuildFailed { replica: ReplicaId, why: MemberFault },
+    RebuildDone { replica: ReplicaId },
+    Reconciled,
+    Slow { replica: ReplicaId, latency: Duration },
+    Repaired { replica: ReplicaId, offset: u64, length: u64 },
+    /// Blocks whose checksums fit differed between members.
+    Diverged { replica: ReplicaId, offset: u64, length: u64 },
+    /// No member has the block as it was written.
+    Unreadable { offset: u64, length: u64 },
+    ScrubDone { bad_blocks: u64 },
+    Closed,
+}
+
+/// How a replica is brought up to date.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RebuildKind {
+    /// Only what changed since it left.
+    Delta,
+    /// Comparing checksums of everything.
+    Compare,
+}
+
+/// Why a replica is not, or no longer, in sync.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MemberFault {
+    #[error("it could not be reached in time")]
+    Away,
+    #[error("it left a call unanswered")]
+    TimedOut,
+    #[error("its process was restarted")]
+    Restarted,
+    #[error("it refused a change: {0}")]
+    Refused(Refusal),
+    #[error("it was much slower than its peers")]
+    Slow,
+    #[error("it was to be removed")]
+    Removed,
+    #[error("its snapshots or size differ from the others'")]
+    Different,
+}
+
+/// Why the engine cannot serve the volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    #[error("the control plane does not allow this node to take the volume")]
+    NotAllowed,
+    #[error("every in-sync replica lost writes that the guest believes in")]
+    LostWrites,
+    #[error("the volume has no in-sync replica")]
+    NoReplica,
+}
+
+/// How far a long task is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    pub replica: ReplicaId,
+    pub done_bytes: u64,
+    pub total_bytes: u64,
+}
+
+/// The engine as a controller sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    pub phase: &'static str,
+    pub generation: Generation,
+    pub epoch: Epoch,
+    pub size: u64,
+    pub isr: Vec<ReplicaId>,
+    pub rebuilds: Vec<Progress>,
+    /// Bytes per second that rebuilds may use now.
+    pub rebuild_rate: u64,
+    /// Regions that must be compared before they can be read.
+    pub unreconciled: u64,
+    pub snapshots: Vec<SnapshotInfo>,
+    pub latency: Vec<(ReplicaId, Duration)>,
+}

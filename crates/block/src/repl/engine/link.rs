@@ -1,0 +1,225 @@
+//! Connections to replicas: greeting, opening, resuming, heartbeats.
+
+use super::event::{Action, Connection, Fault, MemberFault, Time};
+use super::member::{Link, Member, Role};
+use super::{Engine, Phase};
+use crate::ids::{Generation, ReplicaId, Seq};
+use crate::wire::{
+    Answer, Call, Hello, HelloReply, Mode, Open, Opened, Refusal, Reply, Request, VERSIONS,
+};
+
+impl Engine {
+    pub(super) fn connect(&mut self, slot: usize) {
+        let connection = self.next_connection;
+        self.next_connection += 1;
+        let member = &mut self.members[slot];
+        member.connection = connection;
+        member.link = Link::Connecting { since: self.now };
+        self.out.push(Action::Connect { replica: member.id, connection });
+    }
+
+    /// Ends the connection, if there is one, and does not count it as a loss.
+    pub(super) fn hang_up(&mut self, slot: usize) {
+        let member = &mut self.members[slot];
+        if !matches!(member.link, Link::Down { .. }) {
+            self.out.push(Action::Disconnect { replica: member.id, connection: member.connection });
+        }
+        member.link = Link::Down { retry: self.now + self.config.retry };
+        member.ping = None;
+    }
+
+    pub(super) fn connected(&mut self, replica: ReplicaId, connection: Connection) {
+        let Some(slot) = self.current(replica, connection) else { return };
+        if !matches!(self.members[slot].link, Link::Connecting { .. }) {
+            return;
+        }
+        let call = self.number();
+        self.members[slot].link = Link::Greeting { since: self.now, call };
+        let hello = Hello {
+            oldest: VERSIONS.0,
+            newest: VERSIONS.1,
+            volume: self.config.volume,
+            replica,
+            engine: self.config.engine,
+        };
+        self.send(slot, call, Seq(0), Request::Hello(hello));
+    }
+
+    pub(super) fn disconnected(&mut self, replica: ReplicaId, connection: Connection) {
+        if let Some(slot) = self.current(replica, connection) {
+            self.link_lost(slot);
+        }
+    }
+
+    /// The connection is gone. An in-sync member may come back and resume.
+    pub(super) fn link_lost(&mut self, slot: usize) {
+        self.hang_up(slot);
+        match self.members[slot].role {
+            Role::InSync => {
+                self.members[slot].away.get_or_insert(self.now);
+                self.reroute(slot);
+            }
+            Role::Learner(_) | Role::Joining { .. } => self.learner_failed(slot, MemberFault::Away),
+            Role::Outside | Role::Candidate | Role::Leaving => {}
+        }
+    }
+
+    fn current(&self, replica: ReplicaId, connection: Connection) -> Option<usize> {
+        let slot = self.slot(replica)?;
+        let member = &self.members[slot];
+        let live = !matches!(member.link, Link::Down { .. });
+        (live && member.connection == connection).then_some(slot)
+    }
+
+    pub(super) fn send(&mut self, slot: usize, id: u64, seq: Seq, request: Request) {
+        let member = &self.members[slot];
+        let call = Call { id, generation: self.session_generation(), seq, request };
+        self.out.push(Action::Send { replica: member.id, connection: member.connection, call });
+    }
+
+    /// A standby engine reads in the generation of the engine that writes.
+    fn session_generation(&self) -> Generation {
+        match self.phase {
+            Phase::Standby => self.control.record().map_or(Generation(0), |it| it.generation),
+            _ => self.generation,
+        }
+    }
+
+    pub(super) fn answer(&mut self, replica: ReplicaId, connection: Connection, answer: Answer) {
+        let Some(slot) = self.current(replica, connection) else { return };
+        if answer.generation > self.session_generation() {
+            return match self.phase {
+                // The engine beside which we read has been followed by another.
+                Phase::Standby => self.reader_lost(slot),
+                _ => self.fence(answer.generation),
+            };
+        }
+        match (self.members[slot].link, answer.result) {
+            (Link::Greeting { call, .. }, result) if call == answer.id => match result {
+                Ok(Reply::Hello(hello)) => self.greeted(slot, &hello),
+                _ => self.rejected(slot, MemberFault::Refused(Refusal::Version)),
+            },
+            (Link::Opening { call, since }, result) if call == answer.id => match result {
+                Ok(Reply::Opened(opened)) => self.opened(slot, opened, since),
+                Err(refusal) => self.rejected(slot, MemberFault::Refused(refusal)),
+                Ok(_) => self.rejected(slot, MemberFault::Refused(Refusal::Invalid)),
+            },
+            (Link::Up, Ok(Reply::Pong(_))) => self.pong(slot, answer.id),
+            (Link::Up, Err(Refusal::NotOpen)) => self.link_lost(slot),
+            (Link::Up, result) => self.op_answered(slot, answer.id, result),
+            _ => {}
+        }
+    }
+
+    /// The replica does not want a session with us; try again later.
+    fn rejected(&mut self, slot: usize, why: MemberFault) {
+        self.link_lost(slot);
+        self.members[slot].retry_learning = self.now + self.config.member_timeout;
+        if matches!(self.members[slot].role, Role::InSync) {
+            self.member_fault(slot, why);
+        }
+    }
+
+    fn greeted(&mut self, slot: usize, hello: &HelloReply) {
+        let life = (hello.instance, hello.boot);
+        let mode = match (&self.members[slot].role, self.phase) {
+            (_, Phase::Standby) => Mode::ReadOnly,
+            (Role::InSync, _) => match self.resumption(slot, life) {
+                Ok(mode) => mode,
+                Err(why) => {
+                    self.hang_up(slot);
+                    return match why {
+                        Resumption::Left(why) => self.member_fault(slot, why),
+                        Resumption::Lost => self.fault(Fault::LostWrites),
+                    };
+                }
+            },
+            _ => Mode::Write,
+        };
+        let call = self.number();
+        self.members[slot].life = Some(life);
+        self.members[slot].link = Link::Opening { since: self.now, call };
+        let open = Open { engine: self.config.engine, mode };
+        self.send(slot, call, Seq(0), Request::Open(open));
+    }
+
+    /// Whether an in-sync member that was away may go on where it was.
+    fn resumption(
+        &self,
+        slot: usize,
+        life: (crate::ids::InstanceId, crate::ids::BootId),
+    ) -> Result<Mode, Resumption> {
+        let Some(known) = self.members[slot].life else { return Ok(Mode::Write) };
+        if known == life {
+            return Ok(Mode::Resume);
+        }
+        let sound = |(other, member): (usize, &Member)| {
+            other != slot
+                && matches!(member.role, Role::InSync)
+                && member.fault.is_none_or(Member::is_curable)
+        };
+        if self.members.iter().enumerate().any(sound) {
+            return Err(Resumption::Left(MemberFault::Restarted));
+        }
+        // The last one. What a process answered outlives it, but not what a kernel did.
+        if known.1 == life.1 { Ok(Mode::Write) } else { Err(Resumption::Lost) }
+    }
+
+    fn opened(&mut self, slot: usize, opened: Box<Opened>, asked: Time) {
+        let member = &mut self.members[slot];
+        member.link = Link::Up;
+        member.up_since = self.now;
+        member.proof = Some(asked);
+        member.last_ping = asked;
+        member.life = Some((opened.instance, opened.boot));
+        member.opened = Some(opened);
+        match (&member.role, self.phase) {
+            (Role::InSync, _) => {
+                member.away = None;
+                if member.fault.is_some_and(Member::is_curable) {
+                    member.fault = None;
+                }
+                self.resend(slot);
+            }
+            (Role::Outside, Phase::Active) => self.begin_learning(slot),
+            _ => {}
+        }
+    }
+
+    pub(super) fn ping(&mut self, slot: usize) {
+        if self.members[slot].ping.is_some() || !self.members[slot].is_up() {
+            return;
+        }
+        let call = self.number();
+        self.members[slot].ping = Some((call, self.now));
+        self.members[slot].last_ping = self.now;
+        self.send(slot, call, Seq(0), Request::Ping);
+    }
+
+    fn pong(&mut self, slot: usize, id: u64) {
+        let member = &mut self.members[slot];
+        if let Some((call, sent)) = member.ping
+            && call == id
+        {
+            member.ping = None;
+            member.proof = Some(sent);
+        }
+    }
+
+    /// Whether everybody has lately proven that no other engine was promised anything. Asks
+    /// those who have not.
+    pub(super) fn has_lease(&mut self) -> bool {
+        let lease = self.config.lease;
+        let stale: Vec<usize> =
+            self.required().iter().filter(|s| !self.members[*s].has_lease(self.now, lease)).collect();
+        for slot in &stale {
+            self.ping(*slot);
+        }
+        stale.is_empty()
+    }
+}
+
+enum Resumption {
+    Left(MemberFault),
+    Lost,
+}

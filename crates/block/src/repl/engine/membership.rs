@@ -1,0 +1,256 @@
+//! The record in the control plane: taking a generation, shrinking and growing the in-sync set.
+//!
+//! One call at a time. A swap that was not answered may have happened, so until the record was
+//! read again everybody that a proposal named stays required: [`Role::Leaving`] members were to be
+//! removed and perhaps are, [`Role::Joining`] ones were to be added and perhaps are.
+
+use std::collections::BTreeSet;
+
+use super::event::{Action, ControlAnswer, MemberFault, Notice, Time};
+use super::member::{JoinStep, Member, Role};
+use super::{Closing, Engine, Phase};
+use crate::ids::{Generation, ReplicaId};
+use crate::repl::control::{Record, Versioned};
+use crate::repl::slots::Slots;
+use crate::repl::span::Pieces;
+use crate::wire::Request;
+
+#[derive(Debug, Default)]
+pub(super) struct Control {
+    pub(super) known: Option<Versioned>,
+    call: Option<Call>,
+    retry: Option<Time>,
+    /// Members of proposals that have no certain answer.
+    pub(super) proposed: Slots,
+}
+
+#[derive(Debug)]
+enum Call {
+    Read,
+    Swap(Record),
+}
+
+impl Control {
+    pub(super) fn stop(&mut self) {
+        (self.call, self.retry) = (None, None);
+    }
+
+    pub(super) fn record(&self) -> Option<&Record> {
+        self.known.as_ref().map(|known| &known.record)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.call.is_none() && self.retry.is_none()
+    }
+}
+
+impl Engine {
+    pub(super) fn read_record(&mut self) {
+        self.control.retry = None;
+        self.control.call = Some(Call::Read);
+        self.out.push(Action::ReadRecord);
+    }
+
+    pub(super) fn swap(&mut self, record: Record) {
+        let Some(known) = &self.control.known else { return self.read_record() };
+        self.out.push(Action::Swap { expect: known.version, record: record.clone() });
+        self.control.call = Some(Call::Swap(record));
+    }
+
+    pub(super) fn retry_control(&mut self) {
+        if self.control.retry.is_some_and(|at| at <= self.now) {
+            self.read_record();
+        }
+    }
+
+    pub(super) fn control_answered(&mut self, answer: ControlAnswer) {
+        let Some(call) = self.control.call.take() else { return };
+        match (answer, call) {
+            (ControlAnswer::Unavailable, _) => {
+                self.control.retry = Some(self.now + self.config.retry);
+                return;
+            }
+            (ControlAnswer::Swapped(version), Call::Swap(record)) => {
+                self.control.known = Some(Versioned { version, record });
+            }
+            (ControlAnswer::Read(known) | ControlAnswer::Conflict(known), _) => {
+                self.control.known = Some(known);
+            }
+            (ControlAnswer::Swapped(_), Call::Read) => return self.read_record(),
+        }
+        self.control.proposed = Slots::NONE;
+        self.record_known();
+    }
+
+    /// The record is known for certain.
+    fn record_known(&mut self) {
+        let Some(record) = self.control.record().cloned() else { return };
+        let taken = self.generation > Generation(0)
+            && (record.generation != self.generation || record.engine != Some(self.config.engine));
+        match self.phase {
+            Phase::Idle | Phase::Closed | Phase::Fenced | Phase::Faulted(_) => {}
+            Phase::Standby => self.open_readers(&record),
+            Phase::Claiming => self.claim_answered(&record),
+            Phase::Closing(Closing::Releasing) => self.closed(),
+            _ if taken => self.fence(record.generation),
+            Phase::Confirming => self.confirm_answered(&record),
+            Phase::Opening { .. } | Phase::Settling { .. } | Phase::Active | Phase::Closing(_) => {
+                self.apply(&record);
+            }
+        }
+    }
+
+    /// Brings roles into line with the record.
+    fn apply(&mut self, record: &Record) {
+        let mut changed = false;
+        for slot in 0..self.members.len() {
+            let named = record.isr.contains(&self.members[slot].id);
+            match (&self.members[slot].role, named) {
+                (Role::Joining { .. }, true) => {
+                    let replica = self.members[slot].id;
+                    self.members[slot].role = Role::InSync;
+                    self.joined(slot);
+                    self.notice(Notice::RebuildDone { replica });
+                    changed = true;
+                }
+                (Role::Leaving | Role::InSync, false) => {
+                    self.left(slot);
+                    changed = true;
+                }
+                _ => {}
+            }
+        }
+        if changed {
+            let isr: Vec<ReplicaId> = record.isr.iter().copied().collect();
+            self.notice(Notice::IsrChanged { epoch: record.epoch, isr });
+            self.tell_epoch();
+            self.review_ops();
+        }
+    }
+
+    pub(super) fn tell_epoch(&mut self) {
+        let Some(epoch) = self.control.record().map(|record| record.epoch) else { return };
+        let members = self.readable();
+        self.issue_each(Request::SetEpoch(epoch), members, super::ops::Owner::Nobody);
+    }
+
+    /// Proposes the set that the members' states ask for (R4, R5).
+    pub(super) fn drive_membership(&mut self) {
+        self.retry_control();
+        if !self.control.is_idle() {
+            return;
+        }
+        let Some(record) = self.control.record() else { return };
+        if self.members.iter().all(Member::is_settled) {
+            return;
+        }
+        let stays = |member: &Member| match member.role {
+            Role::InSync => member.fault.is_none(),
+            Role::Joining { step, .. } => step == JoinStep::Ready,
+            _ => false,
+        };
+        let wanted = self.slots(stays);
+        // A set of which nobody can be reached would not help anybody.
+        let well = wanted.iter().any(|slot| self.members[slot].is_up());
+        let isr: BTreeSet<ReplicaId> = wanted.iter().map(|slot| self.members[slot].id).collect();
+        if !well {
+            return self.pardon();
+        }
+        if isr == record.isr {
+            return;
+        }
+        let record = record.with_isr(isr);
+        self.control.proposed = self.control.proposed.or(wanted);
+        for slot in 0..self.members.len() {
+            if matches!(self.members[slot].role, Role::InSync) && !wanted.has(slot) {
+                self.begin_leaving(slot);
+            }
+        }
+        self.swap(record);
+    }
+
+    /// Nobody is without fault. Who has all the same everything and can be reached goes on.
+    fn pardon(&mut self) {
+        for member in self.members.iter_mut().filter(|member| member.is_up()) {
+            let curable = member.fault.is_some_and(Member::is_curable);
+            if curable && matches!(member.role, Role::InSync) {
+                member.fault = None;
+            }
+        }
+    }
+
+    /// From now on the member gets nothing; what it misses is remembered.
+    fn begin_leaving(&mut self, slot: usize) {
+        let why = self.members[slot].fault.unwrap_or(MemberFault::Away);
+        let replica = self.members[slot].id;
+        self.notice(Notice::MemberFailed { replica, why });
+        self.remember_missing(slot);
+        self.members[slot].role = Role::Leaving;
+        self.hang_up(slot);
+    }
+
+    /// The record no longer names the member.
+    fn left(&mut self, slot: usize) {
+        if matches!(self.members[slot].role, Role::InSync) {
+            // Somebody else took it out of the record.
+            self.remember_missing(slot);
+            self.hang_up(slot);
+        }
+        let member = &mut self.members[slot];
+        member.role = Role::Outside;
+        member.fault = None;
+        member.away = None;
+        member.retry_learning = self.now + self.config.retry;
+        self.forget_in_ops(slot);
+    }
+
+    /// Everything that the member may lack or have differently: what it has not answered, and
+    /// what was not reconciled yet. Its own dirty regions come on top when it returns.
+    fn remember_missing(&mut self, slot: usize) {
+        let mut missing = Pieces::none(self.config.chunk);
+        for op in self.ops.values().filter(|op| op.concerns(slot)) {
+            op.span().into_iter().for_each(|span| missing.insert(span));
+        }
+        for sync in self.syncs.values().filter(|sync| sync.concerns(slot)) {
+            missing.insert(sync.span());
+        }
+        missing.extend(&self.unreconciled);
+        self.members[slot].changed = missing;
+        self.members[slot].tracked = true;
+    }
+
+    /// The member did not do what the others did.
+    pub(super) fn member_fault(&mut self, slot: usize, why: MemberFault) {
+        match self.members[slot].role {
+            Role::InSync => {
+                let fault = &mut self.members[slot].fault;
+                if fault.is_none_or(Member::is_curable) {
+                    *fault = Some(why);
+                }
+            }
+            Role::Learner(_) | Role::Joining { .. } => self.learner_failed(slot, why),
+            Role::Outside | Role::Candidate | Role::Leaving => {}
+        }
+    }
+
+    pub(super) fn remove_replica(&mut self, replica: ReplicaId) {
+        let Some(slot) = self.slot(replica) else { return };
+        self.members[slot].wanted = false;
+        match self.members[slot].role {
+            Role::Outside | Role::Candidate => self.hang_up(slot),
+            _ => self.member_fault(slot, MemberFault::Removed),
+        }
+    }
+}
+
+impl Member {
+    /// Nothing about the member asks for a change of the record.
+    fn is_settled(&self) -> bool {
+        match self.role {
+            Role::InSync => self.fault.is_none(),
+            Role::Leaving => false,
+            Role::Joining { step, .. } => step != JoinStep::Ready,
+            Role::Outside | Role::Candidate | Role::Learner(_) => true,
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Calls under way, and what their answers mean.
+//!
+//! An operation is one request to some members. How many answers it needs is its [`Scope`]; who
+//! wants to know is its [`Owner`]. It stays until everybody that still matters has answered,
+//! also when its owner was told long ago: a learner that is behind must not be overtaken.
+
+use super::event::{GuestError, MemberFault, Time};
+use super::guest::Waiting;
+use super::locks::Holder;
+use super::member::Role;
+use super::{Engine, Phase};
+use crate::ids::Seq;
+use crate::repl::slots::Slots;
+use crate::repl::span::Span;
+use crate::wire::{Refusal, Reply, Request};
+
+#[derive(Debug)]
+pub(super) struct Op {
+    request: Request,
+    seq: Seq,
+    scope: Scope,
+    owner: Option<Owner>,
+    targets: Slots,
+    waiting: Slots,
+    refused: Slots,
+    refusal: Option<Refusal>,
+    started: Time,
+    /// The range that is locked until everybody has done the change, and by whom.
+    lock: Option<(Holder, Span)>,
+}
+
+/// Whose answers an operation needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// The one member that was asked. If it goes away, the owner is told.
+    One,
+    /// Every member of the in-sync set (R3).
+    All,
+    /// Whoever was asked and is still there.
+    Each,
+}
+
+/// Who waits for an operation.
+#[derive(Debug)]
+pub(super) enum Owner {
+    Nobody,
+    Change { waiting: Waiting, since: Time },
+    Read { waiting: Waiting, since: Time },
+    Flush,
+    Barrier,
+    /// The flush that ends an activation.
+    Settling,
+    Closing,
+    /// The flush before a learner joins.
+    Join(usize),
+    /// A step of a learner that is not copying.
+    Learn(usize),
+    /// The dirty-region log of a new member.
+    Log,
+    SyncMap { sync: u64, slot: usize },
+    SyncRead { sync: u64, slot: usize },
+    SyncWrite { sync: u64 },
+    Fill { fill: u64, offset: u64 },
+}
+
+/// How an operation with [`Scope::One`] ended.
+pub(super) type OneResult = Result<Reply, Option<Refusal>>;
+
+impl Op {
+    pub(super) fn span(&self) -> Option<Span> {
+        let range = self.request.range().filter(|_| self.request.changes_blocks());
+        range.map(|(offset, length)| Span::new(offset, length))
+    }
+
+    /// Whether the member has not done, or not been seen to do, this change.
+    pub(super) fn concerns(&self, slot: usize) -> bool {
+        self.waiting.has(slot) || self.refused.has(slot)
+    }
+
+    pub(super) fn waits_for(&self, slot: usize) -> bool {
+        self.waiting.has(slot)
+    }
+
+    pub(super) fn started(&self) -> Time {
+        self.started
+    }
+}
+
+impl Engine {
+    pub(super) fn issue_one(&mut self, request: Request, slot: usize, owner: Owner) -> u64 {
+        self.issue(request, Scope::One, Slots::one(slot), owner)
+    }
+
+    pub(super) fn issue_each(&mut self, request: Request, to: Slots, owner: Owner) -> u64 {
+        self.issue(request, Scope::Each, to, owner)
+    }
+
+    /// To the in-sync set, and to live learners if it changes blocks.
+    pub(super) fn issue_all(&mut self, request: Request, owner: Owner) -> u64 {
+        let targets = match request.changes_blocks() {
+            true => self.slots(super::member::Member::gets_changes),
+            false => self.slots(|member| matches!(member.role, Role::InSync | Role::Joining { .. })),
+        };
+        self.issue(request, Scope::All, targets, owner)
+    }
+
+    fn issue(&mut self, request: Request, scope: Scope, targets: Slots, owner: Owner) -> u64 {
+        let id = self.number();
+        let seq = match request.changes_blocks() {
+            true => {
+                self.seq = self.seq.next();
+                self.seq
+            }
+            false => Seq(0),
+        };
+        for slot in targets.iter().filter(|slot| self.members[*slot].is_up()).collect::<Slots>().iter() {
+            self.send(slot, id, seq, request.clone());
+        }
+        let op = Op {
+            request,
+            seq,
+            scope,
+            owner: Some(owner),
+            targets,
+            waiting: targets,
+            refused: Slots::NONE,
+            refusal: None,
+            started: self.now,
+            lock: None,
+        };
+        self.ops.insert(id, op);
+        id
+    }
+
+    /// A guest's change, whose range is locked by `holder`; without one, by the operation itself.
+    pub(super) fn issue_change(
+        &mut self,
+        request: Request,
+        waiting: Waiting,
+        since: Time,
+        holder: Option<Holder>,
+    ) {
+        let (offset, length) = request.range().expect("a change is of a range");
+        let span = Span::new(offset, length);
+        self.remember_change(span);
+        let id = self.issue_all(request, Owner::Change { waiting, since });
+        let holder = holder.unwrap_or_else(|| {
+            self.locks.change(id, span);
+            id
+        });
+        self.window += span.len();
+        self.flush.regions.begin(self.region, span, self.now);
+        if let Some(op) = self.ops.get_mut(&id) {
+            op.lock = Some((holder, span));
+        }
+    }
+
+    /// Whoever does not get the change has one more chunk to catch up with.
+    pub(super) fn remember_change(&mut self, span: Span) {
+        for member in self.members.iter_mut().filter(|member| !member.gets_changes()) {
+            if member.tracked {
+                member.changed.insert(span);
+            }
+        }
+    }
+
+    /// Sends again what a member that resumes has not answered, in the old order.
+    pub(super) fn resend(&mut self, slot: usize) {
+        let again: Vec<(u64, Seq, Request)> = self
+            .ops
+            .iter()
+            .filter(|(_, op)| op.waiting.has(slot))
+            .map(|(id, op)| (*id, op.seq, op.request.clone()))
+            .collect();
+        for (id, seq, request) in again {
+            self.send(slot, id, seq, request);
+        }
+    }
+
+    pub(super) fn op_answered(&mut self, slot: usize, id: u64, result: Result<Reply, Refusal>) {
+        let Some(op) = self.ops.get_mut(&id).filter(|op| op.waiting.has(slot)) else { return };
+        op.waiting.remove(slot);
+        let took = self.now.saturating_sub(op.started);
+        if op.scope != Scope::Each {
+            self.members[slot].latency.add(took);
+        }
+        match result {
+            Ok(reply) if op.scope == Scope::One => return self.end_one(id, Ok(reply)),
+            Err(refusal) if op.scope == Scope::One => return self.end_one(id, Err(Some(refusal))),
+            Ok(_) => {}
+            Err(refusal) => {
+                op.refused.add(slot);
+                op.refusal = Some(refusal);
+            }
+        }
+        self.review(id);
+    }
+
+    fn end_one(&mut self, id: u64, result: OneResult) {
+        let owner = self.ops.remove(&id).and_then(|op| op.owner);
+        match owner {
+            Some(Owner::Read { waiting, since }) => self.read_answered(id, waiting, since, result),
+            Some(Owner::Join(slot)) => self.join_flushed(slot, result),
+            Some(Owner::Log) => self.log_known(result),
+            Some(Owner::Learn(slot)) => self.learner_stepped(slot, result),
+            Some(Owner::SyncMap { sync, slot }) => self.sync_mapped(sync, slot, result),
+            Some(Owner::SyncRead { sync, slot }) => self.sync_read(sync, slot, result),
+            Some(Owner::Fill { fill, offset }) => self.filled(fill, offset, result),
+            _ => {}
+        }
+    }
+
+    /// Looks whether enough members have answered.
+    fn review(&mut self, id: u64) {
+        let required = self.required();
+        let Some(op) = self.ops.get_mut(&id) else { return };
+        let must = match op.scope {
+            Scope::All => op.targets.and(required),
+            Scope::One | Scope::Each => op.targets,
+        };
+        let refused = must.and(op.refused);
+        let answered = must.and(op.waiting).is_empty();
+        let all_refused = op.scope == Scope::All && !must.is_empty() && refused == must;
+        let mut ended = None;
+        let why = op.refusal.unwrap_or(Refusal::Io);
+        let failed: Vec<usize> = op.refused.without(if all_refused { must } else { Slots::NONE }).iter().collect();
+        if answered && (refused.is_empty() || all_refused || op.scope == Scope::Each) {
+            ended = op.owner.take();
+        }
+        let span = op.span();
+        for slot in failed {
+            // Others did it and this one did not: it is no longer like them.
+            self.member_fault(slot, MemberFault::Refused(why));
+        }
+        if let Some(owner) = ended {
+            let result = if all_refused { Err(why) } else { Ok(()) };
+            if let (Err(_), Some(span), true) = (result, span, must.len() > 1) {
+                // Nobody did it all, but some may have done a part.
+                self.unreconciled.insert(span);
+            }
+            if let (Err(_), Some(span)) = (result, span) {
+                self.learners_recopy(span);
+            }
+            self.op_ended(owner, result);
+        }
+        if self.ops.get(&id).is_some_and(|op| op.owner.is_none() && op.waiting.is_empty()) {
+            let lock = self.ops.remove(&id).and_then(|op| op.lock);
+            self.release(lock);
+        }
+    }
+
+    fn op_ended(&mut self, owner: Owner, result: Result<(), Refusal>) {
+        match owner {
+            Owner::Change { waiting, since } => {
+                self.change_answered(waiting, since, result);
+            }
+            Owner::Flush => self.flushed(result),
+            Owner::Barrier => self.barrier_answered(result),
+            Owner::Settling => self.settled_flush(result),
+            Owner::Closing => self.closing_answered(),
+            Owner::SyncWrite { sync } => self.sync_written(sync),
+            _ => {}
+        }
+    }
+
+    /// Everybody has done the change: its range is free.
+    fn release(&mut self, lock: Option<(Holder, Span)>) {
+        if let Some((holder, span)) = lock {
+            self.window -= span.len();
+            self.flush.regions.end(self.region, span);
+            self.locks.change_done(holder, span);
+        }
+    }
+
+    /// The members that count have changed: some operations may now be complete.
+    pub(super) fn review_ops(&mut self) {
+        let all: Vec<u64> = self.ops.keys().copied().collect();
+        for id in all {
+            self.review(id);
+        }
+    }
+
+    /// The member will not answer any more and is not waited for.
+    pub(super) fn forget_in_ops(&mut self, slot: usize) {
+        let concerned: Vec<u64> =
+            self.ops.iter().filter(|(_, op)| op.targets.has(slot)).map(|(id, _)| *id).collect();
+        for id in concerned {
+            let Some(op) = self.ops.get_mut(&id) else { continue };
+            let lost = op.scope == Scope::One;
+            op.waiting.remove(slot);
+            op.targets.remove(slot);
+            op.refused.remove(slot);
+            match lost {
+                true => self.end_one(id, Err(None)),
+                false => self.review(id),
+            }
+        }
+    }
+
+    /// Asks somebody else what the member was asked alone.
+    pub(super) fn reroute(&mut self, slot: usize) {
+        let alone = |op: &Op| op.scope == Scope::One && op.waiting.has(slot);
+        let ids: Vec<u64> =
+            self.ops.iter().filter(|(_, op)| alone(op)).map(|(id, _)| *id).collect();
+        for id in ids {
+            self.end_one(id, Err(None));
+        }
+    }
+
+    pub(super) fn guest_error(refusal: Refusal) -> GuestError {
+        match refusal {
+            Refusal::NoSpace => GuestError::NoSpace,
+            Refusal::NoSnapshot => GuestError::NoSnapshot,
+            Refusal::Invalid => GuestError::Invalid,
+            Refusal::Busy => GuestError::Busy,
+            Refusal::Fenced => GuestError::Shutdown,
+            _ => GuestError::Io,
+        }
+    }
+
+    /// The requests of the guest that wait for answers of members.
+    pub(super) fn ops_guests(&self) -> Vec<u64> {
+        let owners = self.ops.values().filter_map(|op| op.owner.as_ref());
+        let guests = owners.filter_map(|owner| match owner {
+            Owner::Change { waiting, .. } | Owner::Read { waiting, .. } => Some(waiting.guest),
+            _ => None,
+        });
+        guests.collect()
+    }
+
+    pub(super) fn has_changes_under_way(&self) -> bool {
+        self.ops.values().any(|op| op.request.changes_blocks())
+    }
+
+    pub(super) fn is_serving(&self) -> bool {
+        matches!(self.phase, Phase::Active)
+    }
+}

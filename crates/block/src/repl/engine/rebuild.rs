@@ -1,0 +1,355 @@
+//! Learners: replicas that are brought into the in-sync set (rule R5).
+//!
+//! A rebuild goes snapshot by snapshot, oldest first. For each one that the learner lacks, its
+//! head is made what the snapshot is at a member, and then the same snapshot is taken of it; so
+//! whatever snapshots a learner has, they are complete, however often it is interrupted. Last
+//! comes the head: the learner gets all changes from then on, and the chunks that it lacks are
+//! copied under it.
+//!
+//! ```text
+//!  next() ─► Resize │ Delete │ Revert │ Copy(snapshot) ─► Snapshot │ Copy(head) ─► Joining
+//!    ▲                                                  │
+//!    └──────────────── answered ◄───────────────────────┘
+//! ```
+//!
+//! Only chunks that changed while it was away are copied, if this engine saw it leave; its own
+//! dirty regions come on top, because it may hold what the others never got. Otherwise the
+//! checksums of everything are compared, a thousandth of the data.
+
+use super::event::{MemberFault, Notice, Progress, RebuildKind};
+use super::member::{JoinStep, Role};
+use super::ops::{OneResult, Owner};
+use super::sync::SyncKind;
+use super::Engine;
+use crate::ids::SnapshotId;
+use crate::repl::span::{Pieces, Span};
+use crate::wire::{Reply, Request, SnapshotInfo, Verify};
+
+#[derive(Debug)]
+pub(super) struct Learner {
+    size: u64,
+    snapshots: Vec<SnapshotId>,
+    head_parent: Option<SnapshotId>,
+    step: Step,
+    /// Gets every change of the guest.
+    pub(super) live: bool,
+    /// Chunks that must still be copied for the step.
+    todo: Pieces,
+    busy: usize,
+    /// The head differs from that of the members only in chunks that are known.
+    delta: bool,
+    done_bytes: u64,
+    total_bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Step {
+    Deciding,
+    Resize(u64),
+    Delete(SnapshotId),
+    Revert(Option<SnapshotId>),
+    Copy(Option<SnapshotId>),
+    Snapshot(SnapshotInfo),
+}
+
+impl Learner {
+    /// What comes next, given what the volume should look like. `copied` names the snapshot that
+    /// the head has just been made to be.
+    fn next(
+        &self,
+        size: u64,
+        snapshots: &[SnapshotInfo],
+        head_parent: Option<SnapshotId>,
+        copied: Option<SnapshotId>,
+    ) -> Step {
+        if self.size != size {
+            return Step::Resize(size);
+        }
+        let strange = |id: &&SnapshotId| !snapshots.iter().any(|known| known.id == **id);
+        if let Some(id) = self.snapshots.iter().find(strange) {
+            return Step::Delete(*id);
+        }
+        let missing = snapshots.iter().find(|info| !self.snapshots.contains(&info.id));
+        match missing {
+            Some(info) if copied == Some(info.id) => Step::Snapshot(info.clone()),
+            Some(info) if self.head_parent != info.parent => Step::Revert(info.parent),
+            Some(info) => Step::Copy(Some(info.id)),
+            None if self.head_parent != head_parent => Step::Revert(head_parent),
+            None => Step::Copy(None),
+        }
+    }
+}
+
+impl Engine {
+    pub(super) fn begin_learning(&mut self, slot: usize) {
+        let Some(opened) = self.members[slot].opened.clone() else { return };
+        let replica = self.members[slot].id;
+        let mut dirty = Pieces::none(self.region);
+        for region in &opened.dirty {
+            dirty.insert(Span::new(u64::from(*region) * self.region, self.region));
+        }
+        let member = &mut self.members[slot];
+        let ids: Vec<SnapshotId> = opened.snapshots.iter().map(|info| info.id).collect();
+        let same = ids.iter().eq(self.snapshots.iter().map(|info| &info.id))
+            && opened.head_parent == self.head_parent
+            && opened.size == self.size;
+        let delta = member.tracked && same;
+        if delta {
+            member.changed.extend(&dirty);
+        }
+        member.tracked = true;
+        if !delta {
+            member.changed = Pieces::all(self.config.chunk, self.size);
+        }
+        member.fault = None;
+        let learner = Learner {
+            size: opened.size,
+            snapshots: ids,
+            head_parent: opened.head_parent,
+            step: Step::Deciding,
+            live: false,
+            todo: Pieces::none(self.config.chunk),
+            busy: 0,
+            delta,
+            done_bytes: 0,
+            total_bytes: 0,
+        };
+        member.role = Role::Learner(Box::new(learner));
+        let how = if delta { RebuildKind::Delta } else { RebuildKind::Compare };
+        self.notice(Notice::RebuildStarted { replica, how });
+        self.learn(slot, None);
+    }
+
+    /// Takes the next step of a rebuild.
+    fn learn(&mut self, slot: usize, copied: Option<SnapshotId>) {
+        let Role::Learner(learner) = &mut self.members[slot].role else { return };
+        let step = learner.next(self.size, &self.snapshots, self.head_parent, copied);
+        learner.step = step.clone();
+        let request = match step {
+            Step::Deciding => return,
+            Step::Copy(view) => return self.begin_copy(slot, view),
+            Step::Resize(size) => Request::Resize { size },
+            Step::Delete(snapshot) => Request::DeleteSnapshot { snapshot },
+            Step::Revert(to) => {
+                // Another head altogether: nothing is known about it.
+                learner.delta = false;
+                self.members[slot].changed = Pieces::all(self.config.chunk, self.size);
+                Request::Revert { to }
+            }
+            Step::Snapshot(info) => Request::Snapshot(info),
+        };
+        self.issue_one(request, slot, Owner::Learn(slot));
+    }
+
+    pub(super) fn learner_stepped(&mut self, slot: usize, result: OneResult) {
+        let Role::Learner(learner) = &mut self.members[slot].role else { return };
+        if let Err(refusal) = result {
+            let why = refusal.map_or(MemberFault::Away, MemberFault::Refused);
+            return self.learner_failed(slot, why);
+        }
+        match std::mem::replace(&mut learner.step, Step::Deciding) {
+            Step::Resize(size) => learner.size = size,
+            Step::Delete(id) => learner.snapshots.retain(|known| *known != id),
+            Step::Revert(to) => learner.head_parent = to,
+            Step::Snapshot(info) => {
+                learner.snapshots.push(info.id);
+                learner.head_parent = Some(info.id);
+            }
+            Step::Deciding | Step::Copy(_) => {}
+        }
+        self.learn(slot, None);
+    }
+
+    fn begin_copy(&mut self, slot: usize, view: Option<SnapshotId>) {
+        let size = self.size;
+        let under_way: Vec<Span> = self.ops.values().filter_map(super::ops::Op::span).collect();
+        let member = &mut self.members[slot];
+        let Role::Learner(learner) = &mut member.role else { return };
+        if view.is_none() {
+            // Changes that are under way were not sent to it; later ones are.
+            learner.live = true;
+            learner.todo = std::mem::replace(&mut member.changed, Pieces::none(self.config.chunk));
+            under_way.into_iter().for_each(|span| learner.todo.insert(span));
+        } else {
+            learner.todo = Pieces::all(self.config.chunk, size);
+        }
+        let chunk = self.config.chunk;
+        learner.total_bytes += learner.todo.len() * chunk;
+    }
+
+    pub(super) fn drive_rebuilds(&mut self) {
+        let held = self.barrier.as_ref().is_some_and(super::barrier::Barrier::holds_changes);
+        if held || !self.unreconciled.is_empty() {
+            return;
+        }
+        for slot in 0..self.members.len() {
+            match self.members[slot].role {
+                Role::Learner(_) => self.drive_learner(slot),
+                Role::Joining { .. } => self.drive_joining(slot),
+                _ => {}
+            }
+        }
+    }
+
+    fn drive_learner(&mut self, slot: usize) {
+        loop {
+            let Role::Learner(learner) = &mut self.members[slot].role else { return };
+            let Step::Copy(view) = learner.step else { return };
+            let Some(chunk) = learner.todo.first() else {
+                if learner.busy == 0 {
+                    self.copied(slot, view);
+                }
+                return;
+            };
+            if learner.busy >= self.config.copies || !self.throttle.take(self.config.chunk) {
+                return;
+            }
+            let span = learner.todo.span(chunk).clipped(self.size);
+            learner.todo.remove(chunk);
+            if span.len() == 0 {
+                continue;
+            }
+            learner.busy += 1;
+            // Chunks that are known to have changed are copied unseen: equal checksums would
+            // prove nothing about them.
+            let compare = !(learner.delta && view.is_none());
+            let kind = SyncKind::Rebuild { learner: slot, view, compare };
+            self.begin_sync(kind, span, Verify::Suspect);
+            self.drive_syncs();
+        }
+    }
+
+    pub(super) fn chunk_copied(&mut self, slot: usize, span: Span) {
+        if let Role::Learner(learner) = &mut self.members[slot].role {
+            learner.busy -= 1;
+            learner.done_bytes += span.len();
+        }
+    }
+
+    fn copied(&mut self, slot: usize, view: Option<SnapshotId>) {
+        match view {
+            Some(id) => {
+                let Role::Learner(learner) = &mut self.members[slot].role else { return };
+                // What the head of the volume has more than the snapshot is not known.
+                learner.delta = false;
+                self.learn(slot, Some(id));
+            }
+            None => {
+                let since = self.next;
+                self.members[slot].role = Role::Joining { since, step: JoinStep::Draining };
+                self.drive_joining(slot);
+            }
+        }
+    }
+
+    fn drive_joining(&mut self, slot: usize) {
+        let Role::Joining { since, step: JoinStep::Draining } = self.members[slot].role else {
+            return;
+        };
+        let behind = self.ops.range(..since).any(|(_, op)| op.waits_for(slot));
+        if !behind {
+            self.members[slot].role = Role::Joining { since, step: JoinStep::Flushing };
+            self.issue_one(Request::Flush { settle: Vec::new() }, slot, Owner::Join(slot));
+        }
+    }
+
+    pub(super) fn join_flushed(&mut self, slot: usize, result: OneResult) {
+        let Role::Joining { since, .. } = self.members[slot].role else { return };
+        match result {
+            Ok(_) => self.members[slot].role = Role::Joining { since, step: JoinStep::Ready },
+            Err(Some(refusal)) => self.learner_failed(slot, MemberFault::Refused(refusal)),
+            Err(None) => self.learner_failed(slot, MemberFault::Away),
+        }
+    }
+
+    /// The learner is a member now; its log holds more than those of the others.
+    pub(super) fn joined(&mut self, slot: usize) {
+        self.members[slot].tracked = false;
+        self.issue_one(Request::Dirty, slot, Owner::Log);
+    }
+
+    pub(super) fn log_known(&mut self, result: OneResult) {
+        if let Ok(Reply::Dirty(regions)) = result {
+            for region in regions {
+                let span = Span::new(u64::from(region) * self.region, self.region);
+                self.flush.regions.note(self.region, span, self.now);
+            }
+        }
+    }
+
+    /// The replica is on its own again. What it lacks is remembered if that is known.
+    pub(super) fn learner_failed(&mut self, slot: usize, why: MemberFault) {
+        let unfinished = self.drop_syncs_of(slot);
+        let mut missing = Pieces::none(self.config.chunk);
+        unfinished.into_iter().for_each(|span| missing.insert(span));
+        for op in self.ops.values().filter(|op| op.concerns(slot)) {
+            op.span().into_iter().for_each(|span| missing.insert(span));
+        }
+        missing.extend(&self.unreconciled);
+        let replica = self.members[slot].id;
+        let member = &mut self.members[slot];
+        match &member.role {
+            Role::Learner(learner) if learner.live => {
+                missing.extend(&learner.todo);
+                member.changed = missing;
+            }
+            Role::Joining { .. } => member.changed = missing,
+            // Between two heads: only a comparison can tell.
+            _ => member.tracked = false,
+        }
+        let may_be_member = self.control.proposed.has(slot);
+        self.members[slot].role = if may_be_member { Role::Leaving } else { Role::Outside };
+        self.members[slot].retry_learning = self.now + self.config.retry * 5;
+        self.notice(Notice::RebuildFailed { replica, why });
+        self.hang_up(slot);
+        if !may_be_member {
+            self.forget_in_ops(slot);
+        }
+    }
+
+    /// A snapshot was taken while the learner's head was incomplete: it gets the snapshot by the
+    /// usual steps, and the head after it.
+    pub(super) fn learners_missed_snapshot(&mut self, snapshot: SnapshotId) {
+        for member in &mut self.members {
+            if let Role::Learner(learner) = &mut member.role
+                && learner.live
+            {
+                learner.live = false;
+                learner.step = Step::Copy(Some(snapshot));
+                member.changed = Pieces::none(self.config.chunk);
+                member.tracked = true;
+            }
+        }
+    }
+
+    /// The members' content of a range is not what the learners were sent.
+    pub(super) fn learners_recopy(&mut self, span: Span) {
+        for member in &mut self.members {
+            match &mut member.role {
+                Role::Learner(learner) if learner.live => learner.todo.insert(span),
+                _ => {}
+            }
+        }
+    }
+
+    /// The volume was changed as a whole: everybody who is not a member starts over.
+    pub(super) fn drop_learners(&mut self) {
+        for slot in 0..self.members.len() {
+            if matches!(self.members[slot].role, Role::Learner(_) | Role::Joining { .. }) {
+                self.learner_failed(slot, MemberFault::Different);
+            }
+        }
+    }
+
+    pub(super) fn rebuilds(&self) -> Vec<Progress> {
+        let learners = self.members.iter().filter_map(|member| match &member.role {
+            Role::Learner(learner) => Some(Progress {
+                replica: member.id,
+                done_bytes: learner.done_bytes,
+                total_bytes: learner.total_bytes,
+            }),
+            _ => None,
+        });
+        learners.collect()
+    }
+}

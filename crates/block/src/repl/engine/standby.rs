@@ -1,0 +1,56 @@
+//! Ready to take a volume over that another engine serves.
+//!
+//! For live migration: the target's QEMU opens its disk while the guest still runs elsewhere. A
+//! standby engine reads beside the other one, promising nothing to nobody; the first change, or
+//! an explicit switch when the guest has arrived, makes it claim the volume like any other.
+//! Reads must not claim: the target reads before the guest has stopped at the source.
+
+use super::event::GuestError;
+use super::guest::{What, length};
+use super::member::Link;
+use super::ops::Owner;
+use super::{Engine, Phase};
+use crate::repl::control::Record;
+use crate::wire::Request;
+
+impl Engine {
+    pub(super) fn stand_by(&mut self) {
+        self.phase = Phase::Standby;
+        self.read_record();
+    }
+
+    pub(super) fn open_readers(&mut self, record: &Record) {
+        for replica in &record.isr {
+            let slot = self.slot_or_new(*replica);
+            if matches!(self.members[slot].link, Link::Down { .. }) {
+                self.connect(slot);
+            }
+        }
+    }
+
+    /// The session has ended; the record may say why.
+    pub(super) fn reader_lost(&mut self, slot: usize) {
+        self.hang_up(slot);
+        self.reroute(slot);
+    }
+
+    pub(super) fn pump_standby(&mut self) {
+        self.retry_control();
+        let changes = self.queue.iter().any(|waiting| !matches!(waiting.what, What::Read(_)));
+        if changes || !self.barriers.is_empty() {
+            return self.claim();
+        }
+        let Some(slot) = self.slots(super::member::Member::is_up).iter().next() else { return };
+        let size = self.members[slot].opened.as_ref().map_or(0, |opened| opened.size);
+        for waiting in std::mem::take(&mut self.queue) {
+            let span = waiting.span();
+            if span.end > size || span.len() > u64::from(crate::wire::MAX_DATA) {
+                self.reply(waiting.guest, Err(GuestError::Invalid));
+                continue;
+            }
+            let request = Request::Read { view: None, offset: span.start, length: length(span) };
+            let owner = Owner::Read { waiting, since: self.now };
+            self.issue_one(request, slot, owner);
+        }
+    }
+}

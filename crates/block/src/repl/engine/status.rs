@@ -1,0 +1,66 @@
+//! The engine as others see it.
+
+use super::event::Status;
+use super::{Closing, Engine, Phase};
+use crate::ids::{Epoch, Generation};
+
+impl Engine {
+    pub fn status(&self) -> Status {
+        let record = self.control.record();
+        Status {
+            phase: self.phase.name(),
+            generation: self.generation,
+            epoch: record.map_or(Epoch(0), |record| record.epoch),
+            size: self.size,
+            isr: record.map(|record| record.isr.iter().copied().collect()).unwrap_or_default(),
+            rebuilds: self.rebuilds(),
+            rebuild_rate: self.throttle.rate(),
+            unreconciled: self.unreconciled.len(),
+            snapshots: self.snapshots.clone(),
+            latency: self.members.iter().map(|it| (it.id, it.latency.average())).collect(),
+        }
+    }
+
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// Serves the guest.
+    pub fn is_active(&self) -> bool {
+        self.is_serving()
+    }
+
+    /// Gave up, and says why in a notice.
+    pub fn is_faulted(&self) -> bool {
+        matches!(self.phase, Phase::Faulted(_))
+    }
+
+    /// Will never serve again.
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Closed | Phase::Fenced | Phase::Faulted(_))
+    }
+
+    /// The driver should not bring more requests until some have been answered.
+    pub fn is_saturated(&self) -> bool {
+        self.window >= self.config.window
+    }
+}
+
+impl Phase {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Standby => "standby",
+            Self::Claiming => "claiming",
+            Self::Opening { .. } => "opening",
+            Self::Confirming => "confirming",
+            Self::Settling { .. } => "settling",
+            Self::Active => "active",
+            Self::Closing(Closing::Draining) => "draining",
+            Self::Closing(_) => "closing",
+            Self::Closed => "closed",
+            Self::Fenced => "fenced",
+            Self::Faulted(_) => "faulted",
+        }
+    }
+}

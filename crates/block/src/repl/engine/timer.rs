@@ -1,0 +1,158 @@
+//! What happens because time passes: connecting, heartbeats, giving up, slowing down.
+
+use std::time::Duration;
+
+use super::event::{MemberFault, Notice};
+use super::member::{Link, Role};
+use super::{Engine, Phase};
+use crate::repl::slots::Slots;
+
+/// A guest that was silent for so long is idle: heartbeats become rare.
+const IDLE: Duration = Duration::from_secs(10);
+
+impl Engine {
+    pub(super) fn tick(&mut self) {
+        let idle = self.phase == Phase::Active
+            && self.now >= self.last_guest + IDLE
+            && self.ops.is_empty()
+            && self.syncs.is_empty()
+            && self.members.iter().all(|member| member.fault.is_none());
+        let heartbeat = if idle { self.config.heartbeat * 10 } else { self.config.heartbeat };
+        let period = if idle { self.config.heartbeat } else { self.config.heartbeat / 4 };
+        self.next_tick = self.now + period;
+        self.throttle.tick(self.now);
+        for slot in 0..self.members.len() {
+            self.tick_link(slot, heartbeat);
+        }
+        if matches!(self.phase, Phase::Active | Phase::Settling { .. } | Phase::Closing(_)) {
+            self.tick_members();
+            self.tick_ops();
+        }
+        if self.phase == Phase::Active {
+            self.tick_slow();
+            let regions = &self.flush.regions;
+            self.flush.due = regions.len() > self.config.max_dirty
+                || regions.has_idle(self.now, self.config.settle_after);
+        }
+        self.tick_control();
+    }
+
+    fn tick_control(&mut self) {
+        let waits = matches!(self.phase, Phase::Standby | Phase::Claiming | Phase::Confirming | Phase::Opening { .. });
+        if waits {
+            self.retry_control();
+        }
+    }
+
+    fn tick_link(&mut self, slot: usize, heartbeat: Duration) {
+        let patience = self.config.member_timeout;
+        match self.members[slot].link {
+            Link::Down { retry } if retry <= self.now && self.should_connect(slot) => {
+                self.connect(slot);
+            }
+            Link::Connecting { since } | Link::Greeting { since, .. } | Link::Opening { since, .. }
+                if self.now >= since + patience =>
+            {
+                self.link_lost(slot);
+            }
+            Link::Up => {
+                let silent = self.members[slot].ping.is_some_and(|(_, at)| self.now >= at + patience / 2);
+                if silent {
+                    self.link_lost(slot);
+                } else if self.now >= self.members[slot].last_ping + heartbeat {
+                    self.ping(slot);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn should_connect(&self, slot: usize) -> bool {
+        let member = &self.members[slot];
+        match (self.phase, &member.role) {
+            (Phase::Standby, _) => {
+                self.control.record().is_some_and(|record| record.isr.contains(&member.id))
+            }
+            (Phase::Opening { .. }, Role::Candidate) => true,
+            (Phase::Settling { .. } | Phase::Active | Phase::Closing(_), Role::InSync) => {
+                member.fault.is_none_or(super::member::Member::is_curable)
+            }
+            (Phase::Active, Role::Outside) => {
+                member.wanted
+                    && self.config.rebuild
+                    && member.retry_learning <= self.now
+                    && self.unreconciled.is_empty()
+                    && self.barrier.is_none()
+            }
+            _ => false,
+        }
+    }
+
+    /// Members that have been away for too long.
+    fn tick_members(&mut self) {
+        for slot in 0..self.members.len() {
+            let away = self.members[slot].away;
+            if away.is_some_and(|since| self.now >= since + self.config.member_timeout) {
+                self.member_fault(slot, MemberFault::Away);
+            }
+        }
+    }
+
+    /// Calls that have not been answered for too long.
+    fn tick_ops(&mut self) {
+        let mut late = Slots::NONE;
+        for op in self.ops.values() {
+            for slot in 0..self.members.len() {
+                let member = &self.members[slot];
+                let asked = op.started().max(member.up_since);
+                let overdue = self.now >= asked + self.config.member_timeout;
+                if overdue && op.waits_for(slot) && member.is_up() {
+                    late.add(slot);
+                }
+            }
+        }
+        for slot in late.iter() {
+            let learns = matches!(self.members[slot].role, Role::Learner(_) | Role::Joining { .. });
+            let others = self.readable().without(Slots::one(slot)).without(late);
+            // The last one is waited for, however long it takes.
+            if learns || !others.is_empty() {
+                self.member_fault(slot, MemberFault::TimedOut);
+                self.link_lost(slot);
+            }
+        }
+    }
+
+    /// Members that hold up all others.
+    fn tick_slow(&mut self) {
+        let members: Vec<usize> = self.readable().iter().collect();
+        for slot in &members {
+            let mut peers: Vec<Duration> = members
+                .iter()
+                .filter(|peer| *peer != slot)
+                .map(|peer| self.members[*peer].latency.average())
+                .collect();
+            peers.sort_unstable();
+            let Some(median) = peers.get(peers.len() / 2) else { return };
+            let limit = self.config.slow_floor.max(*median * 8);
+            let latency = self.members[*slot].latency.average();
+            if latency <= limit {
+                self.members[*slot].latency.slow_since = None;
+                continue;
+            }
+            let replica = self.members[*slot].id;
+            match self.members[*slot].latency.slow_since {
+                None => {
+                    self.members[*slot].latency.slow_since = Some(self.now);
+                    self.notice(Notice::Slow { replica, latency });
+                }
+                Some(since) => {
+                    let over = |limit| self.now >= since + limit;
+                    if self.config.slow_limit.is_some_and(over) && members.len() > 1 {
+                        self.members[*slot].latency = super::pace::Latency::default();
+                        return self.member_fault(*slot, MemberFault::Slow);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! A whole cluster in one thread, from a seed.
+//!
+//! Engines, replica sessions, disks, a network, a control plane and guests, driven by one queue
+//! of events in virtual time. Chance decides delays, faults and the workload, and chance comes
+//! from the seed, so a run can be repeated exactly. An [`oracle`](self) judges every read, and at
+//! the end every disk. What a seed can contain:
+//!
+//! - engines that crash with or without their guest, are superseded, handed over or closed;
+//! - replica processes that crash, nodes that lose power, disks that hang, fill up or rot;
+//! - connections that break, are cut in one direction or both, and deliver late;
+//! - a control plane that is away, or whose answers are lost.
+//!
+//! Not part of what is shipped; it is public so that a long run needs no test harness.
+
+mod disk;
+mod finish;
+mod guest;
+mod hosts;
+mod nemesis;
+mod net;
+mod oracle;
+mod plan;
+mod rng;
+#[cfg(test)]
+mod tests;
+mod world;
+
+use std::time::Duration;
+
+pub use plan::{Faults, Plan};
+pub use rng::Rng;
+
+use world::World;
+
+pub(crate) type Time = Duration;
+
+/// What a run was like, when nothing was wrong.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Outcome {
+    pub events: u64,
+    pub acked_writes: u64,
+    pub reads: u64,
+    pub flushes: u64,
+    pub faults: u64,
+    pub activations: u64,
+    pub rebuilds: u64,
+    pub reconciles: u64,
+    pub isr_changes: u64,
+    pub snapshots: u64,
+    pub repairs: u64,
+    pub fenced: u64,
+}
+
+/// A rule was broken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("seed {seed} at {at:?}: {what}")]
+pub struct Violation {
+    pub seed: u64,
+    pub at: Duration,
+    pub what: String,
+}
+
+/// Runs the cluster that `seed` describes.
+pub fn run_seed(seed: u64) -> Result<Outcome, Violation> {
+    run_plan(Plan::from_seed(seed))
+}
+
+/// Runs a given plan.
+pub fn run_plan(plan: Plan) -> Result<Outcome, Violation> {
+    World::new(plan).run()
+}

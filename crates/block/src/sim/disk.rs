@@ -1,0 +1,370 @@
+//! A model of a replica's store on a disk with a cache.
+//!
+//! What is written is readable at once and durable after a flush. The end of the process loses
+//! nothing that was answered; a power cut loses any part, sector by sector, of what was not
+//! flushed, and data and checksum separately. The dirty-region log is durable before the data.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use super::rng::Rng;
+use crate::ids::{Epoch, Generation, SnapshotId};
+use crate::repl::disk::{Description, DiskReply, DiskRequest, DiskResult};
+use crate::wire::{BLOCK, BlockState, Crcs, Refusal, SnapshotInfo, Verify};
+
+const SECTOR: usize = 512;
+
+/// A block as it is stored: its data and the checksum that was recorded for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) data: Bytes,
+    pub(crate) crc: u32,
+}
+
+/// Blocks that are not all zeroes.
+pub(crate) type Blocks = BTreeMap<u64, Cell>;
+
+#[derive(Debug)]
+pub(crate) struct ModelDisk {
+    promised: Generation,
+    epoch: Epoch,
+    size: u64,
+    region: u64,
+    /// What is read.
+    now: Blocks,
+    /// What a power cut leaves for certain.
+    durable: Blocks,
+    unflushed: BTreeSet<u64>,
+    log: BTreeSet<u32>,
+    lost_writes: bool,
+    snapshots: Vec<(SnapshotInfo, Blocks)>,
+    head_parent: Option<SnapshotId>,
+    /// Writes are refused for lack of space.
+    pub(crate) full: bool,
+}
+
+impl ModelDisk {
+    pub(crate) fn new(size: u64, region: u64) -> Self {
+        Self {
+            promised: Generation(0),
+            epoch: Epoch(0),
+            size,
+            region,
+            now: Blocks::new(),
+            durable: Blocks::new(),
+            unflushed: BTreeSet::new(),
+            log: BTreeSet::new(),
+            lost_writes: false,
+            snapshots: Vec::new(),
+            head_parent: None,
+            full: false,
+        }
+    }
+
+    pub(crate) fn promised(&self) -> Generation {
+        self.promised
+    }
+
+    pub(crate) fn head(&self) -> &Blocks {
+        &self.now
+    }
+
+    pub(crate) fn snapshots(&self) -> &[(SnapshotInfo, Blocks)] {
+        &self.snapshots
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(crate) fn log(&self) -> &BTreeSet<u32> {
+        &self.log
+    }
+
+    /// Does what it was asked, now.
+    pub(crate) fn execute(&mut self, request: &DiskRequest) -> DiskResult {
+        match request {
+            DiskRequest::Read { view, offset, length } => {
+                return self.read(*view, *offset, *length);
+            }
+            DiskRequest::Write { offset, data, crcs, fua } => {
+                self.write(*offset, data, crcs, *fua)?;
+            }
+            DiskRequest::WriteZeroes { offset, length, fua } => {
+                self.zero(*offset, *length, *fua)?;
+            }
+            DiskRequest::Discard { offset, length } => self.zero(*offset, *length, false)?,
+            DiskRequest::Flush | DiskRequest::CloseClean => self.flush(),
+            DiskRequest::Snapshot(info) => self.snapshot(info),
+            DiskRequest::DeleteSnapshot { snapshot } => self.delete(*snapshot),
+            DiskRequest::Revert { to } => self.revert(*to)?,
+            DiskRequest::Resize { size } => self.size = *size,
+            DiskRequest::ReadMap { view, offset, length, verify } => {
+                return self.map(*view, *offset, *length, *verify);
+            }
+            DiskRequest::Dirty => return Ok(DiskReply::Dirty(self.log.iter().copied().collect())),
+            DiskRequest::Settle { regions } => self.settle(regions),
+            DiskRequest::Promise { generation } => self.promised = self.promised.max(*generation),
+            DiskRequest::SetEpoch { epoch } => self.epoch = self.epoch.max(*epoch),
+            DiskRequest::Describe => return Ok(self.describe()),
+        }
+        Ok(DiskReply::Done)
+    }
+
+    fn blocks(&self, offset: u64, length: u64) -> Result<std::ops::Range<u64>, Refusal> {
+        let aligned = offset % BLOCK == 0 && length % BLOCK == 0;
+        match aligned && offset + length <= self.size {
+            true => Ok(offset / BLOCK..(offset + length) / BLOCK),
+            false => Err(Refusal::Invalid),
+        }
+    }
+
+    fn view(&self, view: Option<SnapshotId>) -> Result<&Blocks, Refusal> {
+        let Some(id) = view else { return Ok(&self.now) };
+        let found = self.snapshots.iter().find(|(info, _)| info.id == id);
+        found.map(|(_, blocks)| blocks).ok_or(Refusal::NoSnapshot)
+    }
+
+    fn read(&self, view: Option<SnapshotId>, offset: u64, length: u32) -> DiskResult {
+        let blocks = self.blocks(offset, u64::from(length))?;
+        let view = self.view(view)?;
+        let mut data = Vec::with_capacity(length as usize);
+        let mut crcs = Vec::new();
+        for block in blocks {
+            match view.get(&block) {
+                Some(cell) => {
+                    data.extend_from_slice(&cell.data);
+                    crcs.push(cell.crc);
+                }
+                None => {
+                    data.resize(data.len() + BLOCK as usize, 0);
+                    crcs.push(zero_crc());
+                }
+            }
+        }
+        Ok(DiskReply::Data { data: Bytes::from(data), crcs: crcs.into_iter().collect() })
+    }
+
+    fn map(
+        &mut self,
+        view: Option<SnapshotId>,
+        offset: u64,
+        length: u32,
+        verify: Verify,
+    ) -> DiskResult {
+        let blocks = self.blocks(offset, u64::from(length))?;
+        let view_of = self.view(view)?;
+        let state = |block: u64| match view_of.get(&block) {
+            None => BlockState::Zero,
+            Some(cell) => {
+                let region = u32::try_from(block * BLOCK / self.region).expect("few regions");
+                let looks = verify != Verify::Suspect || self.log.contains(&region);
+                match looks && crc32c::crc32c(&cell.data) != cell.crc {
+                    true => BlockState::Bad,
+                    false => BlockState::Data(cell.crc),
+                }
+            }
+        };
+        let mut map: Vec<BlockState> = blocks.clone().map(state).collect();
+        if verify == Verify::Adopt && view.is_none() {
+            for (block, state) in blocks.zip(&mut map).filter(|(_, state)| **state == BlockState::Bad)
+            {
+                let cell = self.now.get_mut(&block).expect("a bad block is there");
+                cell.crc = crc32c::crc32c(&cell.data);
+                *state = BlockState::Data(cell.crc);
+                self.unflushed.insert(block);
+            }
+        }
+        Ok(DiskReply::Map(map))
+    }
+
+    fn write(&mut self, offset: u64, data: &Bytes, crcs: &Crcs, fua: bool) -> Result<(), Refusal> {
+        let blocks = self.blocks(offset, data.len() as u64)?;
+        if self.full {
+            return Err(Refusal::NoSpace);
+        }
+        for (at, block) in blocks.enumerate() {
+            let bytes = at * BLOCK as usize..(at + 1) * BLOCK as usize;
+            let cell = Cell { data: data.slice(bytes), crc: crcs.as_slice()[at] };
+            self.put(block, Some(cell), fua);
+        }
+        Ok(())
+    }
+
+    fn zero(&mut self, offset: u64, length: u32, fua: bool) -> Result<(), Refusal> {
+        for block in self.blocks(offset, u64::from(length))? {
+            self.put(block, None, fua);
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, block: u64, cell: Option<Cell>, fua: bool) {
+        self.log.insert(u32::try_from(block * BLOCK / self.region).expect("few regions"));
+        let store = |blocks: &mut Blocks| match &cell {
+            Some(cell) => drop(blocks.insert(block, cell.clone())),
+            None => drop(blocks.remove(&block)),
+        };
+        store(&mut self.now);
+        if fua {
+            store(&mut self.durable);
+            self.unflushed.remove(&block);
+        } else {
+            self.unflushed.insert(block);
+        }
+    }
+
+    fn flush(&mut self) {
+        for block in std::mem::take(&mut self.unflushed) {
+            match self.now.get(&block) {
+                Some(cell) => drop(self.durable.insert(block, cell.clone())),
+                None => drop(self.durable.remove(&block)),
+            }
+        }
+    }
+
+    fn snapshot(&mut self, info: &SnapshotInfo) {
+        if self.snapshots.iter().any(|(known, _)| known.id == info.id) {
+            return;
+        }
+        self.flush();
+        self.snapshots.push((info.clone(), self.now.clone()));
+        self.head_parent = Some(info.id);
+    }
+
+    fn delete(&mut self, id: SnapshotId) {
+        let found = self.snapshots.iter().find(|(info, _)| info.id == id);
+        let parent = found.and_then(|(info, _)| info.parent);
+        self.snapshots.retain(|(info, _)| info.id != id);
+        for (info, _) in self.snapshots.iter_mut().filter(|(info, _)| info.parent == Some(id)) {
+            info.parent = parent;
+        }
+        if self.head_parent == Some(id) {
+            self.head_parent = parent;
+        }
+    }
+
+    fn revert(&mut self, to: Option<SnapshotId>) -> Result<(), Refusal> {
+        let blocks = match to {
+            Some(_) => self.view(to)?.clone(),
+            None => Blocks::new(),
+        };
+        self.now = blocks.clone();
+        self.durable = blocks;
+        self.unflushed.clear();
+        self.head_parent = to;
+        Ok(())
+    }
+
+    fn settle(&mut self, regions: &[u32]) {
+        for region in regions {
+            self.log.remove(region);
+        }
+        self.lost_writes &= !self.log.is_empty();
+    }
+
+    fn describe(&self) -> DiskReply {
+        DiskReply::Description(Box::new(Description {
+            promised: self.promised,
+            epoch: self.epoch,
+            size: self.size,
+            region: self.region,
+            lost_writes: self.lost_writes,
+            dirty: self.log.iter().copied().collect(),
+            snapshots: self.snapshots.iter().map(|(info, _)| info.clone()).collect(),
+            head_parent: self.head_parent,
+        }))
+    }
+
+    /// The process ended while this was under way: any part of it may have been done.
+    pub(crate) fn half_done(&mut self, request: &DiskRequest, rng: &mut Rng) {
+        let blocks = match request {
+            DiskRequest::Write { offset, data, .. } => self.blocks(*offset, data.len() as u64),
+            DiskRequest::WriteZeroes { offset, length, .. }
+            | DiskRequest::Discard { offset, length } => self.blocks(*offset, u64::from(*length)),
+            _ => {
+                if rng.chance(500) {
+                    let _ = self.execute(request);
+                }
+                return;
+            }
+        };
+        let before = self.now.clone();
+        let durable = (self.durable.clone(), self.unflushed.clone());
+        if self.execute(request).is_err() {
+            return;
+        }
+        if rng.chance(300) {
+            return;
+        }
+        (self.durable, self.unflushed) = durable;
+        for block in blocks.unwrap_or_default() {
+            let mixed = mix(before.get(&block), self.now.get(&block), rng);
+            self.set(block, mixed);
+            self.unflushed.insert(block);
+        }
+    }
+
+    fn set(&mut self, block: u64, cell: Option<Cell>) {
+        match cell {
+            Some(cell) => drop(self.now.insert(block, cell)),
+            None => drop(self.now.remove(&block)),
+        }
+    }
+
+    /// Any part of what was not flushed is lost.
+    pub(crate) fn power_cut(&mut self, rng: &mut Rng) {
+        let style = rng.below(4);
+        for block in std::mem::take(&mut self.unflushed) {
+            let (old, new) = (self.durable.get(&block).cloned(), self.now.get(&block).cloned());
+            let kept = match style {
+                0 => old,
+                1 => new,
+                2 if rng.chance(500) => old,
+                2 => new,
+                _ => mix(old.as_ref(), new.as_ref(), rng),
+            };
+            self.set(block, kept);
+        }
+        self.durable = self.now.clone();
+        self.lost_writes |= !self.log.is_empty();
+    }
+
+    /// A bit of a block changes by itself.
+    pub(crate) fn rot(&mut self, rng: &mut Rng) -> Option<u64> {
+        let block = *self.now.keys().nth(rng.index(self.now.len()))?;
+        let flip = |cell: &mut Cell, at: usize| {
+            let mut data = cell.data.to_vec();
+            data[at] ^= 1 << (at % 8);
+            cell.data = Bytes::from(data);
+        };
+        let at = rng.index(BLOCK as usize);
+        self.now.get_mut(&block).into_iter().for_each(|cell| flip(cell, at));
+        self.durable.get_mut(&block).into_iter().for_each(|cell| flip(cell, at));
+        Some(block)
+    }
+}
+
+/// Some sectors of the old, some of the new, with either's checksum.
+fn mix(old: Option<&Cell>, new: Option<&Cell>, rng: &mut Rng) -> Option<Cell> {
+    let zeroes = || Cell { data: Bytes::from(vec![0; BLOCK as usize]), crc: zero_crc() };
+    if old.is_none() && new.is_none() {
+        return None;
+    }
+    let (old, new) = (old.cloned().unwrap_or_else(zeroes), new.cloned().unwrap_or_else(zeroes));
+    let mut data = old.data.to_vec();
+    for (at, sector) in data.chunks_mut(SECTOR).enumerate() {
+        if rng.chance(500) {
+            sector.copy_from_slice(&new.data[at * SECTOR..(at + 1) * SECTOR]);
+        }
+    }
+    let crc = if rng.chance(500) { old.crc } else { new.crc };
+    Some(Cell { data: Bytes::from(data), crc })
+}
+
+/// The checksum of a block of zeroes.
+fn zero_crc() -> u32 {
+    const ZEROES: [u8; BLOCK as usize] = [0; BLOCK as usize];
+    static CRC: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    *CRC.get_or_init(|| crc32c::crc32c(&ZEROES))
+}

@@ -1,0 +1,174 @@
+//! The end of a run: faults stop, everything must heal, and then everything is looked at.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use super::Time;
+use super::disk::{Blocks, Cell};
+use super::oracle::SECTOR;
+use super::world::World;
+use crate::ids::ReplicaId;
+use crate::repl::engine::{Command, Event, Notice};
+use crate::wire::BLOCK;
+
+/// How long healing may take, in virtual time.
+const PATIENCE: Time = Time::from_secs(30);
+
+impl World {
+    pub(crate) fn finish(&mut self) {
+        self.calm = true;
+        for server in &mut self.servers {
+            server.busy = false;
+        }
+        if self.plan.faults.lose_all_but_one {
+            self.lose_all_but_one();
+        }
+        self.net.heal_all();
+        self.control_away = false;
+        for host in 0..self.hosts.len() {
+            self.hosts[host].disk.full = false;
+            self.hosts[host].hangs_until = self.now;
+            self.start_host(host);
+        }
+        self.trace(|| "calm".into());
+        let all: BTreeSet<ReplicaId> =
+            self.hosts.iter().filter(|host| !host.destroyed).map(|host| host.replica).collect();
+        let limit = self.now + PATIENCE;
+        self.run_until(|world| world.now >= limit || world.has_healed(&all));
+        if !self.has_healed(&all) {
+            let status: Vec<_> =
+                self.servers.iter().filter_map(|it| Some(it.engine.as_ref()?.status())).collect();
+            return self.wrong(format!(
+                "not healed: record {:?}, engines {status:#?}",
+                self.record.record
+            ));
+        }
+        for _ in 0..2 {
+            self.read_everything();
+        }
+        if self.plan.faults.rot {
+            self.scrub();
+        }
+        self.close();
+        if self.violation.is_none() {
+            self.compare();
+        }
+    }
+
+    /// The other in-sync replicas burn down, and so does the engine.
+    fn lose_all_but_one(&mut self) {
+        let isr: Vec<ReplicaId> = self.record.record.isr.iter().copied().collect();
+        let survivor = isr[self.rng.index(isr.len())];
+        self.crash_all_engines();
+        for host in 0..self.hosts.len() {
+            if self.hosts[host].replica != survivor {
+                self.stop_host(host);
+                self.hosts[host].destroyed = true;
+            }
+        }
+    }
+
+    fn has_healed(&self, all: &BTreeSet<ReplicaId>) -> bool {
+        let Some(server) = self.live_engine() else { return false };
+        let Some(engine) = &self.servers[server].engine else { return false };
+        // Requests of guests that were superseded are nobody's business any more.
+        self.servers[server].active
+            && self.servers[server].waiting.is_empty()
+            && engine.status().unreconciled == 0
+            && self.record.record.isr == *all
+            && engine.status().isr.len() == all.len()
+    }
+
+    pub(crate) fn read_everything(&mut self) {
+        let Some(server) = self.live_engine() else { return };
+        let per_block = BLOCK as usize / SECTOR;
+        for block in 0..usize::try_from(self.plan.blocks).expect("few") {
+            self.ask_read(server, block * per_block, per_block);
+        }
+        self.wait("reads", |world| world.servers[server].waiting.is_empty());
+    }
+
+    fn wait(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
+        let limit = self.now + PATIENCE;
+        self.run_until(|world| world.now >= limit || done(world));
+        if !done(self) {
+            let status: Vec<_> =
+                self.servers.iter().filter_map(|it| Some(it.engine.as_ref()?.status())).collect();
+            self.wrong(format!("no end of {what}: {status:#?}"));
+        }
+    }
+
+    fn scrub(&mut self) {
+        let Some(server) = self.live_engine() else { return };
+        self.engine_event(server, Event::Command(Command::Scrub));
+        let done = |notice: &Notice| matches!(notice, Notice::ScrubDone { .. });
+        self.wait("the scrub", |world| world.notices.iter().any(done));
+    }
+
+    fn close(&mut self) {
+        let Some(server) = self.live_engine() else { return };
+        self.notices.clear();
+        self.engine_event(server, Event::Command(Command::Close));
+        self.wait("closing", |world| world.notices.contains(&Notice::Closed));
+    }
+
+    /// Every replica must hold the same, what the oracle expects, with good checksums.
+    fn compare(&mut self) {
+        let isr = &self.record.record.isr;
+        let hosts: Vec<usize> =
+            (0..self.hosts.len()).filter(|host| isr.contains(&self.hosts[*host].replica)).collect();
+        let Some(first) = hosts.first().copied() else { return };
+        for host in hosts {
+            if let Err(error) = self.compare_host(first, host) {
+                return self.wrong(format!("host {host} at rest: {error}"));
+            }
+        }
+    }
+
+    fn compare_host(&self, first: usize, host: usize) -> Result<(), String> {
+        let (one, other) = (&self.hosts[first].disk, &self.hosts[host].disk);
+        same(one.head(), other.head(), self.plan.blocks)?;
+        let ids = |disk: &super::disk::ModelDisk| -> Vec<_> {
+            disk.snapshots().iter().map(|(info, _)| info.clone()).collect()
+        };
+        if ids(one) != ids(other) || one.size() != other.size() {
+            return Err(format!("snapshots {:?}, not {:?}", ids(other), ids(one)));
+        }
+        for ((info, one), (_, other)) in one.snapshots().iter().zip(other.snapshots()) {
+            same(one, other, self.plan.blocks)
+                .map_err(|error| format!("snapshot {}: {error}", info.name))?;
+        }
+        if !other.log().is_empty() {
+            return Err(format!("regions {:?} are dirty after a clean stop", other.log()));
+        }
+        for block in 0..self.plan.blocks {
+            let cell = cell(other.head(), block);
+            if crc32c::crc32c(&cell.data) != cell.crc {
+                return Err(format!("block {block} does not fit its checksum"));
+            }
+            for (index, sector) in cell.data.chunks(SECTOR).enumerate() {
+                let sector_index = usize::try_from(block).expect("few") * 8 + index;
+                self.oracle.check_sector(sector_index, sector)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn cell(blocks: &Blocks, block: u64) -> Cell {
+    blocks.get(&block).cloned().unwrap_or_else(|| {
+        let data = Bytes::from(vec![0; BLOCK as usize]);
+        let crc = crc32c::crc32c(&data);
+        Cell { data, crc }
+    })
+}
+
+fn same(one: &Blocks, other: &Blocks, count: u64) -> Result<(), String> {
+    for block in 0..count {
+        if cell(one, block) != cell(other, block) {
+            return Err(format!("block {block} differs from the first host's"));
+        }
+    }
+    Ok(())
+}

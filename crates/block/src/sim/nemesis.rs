@@ -1,0 +1,217 @@
+//! Faults.
+
+use super::Time;
+use super::net::Way;
+use super::world::{Start, What, World};
+use crate::ids::BootId;
+use crate::repl::engine::{Command, Event};
+
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    EngineCrash,
+    ReplicaCrash,
+    PowerCut,
+    ClusterPowerCut,
+    Cut,
+    Reset,
+    ControlAway,
+    Hang,
+    Full,
+    Rot,
+    Rival,
+    Migration,
+    Close,
+}
+
+impl World {
+    pub(crate) fn plan_trouble(&mut self) {
+        let length = u64::try_from(self.plan.length.as_micros()).expect("short");
+        for _ in 0..self.plan.trouble {
+            let at = self.rng.micros(length / 20, length);
+            self.at(at, What::Trouble);
+        }
+        self.after(Time::from_millis(60), What::Supervise);
+    }
+
+    pub(crate) fn trouble(&mut self) {
+        let faults = self.plan.faults;
+        let known = [
+            (faults.engine_crash, Fault::EngineCrash),
+            (faults.replica_crash, Fault::ReplicaCrash),
+            (faults.power_cut, Fault::PowerCut),
+            (faults.cluster_power_cut, Fault::ClusterPowerCut),
+            (faults.network, Fault::Cut),
+            (faults.network, Fault::Reset),
+            (faults.control_plane, Fault::ControlAway),
+            (faults.slow_disk, Fault::Hang),
+            (faults.no_space, Fault::Full),
+            (faults.rot, Fault::Rot),
+            (faults.rival, Fault::Rival),
+            (faults.migration, Fault::Migration),
+            (faults.close, Fault::Close),
+        ];
+        let possible: Vec<Fault> =
+            known.into_iter().filter(|(on, _)| *on).map(|(_, fault)| fault).collect();
+        if possible.is_empty() || self.calm {
+            return;
+        }
+        self.outcome.faults += 1;
+        let fault = possible[self.rng.index(possible.len())];
+        self.trace(|| format!("fault: {fault:?}"));
+        self.inflict(fault);
+    }
+
+    fn inflict(&mut self, fault: Fault) {
+        let host = self.rng.index(self.hosts.len());
+        let length = self.rng.micros(1_000, 700_000);
+        match fault {
+            Fault::EngineCrash => self.crash_some_engine(),
+            Fault::ReplicaCrash => {
+                self.stop_host(host);
+                self.after(length, What::StartHost { host });
+            }
+            Fault::PowerCut => {
+                self.cut_power(host);
+                self.after(length, What::StartHost { host });
+            }
+            Fault::ClusterPowerCut => {
+                self.crash_all_engines();
+                for host in 0..self.hosts.len() {
+                    self.cut_power(host);
+                    let length = self.rng.micros(1_000, 400_000);
+                    self.after(length, What::StartHost { host });
+                }
+            }
+            Fault::Cut => self.cut_network(host, length),
+            Fault::Reset => {
+                let wires = self.net.of_replica(host);
+                if let Some(wire) = wires.last() {
+                    self.reset(*wire);
+                }
+            }
+            Fault::ControlAway => {
+                self.control_away = true;
+                self.after(length, What::ControlBack);
+            }
+            Fault::Hang => self.hosts[host].hangs_until = self.now + length,
+            Fault::Full => {
+                self.hosts[host].disk.full = true;
+                self.after(length, What::DiskFree { host });
+            }
+            Fault::Rot => {
+                // One copy only, so that there is a good one.
+                if self.hosts.len() > 1 && self.record.record.isr.len() > 1 {
+                    self.hosts[0].disk.rot(&mut self.rng);
+                }
+            }
+            Fault::Rival => {
+                self.start_engine(&Start { guest_survived: true, standby: false, busy: true });
+            }
+            Fault::Migration => {
+                let Some(from) = self.live_engine() else { return };
+                let start = Start { guest_survived: true, standby: true, busy: false };
+                let to = self.start_engine(&start);
+                self.after(length, What::Arrived { from, to });
+            }
+            Fault::Close => {
+                if let Some(server) = self.live_engine() {
+                    self.servers[server].busy = false;
+                    self.engine_event(server, Event::Command(Command::Close));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn live_engine(&self) -> Option<usize> {
+        let live = |server: &usize| {
+            let engine = self.servers[*server].engine.as_ref();
+            engine.is_some_and(|engine| !engine.is_over()) && !self.servers[*server].is_waiting()
+        };
+        (0..self.servers.len()).rev().find(live)
+    }
+
+    fn crash_some_engine(&mut self) {
+        let Some(server) = self.live_engine() else { return };
+        let guest_dies = self.rng.chance(600);
+        self.crash_engine(server);
+        if guest_dies {
+            self.guest_crashed();
+        }
+        let delay = self.rng.micros(500, 200_000);
+        let start = Start { guest_survived: !guest_dies, standby: false, busy: true };
+        self.after(delay, What::StartEngine(Box::new(start)));
+    }
+
+    pub(crate) fn crash_all_engines(&mut self) {
+        for server in 0..self.servers.len() {
+            self.crash_engine(server);
+        }
+        self.guest_crashed();
+    }
+
+    pub(crate) fn crash_engine(&mut self, server: usize) {
+        if self.servers[server].engine.take().is_none() {
+            return;
+        }
+        self.servers[server].busy = false;
+        self.servers[server].active = false;
+        self.forget_requests(server);
+        for wire in self.net.of_engine(server) {
+            // Sometimes nobody tells the replica.
+            if self.rng.chance(700) {
+                self.hang_up_later(wire);
+            }
+        }
+    }
+
+    pub(crate) fn stop_host(&mut self, host: usize) {
+        if self.hosts[host].session.take().is_none() {
+            return;
+        }
+        let working = std::mem::take(&mut self.hosts[host].working);
+        for request in working.values() {
+            self.hosts[host].disk.half_done(request, &mut self.rng);
+        }
+        let replica = self.hosts[host].replica;
+        for wire in self.net.of_replica(host) {
+            self.to_engine(wire, Event::Disconnected { replica, connection: wire.1 });
+        }
+    }
+
+    pub(crate) fn cut_power(&mut self, host: usize) {
+        self.stop_host(host);
+        self.hosts[host].disk.power_cut(&mut self.rng);
+        self.hosts[host].boot = BootId::from_u128(self.rng.u128());
+        self.oracle.power_cut(self.now);
+    }
+
+    fn cut_network(&mut self, replica: usize, length: Time) {
+        let Some(server) = self.live_engine() else { return };
+        let engine_host = self.servers[server].host;
+        let ways = [&[Way::There][..], &[Way::Back], &[Way::There, Way::Back]];
+        for way in ways[self.rng.index(3)] {
+            self.net.cut(engine_host, replica, *way);
+        }
+        self.after(length, What::Heal { engine_host, replica });
+    }
+
+    /// Somebody must serve the volume: when nobody does, another engine is started.
+    pub(crate) fn supervise(&mut self) {
+        for server in 0..self.servers.len() {
+            let faulted = self.servers[server].engine.as_ref().is_some_and(|it| it.is_faulted());
+            if faulted {
+                self.crash_engine(server);
+                self.guest_crashed();
+            }
+        }
+        let alive = (0..self.servers.len()).any(|server| {
+            let engine = self.servers[server].engine.as_ref();
+            engine.is_some_and(|it| !it.is_over()) && !self.servers[server].is_waiting()
+        });
+        if !alive {
+            let guest_survived = !self.guest_is_dead;
+            self.start_engine(&Start { guest_survived, standby: false, busy: !self.calm });
+        }
+        self.after(Time::from_millis(60), What::Supervise);
+    }
+}

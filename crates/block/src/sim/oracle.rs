@@ -1,0 +1,311 @@
+//! What a guest may read: the judge of a simulation.
+//!
+//! Every sector is a register. The oracle keeps, for each, the values that it may have: each
+//! write since the last one that is certainly on all in-sync replicas, with when it was asked for
+//! and when it was acknowledged. A read narrows them down. After a crash of the guest, values
+//! that were not flushed may be gone if a disk lost power, and what is read first stays.
+
+use std::collections::BTreeMap;
+
+use super::Time;
+
+pub(crate) const SECTOR: usize = 512;
+
+/// Names a write; zero is a sector of zeroes.
+pub(crate) type Tag = u64;
+
+#[derive(Debug, Clone)]
+struct Entry {
+    tag: Tag,
+    asked: Time,
+    acked: Option<Time>,
+    /// The engine that was asked is gone: it takes effect before anything newer, or not at all.
+    dead: bool,
+    /// Something newer is there; only a crash can bring it back.
+    over: bool,
+}
+
+#[derive(Debug)]
+struct Sector {
+    log: Vec<Entry>,
+    crash: Crash,
+}
+
+/// What a crash of the guest means for a sector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Crash {
+    None,
+    /// The guest has crashed, and nobody serves the volume yet.
+    Down,
+    /// Served again, but nobody has read the sector: what is found first stays.
+    Unread { since: Time },
+}
+
+#[derive(Debug)]
+pub(crate) struct Oracle {
+    sectors: Vec<Sector>,
+    /// When a disk last lost power.
+    power_cut: Option<Time>,
+    /// Writes under way: which sectors.
+    writes: BTreeMap<Tag, (usize, usize)>,
+    next: Tag,
+}
+
+impl Oracle {
+    pub(crate) fn new(sectors: usize) -> Self {
+        let base =
+            Entry { tag: 0, asked: Time::ZERO, acked: Some(Time::ZERO), dead: false, over: false };
+        let sectors = (0..sectors).map(|_| Sector { log: vec![base.clone()], crash: Crash::None });
+        Self { sectors: sectors.collect(), power_cut: None, writes: BTreeMap::new(), next: 1 }
+    }
+
+    /// A write is asked for; returns its name and the bytes to write.
+    pub(crate) fn write(&mut self, now: Time, first: usize, count: usize) -> (Tag, Vec<u8>) {
+        let tag = self.begin(now, first, count, false);
+        let mut data = vec![0; count * SECTOR];
+        for (index, sector) in data.chunks_mut(SECTOR).enumerate() {
+            fill(sector, tag, first + index);
+        }
+        (tag, data)
+    }
+
+    /// A discard or a write of zeroes is asked for.
+    pub(crate) fn zero(&mut self, now: Time, first: usize, count: usize) -> Tag {
+        self.begin(now, first, count, true)
+    }
+
+    fn begin(&mut self, now: Time, first: usize, count: usize, zero: bool) -> Tag {
+        // The lowest bit says whether the sectors become zeroes.
+        let tag = self.next << 1 | u64::from(zero);
+        self.next += 1;
+        for sector in &mut self.sectors[first..first + count] {
+            let entry = Entry { tag, asked: now, acked: None, dead: false, over: false };
+            sector.log.push(entry);
+        }
+        self.writes.insert(tag, (first, count));
+        tag
+    }
+
+    /// With `durable` nothing older of these sectors comes back.
+    pub(crate) fn acked(&mut self, now: Time, tag: Tag, durable: bool) {
+        let Some((first, count)) = self.writes.remove(&tag) else { return };
+        for sector in &mut self.sectors[first..first + count] {
+            let Some(asked) = sector.log.iter().find(|it| it.tag == tag).map(|it| it.asked) else {
+                continue;
+            };
+            for entry in &mut sector.log {
+                if entry.tag == tag {
+                    entry.acked = Some(now);
+                } else if entry.dead && entry.asked < asked
+                    || entry.acked.is_some_and(|acked| acked < asked)
+                {
+                    entry.over = true;
+                }
+            }
+            if durable {
+                sector.forget_before(asked);
+            }
+        }
+    }
+
+    /// The write failed, or nobody will ever answer: it may have happened or not.
+    pub(crate) fn unknown(&mut self, tag: Tag) {
+        let Some((first, count)) = self.writes.remove(&tag) else { return };
+        for sector in &mut self.sectors[first..first + count] {
+            sector.log.iter_mut().filter(|it| it.tag == tag).for_each(|it| it.dead = true);
+        }
+    }
+
+    /// A flush that was asked for at `asked` is acknowledged.
+    pub(crate) fn flushed(&mut self, asked: Time) {
+        for sector in &mut self.sectors {
+            let newest = sector.log.iter().filter(|it| it.acked.is_some_and(|at| at < asked));
+            let Some(newest) = newest.map(|it| it.asked).max() else { continue };
+            sector.forget_before(newest);
+        }
+    }
+
+    /// The guest lost everything that it did not flush, if a disk did.
+    pub(crate) fn guest_crashed(&mut self) {
+        for sector in &mut self.sectors {
+            sector.crash = Crash::Down;
+        }
+    }
+
+    /// An engine serves the volume again. What was lost by now is lost.
+    pub(crate) fn activated(&mut self, now: Time) {
+        let power_cut = self.power_cut;
+        for sector in self.sectors.iter_mut().filter(|it| it.crash == Crash::Down) {
+            sector.crash = Crash::Unread { since: now };
+            if sector.may_have_lost(power_cut) {
+                sector.log.iter_mut().for_each(|it| it.over = false);
+            }
+        }
+    }
+
+    pub(crate) fn power_cut(&mut self, now: Time) {
+        self.power_cut = Some(now);
+    }
+
+    /// A read that was asked for at `asked` returned `data`.
+    pub(crate) fn read(&mut self, asked: Time, first: usize, data: &[u8]) -> Result<(), String> {
+        for (index, bytes) in data.chunks(SECTOR).enumerate() {
+            self.read_sector(asked, first + index, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn read_sector(&mut self, asked: Time, index: usize, bytes: &[u8]) -> Result<(), String> {
+        let sector = &mut self.sectors[index];
+        let value = parse(bytes, index);
+        let fits = |entry: &Entry| Some(entry.value()) == value && !entry.over;
+        let Some(found) = sector.log.iter().rposition(fits) else {
+            let value = value.map_or("damaged".to_owned(), |value| value.to_string());
+            return Err(format!("sector {index} reads {value}, may be {}", sector.describe()));
+        };
+        let seen = sector.log[found].value();
+        let seen_asked = sector.log[found].asked;
+        let crash = std::mem::replace(&mut sector.crash, Crash::None);
+        if matches!(crash, Crash::Unread { since } if seen_asked < since) {
+            // What a guest finds after a crash stays, also over the next one.
+            sector.log.retain(|it| {
+                it.value() == seen || (it.acked.is_none() && !it.dead) || it.asked >= asked
+            });
+            for entry in sector.log.iter_mut().filter(|it| it.value() == seen) {
+                entry.over = false;
+            }
+        } else {
+            for entry in &mut sector.log {
+                let ended = entry.acked.is_some_and(|at| at < asked)
+                    || (entry.dead && entry.asked < asked);
+                if entry.value() != seen && (ended || entry.acked.is_some_and(|at| at < seen_asked)) {
+                    entry.over = true;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The values that a sector may have now, for the final comparison.
+    pub(crate) fn check_sector(&self, index: usize, bytes: &[u8]) -> Result<(), String> {
+        let sector = &self.sectors[index];
+        let value = parse(bytes, index);
+        let fits = |it: &Entry| Some(it.value()) == value && !it.over;
+        match sector.log.iter().any(fits) {
+            true => Ok(()),
+            false => Err(format!("sector {index} holds {value:?}, may be {}", sector.describe())),
+        }
+    }
+}
+
+impl Sector {
+    /// What is over and ended before `time` is gone for good.
+    fn forget_before(&mut self, time: Time) {
+        self.log.retain(|it| {
+            let before = it.acked.is_some_and(|at| at < time) || (it.dead && it.asked < time);
+            !(before && it.over)
+        });
+    }
+
+    /// After a crash of the guest, what was not flushed may be gone if power was lost after it
+    /// had been acknowledged.
+    fn may_have_lost(&self, power_cut: Option<Time>) -> bool {
+        let oldest = self.log.iter().skip(1).map(|it| it.acked.unwrap_or(it.asked)).min();
+        power_cut.is_some_and(|cut| oldest.is_some_and(|oldest| cut >= oldest))
+    }
+
+    fn describe(&self) -> String {
+        let entry = |it: &Entry| {
+            let state = match (it.acked.is_some(), it.dead) {
+                (true, _) => "acked",
+                (false, true) => "unknown",
+                (false, false) => "under way",
+            };
+            format!("{}({state}{})", it.value(), if it.over { ", over" } else { "" })
+        };
+        let all: Vec<String> = self.log.iter().map(entry).collect();
+        format!("{} ({:?})", all.join(" "), self.crash)
+    }
+}
+
+impl Entry {
+    /// What the sector reads as: zeroes have no name.
+    fn value(&self) -> Tag {
+        if self.tag & 1 == 1 { 0 } else { self.tag }
+    }
+}
+
+fn fill(sector: &mut [u8], tag: Tag, index: usize) {
+    sector[..8].copy_from_slice(&tag.to_le_bytes());
+    sector[8..16].copy_from_slice(&(index as u64).to_le_bytes());
+    let end = sector.len() - 8;
+    sector[end..].copy_from_slice(&tag.to_le_bytes());
+}
+
+/// The name of the write that a sector holds; none if it holds something that was never written.
+fn parse(sector: &[u8], index: usize) -> Option<Tag> {
+    let number = |at: usize| u64::from_le_bytes(sector[at..at + 8].try_into().expect("8 bytes"));
+    let tag = number(0);
+    if tag == 0 {
+        return sector.iter().all(|byte| *byte == 0).then_some(0);
+    }
+    let rest = sector[16..sector.len() - 8].iter().all(|byte| *byte == 0);
+    (number(8) == index as u64 && number(sector.len() - 8) == tag && rest).then_some(tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    #[test]
+    fn a_read_of_something_old_or_strange_is_caught() {
+        let mut oracle = Oracle::new(8);
+        let zeroes = vec![0; SECTOR];
+        let (first, one) = oracle.write(at(1), 0, 1);
+        oracle.read(at(2), 0, &one).unwrap();
+        // Seen once, it is there.
+        oracle.read(at(3), 0, &zeroes).unwrap_err();
+        oracle.acked(at(4), first, false);
+        let (second, two) = oracle.write(at(5), 0, 1);
+        oracle.read(at(6), 0, &one).unwrap();
+        oracle.acked(at(7), second, false);
+        oracle.read(at(8), 0, &one).unwrap_err();
+        oracle.read(at(8), 0, &two).unwrap();
+        oracle.read(at(9), 1, &two).unwrap_err();
+        let mut torn = two.clone();
+        torn[300] = 1;
+        oracle.read(at(9), 0, &torn).unwrap_err();
+    }
+
+    #[test]
+    fn a_crash_without_a_power_cut_loses_nothing() {
+        let mut oracle = Oracle::new(1);
+        let (tag, one) = oracle.write(at(1), 0, 1);
+        oracle.acked(at(2), tag, false);
+        oracle.guest_crashed();
+        oracle.activated(at(3));
+        oracle.read(at(3), 0, &[0; SECTOR]).unwrap_err();
+        oracle.read(at(3), 0, &one).unwrap();
+    }
+
+    #[test]
+    fn what_was_flushed_survives_a_power_cut_and_the_rest_may_not() {
+        let mut oracle = Oracle::new(1);
+        let (tag, one) = oracle.write(at(1), 0, 1);
+        oracle.acked(at(2), tag, false);
+        oracle.flushed(at(3));
+        let (tag, two) = oracle.write(at(4), 0, 1);
+        oracle.acked(at(5), tag, false);
+        oracle.power_cut(at(6));
+        oracle.guest_crashed();
+        oracle.activated(at(7));
+        oracle.read(at(7), 0, &[0; SECTOR]).unwrap_err();
+        oracle.read(at(7), 0, &one).unwrap();
+        // Once read, it is settled.
+        oracle.read(at(8), 0, &two).unwrap_err();
+    }
+}

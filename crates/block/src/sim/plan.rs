@@ -1,0 +1,97 @@
+//! What a seed stands for: the size of the cluster, the workload, and which faults may happen.
+
+use super::{Rng, Time};
+use crate::repl::sabotage::Sabotage;
+
+/// Which kinds of faults a run has. Each seed has some of them: a fault that always happens
+/// hides what others would show.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Faults {
+    pub engine_crash: bool,
+    pub replica_crash: bool,
+    pub power_cut: bool,
+    pub cluster_power_cut: bool,
+    pub network: bool,
+    pub control_plane: bool,
+    pub slow_disk: bool,
+    pub no_space: bool,
+    pub rot: bool,
+    pub rival: bool,
+    pub migration: bool,
+    pub close: bool,
+    pub snapshots: bool,
+    /// At the end only one in-sync replica is left.
+    pub lose_all_but_one: bool,
+}
+
+/// A run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub seed: u64,
+    pub replicas: usize,
+    pub blocks: u64,
+    pub depth: u64,
+    /// Requests of guests in all.
+    pub requests: u64,
+    /// How many faults are planned.
+    pub trouble: u64,
+    pub length: Time,
+    pub faults: Faults,
+    /// Longest delay of a frame, in microseconds.
+    pub delay: u64,
+    /// Longest time that a disk needs, in microseconds.
+    pub disk: u64,
+    /// Per mille of requests that are reads, flushes, discards or writes of zeroes.
+    pub reads: u64,
+    pub flushes: u64,
+    pub zeroes: u64,
+    /// Requests of odd sectors instead of whole blocks.
+    pub ragged: bool,
+    pub sabotage: Sabotage,
+    /// Prints what happens.
+    pub trace: bool,
+}
+
+impl Plan {
+    pub fn from_seed(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let rot = rng.chance(80);
+        // A rotten block can be repaired while another copy is whole, so nothing else may take
+        // copies away.
+        let mut on = |per_mille: u64| rng.chance(per_mille) && !rot;
+        let faults = Faults {
+            replica_crash: on(400),
+            power_cut: on(400),
+            cluster_power_cut: on(150),
+            network: on(500),
+            control_plane: on(250),
+            slow_disk: on(250),
+            no_space: on(120),
+            lose_all_but_one: on(150),
+            rot,
+            engine_crash: rng.chance(500),
+            rival: rng.chance(200),
+            migration: rng.chance(250),
+            close: rng.chance(200),
+            snapshots: rng.chance(250) && !rot,
+        };
+        Self {
+            seed,
+            replicas: [1, 2, 2, 3, 3, 3, 3][rng.index(7)],
+            blocks: rng.between(4, 40),
+            depth: [1, 2, 4, 8, 16, 32][rng.index(6)],
+            requests: rng.between(30, 120),
+            trouble: rng.between(1, 8),
+            length: Time::from_millis(rng.between(200, 3000)),
+            faults,
+            delay: [200, 1000, 5000][rng.index(3)],
+            disk: [200, 1000, 5000][rng.index(3)],
+            reads: rng.between(50, 600),
+            flushes: rng.between(0, 200),
+            zeroes: rng.between(0, 150),
+            ragged: rng.chance(300),
+            sabotage: Sabotage::default(),
+            trace: false,
+        }
+    }
+}

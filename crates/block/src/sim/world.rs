@@ -1,0 +1,519 @@
+//! The queue of events and what each does.
+
+use std::collections::BTreeMap;
+
+use super::disk::ModelDisk;
+use super::hosts::{Host, Server};
+use super::net::{Net, Way, Wire};
+use super::oracle::Oracle;
+use super::{Outcome, Plan, Rng, Time, Violation};
+use crate::ids::{BootId, EngineId, Generation, InstanceId, ReplicaId, VolumeId};
+use crate::repl::control::{Record, Version, Versioned};
+use crate::repl::engine::{Action, Command, Config, ControlAnswer, Engine, Event, Notice};
+use crate::repl::session::{Identity, Session, SessionAction, SessionEvent};
+use crate::wire::{self, BLOCK, Call};
+
+/// Blocks of a region of the dirty-region log, here.
+pub(crate) const REGION: u64 = 8 * BLOCK;
+pub(crate) const CHUNK: u64 = 2 * BLOCK;
+
+#[derive(Debug)]
+pub(crate) enum What {
+    EngineTimer { server: usize },
+    /// Something arrives at an engine.
+    ToEngine { server: usize, event: Event },
+    Accept { wire: Wire, replica: usize },
+    Frame { wire: Wire, call: Call },
+    /// The engine's side of a connection was closed.
+    Hangup { wire: Wire },
+    DiskDone { host: usize, life: u64, id: u64 },
+    Control { server: usize, swap: Option<(Version, Record)> },
+    GuestTurn { server: usize },
+    Trouble,
+    Heal { engine_host: usize, replica: usize },
+    StartHost { host: usize },
+    StartEngine(Box<Start>),
+    Arrived { from: usize, to: usize },
+    DiskFree { host: usize },
+    ControlBack,
+    Supervise,
+}
+
+/// An engine that is to be started.
+#[derive(Debug, Clone)]
+pub(crate) struct Start {
+    pub(crate) guest_survived: bool,
+    pub(crate) standby: bool,
+    pub(crate) busy: bool,
+}
+
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) rng: Rng,
+    pub(crate) now: Time,
+    queue: BTreeMap<(Time, u64), What>,
+    counter: u64,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) servers: Vec<Server>,
+    pub(crate) net: Net,
+    pub(crate) record: Versioned,
+    pub(crate) control_away: bool,
+    pub(crate) oracle: Oracle,
+    pub(crate) outcome: Outcome,
+    pub(crate) next_guest: u64,
+    pub(crate) left: u64,
+    pub(crate) violation: Option<String>,
+    /// The newest generation that acknowledged a change.
+    acked_by: Generation,
+    pub(crate) calm: bool,
+    pub(crate) volume: VolumeId,
+    pub(crate) notices: Vec<Notice>,
+    /// The guest died and none has been served since.
+    pub(crate) guest_is_dead: bool,
+}
+
+impl World {
+    pub(crate) fn new(plan: Plan) -> Self {
+        let mut rng = Rng::new(plan.seed ^ 0xabcd);
+        let size = plan.blocks * BLOCK;
+        let mut hosts = Vec::new();
+        for _ in 0..plan.replicas {
+            hosts.push(Host {
+                replica: ReplicaId::from_u128(rng.u128()),
+                disk: ModelDisk::new(size, REGION),
+                session: None,
+                instance: InstanceId::from_u128(rng.u128()),
+                boot: BootId::from_u128(rng.u128()),
+                life: 0,
+                working: BTreeMap::new(),
+                hangs_until: Time::ZERO,
+                destroyed: false,
+            });
+        }
+        let record = Record::new(hosts.iter().map(|host| host.replica));
+        let left = plan.requests;
+        let sectors = usize::try_from(size).expect("small") / super::oracle::SECTOR;
+        Self {
+            volume: VolumeId::from_u128(rng.u128()),
+            plan,
+            rng,
+            now: Time::ZERO,
+            queue: BTreeMap::new(),
+            counter: 0,
+            hosts,
+            servers: Vec::new(),
+            net: Net::default(),
+            record: Versioned { version: Version(1), record },
+            control_away: false,
+            oracle: Oracle::new(sectors),
+            outcome: Outcome::default(),
+            next_guest: 1,
+            left,
+            violation: None,
+            acked_by: Generation(0),
+            calm: false,
+            notices: Vec::new(),
+            guest_is_dead: false,
+        }
+    }
+
+    pub(crate) fn run(mut self) -> Result<Outcome, Violation> {
+        for host in 0..self.hosts.len() {
+            self.start_host(host);
+        }
+        self.start_engine(&Start { guest_survived: false, standby: false, busy: true });
+        self.plan_trouble();
+        let end = self.plan.length;
+        self.run_until(|world| world.now >= end);
+        if self.violation.is_none() {
+            self.finish();
+        }
+        match self.violation.take() {
+            None => Ok(self.outcome),
+            Some(what) => Err(Violation { seed: self.plan.seed, at: self.now, what }),
+        }
+    }
+
+    /// Handles events until `done`, a violation, or nothing is left to happen.
+    pub(crate) fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
+        while self.violation.is_none() && !done(self) {
+            let Some(((at, _), what)) = self.queue.pop_first() else { return };
+            self.now = self.now.max(at);
+            self.outcome.events += 1;
+            self.handle(what);
+        }
+    }
+
+    pub(crate) fn at(&mut self, at: Time, what: What) {
+        self.counter += 1;
+        self.queue.insert((at.max(self.now), self.counter), what);
+    }
+
+    pub(crate) fn after(&mut self, delay: Time, what: What) {
+        self.at(self.now + delay, what);
+    }
+
+    pub(crate) fn trace(&self, text: impl FnOnce() -> String) {
+        if self.plan.trace {
+            eprintln!("{:>12?} {}", self.now, text());
+        }
+    }
+
+    pub(crate) fn wrong(&mut self, what: String) {
+        self.violation.get_or_insert(what);
+    }
+
+    fn handle(&mut self, what: What) {
+        match what {
+            What::EngineTimer { server } => {
+                if self.servers[server].deadline <= self.now {
+                    self.engine_event(server, Event::Timer);
+                }
+            }
+            What::ToEngine { server, event } => self.engine_event(server, event),
+            What::Accept { wire, replica } => self.accept(wire, replica),
+            What::Frame { wire, call } => self.frame(wire, call),
+            What::Hangup { wire } => self.hangup(wire),
+            What::DiskDone { host, life, id } => self.disk_done(host, life, id),
+            What::Control { server, swap } => self.control(server, swap),
+            What::GuestTurn { server } => self.guest_turn(server),
+            What::Trouble => self.trouble(),
+            What::Heal { engine_host, replica } => self.net.heal(engine_host, replica),
+            What::StartHost { host } => self.start_host(host),
+            What::StartEngine(start) => {
+                self.start_engine(&start);
+            }
+            What::Arrived { from, to } => self.arrived(from, to),
+            What::DiskFree { host } => self.hosts[host].disk.full = false,
+            What::ControlBack => self.control_away = false,
+            What::Supervise => self.supervise(),
+        }
+    }
+
+    pub(crate) fn start_host(&mut self, host: usize) {
+        if self.hosts[host].session.is_some() || self.hosts[host].destroyed {
+            return;
+        }
+        let it = &mut self.hosts[host];
+        it.life += 1;
+        it.instance = InstanceId::from_u128(self.rng.u128());
+        let identity = Identity {
+            volume: self.volume,
+            replica: it.replica,
+            instance: it.instance,
+            boot: it.boot,
+        };
+        let mut session = Session::new(identity, it.disk.promised(), REGION);
+        session.sabotage(self.plan.sabotage);
+        it.session = Some(session);
+    }
+
+    pub(crate) fn start_engine(&mut self, start: &Start) -> usize {
+        let host = self.rng.index(self.hosts.len() + 1);
+        let mut config =
+            Config::new(self.volume, EngineId::from_u128(self.rng.u128()), format!("node{host}"));
+        config.guest_survived = start.guest_survived;
+        config.open_wait = Time::from_millis(150);
+        config.lease = Time::from_millis(100);
+        config.heartbeat = Time::from_millis(40);
+        config.member_timeout = Time::from_millis(300);
+        config.retry = Time::from_millis(10);
+        config.settle_after = Time::from_millis(self.rng.between(20, 200));
+        config.max_dirty = self.rng.index(6) + 1;
+        config.chunk = CHUNK;
+        config.copies = self.rng.index(4) + 1;
+        config.slow_floor = Time::from_millis(30);
+        config.slow_limit = self.rng.chance(500).then(|| Time::from_millis(200));
+        let mut engine = Engine::new(config);
+        engine.sabotage(self.plan.sabotage);
+        let server = self.servers.len();
+        self.servers.push(Server {
+            engine: Some(engine),
+            host,
+            deadline: Time::ZERO,
+            waiting: BTreeMap::new(),
+            busy: start.busy,
+            active: false,
+            standby: start.standby,
+        });
+        let replicas: Vec<ReplicaId> =
+            self.hosts.iter().filter(|it| !it.destroyed).map(|it| it.replica).collect();
+        let local = self.hosts.get(host).filter(|it| !it.destroyed).map(|it| it.replica);
+        self.trace(|| format!("engine {server} starts on host {host}: {start:?}"));
+        let command = match start.standby {
+            true => Command::Standby { replicas, local },
+            false => Command::Activate { replicas, local },
+        };
+        self.engine_event(server, Event::Command(command));
+        if start.busy {
+            self.after(Time::from_millis(1), What::GuestTurn { server });
+        }
+        server
+    }
+
+    pub(crate) fn engine_event(&mut self, server: usize, event: Event) {
+        let Some(mut engine) = self.servers[server].engine.take() else { return };
+        let mut out = Vec::new();
+        engine.on(self.now, event, &mut out);
+        let deadline = engine.deadline();
+        self.servers[server].active = engine.is_active();
+        self.servers[server].standby &= !engine.is_active();
+        let generation = engine.generation();
+        self.servers[server].engine = Some(engine);
+        if self.servers[server].deadline != deadline {
+            self.servers[server].deadline = deadline;
+            self.at(deadline, What::EngineTimer { server });
+        }
+        for action in out {
+            self.engine_action(server, generation, action);
+        }
+    }
+
+    fn engine_action(&mut self, server: usize, generation: Generation, action: Action) {
+        match action {
+            Action::Connect { replica, connection } => self.connect(server, replica, connection),
+            Action::Disconnect { connection, .. } => {
+                let wire = (server, connection);
+                self.send(wire, Way::There, What::Hangup { wire });
+            }
+            Action::Send { connection, call, .. } => {
+                let wire = (server, connection);
+                let call = self.through_the_codec(wire, call);
+                if let Some(call) = call {
+                    self.send(wire, Way::There, What::Frame { wire, call });
+                }
+            }
+            Action::Reply { id, result } => self.guest_answered(server, generation, id, result),
+            Action::ReadRecord => {
+                let delay = self.rng.micros(50, 3000);
+                self.after(delay, What::Control { server, swap: None });
+            }
+            Action::Swap { expect, record } => {
+                let delay = self.rng.micros(50, 3000);
+                self.after(delay, What::Control { server, swap: Some((expect, record)) });
+            }
+            Action::Notice(notice) => self.notice(server, notice),
+        }
+    }
+
+    fn notice(&mut self, server: usize, notice: Notice) {
+        self.trace(|| format!("engine {server}: {notice:?}"));
+        match &notice {
+            Notice::Active { .. } => {
+                self.outcome.activations += 1;
+                self.guest_is_dead = false;
+                self.oracle.activated(self.now);
+            }
+            Notice::RebuildDone { .. } => self.outcome.rebuilds += 1,
+            Notice::Reconciled => self.outcome.reconciles += 1,
+            Notice::IsrChanged { .. } => self.outcome.isr_changes += 1,
+            Notice::Repaired { .. } => self.outcome.repairs += 1,
+            Notice::Fenced { .. } => self.outcome.fenced += 1,
+            Notice::Diverged { replica, offset, .. } => {
+                self.wrong(format!("replica {replica} differs at {offset} with good checksums"));
+            }
+            _ => {}
+        }
+        self.notices.push(notice);
+    }
+
+    /// Acknowledgements of different generations must not interleave.
+    pub(crate) fn acknowledged(&mut self, generation: Generation) {
+        if generation < self.acked_by {
+            let newest = self.acked_by;
+            self.wrong(format!("generation {generation} acknowledged a change after {newest} did"));
+        }
+        self.acked_by = self.acked_by.max(generation);
+    }
+
+    fn connect(&mut self, server: usize, replica: ReplicaId, connection: u64) {
+        let Some(host) = self.hosts.iter().position(|it| it.replica == replica) else { return };
+        let wire = (server, connection);
+        let from = self.servers[server].host;
+        let cut = self.net.is_cut(from, host, Way::There) || self.net.is_cut(from, host, Way::Back);
+        let delay = self.delay();
+        if self.hosts[host].session.is_none() {
+            let event = Event::Disconnected { replica, connection };
+            return self.after(delay, What::ToEngine { server, event });
+        }
+        if !cut {
+            self.after(delay, What::Accept { wire, replica: host });
+        }
+    }
+
+    fn accept(&mut self, wire: Wire, host: usize) {
+        let replica = self.hosts[host].replica;
+        if self.hosts[host].session.is_none() {
+            let event = Event::Disconnected { replica, connection: wire.1 };
+            return self.after(Time::from_micros(10), What::ToEngine { server: wire.0, event });
+        }
+        self.net.open(wire, host, self.hosts[host].life);
+        self.to_engine(wire, Event::Connected { replica, connection: wire.1 });
+    }
+
+    pub(crate) fn delay(&mut self) -> Time {
+        let most = if self.rng.chance(20) { self.plan.delay * 20 } else { self.plan.delay };
+        self.rng.micros(20, most.max(21))
+    }
+
+    /// Sends something over a connection. While the way is cut it waits.
+    fn send(&mut self, wire: Wire, way: Way, what: What) {
+        let Some(conn) = self.net.conn(wire) else { return };
+        let (engine_host, replica) = (self.servers[wire.0].host, conn.replica);
+        let mut delay = self.delay();
+        if self.net.is_cut(engine_host, replica, way) {
+            // Sent again and again until it gets through, as TCP does.
+            delay += self.rng.micros(50_000, 900_000);
+        }
+        let at = self.net.arrival(wire, way, self.now + delay);
+        self.at(at, what);
+    }
+
+    pub(crate) fn to_engine(&mut self, wire: Wire, event: Event) {
+        self.send(wire, Way::Back, What::ToEngine { server: wire.0, event });
+    }
+
+    /// Now and then a frame takes the way through its bytes, and sometimes a bit flips there.
+    fn through_the_codec(&mut self, wire: Wire, call: Call) -> Option<Call> {
+        if !self.rng.chance(100) {
+            return Some(call);
+        }
+        let encoded = wire::encode_call(&call);
+        let mut bytes = [&encoded.head[..], &encoded.body[..]].concat();
+        if self.plan.faults.network && !self.calm && self.rng.chance(20) {
+            let at = self.rng.index(bytes.len());
+            bytes[at] ^= 1 << self.rng.below(8);
+        }
+        let mut decoder = wire::Decoder::default();
+        decoder.push(&bytes);
+        match decoder.next_frame().and_then(|frame| frame.map(wire::decode_call).transpose()) {
+            Ok(Some(call)) => Some(call),
+            _ => {
+                self.reset(wire);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn hang_up_later(&mut self, wire: Wire) {
+        self.send(wire, Way::There, What::Hangup { wire });
+    }
+
+    /// Both sides see the connection end.
+    pub(crate) fn reset(&mut self, wire: Wire) {
+        let Some(conn) = self.net.conn(wire) else { return };
+        let replica = self.hosts[conn.replica].replica;
+        self.send(wire, Way::There, What::Hangup { wire });
+        self.to_engine(wire, Event::Disconnected { replica, connection: wire.1 });
+    }
+
+    fn frame(&mut self, wire: Wire, call: Call) {
+        let event = SessionEvent::Call { connection: session_connection(wire), call };
+        self.session_event(wire, event);
+    }
+
+    fn hangup(&mut self, wire: Wire) {
+        let event = SessionEvent::Closed { connection: session_connection(wire) };
+        self.session_event(wire, event);
+        self.net.close(wire);
+    }
+
+    fn session_event(&mut self, wire: Wire, event: SessionEvent) {
+        let Some(conn) = self.net.conn(wire) else { return };
+        if conn.life == self.hosts[conn.replica].life {
+            self.session(conn.replica, event);
+        }
+    }
+
+    pub(crate) fn session(&mut self, host: usize, event: SessionEvent) {
+        let Some(session) = &mut self.hosts[host].session else { return };
+        let mut out = Vec::new();
+        session.on(event, &mut out);
+        for action in out {
+            match action {
+                SessionAction::Answer { connection, op, answer } => {
+                    let wire = engine_wire(connection);
+                    let replica = self.hosts[host].replica;
+                    let answer = match self.rng.chance(50) {
+                        true => reencode(op, &answer),
+                        false => answer,
+                    };
+                    self.to_engine(wire, Event::Answer { replica, connection: wire.1, answer });
+                }
+                SessionAction::Disk { id, request } => self.submit(host, id, request),
+                SessionAction::Drop { connection } => self.reset(engine_wire(connection)),
+            }
+        }
+    }
+
+    fn submit(&mut self, host: usize, id: u64, request: crate::repl::disk::DiskRequest) {
+        let slow = if self.rng.chance(20) { 10 } else { 1 };
+        let delay = self.rng.micros(10, self.plan.disk * slow);
+        let at = (self.now + delay).max(self.hosts[host].hangs_until);
+        let life = self.hosts[host].life;
+        self.hosts[host].working.insert(id, request);
+        self.at(at, What::DiskDone { host, life, id });
+    }
+
+    fn disk_done(&mut self, host: usize, life: u64, id: u64) {
+        let it = &mut self.hosts[host];
+        if it.life != life {
+            return;
+        }
+        if self.now < it.hangs_until {
+            let until = it.hangs_until;
+            return self.at(until, What::DiskDone { host, life, id });
+        }
+        let Some(request) = it.working.remove(&id) else { return };
+        let result = it.disk.execute(&request);
+        self.session(host, SessionEvent::Disk { id, result });
+    }
+
+    fn control(&mut self, server: usize, swap: Option<(Version, Record)>) {
+        let lossy = self.plan.faults.control_plane && !self.calm;
+        let lost_before = self.control_away || lossy && self.rng.chance(50);
+        let lost_after = lossy && self.rng.chance(50);
+        let mut answer = ControlAnswer::Unavailable;
+        if !lost_before {
+            answer = match swap {
+                None => ControlAnswer::Read(self.record.clone()),
+                Some((expect, record)) if expect == self.record.version => {
+                    self.check_record(&record);
+                    let version = Version(expect.0 + 1);
+                    self.record = Versioned { version, record };
+                    ControlAnswer::Swapped(version)
+                }
+                Some(_) => ControlAnswer::Conflict(self.record.clone()),
+            };
+        }
+        if lost_after {
+            answer = ControlAnswer::Unavailable;
+        }
+        let delay = self.rng.micros(50, 3000);
+        self.after(delay, What::ToEngine { server, event: Event::Control(answer) });
+    }
+
+    fn check_record(&mut self, record: &Record) {
+        if record.isr.is_empty() || record.generation < self.record.record.generation {
+            self.wrong(format!("the record went from {:?} to {record:?}", self.record.record));
+        }
+    }
+}
+
+/// Sessions number connections for themselves; engines may use the same numbers.
+fn session_connection(wire: Wire) -> u64 {
+    wire.0 as u64 * 1_000_000 + wire.1
+}
+
+fn engine_wire(connection: u64) -> Wire {
+    (usize::try_from(connection / 1_000_000).expect("few engines"), connection % 1_000_000)
+}
+
+fn reencode(op: wire::Op, answer: &wire::Answer) -> wire::Answer {
+    let encoded = wire::encode_answer(op, answer);
+    let mut decoder = wire::Decoder::default();
+    decoder.push(&encoded.head);
+    decoder.push(&encoded.body);
+    let frame = decoder.next_frame().ok().flatten().expect("our own frame is whole");
+    wire::decode_answer(frame).expect("our own frame is an answer")
+}

@@ -1,0 +1,248 @@
+//! Calls and answers as the engine and the replica handle them.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::{Crcs, Op};
+use crate::ids::{
+    BootId, EngineId, Epoch, Generation, InstanceId, ReplicaId, Seq, SnapshotId, VolumeId,
+};
+
+/// What an engine asks of a replica.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    /// Names the call; the answer repeats it. A call that is sent again keeps its name.
+    pub id: u64,
+    pub generation: Generation,
+    /// Orders changes within the generation; zero for calls that change nothing.
+    pub seq: Seq,
+    pub request: Request,
+}
+
+/// What the replica says to one call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    pub id: u64,
+    /// The newest generation that the replica has promised.
+    pub generation: Generation,
+    pub result: Result<Reply, Refusal>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Request {
+    Hello(Hello),
+    Open(Open),
+    Write { offset: u64, data: Bytes, crcs: Crcs, fua: bool },
+    Read { view: Option<SnapshotId>, offset: u64, length: u32 },
+    /// Makes durable what was answered before. `settle` lists regions whose writes all in-sync
+    /// replicas have; unless written to since, they leave the dirty-region log.
+    Flush { settle: Vec<u32> },
+    Discard { offset: u64, length: u32 },
+    WriteZeroes { offset: u64, length: u32, fua: bool },
+    Snapshot(SnapshotInfo),
+    /// Makes the head what the snapshot is; without one, empty.
+    Revert { to: Option<SnapshotId> },
+    DeleteSnapshot { snapshot: SnapshotId },
+    Resize { size: u64 },
+    /// The state of each block of a range. `verify` says how much to trust stored checksums.
+    ReadMap { view: Option<SnapshotId>, offset: u64, length: u32, verify: Verify },
+    /// The dirty-region log.
+    Dirty,
+    /// A write that brings a replica up to what others have: not by a guest.
+    Copy { offset: u64, data: Bytes, crcs: Crcs, fua: bool },
+    Ping,
+    Close,
+    SetEpoch(Epoch),
+}
+
+/// How a map of blocks is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verify {
+    /// Blocks in regions that were dirty at an unclean stop are read and summed.
+    Suspect,
+    /// Every block of the range is read and summed.
+    Deep,
+    /// As `Deep`, and what is found there is the truth from now on.
+    Adopt,
+}
+
+impl Request {
+    pub fn op(&self) -> Op {
+        match self {
+            Self::Hello(_) => Op::Hello,
+            Self::Open(_) => Op::Open,
+            Self::Write { .. } => Op::Write,
+            Self::Read { .. } => Op::Read,
+            Self::Flush { .. } => Op::Flush,
+            Self::Discard { .. } => Op::Discard,
+            Self::WriteZeroes { .. } => Op::WriteZeroes,
+            Self::Snapshot(_) => Op::Snapshot,
+            Self::Revert { .. } => Op::Revert,
+            Self::DeleteSnapshot { .. } => Op::DeleteSnapshot,
+            Self::Resize { .. } => Op::Resize,
+            Self::ReadMap { .. } => Op::ReadMap,
+            Self::Dirty => Op::Dirty,
+            Self::Copy { .. } => Op::Copy,
+            Self::Ping => Op::Ping,
+            Self::Close => Op::Close,
+            Self::SetEpoch(_) => Op::SetEpoch,
+        }
+    }
+
+    /// The bytes of a volume that the request is about.
+    pub fn range(&self) -> Option<(u64, u64)> {
+        match self {
+            Self::Write { offset, data, .. } | Self::Copy { offset, data, .. } => {
+                Some((*offset, data.len() as u64))
+            }
+            Self::Read { offset, length, .. }
+            | Self::Discard { offset, length }
+            | Self::WriteZeroes { offset, length, .. }
+            | Self::ReadMap { offset, length, .. } => Some((*offset, u64::from(*length))),
+            _ => None,
+        }
+    }
+
+    /// Whether the call changes what a guest reads from the head, block by block.
+    pub fn changes_blocks(&self) -> bool {
+        matches!(
+            self,
+            Self::Write { .. } | Self::Copy { .. } | Self::Discard { .. } | Self::WriteZeroes { .. }
+        )
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reply {
+    Hello(HelloReply),
+    Opened(Box<Opened>),
+    Done,
+    Data { data: Bytes, crcs: Crcs },
+    Map(Vec<BlockState>),
+    Dirty(Vec<u32>),
+    Pong(Pong),
+}
+
+/// Begins a connection: who speaks, for what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Hello {
+    pub oldest: u16,
+    pub newest: u16,
+    pub volume: VolumeId,
+    pub replica: ReplicaId,
+    pub engine: EngineId,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HelloReply {
+    /// The version that both speak.
+    pub version: u16,
+    pub instance: InstanceId,
+    pub boot: BootId,
+    pub promised: Generation,
+}
+
+/// Asks for a session in the call's generation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Open {
+    pub engine: EngineId,
+    pub mode: Mode,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Mode {
+    /// The replica promises the generation, lets what is under way end, and then serves this
+    /// engine only.
+    Write,
+    /// The same engine after a broken connection: what is under way stays so, and calls that
+    /// are sent again are joined to it.
+    Resume,
+    /// Reads beside the engine that writes; nothing is promised.
+    ReadOnly,
+}
+
+/// The replica at the time of its promise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Opened {
+    pub instance: InstanceId,
+    pub boot: BootId,
+    pub epoch: Epoch,
+    pub size: u64,
+    /// Bytes of a region of the dirty-region log.
+    pub region: u64,
+    /// The replica was not closed cleanly by a kernel that is gone: writes that were answered
+    /// but not flushed may be missing, in the dirty regions.
+    pub lost_writes: bool,
+    pub dirty: Vec<u32>,
+    /// Oldest first.
+    pub snapshots: Vec<SnapshotInfo>,
+    pub head_parent: Option<SnapshotId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotInfo {
+    pub id: SnapshotId,
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<SnapshotId>,
+    /// When it was taken, as the caller writes time.
+    #[serde(default)]
+    pub created: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What a replica tells with a heartbeat.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pong {
+    pub free_bytes: u64,
+    pub used_bytes: u64,
+    /// Snapshots that are being merged away.
+    pub merging: u32,
+    pub dirty_regions: u32,
+}
+
+/// One block of a map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockState {
+    Zero,
+    Data(u32),
+    /// Its checksum does not fit what is stored.
+    Bad,
+}
+
+/// Why a replica does not do what it was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    #[error("a newer generation was promised")]
+    Fenced,
+    #[error("no session is open")]
+    NotOpen,
+    #[error("the session is read-only")]
+    ReadOnly,
+    #[error("no common version of the protocol")]
+    Version,
+    #[error("not this volume or replica")]
+    WrongReplica,
+    #[error("a block's checksum does not fit its data")]
+    BadChecksum,
+    #[error("no space is left on the replica's disk")]
+    NoSpace,
+    #[error("the replica's disk failed")]
+    Io,
+    #[error("the request is not valid")]
+    Invalid,
+    #[error("no such snapshot")]
+    NoSnapshot,
+    #[error("the replica is busy with other work")]
+    Busy,
+}

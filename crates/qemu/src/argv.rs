@@ -6,8 +6,8 @@
 //! most Linux guests. `spare_ports` empty ports follow, called `hot0`, `hot1`, ….
 //!
 //! QEMU gets its sockets from us as open file descriptors, so it needs no right to create
-//! anything in the machine's folder, and we can connect before it is up. Only the sockets
-//! that QEMU 7.2 insists on opening itself (VNC, TPM) are paths, in a folder of its own.
+//! anything in the machine's folder, and we can connect before it is up. Only the one that
+//! QEMU 7.2 insists on opening itself (VNC) is a path, in a folder of its own.
 //!
 //! A guest that powers off stops the processors but not the process (`-action
 //! shutdown=pause`): whoever looks next can tell a power-off from a crash, even if nobody was
@@ -39,7 +39,8 @@ pub struct Wiring {
     /// By the name of the interface.
     pub taps: BTreeMap<String, TapFds>,
     pub vnc: PathBuf,
-    pub tpm: PathBuf,
+    /// A connected socket, if the machine has a TPM.
+    pub tpm: Option<RawFd>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

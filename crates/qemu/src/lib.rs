@@ -3,11 +3,20 @@
 //! Knows nothing of Kubernetes; the agent translates objects into its types.
 
 pub mod argv;
+pub mod console;
+pub mod firmware;
+pub mod guest_agent;
+pub mod image;
 pub mod machine;
+pub mod probe;
 pub mod process;
 pub mod qmp;
 mod run_dir;
+pub mod seed;
+mod tpm;
 
+pub use console::Console;
+pub use guest_agent::GuestAgent;
 pub use machine::Machine;
 pub use process::{Exit, Found, Launcher, Running, Spec};
 pub use run_dir::RunDir;

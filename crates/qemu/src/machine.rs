@@ -256,6 +256,8 @@ pub struct Kernel {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tpm {
     pub interface: TpmInterface,
+    /// The folder of what it remembers.
+    pub state: PathBuf,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

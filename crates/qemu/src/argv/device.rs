@@ -139,9 +139,8 @@ fn sound(line: &mut Line, machine: &Machine) {
 }
 
 fn tpm(line: &mut Line, machine: &Machine, wiring: &Wiring) {
-    let Some(tpm) = &machine.tpm else { return };
-    let path = escape(&wiring.tpm.to_string_lossy());
-    line.option("-chardev", format!("socket,id=tpm-socket,path={path}"));
+    let (Some(tpm), Some(fd)) = (&machine.tpm, wiring.tpm) else { return };
+    line.option("-chardev", format!("socket,id=tpm-socket,fd={fd}"));
     line.option("-tpmdev", "emulator,id=tpm-backend,chardev=tpm-socket");
     let driver = match tpm.interface {
         TpmInterface::Tis => "tpm-tis",

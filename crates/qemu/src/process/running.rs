@@ -20,7 +20,7 @@ use tracing::{debug, info, warn};
 
 use super::start::{self, Started};
 use super::{Exit, ProcessId, Spec, sys};
-use crate::machine::Start;
+use crate::machine::{Link, Start};
 use crate::qmp::{Event, Qmp, QmpError, RunState, ShutdownReason};
 use crate::run_dir::{AGENT, EXIT, MACHINE, QMP, RunDir, SERIAL};
 
@@ -78,6 +78,9 @@ impl Running {
             tasks: tasks.clone(),
         };
         tasks.spawn("machine", watcher.run(tasks.stop_signal()));
+        if let Some(tpm) = started.tpm {
+            tasks.spawn("tpm", reap(tpm, tasks.stop_signal()));
+        }
         let shared = Shared {
             dir,
             id: started.id,
@@ -147,9 +150,9 @@ impl Running {
     /// Waits until QEMU has answered; false if it takes longer than `limit`.
     pub(super) async fn ready(&self, limit: Duration) -> bool {
         let mut state = self.states();
-        let answered = tokio::time::timeout(limit, state.wait_for(Option::is_some)).await;
-        match answered {
-            Ok(Ok(_)) => true,
+        let answered = async { state.wait_for(Option::is_some).await.map(drop) };
+        match tokio::time::timeout(limit, answered).await {
+            Ok(Ok(())) => true,
             // The watcher ended because the process did; whoever waits for that will see it.
             Ok(Err(_)) => std::future::pending().await,
             Err(_) => false,
@@ -158,9 +161,16 @@ impl Running {
 
     /// Lets the guest run if it is meant to and never has.
     pub async fn begin(&self) -> Result<(), QmpError> {
-        let start = self.shared.spec.lock().unwrap_or_else(PoisonError::into_inner).machine.start;
+        let machine = self.spec().machine;
         let qmp = self.qmp().await?;
-        match (start, qmp.run_state().await?) {
+        // What the command line has no words for.
+        for nic in machine.nics.iter().filter(|nic| nic.link == Link::Down) {
+            qmp.set_link(&nic.id(), false).await?;
+        }
+        if let Some(balloon) = &machine.devices.balloon {
+            qmp.set_balloon_interval(balloon.statistics_interval).await?;
+        }
+        match (machine.start, qmp.run_state().await?) {
             (Start::Run, RunState::Prelaunch) => qmp.resume().await,
             _ => Ok(()),
         }
@@ -169,8 +179,10 @@ impl Running {
     /// Why the machine ended, once it has. Cancel-safe.
     pub async fn exited(&self) -> Exit {
         let mut exit = self.shared.exit.clone();
-        match exit.wait_for(Option::is_some).await {
-            Ok(exit) => exit.clone().unwrap_or(Exit::Died { status: None, signal: None }),
+        // Cloned at once: a reference into the channel must not be held across an await.
+        let ended = exit.wait_for(Option::is_some).await.map(|exit| exit.clone());
+        match ended {
+            Ok(exit) => exit.unwrap_or(Exit::Died { status: None, signal: None }),
             // The watcher was told to stop, and the machine lives on.
             Err(_) => std::future::pending().await,
         }
@@ -291,6 +303,18 @@ fn read_untrusted(path: &std::path::Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(LARGEST_PICTURE).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Waits for a child that ends by itself, so that no trace of it stays.
+async fn reap(pidfd: OwnedFd, mut stop: Stop) {
+    let Ok(exit) = sys::exit_signal(pidfd) else { return };
+    tokio::select! {
+        _ = exit.readable() => {
+            let pidfd = std::os::fd::AsFd::as_fd(exit.get_ref());
+            let _ = waitid(WaitId::PidFd(pidfd), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+        }
+        () = stop.requested() => {}
+    }
 }
 
 /// Notes why a machine ends, unless that is known already.

@@ -20,12 +20,15 @@ use super::{Binary, ProcessId, Spec, cgroup};
 use crate::argv::{TapFds, Wiring, argv};
 use crate::machine::NicBackend;
 use crate::run_dir::{AGENT, MACHINE, PROCESS, QMP, RunDir, SERIAL};
+use crate::tpm;
 
 /// A process and the descriptor that stands for it.
 #[derive(Debug)]
 pub(super) struct Started {
     pub(super) id: ProcessId,
     pub(super) pidfd: OwnedFd,
+    /// The process of its TPM, if it is our child.
+    pub(super) tpm: Option<OwnedFd>,
 }
 
 /// Starts QEMU in `dir`. When this returns an error, no process is left.
@@ -38,22 +41,8 @@ pub(super) fn start(dir: &RunDir, spec: &Spec, binary: &Binary) -> Result<Starte
     dir.forget_process().map_err(failed("clear the machine's folder"))?;
     dir.store(MACHINE, spec).map_err(failed("store the machine"))?;
 
-    let listen = |name| dir.listen(name).map(OwnedFd::from).map_err(failed("make a socket"));
-    let mut inherit = vec![lock.into(), listen(QMP)?, listen(SERIAL)?, listen(AGENT)?];
-    let number = |index: usize, inherit: &Vec<OwnedFd>| inherit[index].as_raw_fd();
-    let (qmp, serial, guest_agent) =
-        (number(1, &inherit), number(2, &inherit), number(3, &inherit));
-    let taps = open_taps(spec, &mut inherit)?;
-    let wiring = Wiring {
-        pid_file: dir.pid_file(),
-        qmp,
-        serial,
-        guest_agent,
-        taps,
-        // Relative to the folder it runs in, because a socket's path must be short.
-        vnc: "vnc.sock".into(),
-        tpm: "tpm.sock".into(),
-    };
+    let mut inherit = vec![OwnedFd::from(lock)];
+    let (wiring, tpm_process) = wire(dir, spec, &mut inherit)?;
     let cgroups = enter_cgroup(dir, spec)?;
     let mut command = Command::new(&binary.0);
     command
@@ -65,13 +54,60 @@ pub(super) fn start(dir: &RunDir, spec: &Spec, binary: &Binary) -> Result<Starte
         .stdout(log(dir)?)
         .stderr(log(dir)?);
     let lock_memory = spec.machine.memory.locked;
-    let preparation = Preparation { identity: identity.cloned(), inherit, cgroups, lock_memory };
+    let identity = identity.cloned();
+    let preparation = Preparation { identity, inherit, cgroups, lock_memory, limits: vec![] };
     sys::prepare(&mut command, preparation);
-    let started = spawn(dir, &mut command, binary);
-    if started.is_err() {
-        leave_cgroup(dir, spec);
+    let mut started = spawn(dir, &mut command, binary);
+    match &mut started {
+        Ok(started) => {
+            let tpm = tpm_process.map(identify).transpose().ok().flatten().flatten();
+            started.tpm = tpm.map(|tpm| tpm.pidfd);
+        }
+        Err(_) => leave_cgroup(dir, spec),
     }
     started
+}
+
+/// Opens everything that QEMU inherits; says where it is, and which process is the TPM's.
+fn wire(
+    dir: &RunDir,
+    spec: &Spec,
+    inherit: &mut Vec<OwnedFd>,
+) -> Result<(Wiring, Option<i32>), LaunchError> {
+    let mut listen = |name| {
+        let listener = dir.listen(name).map(OwnedFd::from);
+        let listener =
+            listener.map_err(|source| LaunchError::Prepare { step: "make a socket", source })?;
+        let number = listener.as_raw_fd();
+        inherit.push(listener);
+        Ok::<_, LaunchError>(number)
+    };
+    let (qmp, serial, guest_agent) = (listen(QMP)?, listen(SERIAL)?, listen(AGENT)?);
+    let taps = open_taps(spec, inherit)?;
+    let (mut tpm, mut tpm_process) = (None, None);
+    if let Some(started) = start_tpm(dir, spec)? {
+        tpm = Some(started.channel.as_raw_fd());
+        tpm_process = Some(started.pid);
+        inherit.push(started.channel);
+    }
+    let wiring = Wiring {
+        pid_file: dir.pid_file(),
+        qmp,
+        serial,
+        guest_agent,
+        taps,
+        // Relative to the folder it runs in, because a socket's path must be short.
+        vnc: "vnc.sock".into(),
+        tpm,
+    };
+    Ok((wiring, tpm_process))
+}
+
+fn start_tpm(dir: &RunDir, spec: &Spec) -> Result<Option<tpm::Started>, LaunchError> {
+    let Some(tpm) = &spec.machine.tpm else { return Ok(None) };
+    let started = tpm::start(&tpm.state, spec.confinement.identity.as_ref(), log(dir)?);
+    let failed = |source| LaunchError::Spawn { binary: tpm::PROGRAM.into(), source };
+    started.map(Some).map_err(failed)
 }
 
 fn spawn(dir: &RunDir, command: &mut Command, binary: &Binary) -> Result<Started, LaunchError> {
@@ -159,7 +195,11 @@ pub(super) fn identify(pid: i32) -> io::Result<Option<Started>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    Ok(start_time(&stat).map(|start_time| Started { id: ProcessId { pid, start_time }, pidfd }))
+    Ok(start_time(&stat).map(|start_time| Started {
+        id: ProcessId { pid, start_time },
+        pidfd,
+        tpm: None,
+    }))
 }
 
 /// The start time in a line of `/proc/<pid>/stat`; none for a process that has ended.

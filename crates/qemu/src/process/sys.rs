@@ -28,10 +28,34 @@ pub(crate) struct Preparation {
     /// Files to which the child writes itself, to enter its control groups.
     pub(crate) cgroups: Vec<File>,
     pub(crate) lock_memory: bool,
+    /// Further limits.
+    pub(crate) limits: Vec<(Resource, u64)>,
 }
 
 /// A child that opens that many files is out of its mind.
 const MOST_FILES: u64 = 65_536;
+
+/// Makes `command` run as somebody else, if there is somebody, within these limits.
+pub(crate) fn confine(
+    command: &mut Command,
+    identity: Option<Identity>,
+    limits: Vec<(Resource, u64)>,
+) {
+    let preparation =
+        Preparation { identity, inherit: vec![], cgroups: vec![], lock_memory: false, limits };
+    prepare(command, preparation);
+}
+
+/// Makes `command` run as somebody else, if there is somebody, with these descriptors.
+pub(crate) fn confine_with(
+    command: &mut Command,
+    identity: Option<Identity>,
+    inherit: Vec<OwnedFd>,
+) {
+    let preparation =
+        Preparation { identity, inherit, cgroups: vec![], lock_memory: false, limits: vec![] };
+    prepare(command, preparation);
+}
 
 /// Makes `command` prepare its child. The preparation lives until the command is dropped.
 #[expect(unsafe_code, reason = "there is no other way to act between fork and exec")]
@@ -66,6 +90,9 @@ fn become_child(
     let limit = |value| Rlimit { current: Some(value), maximum: Some(value) };
     rustix::process::setrlimit(Resource::Core, limit(0))?;
     rustix::process::setrlimit(Resource::Nofile, limit(files))?;
+    for (resource, value) in &preparation.limits {
+        rustix::process::setrlimit(*resource, limit(*value))?;
+    }
     if preparation.lock_memory && preparation.identity.is_some() {
         let unlimited = Rlimit { current: None, maximum: None };
         rustix::process::setrlimit(Resource::Memlock, unlimited)?;

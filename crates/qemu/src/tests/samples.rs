@@ -133,6 +133,7 @@ fn windows(props: &Props) -> Machine {
     machine.devices.watchdog = Some(Watchdog { action: WatchdogAction::Poweroff });
     machine.devices.panic = Some(PanicDevice::Isa);
     machine.devices.inputs = vec![Input { name: "tablet".to_owned(), bus: InputBus::Virtio }];
+    machine.tpm = Some(Tpm { interface: TpmInterface::Crb, state: file(props, "tpm") });
     machine.on_reboot = OnReboot::Shutdown;
     machine
 }
@@ -191,7 +192,7 @@ fn golden(sample: Sample, expect: &Expect) {
         guest_agent: 13,
         taps: taps.collect::<BTreeMap<_, _>>(),
         vnc: "vnc.sock".into(),
-        tpm: "tpm.sock".into(),
+        tpm: machine.tpm.is_some().then_some(9),
     };
     let mut lines = String::new();
     for argument in argv(&machine, &wiring) {
@@ -493,6 +494,9 @@ fn a_machine_for_windows_with_secure_boot() {
             -audiodev driver=none,id=audio0
             -device {"addr":"1b.0","bus":"pcie.0","driver":"ich9-intel-hda","id":"sound0"}
             -device {"audiodev":"audio0","bus":"sound0.0","cad":0,"driver":"hda-duplex","id":"sound0-codec"}
+            -chardev socket,id=tpm-socket,fd=9
+            -tpmdev emulator,id=tpm-backend,chardev=tpm-socket
+            -device {"driver":"tpm-crb","id":"tpm0","tpmdev":"tpm-backend"}
             -device {"addr":"2.3","bus":"pcie.0","chassis":4,"driver":"pcie-root-port","id":"hot0","port":3}
             -device {"addr":"2.4","bus":"pcie.0","chassis":5,"driver":"pcie-root-port","id":"hot1","port":4}
             -device {"addr":"2.5","bus":"pcie.0","chassis":6,"driver":"pcie-root-port","id":"hot2","port":5}
@@ -585,7 +589,7 @@ fn only_kvm_gets_what_only_kvm_has() {
             guest_agent: 5,
             taps: BTreeMap::new(),
             vnc: "v".into(),
-            tpm: "t".into(),
+            tpm: None,
         };
         let arguments = argv(&machine, &wiring);
         let cpu = arguments.iter().position(|argument| argument == "-cpu").unwrap();
@@ -704,6 +708,15 @@ async fn qemu_takes_every_sample() {
         for disk in &machine.disks {
             assert!(ids.contains(&disk.id()), "{} has {ids:?}", machine.name);
         }
+        if let Some(tpm) = &machine.tpm {
+            let state = tpm.state.join("tpm2-00.permall");
+            within("the TPM's state", async {
+                while !state.exists() {
+                    tokio::task::yield_now().await;
+                }
+            })
+            .await;
+        }
         if machine.devices.vnc {
             running.vnc().await.unwrap();
             let picture = running.screenshot().await.unwrap();
@@ -711,4 +724,12 @@ async fn qemu_takes_every_sample() {
         }
         within("kill", running.kill()).await;
     }
+    // What stands beside a machine ends with it.
+    within("the end of the TPM", async {
+        let state = stage.path().join("tpm").display().to_string();
+        while run(Command::new("ps").args(["-eo", "args"])).contains(&state) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }

@@ -1,0 +1,403 @@
+//! The guest's serial port for any number of people.
+//!
+//! QEMU serves one connection per port. The hub holds that one: it keeps the last of what the
+//! guest said in a file and in memory, hands it to everyone who listens, and passes on what
+//! they type. Somebody who comes late first gets the recent past; somebody who listens too
+//! slowly is dropped. Nothing that a listener does or leaves undone reaches the guest.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base::{Backoff, Stop, Tasks};
+use bytes::{Bytes, BytesMut};
+use tokio::fs::{File, OpenOptions};
+use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, mpsc};
+use tracing::{debug, warn};
+
+use crate::run_dir::{RunDir, SERIAL};
+
+/// What somebody who comes late gets to see.
+const TAIL: usize = 16 << 10;
+/// The log is kept in two files of at most this size.
+const LONGEST_LOG: u64 = 1 << 20;
+/// Pieces that a listener may be behind.
+const BEHIND: usize = 256;
+/// Pieces that were typed and not yet taken by the guest.
+const TYPED: usize = 64;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConsoleError {
+    #[error("the console is closed")]
+    Closed,
+    #[error("the console's listener was too slow")]
+    TooSlow,
+}
+
+/// The hub of one serial port; clones share it.
+#[derive(Debug, Clone)]
+pub struct Console {
+    shared: Arc<Shared>,
+    typed: mpsc::Sender<Bytes>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    recent: Mutex<Recent>,
+}
+
+/// The tail and the listeners change together, so that nobody misses or repeats a byte.
+#[derive(Debug)]
+struct Recent {
+    tail: VecDeque<u8>,
+    /// Gone when the hub has ended.
+    listeners: Option<broadcast::Sender<Bytes>>,
+}
+
+impl Recent {
+    fn push(&mut self, bytes: &Bytes) {
+        let excess = (self.tail.len() + bytes.len()).saturating_sub(TAIL);
+        self.tail.drain(..excess.min(self.tail.len()));
+        let kept = bytes.len().min(TAIL);
+        self.tail.extend(&bytes[bytes.len() - kept..]);
+        if let Some(listeners) = &self.listeners {
+            let _ = listeners.send(bytes.clone());
+        }
+    }
+}
+
+/// Somebody who listens.
+#[derive(Debug)]
+pub struct Listener {
+    /// What was said before; delivered first.
+    past: Option<Bytes>,
+    pieces: broadcast::Receiver<Bytes>,
+}
+
+impl Listener {
+    /// What the guest says next. Cancel-safe.
+    pub async fn next(&mut self) -> Result<Bytes, ConsoleError> {
+        if let Some(past) = self.past.take() {
+            return Ok(past);
+        }
+        match self.pieces.recv().await {
+            Ok(piece) => Ok(piece),
+            Err(RecvError::Lagged(_)) => Err(ConsoleError::TooSlow),
+            Err(RecvError::Closed) => Err(ConsoleError::Closed),
+        }
+    }
+}
+
+impl Console {
+    /// Takes the serial port of the machine in `dir`, until every handle is gone.
+    pub async fn open(dir: RunDir, tasks: &Tasks) -> Self {
+        let log = Log::open(dir.serial_log()).await;
+        let tail = log.tail().await;
+        let recent = Recent { tail, listeners: Some(broadcast::channel(BEHIND).0) };
+        let shared = Arc::new(Shared { recent: Mutex::new(recent) });
+        let (typed, queue) = mpsc::channel(TYPED);
+        let hub = Hub { dir, shared: Arc::clone(&shared), log };
+        // Connected before we return, so that a guest that begins now is heard from the start.
+        let first = hub.dir.connect(SERIAL).await;
+        tasks.spawn("console", hub.run(first, queue, tasks.stop_signal()));
+        Self { shared, typed }
+    }
+
+    /// Listens from now on, after what was said lately.
+    pub fn listen(&self) -> Result<Listener, ConsoleError> {
+        let recent = self.shared.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let listeners = recent.listeners.as_ref().ok_or(ConsoleError::Closed)?;
+        let (front, back) = recent.tail.as_slices();
+        let past = Bytes::from([front, back].concat());
+        let past = Some(past).filter(|past| !past.is_empty());
+        Ok(Listener { past, pieces: listeners.subscribe() })
+    }
+
+    /// Types for the guest. Waits while the guest does not read.
+    pub async fn write(&self, bytes: impl Into<Bytes>) -> Result<(), ConsoleError> {
+        self.typed.send(bytes.into()).await.map_err(|_| ConsoleError::Closed)
+    }
+}
+
+struct Hub {
+    dir: RunDir,
+    shared: Arc<Shared>,
+    log: Log,
+}
+
+impl Hub {
+    async fn run(
+        mut self,
+        first: io::Result<UnixStream>,
+        mut typed: mpsc::Receiver<Bytes>,
+        mut stop: Stop,
+    ) {
+        tokio::select! {
+            () = self.serve(first, &mut typed) => {}
+            () = stop.requested() => {}
+        }
+        let mut recent = self.shared.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.listeners = None;
+    }
+
+    /// Stays connected; returns when the last handle is gone or the machine's folder is.
+    async fn serve(&mut self, first: io::Result<UnixStream>, typed: &mut mpsc::Receiver<Bytes>) {
+        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+        let mut next = Some(first);
+        loop {
+            let stream = match next.take() {
+                Some(stream) => stream,
+                None => self.dir.connect(SERIAL).await,
+            };
+            match stream {
+                Ok(stream) => {
+                    backoff.reset();
+                    if self.attend(stream, typed).await.is_break() {
+                        return;
+                    }
+                }
+                // QEMU is gone, and with it everything that could be said.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+                Err(error) => debug!(%error, "cannot connect to the serial port"),
+            }
+            tokio::time::sleep(backoff.delay()).await;
+        }
+    }
+
+    /// One connection, until it is lost (`Continue`) or nobody wants it any more (`Break`).
+    async fn attend(
+        &mut self,
+        mut stream: UnixStream,
+        typed: &mut mpsc::Receiver<Bytes>,
+    ) -> std::ops::ControlFlow<()> {
+        let (mut read, mut write) = stream.split();
+        let hear = async {
+            let mut buffer = BytesMut::with_capacity(4096);
+            loop {
+                match read.read_buf(&mut buffer).await {
+                    Ok(0) | Err(_) => return std::ops::ControlFlow::Continue(()),
+                    Ok(_) => {}
+                }
+                let piece = buffer.split().freeze();
+                self.shared.recent.lock().unwrap_or_else(PoisonError::into_inner).push(&piece);
+                self.log.append(&piece).await;
+                buffer.reserve(4096);
+            }
+        };
+        // Apart from hearing: a guest that does not read must still be heard.
+        let say = async {
+            loop {
+                let Some(bytes) = typed.recv().await else {
+                    return std::ops::ControlFlow::Break(());
+                };
+                if write.write_all(&bytes).await.is_err() {
+                    return std::ops::ControlFlow::Continue(());
+                }
+            }
+        };
+        tokio::select! {
+            end = hear => end,
+            end = say => end,
+        }
+    }
+}
+
+/// The last one to two megabytes of what a guest said.
+#[derive(Debug)]
+struct Log {
+    path: PathBuf,
+    file: Option<File>,
+    length: u64,
+}
+
+impl Log {
+    async fn open(path: PathBuf) -> Self {
+        let opened = append_to(&path).await;
+        let (file, length) = match opened {
+            Ok((file, length)) => (Some(file), length),
+            Err(error) => {
+                warn!(path = %path.display(), %error, "cannot open the serial log");
+                (None, 0)
+            }
+        };
+        Self { path, file, length }
+    }
+
+    /// A log that cannot be written does not stop the console.
+    async fn append(&mut self, bytes: &[u8]) {
+        if self.length >= LONGEST_LOG {
+            self.rotate().await;
+        }
+        let Some(file) = &mut self.file else { return };
+        let written = async {
+            file.write_all(bytes).await?;
+            file.flush().await
+        };
+        match written.await {
+            Ok(()) => self.length += bytes.len() as u64,
+            Err(error) => {
+                warn!(path = %self.path.display(), %error, "cannot write the serial log");
+                self.file = None;
+            }
+        }
+    }
+
+    async fn rotate(&mut self) {
+        let _ = tokio::fs::rename(&self.path, older(&self.path)).await;
+        *self = Self::open(std::mem::take(&mut self.path)).await;
+    }
+
+    async fn tail(&self) -> VecDeque<u8> {
+        let mut bytes = Vec::new();
+        let read = async {
+            let mut file = File::open(&self.path).await?;
+            let start = self.length.saturating_sub(TAIL as u64);
+            file.seek(io::SeekFrom::Start(start)).await?;
+            file.take(TAIL as u64).read_to_end(&mut bytes).await
+        };
+        if let Err(error) = read.await {
+            debug!(%error, "cannot read the serial log");
+        }
+        bytes.into()
+    }
+}
+
+async fn append_to(path: &Path) -> io::Result<(File, u64)> {
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path).await?;
+    let length = file.metadata().await?.len();
+    Ok((file, length))
+}
+
+fn older(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".1");
+    name.into()
+}
+
+/// Everything that is kept of what the guest in `dir` said, oldest first.
+pub async fn log(dir: &RunDir) -> io::Result<Vec<u8>> {
+    let path = dir.serial_log();
+    let mut bytes = Vec::new();
+    for path in [older(&path), path] {
+        match tokio::fs::read(&path).await {
+            Ok(part) => bytes.extend(part),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::within;
+    use tokio::net::UnixListener;
+
+    struct Port {
+        dir: RunDir,
+        listener: UnixListener,
+        tasks: Tasks,
+        _folder: tempfile::TempDir,
+    }
+
+    fn port() -> Port {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(folder.path().join(SERIAL)).unwrap();
+        let dir = RunDir::new(folder.path());
+        Port { dir, listener, tasks: Tasks::default(), _folder: folder }
+    }
+
+    async fn hear(listener: &mut Listener, wanted: &str) {
+        let mut heard = String::new();
+        within(wanted, async {
+            while !heard.contains(wanted) {
+                heard.push_str(&String::from_utf8_lossy(&listener.next().await.unwrap()));
+            }
+        })
+        .await;
+        assert_eq!(heard, wanted);
+    }
+
+    #[tokio::test]
+    async fn everybody_hears_everything_and_latecomers_the_recent_past() {
+        let port = port();
+        let console = Console::open(port.dir.clone(), &port.tasks).await;
+        let (mut guest, _) = port.listener.accept().await.unwrap();
+        let mut early = console.listen().unwrap();
+        guest.write_all(b"login: ").await.unwrap();
+        hear(&mut early, "login: ").await;
+        let mut late = console.listen().unwrap();
+        hear(&mut late, "login: ").await;
+        console.write("root\r").await.unwrap();
+        let mut typed = [0; 5];
+        guest.read_exact(&mut typed).await.unwrap();
+        assert_eq!(&typed, b"root\r");
+        guest.write_all(b"# ").await.unwrap();
+        hear(&mut early, "# ").await;
+        hear(&mut late, "# ").await;
+        assert_eq!(log(&port.dir).await.unwrap(), b"login: # ");
+    }
+
+    #[tokio::test]
+    async fn whoever_sleeps_is_dropped_and_the_guest_goes_on() {
+        let port = port();
+        let console = Console::open(port.dir.clone(), &port.tasks).await;
+        let (mut guest, _) = port.listener.accept().await.unwrap();
+        let mut asleep = console.listen().unwrap();
+        let mut awake = console.listen().unwrap();
+        let speak = async {
+            for _ in 0..BEHIND * 4 {
+                guest.write_all(&[b'x'; 4096]).await.unwrap();
+            }
+        };
+        let listen = async {
+            let mut heard = 0;
+            while heard < BEHIND * 4 * 4096 {
+                heard += awake.next().await.unwrap().len();
+            }
+        };
+        within("the flood", async { tokio::join!(speak, listen) }).await;
+        assert!(matches!(asleep.next().await, Err(ConsoleError::TooSlow)));
+        within("the log", async {
+            while log(&port.dir).await.unwrap().len() < LONGEST_LOG as usize {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        let kept = log(&port.dir).await.unwrap().len() as u64;
+        assert!(kept <= 2 * LONGEST_LOG + 8192, "{kept} bytes are kept");
+    }
+
+    #[tokio::test]
+    async fn a_new_hub_remembers_what_the_old_one_wrote() {
+        let port = port();
+        let console = Console::open(port.dir.clone(), &port.tasks).await;
+        let (mut guest, _) = port.listener.accept().await.unwrap();
+        let mut listener = console.listen().unwrap();
+        guest.write_all(b"before").await.unwrap();
+        hear(&mut listener, "before").await;
+        drop((console, listener));
+        let mut rest = Vec::new();
+        within("the old hub's end", guest.read_to_end(&mut rest)).await.unwrap();
+        let again = Console::open(port.dir.clone(), &port.tasks).await;
+        hear(&mut again.listen().unwrap(), "before").await;
+    }
+
+    #[tokio::test]
+    async fn a_console_ends_with_its_machine() {
+        let Port { dir, listener, tasks, _folder } = port();
+        let console = Console::open(dir, &tasks).await;
+        let (guest, _) = listener.accept().await.unwrap();
+        let mut ear = console.listen().unwrap();
+        drop((guest, listener));
+        let end = within("the end", ear.next()).await;
+        assert!(matches!(end, Err(ConsoleError::Closed)), "{end:?}");
+    }
+}

@@ -1,0 +1,146 @@
+//! Running qemu-img where it can do no harm: as somebody else, with bounds.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::Resource;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Command;
+
+use crate::process::{Identity, confine};
+
+/// A gigabyte of address space: enough for any table of an honest image.
+const MEMORY: u64 = 1 << 30;
+/// Seconds of processor time.
+const CPU: u64 = 4 * 3600;
+const LAST_WORDS: usize = 2000;
+
+/// Why a tool did not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    #[error("cannot run {}", program.display())]
+    Run { program: PathBuf, source: io::Error },
+    #[error("{} failed: {said}", program.display())]
+    Failed { program: PathBuf, said: String },
+    #[error("{} was ended by signal {signal}", program.display())]
+    Killed { program: PathBuf, signal: i32 },
+    #[error("{} was not finished within {} s", program.display(), limit.as_secs())]
+    TimedOut { program: PathBuf, limit: Duration },
+}
+
+/// qemu-img, and how it is run.
+#[derive(Debug, Clone)]
+pub struct Tool {
+    pub program: PathBuf,
+    /// Who it runs as; must be able to read and write the images.
+    pub identity: Option<Identity>,
+    /// For everything but conversions, which take as long as they take.
+    pub limit: Duration,
+}
+
+impl Default for Tool {
+    fn default() -> Self {
+        Self { program: PathBuf::from("qemu-img"), identity: None, limit: Duration::from_secs(120) }
+    }
+}
+
+impl Tool {
+    /// Runs it to its end and returns what it said.
+    pub async fn run(&self, arguments: &[OsString]) -> Result<String, ToolError> {
+        let mut said = Vec::new();
+        let running = self.drive(arguments, async |mut stdout| {
+            let _ = stdout.read_to_end(&mut said).await;
+        });
+        tokio::time::timeout(self.limit, running).await.map_err(|_| ToolError::TimedOut {
+            program: self.program.clone(),
+            limit: self.limit,
+        })??;
+        Ok(String::from_utf8_lossy(&said).into_owned())
+    }
+
+    /// As [`Self::run`] with `-p` among the arguments; `progress` gets percents.
+    pub(super) async fn run_with_progress(
+        &self,
+        arguments: &[OsString],
+        mut progress: impl FnMut(f32) + Send,
+    ) -> Result<(), ToolError> {
+        self.drive(arguments, async |mut stdout| {
+            let mut line = Vec::new();
+            while let Ok(byte) = stdout.read_u8().await {
+                // Each report overwrites the one before.
+                if byte == b'\r' || byte == b'\n' {
+                    if let Some(percent) = percent(&line) {
+                        progress(percent);
+                    }
+                    line.clear();
+                } else if line.len() < 256 {
+                    line.push(byte);
+                }
+            }
+        })
+        .await
+    }
+
+    async fn drive(
+        &self,
+        arguments: &[OsString],
+        listen: impl AsyncFnOnce(Box<dyn AsyncRead + Unpin + Send>),
+    ) -> Result<(), ToolError> {
+        let failed = |source| ToolError::Run { program: self.program.clone(), source };
+        let mut command = std::process::Command::new(&self.program);
+        command
+            .args(arguments)
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let limits = vec![(Resource::As, MEMORY), (Resource::Cpu, CPU)];
+        confine(&mut command, self.identity.clone(), limits);
+        // Whoever stops waiting stops the work.
+        let mut command = Command::from(command);
+        let mut child = command.kill_on_drop(true).spawn().map_err(failed)?;
+        let stdout = child.stdout.take().expect("it was asked for above");
+        let stdout = tokio::io::BufReader::new(stdout);
+        let stderr = child.stderr.take().expect("it was asked for above");
+        let mut complaint = Vec::new();
+        let complain = async {
+            let mut stderr = stderr.take(64 << 10);
+            let _ = stderr.read_to_end(&mut complaint).await;
+        };
+        tokio::join!(listen(Box::new(stdout)), complain);
+        let status = child.wait().await.map_err(failed)?;
+        let program = self.program.clone();
+        match std::os::unix::process::ExitStatusExt::signal(&status) {
+            Some(signal) => Err(ToolError::Killed { program, signal }),
+            None if status.success() => Ok(()),
+            None => {
+                let end = complaint.len().min(LAST_WORDS);
+                let said = String::from_utf8_lossy(&complaint[..end]).trim().to_owned();
+                Err(ToolError::Failed { program, said })
+            }
+        }
+    }
+}
+
+/// The number in `    (12.34/100%)`.
+fn percent(line: &[u8]) -> Option<f32> {
+    let line = std::str::from_utf8(line).ok()?;
+    line.trim().strip_prefix('(')?.strip_suffix("/100%)")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_read_from_what_qemu_img_prints() {
+        assert_eq!(percent(b"    (12.34/100%)"), Some(12.34));
+        assert_eq!(percent(b"(100.00/100%)"), Some(100.0));
+        assert_eq!(percent(b"nonsense"), None);
+    }
+}

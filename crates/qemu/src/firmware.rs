@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(choose(Boot::Plain, half), None);
         let fedora =
             has(&["/usr/share/edk2/ovmf/OVMF_CODE.fd", "/usr/share/edk2/ovmf/OVMF_VARS.fd"]);
-        let found = choose(Boot::Plain, &fedora).expect("both are there");
+        let found = choose(Boot::Plain, fedora).expect("both are there");
         assert_eq!(found.code, Path::new("/usr/share/edk2/ovmf/OVMF_CODE.fd"));
         assert_eq!(choose(Boot::Secure, fedora), None);
     }

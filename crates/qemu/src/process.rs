@@ -30,6 +30,7 @@ mod launch;
 mod running;
 mod start;
 mod sys;
+mod watcher;
 
 use std::path::PathBuf;
 

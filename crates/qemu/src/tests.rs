@@ -1,5 +1,6 @@
 //! Tests with real QEMU processes, and what they share: a guest, a folder, an end.
 
+mod faults;
 mod lifecycle;
 mod samples;
 
@@ -23,31 +24,43 @@ const UUID: &str = "6d2b0ad4-5d60-4d1c-9a36-1f1f3a2c9f01";
 pub(crate) struct Stage {
     pub(crate) tasks: Tasks,
     pub(crate) launcher: Launcher,
-    dir: tempfile::TempDir,
+    place: PathBuf,
+    /// Removed with the stage, unless the place is somebody else's.
+    _dir: Option<tempfile::TempDir>,
 }
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        let tasks = Tasks::default();
         let dir = tempfile::Builder::new().prefix("sheaf-qemu-").tempdir().unwrap();
         // QEMU runs as somebody else and must be able to pass.
         run(Command::new("chmod").arg("711").arg(dir.path()));
+        let mut stage = Self::at(dir.path().to_owned());
+        stage._dir = Some(dir);
+        stage
+    }
+
+    /// In a place that exists and stays.
+    fn at(place: PathBuf) -> Self {
+        let tasks = Tasks::default();
         let launcher = Launcher::new(tasks.clone(), Binary::default()).with_limit(BOUND);
-        Self { tasks, launcher, dir }
+        Self { tasks, launcher, place, _dir: None }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.dir.path()
+        &self.place
     }
 
     pub(crate) fn run_dir(&self, name: &str) -> RunDir {
-        RunDir::new(self.dir.path().join(name))
+        RunDir::new(self.place.join(name))
     }
 
     /// An image that boots into `pulse.S`.
     pub(crate) fn guest_image(&self, name: &str) -> PathBuf {
-        let image = self.dir.path().join(format!("{name}.img"));
-        assemble(&self.dir.path().join(name), &image);
+        let image = self.place.join(format!("{name}.img"));
+        if image.exists() {
+            return image;
+        }
+        assemble(&self.place.join(name), &image);
         let file = std::fs::OpenOptions::new().write(true).open(&image).unwrap();
         file.set_len(1 << 20).unwrap();
         if let Some(identity) = identity() {
@@ -73,7 +86,7 @@ impl Drop for Stage {
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
             let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
             let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            let ours = self.dir.path().to_string_lossy().into_owned();
+            let ours = self.place.to_string_lossy().into_owned();
             let named = String::from_utf8_lossy(&command).contains(&ours);
             if named && let Some(pid) = rustix::process::Pid::from_raw(pid) {
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);

@@ -1,7 +1,7 @@
 # A guest in one sector. On the first serial port it says "UP" once it has booted and a dot about
 # twice a second. It obeys single letters from there:
 #   o  powers off             r  resets the machine
-#   w  writes sector 1, answers K, or E if the disk refused
+#   w  writes sector 1, W sector 128; it answers K, or E if the disk refused
 # anything else comes back as it is. The ACPI power button powers it off as well.
 # SeaBIOS puts the power management ports of q35 at 0x600.
 .code16
@@ -59,11 +59,16 @@ listen:
     je power_off
     cmpb $'r', %al
     je reset
+    movw $1, %cx
     cmpb $'w', %al
+    je write
+    movw $128, %cx
+    cmpb $'W', %al
     je write
     call say
     jmp idle
 write:
+    movw %cx, sector
     movl $0x50554c53, BUFFER
     movb $0x43, %ah
     movb $0, %al
@@ -94,6 +99,7 @@ say:
 packet:
     .byte 16, 0
     .word 1, BUFFER, 0
+sector:
     .long 1, 0
 boot_drive: .byte 0
 hello: .asciz "UP\n"

@@ -55,10 +55,15 @@ impl Fake {
             ("coordination.k8s.io", "v1", "leases", "Lease", true),
             (rbac, "v1", "clusterroles", "ClusterRole", false),
             ("", "v1", "nodes", "Node", false),
+            ("", "v1", "services", "Service", true),
+            ("", "v1", "endpoints", "Endpoints", true),
+            ("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", true),
             ("storage.k8s.io", "v1", "storageclasses", "StorageClass", false),
             ("apps", "v1", "controllerrevisions", "ControllerRevision", true),
             ("kubevirt.io", "v1", "virtualmachines", "VirtualMachine", true),
             ("kubevirt.io", "v1", "virtualmachineinstances", "VirtualMachineInstance", true),
+            ("kubevirt.io", "v1", "virtualmachineinstancereplicasets", "Set", true),
+            ("pool.kubevirt.io", "v1beta1", "virtualmachinepools", "VirtualMachinePool", true),
             ("cdi.kubevirt.io", "v1beta1", "datavolumes", "DataVolume", true),
         ];
         let state = State { kinds, objects: BTreeMap::new(), version: 1, log: Vec::new() };
@@ -81,6 +86,13 @@ impl Fake {
     pub(crate) fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
         let key = (resource.to_owned(), namespace.to_owned(), name.to_owned());
         self.state.lock().unwrap().objects.get(&key).cloned()
+    }
+
+    /// The names of all objects of a kind, in order.
+    pub(crate) fn names(&self, resource: &str) -> Vec<String> {
+        let state = self.state.lock().unwrap();
+        let own = state.objects.keys().filter(|(own, ..)| own == resource);
+        own.map(|(_, _, name)| name.clone()).collect()
     }
 
     pub(crate) fn any(&self, resource: &str, wanted: impl Fn(&Value) -> bool) -> bool {
@@ -150,7 +162,12 @@ impl Fake {
                 let from = query["resourceVersion"].parse().unwrap();
                 self.watch(key, from, selected)
             }
-            (Method::GET, true) => reply(Ok(self.state.lock().unwrap().list(&key, selected))),
+            (Method::GET, true) => {
+                let mut found = self.state.lock().unwrap().list(&key, selected);
+                let labels = query.get("labelSelector").copied().unwrap_or_default();
+                found["items"].as_array_mut().unwrap().retain(|own| has_labels(own, labels));
+                reply(Ok(found))
+            }
             (Method::GET, false) => {
                 let state = self.state.lock().unwrap();
                 reply(state.objects.get(&key).cloned().ok_or_else(|| failure(404, "")))
@@ -226,6 +243,9 @@ impl State {
     }
 
     fn create(&mut self, resource: &str, namespace: &str, mut body: Value) -> Result<Value, Value> {
+        if let Some(base) = body["metadata"]["generateName"].as_str() {
+            body["metadata"]["name"] = json!(format!("{base}{:05}", self.version));
+        }
         let name = body["metadata"]["name"].as_str().unwrap().to_owned();
         let key = (resource.to_owned(), namespace.to_owned(), name);
         if self.objects.contains_key(&key) {
@@ -341,6 +361,15 @@ pub(crate) fn touch(plural: &str, namespace: &str, name: &str, state: Seen) -> T
 
 fn matches(key: &Key, wanted: &Key) -> bool {
     key.0 == wanted.0 && (wanted.1.is_empty() || key.1 == wanted.1)
+}
+
+/// Whether an object has all of `key=value`, as they are in a query.
+fn has_labels(object: &Value, labels: &str) -> bool {
+    let labels = labels.replace("%3D", "=").replace("%2C", ",").replace("%2F", "/");
+    labels
+        .split(',')
+        .filter_map(|own| own.split_once('='))
+        .all(|(key, value)| object["metadata"]["labels"][key] == value)
 }
 
 fn is_token(object: &Value) -> bool {

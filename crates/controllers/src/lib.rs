@@ -6,6 +6,7 @@
 
 mod active;
 mod condition;
+mod endpoints;
 mod event;
 #[cfg(test)]
 mod fake;
@@ -27,7 +28,9 @@ mod storage_protection;
 #[cfg(test)]
 mod tests;
 mod vm;
+mod vm_pool;
 mod vmi;
+mod vmi_replica_set;
 
 pub use service_account::TokenMinter;
 pub use start::{Config, Leadership, start};

@@ -12,8 +12,8 @@ use tokio::sync::{mpsc, watch};
 use crate::hub::{Hub, Outlet};
 use crate::reconcile::{self, Interest, Reconciler, Touch};
 use crate::service_account::TokenMinter;
-use crate::{garbage, namespace, quota, role_aggregation, root_ca, service_account};
-use crate::{hub, storage_protection, vm, vmi};
+use crate::{hub, storage_protection, vm, vm_pool, vmi, vmi_replica_set};
+use crate::{endpoints, garbage, namespace, quota, role_aggregation, root_ca, service_account};
 
 /// Changes on their way to one reader.
 const QUEUE: usize = 256;
@@ -150,6 +150,14 @@ impl Started<'_> {
         let machines = vm::Machines::default();
         let keeper = vm::Keeper::new(client(), machines.0.clone());
         outlets.push(self.add("vm", machines, keeper));
+        let sets = vmi_replica_set::Sets::default();
+        let replicator = vmi_replica_set::Replicator::new(client(), sets.0.clone());
+        outlets.push(self.add("vmi-replica-set", sets, replicator));
+        let pools = vm_pool::Pools::default();
+        let pooler = vm_pool::Pooler::new(client(), pools.0.clone());
+        outlets.push(self.add("vm-pool", pools, pooler));
+        let services = endpoints::Services::default();
+        outlets.push(self.add("endpoints", services, endpoints::Publisher::new(client())));
     }
 
     fn add<I, R>(&self, name: &'static str, interest: I, reconciler: R) -> Outlet

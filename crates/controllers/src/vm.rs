@@ -4,13 +4,11 @@
 //! What people wrote is not changed, except that a start request makes a halted machine one
 //! that is meant to run, as upstream's clients expect.
 
-mod decision;
 mod disk;
 mod instance;
 mod instancetype;
 mod interest;
 mod live;
-mod printable;
 mod run;
 mod status;
 
@@ -19,8 +17,10 @@ use std::time::Duration;
 use base::clock;
 use kube::Client;
 use serde_json::{Value, json};
+use virt::printable_status::has_failed;
+use virt::run_strategy::{Action, Situation, decide};
+use virt::{Phase, RunStrategy};
 
-use self::decision::Decision;
 use self::disk::are_filled;
 pub(crate) use self::interest::Machines;
 use self::interest::needs;
@@ -60,7 +60,7 @@ impl Reconciler for Keeper {
         let mut work = Work { findings: Findings::default(), next: Next::Done };
         let vmi = self.act(&vm, vmi, &mut disks, &mut work).await?;
         self.report(&vm, vmi.as_ref(), &disks, &work.findings).await?;
-        if let Some(vmi) = vmi.filter(decision::is_over) {
+        if let Some(vmi) = vmi.filter(is_over) {
             self.conclude(&vm, &vmi).await?;
         }
         Ok(work.next)
@@ -95,7 +95,7 @@ impl Keeper {
             return Ok(Some(vmi));
         }
         let free = object::controller(&vmi).is_none();
-        if !free || is_deleting(&vmi) || is_deleting(vm) || decision::is_over(&vmi) {
+        if !free || is_deleting(&vmi) || is_deleting(vm) || is_over(&vmi) {
             return Ok(None);
         }
         let mut meta = object::version(&vmi);
@@ -130,7 +130,7 @@ impl Keeper {
                 let vmi = self.stop(vm, vmi, &mut work).await?;
                 let (disks, vmi) = (self.disks(vm).await?, vmi.as_ref());
                 self.report(vm, vmi, &disks, &work.findings).await?;
-                if let Some(vmi) = vmi.filter(|vmi| decision::is_over(vmi)) {
+                if let Some(vmi) = vmi.filter(|vmi| is_over(vmi)) {
                     self.conclude(vm, vmi).await?;
                 }
                 Ok(work.next)
@@ -164,53 +164,67 @@ impl Keeper {
         if early != Some("false") {
             self.make_data_volumes(vm, disks, work).await?;
         }
-        match decision::decide(vm, vmi.as_ref(), clock::now()) {
-            Decision::Nothing => match vmi {
-                Some(vmi) => self.update(vm, &expanded, vmi, work).await.map(Some),
-                None => Ok(None),
-            },
-            Decision::Start => {
+        let Some(situation) = Situation::of(vm, vmi.as_ref(), clock::now()) else {
+            let message = format!("unknown runstrategy: {}", text(vm, "/spec/runStrategy"));
+            work.findings.failure = Some(("FailedCreate", message));
+            return Ok(vmi);
+        };
+        match (decide(situation), vmi) {
+            (Action::Nothing | Action::BecomeWhatItWas, Some(vmi)) => {
+                self.update(vm, &expanded, vmi, work).await.map(Some)
+            }
+            (Action::Start { paused }, _) => {
                 if early == Some("false") {
                     self.make_data_volumes(vm, disks, work).await?;
                 }
                 if !are_filled(vm, disks) || work.findings.failure.is_some() {
                     return Ok(None);
                 }
-                self.start(vm, &expanded, work).await
+                self.start(vm, &expanded, paused, work).await
             }
-            Decision::StartLater(delay) => {
-                work.next = Next::Again(delay);
-                Ok(None)
-            }
-            Decision::Stop => match vmi {
-                Some(vmi) => self.stop(vm, vmi, work).await,
-                None => Ok(None),
-            },
-            Decision::Replace => {
-                // The request is written before the instance goes: no crash in between can
-                // leave a machine that nobody starts again.
-                let asked = list(vm, "/status/stateChangeRequests").iter();
-                match vmi {
-                    Some(vmi) if asked.clone().any(|own| text(own, "/action") == "Start") => {
-                        self.stop(vm, vmi, work).await
-                    }
-                    vmi => {
-                        work.findings.asks_to_start = true;
-                        Ok(vmi)
-                    }
-                }
-            }
-            Decision::Unhalt => {
-                let running = vm.pointer("/spec/running").is_some_and(Value::is_boolean);
-                let spec = if running {
-                    json!({"running": true})
-                } else {
-                    json!({"runStrategy": "Always"})
-                };
-                self.write(vm, &json!({"metadata": object::version(vm), "spec": spec})).await?;
+            (Action::Wait { seconds }, vmi) => {
+                work.next = Next::Again(Duration::from_secs(seconds.unsigned_abs()));
                 Ok(vmi)
             }
+            (Action::Stop, Some(vmi)) => self.stop(vm, vmi, work).await,
+            (Action::StopAndAskForStart, Some(vmi)) => self.replace(vm, vmi, work).await,
+            (Action::Become(strategy), vmi) => {
+                self.set_strategy(vm, strategy).await?;
+                Ok(vmi)
+            }
+            (Action::Stray, vmi) => {
+                let message = "VMI exists and is not a receiver VMI".to_owned();
+                work.findings.failure = Some(("FailedCreate", message));
+                Ok(vmi)
+            }
+            (_, None) => Ok(None),
         }
+    }
+
+    /// Ends an instance that has failed, to start another. The request for that is written
+    /// before the instance goes: no crash in between leaves a machine that nobody starts.
+    async fn replace(
+        &self,
+        vm: &Value,
+        vmi: Value,
+        work: &mut Work,
+    ) -> Result<Option<Value>, Failure> {
+        let mut asked = list(vm, "/status/stateChangeRequests").iter();
+        if asked.any(|own| text(own, "/action") == "Start") {
+            return self.stop(vm, vmi, work).await;
+        }
+        work.findings.asks_to_start = true;
+        Ok(Some(vmi))
+    }
+
+    /// Writes whether the machine is meant to run, in the field that it uses.
+    async fn set_strategy(&self, vm: &Value, strategy: RunStrategy) -> Result<(), Failure> {
+        let spec = match vm.pointer("/spec/running") {
+            Some(Value::Bool(_)) => json!({"running": strategy == RunStrategy::Always}),
+            _ => json!({"runStrategy": strategy.as_str()}),
+        };
+        let patch = json!({"metadata": object::version(vm), "spec": spec});
+        self.write(vm, &patch).await.map(drop)
     }
 
     async fn report(
@@ -232,7 +246,7 @@ impl Keeper {
             written => drop(written.doing("write the virtual machine's status")?),
         }
         if printable == "DataVolumeError" && text(vm, "/status/printableStatus") != printable {
-            for failed in disks.data_volumes.iter().filter(|own| printable::has_failed(own)) {
+            for failed in disks.data_volumes.iter().filter(|own| has_failed(own)) {
                 let message =
                     format!("DataVolume {} failed to import disk image", object::name(failed));
                 self.tell(vm, Tone::Warning, "FailedDataVolumeImport", message).await;
@@ -289,6 +303,10 @@ impl Keeper {
         };
         event::tell(&self.objects.0, SOURCE, &about, tone, reason, message).await;
     }
+}
+
+fn is_over(vmi: &Value) -> bool {
+    Phase::of(vmi).is_final()
 }
 
 #[cfg(test)]

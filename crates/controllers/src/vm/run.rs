@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::instance::Start;
 use super::instancetype::Expanded;
 use super::status::Restart;
-use super::{Keeper, Work, decision, instance, instancetype, live};
+use super::{Keeper, Work, instance, instancetype, is_over, live};
 use crate::event::Tone;
 use crate::object::{self, is_deleting, is_merged, text};
 use crate::reconcile::{Doing, Failure};
@@ -17,16 +17,11 @@ impl Keeper {
         &self,
         vm: &Value,
         expanded: &Expanded,
+        paused: bool,
         work: &mut Work,
     ) -> Result<Option<Value>, Failure> {
-        if crate::condition::is(vm, "ManualRecoveryRequired", "True") {
-            return Ok(None);
-        }
         let namespace = object::namespace(vm);
-        let start = Start {
-            annotations: expanded.annotations.clone(),
-            paused: decision::asks_to_start_paused(vm),
-        };
+        let start = Start { annotations: expanded.annotations.clone(), paused };
         let vmi = instance::instance(vm, &expanded.spec, &start);
         match self.objects.create(REVISIONS, namespace, &instance::revision(vm)).await {
             // The machine was started from this generation before.
@@ -90,7 +85,7 @@ impl Keeper {
         vmi: Value,
         work: &mut Work,
     ) -> Result<Value, Failure> {
-        if is_deleting(&vmi) || decision::is_over(&vmi) {
+        if is_deleting(&vmi) || is_over(&vmi) {
             return Ok(vmi);
         }
         let mut patch = json!({});

@@ -1,21 +1,15 @@
 //! What `status` of a virtual machine says: pure.
 
 use base::clock;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use virt::condition::{self, Failure, of_machine};
+use virt::printable_status::{Seen, printable_status};
+use virt::run_strategy::{Situation, is_request_done, start_failure};
 
-use super::decision::{self, is_over, strategy};
 use super::instance::GENERATION;
-use super::printable;
-use crate::condition::{self, Condition};
-use crate::object::{annotation, generation, int, list, text, uid};
+use crate::object::{annotation, generation, list, name, text, uid};
 use crate::vmi::any_claim_name;
-
-/// First and longest delay after a start that failed.
-const FIRST: i64 = 10;
-const LONGEST: i64 = 300;
-/// Conditions that are the machine's own and not its instance's.
-const OWN: [&str; 4] = ["Ready", "Failure", "RestartRequired", "ManualRecoveryRequired"];
 
 /// What stands behind the volumes of a machine.
 #[derive(Debug, Default)]
@@ -45,7 +39,7 @@ pub(crate) enum Restart {
     Needed(String),
 }
 
-/// The status of the machine: fields that are absent have to go.
+/// The status of the machine: fields that are null have to go.
 pub(crate) fn status(
     vm: &Value,
     vmi: Option<&Value>,
@@ -56,34 +50,47 @@ pub(crate) fn status(
     let mut status = Map::new();
     status.extend(findings.references.clone());
     status.insert("created".into(), json!(vmi.is_some()));
-    status
-        .insert("ready".into(), json!(vmi.is_some_and(|vmi| condition::is(vmi, "Ready", "True"))));
+    let ready = vmi.is_some_and(|vmi| condition::is_true(vmi, "Ready"));
+    status.insert("ready".into(), json!(ready));
     let seen = vmi.and_then(|vmi| annotation(vmi, GENERATION)).and_then(|own| own.parse().ok());
-    if let Some(seen) = seen {
-        let seen: i64 = seen;
+    if let Some::<i64>(seen) = seen {
         status.insert("observedGeneration".into(), json!(seen));
         status.insert("desiredGeneration".into(), json!(generation(vm)));
     }
+    let situation = Situation::of(vm, vmi, now);
     // Known only from the first start on, which is how a first start is told from a later.
     if vmi.is_some() || !text(vm, "/status/runStrategy").is_empty() {
-        status.insert("runStrategy".into(), json!(strategy(vm)));
+        let strategy = situation.map(|own| own.strategy.as_str()).unwrap_or_default();
+        status.insert("runStrategy".into(), json!(strategy));
     }
     status.insert("stateChangeRequests".into(), requests(vm, vmi, findings.asks_to_start));
-    status.insert("startFailure".into(), start_failure(vm, vmi, now));
+    let random = vmi.map_or(0, |vmi| spread(uid(vmi)));
+    status.insert("startFailure".into(), start_failure(vm, vmi, now, random));
     status.insert("conditions".into(), json!(conditions(vm, vmi, findings, now)));
     status.insert("volumeSnapshotStatuses".into(), json!(snapshot_statuses(vm, disks)));
     let mut known = vm.clone();
     for (field, value) in &status {
         known["status"][field] = value.clone();
     }
-    let printable = printable::printable_status(&known, vmi, disks);
+    let printable = situation.map_or("Unknown", |situation| {
+        let Disks { data_volumes, claims } = disks;
+        printable_status(&Seen {
+            vm: &known,
+            vmi,
+            situation,
+            starting: false,
+            stopping: false,
+            data_volumes: &referenced(vm, data_volumes),
+            claims,
+        })
+    });
     status.insert("printableStatus".into(), json!(printable));
     json!({"status": status})
 }
 
 fn requests(vm: &Value, vmi: Option<&Value>, asks_to_start: bool) -> Value {
     let mut requests = list(vm, "/status/stateChangeRequests").to_vec();
-    if decision::is_first_request_met(vm, vmi) {
+    if is_request_done(vm, vmi) {
         requests.remove(0);
     }
     if asks_to_start && !requests.iter().any(|own| text(own, "/action") == "Start") {
@@ -92,83 +99,59 @@ fn requests(vm: &Value, vmi: Option<&Value>, asks_to_start: bool) -> Value {
     if requests.is_empty() { Value::Null } else { json!(requests) }
 }
 
-/// Counts instances that ended before they ever ran.
-fn start_failure(vm: &Value, vmi: Option<&Value>, now: Timestamp) -> Value {
-    let known = vm.pointer("/status/startFailure").cloned().unwrap_or_default();
-    let has_run = |vmi: &Value| {
-        let times = list(vmi, "/status/phaseTransitionTimestamps");
-        times.iter().any(|own| text(own, "/phase") == "Running")
-    };
-    let retries = matches!(strategy(vm), "Always" | "RerunOnFailure" | "Once");
-    match vmi {
-        _ if !retries => Value::Null,
-        Some(vmi) if has_run(vmi) => Value::Null,
-        Some(vmi) if is_over(vmi) && text(&known, "/lastFailedVMIUID") != uid(vmi) => {
-            let count = int(&known, "/consecutiveFailCount").unwrap_or_default() + 1;
-            let delay = SignedDuration::from_secs(back_off(count, uid(vmi)));
-            let after = now.checked_add(delay).unwrap_or(now);
-            json!({"consecutiveFailCount": count, "lastFailedVMIUID": uid(vmi),
-                "retryAfterTimestamp": clock::rfc3339(after)})
-        }
-        _ => known,
-    }
-}
-
-/// Seconds to wait after so many failures. Up to half as much again keeps machines that fail
-/// together apart; it follows from the uid, which is random enough.
-fn back_off(count: i64, uid: &str) -> i64 {
-    let delay = FIRST.saturating_mul(count.saturating_mul(count)).min(LONGEST);
-    let spread = uid.bytes().fold(7_i64, |sum, byte| (sum * 31 + i64::from(byte)) % 65_521);
-    (delay + spread % (delay / 2 + 1)).min(LONGEST)
+/// Keeps machines that fail together apart. It follows from the uid, which is random enough.
+fn spread(uid: &str) -> u64 {
+    uid.bytes().fold(7, |sum, byte| (sum * 31 + u64::from(byte)) % 65_521)
 }
 
 fn conditions(vm: &Value, vmi: Option<&Value>, findings: &Findings, now: Timestamp) -> Vec<Value> {
-    let mut conditions = condition::of(vm);
-    let theirs = vmi.map_or(&[][..], |vmi| list(vmi, "/status/conditions"));
-    match (vmi, condition::find(theirs, "Ready")) {
-        (_, Some(ready)) => copy(&mut conditions, ready),
-        (None, _) => {
-            let ready = Condition::new("Ready", "False");
-            let ready = ready.because("VMINotExists", "VMI does not exist");
-            condition::set(&mut conditions, &ready, now);
-        }
-        (Some(_), None) => {
-            let ready = Condition::new("Ready", "False");
-            let text = "VMI is missing the Ready condition";
-            condition::set(&mut conditions, &ready.because("VMIConditionMissing", text), now);
-        }
-    }
-    match &findings.failure {
-        Some((reason, message)) => {
-            let failure = Condition::new("Failure", "True").because(reason, &**message);
-            condition::set(&mut conditions, &failure, now);
-        }
-        None => condition::remove(&mut conditions, "Failure"),
-    }
+    let now = clock::rfc3339(now);
+    let failure = findings.failure.as_ref();
+    let failure = failure.map(|(reason, message)| Failure { reason, message });
+    let mut conditions = of_machine(vm, vmi, failure, &now);
     match &findings.restart {
         Restart::Needed(message) => {
-            let needed = Condition::new("RestartRequired", "True").because("", &**message);
-            condition::set(&mut conditions, &needed, now);
+            let needed = json!({"type": "RestartRequired", "status": "True", "message": message,
+                "lastTransitionTime": now});
+            condition::set(&mut conditions, needed);
         }
         Restart::NotNeeded => condition::remove(&mut conditions, "RestartRequired"),
         Restart::Unknown => {}
     }
-    conditions.retain(|own| {
-        let kind = text(own, "/type");
-        OWN.contains(&kind) || condition::find(theirs, kind).is_some()
-    });
-    for theirs in theirs.iter().filter(|own| !OWN.contains(&text(own, "/type"))) {
-        copy(&mut conditions, theirs);
-    }
+    steady(&mut conditions, vm);
     conditions
 }
 
-fn copy(conditions: &mut Vec<Value>, theirs: &Value) {
-    let kind = text(theirs, "/type");
-    match conditions.iter_mut().find(|own| text(own, "/type") == kind) {
-        Some(own) => *own = theirs.clone(),
-        None => conditions.push(theirs.clone()),
+/// The time of the last look is no news: a condition that is otherwise the same is kept.
+fn steady(conditions: &mut [Value], vm: &Value) {
+    for condition in conditions {
+        if let Some(known) = condition::find(vm, text(condition, "/type")) {
+            let mut probed = condition.clone();
+            probed["lastProbeTime"] = known["lastProbeTime"].clone();
+            if probed == *known
+                || (probed["lastProbeTime"].is_null()
+                    && without_probe(known) == without_probe(&probed))
+            {
+                *condition = known.clone();
+            }
+        }
     }
+}
+
+fn without_probe(condition: &Value) -> Value {
+    let mut condition = condition.clone();
+    if let Some(fields) = condition.as_object_mut() {
+        fields.remove("lastProbeTime");
+    }
+    condition
+}
+
+/// Data volumes that the machine refers to as such.
+fn referenced(vm: &Value, data_volumes: &[Value]) -> Vec<Value> {
+    let volumes = list(vm, "/spec/template/spec/volumes");
+    let named =
+        |own: &&Value| volumes.iter().any(|volume| text(volume, "/dataVolume/name") == name(own));
+    data_volumes.iter().filter(named).cloned().collect()
 }
 
 /// Whether each volume could be part of a snapshot. Nothing takes snapshots yet.

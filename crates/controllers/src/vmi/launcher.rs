@@ -72,7 +72,8 @@ pub(crate) fn pod(vmi: &Value, node: &str, requests: &Requests) -> Value {
         "enableServiceLinks": false, "volumes": volumes(spec),
         "terminationGracePeriodSeconds": int(spec, "/terminationGracePeriodSeconds").unwrap_or(30),
         "readinessGates": [{"conditionType": UNPAUSED}],
-        "containers": [{"name": "compute", "image": IMAGE, "resources": resources}],
+        "containers": [{"name": "compute", "image": IMAGE, "resources": resources,
+            "ports": ports(spec)}],
     });
     for field in
         ["nodeSelector", "affinity", "tolerations", "priorityClassName", "hostname", "subdomain"]
@@ -95,6 +96,21 @@ fn volumes(spec: &Value) -> Vec<Value> {
         Some(json!({"name": text(volume, "/name"), "persistentVolumeClaim": source}))
     };
     list(spec, "/volumes").iter().filter_map(claim).collect()
+}
+
+/// Ports that the interfaces name, by which services find them.
+fn ports(spec: &Value) -> Vec<Value> {
+    let interfaces = list(spec, "/domain/devices/interfaces").iter();
+    let port = |own: &Value| {
+        let mut port = json!({"containerPort": int(own, "/port")?});
+        for field in ["name", "protocol"] {
+            if !text(own, &format!("/{field}")).is_empty() {
+                port[field] = own[field].clone();
+            }
+        }
+        Some(port)
+    };
+    interfaces.flat_map(|interface| list(interface, "/ports")).filter_map(port).collect()
 }
 
 const UNPAUSED: &str = "kubevirt.io/virtual-machine-unpaused";

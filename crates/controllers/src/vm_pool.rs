@@ -1,0 +1,207 @@
+//! Pools of equal virtual machines: as many as are wanted, each with a number, brought to
+//! the pool's template as its strategies say.
+
+mod plan;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use base::clock;
+use client::Fault;
+use kube::Client;
+use serde_json::Value;
+
+use self::plan::Plan;
+use crate::event::{self, About, Tone};
+use crate::key::{Dependents, Key};
+use crate::object::{self, is_merged, name};
+use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::resource::{Objects, Resource, VMIS, VMS, is_refused};
+
+const POOLS: Resource = Resource::new("pool.kubevirt.io", "v1beta1", "virtualmachinepools");
+const SOURCE: &str = "virtualmachinepool-controller";
+/// When a machine was refused.
+const REFUSED: Duration = Duration::from_secs(10);
+
+/// Every pool, again when one of its machines changes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pools(pub(crate) Dependents);
+
+impl Interest for Pools {
+    type Key = Key;
+
+    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
+        match touch {
+            Touch::Object { kind, namespace, name, state } => {
+                let key = Key { namespace: namespace.clone(), name: name.clone() };
+                if POOLS.is(kind) {
+                    if *state == State::Gone {
+                        self.0.forget(&key);
+                    }
+                    vec![key]
+                } else if VMS.is(kind) || VMIS.is(kind) {
+                    self.0.of(&key)
+                } else {
+                    Vec::new()
+                }
+            }
+            Touch::Missed(kind) if VMS.is(kind) || VMIS.is(kind) => self.0.all(),
+            Touch::Missed(_) => Vec::new(),
+        }
+    }
+}
+
+pub(crate) struct Pooler {
+    objects: Objects,
+    dependents: Dependents,
+}
+
+impl Reconciler for Pooler {
+    type Key = Key;
+
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let found = self.objects.get(POOLS, &key.namespace, &key.name).await;
+        let Some(pool) = found.doing("get the pool")? else { return Ok(Next::Done) };
+        let machines = self.objects.list(VMS, &key.namespace, "").await.doing("list machines")?;
+        let vmis = self.objects.list(VMIS, &key.namespace, "").await.doing("list instances")?;
+        let own = plan::own(&pool, &machines);
+        let taken: Vec<&str> = machines.iter().map(name).collect();
+        let plan = plan::plan(&pool, &own, &taken, &vmis);
+        let watched: BTreeSet<Key> = own
+            .iter()
+            .map(|vm| Key::of(vm))
+            .chain(
+                plan.create
+                    .iter()
+                    .map(|index| Key::new(&key.namespace, &format!("{}-{index}", key.name))),
+            )
+            .collect();
+        self.dependents.set(key, watched);
+        let failure = self.carry_out(&pool, &plan, &machines, &vmis).await?;
+        let status = plan::status(&pool, &own, failure.as_deref(), clock::now());
+        if !is_merged(&pool, &status) {
+            let written =
+                self.objects.merge_status(POOLS, &key.namespace, &key.name, &status).await;
+            match written {
+                Err(gone) if is_refused(&gone, 404) => {}
+                written => drop(written.doing("write the pool's status")?),
+            }
+        }
+        Ok(if failure.is_some() { Next::Again(REFUSED) } else { Next::Done })
+    }
+}
+
+impl Pooler {
+    pub(crate) fn new(client: Client, dependents: Dependents) -> Self {
+        Self { objects: Objects(client), dependents }
+    }
+
+    /// Answers why a machine could not be made.
+    async fn carry_out(
+        &self,
+        pool: &Value,
+        plan: &Plan,
+        machines: &[Value],
+        vmis: &[Value],
+    ) -> Result<Option<String>, Failure> {
+        let namespace = object::namespace(pool);
+        for index in &plan.create {
+            match self.objects.create(VMS, namespace, &plan::machine(pool, *index)).await {
+                Ok(vm) => {
+                    let message = format!("Created VM {namespace}/{}", name(&vm));
+                    self.tell(pool, Tone::Normal, "SuccessfulCreate", message).await;
+                }
+                // Somebody else's, or made by an attempt that did not see the answer.
+                Err(failure) if is_refused(&failure, 409) => {}
+                Err(failure @ kube::Error::Api(_)) => {
+                    return Ok(Some(self.refused(pool, failure).await));
+                }
+                Err(failure) => return Err(failure).doing("create a machine"),
+            }
+        }
+        for vm in machines.iter().filter(|vm| plan.delete.iter().any(|own| own == name(vm))) {
+            let uid = object::uid(vm);
+            let deleted = self.objects.delete(VMS, namespace, name(vm), uid).await;
+            deleted.doing("delete a machine")?;
+            let message = format!("Deleted VM {namespace}/{} with uid {uid} from pool", name(vm));
+            self.tell(pool, Tone::Normal, "SuccessfulDelete", message).await;
+        }
+        for vm in machines.iter().filter(|vm| plan.update.iter().any(|own| own == name(vm))) {
+            let Some(patch) = plan::update(pool, vm) else { continue };
+            match self.objects.merge(VMS, namespace, name(vm), &patch).await {
+                Err(failure) if is_refused(&failure, 422) => {
+                    return Ok(Some(self.refused(pool, failure).await));
+                }
+                written => drop(written.doing("update a machine")?),
+            }
+            let message = format!("Updated VM {namespace}/{}", name(vm));
+            self.tell(pool, Tone::Normal, "SuccessfulUpdate", message).await;
+        }
+        for vmi in vmis.iter().filter(|vmi| plan.restart.iter().any(|own| own == name(vmi))) {
+            let deleted = self.objects.delete(VMIS, namespace, name(vmi), object::uid(vmi)).await;
+            deleted.doing("restart a machine")?;
+        }
+        Ok(None)
+    }
+
+    async fn refused(&self, pool: &Value, failure: kube::Error) -> String {
+        let cause = Fault(failure).to_string();
+        if !crate::condition::is(pool, "ReplicaFailure", "True") {
+            let message = format!("Error creating VM: {cause}");
+            self.tell(pool, Tone::Warning, "FailedCreate", message).await;
+        }
+        cause
+    }
+
+    async fn tell(&self, pool: &Value, tone: Tone, reason: &str, message: String) {
+        let about = About {
+            api_version: "pool.kubevirt.io/v1beta1",
+            kind: "VirtualMachinePool",
+            namespace: object::namespace(pool),
+            name: name(pool),
+            uid: object::uid(pool),
+        };
+        event::tell(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fake::Fake;
+
+    const POOL: &str = "pool.kubevirt.io/virtualmachinepools";
+    const VM: &str = "kubevirt.io/virtualmachines";
+
+    #[tokio::test]
+    async fn a_pool_grows_changes_and_shrinks() {
+        let fake = Fake::new();
+        fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
+        let template = json!({"metadata": {"labels": {"app": "a"}},
+            "spec": {"runStrategy": "Always", "template": {"spec": {"domain": {"a": 1}}}}});
+        fake.create(
+            POOL,
+            "n",
+            json!({"metadata": {"name": "p"}, "spec": {"replicas": 2,
+            "selector": {"matchLabels": {"app": "a"}}, "virtualMachineTemplate": template}}),
+        );
+        let pooler = Pooler::new(fake.client(), Dependents::default());
+        let key = Key::new("n", "p");
+        pooler.reconcile(&key).await.unwrap();
+        assert_eq!(fake.names(VM), ["p-0", "p-1"]);
+        assert_eq!(pooler.dependents.of(&Key::new("n", "p-1")), [key.clone()]);
+        let change = json!({"spec": {"replicas": 1, "virtualMachineTemplate":
+            {"spec": {"template": {"spec": {"domain": {"a": 2}}}}}}});
+        fake.merge(POOL, "n", "p", &change);
+        pooler.reconcile(&key).await.unwrap();
+        assert_eq!(fake.names(VM), ["p-0"]);
+        let vm = fake.get(VM, "n", "p-0").unwrap();
+        assert_eq!(vm["spec"]["template"]["spec"]["domain"]["a"], 2);
+        pooler.reconcile(&key).await.unwrap();
+        let pool = fake.get(POOL, "n", "p").unwrap();
+        assert_eq!(pool["status"]["replicas"], 1);
+        assert_eq!(pool["status"]["labelSelector"], "app=a");
+    }
+}

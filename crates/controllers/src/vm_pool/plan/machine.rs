@@ -1,0 +1,167 @@
+//! One machine of a pool: the template with what is its own numbered.
+
+use serde_json::{Map, Value, json};
+
+use crate::object::{controlled_by, is_true, name, namespace, text};
+
+/// Names the template that a machine or its instance was made from.
+pub(crate) const REVISION: &str = "kubevirt.io/vm-pool-revision-name";
+
+/// The name of the pool's present template. It changes with the template only.
+pub(crate) fn revision(pool: &Value) -> String {
+    let template = pool["spec"]["virtualMachineTemplate"].to_string();
+    let hash = template.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let own = name(pool);
+    format!("{}-{hash:010x}", own.get(..40).unwrap_or(own))
+}
+
+/// The number at the end of a name.
+pub(crate) fn index_of(name: &str) -> Option<usize> {
+    name.rsplit_once('-')?.1.parse().ok()
+}
+
+/// The machine with this number.
+pub(crate) fn machine(pool: &Value, index: usize) -> Value {
+    let template = &pool["spec"]["virtualMachineTemplate"];
+    let revision = revision(pool);
+    let map = |pointer: &str| {
+        template.pointer(pointer).and_then(Value::as_object).cloned().unwrap_or_default()
+    };
+    let mut labels: Map<String, Value> = map("/metadata/labels");
+    labels.insert(REVISION.into(), json!(revision));
+    let mut spec = template.get("spec").cloned().unwrap_or_else(|| json!({}));
+    number(&mut spec, pool, index);
+    spec["template"]["metadata"]["labels"][REVISION] = json!(revision);
+    json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+        "metadata": {"name": format!("{}-{index}", name(pool)), "namespace": namespace(pool),
+            "labels": labels, "annotations": map("/metadata/annotations"),
+            "ownerReferences": [controlled_by(pool, "pool.kubevirt.io/v1beta1", "VirtualMachinePool")]},
+        "spec": spec})
+}
+
+/// Gives the machine disks, and if wanted config maps and secrets, of its own.
+fn number(spec: &mut Value, pool: &Value, index: usize) {
+    let mut own = Vec::new();
+    for template in items(spec, "/dataVolumeTemplates") {
+        let old = name(template).to_owned();
+        template["metadata"]["name"] = json!(format!("{old}-{index}"));
+        own.push(old);
+    }
+    let flag = |field: &str| is_true(pool, &format!("/spec/nameGeneration/{field}"));
+    let mut references = Vec::new();
+    if flag("appendIndexToConfigMapRefs") {
+        references.push("/configMap/name");
+    }
+    if flag("appendIndexToSecretRefs") {
+        references.extend([
+            "/secret/secretName",
+            "/cloudInitNoCloud/secretRef/name",
+            "/cloudInitNoCloud/networkDataSecretRef/name",
+            "/cloudInitConfigDrive/secretRef/name",
+            "/cloudInitConfigDrive/networkDataSecretRef/name",
+        ]);
+    }
+    for volume in items(spec, "/template/spec/volumes") {
+        for pointer in ["/persistentVolumeClaim/claimName", "/dataVolume/name"] {
+            if own.iter().any(|own| own == text(volume, pointer)) {
+                append(volume, pointer, index);
+            }
+        }
+        for pointer in &references {
+            append(volume, pointer, index);
+        }
+    }
+}
+
+fn append(volume: &mut Value, pointer: &str, index: usize) {
+    if let Some(Value::String(name)) = volume.pointer_mut(pointer) {
+        name.push_str(&format!("-{index}"));
+    }
+}
+
+fn items<'a>(object: &'a mut Value, pointer: &str) -> &'a mut [Value] {
+    match object.pointer_mut(pointer) {
+        Some(Value::Array(items)) => items,
+        _ => &mut [],
+    }
+}
+
+/// The patch that gives a machine the pool's present template. Its identity stays.
+pub(crate) fn update(pool: &Value, vm: &Value) -> Option<Value> {
+    let mut wanted = machine(pool, index_of(name(vm))?);
+    for field in ["uuid", "serial"] {
+        let pointer = format!("/spec/template/spec/domain/firmware/{field}");
+        let kept = text(vm, &pointer);
+        if !kept.is_empty() && text(&wanted, &pointer).is_empty() {
+            wanted["spec"]["template"]["spec"]["domain"]["firmware"][field] = json!(kept);
+        }
+    }
+    let spec = replacement(&vm["spec"], &wanted["spec"]);
+    Some(json!({"metadata": {"uid": vm["metadata"]["uid"],
+            "resourceVersion": vm["metadata"]["resourceVersion"],
+            "labels": wanted["metadata"]["labels"]},
+        "spec": spec}))
+}
+
+/// A merge patch that leaves nothing of `old` that is not in `new`.
+fn replacement(old: &Value, new: &Value) -> Value {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else { return new.clone() };
+    let mut patch = Map::new();
+    for (key, value) in new {
+        patch.insert(key.clone(), replacement(old.get(key).unwrap_or(&Value::Null), value));
+    }
+    for key in old.keys().filter(|key| !new.contains_key(*key)) {
+        patch.insert(key.clone(), Value::Null);
+    }
+    Value::Object(patch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::list;
+
+    fn pool(generation: Value) -> Value {
+        let volumes = json!([{"name": "root", "dataVolume": {"name": "disk"}},
+            {"name": "shared", "persistentVolumeClaim": {"claimName": "other"}},
+            {"name": "seed", "cloudInitNoCloud": {"secretRef": {"name": "seed"}}}]);
+        json!({"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": {
+            "nameGeneration": generation,
+            "virtualMachineTemplate": {"spec": {
+                "dataVolumeTemplates": [{"metadata": {"name": "disk"}}],
+                "template": {"spec": {"volumes": volumes}}}}}})
+    }
+
+    #[test]
+    fn every_machine_has_disks_of_its_own() {
+        let vm = machine(&pool(Value::Null), 3);
+        assert_eq!(name(&vm), "p-3");
+        assert_eq!(list(&vm, "/spec/dataVolumeTemplates")[0]["metadata"]["name"], "disk-3");
+        let volumes = list(&vm, "/spec/template/spec/volumes");
+        assert_eq!(volumes[0]["dataVolume"]["name"], "disk-3");
+        assert_eq!(volumes[1]["persistentVolumeClaim"]["claimName"], "other");
+        assert_eq!(volumes[2]["cloudInitNoCloud"]["secretRef"]["name"], "seed");
+        let numbered = machine(&pool(json!({"appendIndexToSecretRefs": true})), 3);
+        let volumes = list(&numbered, "/spec/template/spec/volumes");
+        assert_eq!(volumes[2]["cloudInitNoCloud"]["secretRef"]["name"], "seed-3");
+    }
+
+    #[test]
+    fn a_machine_and_its_instance_name_their_template() {
+        let vm = machine(&pool(Value::Null), 0);
+        let revision = json!(revision(&pool(Value::Null)));
+        assert_eq!(vm["metadata"]["labels"][REVISION], revision);
+        assert_eq!(vm["spec"]["template"]["metadata"]["labels"][REVISION], revision);
+    }
+
+    #[test]
+    fn a_new_template_keeps_the_identity_of_a_machine() {
+        let mut vm = machine(&pool(Value::Null), 0);
+        vm["spec"]["template"]["spec"]["domain"] = json!({"firmware": {"uuid": "id"}, "old": 1});
+        let patch = update(&pool(Value::Null), &vm).unwrap();
+        let domain = &patch["spec"]["template"]["spec"]["domain"];
+        assert_eq!(*domain, json!({"firmware": {"uuid": "id"}, "old": null}));
+    }
+}

@@ -1,0 +1,196 @@
+//! Sets of equal instances: as many as are wanted, those that end replaced.
+
+pub(crate) mod plan;
+
+use std::time::Duration;
+
+use base::clock;
+use client::Fault;
+use kube::Client;
+use serde_json::Value;
+
+use crate::event::{self, About, Tone};
+use crate::key::{Dependents, Key};
+use crate::object::{self, is_merged};
+use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::resource::{Objects, Resource, VMIS, is_refused};
+
+const SETS: Resource = Resource::new("kubevirt.io", "v1", "virtualmachineinstancereplicasets");
+const SOURCE: &str = "virtualmachinereplicaset-controller";
+/// When an instance was refused, by a quota for instance.
+const REFUSED: Duration = Duration::from_secs(10);
+
+/// Every set, again when one of its instances changes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sets(pub(crate) Dependents);
+
+impl Interest for Sets {
+    type Key = Key;
+
+    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
+        match touch {
+            Touch::Object { kind, namespace, name, state } => {
+                let key = Key { namespace: namespace.clone(), name: name.clone() };
+                if SETS.is(kind) {
+                    if *state == State::Gone {
+                        self.0.forget(&key);
+                    }
+                    vec![key]
+                } else if VMIS.is(kind) {
+                    self.0.of(&key)
+                } else {
+                    Vec::new()
+                }
+            }
+            Touch::Missed(kind) if VMIS.is(kind) => self.0.all(),
+            Touch::Missed(_) => Vec::new(),
+        }
+    }
+}
+
+pub(crate) struct Replicator {
+    objects: Objects,
+    dependents: Dependents,
+}
+
+impl Reconciler for Replicator {
+    type Key = Key;
+
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let found = self.objects.get(SETS, &key.namespace, &key.name).await;
+        let Some(set) = found.doing("get the replica set")? else { return Ok(Next::Done) };
+        let found = self.objects.list(VMIS, &key.namespace, &plan::labels(&set)).await;
+        let found = found.doing("list instances")?;
+        let own = plan::own(&set, &found);
+        let watched = own.iter().map(|vmi| Key::of(vmi));
+        let mut watched: std::collections::BTreeSet<Key> = watched.collect();
+        self.dependents.set(key, watched.clone());
+        let plan = plan::plan(&set, &own);
+        let mut failure = None;
+        for _ in 0..plan.create {
+            match self.objects.create(VMIS, &key.namespace, &plan::instance(&set)).await {
+                Ok(vmi) => {
+                    watched.insert(Key::of(&vmi));
+                    self.dependents.set(key, watched.clone());
+                    self.started(&set, &vmi).await;
+                }
+                Err(refused @ kube::Error::Api(_)) => {
+                    failure = Some(self.refused(&set, refused).await);
+                    break;
+                }
+                Err(refused) => return Err(refused).doing("create an instance"),
+            }
+        }
+        for name in &plan.delete {
+            self.delete(
+                &set,
+                &own,
+                name,
+                "Stopped the virtual machine by deleting the virtual machine instance",
+            )
+            .await?;
+        }
+        for name in &plan.finished {
+            self.delete(&set, &own, name, "Deleted finished virtual machine:").await?;
+        }
+        // What was made counts as soon as it is seen; this comes back then.
+        let status = plan::status(&set, &own, failure.as_deref(), clock::now());
+        if !is_merged(&set, &status) {
+            let written = self.objects.merge_status(SETS, &key.namespace, &key.name, &status).await;
+            match written {
+                Err(gone) if is_refused(&gone, 404) => {}
+                written => drop(written.doing("write the replica set's status")?),
+            }
+        }
+        Ok(if failure.is_some() { Next::Again(REFUSED) } else { Next::Done })
+    }
+}
+
+impl Replicator {
+    pub(crate) fn new(client: Client, dependents: Dependents) -> Self {
+        Self { objects: Objects(client), dependents }
+    }
+
+    async fn started(&self, set: &Value, vmi: &Value) {
+        let name = object::name(vmi);
+        let message = format!(
+            "Started the virtual machine by creating the new virtual machine instance {name}"
+        );
+        self.tell(set, Tone::Normal, "SuccessfulCreate", message).await;
+    }
+
+    async fn refused(&self, set: &Value, failure: kube::Error) -> String {
+        let cause = Fault(failure).to_string();
+        if !crate::condition::is(set, "ReplicaFailure", "True") {
+            let message = format!("Error creating virtual machine instance: {cause}");
+            self.tell(set, Tone::Warning, "FailedCreate", message).await;
+        }
+        cause
+    }
+
+    async fn delete(
+        &self,
+        set: &Value,
+        own: &[&Value],
+        name: &str,
+        message: &str,
+    ) -> Result<(), Failure> {
+        let Some(vmi) = own.iter().find(|vmi| object::name(vmi) == name) else { return Ok(()) };
+        let uid = object::uid(vmi);
+        let deleted = self.objects.delete(VMIS, object::namespace(set), name, uid).await;
+        deleted.doing("delete an instance")?;
+        self.tell(set, Tone::Normal, "SuccessfulDelete", format!("{message} {uid}")).await;
+        Ok(())
+    }
+
+    async fn tell(&self, set: &Value, tone: Tone, reason: &str, message: String) {
+        let about = About {
+            api_version: "kubevirt.io/v1",
+            kind: "VirtualMachineInstanceReplicaSet",
+            namespace: object::namespace(set),
+            name: object::name(set),
+            uid: object::uid(set),
+        };
+        event::tell(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fake::Fake;
+
+    const SET: &str = "kubevirt.io/virtualmachineinstancereplicasets";
+    const VMI: &str = "kubevirt.io/virtualmachineinstances";
+
+    #[tokio::test]
+    async fn a_set_grows_shrinks_and_says_how_many_are_ready() {
+        let fake = Fake::new();
+        fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
+        let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": {"domain": {}}});
+        fake.create(
+            SET,
+            "n",
+            json!({"metadata": {"name": "s"}, "spec": {"replicas": 2,
+            "selector": {"matchLabels": {"app": "a"}}, "template": template}}),
+        );
+        let replicator = Replicator::new(fake.client(), Dependents::default());
+        let key = Key::new("n", "s");
+        replicator.reconcile(&key).await.unwrap();
+        let names = || fake.names(VMI);
+        assert_eq!(names().len(), 2);
+        assert_eq!(replicator.dependents.of(&Key::new("n", &names()[0])), [key.clone()]);
+        let ready = json!({"status": {"phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True"}]}});
+        fake.merge(VMI, "n", &names()[0], &ready);
+        replicator.reconcile(&key).await.unwrap();
+        let status = fake.get(SET, "n", "s").unwrap()["status"].clone();
+        assert_eq!((&status["replicas"], &status["readyReplicas"]), (&json!(2), &json!(1)));
+        fake.merge(SET, "n", "s", &json!({"spec": {"replicas": 1}}));
+        let kept = names()[0].clone();
+        replicator.reconcile(&key).await.unwrap();
+        assert_eq!(names(), [kept], "the one that is ready stays");
+    }
+}

@@ -26,6 +26,9 @@ pub(crate) const SERIAL: &str = "serial.sock";
 pub(crate) const AGENT: &str = "agent.sock";
 const LOCK: &str = "lock";
 const LOG: &str = "qemu.log";
+/// Together a quarter of a second; a fork takes a hundredth of that.
+const TRIES: u32 = 50;
+const BETWEEN_TRIES: std::time::Duration = std::time::Duration::from_millis(5);
 /// No file of ours in a run folder is larger.
 const LARGEST_FILE: u64 = 16 << 20;
 
@@ -103,6 +106,19 @@ impl RunDir {
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// As [`Self::try_lock`], but not misled by a passing shadow: a child of ours that is being
+    /// made for another machine holds a copy of every descriptor until it becomes QEMU.
+    /// Blocks for a fraction of a second if the lock is held in earnest.
+    pub(crate) fn lock_patiently(&self) -> io::Result<Option<File>> {
+        for _ in 0..TRIES {
+            if let Some(lock) = self.try_lock()? {
+                return Ok(Some(lock));
+            }
+            std::thread::sleep(BETWEEN_TRIES);
+        }
+        self.try_lock()
     }
 
     /// Whether a process of this machine exists or is being made, as far as the lock says.

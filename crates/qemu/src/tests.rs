@@ -2,6 +2,7 @@
 
 mod faults;
 mod lifecycle;
+mod linux;
 mod samples;
 
 use std::path::{Path, PathBuf};

@@ -128,9 +128,14 @@ impl Launcher {
         let folder = dir.clone();
         blocking(move || {
             let unread = |source| AdoptError::Read { dir: folder.path().into(), source };
-            if folder.is_locked().map_err(unread)? {
+            let lock = match folder.lock_patiently() {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                lock => lock.map_err(unread)?,
+            };
+            // Held until the folder is gone, so that nobody starts anything in it.
+            let Some(_lock) = lock else {
                 return Err(AdoptError::Hidden { dir: folder.path().into() });
-            }
+            };
             if let Ok(Some(spec)) = folder.load::<Spec>(MACHINE) {
                 start::leave_cgroup(&folder, &spec);
             }

@@ -36,7 +36,7 @@ pub(super) fn start(dir: &RunDir, spec: &Spec, binary: &Binary) -> Result<Starte
     let identity = spec.confinement.identity.as_ref();
     let failed = |step: &'static str| move |source| LaunchError::Prepare { step, source };
     dir.create(identity).map_err(failed("make the machine's folder"))?;
-    let lock = dir.try_lock().map_err(failed("lock the machine's folder"))?;
+    let lock = dir.lock_patiently().map_err(failed("lock the machine's folder"))?;
     let lock = lock.ok_or_else(|| LaunchError::AlreadyRunning { dir: dir.path().into() })?;
     dir.forget_process().map_err(failed("clear the machine's folder"))?;
     dir.store(MACHINE, spec).map_err(failed("store the machine"))?;

@@ -6,6 +6,9 @@ use super::tree::{Folder, Node, SeedError, Tree};
 const SECTOR: usize = 2048;
 const FIRST_TABLE: usize = 19;
 const LARGEST: usize = 64 << 20;
+/// Empty sectors at the end. Readers look ahead, and some (busybox) take a medium that is
+/// shorter than what they look at for none.
+const PADDING: usize = 150;
 
 /// Which of the two trees is written.
 #[derive(Clone, Copy, PartialEq)]
@@ -84,7 +87,7 @@ impl Layout {
             sizes.map(&mut take).collect()
         });
         let files = files.iter().map(|file| take(file.content.len())).collect();
-        Self { folders, files, tables, table_sizes, sectors: next }
+        Self { folders, files, tables, table_sizes, sectors: next + PADDING }
     }
 }
 

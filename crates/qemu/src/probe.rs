@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
 use crate::machine::Accelerator;
-use crate::process::{Binary, Identity};
+use crate::process::{Binary, Identity, confine};
 
 const TRIAL: &[u8] = include_bytes!("probe/trial.bin");
 /// Working KVM needs a tenth of a second, most of it for the firmware.
@@ -48,6 +48,15 @@ pub enum ProbeError {
     Missing { binary: PathBuf },
 }
 
+/// The groups that a machine's user must be in to reach KVM: that of the device, where the
+/// device is open to its group and not to everyone.
+pub fn kvm_groups() -> Vec<u32> {
+    let Ok(device) = fs::metadata(KVM) else { return Vec::new() };
+    let (mode, for_group, for_all) = (device.mode(), 0o060, 0o006);
+    let needed = mode & for_group == for_group && mode & for_all != for_all;
+    if needed { vec![device.gid()] } else { Vec::new() }
+}
+
 /// An answer and what it depends on.
 #[derive(Serialize, Deserialize)]
 struct Cached {
@@ -70,7 +79,7 @@ pub async fn probe(
     }
     let version = version(binary).await?;
     let cpu_models = cpu_models(binary).await?;
-    let reason = try_kvm(binary, identity).await.err();
+    let reason = try_kvm(binary, identity, cache).await.err();
     let accelerator = if reason.is_none() { Accelerator::Kvm } else { Accelerator::Tcg };
     let probe = Probe { accelerator, reason, version, cpu_models };
     let cached = Cached { key, probe };
@@ -152,24 +161,17 @@ fn parse_models(said: &str) -> Vec<String> {
 }
 
 /// Runs the trial under KVM.
-async fn try_kvm(binary: &Binary, identity: Option<&Identity>) -> Result<(), String> {
+async fn try_kvm(binary: &Binary, identity: Option<&Identity>, cache: &Path) -> Result<(), String> {
     if !Path::new(KVM).exists() {
         return Err(format!("there is no {KVM}"));
     }
-    let folder = tempfile_dir().map_err(|error| format!("cannot make a folder: {error}"))?;
-    let tried = run_trial(binary, identity, Accelerator::Kvm, folder.path()).await;
-    drop(folder);
-    tried
+    let folder =
+        Scratch::beside(cache).map_err(|error| format!("cannot make a folder: {error}"))?;
+    run_trial(binary, identity, Accelerator::Kvm, &folder.0).await
 }
 
 /// A folder that is removed when it is dropped.
 struct Scratch(PathBuf);
-
-impl Scratch {
-    fn path(&self) -> &Path {
-        &self.0
-    }
-}
 
 impl Drop for Scratch {
     fn drop(&mut self) {
@@ -177,10 +179,13 @@ impl Drop for Scratch {
     }
 }
 
-fn tempfile_dir() -> io::Result<Scratch> {
-    let path = std::env::temp_dir().join(format!("sheaf-trial-{}", std::process::id()));
-    fs::create_dir_all(&path)?;
-    Ok(Scratch(path))
+impl Scratch {
+    /// Beside the cache, in a folder of ours: what lies in a public one could be anybody's.
+    fn beside(cache: &Path) -> io::Result<Self> {
+        let path = cache.with_extension("trial");
+        fs::DirBuilder::new().recursive(true).mode(0o711).create(&path)?;
+        Ok(Self(path))
+    }
 }
 
 async fn run_trial(
@@ -192,27 +197,29 @@ async fn run_trial(
     let image = folder.join("trial.img");
     let write = || -> io::Result<()> {
         fs::write(&image, TRIAL)?;
+        fs::set_permissions(&image, fs::Permissions::from_mode(0o644))?;
         // The firmware does not boot from a disk of one sector.
         fs::OpenOptions::new().write(true).open(&image)?.set_len(1 << 20)
     };
     write().map_err(|error| format!("cannot write the trial: {error}"))?;
-    let mut command = Command::new(&binary.0);
+    let mut command = std::process::Command::new(&binary.0);
+    let path = image.to_string_lossy().replace(',', ",,");
     let model = if accelerator == Accelerator::Kvm { "host" } else { "max" };
     command
         .args(["-machine", "q35", "-nodefaults", "-no-user-config", "-display", "none"])
         .args(["-accel", accelerator.name(), "-cpu", model, "-m", "16"])
-        .args(["-device", "isa-debug-exit,iobase=0xf4", "-serial", "stdio", "-snapshot"])
+        .args(["-device", "isa-debug-exit,iobase=0xf4", "-serial", "stdio"])
         .arg("-drive")
-        .arg(format!("file={},format=raw,if=virtio", image.display()))
+        .arg(format!("file={path},format=raw,if=virtio,readonly=on"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
-    if let Some(identity) = identity {
-        command.uid(identity.uid).gid(identity.gid);
-    }
-    let mut child =
-        command.spawn().map_err(|error| format!("cannot run {}: {error}", binary.0.display()))?;
+        .stderr(Stdio::piped());
+    confine(&mut command, identity.cloned(), Vec::new());
+    let mut command = Command::from(command);
+    let mut child = command
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| format!("cannot run {}: {error}", binary.0.display()))?;
     let stderr = child.stderr.take().expect("it was asked for above");
     let ended = tokio::time::timeout(LIMIT, async {
         tokio::select! {
@@ -287,6 +294,19 @@ mod tests {
         let binary = Binary::default();
         let trial = run_trial(&binary, None, Accelerator::Tcg, folder.path());
         within("the trial", trial).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_trial_runs_as_whom_machines_run_as() {
+        let Some(identity) = crate::tests::identity() else { panic!("this test needs root") };
+        let stage = crate::tests::Stage::new();
+        let folder = Scratch::beside(&stage.path().join("probe.json")).unwrap();
+        let binary = Binary::default();
+        let trial = run_trial(&binary, Some(&identity), Accelerator::Tcg, &folder.0);
+        within("the trial", trial).await.unwrap();
+        let left = folder.0.clone();
+        drop(folder);
+        assert!(!left.exists());
     }
 
     #[tokio::test]

@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 pub use launch::{AdoptError, Found, LaunchError, Launcher};
-pub use running::{Running, ScreenshotError};
+pub use running::{PinError, Running, ScreenshotError};
 pub(crate) use sys::{confine, confine_with};
 pub use sys::{open_tap, open_vhost_net};
 

@@ -12,7 +12,7 @@ use crate::qmp::QmpError;
 use crate::run_dir::{EXIT, MACHINE, PROCESS, RunDir};
 
 /// How much of QEMU's last words an error repeats.
-const LAST_WORDS: usize = 2000;
+pub(super) const LAST_WORDS: usize = 2000;
 /// How often a folder is looked at whose process is between fork and exec.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 

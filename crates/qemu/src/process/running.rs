@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::{Chain, Tasks};
-use rustix::process::{Signal, pidfd_send_signal};
+use rustix::process::{Pid, Signal, pidfd_send_signal};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 use tokio::sync::{broadcast, watch};
@@ -240,6 +241,21 @@ impl Running {
         &self.shared.tasks
     }
 
+    /// Ties each virtual processor to its processors of the host, in order.
+    pub async fn pin(&self, host_cpus: &[Vec<usize>]) -> Result<(), PinError> {
+        let vcpus = self.qmp().await?.vcpus().await?;
+        for (vcpu, cpus) in vcpus.iter().zip(host_cpus) {
+            let mut set = CpuSet::new();
+            for cpu in cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU) {
+                set.set(*cpu);
+            }
+            let failed = |source| PinError::Refused { vcpu: vcpu.cpu_index, source };
+            let thread = Pid::from_raw(vcpu.thread_id);
+            sched_setaffinity(thread, &set).map_err(|errno| failed(errno.into()))?;
+        }
+        Ok(())
+    }
+
     /// The guest's serial port. QEMU serves one connection at a time: see [`crate::console`].
     pub async fn serial(&self) -> io::Result<UnixStream> {
         self.shared.dir.connect(SERIAL).await
@@ -274,6 +290,15 @@ impl Running {
         });
         picture.await.map_err(io::Error::other).flatten().map_err(ScreenshotError::Read)
     }
+}
+
+/// Why a virtual processor runs where it likes.
+#[derive(Debug, thiserror::Error)]
+pub enum PinError {
+    #[error(transparent)]
+    Qmp(#[from] QmpError),
+    #[error("cannot pin virtual processor {vcpu}")]
+    Refused { vcpu: u32, source: io::Error },
 }
 
 /// Why there is no picture of the screen.

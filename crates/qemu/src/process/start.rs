@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::launch::LaunchError;
+use super::launch::{LAST_WORDS, LaunchError};
 use super::sys::{self, Preparation};
 use super::{Binary, ProcessId, Spec, cgroup};
 use crate::argv::{TapFds, Wiring, argv};
@@ -114,17 +114,25 @@ fn spawn(dir: &RunDir, command: &mut Command, binary: &Binary) -> Result<Started
     let mut child = command
         .spawn()
         .map_err(|source| LaunchError::Spawn { binary: binary.0.clone(), source })?;
-    let record = || -> io::Result<Started> {
+    let record = || -> io::Result<Option<Started>> {
         let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
-        let started = identify(pid)?.ok_or(io::ErrorKind::NotFound)?;
-        dir.store(PROCESS, &started.id)?;
+        let started = identify(pid)?;
+        if let Some(started) = &started {
+            dir.store(PROCESS, &started.id)?;
+        }
         Ok(started)
     };
-    record().map_err(|source| {
-        // Without a record the process would still be found, but by a search.
-        let _ = child.kill();
-        let _ = child.wait();
-        LaunchError::Prepare { step: "record the process", source }
+    let recorded = record();
+    if let Ok(Some(started)) = recorded {
+        return Ok(started);
+    }
+    // Without a record the process would still be found, but by a search.
+    let _ = child.kill();
+    let _ = child.wait();
+    Err(match recorded {
+        Err(source) => LaunchError::Prepare { step: "record the process", source },
+        // It was gone before we could look at it.
+        Ok(_) => LaunchError::EndedEarly { said: dir.log_tail(LAST_WORDS) },
     })
 }
 

@@ -7,7 +7,9 @@ use serde_json::json;
 
 use super::{BOUND, Stage, boot, hear, identity, is_root, run, say, spec, within};
 use crate::machine::{Bus, Disk, FileImage, Machine, OnReboot, Source, Start};
-use crate::process::{AdoptError, Binary, Exit, Found, LaunchError, Launcher, Running, cgroup};
+use crate::process::{
+    AdoptError, Binary, Exit, Found, LaunchError, Launcher, PinError, Running, cgroup,
+};
 use crate::qmp::{QmpError, RunState};
 use crate::run_dir::{MACHINE, PROCESS};
 
@@ -44,6 +46,20 @@ async fn a_guest_runs_pauses_resets_and_obeys_its_power_button() {
     assert!(matches!(found, Found::Ended { exit: Exit::GuestShutdown, .. }), "{found:?}");
     stage.launcher.clean_up(running.dir()).await.unwrap();
     assert!(!running.dir().path().exists());
+}
+
+#[tokio::test]
+async fn virtual_processors_stay_where_they_are_put() {
+    let stage = Stage::new();
+    let (running, _console) = boot(&stage, "pinned").await;
+    running.pin(&[vec![0]]).await.unwrap();
+    let thread = running.qmp().await.unwrap().vcpus().await.unwrap()[0].thread_id;
+    let pid = running.process().pid;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")).unwrap();
+    assert!(status.contains("Cpus_allowed_list:\t0\n"), "{status}");
+    let nowhere = running.pin(&[vec![]]).await;
+    assert!(matches!(nowhere, Err(PinError::Refused { vcpu: 0, .. })), "{nowhere:?}");
+    within("kill", running.kill()).await;
 }
 
 #[tokio::test]

@@ -27,14 +27,13 @@ pub(crate) async fn run(api: &Api) -> Result<(), BootstrapError> {
     let namespaces = NAMESPACES
         .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
     all(api, namespaces.to_vec()).await?;
-    roles(api).await?;
     let mut objects = crate::bootstrap_objects::fixed(&api.settings);
     objects.extend(crate::bootstrap_objects::own_endpoints(api.settings.advertise));
-    all(api, objects).await?;
-    for made in [api.extensions.definitions, api.extensions.objects] {
-        all(api, made.map(|made| made()).unwrap_or_default()).await?;
-    }
-    Ok(())
+    let made = |make: Option<fn() -> Vec<Value>>| make.map(|make| make()).unwrap_or_default();
+    // What needs nothing but namespaces goes together: on etcd, every wave takes its time.
+    let definitions = all(api, made(api.extensions.definitions));
+    tokio::try_join!(roles(api), all(api, objects), definitions)?;
+    all(api, made(api.extensions.objects)).await
 }
 
 /// Creates what is missing, all at once: one sync covers them.
@@ -49,18 +48,12 @@ async fn ensure(api: &Api, object: &Value) -> Result<(), BootstrapError> {
     let path = format!("{collection}/{}", object["metadata"]["name"].as_str().unwrap_or(""));
     let (code, live) = call(api, Method::GET, &path, None).await;
     if code == StatusCode::OK {
-        return if is_ours(object) && !contains(&live, object) {
-            let mut wanted = object.clone();
-            wanted["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
-            for field in ["clusterIP", "clusterIPs"] {
-                if !live["spec"][field].is_null() {
-                    wanted["spec"][field] = live["spec"][field].clone();
-                }
-            }
-            expect(Method::PUT, &path, call(api, Method::PUT, &path, Some(&wanted)).await)
-        } else {
-            Ok(())
-        };
+        if !is_ours(object) || contains(&live, object) {
+            return Ok(());
+        }
+        let mut wanted = live;
+        overlay(&mut wanted, object);
+        return expect(Method::PUT, &path, call(api, Method::PUT, &path, Some(&wanted)).await);
     }
     match call(api, Method::POST, &collection, Some(object)).await {
         (StatusCode::CONFLICT, _) => Ok(()),
@@ -86,6 +79,18 @@ fn contains(whole: &Value, part: &Value) -> bool {
                 && whole.iter().zip(part).all(|(whole, part)| contains(whole, part))
         }
         _ => whole == part,
+    }
+}
+
+/// Makes everything in `part` true of `whole`; lists are taken as a whole.
+fn overlay(whole: &mut Value, part: &Value) {
+    match (whole, part) {
+        (Value::Object(whole), Value::Object(part)) => {
+            for (key, value) in part {
+                overlay(whole.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (whole, part) => *whole = part.clone(),
     }
 }
 
@@ -187,4 +192,22 @@ pub(crate) async fn json_patch(api: &Api, path: &str, patch: &Value) -> (StatusC
         .body(body.map_err(|never| match never {}).boxed_unsync());
     let Ok(request) = request else { return (StatusCode::BAD_REQUEST, Value::Null) };
     send(api, request).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ours_is_laid_over_what_others_added() {
+        let mut live = json!({"metadata": {"name": "a", "finalizers": ["f"]},
+            "spec": {"names": {"plural": "as", "listKind": "AList"}, "versions": [{"name": "v1"}]}});
+        let wanted = json!({"metadata": {"name": "a"},
+            "spec": {"names": {"plural": "as"}, "versions": [{"name": "v1"}, {"name": "v2"}]}});
+        assert!(!contains(&live, &wanted));
+        overlay(&mut live, &wanted);
+        assert!(contains(&live, &wanted));
+        assert_eq!(live["metadata"]["finalizers"], json!(["f"]));
+        assert_eq!(live["spec"]["names"]["listKind"], "AList");
+    }
 }

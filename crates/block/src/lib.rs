@@ -4,7 +4,9 @@
 //! Kubernetes; the agent translates objects into its types.
 
 pub mod ids;
+pub mod nbd;
 pub mod repl;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
+pub mod store;
 pub mod wire;

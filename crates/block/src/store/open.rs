@@ -1,0 +1,216 @@
+//! Opening a replica: who is it, how did it stop, and what does its log say.
+//!
+//! ```text
+//! super ─► identity ─► base ─┬─ stopped cleanly ──────────────────────────────┐
+//!                            └─ not ─► replay the log ─► mend the maps ───────┤
+//!                                                                             ▼
+//!                    files that no layer has are removed ─► super: in use ─► Replica
+//! ```
+//!
+//! Replay writes the presence that the log holds into the maps, in the slot that does not count
+//! yet, so a crash during replay is followed by the same replay. A torn slot can only belong to
+//! a region that the log names; those are mended here, and from then on a bad slot is damage.
+
+mod base;
+mod replay;
+
+use std::collections::BTreeMap;
+
+pub use self::base::{BaseError, BasePlace, Bases, DirectoryBases, NoBases};
+use self::replay::{Recovered, recover};
+use super::files::{FileId, FileNo, Files, Place};
+use super::geometry::{BLOCK, MAX_VOLUME, Region, region_count};
+use super::log::{self, LogError, LogWriter, Record};
+use super::replica::{Limits, Opened, Replica};
+use super::request::IoFault;
+use super::super_block::{SLOT, SlotError, SuperBlock};
+use crate::ids::{ReplicaId, VolumeId};
+
+/// What the caller expects and allows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// Refuse any other.
+    pub volume: Option<VolumeId>,
+    pub replica: Option<ReplicaId>,
+    pub limits: Limits,
+}
+
+/// Why a replica could not be opened. Nothing has been changed, except that a replay may have
+/// been carried out in part.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    #[error("no valid super block: the first is {}, the second {}", .0[0], .0[1])]
+    Super([SlotError; 2]),
+    #[error("belongs to volume {found}, not {expected}")]
+    Volume { found: VolumeId, expected: VolumeId },
+    #[error("is replica {found}, not {expected}")]
+    Replica { found: ReplicaId, expected: ReplicaId },
+    #[error("the super block contradicts itself: {what}")]
+    Nonsense { what: &'static str },
+    #[error("{file} is missing")]
+    Missing { file: FileId },
+    #[error("cannot read the log")]
+    Log { source: LogError },
+    #[error("the base cannot be used")]
+    Base { source: BaseError },
+    #[error("cannot access {file}")]
+    Io { file: FileId, source: IoFault },
+}
+
+/// Opens a replica for use.
+pub fn open(
+    files: &mut dyn Files,
+    bases: &mut dyn Bases,
+    options: OpenOptions,
+) -> Result<Replica, OpenError> {
+    let meta = read_super(files)?;
+    check_identity(&meta, &options)?;
+    check_sense(&meta)?;
+    check_files(files, &meta)?;
+    let (bases, base_links) = base::resolve(bases, meta.body.base.as_ref())
+        .map_err(|source| OpenError::Base { source })?;
+    let recovered = match meta.body.clean {
+        Some(next) => Recovered::clean(&meta, next),
+        None => recover(files, &meta)?,
+    };
+    remove_orphans(files, &meta)?;
+    let Recovered { counts, suspects, cursor, mut log } = recovered;
+    let mut meta = meta;
+    meta.seq += 1;
+    meta.body.session += 1;
+    if meta.body.clean.take().is_some() {
+        begin_log(&mut log, &meta, cursor, &counts);
+    }
+    if let Some(work) = &mut meta.body.work {
+        work.cursor = cursor;
+    }
+    let encoded = meta.encode().map_err(|_| OpenError::Nonsense { what: "it does not fit" })?;
+    let io = |source| OpenError::Io { file: FileId::Super, source };
+    files.write_durable(FileId::Super, meta.offset(), &encoded).map_err(io)?;
+    let limits = options.limits;
+    Ok(Replica::new(Opened { meta, bases, base_links, counts, suspects, cursor, log, limits }))
+}
+
+/// Reads the newer of the two super blocks.
+pub fn read_super(files: &mut dyn Files) -> Result<SuperBlock, OpenError> {
+    SuperBlock::choose(read_slots(files)?).map_err(OpenError::Super)
+}
+
+pub(crate) fn read_slots(
+    files: &mut dyn Files,
+) -> Result<[Result<SuperBlock, SlotError>; 2], OpenError> {
+    let mut slot = |index: u64| {
+        let read = files.read(FileId::Super, index * SLOT, SLOT);
+        let data = read.map_err(|source| OpenError::Io { file: FileId::Super, source })?;
+        Ok(SuperBlock::decode(&data))
+    };
+    Ok([slot(0)?, slot(1)?])
+}
+
+fn check_identity(meta: &SuperBlock, options: &OpenOptions) -> Result<(), OpenError> {
+    if let Some(expected) = options.volume
+        && expected != meta.volume
+    {
+        return Err(OpenError::Volume { found: meta.volume, expected });
+    }
+    match options.replica {
+        Some(expected) if expected != meta.replica => {
+            Err(OpenError::Replica { found: meta.replica, expected })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A checksum says that the bytes are as they were written, not that they make sense.
+pub(crate) fn check_sense(meta: &SuperBlock) -> Result<(), OpenError> {
+    let body = &meta.body;
+    let layers = &body.layers.layers;
+    let exists = |no| layers.iter().any(|layer| layer.no == no);
+    let what = if meta.size == 0 || !meta.size.is_multiple_of(BLOCK) || meta.size > MAX_VOLUME {
+        "the size is not possible"
+    } else if body.log_pages < log::MIN_PAGES {
+        "the log is too short"
+    } else if !exists(body.layers.head) {
+        "the head is not a layer"
+    } else if layers.iter().any(|layer| layer.parent.is_some_and(|parent| !exists(parent))) {
+        "a parent is not a layer"
+    } else if (1..layers.len()).any(|at| {
+        let (earlier, layer) = layers.split_at(at);
+        earlier.iter().any(|other| other.no == layer[0].no || other.file == layer[0].file)
+    }) {
+        "a layer is there twice"
+    } else if layers.iter().any(|layer| is_own_ancestor(meta, layer.no)) {
+        "layers go round in a circle"
+    } else if body.work.as_ref().is_some_and(|work| !exists(work.kind.target())) {
+        "background work is about a layer that does not exist"
+    } else {
+        return Ok(());
+    };
+    Err(OpenError::Nonsense { what })
+}
+
+fn is_own_ancestor(meta: &SuperBlock, no: super::layer::LayerNo) -> bool {
+    let layers = &meta.body.layers;
+    layers.chain(no).take(layers.layers.len() + 1).count() > layers.layers.len()
+}
+
+fn check_files(files: &mut dyn Files, meta: &SuperBlock) -> Result<(), OpenError> {
+    let layers = meta.body.layers.layers.iter();
+    let needed = layers.flat_map(|layer| {
+        [FileId::Data(Place::Own, layer.file), FileId::Map(Place::Own, layer.file)]
+    });
+    for file in needed.chain([FileId::Log]) {
+        let len = files.len(file).map_err(|source| OpenError::Io { file, source })?;
+        if len.is_none() {
+            return Err(OpenError::Missing { file });
+        }
+    }
+    Ok(())
+}
+
+/// Removes what an interrupted snapshot or removal left.
+fn remove_orphans(files: &mut dyn Files, meta: &SuperBlock) -> Result<(), OpenError> {
+    let io = |source| OpenError::Io { file: FileId::Directory, source };
+    let mut removed = false;
+    for name in files.list().map_err(io)? {
+        let Some(file) = FileId::parse(&name) else { continue };
+        if let FileId::Data(_, no) | FileId::Map(_, no) = file
+            && meta.body.layers.by_file(no).is_none()
+        {
+            files.remove(file).map_err(|source| OpenError::Io { file, source })?;
+            removed = true;
+        }
+    }
+    if removed { files.sync_directory().map_err(io) } else { Ok(()) }
+}
+
+/// After a clean stop the log begins anew, with a checkpoint.
+fn begin_log(
+    log: &mut LogWriter,
+    meta: &SuperBlock,
+    cursor: Region,
+    counts: &BTreeMap<FileNo, u64>,
+) {
+    let work = meta.body.work.as_ref().map_or(0, |work| work.no);
+    log.append(Record::Checkpoint { work, cursor });
+    for (file, blocks) in counts {
+        log.append(Record::Count { file: *file, blocks: *blocks });
+    }
+}
+
+impl Recovered {
+    fn clean(meta: &SuperBlock, next: u64) -> Self {
+        let layers = meta.body.layers.layers.iter();
+        Self {
+            counts: layers.map(|layer| (layer.file, layer.blocks)).collect(),
+            suspects: Vec::new(),
+            cursor: meta.body.work.as_ref().map_or(Region(0), |work| work.cursor),
+            log: LogWriter::new(meta.body.log_pages, meta.tag(), next, next, 0),
+        }
+    }
+}
+
+/// Whether a region is one of the volume's.
+fn is_inside(meta: &SuperBlock, region: Region) -> bool {
+    region.0 < region_count(meta.size)
+}

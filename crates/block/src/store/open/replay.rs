@@ -1,0 +1,179 @@
+//! What follows from the log of a replica that was not stopped cleanly.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{OpenError, is_inside};
+use crate::store::files::{FileId, FileNo, Files, Place};
+use crate::store::geometry::Region;
+use crate::store::log::{self, LogError, LogWriter, Record};
+use crate::store::map::{self, MapPage, Owner, PAGE, PAIR, Pair, Presence, decode_pair, no_crcs};
+use crate::store::super_block::SuperBlock;
+
+/// What a log says about the state of a replica.
+#[derive(Debug)]
+pub(super) struct Recovered {
+    pub(super) counts: BTreeMap<FileNo, u64>,
+    pub(super) suspects: Vec<Region>,
+    pub(super) cursor: Region,
+    pub(super) log: LogWriter,
+}
+
+/// The sum of a log's records.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Sum {
+    pub(crate) active: BTreeSet<Region>,
+    pub(crate) counts: BTreeMap<FileNo, i64>,
+    pub(crate) presence: BTreeMap<(FileNo, Region), Presence>,
+    /// For each piece of work the last cursor.
+    pub(crate) cursors: BTreeMap<u32, Region>,
+}
+
+/// Adds records up. The first is the checkpoint at the tail; later ones repeat what is known.
+pub(crate) fn sum(records: &[Record]) -> Sum {
+    let mut sum = Sum::default();
+    let mut checkpoints = 0;
+    for record in records {
+        match *record {
+            Record::Checkpoint { work, cursor } => {
+                checkpoints += 1;
+                raise(&mut sum.cursors, work, cursor);
+            }
+            Record::Activate(region) => {
+                sum.active.insert(region);
+            }
+            Record::Deactivate(region) => {
+                sum.active.remove(&region);
+            }
+            Record::Presence { file, region, delta, presence } => {
+                *sum.counts.entry(file).or_default() += i64::from(delta);
+                sum.presence.insert((file, region), presence);
+            }
+            Record::Count { file, blocks } if checkpoints == 1 => {
+                *sum.counts.entry(file).or_default() += blocks as i64;
+            }
+            Record::Count { .. } => {}
+            Record::Cursor { work, region } => raise(&mut sum.cursors, work, region),
+        }
+    }
+    sum
+}
+
+fn raise(cursors: &mut BTreeMap<u32, Region>, work: u32, cursor: Region) {
+    let known = cursors.entry(work).or_insert(cursor);
+    *known = (*known).max(cursor);
+}
+
+pub(super) fn recover(files: &mut dyn Files, meta: &SuperBlock) -> Result<Recovered, OpenError> {
+    let len = u64::from(meta.body.log_pages) * log::PAGE as u64;
+    let io = |file| move |source| OpenError::Io { file, source };
+    let ring = files.read(FileId::Log, 0, len).map_err(io(FileId::Log))?;
+    let replay = log::replay(&ring, meta.tag()).map_err(|source| OpenError::Log { source })?;
+    if !matches!(replay.records.first(), Some(Record::Checkpoint { .. })) {
+        let source = LogError::Record { seq: replay.tail };
+        return Err(OpenError::Log { source });
+    }
+    let sum = sum(&replay.records);
+    mend_maps(files, meta, &sum)?;
+    for file in written_files(meta) {
+        // What a dead process left in the page cache must not change its mind later.
+        let data = FileId::Data(Place::Own, file);
+        files.sync(data).map_err(io(data))?;
+    }
+    let cursor = meta.body.work.as_ref().map_or(Region(0), |work| {
+        let logged = sum.cursors.get(&work.no).copied().unwrap_or(Region(0));
+        work.cursor.max(logged)
+    });
+    let layers = meta.body.layers.layers.iter();
+    let count = |file| sum.counts.get(&file).map_or(0, |count| (*count).max(0) as u64);
+    Ok(Recovered {
+        counts: layers.map(|layer| (layer.file, count(layer.file))).collect(),
+        suspects: sum.active.into_iter().filter(|region| is_inside(meta, *region)).collect(),
+        cursor,
+        log: LogWriter::new(meta.body.log_pages, meta.tag(), replay.next, replay.tail, replay.last),
+    })
+}
+
+/// The layers that may have been written: all others have rested since they were made.
+pub(crate) fn written_files(meta: &SuperBlock) -> Vec<FileNo> {
+    let body = &meta.body;
+    let target = body.work.as_ref().map(|work| work.kind.target());
+    let layers = body.layers.layers.iter();
+    let written = layers
+        .filter(|layer| layer.filling || layer.no == body.layers.head || Some(layer.no) == target);
+    written.map(|layer| layer.file).collect()
+}
+
+fn mend_maps(files: &mut dyn Files, meta: &SuperBlock, sum: &Sum) -> Result<(), OpenError> {
+    let exists = |file: &FileNo| meta.body.layers.by_file(*file).is_some();
+    let mut pages: BTreeMap<(FileNo, Region), Option<Presence>> = BTreeMap::new();
+    for file in written_files(meta) {
+        pages.extend(sum.active.iter().map(|region| ((file, *region), None)));
+    }
+    let logged = sum.presence.iter().filter(|((file, _), _)| exists(file));
+    pages.extend(logged.map(|(page, presence)| (*page, Some(*presence))));
+    let mut touched = BTreeSet::new();
+    for ((file, region), presence) in pages {
+        if is_inside(meta, region) && mend(files, meta, file, region, presence)? {
+            touched.insert(file);
+        }
+    }
+    for file in touched {
+        let map = FileId::Map(Place::Own, file);
+        files.sync(map).map_err(|source| OpenError::Io { file: map, source })?;
+    }
+    Ok(())
+}
+
+/// Brings one page up to date. Says whether something was written.
+fn mend(
+    files: &mut dyn Files,
+    meta: &SuperBlock,
+    file: FileNo,
+    region: Region,
+    presence: Option<Presence>,
+) -> Result<bool, OpenError> {
+    let id = FileId::Map(Place::Own, file);
+    let io = |source| OpenError::Io { file: id, source };
+    let at = u64::from(region.0) * PAIR;
+    let owner = Owner { tag: meta.tag(), file, region };
+    let pair = files.read(id, at, PAIR).map_err(io)?;
+    let (found, healthy) = match decode_pair(&pair, owner) {
+        Pair::Blank => (None, true),
+        Pair::Page(page) => (Some(page), true),
+        Pair::Damaged { older } => (older, false),
+    };
+    let is_new = presence
+        .is_some_and(|new| found.as_ref().map_or(Presence::default(), |page| page.presence) != new);
+    if healthy && !is_new {
+        return Ok(false);
+    }
+    let never_written = pair[..PAGE].iter().all(|byte| *byte == 0);
+    match (found, presence) {
+        (Some(page), presence) => {
+            let presence = presence.unwrap_or(page.presence);
+            write_page(files, owner, page.seq + 1, &presence, &page).map_err(io)?;
+        }
+        // The very first write of the page was torn, or the log has all there is to know.
+        (None, presence) if presence.is_some() || never_written => {
+            files.write(id, at, &[0; PAIR as usize]).map_err(io)?;
+            if let Some(presence) = presence {
+                let empty = MapPage { seq: 0, presence, crcs: no_crcs() };
+                write_page(files, owner, 1, &presence, &empty).map_err(io)?;
+            }
+        }
+        // Both slots are lost and the log does not know: damage, found when it is needed.
+        (None, _) => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn write_page(
+    files: &mut dyn Files,
+    owner: Owner,
+    seq: u64,
+    presence: &Presence,
+    page: &MapPage,
+) -> Result<(), crate::store::request::IoFault> {
+    let data = map::encode(owner, seq, presence, &page.crcs);
+    files.write(FileId::Map(Place::Own, owner.file), map::offset(owner.region, seq), &data)
+}

@@ -1,0 +1,263 @@
+//! Getting at map pages and regions: what an operation needs before it may touch data.
+
+use super::{LogWaiter, Purpose, Replica, own_map};
+use crate::store::cache::{Known, PageIndex, PageKey};
+use crate::store::files::{FileId, FileNo, Place};
+use crate::store::geometry::Region;
+use crate::store::log::Record;
+use crate::store::map::{Owner, PAIR, Pair, decode_pair};
+use crate::store::region::{Eager, Phase};
+use crate::store::request::{IoFault, IoOp, IoResult, RequestError};
+use crate::store::slab::Key;
+
+/// Puts an operation into the first waiting list it meets, and no other.
+#[derive(Debug)]
+pub(super) struct Parking {
+    op: Key,
+    pub(super) parked: bool,
+}
+
+impl Parking {
+    pub(super) fn new(op: Key) -> Self {
+        Self { op, parked: false }
+    }
+
+    pub(super) fn at(&mut self, list: &mut Vec<Key>) {
+        if !self.parked {
+            list.push(self.op);
+            self.parked = true;
+        }
+    }
+}
+
+/// What a look at a page gave.
+pub(super) enum Lookup {
+    Blank,
+    Page(PageIndex),
+    /// The operation is parked.
+    Wait,
+}
+
+impl Replica {
+    /// Finds a page, or has it loaded.
+    pub(super) fn look_up(
+        &mut self,
+        parking: &mut Parking,
+        key: PageKey,
+    ) -> Result<Lookup, RequestError> {
+        match self.cache.known(key) {
+            Known::Blank => Ok(Lookup::Blank),
+            Known::Cached(index) => Ok(Lookup::Page(index)),
+            Known::Damaged => Err(RequestError::MapDamaged { file: key.file, region: key.region }),
+            Known::Unknown => {
+                let mut is_new = false;
+                let waiting = self.loading.entry(key).or_insert_with(|| {
+                    is_new = true;
+                    Vec::new()
+                });
+                parking.at(waiting);
+                if is_new {
+                    let offset = u64::from(key.region.0) * PAIR;
+                    self.issue(Purpose::Load(key), key.file, IoOp::Read { offset, len: PAIR });
+                }
+                Ok(Lookup::Wait)
+            }
+        }
+    }
+
+    pub(super) fn page_loaded(&mut self, key: PageKey, result: IoResult) {
+        let waiting = self.loading.remove(&key).unwrap_or_default();
+        let pair = match result {
+            Ok(pair) if pair.len() as u64 == PAIR => pair,
+            other => {
+                let errno = other.err().map_or(5, IoFault::errno);
+                self.fail_ops(waiting, &RequestError::Io { file: key.file, errno });
+                return;
+            }
+        };
+        if let FileId::Map(Place::Own, file) = key.file
+            && self.meta.body.layers.by_file(file).is_none()
+        {
+            // The layer was dropped meanwhile: whoever wanted the page looks elsewhere now.
+            self.ready.extend(waiting);
+            return;
+        }
+        match decode_pair(&pair, self.owner(key)) {
+            Pair::Blank => self.cache.set_blank(key),
+            Pair::Page(page) => {
+                self.cache.insert(key, Some(page));
+            }
+            Pair::Damaged { .. } => self.cache.set_damaged(key),
+        }
+        self.ready.extend(waiting);
+    }
+
+    pub(super) fn owner(&self, key: PageKey) -> Owner {
+        let (FileId::Map(place, file) | FileId::Data(place, file)) = key.file else {
+            unreachable!("pages are in map files");
+        };
+        let tag = match place {
+            Place::Own => self.meta.tag(),
+            Place::Base(base) => self.bases[base as usize].tag,
+        };
+        Owner { tag, file, region: key.region }
+    }
+
+    /// Makes a region ready to be written in `file`: active, verified, not locked, its page in
+    /// memory with a place on disk. Everything missing is set going at once.
+    pub(super) fn ready_to_write(
+        &mut self,
+        parking: &mut Parking,
+        file: FileNo,
+        region: Region,
+    ) -> Result<Option<PageIndex>, RequestError> {
+        let entry = self.regions.entry(region);
+        if entry.locked || entry.wanted {
+            parking.at(&mut entry.waiting);
+            return Ok(None);
+        }
+        self.ready_to_change(parking, file, region)
+    }
+
+    /// As [`Self::ready_to_write`], for whoever has the region's lock.
+    pub(super) fn ready_to_change(
+        &mut self,
+        parking: &mut Parking,
+        file: FileNo,
+        region: Region,
+    ) -> Result<Option<PageIndex>, RequestError> {
+        if !self.ready_to_read(parking, region) {
+            return Ok(None);
+        }
+        let active = self.make_active(parking, region);
+        let key = PageKey { file: own_map(file), region };
+        let index = match self.look_up(parking, key)? {
+            Lookup::Wait => return Ok(None),
+            Lookup::Blank => self.cache.insert(key, None),
+            Lookup::Page(index) => index,
+        };
+        let allocated = self.cache.page(index).allocated || self.allocate(parking, key, index);
+        Ok((active && allocated).then_some(index))
+    }
+
+    /// Whether the checksums of a region can be believed; if not, they are looked at.
+    pub(super) fn ready_to_read(&mut self, parking: &mut Parking, region: Region) -> bool {
+        if !self.regions.is_suspect(region) {
+            return true;
+        }
+        let entry = self.regions.entry(region);
+        parking.at(&mut entry.waiting);
+        if !entry.verifying {
+            entry.verifying = true;
+            self.start_verify(region);
+        }
+        false
+    }
+
+    fn make_active(&mut self, parking: &mut Parking, region: Region) -> bool {
+        let has_room = self.regions.has_room();
+        let entry = self.regions.entry(region);
+        match entry.phase {
+            Phase::Active => return true,
+            Phase::Activating => parking.at(&mut entry.waiting),
+            Phase::Inactive if has_room => {
+                parking.at(&mut entry.waiting);
+                self.regions.activate(region);
+                let lsn = self.log.append(Record::Activate(region));
+                self.log_waiters.push_back((lsn, LogWaiter::Activated(region)));
+                if self.regions.is_crowded() {
+                    self.want_clean(Eager::No);
+                }
+            }
+            Phase::Inactive => {
+                parking.at(&mut self.room_waiters);
+                self.regions.tidy(region);
+                self.want_clean(Eager::No);
+            }
+        }
+        false
+    }
+
+    /// Has a place for the page's two slots reserved, so that a full disk is noticed now and not
+    /// when the page must be written.
+    fn allocate(&mut self, parking: &mut Parking, key: PageKey, index: PageIndex) -> bool {
+        let mut is_new = false;
+        let waiting = self.allocating.entry(key).or_insert_with(|| {
+            is_new = true;
+            Vec::new()
+        });
+        parking.at(waiting);
+        if is_new {
+            self.cache.page_mut(index).pins += 1;
+            let offset = u64::from(key.region.0) * PAIR;
+            self.issue(Purpose::Allocate(key), key.file, IoOp::Allocate { offset, len: PAIR });
+        }
+        false
+    }
+
+    pub(super) fn page_allocated(&mut self, key: PageKey, result: IoResult) {
+        let waiting = self.allocating.remove(&key).unwrap_or_default();
+        let Known::Cached(index) = self.cache.known(key) else {
+            // The layer was dropped meanwhile; its writers look again.
+            self.ready.extend(waiting);
+            return;
+        };
+        let page = self.cache.page_mut(index);
+        page.pins -= 1;
+        match result {
+            Ok(_) => {
+                page.allocated = true;
+                self.ready.extend(waiting);
+            }
+            Err(fault) => self.fail_ops(waiting, &data_error(key.file, fault)),
+        }
+    }
+
+    /// Takes a region for background work. False if the operation has to wait.
+    pub(super) fn lock(&mut self, parking: &mut Parking, region: Region) -> bool {
+        let entry = self.regions.entry(region);
+        if entry.locked || entry.writers > 0 {
+            entry.wanted = true;
+            parking.at(&mut entry.waiting);
+            return false;
+        }
+        entry.wanted = false;
+        entry.locked = true;
+        entry.candidate = false;
+        true
+    }
+
+    pub(super) fn unlock(&mut self, region: Region) {
+        let entry = self.regions.entry(region);
+        if entry.locked {
+            entry.locked = false;
+            self.wake_region(region);
+        }
+    }
+
+    /// Lets everybody who waits for a region look again.
+    pub(super) fn wake_region(&mut self, region: Region) {
+        let entry = self.regions.entry(region);
+        entry.wanted = false;
+        let waiting = std::mem::take(&mut entry.waiting);
+        self.regions.tidy(region);
+        self.ready.extend(waiting);
+    }
+
+    /// Notes that `current` of a page differs from what was committed.
+    pub(super) fn mark_changed(&mut self, index: PageIndex) {
+        let page = self.cache.page_mut(index);
+        if !page.changed {
+            page.changed = true;
+            self.changed.push(index);
+        }
+    }
+}
+
+/// The error a guest sees when an operation on its data fails.
+pub(super) fn data_error(file: FileId, fault: IoFault) -> RequestError {
+    match fault {
+        IoFault::NoSpace => RequestError::NoSpace,
+        IoFault::Errno(errno) => RequestError::Io { file, errno },
+    }
+}

@@ -1,0 +1,308 @@
+//! Changes of the super block, one after the other.
+//!
+//! ```text
+//! Idle ─► Creating ─► Cleaning ─► Holding ─► Settling ─► Quieting ─► Writing ─► Idle
+//!           files      all maps    no write    once more    nothing      one durable
+//!                      to disk     in flight   while held   uses files   write
+//! ```
+//!
+//! A change takes only the steps it needs. Until the super block is durable nothing has
+//! changed: a power cut leaves the old state, and files that were created are removed at the
+//! next open.
+
+mod change;
+
+use std::collections::VecDeque;
+
+use self::change::{Effect, Plan};
+use super::{Life, Purpose, Replica, own_data, own_map};
+use crate::store::files::FileId;
+use crate::store::layer::{LayerNo, WorkKind};
+use crate::store::region::Eager;
+use crate::store::request::{IoFault, IoOp, IoResult, Reply, Request, RequestError, RequestId};
+use crate::store::slab::Key;
+use crate::store::super_block::SuperBlock;
+
+#[derive(Debug, Default)]
+pub(super) struct Control {
+    queue: VecDeque<(Option<RequestId>, Change)>,
+    running: Option<Running>,
+    /// Writes to the head wait, here.
+    hold: bool,
+    held: Vec<Key>,
+}
+
+/// What is to be changed.
+#[derive(Debug)]
+pub(super) enum Change {
+    Request(Request),
+    BeginWork(WorkKind),
+    FinishWork,
+    DropLayer(LayerNo),
+}
+
+#[derive(Debug)]
+struct Running {
+    id: Option<RequestId>,
+    change: Change,
+    plan: Plan,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Two files, then their directory.
+    Creating {
+        left: u32,
+        failed: Option<IoFault>,
+    },
+    Cleaning {
+        ticket: u64,
+    },
+    Holding,
+    Settling {
+        ticket: u64,
+    },
+    Quieting,
+    Writing {
+        next: Box<SuperBlock>,
+        effect: Effect,
+    },
+}
+
+impl Control {
+    pub(super) fn enqueue(&mut self, id: Option<RequestId>, request: Request) {
+        self.queue.push_back((id, Change::Request(request)));
+    }
+
+    pub(super) fn enqueue_own(&mut self, change: Change) {
+        self.queue.push_back((None, change));
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.running.is_none() && self.queue.is_empty()
+    }
+
+    /// Whether a change waits for background work to pause.
+    pub(super) fn is_holding(&self) -> bool {
+        self.hold
+    }
+
+    pub(super) fn take_requests(&mut self) -> Vec<RequestId> {
+        let running = self.running.take().and_then(|running| running.id);
+        let queued = self.queue.drain(..).filter_map(|(id, _)| id);
+        running.into_iter().chain(queued).collect()
+    }
+}
+
+impl Replica {
+    /// Whether writes to the head are held; then the operation is parked.
+    pub(super) fn is_held(&mut self, key: Key) -> bool {
+        if self.control.hold {
+            self.control.held.push(key);
+        }
+        self.control.hold
+    }
+
+    pub(super) fn advance_control(&mut self) {
+        while self.life == Life::Serving {
+            let Some(mut running) = self.control.running.take() else {
+                let Some((id, change)) = self.control.queue.pop_front() else { return };
+                self.begin_change(id, change);
+                continue;
+            };
+            let next = match &running.state {
+                State::Creating { left, .. } => (*left == 0).then(|| self.after_creating(&running)),
+                State::Cleaning { ticket } => {
+                    self.cleaned(*ticket).map(|ok| ok.map(|()| self.after_cleaning(&running.plan)))
+                }
+                State::Holding => {
+                    (self.writes_in_flight == 0 && self.work.is_paused()).then(|| {
+                        let eager = if running.plan.closes { Eager::All } else { Eager::No };
+                        Ok(State::Settling { ticket: self.want_clean(eager) })
+                    })
+                }
+                State::Settling { ticket } => {
+                    self.cleaned(*ticket).map(|ok| ok.map(|()| State::Quieting))
+                }
+                State::Quieting => self.is_quiet(&running).then(|| self.write_super(&running)),
+                State::Writing { .. } => None,
+            };
+            match next {
+                None => {
+                    self.control.running = Some(running);
+                    self.advance_clean();
+                    return;
+                }
+                Some(Ok(state)) => {
+                    running.state = state;
+                    self.control.running = Some(running);
+                }
+                Some(Err(error)) => self.refuse_change(running, error),
+            }
+        }
+    }
+
+    fn begin_change(&mut self, id: Option<RequestId>, change: Change) {
+        let plan = match self.plan_change(&change) {
+            Ok(plan) => plan,
+            Err(error) => {
+                if let Some(id) = id {
+                    self.reply(id, Err(error));
+                }
+                return;
+            }
+        };
+        let state = match plan.creates {
+            Some(file) => {
+                for file in [own_data(file), own_map(file)] {
+                    self.issue(Purpose::Control(file), file, IoOp::Create);
+                }
+                State::Creating { left: 3, failed: None }
+            }
+            None => self.after_files(&plan),
+        };
+        self.control.running = Some(Running { id, change, plan, state });
+    }
+
+    fn after_creating(&mut self, running: &Running) -> Result<State, RequestError> {
+        let State::Creating { failed, .. } = running.state else {
+            unreachable!("called when files were created");
+        };
+        match failed {
+            Some(fault) => Err(super::access::data_error(FileId::Directory, fault)),
+            None => Ok(self.after_files(&running.plan)),
+        }
+    }
+
+    fn after_files(&mut self, plan: &Plan) -> State {
+        if plan.cleans {
+            State::Cleaning { ticket: self.want_clean(Eager::No) }
+        } else {
+            self.after_cleaning(plan)
+        }
+    }
+
+    fn after_cleaning(&mut self, plan: &Plan) -> State {
+        if plan.holds {
+            self.control.hold = true;
+            State::Holding
+        } else {
+            State::Quieting
+        }
+    }
+
+    /// Whether the clean with this number has ended, and how.
+    fn cleaned(&self, ticket: u64) -> Option<Result<(), RequestError>> {
+        (self.clean.ended >= ticket).then(|| {
+            if self.clean.starved == self.clean.ended { Err(RequestError::NoSpace) } else { Ok(()) }
+        })
+    }
+
+    /// Whether nothing but reads may still touch a file that is to be dropped.
+    fn is_quiet(&self, running: &Running) -> bool {
+        let leaving = self.leaving_file(&running.change);
+        leaving.is_none_or(|file| !self.flush.is_syncing(file))
+            && (!running.plan.drops || self.is_at_rest())
+    }
+
+    fn is_at_rest(&self) -> bool {
+        !self.punching
+            && self.work.verifying == 0
+            && self.allocating.is_empty()
+            && self.clean.ended == self.clean.begun
+    }
+
+    fn write_super(&mut self, running: &Running) -> Result<State, RequestError> {
+        let mut next = self.meta.clone();
+        next.seq += 1;
+        let effect = self.apply_change(&running.change, &mut next)?;
+        for layer in &mut next.body.layers.layers {
+            layer.blocks = self.counts.get(&layer.file).copied().unwrap_or(0);
+        }
+        if let Some(work) = &mut next.body.work
+            && self.meta.body.work.as_ref().is_some_and(|current| current.no == work.no)
+        {
+            work.cursor = self.work.cursor();
+        }
+        if let Some(file) = self.leaving_file(&running.change) {
+            // Nobody reads what it holds once the change is durable, and until then the layers
+            // are as they were: there is nothing to sync or to give back.
+            self.unsynced.remove(&file);
+            self.to_punch.retain(|(of, _)| *of != file);
+        }
+        let data = next.encode().map_err(|bytes| RequestError::LayerTableFull { bytes })?;
+        let op = IoOp::Write { offset: next.offset(), data: data.into(), durable: true };
+        self.issue(Purpose::Control(FileId::Super), FileId::Super, op);
+        Ok(State::Writing { next: Box::new(next), effect })
+    }
+
+    pub(super) fn control_io(&mut self, file: FileId, result: IoResult) {
+        let Some(mut running) = self.control.running.take() else {
+            unreachable!("a completion without a change");
+        };
+        match &mut running.state {
+            State::Creating { left, failed, .. } => {
+                *left -= 1;
+                if let Err(fault) = result {
+                    failed.get_or_insert(fault);
+                }
+                if *left == 1 {
+                    self.issue(
+                        Purpose::Control(FileId::Directory),
+                        FileId::Directory,
+                        IoOp::SyncDirectory,
+                    );
+                }
+                self.control.running = Some(running);
+            }
+            State::Writing { .. } => match result {
+                Ok(_) => self.finish_change(running),
+                Err(fault) => self.cannot_write(file, fault),
+            },
+            other => unreachable!("no operation is in flight in {other:?}"),
+        }
+    }
+
+    /// The super block is durable: what it says is true.
+    fn finish_change(&mut self, running: Running) {
+        let State::Writing { next, effect } = running.state else {
+            unreachable!("called when the super block was written");
+        };
+        self.meta = *next;
+        self.take_effect(effect);
+        self.rebuild_chain();
+        if running.plan.closes {
+            self.life = Life::Closed;
+            let held = std::mem::take(&mut self.control.held);
+            self.fail_ops(held, &RequestError::Closed);
+            for id in self.control.take_requests() {
+                self.reply(id, Err(RequestError::Closed));
+            }
+        }
+        self.release();
+        if let Some(id) = running.id {
+            self.reply(id, Ok(Reply::Done));
+        }
+    }
+
+    /// Nothing has changed; what was created is not needed.
+    fn refuse_change(&mut self, running: Running, error: RequestError) {
+        if let Some(file) = running.plan.creates {
+            // Its number is not used again: it is removed while others are created.
+            self.meta.body.layers.next = file.0 + 1;
+            self.trash.throw(file);
+        }
+        self.release();
+        self.work.stall(&running.change, &error);
+        if let Some(id) = running.id {
+            self.reply(id, Err(error));
+        }
+    }
+
+    fn release(&mut self) {
+        self.control.hold = false;
+        let held = std::mem::take(&mut self.control.held);
+        self.ready.extend(held);
+    }
+}

@@ -1,0 +1,211 @@
+//! Flush: what was written becomes durable, in the order that keeps the map honest.
+//!
+//! ```text
+//!        want                       synced                      log durable
+//! Idle ───────► Syncing data files ───────► Committing presence ────────────► Idle
+//!                                     └─── nothing to commit ────────────────►
+//! ```
+//!
+//! One flush runs at a time. Those who ask while it runs share the next one: a write that was
+//! answered after the sync began is not covered by it.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::{LogWaiter, Purpose, Replica, own_data};
+use crate::store::cache::PageIndex;
+use crate::store::files::{FileId, FileNo, Place};
+use crate::store::geometry::Region;
+use crate::store::log::{Lsn, Record};
+use crate::store::request::{IoOp, IoResult, Reply, RequestId};
+use crate::store::slab::Key;
+
+#[derive(Debug, Default)]
+pub(super) struct Flush {
+    state: State,
+    /// The number of the flush that runs, or ran last.
+    cycle: u64,
+    /// Who waits for which.
+    waiters: VecDeque<(u64, Waiter)>,
+    pages: Vec<PageIndex>,
+    files: BTreeSet<FileNo>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Idle,
+    Syncing {
+        left: u32,
+    },
+    Committing,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Waiter {
+    Request(RequestId),
+    Op(Key),
+    Clean,
+}
+
+impl Flush {
+    /// Whether a sync of the file is in flight.
+    pub(super) fn is_syncing(&self, file: FileNo) -> bool {
+        matches!(self.state, State::Syncing { .. }) && self.files.contains(&file)
+    }
+
+    pub(super) fn take_requests(&mut self) -> Vec<RequestId> {
+        let waiters = std::mem::take(&mut self.waiters).into_iter();
+        waiters
+            .filter_map(|(_, waiter)| match waiter {
+                Waiter::Request(id) => Some(id),
+                Waiter::Op(_) | Waiter::Clean => None,
+            })
+            .collect()
+    }
+}
+
+impl Replica {
+    /// Asks for a flush of everything that has been answered so far.
+    pub(super) fn want_flush(&mut self, waiter: Waiter) {
+        self.flush.waiters.push_back((self.flush.cycle + 1, waiter));
+        if self.flush.state == State::Idle {
+            self.begin_flush();
+        }
+    }
+
+    fn begin_flush(&mut self) {
+        self.flush.cycle += 1;
+        self.flush.pages = std::mem::take(&mut self.changed);
+        for at in 0..self.flush.pages.len() {
+            let page = self.cache.page_mut(self.flush.pages[at]);
+            debug_assert!(!page.flushing);
+            page.target = page.current;
+            page.changed = false;
+            page.flushing = true;
+        }
+        let files = std::mem::take(&mut self.unsynced);
+        self.flush.files.clone_from(&files);
+        self.flush.state = State::Syncing { left: files.len() as u32 };
+        if files.is_empty() {
+            self.commit_presence();
+        }
+        for file in files {
+            self.issue(Purpose::FlushSync(file), own_data(file), IoOp::Sync);
+        }
+    }
+
+    pub(super) fn flush_synced(&mut self, file: FileNo, result: IoResult) {
+        if let Err(fault) = result {
+            // The kernel may have dropped what it could not write: nobody knows what is on disk.
+            self.cannot_sync(own_data(file), fault);
+            return;
+        }
+        let State::Syncing { left } = &mut self.flush.state else {
+            unreachable!("a sync without a flush");
+        };
+        *left -= 1;
+        if *left == 0 {
+            self.commit_presence();
+        }
+    }
+
+    /// The data is durable: its presence may follow.
+    fn commit_presence(&mut self) {
+        let mut last: Option<Lsn> = None;
+        for at in 0..self.flush.pages.len() {
+            let page = self.cache.page(self.flush.pages[at]);
+            if page.target == page.committed {
+                continue;
+            }
+            let (file, region) = own_page(page.key.file, page.key.region);
+            let delta = page.target.data.len() as i16 - page.committed.data.len() as i16;
+            let record = Record::Presence { file, region, delta, presence: page.target };
+            last = Some(self.log.append(record));
+        }
+        self.flush.state = State::Committing;
+        match last {
+            Some(lsn) => self.log_waiters.push_back((lsn, LogWaiter::Flush)),
+            None => self.finish_flush(),
+        }
+    }
+
+    /// The presence is durable too.
+    pub(super) fn finish_flush(&mut self) {
+        debug_assert!(self.flush.state == State::Committing);
+        for index in std::mem::take(&mut self.flush.pages) {
+            let page = self.cache.page_mut(index);
+            page.flushing = false;
+            if page.target == page.committed {
+                continue;
+            }
+            let (file, region) = own_page(page.key.file, page.key.region);
+            let (old, new) = (page.committed.data, page.target.data);
+            page.committed = page.target;
+            page.version = page.version.wrapping_add(1);
+            let count = self.counts.entry(file).or_default();
+            *count = *count + u64::from(new.len()) - u64::from(old.len());
+            if !old.without(&new).is_empty() && self.to_punch.len() < super::verify::MAX_PUNCHES {
+                self.to_punch.insert((file, region));
+            }
+        }
+        self.flush.state = State::Idle;
+        let cycle = self.flush.cycle;
+        while let Some((wanted, waiter)) = self.flush.waiters.front().copied()
+            && wanted <= cycle
+        {
+            self.flush.waiters.pop_front();
+            match waiter {
+                Waiter::Request(id) => self.reply(id, Ok(Reply::Done)),
+                Waiter::Op(key) => self.ready.push_back(key),
+                Waiter::Clean => self.clean_flushed(),
+            }
+        }
+        if !self.flush.waiters.is_empty() && self.flush.state == State::Idle {
+            self.begin_flush();
+        }
+    }
+
+    /// Writes the next batch of the log if there is one.
+    pub(super) fn pump_log(&mut self) {
+        if let Some(batch) = self.log.next_batch() {
+            for (offset, data) in batch.writes {
+                let op = IoOp::Write { offset, data, durable: true };
+                self.issue(Purpose::Log, FileId::Log, op);
+            }
+        }
+    }
+
+    pub(super) fn log_written(&mut self, result: IoResult) {
+        if let Err(fault) = result {
+            self.cannot_write(FileId::Log, fault);
+            return;
+        }
+        self.log.written();
+        let durable = self.log.durable();
+        while let Some((lsn, waiter)) = self.log_waiters.front().copied()
+            && lsn <= durable
+        {
+            self.log_waiters.pop_front();
+            match waiter {
+                LogWaiter::Activated(region) => {
+                    let waiting = self.regions.activated(region);
+                    self.ready.extend(waiting);
+                }
+                LogWaiter::Flush => self.finish_flush(),
+                LogWaiter::Checkpoint => self.checkpoint_begun(),
+                LogWaiter::Op(key) => self.ready.push_back(key),
+            }
+        }
+        if self.log.is_half_full() {
+            self.want_clean(crate::store::region::Eager::No);
+        }
+    }
+}
+
+/// Only own layers change.
+fn own_page(file: FileId, region: Region) -> (FileNo, Region) {
+    let FileId::Map(Place::Own, file) = file else {
+        unreachable!("pages of a base do not change");
+    };
+    (file, region)
+}

@@ -1,0 +1,91 @@
+//! Files that no layer needs any more: cut in slices, so that no file system stalls, and removed.
+//!
+//! ```text
+//! Idle ─throw─► Changing ─► Draining reads ─► Cutting data ─► Removing ─► Syncing ─► Idle
+//! ```
+//!
+//! Reads that were begun before may still look at the files; new ones do not. What a crash leaves
+//! behind is removed at the next open.
+
+use std::collections::VecDeque;
+
+use super::read::Side;
+use super::{Purpose, Replica, own_data, own_map};
+use crate::store::files::{FileId, FileNo};
+use crate::store::request::{IoOp, IoResult};
+
+/// What one truncation gives back at most.
+const SLICE: u64 = 1 << 30;
+
+#[derive(Debug, Default)]
+pub(super) struct Trash {
+    queue: VecDeque<FileNo>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Idle,
+    Changing(FileNo),
+    Draining(FileNo, Side),
+    Cutting(FileNo, u64),
+    Removing(FileNo, u32),
+    Syncing,
+}
+
+impl Trash {
+    pub(super) fn throw(&mut self, file: FileNo) {
+        self.queue.push_back(file);
+    }
+}
+
+impl Replica {
+    /// Takes the steps that need no operation to end.
+    pub(super) fn advance_trash(&mut self) {
+        loop {
+            self.trash.state = match self.trash.state {
+                State::Idle => match self.trash.queue.pop_front() {
+                    Some(file) => State::Changing(file),
+                    None => return,
+                },
+                State::Changing(file) => match self.gate.change() {
+                    Some(side) => State::Draining(file, side),
+                    None => return,
+                },
+                State::Draining(file, side) if self.gate.is_empty(side) => {
+                    self.cut(file, self.meta.size)
+                }
+                _ => return,
+            };
+        }
+    }
+
+    fn cut(&mut self, file: FileNo, len: u64) -> State {
+        let len = len.saturating_sub(SLICE);
+        self.issue(Purpose::Trash, own_data(file), IoOp::Truncate { len });
+        State::Cutting(file, len)
+    }
+
+    /// Failures are not ours to report: the next open tries again.
+    pub(super) fn trash_io(&mut self, _result: IoResult) {
+        self.trash.state = match self.trash.state {
+            State::Cutting(file, 0) => {
+                for file in [own_data(file), own_map(file)] {
+                    self.issue(Purpose::Trash, file, IoOp::Remove);
+                }
+                State::Removing(file, 2)
+            }
+            State::Cutting(file, len) => self.cut(file, len),
+            State::Removing(_, 1) => {
+                self.issue(Purpose::Trash, FileId::Directory, IoOp::SyncDirectory);
+                State::Syncing
+            }
+            State::Removing(file, left) => State::Removing(file, left - 1),
+            State::Syncing => State::Idle,
+            state @ (State::Idle | State::Changing(_) | State::Draining(..)) => {
+                unreachable!("no operation is in flight in {state:?}")
+            }
+        };
+    }
+}

@@ -1,0 +1,227 @@
+//! Reading the data of a suspect region again, and giving space back.
+//!
+//! After an unclean stop the data of an active region may be newer than its checksums, or torn.
+//! What is on disk now is what every later read gives: it is read once, its checksums are
+//! recorded, and only then is the region used. Whether peers hold the same is for the
+//! replication core to find out, by comparing these checksums.
+
+use super::access::Lookup;
+use super::{OpKind, Parking, Purpose, Replica, Step, own_data, own_map};
+use crate::store::cache::{Known, PageKey};
+use crate::store::crc;
+use crate::store::files::FileNo;
+use crate::store::geometry::{BLOCK, Blocks, REGION_BLOCKS, Region, Span};
+use crate::store::request::{IoFault, IoOp, IoResult, Reply, RequestError};
+use crate::store::slab::Key;
+
+/// Regions that wait for their space to be given back; what is beyond keeps its space until it
+/// is written or zeroed again.
+pub(super) const MAX_PUNCHES: usize = 4096;
+
+/// Fewer blocks in a row are not worth a change of the file system's metadata.
+const MIN_PUNCH: u32 = 16;
+
+#[derive(Debug)]
+pub(super) struct VerifyOp {
+    region: Region,
+    /// The files that may have been written in the region; the last is looked at first.
+    files: Vec<FileNo>,
+    reading: Option<Span>,
+}
+
+impl Replica {
+    pub(super) fn start_verify(&mut self, region: Region) {
+        let body = &self.meta.body;
+        let target = body.work.as_ref().map(|work| work.kind.target());
+        let written = body.layers.layers.iter().filter(|layer| {
+            layer.filling || layer.no == body.layers.head || Some(layer.no) == target
+        });
+        let files = written.map(|layer| layer.file).collect();
+        self.work.verifying += 1;
+        let key = self.ops.insert(super::Op {
+            request: None,
+            kind: OpKind::Verify(VerifyOp { region, files, reading: None }),
+        });
+        self.ready.push_back(key);
+    }
+
+    /// Verifies what nobody asks for but everybody has agreed on: only then can it become
+    /// inactive. One region at a time; inherited ones are verified when peers compare them.
+    pub(super) fn advance_verify(&mut self) {
+        if self.work.verifying == 0
+            && self.life == super::Life::Serving
+            && let Some(region) = self.regions.next_unverified()
+        {
+            self.regions.entry(region).verifying = true;
+            self.start_verify(region);
+        }
+    }
+
+    pub(super) fn step_verify(&mut self, key: Key, verify: &mut VerifyOp) -> Step {
+        if verify.reading.is_some() {
+            return Step::Wait;
+        }
+        while let Some(file) = verify.files.last().copied() {
+            if self.meta.body.layers.by_file(file).is_none() {
+                verify.files.pop();
+                continue;
+            }
+            let mut parking = Parking::new(key);
+            let page = PageKey { file: own_map(file), region: verify.region };
+            let index = match self.look_up(&mut parking, page) {
+                Ok(Lookup::Wait) => return Step::Wait,
+                Ok(Lookup::Blank) => {
+                    verify.files.pop();
+                    continue;
+                }
+                Ok(Lookup::Page(index)) => index,
+                Err(error) => {
+                    self.abandon_verify(verify, &error);
+                    return Step::Done(Err(error));
+                }
+            };
+            let page = self.cache.page_mut(index);
+            let Some(first) = page.current.data.next(0) else {
+                verify.files.pop();
+                continue;
+            };
+            let last = page.current.data.runs().last().map_or(first, |(at, count)| at + count);
+            page.pins += 1;
+            let span = Span { region: verify.region, first, count: last - first };
+            verify.reading = Some(span);
+            let op = IoOp::Read { offset: span.start(), len: span.bytes() };
+            self.issue(Purpose::Op { op: key, part: 0 }, own_data(file), op);
+            return Step::Wait;
+        }
+        self.regions.verified(verify.region);
+        self.work.verifying -= 1;
+        self.wake_region(verify.region);
+        Step::Done(Ok(Reply::Done))
+    }
+
+    pub(super) fn verify_io(&mut self, key: Key, verify: &mut VerifyOp, result: IoResult) -> Step {
+        let span = verify.reading.take().expect("a read is in flight");
+        let file = verify.files.pop().expect("the file that was read");
+        let page = PageKey { file: own_map(file), region: verify.region };
+        let Known::Cached(index) = self.cache.known(page) else {
+            // The layer was dropped meanwhile.
+            return self.step_verify(key, verify);
+        };
+        let page = self.cache.page_mut(index);
+        page.pins -= 1;
+        let data = match result {
+            Ok(data) if data.len() as u64 == span.bytes() => data,
+            other => {
+                let errno = other.err().map_or(5, IoFault::errno);
+                let error = RequestError::Io { file: own_data(file), errno };
+                self.abandon_verify(verify, &error);
+                return Step::Done(Err(error));
+            }
+        };
+        let mut rechecked = 0;
+        for (block, found) in (span.first..).zip(crc::of_blocks(&data)) {
+            let recorded = &mut page.crcs[block as usize];
+            if page.current.data.contains(block) && *recorded != found {
+                *recorded = found;
+                rechecked += 1;
+            }
+        }
+        if rechecked > 0 {
+            page.version = page.version.wrapping_add(1);
+            self.rechecked += rechecked;
+        }
+        self.step_verify(key, verify)
+    }
+
+    /// The region stays suspect; whoever needs it hears why.
+    pub(super) fn abandon_verify(&mut self, verify: &mut VerifyOp, error: &RequestError) {
+        self.work.verifying -= 1;
+        let entry = self.regions.entry(verify.region);
+        entry.verifying = false;
+        // Not by ourselves again: the disk would be asked for ever.
+        entry.unreadable = true;
+        let waiting = std::mem::take(&mut entry.waiting);
+        self.fail_ops(waiting, error);
+    }
+}
+
+/// Gives the space of a region's unused blocks back, under the region's lock.
+#[derive(Debug)]
+pub(super) struct PunchOp {
+    file: FileNo,
+    region: Region,
+    left: u32,
+    locked: bool,
+}
+
+impl Replica {
+    pub(super) fn advance_punch(&mut self) {
+        let serving = self.life == super::Life::Serving;
+        if self.punching || !serving || self.control.is_holding() {
+            return;
+        }
+        if let Some((file, region)) = self.to_punch.pop_first() {
+            self.punching = true;
+            let punch = PunchOp { file, region, left: 0, locked: false };
+            self.start(None, OpKind::Punch(punch));
+        }
+    }
+
+    pub(super) fn step_punch(&mut self, key: Key, punch: &mut PunchOp) -> Step {
+        if punch.left > 0 {
+            return Step::Wait;
+        }
+        let mut parking = Parking::new(key);
+        if !punch.locked {
+            if !self.lock(&mut parking, punch.region) {
+                return Step::Wait;
+            }
+            punch.locked = true;
+        }
+        let page = PageKey { file: own_map(punch.file), region: punch.region };
+        let used = match self.look_up(&mut parking, page) {
+            Ok(Lookup::Wait) => return Step::Wait,
+            Ok(Lookup::Blank) => Blocks::NONE,
+            // A block that was not committed as unused would come back after a power cut.
+            Ok(Lookup::Page(index)) => {
+                let page = self.cache.page(index);
+                page.current.data.or(&page.committed.data).or(&page.target.data)
+            }
+            Err(error) => {
+                self.abandon_punch(punch);
+                return Step::Done(Err(error));
+            }
+        };
+        let unused = Blocks::of(0, REGION_BLOCKS).without(&used);
+        for (first, count) in unused.runs().filter(|(_, count)| *count >= MIN_PUNCH) {
+            let offset = punch.region.start() + u64::from(first) * BLOCK;
+            let op = IoOp::Punch { offset, len: u64::from(count) * BLOCK };
+            self.issue(Purpose::Op { op: key, part: 0 }, own_data(punch.file), op);
+            punch.left += 1;
+        }
+        if punch.left > 0 {
+            return Step::Wait;
+        }
+        self.abandon_punch(punch);
+        Step::Done(Ok(Reply::Done))
+    }
+
+    /// A failure costs space, nothing else.
+    pub(super) fn punch_io(&mut self, punch: &mut PunchOp, _result: IoResult) -> Step {
+        punch.left -= 1;
+        if punch.left > 0 {
+            return Step::Wait;
+        }
+        // The zeroes must not come after a write that follows.
+        self.unsynced.insert(punch.file);
+        self.abandon_punch(punch);
+        Step::Done(Ok(Reply::Done))
+    }
+
+    pub(super) fn abandon_punch(&mut self, punch: &mut PunchOp) {
+        if punch.locked {
+            self.unlock(punch.region);
+        }
+        self.punching = false;
+    }
+}

@@ -1,0 +1,7 @@
+//! Tests of the store as a whole, over disks in memory that forget.
+
+mod basic;
+mod crash;
+mod damage;
+mod model;
+mod world;

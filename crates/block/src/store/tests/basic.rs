@@ -1,0 +1,1 @@
+//! Requests one by one.

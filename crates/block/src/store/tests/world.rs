@@ -1,0 +1,460 @@
+//! A replica over a disk in memory, with operations that complete in any order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::{Bytes, BytesMut};
+
+use super::model::{self, Covered, Model, Value, ZERO};
+use crate::ids::{ReplicaId, SnapshotId, VolumeId};
+use crate::store::files::perform;
+use crate::store::files::sim::{Keep, Rng, SimFiles};
+use crate::store::geometry::{BLOCK, REGION_BLOCKS};
+use crate::store::layer::LayerNo;
+use crate::store::{
+    Action, CreateOptions, Io, IoFault, IoOp, Limits, NoBases, OpenOptions, Replica, Reply,
+    Request, RequestError, RequestId, View, check, crc, create, open, read_super,
+};
+
+pub(super) const REGIONS: u64 = 16;
+/// Few blocks, so that operations meet.
+const SPOTS: [u64; 6] = [0, 1, 2, 63, 64, 511];
+
+pub(super) const LIMITS: Limits = Limits { cache_pages: 6, active_regions: 8 };
+
+#[derive(Clone, Debug)]
+enum Asked {
+    Read { view: View, first: u64, count: u64 },
+    Write { blocks: Vec<(u64, usize)> },
+    Flush(Covered),
+    Snapshot(SnapshotId),
+    Delete(SnapshotId),
+    Revert(SnapshotId, LayerNo),
+    Expand,
+    Other,
+}
+
+pub(super) struct World {
+    pub(super) files: SimFiles,
+    pub(super) replica: Replica,
+    pub(super) model: Model,
+    pub(super) rng: Rng,
+    pending: Vec<Io>,
+    asked: BTreeMap<RequestId, Asked>,
+    /// Blocks that are read or written.
+    busy: BTreeSet<u64>,
+    next: u64,
+    snapshots: u128,
+    pub(super) size: u64,
+    /// Whether requests may fail for lack of space.
+    pub(super) tight: bool,
+    pub(super) steps: u64,
+}
+
+pub(super) fn options() -> CreateOptions {
+    let (volume, replica) = (VolumeId::from_u128(1), ReplicaId::from_u128(2));
+    let size = REGIONS * u64::from(REGION_BLOCKS) * BLOCK;
+    CreateOptions { log_pages: 32, ..CreateOptions::new(volume, replica, size) }
+}
+
+pub(super) fn reopen(files: &mut SimFiles) -> Result<Replica, crate::store::OpenError> {
+    open(files, &mut NoBases, OpenOptions { limits: LIMITS, ..OpenOptions::default() })
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut files = SimFiles::new();
+        create(&mut files, &options()).unwrap();
+        let replica = reopen(&mut files).unwrap();
+        Self {
+            files,
+            replica,
+            model: Model::default(),
+            rng: Rng::new(seed),
+            pending: Vec::new(),
+            asked: BTreeMap::new(),
+            busy: BTreeSet::new(),
+            next: 0,
+            snapshots: 0,
+            size: options().size,
+            tight: false,
+            steps: 0,
+        }
+    }
+
+    /// One random thing happens.
+    pub(super) fn step(&mut self) -> Result<(), String> {
+        self.steps += 1;
+        self.collect()?;
+        let busy = self.pending.len() as u64;
+        if busy > 0 && self.rng.below(busy + 4) > 1 {
+            self.complete_one();
+        } else {
+            self.ask();
+        }
+        self.collect()
+    }
+
+    /// Asks for something that does not overlap what is in flight.
+    fn ask(&mut self) {
+        match self.rng.below(40) {
+            0..=15 => self.ask_write(),
+            16..=19 => self.ask_zero(),
+            20..=27 => self.ask_read(View::Head),
+            28..=30 => {
+                let asked = Asked::Flush(self.model.cover());
+                self.submit(Request::Flush, asked);
+            }
+            31..=32 => self.replica.grant(self.rng.below(64) * BLOCK),
+            33 if !self.model.snapshots.is_empty() => {
+                let id = self.some_snapshot();
+                self.ask_read(View::Snapshot(id));
+            }
+            34 if self.model.snapshots.len() < 5 && self.is_calm() => {
+                self.snapshots += 1;
+                let id = SnapshotId::from_u128(self.snapshots);
+                let (name, labels) = (format!("s{}", self.snapshots), BTreeMap::new());
+                let request = Request::Snapshot { id, name, created: 0, labels };
+                self.submit(request, Asked::Snapshot(id));
+            }
+            35 if !self.model.snapshots.is_empty() && !self.is_changing() => {
+                let id = self.some_snapshot();
+                self.submit(Request::DeleteSnapshot { id }, Asked::Delete(id));
+            }
+            36 if !self.model.snapshots.is_empty() && self.is_calm() && self.rng.one_in(3) => {
+                let id = self.some_snapshot();
+                let head = read_super(&mut self.files).unwrap().body.layers.head;
+                self.submit(Request::Revert { to: id }, Asked::Revert(id, head));
+            }
+            37 if self.size < 24 * u64::from(REGION_BLOCKS) * BLOCK && !self.is_changing() => {
+                self.size += BLOCK * (1 + self.rng.below(600));
+                self.submit(Request::Expand { size: self.size }, Asked::Expand);
+            }
+            38 => {
+                let regions = (0..24).map(crate::store::geometry::Region).collect();
+                self.submit(Request::Reconciled { regions }, Asked::Other);
+            }
+            39 => {
+                let region = crate::store::geometry::Region(self.rng.below(REGIONS) as u32);
+                self.submit(Request::Scrub { region }, Asked::Other);
+            }
+            _ => {}
+        }
+    }
+
+    fn some_snapshot(&mut self) -> SnapshotId {
+        let at = self.rng.below(self.model.snapshots.len() as u64) as usize;
+        *self.model.snapshots.keys().nth(at).unwrap()
+    }
+
+    /// A run of blocks around a spot.
+    fn place(&mut self) -> (u64, u64) {
+        let spot = SPOTS[self.rng.below(SPOTS.len() as u64) as usize];
+        let first = self.rng.below(REGIONS) * u64::from(REGION_BLOCKS) + spot;
+        let count = [1, 1, 1, 2, 3, 5][self.rng.below(6) as usize];
+        (first, count.min(REGIONS * u64::from(REGION_BLOCKS) - first))
+    }
+
+    fn ask_write(&mut self) {
+        let (first, count) = self.place();
+        if (first..first + count).any(|block| self.busy.contains(&block)) || self.is_changing() {
+            return;
+        }
+        let (mut data, mut blocks) = (BytesMut::new(), Vec::new());
+        for block in first..first + count {
+            let value = [self.model.number(); 8];
+            data.extend(model::encode(value));
+            blocks.push((block, self.model.submitted(block, value)));
+        }
+        let data = data.freeze();
+        let crcs = crc::of_blocks(&data).collect();
+        let request = Request::Write { offset: first * BLOCK, data, crcs, fua: self.rng.one_in(8) };
+        self.submit(request, Asked::Write { blocks });
+    }
+
+    fn ask_zero(&mut self) {
+        let (first, mut count) = self.place();
+        if self.rng.one_in(4) {
+            count = (REGIONS * u64::from(REGION_BLOCKS) - first).min(1 + self.rng.below(1500));
+        }
+        let touched: Vec<u64> = self.model.content().into_keys().collect();
+        let inside = |block: &u64| (first..first + count).contains(block);
+        if self.busy.iter().any(|block| inside(block)) || self.is_changing() {
+            return;
+        }
+        let blocks = touched.into_iter().filter(|block| inside(block));
+        let blocks = blocks.map(|block| (block, self.model.submitted(block, ZERO))).collect();
+        let (offset, len) = (first * BLOCK, count * BLOCK);
+        let request = match self.rng.below(2) {
+            0 => Request::Discard { offset, len },
+            _ => Request::WriteZeroes { offset, len, fua: self.rng.one_in(8) },
+        };
+        self.submit(request, Asked::Write { blocks });
+    }
+
+    fn ask_read(&mut self, view: View) {
+        let (first, count) = self.place();
+        let overlaps = (first..first + count).any(|block| self.busy.contains(&block));
+        if (view == View::Head && overlaps) || self.is_changing() {
+            return;
+        }
+        let request = Request::Read { view, offset: first * BLOCK, len: count * BLOCK };
+        self.submit(request, Asked::Read { view, first, count });
+    }
+
+    fn submit(&mut self, request: Request, asked: Asked) {
+        let id = RequestId(self.next);
+        self.next += 1;
+        match &asked {
+            Asked::Read { view: View::Head, first, count } => {
+                self.busy.extend(*first..*first + *count);
+            }
+            Asked::Write { blocks } => self.busy.extend(blocks.iter().map(|(block, _)| *block)),
+            _ => {}
+        }
+        self.asked.insert(id, asked);
+        self.replica.submit(id, request);
+    }
+
+    /// Whether no guest request is in flight, as an engine makes sure before a snapshot.
+    fn is_calm(&self) -> bool {
+        self.busy.is_empty() && !self.is_changing()
+    }
+
+    fn is_changing(&self) -> bool {
+        self.asked.values().any(|asked| {
+            matches!(
+                asked,
+                Asked::Snapshot(_) | Asked::Revert(..) | Asked::Delete(_) | Asked::Expand
+            )
+        })
+    }
+
+    fn complete_one(&mut self) {
+        let at = self.rng.below(self.pending.len() as u64) as usize;
+        let io = self.pending.swap_remove(at);
+        let result = perform(&mut self.files, io.file, &io.op);
+        self.replica.complete(io.id, result);
+    }
+
+    /// Takes what the replica wants and says.
+    fn collect(&mut self) -> Result<(), String> {
+        while let Some(action) = self.replica.next_action() {
+            match action {
+                Action::Io(io) => self.pending.push(io),
+                Action::Reply { id, result } => self.answer(id, result)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, id: RequestId, result: Result<Reply, RequestError>) -> Result<(), String> {
+        let asked = self.asked.remove(&id).ok_or("a request was answered twice")?;
+        match &asked {
+            Asked::Read { view: View::Head, first, count } => {
+                (*first..*first + *count).for_each(|block| assert!(self.busy.remove(&block)));
+            }
+            Asked::Write { blocks } => {
+                blocks.iter().for_each(|(block, _)| assert!(self.busy.remove(block)));
+            }
+            _ => {}
+        }
+        let reply = match result {
+            Ok(reply) => reply,
+            Err(RequestError::NoSpace) if self.tight => return self.out_of_space(&asked),
+            Err(error) => return Err(format!("{asked:?} failed: {error}")),
+        };
+        match asked {
+            Asked::Read { view, first, count } => {
+                let found = values(reply)?;
+                for (block, found) in (first..first + count).zip(found) {
+                    let expected = match view {
+                        View::Head => self.model.now(block),
+                        View::Snapshot(id) => {
+                            self.model.snapshots[&id].get(&block).copied().unwrap_or(ZERO)
+                        }
+                    };
+                    if found != expected {
+                        return Err(format!("{view:?} block {block}: {found:?} not {expected:?}"));
+                    }
+                }
+            }
+            Asked::Write { blocks } => {
+                blocks.iter().for_each(|(block, position)| self.model.answered(*block, *position));
+            }
+            Asked::Flush(covered) => self.model.flushed(&covered),
+            Asked::Snapshot(id) => {
+                let content = self.model.content();
+                self.model.become_certain(&content);
+                self.model.snapshots.insert(id, content);
+            }
+            Asked::Delete(id) => drop(self.model.snapshots.remove(&id)),
+            Asked::Revert(id, _) => {
+                let content = self.model.snapshots[&id].clone();
+                self.model.become_certain(&content);
+            }
+            Asked::Expand => {}
+            Asked::Other => {
+                if let Reply::Scrubbed(bad) = reply
+                    && !bad.is_empty()
+                {
+                    return Err(format!("scrub found {bad:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A write that failed left something that is old or new; it is written again until it works.
+    fn out_of_space(&mut self, asked: &Asked) -> Result<(), String> {
+        if let Asked::Write { blocks } = asked {
+            // Nothing of it may be visible: presence was not changed, and blocks that exist
+            // need no new space.
+            for (block, _) in blocks {
+                let now = self.model.now(*block);
+                let position = self.model.submitted(*block, now);
+                self.model.answered(*block, position);
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes everything that is in flight.
+    pub(super) fn drain(&mut self) -> Result<(), String> {
+        self.collect()?;
+        while !self.pending.is_empty() {
+            self.complete_one();
+            self.collect()?;
+        }
+        if !self.asked.is_empty() {
+            return Err(format!("never answered: {:?}", self.asked));
+        }
+        Ok(())
+    }
+
+    /// What the directory looks like if the power goes now, and the model of what may be in it.
+    pub(super) fn after_cut(&mut self, keep: Keep) -> World {
+        let mut files = self.files.clone();
+        for io in &self.pending {
+            // What was on its way may have got through.
+            if self.rng.one_in(2) && !matches!(io.op, IoOp::Read { .. }) {
+                let _: Result<Bytes, IoFault> = perform(&mut files, io.file, &io.op);
+            }
+        }
+        files.power_cut(keep);
+        let replica = reopen(&mut files).unwrap_or_else(|error| panic!("cannot open: {error:?}"));
+        let mut world = World {
+            files,
+            replica,
+            model: self.model.clone(),
+            rng: Rng::new(self.rng.next()),
+            pending: Vec::new(),
+            asked: BTreeMap::new(),
+            busy: BTreeSet::new(),
+            next: 0,
+            snapshots: self.snapshots + 1,
+            size: self.size,
+            tight: self.tight,
+            steps: 0,
+        };
+        world.decide(self.asked.values());
+        world
+    }
+
+    /// Finds out whether changes that were in flight took place.
+    fn decide<'a>(&mut self, asked: impl Iterator<Item = &'a Asked>) {
+        let status = self.replica.status();
+        let now = read_super(&mut self.files).unwrap().body.layers.head;
+        let exists = |id: &SnapshotId| status.snapshots.iter().any(|s| s.info.id == *id);
+        let (mut came, mut reverted) = (None, None);
+        for asked in asked {
+            match asked {
+                Asked::Snapshot(id) if exists(id) => came = Some(*id),
+                Asked::Delete(id) if !exists(id) => drop(self.model.snapshots.remove(id)),
+                Asked::Revert(id, head) if *head != now => reverted = Some(*id),
+                Asked::Expand => self.size = status.size,
+                _ => {}
+            }
+        }
+        if let Some(id) = came {
+            let content = self.model.content();
+            self.model.become_certain(&content);
+            self.model.snapshots.insert(id, content);
+        }
+        if let Some(id) = reverted {
+            let content = self.model.snapshots[&id].clone();
+            self.model.become_certain(&content);
+        }
+        let known: BTreeSet<_> = status.snapshots.iter().map(|s| s.info.id).collect();
+        assert_eq!(known, self.model.snapshots.keys().copied().collect());
+        assert_eq!(status.size, self.size);
+    }
+
+    /// Reads everything, head and snapshots, and compares.
+    pub(super) fn audit(&mut self, after_cut: bool) -> Result<(), String> {
+        let blocks: Vec<u64> = (0..REGIONS)
+            .flat_map(|region| SPOTS.map(|spot| region * u64::from(REGION_BLOCKS) + spot))
+            .chain(self.model.content().into_keys())
+            .filter(|block| *block < self.size / BLOCK)
+            .collect();
+        for block in &blocks {
+            let found = self.read_now(View::Head, *block)?;
+            if after_cut {
+                self.model.observe(*block, found)?;
+            } else if found != self.model.now(*block) {
+                return Err(format!("block {block}: {found:?} not {:?}", self.model.now(*block)));
+            }
+        }
+        for (id, content) in self.model.snapshots.clone() {
+            for block in &blocks {
+                let expected = content.get(block).copied().unwrap_or(ZERO);
+                let found = self.read_now(View::Snapshot(id), *block)?;
+                if found != expected {
+                    return Err(format!("{id} block {block}: {found:?} not {expected:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_now(&mut self, view: View, block: u64) -> Result<Value, String> {
+        let id = RequestId(self.next);
+        self.next += 1;
+        self.replica.submit(id, Request::Read { view, offset: block * BLOCK, len: BLOCK });
+        loop {
+            match self.replica.next_action() {
+                Some(Action::Reply { id: of, result }) if of == id => {
+                    let reply = result.map_err(|error| format!("block {block}: {error}"))?;
+                    return Ok(values(reply)?[0]);
+                }
+                Some(Action::Reply { .. }) => return Err("an unexpected reply".into()),
+                Some(Action::Io(io)) => {
+                    let result = perform(&mut self.files, io.file, &io.op);
+                    self.replica.complete(io.id, result);
+                }
+                None => return Err(format!("block {block} is never read")),
+            }
+        }
+    }
+
+    /// Stops without a word, as a killed process does; what is in flight is lost or not.
+    pub(super) fn verify_directory(&mut self) -> Result<(), String> {
+        let report = check(&mut self.files);
+        if report.is_healthy() { Ok(()) } else { Err(report.to_string()) }
+    }
+}
+
+/// The values of the blocks that were read; the checksums must be theirs.
+fn values(reply: Reply) -> Result<Vec<Value>, String> {
+    let Reply::Data(data) = reply else { return Err("not data".into()) };
+    let crcs = data.crcs.clone();
+    let bytes = data.into_bytes();
+    if bytes.len() != crcs.len() * BLOCK as usize {
+        return Err("data and checksums differ in length".into());
+    }
+    if let Some(bad) = crc::first_mismatch(&bytes, &crcs) {
+        return Err(format!("checksum of block {bad} of the read does not match"));
+    }
+    (0..crcs.len())
+        .map(|at| model::decode(&bytes.slice(at * BLOCK as usize..(at + 1) * BLOCK as usize)))
+        .collect()
+}

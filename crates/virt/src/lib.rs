@@ -1,16 +1,25 @@
 //! The kinds of virtual machines, as KubeVirt and CDI name them: types, definitions, defaults,
 //! rules, and what a request to start or stop means. No I/O, no clock.
 
+pub mod admit;
 pub mod api;
+mod bootstrap;
 pub mod condition;
+mod config;
+pub mod default;
 mod definition;
+pub mod instancetype;
 pub mod lifecycle;
+pub mod memory;
 pub mod printable_status;
 mod refusal;
+pub mod restart_required;
 pub mod run_strategy;
 mod state;
 
 pub use api::v1;
+pub use bootstrap::{KUBEVIRT, VERSION, first_objects};
+pub use config::ClusterConfig;
 pub use definition::definitions;
 pub use refusal::{About, Refusal};
 pub use state::{Phase, Request, RunStrategy, has_run, is_migrating};

@@ -13,6 +13,7 @@ use crate::refusal::{About, Refusal};
 use crate::state::{Phase, RunStrategy, text};
 use crate::v1::{MigrateOptions, RestartOptions, StartOptions, StopOptions};
 
+pub(crate) use volume::is_hotpluggable;
 pub use volume::{Volumes, add_volume, remove_volume};
 
 /// What a patch is sent to.

@@ -127,3 +127,29 @@ fn a_misspelt_field_is_found() {
     let dropped = prune(&mut object, &schema, Level::Root);
     assert_eq!(dropped, ["spec.template.spec.domain.devices.disks[0].bootOder"]);
 }
+
+#[test]
+fn first_objects_fit_their_schemas() {
+    let mut seen = Vec::new();
+    for object in virt::first_objects("amd64", "2026-01-02T03:04:05Z") {
+        let name = format!("{} {}", object["kind"], object["metadata"]["name"]);
+        let api = object["apiVersion"].as_str().unwrap();
+        if api.ends_with("kubevirt.io/v1") || api.ends_with("kubevirt.io/v1beta1") {
+            let schema = schema_of(&object);
+            let mut pruned = object.clone();
+            assert_eq!(prune(&mut pruned, &schema, Level::Root), Vec::<String>::new(), "{name}");
+            let errors = schema::validate(&object, None, &schema);
+            assert_eq!(texts(&errors), Vec::<String>::new(), "{name}");
+        } else {
+            let (kind, mut normal) = (object["kind"].as_str().unwrap(), object.clone());
+            let unknown = types::Kind::of(api, kind).unwrap().normalize(&mut normal).unwrap();
+            assert_eq!(unknown, Vec::<String>::new(), "{name}");
+        }
+        seen.push(name);
+    }
+    let mut unique = seen.clone();
+    unique.sort();
+    unique.dedup();
+    assert_eq!(unique.len(), seen.len(), "{seen:?}");
+    assert!(seen.iter().any(|name| name.contains("kubevirt.io:migrate")));
+}

@@ -1,0 +1,193 @@
+//! Rules that objects must keep, with upstream's messages and field paths. What a schema can
+//! say is said there; here is what relates fields to each other, to what was before, to the
+//! cluster's configuration and to other objects. [`mutate`] comes first and completes the
+//! object, then the schema, then [`admit`].
+
+mod cause;
+mod credential;
+mod disk;
+mod firmware;
+mod hotplug;
+mod instance;
+mod machine;
+mod migration;
+mod mutate;
+mod name;
+mod network;
+mod probe;
+mod processor;
+mod set;
+mod size;
+mod spec;
+mod storage;
+mod volume;
+
+use serde_json::Value;
+
+use crate::config::ClusterConfig;
+
+pub use cause::{Cause, Denial};
+pub(crate) use cause::{Causes, read};
+pub use mutate::{Surroundings, mutate};
+
+/// Reads other objects that a rule looks at. Nothing means that there is none.
+pub trait Objects {
+    /// `namespace` is empty for objects of the cluster.
+    fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value>;
+
+    fn list(&self, group: &str, plural: &str, namespace: &str) -> Vec<Value>;
+}
+
+/// A write that is to be judged.
+#[derive(Clone, Copy)]
+pub struct Write<'a> {
+    pub object: &'a Value,
+    /// The object before, if it is an update.
+    pub old: Option<&'a Value>,
+    /// The namespace of the request, for objects that do not name theirs.
+    pub namespace: &'a str,
+    /// The writer is one of the cluster's own controllers or agents.
+    pub trusted: bool,
+    pub config: &'a ClusterConfig,
+    pub objects: &'a dyn Objects,
+}
+
+impl std::fmt::Debug for Write<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Write")
+            .field("object", self.object)
+            .field("old", &self.old)
+            .field("namespace", &self.namespace)
+            .field("trusted", &self.trusted)
+            .finish_non_exhaustive()
+    }
+}
+
+type Judge = fn(&Write<'_>) -> Result<Vec<String>, Denial>;
+
+/// Group, plural, the webhooks for creation and update, and the rules.
+const RULES: &[(&str, &str, &str, &str, Judge)] = &[
+    (
+        "kubevirt.io",
+        "virtualmachines",
+        "virtualmachine-validator.kubevirt.io",
+        "virtualmachine-validator.kubevirt.io",
+        machine::judge,
+    ),
+    (
+        "kubevirt.io",
+        "virtualmachineinstances",
+        "virtualmachineinstances-create-validator.kubevirt.io",
+        "virtualmachineinstances-update-validator.kubevirt.io",
+        instance::judge,
+    ),
+    (
+        "kubevirt.io",
+        "virtualmachineinstancereplicasets",
+        "virtualmachinereplicaset-validator.kubevirt.io",
+        "virtualmachinereplicaset-validator.kubevirt.io",
+        set::judge_replica_set,
+    ),
+    (
+        "pool.kubevirt.io",
+        "virtualmachinepools",
+        "virtualmachinepool-validator.kubevirt.io",
+        "virtualmachinepool-validator.kubevirt.io",
+        set::judge_pool,
+    ),
+    (
+        "kubevirt.io",
+        "virtualmachineinstancemigrations",
+        "migration-create-validator.kubevirt.io",
+        "migration-update-validator.kubevirt.io",
+        migration::judge,
+    ),
+    (
+        "migrations.kubevirt.io",
+        "migrationpolicies",
+        "migration-policy-validator.kubevirt.io",
+        "migration-policy-validator.kubevirt.io",
+        migration::judge_policy,
+    ),
+    (
+        "instancetype.kubevirt.io",
+        "virtualmachineinstancetypes",
+        "virtualmachineinstancetype-validator.instancetype.kubevirt.io",
+        "virtualmachineinstancetype-validator.instancetype.kubevirt.io",
+        size::judge_size,
+    ),
+    (
+        "instancetype.kubevirt.io",
+        "virtualmachineclusterinstancetypes",
+        "virtualmachineclusterinstancetype-validator.instancetype.kubevirt.io",
+        "virtualmachineclusterinstancetype-validator.instancetype.kubevirt.io",
+        size::judge_size,
+    ),
+    (
+        "instancetype.kubevirt.io",
+        "virtualmachinepreferences",
+        "virtualmachinepreference-validator.instancetype.kubevirt.io",
+        "virtualmachinepreference-validator.instancetype.kubevirt.io",
+        size::judge_preference,
+    ),
+    (
+        "instancetype.kubevirt.io",
+        "virtualmachineclusterpreferences",
+        "virtualmachineclusterpreference-validator.instancetype.kubevirt.io",
+        "virtualmachineclusterpreference-validator.instancetype.kubevirt.io",
+        size::judge_preference,
+    ),
+    (
+        "kubevirt.io",
+        "kubevirts",
+        "kubevirt-create-validator.kubevirt.io",
+        "kubevirt-update-validator.kubevirt.io",
+        storage::judge_kubevirt,
+    ),
+    (
+        "cdi.kubevirt.io",
+        "datavolumes",
+        "datavolume-validate.cdi.kubevirt.io",
+        "datavolume-validate.cdi.kubevirt.io",
+        storage::judge_data_volume,
+    ),
+    (
+        "snapshot.kubevirt.io",
+        "virtualmachinesnapshots",
+        "virtualmachinesnapshot-validator.snapshot.kubevirt.io",
+        "virtualmachinesnapshot-validator.snapshot.kubevirt.io",
+        storage::judge_snapshot,
+    ),
+    (
+        "export.kubevirt.io",
+        "virtualmachineexports",
+        "virtualmachineexport-validator.export.kubevirt.io",
+        "virtualmachineexport-validator.export.kubevirt.io",
+        storage::judge_export,
+    ),
+];
+
+/// Judges a write to the main resource. Returns warnings for the client. Kinds without rules
+/// of their own are taken as they are.
+pub fn admit(group: &str, plural: &str, write: &Write<'_>) -> Result<Vec<String>, Denial> {
+    let rule = RULES.iter().find(|(known, name, ..)| *known == group && *name == plural);
+    let Some((.., create, update, judge)) = rule else { return Ok(Vec::new()) };
+    let webhook = if write.old.is_some() { update } else { create };
+    judge(write).map_err(|denial| denial.by(webhook))
+}
+
+/// Judges a write to the status of a machine.
+pub fn admit_machine_status(write: &Write<'_>) -> Result<(), Denial> {
+    machine::judge_status(write).map_err(|denial| denial.by("virtualmachine-validator.kubevirt.io"))
+}
+
+/// What an update of an instance by somebody else than the cluster leaves of the status: the
+/// old one. There is no status subresource that could keep them apart.
+pub fn keep_instance_status(new: &mut Value, old: &Value, trusted: bool) {
+    if !trusted && new["status"] != old["status"] {
+        new["status"] = old["status"].clone();
+    }
+}
+
+#[cfg(test)]
+mod tests;

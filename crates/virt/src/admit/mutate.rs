@@ -1,0 +1,104 @@
+//! What is written into objects before they are judged: one entry for all kinds.
+
+use serde_json::Value;
+
+use super::{Denial, Objects, keep_instance_status};
+use crate::config::ClusterConfig;
+use crate::default::{default_instance, default_machine, default_migration, fill, items, object};
+use crate::instancetype::{Sizing, infer};
+use crate::state::{is_deleting, text};
+
+/// What a mutation may look at and use.
+pub struct Surroundings<'a> {
+    pub namespace: &'a str,
+    /// The writer is one of the cluster's own controllers or agents.
+    pub trusted: bool,
+    pub config: &'a ClusterConfig,
+    pub objects: &'a dyn Objects,
+    /// The time, as it stands in objects.
+    pub now: &'a str,
+    /// A new random UUID each time.
+    pub uuid: &'a mut dyn FnMut() -> String,
+}
+
+impl std::fmt::Debug for Surroundings<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Surroundings")
+            .field("namespace", &self.namespace)
+            .field("trusted", &self.trusted)
+            .field("now", &self.now)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Completes an object that is created, or updated from `old`. Kinds without defaults stay as
+/// they are.
+pub fn mutate(
+    group: &str,
+    plural: &str,
+    new: &mut Value,
+    old: Option<&Value>,
+    around: &mut Surroundings<'_>,
+) -> Result<(), Denial> {
+    match (group, plural, old) {
+        ("kubevirt.io", "virtualmachines", _) => machine(new, old, around)
+            .map_err(|denial| denial.by("virtualmachines-mutator.kubevirt.io")),
+        ("kubevirt.io", "virtualmachineinstances", None) => {
+            default_instance(new, around.config, around.now, around.uuid).map_err(|error| {
+                let denial = Denial::bad_request(error.to_string());
+                denial.by("virtualmachineinstances-mutator.kubevirt.io")
+            })
+        }
+        ("kubevirt.io", "virtualmachineinstances", Some(old)) => {
+            keep_instance_status(new, old, around.trusted);
+            Ok(())
+        }
+        ("kubevirt.io", "virtualmachineinstancemigrations", None) => {
+            default_migration(new);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn machine(
+    vm: &mut Value,
+    old: Option<&Value>,
+    around: &mut Surroundings<'_>,
+) -> Result<(), Denial> {
+    if is_deleting(vm) || !vm["spec"]["template"].is_object() {
+        return Ok(());
+    }
+    infer(vm, around.namespace, around.objects)
+        .map_err(|error| Denial::bad_request(error.to_string()))?;
+    let sizing = Sizing::find(vm, around.namespace, around.objects);
+    if let Some(preference) = &sizing.preference {
+        prefer(preference, &mut vm["spec"]);
+    }
+    default_machine(vm, old.is_none(), around.config, around.uuid);
+    Ok(())
+}
+
+/// What a preference says about things that are fixed before an instance is made.
+fn prefer(preference: &Value, spec: &mut Value) {
+    let template = object(object(spec, "template"), "spec");
+    let architecture = text(preference, "/preferredArchitecture");
+    if !architecture.is_empty() {
+        fill(template, "architecture", || architecture.into());
+    }
+    let machine = text(preference, "/machine/preferredMachineType");
+    if !machine.is_empty() {
+        fill(object(object(template, "domain"), "machine"), "type", || machine.into());
+    }
+    let class = text(preference, "/volumes/preferredStorageClassName");
+    if class.is_empty() {
+        return;
+    }
+    for volume in items(spec, "dataVolumeTemplates") {
+        for target in ["/spec/pvc", "/spec/storage"] {
+            if let Some(target) = volume.pointer_mut(target) {
+                fill(target, "storageClassName", || class.into());
+            }
+        }
+    }
+}

@@ -7,8 +7,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::Resource;
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Command;
+use tokio::io::{AsyncReadExt, BufReader};
+use tokio::process::{ChildStdout, Command};
 
 use crate::process::{Identity, confine};
 
@@ -50,14 +50,16 @@ impl Default for Tool {
 impl Tool {
     /// Runs it to its end and returns what it said.
     pub async fn run(&self, arguments: &[OsString]) -> Result<String, ToolError> {
-        let mut said = Vec::new();
-        let running = self.drive(arguments, async |mut stdout| {
+        let running = self.drive(arguments, |mut stdout| async move {
+            let mut said = Vec::new();
             let _ = stdout.read_to_end(&mut said).await;
+            said
         });
-        tokio::time::timeout(self.limit, running).await.map_err(|_| ToolError::TimedOut {
-            program: self.program.clone(),
-            limit: self.limit,
-        })??;
+        let said =
+            tokio::time::timeout(self.limit, running).await.map_err(|_| ToolError::TimedOut {
+                program: self.program.clone(),
+                limit: self.limit,
+            })??;
         Ok(String::from_utf8_lossy(&said).into_owned())
     }
 
@@ -67,7 +69,7 @@ impl Tool {
         arguments: &[OsString],
         mut progress: impl FnMut(f32) + Send,
     ) -> Result<(), ToolError> {
-        self.drive(arguments, async |mut stdout| {
+        self.drive(arguments, |mut stdout| async move {
             let mut line = Vec::new();
             while let Ok(byte) = stdout.read_u8().await {
                 // Each report overwrites the one before.
@@ -84,11 +86,12 @@ impl Tool {
         .await
     }
 
-    async fn drive(
+    /// `listen` is a plain closure: the future of an async one is not known to be `Send`.
+    async fn drive<T, F: Future<Output = T>>(
         &self,
         arguments: &[OsString],
-        listen: impl AsyncFnOnce(Box<dyn AsyncRead + Unpin + Send>),
-    ) -> Result<(), ToolError> {
+        listen: impl FnOnce(BufReader<ChildStdout>) -> F,
+    ) -> Result<T, ToolError> {
         let failed = |source| ToolError::Run { program: self.program.clone(), source };
         let mut command = std::process::Command::new(&self.program);
         command
@@ -105,19 +108,19 @@ impl Tool {
         let mut command = Command::from(command);
         let mut child = command.kill_on_drop(true).spawn().map_err(failed)?;
         let stdout = child.stdout.take().expect("it was asked for above");
-        let stdout = tokio::io::BufReader::new(stdout);
+        let stdout = BufReader::new(stdout);
         let stderr = child.stderr.take().expect("it was asked for above");
         let mut complaint = Vec::new();
         let complain = async {
             let mut stderr = stderr.take(64 << 10);
             let _ = stderr.read_to_end(&mut complaint).await;
         };
-        tokio::join!(listen(Box::new(stdout)), complain);
+        let (heard, ()) = tokio::join!(listen(stdout), complain);
         let status = child.wait().await.map_err(failed)?;
         let program = self.program.clone();
         match std::os::unix::process::ExitStatusExt::signal(&status) {
             Some(signal) => Err(ToolError::Killed { program, signal }),
-            None if status.success() => Ok(()),
+            None if status.success() => Ok(heard),
             None => {
                 let end = complaint.len().min(LAST_WORDS);
                 let said = String::from_utf8_lossy(&complaint[..end]).trim().to_owned();

@@ -1,0 +1,103 @@
+//! The volumes of this node: disks in files, made for claims, filled, grown and removed.
+//!
+//! A claim that our provisioner is to serve on this node gets a directory with a sparse raw
+//! disk and a PersistentVolume that points at it; `controllers` bind the two. What is to be on
+//! the disk says the claim, in CDI's annotations, and so it is told how the filling goes.
+//! Decisions are in `plan`; `keep` carries them out. Container disks, which are no claims, are
+//! kept in `cache`.
+//!
+//! Refuses to remove files that no volume of ours accounts for.
+
+mod checksum;
+mod clone;
+mod disk;
+mod fetch;
+mod fill;
+mod gauge;
+mod image;
+mod keep;
+mod lookup;
+mod mirror;
+mod object;
+mod plan;
+mod provision;
+mod readers;
+mod registry;
+mod source;
+mod tell;
+mod upload;
+
+use std::io;
+use std::path::PathBuf;
+
+use base::Tasks;
+use hyper::body::Incoming;
+use kube::Client;
+use tokio::sync::{mpsc, oneshot};
+
+use self::disk::Disks;
+use self::keep::{Keeper, Shared};
+use self::readers::Readers;
+use self::upload::Arrival;
+use crate::config::Config;
+use crate::event::Reporter;
+
+pub(crate) use source::unfilled;
+pub(crate) use upload::UploadError;
+
+/// Uploads that wait for their turn to begin.
+const WAITING: usize = 16;
+
+/// Why there are no volumes on this node.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use the directory of volumes {}", path.display())]
+pub(crate) struct OpenError {
+    pub(crate) path: PathBuf,
+    pub(crate) source: io::Error,
+}
+
+/// What the rest of the agent may ask of volumes; clones ask the same ones.
+#[derive(Debug, Clone)]
+pub(crate) struct Volumes {
+    readers: Readers,
+    uploads: mpsc::Sender<Arrival>,
+}
+
+impl Volumes {
+    /// Begins to keep the volumes of this node; ends with `tasks`.
+    pub(crate) fn start(
+        client: Client,
+        config: &Config,
+        tasks: &Tasks,
+    ) -> Result<Self, OpenError> {
+        let path = config.data_dir.join("volumes");
+        let failed = |source| OpenError { path: path.clone(), source };
+        let disks = Disks::open(path.clone()).map_err(failed)?;
+        let found = disks.scan().map_err(failed)?;
+        let readers = Readers::default();
+        let shared = Shared {
+            reporter: Reporter::new(client.clone(), &config.node_name),
+            client,
+            node: config.node_name.clone(),
+            disks,
+            readers: readers.clone(),
+        };
+        let (uploads, arrivals) = mpsc::channel(WAITING);
+        let keeper = Keeper::new(shared, found);
+        tasks.spawn("volumes", keeper.run(arrivals, tasks.stop_signal()));
+        Ok(Self { readers, uploads })
+    }
+
+    /// Takes in an image for a volume that waits for one; returns when it is in place.
+    pub(crate) async fn upload(&self, volume: String, body: Incoming) -> Result<(), UploadError> {
+        let (answer, answered) = oneshot::channel();
+        let arrival = Arrival { volume, body, answer };
+        self.uploads.send(arrival).await.map_err(|_| UploadError::Stopped)?;
+        answered.await.map_err(|_| UploadError::Stopped)?
+    }
+
+    /// Whether a disk is being copied and so must not be written to now.
+    pub(crate) fn is_being_copied(&self, volume: &str) -> bool {
+        self.readers.has(volume)
+    }
+}

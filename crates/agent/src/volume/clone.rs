@@ -1,0 +1,198 @@
+//! A disk that is a copy of another claim's.
+//!
+//! The source must not change while it is read: it is marked as read first, and then looked
+//! at whether a machine uses it. A machine that comes later sees the mark and waits.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use client::Fault;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::Value;
+
+use super::disk::duplicate;
+use super::gauge::Gauge;
+use super::image::Scratch;
+use super::keep::Shared;
+use super::source;
+use crate::api::{present, vmis_in};
+
+/// Why a claim is not copied.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CloneError {
+    #[error("source PVC {namespace}/{name} does not exist, waiting for it to appear")]
+    Missing { namespace: String, name: String },
+    #[error("source PVC {namespace}/{name} is not ready: {why}")]
+    Pending { namespace: String, name: String, why: String },
+    #[error("source PVC {namespace}/{name} is in use by {user}")]
+    InUse { namespace: String, name: String, user: String },
+    #[error(
+        "target resources requests storage size is smaller than the source: {to} bytes are less \
+         than the {from} of {namespace}/{name}"
+    )]
+    Smaller { namespace: String, name: String, from: u64, to: u64 },
+    #[error("cannot read {what}")]
+    Request { what: &'static str, source: Fault },
+    #[error("cannot copy the disk")]
+    Copy(#[source] io::Error),
+}
+
+impl CloneError {
+    pub(super) fn is_final(&self) -> bool {
+        matches!(self, Self::Smaller { .. })
+    }
+
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::InUse { .. } => "CloneSourceInUse",
+            Self::Smaller { .. } => "CloneValidationFailed",
+            _ => "Error",
+        }
+    }
+}
+
+/// A copy that is to be made.
+pub(super) struct Copy<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    /// The volume that gets it, and its size.
+    pub(super) volume: &'a str,
+    pub(super) size: u64,
+}
+
+impl Copy<'_> {
+    /// Makes a complete copy beside the disk of the target.
+    pub(super) async fn run(&self, gauge: &Gauge) -> Result<Scratch, CloneError> {
+        let from = self.find().await?;
+        let _mark = self.shared.readers.mark(&from);
+        self.check_unused().await?;
+        let path = self.shared.disks.disk(&from);
+        let length = std::fs::metadata(&path).map_err(CloneError::Copy)?.len();
+        if length > self.size {
+            let (namespace, name) = (self.namespace.into(), self.name.into());
+            return Err(CloneError::Smaller { namespace, name, from: length, to: self.size });
+        }
+        self.copy(path, gauge).await
+    }
+
+    async fn copy(&self, from: PathBuf, gauge: &Gauge) -> Result<Scratch, CloneError> {
+        let scratch = Scratch(self.shared.disks.scratch(self.volume));
+        let to = scratch.0.clone();
+        let stopped = Arc::new(AtomicBool::new(false));
+        // Whoever stops waiting stops the copy.
+        let guard = Stopper(Arc::clone(&stopped));
+        let gauge = gauge.clone();
+        let copied = tokio::task::spawn_blocking(move || {
+            duplicate(&from, &to, |part| {
+                gauge.set(part);
+                !stopped.load(Ordering::Relaxed)
+            })
+        });
+        let copied = copied.await.map_err(|failure| CloneError::Copy(io::Error::other(failure)))?;
+        drop(guard);
+        copied.map_err(CloneError::Copy)?;
+        Ok(scratch)
+    }
+
+    /// The volume of the source, which must be one of this node.
+    async fn find(&self) -> Result<String, CloneError> {
+        let (namespace, name) = (self.namespace.to_owned(), self.name.to_owned());
+        let claims = Api::<PersistentVolumeClaim>::namespaced(
+            self.shared.client.clone(),
+            self.namespace,
+        );
+        let found = present(claims.get(self.name).await)
+            .map_err(|source| CloneError::Request { what: "the source", source: Fault(source) })?;
+        let Some(claim) = found else { return Err(CloneError::Missing { namespace, name }) };
+        let pending = |why: String| CloneError::Pending { namespace, name, why };
+        if let Some(why) = source::unfilled(&claim) {
+            return Err(pending(why));
+        }
+        let bound = claim.spec.and_then(|spec| spec.volume_name).filter(|name| !name.is_empty());
+        let Some(volume) = bound else { return Err(pending("it is not bound yet".into())) };
+        if self.shared.disks.look(&volume).size.is_none() {
+            return Err(pending(format!("its volume {volume} is not on this node")));
+        }
+        Ok(volume)
+    }
+
+    /// Machines that may write to the source.
+    async fn check_unused(&self) -> Result<(), CloneError> {
+        let user = user_of(self.shared, self.namespace, self.name).await?;
+        match user {
+            None => Ok(()),
+            Some(user) => Err(CloneError::InUse {
+                namespace: self.namespace.into(),
+                name: self.name.into(),
+                user: format!("VirtualMachineInstance {user}"),
+            }),
+        }
+    }
+}
+
+/// The machine that has the claim, if one does.
+pub(super) async fn user_of(
+    shared: &Shared,
+    namespace: &str,
+    claim: &str,
+) -> Result<Option<String>, CloneError> {
+    let vmis = vmis_in(&shared.client, namespace);
+    let vmis = vmis.list(&ListParams::default()).await.map_err(|source| CloneError::Request {
+        what: "machines",
+        source: Fault(source),
+    })?;
+    let user = vmis.items.into_iter().find(|vmi| uses(&vmi.data, claim));
+    Ok(user.and_then(|vmi| vmi.metadata.name))
+}
+
+/// Whether a machine that has a node and has not ended writes to the claim.
+fn uses(vmi: &Value, claim: &str) -> bool {
+    let phase = vmi["status"]["phase"].as_str().unwrap_or_default();
+    if !matches!(phase, "Scheduled" | "Running") {
+        return false;
+    }
+    vmi["spec"]["volumes"].as_array().into_iter().flatten().any(|volume| {
+        let own = &volume["persistentVolumeClaim"];
+        let writes = own["claimName"] == claim && own["readOnly"] != true;
+        writes || volume["dataVolume"]["name"] == claim
+    })
+}
+
+struct Stopper(Arc<AtomicBool>);
+
+impl Drop for Stopper {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_machine_that_writes_keeps_others_from_copying() {
+        let vmi = |phase: &str, volume: Value| {
+            json!({"status": {"phase": phase}, "spec": {"volumes": [volume]}})
+        };
+        let claim = json!({"persistentVolumeClaim": {"claimName": "c"}});
+        let read = json!({"persistentVolumeClaim": {"claimName": "c", "readOnly": true}});
+        for (vmi, expected) in [
+            (vmi("Running", claim.clone()), true),
+            (vmi("Scheduled", json!({"dataVolume": {"name": "c"}})), true),
+            (vmi("Succeeded", claim.clone()), false),
+            (vmi("Pending", claim), false),
+            (vmi("Running", read), false),
+            (vmi("Running", json!({"persistentVolumeClaim": {"claimName": "d"}})), false),
+        ] {
+            assert_eq!(uses(&vmi, "c"), expected, "{vmi}");
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Fetching an image over HTTP, piece by piece, going on where a broken connection stopped.
+//!
+//! Who asks for an image usually means one that will be there: everything but an address that
+//! makes no sense is tried again, forever, and what is wrong is told meanwhile.
+
+use std::io;
+use std::time::Duration;
+
+use base::{Backoff, Chain};
+use bytes::Bytes;
+use http::header::{
+    CONTENT_RANGE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE,
+};
+use http::StatusCode;
+use reqwest::{Certificate, Client, Response, Url};
+use tokio::sync::mpsc::Sender;
+
+use super::checksum::Checksum;
+use super::gauge::{Gauge, Trouble};
+
+const CONNECT: Duration = Duration::from_secs(30);
+/// A server that is silent for this long is asked again.
+const SILENCE: Duration = Duration::from_secs(60);
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Why an image cannot be fetched.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FetchError {
+    #[error("{url:?} is not a URL that can be fetched: it has to begin with http:// or https://")]
+    Url { url: String },
+    #[error("cannot use the header {header:?}: it has to be \"Name: value\"")]
+    Header { header: String },
+    #[error("cannot use the certificates of config map {name}")]
+    Certificates { name: String, source: reqwest::Error },
+    #[error("cannot prepare requests")]
+    Client(#[source] reqwest::Error),
+    #[error("Unable to connect to http data source")]
+    Request(#[source] reqwest::Error),
+    // CDI's words, which people search for.
+    #[error(
+        "Unable to connect to http data source: expected status code 200, got {}. Status: {code}",
+        code.as_u16()
+    )]
+    Status { code: StatusCode },
+    #[error("the connection was cut after {got} bytes")]
+    Cut { got: u64 },
+    #[error("the image was replaced on the server while it was fetched")]
+    Changed,
+}
+
+impl FetchError {
+    /// Whether trying again is of no use.
+    pub(super) fn is_final(&self) -> bool {
+        matches!(self, Self::Url { .. } | Self::Header { .. })
+    }
+}
+
+/// What a request needs beside the address.
+#[derive(Debug, Default)]
+pub(super) struct Access {
+    pub(super) user: Option<(String, String)>,
+    pub(super) headers: Vec<String>,
+    /// Name of the config map and its certificates, in PEM.
+    pub(super) certificates: Option<(String, Vec<u8>)>,
+}
+
+/// How the fetching ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Everything was fetched.
+    Complete,
+    /// Nobody takes more.
+    Closed,
+}
+
+/// An image that is being fetched.
+#[derive(Debug)]
+pub(super) struct Download {
+    client: Client,
+    url: Url,
+    access: Access,
+    headers: HeaderMap,
+    /// Bytes that were passed on.
+    at: u64,
+    /// The whole length, once the server has said it.
+    length: Option<u64>,
+    /// The server's mark of this content, to notice another.
+    validator: Option<HeaderValue>,
+    response: Option<Response>,
+    /// What came with bytes that had been passed on before.
+    pending: Option<Bytes>,
+    pub(super) checksum: Option<Checksum>,
+}
+
+impl Download {
+    pub(super) fn new(
+        url: &str,
+        access: Access,
+        checksum: Option<Checksum>,
+    ) -> Result<Self, FetchError> {
+        let bad = || FetchError::Url { url: url.to_owned() };
+        let parsed = Url::parse(url).map_err(|_| bad())?;
+        if !matches!(parsed.scheme(), "http" | "https") || parsed.host().is_none() {
+            return Err(bad());
+        }
+        let client = client(access.certificates.as_ref())?;
+        let headers = headers(&access.headers)?;
+        Ok(Self {
+            client,
+            url: parsed,
+            access,
+            headers,
+            at: 0,
+            length: None,
+            validator: None,
+            response: None,
+            pending: None,
+            checksum,
+        })
+    }
+
+    /// Passes on all bytes, however often the connection breaks. `into` may be missing when
+    /// only the checksum is still of interest. Cancel-safe in that dropping it stops it.
+    pub(super) async fn run(
+        &mut self,
+        mut into: Option<&Sender<io::Result<Bytes>>>,
+        gauge: &Gauge,
+    ) -> Result<End, FetchError> {
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        loop {
+            let before = self.at;
+            let failure = match self.pass(&mut into, gauge).await {
+                Ok(end) => return Ok(end),
+                Err(failure) if failure.is_final() => return Err(failure),
+                Err(FetchError::Changed) => return Err(FetchError::Changed),
+                Err(failure) => failure,
+            };
+            (self.response, self.pending) = (None, None);
+            if self.at > before {
+                backoff.reset();
+            }
+            let pause = backoff.delay();
+            let text = format!("{}; trying again in {} s", Chain(&failure), pause.as_secs());
+            gauge.stumble(Trouble { reason: "Error", message: text });
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// One connection, until its end.
+    async fn pass(
+        &mut self,
+        into: &mut Option<&Sender<io::Result<Bytes>>>,
+        gauge: &Gauge,
+    ) -> Result<End, FetchError> {
+        let mut response = match self.response.take() {
+            Some(response) => response,
+            None => self.open().await?,
+        };
+        gauge.recover();
+        loop {
+            let piece = match self.pending.take() {
+                Some(piece) => Some(piece),
+                None => response.chunk().await.map_err(FetchError::Request)?,
+            };
+            let Some(piece) = piece else { break };
+            self.at += piece.len() as u64;
+            if let Some(checksum) = &mut self.checksum {
+                checksum.update(&piece);
+            }
+            self.show(gauge);
+            if let Some(sender) = into
+                && sender.send(Ok(piece)).await.is_err()
+            {
+                self.response = Some(response);
+                return Ok(End::Closed);
+            }
+        }
+        match self.length {
+            Some(length) if self.at < length => Err(FetchError::Cut { got: self.at }),
+            _ => Ok(End::Complete),
+        }
+    }
+
+    fn show(&self, gauge: &Gauge) {
+        match self.length {
+            #[expect(clippy::cast_precision_loss, reason = "a percentage")]
+            Some(length) if length > 0 => gauge.set(self.at as f32 / length as f32 * FETCHING),
+            _ => gauge.unknown(),
+        }
+    }
+
+    /// Asks for what is missing.
+    async fn open(&mut self) -> Result<Response, FetchError> {
+        let mut request = self.client.get(self.url.clone()).headers(self.headers.clone());
+        if let Some((user, password)) = &self.access.user {
+            request = request.basic_auth(user, Some(password));
+        }
+        if self.at > 0 {
+            request = request.header(RANGE, format!("bytes={}-", self.at));
+            if let Some(validator) = &self.validator {
+                request = request.header(IF_RANGE, validator.clone());
+            }
+        }
+        let response = request.send().await.map_err(FetchError::Request)?;
+        match response.status() {
+            StatusCode::PARTIAL_CONTENT if starts_at(&response) == Some(self.at) => Ok(response),
+            StatusCode::OK => self.begin(response).await,
+            StatusCode::RANGE_NOT_SATISFIABLE => Err(FetchError::Changed),
+            code => Err(FetchError::Status { code }),
+        }
+    }
+
+    /// The whole content from its beginning; what was passed on already is skipped.
+    async fn begin(&mut self, mut response: Response) -> Result<Response, FetchError> {
+        let headers = response.headers();
+        let validator = headers.get(ETAG).or_else(|| headers.get(LAST_MODIFIED)).cloned();
+        let length = response.content_length();
+        if self.at == 0 {
+            (self.validator, self.length) = (validator, length);
+            return Ok(response);
+        }
+        if validator != self.validator || length != self.length || validator.is_none() {
+            return Err(FetchError::Changed);
+        }
+        let mut skipped = 0;
+        while skipped < self.at {
+            let piece = response.chunk().await.map_err(FetchError::Request)?;
+            let mut piece = piece.ok_or(FetchError::Cut { got: skipped })?;
+            let left = usize::try_from(self.at - skipped).unwrap_or(usize::MAX);
+            if piece.len() > left {
+                self.pending = Some(piece.split_off(left));
+            }
+            skipped += piece.len() as u64;
+        }
+        Ok(response)
+    }
+}
+
+/// The part of the work that fetching is; the rest is for what comes after.
+pub(super) const FETCHING: f32 = 0.9;
+
+fn client(certificates: Option<&(String, Vec<u8>)>) -> Result<Client, FetchError> {
+    // Proxies come from the environment of the process, as everywhere.
+    let mut builder = Client::builder()
+        .user_agent(concat!("sheaf/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT)
+        .read_timeout(SILENCE);
+    if let Some((name, pem)) = certificates {
+        let bad = |source| FetchError::Certificates { name: name.clone(), source };
+        builder = builder.tls_certs_merge(Certificate::from_pem_bundle(pem).map_err(bad)?);
+    }
+    builder.build().map_err(FetchError::Client)
+}
+
+fn headers(lines: &[String]) -> Result<HeaderMap, FetchError> {
+    let mut headers = HeaderMap::new();
+    for line in lines {
+        let bad = || FetchError::Header { header: line.clone() };
+        let (name, value) = line.split_once(':').ok_or_else(bad)?;
+        let name: HeaderName = name.trim().parse().map_err(|_| bad())?;
+        let value: HeaderValue = value.trim().parse().map_err(|_| bad())?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+/// The first byte of a part: `bytes 100-199/200`.
+fn starts_at(response: &Response) -> Option<u64> {
+    let range = response.headers().get(CONTENT_RANGE)?.to_str().ok()?;
+    range.strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok()
+}

@@ -1,0 +1,112 @@
+//! From an image of any kind to a raw disk: looked at, measured against the claim, converted.
+//!
+//! qemu-img reads images of strangers. If we are root it runs as a user who owns nothing but
+//! the two files at hand.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use qemu::image::{self, ImageError, Kind, Tool};
+use qemu::machine::ImageFormat;
+use qemu::process::Identity;
+
+use super::disk::remove_slowly;
+use super::fetch::FETCHING;
+use super::gauge::Gauge;
+
+/// Beside the users and groups of machines.
+const READER: u32 = 0x7200_0000;
+
+/// Why an image does not become a disk.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConvertError {
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    // CDI's words.
+    #[error(
+        "Virtual image size {size} is larger than the reported available storage {room}. A larger \
+         PVC is required."
+    )]
+    TooLarge { size: u64, room: u64 },
+    #[error("cannot prepare {}", path.display())]
+    File { path: PathBuf, source: io::Error },
+}
+
+impl ConvertError {
+    /// Whether the image is at fault, so that trying again is of no use.
+    pub(super) fn is_final(&self) -> bool {
+        use qemu::image::ToolError;
+        match self {
+            Self::TooLarge { .. } => true,
+            Self::Image(ImageError::Refused { .. } | ImageError::Unexpected { .. }) => true,
+            Self::Image(ImageError::Tool(ToolError::Failed { said, .. })) => {
+                !said.contains("No space left on device")
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The tool, run by whom it can do the least harm.
+pub(super) fn tool() -> Tool {
+    let identity = rustix::process::geteuid().is_root().then(|| Identity {
+        uid: READER,
+        gid: READER,
+        groups: Vec::new(),
+    });
+    Tool { identity, ..Tool::default() }
+}
+
+/// Makes a raw disk of the image at `from`; `at` is a name for it beside. Answers where it is,
+/// which is `from` itself if that is a raw disk already; what is not needed is removed.
+pub(super) async fn to_disk(
+    from: &Path,
+    at: &Path,
+    room: Option<u64>,
+    gauge: &Gauge,
+) -> Result<PathBuf, ConvertError> {
+    let tool = tool();
+    hand_to_reader(from, &tool)?;
+    let info = image::inspect(&tool, from).await?;
+    if let Some(room) = room
+        && info.virtual_size > room
+    {
+        return Err(ConvertError::TooLarge { size: info.virtual_size, room });
+    }
+    if info.kind == Kind::Raw {
+        return Ok(from.to_owned());
+    }
+    let failed = |source| ConvertError::File { path: at.to_owned(), source };
+    let target = OpenOptions::new().create_new(true).write(true).mode(0o600).open(at);
+    drop(target.map_err(failed)?);
+    hand_to_reader(at, &tool)?;
+    let progress = |percent: f32| gauge.set(FETCHING + percent / 100.0 * (1.0 - FETCHING));
+    image::convert(&tool, (from, info.kind), (at, ImageFormat::Raw), progress).await?;
+    let _ = remove_slowly(from);
+    Ok(at.to_owned())
+}
+
+fn hand_to_reader(path: &Path, tool: &Tool) -> Result<(), ConvertError> {
+    let failed = |source| ConvertError::File { path: path.to_owned(), source };
+    if let Some(identity) = &tool.identity {
+        std::os::unix::fs::chown(path, Some(identity.uid), Some(identity.gid)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// What an image may be long on its way in: formats have tables beside the data.
+pub(super) fn most(room: u64) -> u64 {
+    room.saturating_add(room / 4).saturating_add(64 << 20)
+}
+
+/// Removes a file when it goes out of scope, unless it has been renamed by then.
+#[derive(Debug)]
+pub(super) struct Scratch(pub(super) PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}

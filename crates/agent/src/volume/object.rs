@@ -1,0 +1,233 @@
+//! Claims and volumes as far as this node's volumes depend on them. Pure.
+
+use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use super::source::{self, Source};
+
+/// Who makes the volumes of the classes `local` and `local-immediate`.
+pub(super) const PROVISIONER: &str = "sheaf.io/local";
+/// Kept on a volume until its files are gone.
+pub(super) const FINALIZER: &str = "sheaf.io/local-volume";
+pub(super) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
+
+const ANNOUNCED: &str = "volume.kubernetes.io/storage-provisioner";
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+const POD_PHASE: &str = "cdi.kubevirt.io/storage.pod.phase";
+const POD_READY: &str = "cdi.kubevirt.io/storage.pod.ready";
+
+/// Disks are whole pages, so that any guest and any cache mode can use them.
+const GRAIN: u64 = 4096;
+
+/// How far the filling of a claim has come, as it says itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Nothing was begun, or it has to begin again.
+    Open,
+    /// An upload may come.
+    Ready,
+    /// Filled, or given up: nothing is done any more.
+    Over,
+}
+
+/// A claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Claim {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) class: String,
+    pub(super) access_modes: Vec<String>,
+    pub(super) volume_mode: String,
+    /// What is asked for, in the claim's own words and in bytes.
+    pub(super) request: String,
+    pub(super) size: u64,
+    /// What the claim says it has; nothing before it is bound.
+    pub(super) capacity: Option<u64>,
+    /// Set when our provisioner is to make its volume, and on which node.
+    pub(super) wanted_on: Option<String>,
+    pub(super) volume: Option<String>,
+    pub(super) is_bound: bool,
+    pub(super) is_deleting: bool,
+    /// What goes onto the disk once there is one.
+    pub(super) source: Option<Source>,
+    /// What goes onto the disk before anybody may have it.
+    pub(super) origin: Option<source::Origin>,
+    pub(super) progress: Progress,
+}
+
+/// A claim that cannot be worked with has no uid or asks for nothing.
+pub(super) fn claim(object: &PersistentVolumeClaim) -> Option<Claim> {
+    let meta = &object.metadata;
+    let spec = object.spec.as_ref()?;
+    let status = object.status.clone().unwrap_or_default();
+    let note = |key: &str| meta.annotations.as_ref()?.get(key).map(String::as_str);
+    let requests = spec.resources.as_ref()?.requests.as_ref()?;
+    let request = requests.get("storage")?.clone();
+    let ours = note(ANNOUNCED) == Some(PROVISIONER);
+    let node = note(SELECTED_NODE).filter(|node| ours && !node.is_empty());
+    let progress = match note(POD_PHASE) {
+        Some("Succeeded" | "Failed") => Progress::Over,
+        Some(_) if note(POD_READY) == Some("true") => Progress::Ready,
+        _ => Progress::Open,
+    };
+    let notes = meta.annotations.clone().unwrap_or_default();
+    Some(Claim {
+        namespace: meta.namespace.clone()?,
+        name: meta.name.clone()?,
+        uid: meta.uid.clone()?,
+        class: spec.storage_class_name.clone().unwrap_or_default(),
+        access_modes: spec.access_modes.clone().unwrap_or_default(),
+        volume_mode: spec.volume_mode.clone().unwrap_or_else(|| "Filesystem".into()),
+        size: disk_size(&request)?,
+        request: request.0,
+        capacity: status.capacity.as_ref().and_then(|all| bytes(all.get("storage")?)),
+        wanted_on: node.map(str::to_owned),
+        volume: spec.volume_name.clone().filter(|name| !name.is_empty()),
+        is_bound: status.phase.as_deref() == Some("Bound"),
+        is_deleting: meta.deletion_timestamp.is_some(),
+        source: source::read(&notes),
+        origin: source::origin(spec),
+        progress,
+    })
+}
+
+impl Claim {
+    /// The volume that is made for a claim.
+    pub(super) fn volume_name(&self) -> String {
+        format!("pvc-{}", self.uid)
+    }
+
+    pub(super) fn reference(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: Some("v1".into()),
+            kind: Some("PersistentVolumeClaim".into()),
+            namespace: Some(self.namespace.clone()),
+            name: Some(self.name.clone()),
+            uid: Some(self.uid.clone()),
+            ..ObjectReference::default()
+        }
+    }
+}
+
+/// A volume of this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Volume {
+    pub(super) name: String,
+    pub(super) phase: String,
+    /// Whether its files go when nobody claims them any more.
+    pub(super) is_dropped: bool,
+    pub(super) capacity: u64,
+    /// Uid of the claim that it is promised to.
+    pub(super) owner: String,
+    pub(super) is_deleting: bool,
+    pub(super) holds_finalizer: bool,
+}
+
+/// Nothing for volumes that this node did not make.
+pub(super) fn volume(object: &PersistentVolume, node: &str) -> Option<Volume> {
+    let meta = &object.metadata;
+    let spec = object.spec.as_ref()?;
+    let made_by = meta.annotations.as_ref()?.get(PROVISIONED_BY)?;
+    if made_by != PROVISIONER || spec.local.is_none() || !is_on(object, node) {
+        return None;
+    }
+    let status = object.status.as_ref();
+    let reclaim = spec.persistent_volume_reclaim_policy.as_deref();
+    let owner = spec.claim_ref.as_ref().and_then(|claim| claim.uid.clone());
+    Some(Volume {
+        name: meta.name.clone()?,
+        phase: status.and_then(|status| status.phase.clone()).unwrap_or_default(),
+        is_dropped: reclaim == Some("Delete"),
+        capacity: bytes(spec.capacity.as_ref()?.get("storage")?)?,
+        owner: owner.unwrap_or_default(),
+        is_deleting: meta.deletion_timestamp.is_some(),
+        holds_finalizer: meta.finalizers.iter().flatten().any(|each| each == FINALIZER),
+    })
+}
+
+/// Whether a volume is bound to this node by its affinity.
+fn is_on(object: &PersistentVolume, node: &str) -> bool {
+    let affinity = object.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
+    let terms = affinity.and_then(|affinity| affinity.required.as_ref());
+    let expressions = terms
+        .into_iter()
+        .flat_map(|required| &required.node_selector_terms)
+        .flat_map(|term| term.match_expressions.iter().flatten());
+    expressions.into_iter().any(|own| {
+        own.key == HOSTNAME && own.values.iter().flatten().any(|value| value == node)
+    })
+}
+
+fn bytes(quantity: &Quantity) -> Option<u64> {
+    let units = virt::api::atom::Quantity::from(quantity.0.as_str()).units()?;
+    u64::try_from(units).ok()
+}
+
+/// What a disk for a request is long.
+fn disk_size(request: &Quantity) -> Option<u64> {
+    bytes(request).filter(|size| *size > 0)?.checked_next_multiple_of(GRAIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(annotations: serde_json::Value) -> Claim {
+        let object = json!({
+            "metadata": {"name": "c", "namespace": "n", "uid": "u", "annotations": annotations},
+            "spec": {"storageClassName": "local", "resources": {"requests": {"storage": "1M"}}},
+        });
+        claim(&serde_json::from_value(object).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_claim_is_for_the_node_that_our_provisioner_was_told() {
+        let both = json!({ANNOUNCED: PROVISIONER, SELECTED_NODE: "one"});
+        assert_eq!(read(both).wanted_on.as_deref(), Some("one"));
+        let foreign = json!({ANNOUNCED: "driver.example.org", SELECTED_NODE: "one"});
+        assert_eq!(read(foreign).wanted_on, None);
+        assert_eq!(read(json!({SELECTED_NODE: "one"})).wanted_on, None);
+    }
+
+    #[test]
+    fn disks_are_whole_pages() {
+        assert_eq!(read(json!({})).size, 1_003_520);
+    }
+
+    #[test]
+    fn progress_is_what_the_annotations_say() {
+        for (notes, expected) in [
+            (json!({}), Progress::Open),
+            (json!({POD_PHASE: "Running"}), Progress::Open),
+            (json!({POD_PHASE: "Running", POD_READY: "true"}), Progress::Ready),
+            (json!({POD_PHASE: "Succeeded", POD_READY: "true"}), Progress::Over),
+            (json!({POD_PHASE: "Failed"}), Progress::Over),
+        ] {
+            assert_eq!(read(notes.clone()).progress, expected, "{notes}");
+        }
+    }
+
+    #[test]
+    fn only_volumes_that_this_node_made_are_its_own() {
+        let object = |by: &str, node: &str| {
+            let expression = json!({"key": HOSTNAME, "operator": "In", "values": [node]});
+            json!({
+                "metadata": {"name": "v", "annotations": {PROVISIONED_BY: by}},
+                "spec": {
+                    "capacity": {"storage": "1Gi"}, "local": {"path": "/x"},
+                    "nodeAffinity": {"required": {"nodeSelectorTerms": [
+                        {"matchExpressions": [expression]},
+                    ]}},
+                },
+            })
+        };
+        let read = |value| volume(&serde_json::from_value(value).unwrap(), "one");
+        assert!(read(object(PROVISIONER, "one")).is_some());
+        assert!(read(object(PROVISIONER, "two")).is_none());
+        assert!(read(object("somebody", "one")).is_none());
+    }
+}

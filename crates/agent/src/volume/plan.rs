@@ -1,0 +1,167 @@
+//! What is to be done about the volumes of this node. Pure.
+//!
+//! A volume is made for a claim, filled, grown, and removed; each of these is one action,
+//! and one volume has at most one action under way:
+//!
+//!   claim announced ──Provision──► directory, disk, PV ──(bound)──Fill──► ready
+//!                                                       request larger ──Grow──► ready
+//!   PV released or deleted ──Remove──► files gone ──► PV gone
+//!
+//! Files are never removed because an object is missing, with one exception: a directory
+//! that still carries its mark of being made was never anybody's.
+
+use std::collections::BTreeMap;
+
+use super::object::{Claim, Progress, Volume};
+use super::source::Source;
+
+/// What is known.
+#[derive(Debug, Default)]
+pub(super) struct World<'a> {
+    pub(super) node: &'a str,
+    /// By uid.
+    pub(super) claims: BTreeMap<&'a str, &'a Claim>,
+    /// Those of this node, by name.
+    pub(super) volumes: BTreeMap<&'a str, &'a Volume>,
+    /// Directories on disk, by the name of their volume.
+    pub(super) found: BTreeMap<&'a str, Found>,
+    /// What is under way, or rests after a failure, by the name of its volume.
+    pub(super) under_way: BTreeMap<&'a str, Doing>,
+}
+
+/// A directory of a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Carries the mark: its volume may not exist yet.
+    pub(super) is_new: bool,
+    /// The length of its disk, if there is one.
+    pub(super) size: Option<u64>,
+}
+
+/// The kinds of actions that take time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Doing {
+    Filling,
+    Other,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Make a volume for the claim with this uid.
+    Provision { claim: String },
+    /// Take the mark off the directory of a volume that exists.
+    Settle { volume: String },
+    Fill { volume: String, claim: String, source: Source },
+    /// Make disk, volume and claim say this size.
+    Grow { volume: String, claim: String, size: u64 },
+    /// Remove files and then the volume.
+    Remove { volume: String },
+    /// Let a deleted volume go and keep its files.
+    Release { volume: String },
+    /// Remove a directory that no volume was ever made for.
+    Discard { volume: String },
+    /// Stop what is under way.
+    Cancel { volume: String },
+}
+
+/// Decides what would bring the volumes nearer to what the claims want.
+pub(super) fn plan(world: &World<'_>) -> Vec<Action> {
+    let mut actions = Vec::new();
+    for claim in world.claims.values() {
+        actions.extend(for_claim(world, claim));
+    }
+    for volume in world.volumes.values() {
+        actions.extend(for_volume(world, volume));
+    }
+    for (name, found) in &world.found {
+        if found.is_new && is_idle(world, name) && !world.volumes.contains_key(name) {
+            let owner = name.strip_prefix("pvc-").unwrap_or_default();
+            let is_wanted = world.claims.get(owner).is_some_and(|claim| wants(world, claim));
+            if !is_wanted {
+                actions.push(Action::Discard { volume: (*name).into() });
+            }
+        }
+    }
+    actions
+}
+
+/// Whether a claim waits for this node to make a volume.
+fn wants(world: &World<'_>, claim: &Claim) -> bool {
+    claim.wanted_on.as_deref() == Some(world.node) && claim.volume.is_none() && !claim.is_deleting
+}
+
+fn is_idle(world: &World<'_>, volume: &str) -> bool {
+    !world.under_way.contains_key(volume)
+}
+
+fn for_claim(world: &World<'_>, claim: &Claim) -> Option<Action> {
+    let volume = claim.volume_name();
+    let missing = !world.volumes.contains_key(volume.as_str());
+    (wants(world, claim) && missing && is_idle(world, &volume))
+        .then(|| Action::Provision { claim: claim.uid.clone() })
+}
+
+fn for_volume(world: &World<'_>, volume: &Volume) -> Option<Action> {
+    let name = volume.name.clone();
+    let claim = world.claims.get(volume.owner.as_str()).copied();
+    let claim = claim.filter(|claim| claim.volume.as_deref() == Some(&volume.name));
+    let doing = world.under_way.get(name.as_str());
+    if doing == Some(&Doing::Filling) && claim.is_none_or(|claim| claim.is_deleting) {
+        return Some(Action::Cancel { volume: name });
+    }
+    if !is_idle(world, &name) {
+        return None;
+    }
+    if volume.is_deleting || volume.phase == "Released" {
+        return end(volume, claim);
+    }
+    let found = world.found.get(name.as_str())?;
+    if found.is_new {
+        return Some(Action::Settle { volume: name });
+    }
+    let claim = claim.filter(|claim| claim.is_bound && !claim.is_deleting)?;
+    match (&claim.source, claim.progress) {
+        // An upload begins when it comes.
+        (Some(Source::Upload), Progress::Ready) => {}
+        (Some(source), Progress::Open | Progress::Ready) => {
+            let (claim, source) = (claim.uid.clone(), source.clone());
+            return Some(Action::Fill { volume: name, claim, source });
+        }
+        _ => {}
+    }
+    grow(volume, claim, *found)
+}
+
+/// A volume that nobody claims, or that is to go.
+fn end(volume: &Volume, claim: Option<&Claim>) -> Option<Action> {
+    let name = volume.name.clone();
+    // Whoever deletes a volume that is claimed waits for the claim.
+    if claim.is_some() {
+        return None;
+    }
+    if volume.is_dropped {
+        return Some(Action::Remove { volume: name });
+    }
+    (volume.is_deleting && volume.holds_finalizer).then_some(Action::Release { volume: name })
+}
+
+fn grow(volume: &Volume, claim: &Claim, found: Found) -> Option<Action> {
+    let size = claim.size;
+    let disk = found.size?;
+    let short = disk < size || volume.capacity < claim_bytes(claim);
+    let told = claim.capacity.is_none_or(|capacity| capacity >= claim_bytes(claim));
+    (short || !told).then(|| Action::Grow {
+        volume: volume.name.clone(),
+        claim: claim.uid.clone(),
+        size,
+    })
+}
+
+/// What the claim asks for, which may be less than whole pages.
+fn claim_bytes(claim: &Claim) -> u64 {
+    let text = virt::api::atom::Quantity::from(claim.request.as_str());
+    text.units().and_then(|units| u64::try_from(units).ok()).unwrap_or(claim.size)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+use super::*;
+
+const GIB: u64 = 1 << 30;
+
+fn claim() -> Claim {
+    Claim {
+        namespace: "n".into(),
+        name: "c".into(),
+        uid: "u".into(),
+        class: "local".into(),
+        access_modes: vec!["ReadWriteOnce".into()],
+        volume_mode: "Filesystem".into(),
+        request: "1Gi".into(),
+        size: GIB,
+        capacity: None,
+        wanted_on: Some("one".into()),
+        volume: None,
+        is_bound: false,
+        is_deleting: false,
+        source: None,
+        origin: None,
+        progress: Progress::Open,
+    }
+}
+
+fn bound() -> Claim {
+    Claim { volume: Some("pvc-u".into()), is_bound: true, capacity: Some(GIB), ..claim() }
+}
+
+fn volume() -> Volume {
+    Volume {
+        name: "pvc-u".into(),
+        phase: "Bound".into(),
+        is_dropped: true,
+        capacity: GIB,
+        owner: "u".into(),
+        is_deleting: false,
+        holds_finalizer: true,
+    }
+}
+
+const DISK: Found = Found { is_new: false, size: Some(GIB) };
+const NEW: Found = Found { is_new: true, size: Some(GIB) };
+
+struct Case {
+    what: &'static str,
+    claim: Option<Claim>,
+    volume: Option<Volume>,
+    found: Option<Found>,
+    doing: Option<Doing>,
+    expected: &'static [&'static str],
+}
+
+impl Default for Case {
+    fn default() -> Self {
+        let (claim, volume, found, doing) = (Some(bound()), Some(volume()), Some(DISK), None);
+        Self { what: "", claim, volume, found, doing, expected: &[] }
+    }
+}
+
+fn check(cases: Vec<Case>) {
+    for case in cases {
+        let world = World {
+            node: "one",
+            claims: case.claim.iter().map(|own| (own.uid.as_str(), own)).collect(),
+            volumes: case.volume.iter().map(|own| (own.name.as_str(), own)).collect(),
+            found: case.found.iter().map(|own| ("pvc-u", *own)).collect(),
+            under_way: case.doing.iter().map(|own| ("pvc-u", *own)).collect(),
+        };
+        let actions = plan(&world);
+        let words: Vec<&str> = actions.iter().map(word).collect();
+        assert_eq!(words, case.expected, "{}", case.what);
+    }
+}
+
+fn word(action: &Action) -> &'static str {
+    match action {
+        Action::Provision { .. } => "provision",
+        Action::Settle { .. } => "settle",
+        Action::Fill { .. } => "fill",
+        Action::Grow { .. } => "grow",
+        Action::Remove { .. } => "remove",
+        Action::Release { .. } => "release",
+        Action::Discard { .. } => "discard",
+        Action::Cancel { .. } => "cancel",
+    }
+}
+
+#[test]
+fn a_volume_is_made_for_a_claim_of_this_node_once() {
+    let elsewhere = Claim { wanted_on: Some("two".into()), ..claim() };
+    let nobody = Claim { wanted_on: None, ..claim() };
+    let deleted = Claim { is_deleting: true, ..claim() };
+    let unclaimed = Case { volume: None, found: None, ..Case::default() };
+    let case = |what, claim: Claim, expected| Case {
+        what,
+        claim: Some(claim),
+        expected,
+        ..Case { volume: None, found: None, ..Case::default() }
+    };
+    check(vec![
+        case("announced", claim(), &["provision"]),
+        case("for another node", elsewhere, &[]),
+        case("waits for a consumer", nobody, &[]),
+        case("deleted before its time", deleted, &[]),
+        Case { found: Some(NEW), ..case("half made", claim(), &["provision"]) },
+        Case { doing: Some(Doing::Other), ..case("being made", claim(), &[]) },
+        Case {
+            what: "made, not bound",
+            claim: Some(claim()),
+            volume: Some(Volume { phase: "Available".into(), ..volume() }),
+            ..Case::default()
+        },
+        Case {
+            what: "made, mark not taken off",
+            claim: Some(claim()),
+            found: Some(NEW),
+            expected: &["settle"],
+            ..Case::default()
+        },
+        Case { what: "nothing wrong", ..Case::default() },
+        Case { what: "nothing at all", claim: None, ..unclaimed },
+    ]);
+}
+
+#[test]
+fn files_go_only_with_their_volume_or_if_they_never_had_one() {
+    let released = || Volume { phase: "Released".into(), ..volume() };
+    let kept = || Volume { is_dropped: false, ..released() };
+    check(vec![
+        Case { what: "lost its objects", claim: None, volume: None, ..Case::default() },
+        Case {
+            what: "never had an object",
+            claim: None,
+            volume: None,
+            found: Some(NEW),
+            expected: &["discard"],
+            ..Case::default()
+        },
+        Case {
+            what: "its claim was deleted before the volume existed",
+            claim: Some(Claim { is_deleting: true, ..claim() }),
+            volume: None,
+            found: Some(NEW),
+            expected: &["discard"],
+            ..Case::default()
+        },
+        Case {
+            what: "released",
+            claim: None,
+            volume: Some(released()),
+            expected: &["remove"],
+            ..Case::default()
+        },
+        Case {
+            what: "released, files gone",
+            claim: None,
+            volume: Some(released()),
+            found: None,
+            expected: &["remove"],
+            ..Case::default()
+        },
+        Case { what: "retained", claim: None, volume: Some(kept()), ..Case::default() },
+        Case {
+            what: "retained and deleted",
+            claim: None,
+            volume: Some(Volume { is_deleting: true, ..kept() }),
+            expected: &["release"],
+            ..Case::default()
+        },
+        Case {
+            what: "deleted under its claim",
+            volume: Some(Volume { is_deleting: true, ..volume() }),
+            ..Case::default()
+        },
+        Case {
+            what: "its disk is lost",
+            found: Some(Found { is_new: false, size: None }),
+            ..Case::default()
+        },
+    ]);
+}
+
+#[test]
+fn a_claim_is_filled_until_it_says_that_it_is() {
+    let with = |source: Source, progress| Claim { source: Some(source), progress, ..bound() };
+    let case = |what, claim, expected| Case { what, claim: Some(claim), expected, ..Case::default() };
+    let unbound = Claim { is_bound: false, ..with(Source::Blank, Progress::Open) };
+    let gone = Claim { is_deleting: true, ..with(Source::Blank, Progress::Open) };
+    check(vec![
+        case("to be filled", with(Source::Blank, Progress::Open), &["fill"]),
+        case("filled", with(Source::Blank, Progress::Over), &[]),
+        case("not bound", unbound, &[]),
+        case("upload to be announced", with(Source::Upload, Progress::Open), &["fill"]),
+        case("upload announced", with(Source::Upload, Progress::Ready), &[]),
+        case("deleted", gone.clone(), &[]),
+        Case {
+            doing: Some(Doing::Filling),
+            ..case("being filled", with(Source::Blank, Progress::Open), &[])
+        },
+        Case { doing: Some(Doing::Filling), ..case("deleted meanwhile", gone, &["cancel"]) },
+        Case {
+            what: "claim gone meanwhile",
+            claim: None,
+            doing: Some(Doing::Filling),
+            expected: &["cancel"],
+            ..Case::default()
+        },
+    ]);
+}
+
+#[test]
+fn a_larger_request_grows_disk_volume_and_claim() {
+    let larger = |capacity| Claim {
+        request: "2Gi".into(),
+        size: 2 * GIB,
+        capacity: Some(capacity),
+        ..bound()
+    };
+    let grown = Found { is_new: false, size: Some(2 * GIB) };
+    let large = || Volume { capacity: 2 * GIB, ..volume() };
+    check(vec![
+        Case {
+            what: "asked",
+            claim: Some(larger(GIB)),
+            expected: &["grow"],
+            ..Case::default()
+        },
+        Case {
+            what: "stopped after the file",
+            claim: Some(larger(GIB)),
+            found: Some(grown),
+            expected: &["grow"],
+            ..Case::default()
+        },
+        Case {
+            what: "stopped after the volume",
+            claim: Some(larger(GIB)),
+            volume: Some(large()),
+            found: Some(grown),
+            expected: &["grow"],
+            ..Case::default()
+        },
+        Case {
+            what: "done",
+            claim: Some(larger(2 * GIB)),
+            volume: Some(large()),
+            found: Some(grown),
+            ..Case::default()
+        },
+    ]);
+}

@@ -1,0 +1,55 @@
+//! Disks that are being copied and so must not be written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// By volume, how many copies are under way; clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Readers(Arc<Mutex<BTreeMap<String, usize>>>);
+
+impl Readers {
+    /// Holds until the mark is dropped.
+    pub(super) fn mark(&self, volume: &str) -> Mark {
+        *self.0.lock().entry(volume.to_owned()).or_default() += 1;
+        Mark { readers: self.clone(), volume: volume.to_owned() }
+    }
+
+    pub(super) fn has(&self, volume: &str) -> bool {
+        self.0.lock().contains_key(volume)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Mark {
+    readers: Readers,
+    volume: String,
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        let mut readers = self.readers.0.lock();
+        if let Some(count) = readers.get_mut(&self.volume) {
+            *count -= 1;
+            if *count == 0 {
+                readers.remove(&self.volume);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_is_free_when_the_last_copy_has_ended() {
+        let readers = Readers::default();
+        let (one, two) = (readers.mark("v"), readers.mark("v"));
+        drop(one);
+        assert!(readers.has("v"));
+        drop(two);
+        assert!(!readers.has("v"));
+    }
+}

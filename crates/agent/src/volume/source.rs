@@ -1,0 +1,177 @@
+//! Where the content of a claim comes from, as CDI's annotations and the claim itself say it.
+//! Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec};
+
+const PREFIX: &str = "cdi.kubevirt.io/storage.";
+const CLONE: &str = "k8s.io/CloneRequest";
+
+/// What a claim is filled with after it was bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Source {
+    Http(Remote),
+    Registry(Remote),
+    /// Another claim.
+    Clone {
+        namespace: String,
+        name: String,
+    },
+    Upload,
+    Blank,
+    /// Something that cannot be fetched here; the text says what.
+    Unsupported(String),
+}
+
+/// Something to be fetched over the network.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Remote {
+    pub(super) url: String,
+    /// With `accessKeyId` and `secretKey`; empty for none.
+    pub(super) secret: String,
+    /// A config map of further certificates to trust; empty for none.
+    pub(super) certificates: String,
+    /// `algorithm:hex`; empty for none.
+    pub(super) checksum: String,
+    /// `Name: value`
+    pub(super) headers: Vec<String>,
+}
+
+/// What is on a volume from its beginning: a claim's `dataSource`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Another claim of the same namespace.
+    Claim(String),
+    Unsupported(String),
+}
+
+/// The source in a claim's annotations; nothing if it has none and so is ready as it is.
+pub(super) fn read(notes: &BTreeMap<String, String>) -> Option<Source> {
+    let note = |key: &str| notes.get(&format!("{PREFIX}{key}")).cloned().unwrap_or_default();
+    if let Some(from) = notes.get(CLONE) {
+        let (namespace, name) = from.split_once('/')?;
+        return Some(Source::Clone { namespace: namespace.into(), name: name.into() });
+    }
+    if note("contentType") == "archive" {
+        let text = "an archive: volumes of this class are disks, not directories".into();
+        return Some(Source::Unsupported(text));
+    }
+    if notes.contains_key("cdi.kubevirt.io/storage.upload.target") {
+        return Some(Source::Upload);
+    }
+    let header = format!("{PREFIX}import.extraHeaders.");
+    let headers = notes.iter().filter(|(key, _)| key.starts_with(&header));
+    let remote = || Remote {
+        url: note("import.endpoint"),
+        secret: note("import.secretName"),
+        certificates: note("import.certConfigMap"),
+        checksum: note("import.checksum"),
+        headers: headers.map(|(_, value)| value.clone()).collect(),
+    };
+    let kind = note("import.source");
+    match kind.as_str() {
+        "http" => Some(Source::Http(remote())),
+        "registry" => Some(Source::Registry(remote())),
+        "none" => Some(Source::Blank),
+        // CDI's default when only an address is given.
+        "" if !note("import.endpoint").is_empty() => Some(Source::Http(remote())),
+        "" => None,
+        _ => Some(Source::Unsupported(format!("the source {kind}"))),
+    }
+}
+
+pub(super) fn origin(spec: &PersistentVolumeClaimSpec) -> Option<Origin> {
+    let reference = spec.data_source_ref.as_ref().map(|from| {
+        let other = from.namespace.as_deref().is_some_and(|namespace| !namespace.is_empty());
+        (&from.api_group, &from.kind, &from.name, other)
+    });
+    let plain = spec.data_source.as_ref();
+    let plain = plain.map(|from| (&from.api_group, &from.kind, &from.name, false));
+    let (group, kind, name, other) = reference.or(plain)?;
+    let core = group.as_deref().unwrap_or_default().is_empty();
+    Some(match kind.as_str() {
+        "PersistentVolumeClaim" if core && !other => Origin::Claim(name.clone()),
+        _ => Origin::Unsupported(format!("{kind} {name}")),
+    })
+}
+
+/// Why the disk of a claim must not be used yet: it is still to be filled, or could not be.
+pub(crate) fn unfilled(claim: &PersistentVolumeClaim) -> Option<String> {
+    let notes = claim.metadata.annotations.as_ref()?;
+    read(notes)?;
+    match notes.get("cdi.kubevirt.io/storage.pod.phase").map(String::as_str) {
+        Some("Succeeded") => None,
+        Some("Failed") => Some("it could not be filled".into()),
+        _ => Some(match notes.get("sheaf.io/import-progress") {
+            Some(progress) => format!("it is being filled ({progress})"),
+            None => "it is still to be filled".into(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(notes: serde_json::Value, expected: Option<Source>) {
+        let read = read(&serde_json::from_value(notes.clone()).unwrap());
+        assert_eq!(read, expected, "{notes}");
+    }
+
+    #[test]
+    fn sources_are_read_from_annotations() {
+        check(json!({}), None);
+        check(json!({"cdi.kubevirt.io/storage.import.source": "none"}), Some(Source::Blank));
+        check(json!({"cdi.kubevirt.io/storage.upload.target": ""}), Some(Source::Upload));
+        let clone = Source::Clone { namespace: "n".into(), name: "c".into() };
+        check(json!({"k8s.io/CloneRequest": "n/c"}), Some(clone));
+        let remote = Remote {
+            url: "http://x/i".into(),
+            secret: "s".into(),
+            checksum: "md5:1".into(),
+            headers: vec!["A: b".into()],
+            ..Remote::default()
+        };
+        let notes = json!({
+            "cdi.kubevirt.io/storage.import.source": "http",
+            "cdi.kubevirt.io/storage.import.endpoint": "http://x/i",
+            "cdi.kubevirt.io/storage.import.secretName": "s",
+            "cdi.kubevirt.io/storage.import.checksum": "md5:1",
+            "cdi.kubevirt.io/storage.import.extraHeaders.0": "A: b",
+        });
+        check(notes, Some(Source::Http(remote)));
+        check(
+            json!({"cdi.kubevirt.io/storage.import.source": "vddk"}),
+            Some(Source::Unsupported("the source vddk".into())),
+        );
+    }
+
+    #[test]
+    fn a_data_source_is_another_claim_or_refused() {
+        let read = |spec: serde_json::Value| origin(&serde_json::from_value(spec).unwrap());
+        let claim = json!({"dataSource": {"kind": "PersistentVolumeClaim", "name": "c"}});
+        assert_eq!(read(claim), Some(Origin::Claim("c".into())));
+        let snapshot = json!({"dataSource": {
+            "apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s",
+        }});
+        assert_eq!(read(snapshot), Some(Origin::Unsupported("VolumeSnapshot s".into())));
+        assert_eq!(read(json!({})), None);
+    }
+
+    #[test]
+    fn a_disk_is_used_when_it_is_filled() {
+        let claim = |notes: serde_json::Value| {
+            let object = json!({"metadata": {"annotations": notes}, "spec": {}});
+            unfilled(&serde_json::from_value(object).unwrap())
+        };
+        let target = "cdi.kubevirt.io/storage.upload.target";
+        assert_eq!(claim(json!({})), None);
+        assert!(claim(json!({target: ""})).is_some());
+        let phase = "cdi.kubevirt.io/storage.pod.phase";
+        assert!(claim(json!({target: "", phase: "Failed"})).is_some());
+        assert_eq!(claim(json!({target: "", phase: "Succeeded"})), None);
+    }
+}

@@ -1,5 +1,6 @@
 //! What `sheaf` tells the agent of the node it runs on.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -21,17 +22,18 @@ pub struct Config {
 
 /// The network that guests are on unless they ask for another.
 #[derive(Debug, Clone)]
-pub struct Network {
-    /// Name of the bridge on the host.
-    pub bridge: String,
-    /// The network of the guests of this node; the first address is the node's own.
-    pub cidr: String,
-}
-
-impl Default for Network {
-    fn default() -> Self {
-        Self { bridge: "sheaf0".into(), cidr: "10.52.0.0/24".into() }
-    }
+pub enum Network {
+    /// A bridge of our own, with NAT, DHCP and DNS; user-mode where that cannot be had.
+    Nat {
+        /// Name of the bridge on the host.
+        bridge: String,
+        /// The network of the guests of this node; the first address is the node's own.
+        cidr: String,
+        /// Ports of the node that guests may reach there, the API's for instance.
+        host_tcp: BTreeSet<u16>,
+    },
+    /// QEMU's user-mode network, which needs no rights.
+    User,
 }
 
 impl Config {

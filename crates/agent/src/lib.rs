@@ -9,9 +9,15 @@
 
 mod api;
 mod config;
+mod context;
+mod endpoint;
 mod event;
+mod host;
+mod network;
 mod node;
 mod start;
+mod vmi;
+mod volume;
 
 pub use config::{Config, Network};
 pub use start::{StartError, start};

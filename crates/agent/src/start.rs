@@ -1,15 +1,27 @@
 //! Putting the agent's parts together.
 
+use std::collections::BTreeSet;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use base::Tasks;
+use base::{Chain, Tasks};
 use kube::Client;
+use qemu::process::{Binary, cgroup};
+use qemu::{Launcher, RunDir, Spec};
 use tokio::sync::watch;
+use tracing::{error, warn};
 
 use crate::config::Config;
+use crate::context::{Context, Users};
+use crate::endpoint::{self, Endpoint};
+use crate::event::Reporter;
+use crate::host::{self, Trial};
+use crate::network::{Attachment, Networks, RECORD};
 use crate::node::{self, Virtualization};
+use crate::vmi::{self, Machines};
+use crate::volume::Volumes;
 
 /// Why the agent cannot work at all. What merely keeps guests from running is no such reason:
 /// the Node says it.
@@ -17,18 +29,114 @@ use crate::node::{self, Virtualization};
 pub enum StartError {
     #[error("cannot make the directory {}", path.display())]
     Directory { path: PathBuf, source: io::Error },
+    #[error("cannot read the directory {}", path.display())]
+    Scan { path: PathBuf, source: io::Error },
 }
 
-/// Starts the agent's tasks; they end with `tasks`.
+/// Starts the agent's tasks; they end with `tasks`, and guests live on.
 pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartError> {
     let dir = config.machines_dir();
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o711)
-        .create(&dir)
-        .map_err(|source| StartError::Directory { path: dir, source })?;
-    let (_found, virtualization) = watch::channel(Virtualization::Unknown);
-    let node = node::run(client, config, virtualization, tasks.stop_signal());
+    make(&dir).map_err(|source| StartError::Directory { path: dir.clone(), source })?;
+    let found = scan(&dir).map_err(|source| StartError::Scan { path: dir.clone(), source })?;
+    let volumes = Volumes::start(client.clone(), &config, tasks)
+        .map_err(|failure| StartError::Directory { path: failure.path, source: failure.source })?;
+    let (trial, trials) = watch::channel(Trial::default());
+    let (told, virtualization) = watch::channel(Virtualization::Unknown);
+    let cache = config.agent_dir().join("probe.json");
+    tasks.spawn("trial", host::run(cache, trial, tasks.stop_signal()));
+    tasks.spawn("trial-told", tell(trials.clone(), told));
+    let node = node::run(client.clone(), config.clone(), virtualization, tasks.stop_signal());
     tasks.spawn("node", node);
+    let all = tasks.clone();
+    tasks.spawn("machines", async move { machines(client, config, found, trials, volumes, all).await });
     Ok(())
+}
+
+/// What was found in the folders of machines.
+#[derive(Debug, Default)]
+struct Found {
+    uids: Vec<String>,
+    users: BTreeSet<u32>,
+    attachments: Vec<Attachment>,
+}
+
+async fn machines(
+    client: Client,
+    config: Config,
+    found: Found,
+    trial: watch::Receiver<Trial>,
+    volumes: Volumes,
+    tasks: Tasks,
+) {
+    let vhost = Path::new("/dev/vhost-net").exists() && Path::new("/dev/kvm").exists();
+    let networks = Networks::start(&config.network, &found.attachments, vhost, &tasks).await;
+    let is_root = rustix::process::geteuid().is_root();
+    let cgroup = match cgroup::detect() {
+        Ok(layout) if is_root => layout,
+        Ok(_) => None,
+        Err(failure) => {
+            warn!(error = %Chain(&failure), "guests have no control groups");
+            None
+        }
+    };
+    let context = Arc::new(Context {
+        reporter: Reporter::new(client.clone(), &config.node_name),
+        client,
+        config,
+        networks,
+        launcher: Launcher::new(tasks.clone(), Binary::default()),
+        users: Users::new(is_root, found.users),
+        trial,
+        cgroup,
+        volumes: volumes.clone(),
+    });
+    let machines = Machines::default();
+    let endpoint = Arc::new(Endpoint { machines: machines.clone(), volumes });
+    match endpoint::listen(&context.config.socket()) {
+        Ok(listener) => {
+            let serve = endpoint::serve(endpoint, listener, tasks.stop_signal());
+            tasks.spawn("endpoint", serve);
+        }
+        Err(failure) => error!(error = %Chain(&failure), "consoles cannot be reached"),
+    }
+    tasks.spawn("state", vmi::sweep(Arc::clone(&context), tasks.stop_signal()));
+    let stop = tasks.stop_signal();
+    vmi::run(context, machines, found.uids, tasks, stop).await;
+}
+
+async fn tell(mut trials: watch::Receiver<Trial>, told: watch::Sender<Virtualization>) {
+    while trials.changed().await.is_ok() {
+        told.send_replace(trials.borrow_and_update().virtualization.clone());
+    }
+}
+
+/// Makes the directory of machines. Their users must be able to pass through the directories
+/// above it, and only pass.
+fn make(dir: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o711).create(dir)?;
+    if rustix::process::geteuid().is_root() {
+        let above = dir.ancestors().take(3);
+        for path in above {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o711))?;
+        }
+    }
+    Ok(())
+}
+
+fn scan(dir: &Path) -> io::Result<Found> {
+    let mut found = Found::default();
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let Ok(uid) = entry.file_name().into_string() else { continue };
+        let folder = RunDir::new(entry.path());
+        match folder.load::<Vec<Attachment>>(RECORD) {
+            Ok(attachments) => found.attachments.extend(attachments.unwrap_or_default()),
+            Err(failure) => warn!(uid, error = %failure, "cannot read a machine's network"),
+        }
+        if let Ok(Some(spec)) = folder.load::<Spec>("machine.json") {
+            found.users.extend(spec.confinement.identity.map(|identity| identity.uid));
+        }
+        found.uids.push(uid);
+    }
+    Ok(found)
 }

@@ -1,7 +1,7 @@
 //! What to do next about one machine. Pure: the object and what is seen on the node go in,
 //! one step comes out; the executor carries it out, looks again and asks again.
 //!
-//!   (Scheduled, nothing) ──Launch──► running ──guest powers off──► Quit ──► ended
+//!   (Scheduled, nothing) ──Launch──► running ──guest powers off──► ended
 //!   (deleting, running) ──PressButton…──► ended, or Kill when the grace period is over
 //!   ended ──Finish (status)──► CleanUp ──► Release (finalizer)
 //!
@@ -13,6 +13,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use qemu::Exit;
 
 use super::object::Phase;
 
@@ -36,30 +37,18 @@ pub(crate) struct Want {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Seen {
     Nothing,
-    Running(Guest),
+    /// Preparations, and no process came of them.
+    Unstarted,
+    Running {
+        /// When the power button was last pressed.
+        pressed: Option<Timestamp>,
+    },
     /// The process is gone; files, taps and the like may remain.
-    Ended(Outcome),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Guest {
-    pub(crate) state: GuestState,
-    /// When the power button was last pressed.
-    pub(crate) pressed: Option<Timestamp>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum GuestState {
-    /// Its processors run, or could if somebody resumed them.
-    Live,
-    /// Powered off from inside; QEMU waits to be told to go.
-    PoweredOff,
-    Panicked,
+    Ended(Exit),
 }
 
 /// How a run ended, as the phase will say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Succeeded,
     Failed,
@@ -72,6 +61,17 @@ impl Outcome {
             Self::Failed => Phase::Failed,
         }
     }
+
+    fn of(exit: &Exit, want: &Want) -> Self {
+        match exit {
+            Exit::GuestShutdown | Exit::GuestReset => Self::Succeeded,
+            // Who was never told, or cannot hear, was not forced.
+            Exit::Killed if want.deleted.is_some() && (want.grace.is_zero() || !want.acpi) => {
+                Self::Succeeded
+            }
+            Exit::Killed | Exit::GuestPanic | Exit::Died { .. } => Self::Failed,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,10 +81,7 @@ pub(crate) enum Step {
     /// Write the status of a running guest, and bring its devices to what the object says.
     Tend,
     PressButton,
-    /// Record how it ended, then let the process go.
-    Quit(Outcome),
-    /// Record how it ended, then kill the process.
-    Kill(Outcome),
+    Kill,
     /// Write the final phase.
     Finish(Outcome),
     /// Remove what is left on the node.
@@ -102,51 +99,43 @@ pub(crate) fn next(want: Option<&Want>, seen: &Seen, now: Timestamp) -> Step {
     let Some(want) = want else {
         return match seen {
             Seen::Nothing => Step::Forget,
-            Seen::Running(_) => Step::Kill(Outcome::Failed),
-            Seen::Ended(_) => Step::CleanUp,
+            Seen::Running { .. } => Step::Kill,
+            Seen::Unstarted | Seen::Ended(_) => Step::CleanUp,
         };
     };
     match seen {
-        Seen::Running(guest) => running(want, guest, now),
+        Seen::Running { pressed } => running(want, *pressed, now),
         // The status first: it is what must not be lost, and the leftovers are its witness.
-        Seen::Ended(outcome) if !want.phase.is_final() => Step::Finish(*outcome),
+        Seen::Ended(exit) if !want.phase.is_final() => Step::Finish(Outcome::of(exit, want)),
         Seen::Ended(_) => Step::CleanUp,
-        Seen::Nothing => nothing(want),
+        Seen::Nothing | Seen::Unstarted => absent(want, seen),
     }
 }
 
-fn nothing(want: &Want) -> Step {
+fn absent(want: &Want, seen: &Seen) -> Step {
+    let leftovers = *seen == Seen::Unstarted;
     match (want.phase, want.deleted) {
         // It ran, by its status, and is not here: the host lost it.
         (Phase::Running, _) => Step::Finish(Outcome::Failed),
         // Never started, and now never will be.
         (Phase::Scheduled | Phase::Early, Some(_)) => Step::Finish(Outcome::Succeeded),
         (Phase::Scheduled, None) => Step::Launch,
+        (Phase::Succeeded | Phase::Failed, _) if leftovers => Step::CleanUp,
         (Phase::Succeeded | Phase::Failed, Some(_)) if want.finalizer => Step::Release,
         (Phase::Early | Phase::Succeeded | Phase::Failed, _) => Step::Wait(None),
     }
 }
 
-fn running(want: &Want, guest: &Guest, now: Timestamp) -> Step {
-    match guest.state {
-        GuestState::PoweredOff => return Step::Quit(Outcome::Succeeded),
-        GuestState::Panicked => return Step::Kill(Outcome::Failed),
-        GuestState::Live => {}
-    }
+fn running(want: &Want, pressed: Option<Timestamp>, now: Timestamp) -> Step {
     if want.phase.is_final() || want.condemned {
-        return Step::Kill(Outcome::Failed);
+        return Step::Kill;
     }
     let Some(deleted) = want.deleted else { return Step::Tend };
-    // A guest that was never told, or cannot hear, was not forced.
-    let forced = match want.acpi && !want.grace.is_zero() {
-        true => Outcome::Failed,
-        false => Outcome::Succeeded,
-    };
     let end = later(deleted, want.grace);
     if now >= end || !want.acpi {
-        return Step::Kill(forced);
+        return Step::Kill;
     }
-    let again = match guest.pressed {
+    let again = match pressed {
         // A press from before the deletion was a soft reboot or the like.
         Some(pressed) if pressed >= deleted => later(pressed, PRESS_AGAIN),
         _ => now,
@@ -183,12 +172,10 @@ mod tests {
     }
 
     fn live(pressed: Option<i64>) -> Seen {
-        Seen::Running(Guest { state: GuestState::Live, pressed: pressed.map(at) })
+        Seen::Running { pressed: pressed.map(at) }
     }
 
-    fn in_state(state: GuestState) -> Seen {
-        Seen::Running(Guest { state, pressed: None })
-    }
+    const DIED: Exit = Exit::Died { status: None, signal: None };
 
     #[track_caller]
     fn check(want: Option<Want>, seen: Seen, now: i64, step: Step) {
@@ -199,29 +186,30 @@ mod tests {
     fn a_run_begins_once_and_only_after_the_hand_over() {
         check(Some(want(Phase::Early)), Seen::Nothing, 0, Step::Wait(None));
         check(Some(want(Phase::Scheduled)), Seen::Nothing, 0, Step::Launch);
+        // Killed while preparing: once more.
+        check(Some(want(Phase::Scheduled)), Seen::Unstarted, 0, Step::Launch);
         check(Some(want(Phase::Scheduled)), live(None), 0, Step::Tend);
         check(Some(want(Phase::Running)), live(None), 0, Step::Tend);
         // After a power cut the object says Running and there is no process.
         check(Some(want(Phase::Running)), Seen::Nothing, 0, Step::Finish(Outcome::Failed));
+        check(Some(want(Phase::Running)), Seen::Unstarted, 0, Step::Finish(Outcome::Failed));
         check(Some(want(Phase::Failed)), Seen::Nothing, 0, Step::Wait(None));
+        check(Some(want(Phase::Failed)), Seen::Unstarted, 0, Step::CleanUp);
     }
 
     #[test]
     fn an_end_is_written_before_its_traces_are_removed() {
-        for outcome in [Outcome::Succeeded, Outcome::Failed] {
-            check(Some(want(Phase::Running)), Seen::Ended(outcome), 0, Step::Finish(outcome));
-            check(Some(want(Phase::Scheduled)), Seen::Ended(outcome), 0, Step::Finish(outcome));
-            check(Some(want(outcome.phase())), Seen::Ended(outcome), 0, Step::CleanUp);
+        for phase in [Phase::Scheduled, Phase::Running] {
+            let ended = |exit| Seen::Ended(exit);
+            let (good, bad) = (Outcome::Succeeded, Outcome::Failed);
+            check(Some(want(phase)), ended(Exit::GuestShutdown), 0, Step::Finish(good));
+            check(Some(want(phase)), ended(Exit::GuestPanic), 0, Step::Finish(bad));
+            check(Some(want(phase)), ended(Exit::Killed), 0, Step::Finish(bad));
+            check(Some(want(phase)), ended(DIED), 0, Step::Finish(bad));
         }
-    }
-
-    #[test]
-    fn a_guest_that_powers_off_has_succeeded_and_one_that_panics_has_failed() {
-        let off = in_state(GuestState::PoweredOff);
-        check(Some(want(Phase::Running)), off.clone(), 0, Step::Quit(Outcome::Succeeded));
-        check(Some(deleted(Phase::Running)), off, 99, Step::Quit(Outcome::Succeeded));
-        let panicked = in_state(GuestState::Panicked);
-        check(Some(want(Phase::Running)), panicked, 0, Step::Kill(Outcome::Failed));
+        for phase in [Phase::Succeeded, Phase::Failed] {
+            check(Some(want(phase)), Seen::Ended(DIED), 0, Step::CleanUp);
+        }
     }
 
     #[test]
@@ -232,15 +220,19 @@ mod tests {
         check(running(), live(Some(1)), 2, Step::Wait(Some(at(6))));
         check(running(), live(Some(1)), 6, Step::PressButton);
         check(running(), live(Some(28)), 29, Step::Wait(Some(at(30))));
-        check(running(), live(Some(28)), 30, Step::Kill(Outcome::Failed));
+        check(running(), live(Some(28)), 30, Step::Kill);
+        check(running(), Seen::Ended(Exit::Killed), 31, Step::Finish(Outcome::Failed));
     }
 
     #[test]
     fn who_cannot_hear_the_button_is_ended_without_blame() {
-        let deaf = Want { acpi: false, ..deleted(Phase::Running) };
-        check(Some(deaf), live(None), 0, Step::Kill(Outcome::Succeeded));
-        let at_once = Want { grace: Duration::ZERO, ..deleted(Phase::Running) };
-        check(Some(at_once), live(None), 0, Step::Kill(Outcome::Succeeded));
+        let deaf = || Want { acpi: false, ..deleted(Phase::Running) };
+        let at_once = || Want { grace: Duration::ZERO, ..deleted(Phase::Running) };
+        for want in [deaf, at_once] {
+            check(Some(want()), live(None), 0, Step::Kill);
+            let killed = Seen::Ended(Exit::Killed);
+            check(Some(want()), killed, 0, Step::Finish(Outcome::Succeeded));
+        }
     }
 
     #[test]
@@ -249,21 +241,21 @@ mod tests {
         check(Some(deleted(Phase::Succeeded)), Seen::Nothing, 0, Step::Release);
         let released = Want { finalizer: false, ..deleted(Phase::Succeeded) };
         check(Some(released), Seen::Nothing, 0, Step::Wait(None));
-        let ended = Seen::Ended(Outcome::Failed);
-        check(Some(deleted(Phase::Failed)), ended, 0, Step::CleanUp);
+        check(Some(deleted(Phase::Failed)), Seen::Ended(DIED), 0, Step::CleanUp);
     }
 
     #[test]
     fn what_has_no_object_is_removed() {
-        check(None, live(None), 0, Step::Kill(Outcome::Failed));
-        check(None, Seen::Ended(Outcome::Failed), 0, Step::CleanUp);
+        check(None, live(None), 0, Step::Kill);
+        check(None, Seen::Ended(DIED), 0, Step::CleanUp);
+        check(None, Seen::Unstarted, 0, Step::CleanUp);
         check(None, Seen::Nothing, 0, Step::Forget);
     }
 
     #[test]
     fn a_guest_that_must_not_live_is_killed() {
         let condemned = Want { condemned: true, ..want(Phase::Running) };
-        check(Some(condemned), live(None), 0, Step::Kill(Outcome::Failed));
-        check(Some(want(Phase::Failed)), live(None), 0, Step::Kill(Outcome::Failed));
+        check(Some(condemned), live(None), 0, Step::Kill);
+        check(Some(want(Phase::Failed)), live(None), 0, Step::Kill);
     }
 }

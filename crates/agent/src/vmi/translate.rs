@@ -12,7 +12,7 @@ mod nic;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use qemu::{Accelerator, Machine, Start};
+use qemu::machine::{Accelerator, Machine, Start};
 
 use super::object::Vmi;
 
@@ -39,7 +39,7 @@ pub(crate) struct Efi {
 /// Where the bytes of a volume are.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Backing {
-    pub(crate) source: qemu::Source,
+    pub(crate) source: qemu::machine::Source,
     pub(crate) read_only: bool,
     /// Whether the file system takes direct I/O.
     pub(crate) direct: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Backing {
 /// Where an interface ends on the host.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Outlet {
-    pub(crate) backend: qemu::NicBackend,
+    pub(crate) backend: qemu::machine::NicBackend,
     pub(crate) mtu: Option<u16>,
 }
 
@@ -64,7 +64,9 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) outlets: &'a BTreeMap<String, Outlet>,
     /// This machine's own copy of the firmware's variables.
     pub(crate) nvram: PathBuf,
-    pub(crate) kernel: Option<qemu::Kernel>,
+    /// Where this machine's TPM keeps its state.
+    pub(crate) tpm: PathBuf,
+    pub(crate) kernel: Option<qemu::machine::Kernel>,
 }
 
 /// Why no machine can be made of a specification on this node.
@@ -95,11 +97,11 @@ pub(crate) fn machine(vmi: &Vmi, around: &Surroundings<'_>) -> Result<Machine, T
     machine.clock = board::clock(domain);
     machine.firmware = board::firmware(domain, around)?;
     machine.kernel.clone_from(&around.kernel);
-    machine.tpm = device::tpm(domain, around.host)?;
+    machine.tpm = device::tpm(domain, around)?;
     machine.devices = device::devices(domain, &machine.firmware)?;
     machine.on_reboot = match domain.reboot_policy.as_deref() {
-        Some("Terminate") => qemu::OnReboot::Shutdown,
-        _ => qemu::OnReboot::Reset,
+        Some("Terminate") => qemu::machine::OnReboot::Shutdown,
+        _ => qemu::machine::OnReboot::Reset,
     };
     machine.start = if vmi.starts_paused() { Start::Paused } else { Start::Run };
     machine.io_threads = disk::io_threads(domain);

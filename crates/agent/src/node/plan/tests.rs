@@ -10,7 +10,7 @@ fn config() -> Config {
         addresses: vec![Ipv4Addr::new(192, 0, 2, 1).into()],
         version: "0.1.0".into(),
         kubernetes_version: "v1.37.0".into(),
-        network: crate::Network::default(),
+        network: crate::Network::User,
     }
 }
 

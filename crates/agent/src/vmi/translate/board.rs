@@ -1,6 +1,6 @@
 //! Processor, memory, firmware, clock and what SMBIOS tells.
 
-use qemu::{
+use qemu::machine::{
     Backing, Clock, Cpu, CpuFeature, CpuModel, Efi, Features, Firmware, HyperV, Memory, Smbios,
 };
 use virt::v1::{DomainSpec, FeatureHyperv, FeatureState};

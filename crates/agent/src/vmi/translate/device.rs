@@ -1,12 +1,12 @@
 //! The small devices: graphics, inputs, watchdog, TPM and their like.
 
-use qemu::{
+use qemu::machine::{
     Balloon, Devices, Firmware, Input, InputBus, PanicDevice, Sound, Tpm, TpmInterface, Video,
     Watchdog, WatchdogAction,
 };
 use virt::v1::DomainSpec;
 
-use super::{Host, TranslateError};
+use super::{Surroundings, TranslateError};
 
 /// Empty ports for what is plugged in while the guest runs.
 const SPARE_PORTS: u8 = 8;
@@ -102,10 +102,13 @@ fn watchdog(domain: &DomainSpec) -> Result<Option<Watchdog>, TranslateError> {
     Ok(Some(Watchdog { action }))
 }
 
-pub(super) fn tpm(domain: &DomainSpec, host: &Host) -> Result<Option<Tpm>, TranslateError> {
+pub(super) fn tpm(
+    domain: &DomainSpec,
+    around: &Surroundings<'_>,
+) -> Result<Option<Tpm>, TranslateError> {
     let tpm = domain.devices.tpm.as_ref().filter(|tpm| tpm.enabled != Some(false));
     let Some(tpm) = tpm else { return Ok(None) };
-    if !host.has_tpm {
+    if !around.host.has_tpm {
         let what = "a software TPM on the node; install the packages swtpm and swtpm-tools";
         return Err(TranslateError::Needs { field: "devices.tpm", what });
     }
@@ -114,5 +117,5 @@ pub(super) fn tpm(domain: &DomainSpec, host: &Host) -> Result<Option<Tpm>, Trans
         Some(true) => TpmInterface::Crb,
         _ => TpmInterface::Tis,
     };
-    Ok(Some(Tpm { interface }))
+    Ok(Some(Tpm { interface, state: around.tpm.clone() }))
 }

@@ -1,6 +1,6 @@
 //! Disks: the guest's side of a volume.
 
-use qemu::{Aio, BlockSizes, Bus, Cache, Disk, DiskDevice, ErrorPolicy, Source};
+use qemu::machine::{Aio, BlockSizes, Bus, Cache, Disk, DiskDevice, ErrorPolicy, Source};
 use virt::v1::{DomainSpec, Volume};
 
 use super::{Backing, Surroundings, TranslateError};

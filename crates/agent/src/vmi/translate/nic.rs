@@ -1,6 +1,6 @@
 //! Network interfaces: the guest's side, and the address each has unless it was given one.
 
-use qemu::{Link, Nic, NicModel};
+use qemu::machine::{Link, Nic, NicModel};
 use sha2::{Digest, Sha256};
 use virt::v1::Interface;
 

@@ -1,0 +1,190 @@
+//! The node endpoint: what the API server asks of the node that runs a guest.
+//!
+//! HTTP/1.1 on the unix socket `agent/agent.sock` of the data directory, for its owner only.
+//! Whether a request is allowed was decided by the API server; here it is only carried out.
+//!
+//!   GET /v1/vmis/{namespace}/{name}/{console|vnc|portforward/{port}/{tcp|udp}}
+//!       with `Upgrade: sheaf-stream`: 101, then raw bytes both ways; datagrams are preceded by
+//!       their length in two bytes, big-endian
+//!   GET /v1/vmis/{namespace}/{name}/{screenshot|guestosinfo|userlist|filesystemlist|log}
+//!   PUT /v1/vmis/{namespace}/{name}/{pause|unpause|reset|softreboot|freeze|unfreeze}
+//!   PUT /v1/volumes/{name}/upload
+//!
+//! Errors are JSON with a `message`.
+
+mod act;
+mod answer;
+mod route;
+mod stream;
+
+use std::convert::Infallible;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::{Chain, Stop};
+use http::header::{CONNECTION, UPGRADE};
+use http::{HeaderValue, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinSet;
+use tracing::{debug, warn};
+
+use crate::vmi::Machines;
+use crate::volume::Volumes;
+use answer::{Body, Failure, empty};
+use route::{NoRoute, Route, Target, route};
+
+/// What the stream of an upgrade is called.
+const PROTOCOL: &str = "sheaf-stream";
+
+/// Why there is no endpoint.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {}", path.display())]
+pub(crate) struct ListenError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// What requests are carried out on.
+pub(crate) struct Endpoint {
+    pub(crate) machines: Machines,
+    pub(crate) volumes: Volumes,
+}
+
+/// Takes the socket over from whoever had it before.
+pub(crate) fn listen(path: &Path) -> Result<UnixListener, ListenError> {
+    let failed = |source| ListenError { path: path.into(), source };
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    // The path of a socket is short in the kernel; the folder's descriptor makes it so.
+    let folder = std::fs::File::open(path.parent().unwrap_or(path)).map_err(failed)?;
+    let name = path.file_name().unwrap_or_default();
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&folder);
+    let short = PathBuf::from(format!("/proc/self/fd/{fd}")).join(name);
+    let listener = UnixListener::bind(short).map_err(failed)?;
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(path, mode).map_err(failed)?;
+    Ok(listener)
+}
+
+/// Serves until `stop`; streams that are open end with it.
+pub(crate) async fn serve(endpoint: Arc<Endpoint>, listener: UnixListener, mut stop: Stop) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(connection(Arc::clone(&endpoint), stream));
+                }
+                Err(failure) => {
+                    warn!(error = %Chain(&failure), "cannot accept a connection");
+                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+            () = stop.requested() => return,
+        }
+    }
+}
+
+/// One connection, and the stream that it may become.
+async fn connection(endpoint: Arc<Endpoint>, stream: UnixStream) {
+    let mut streams = JoinSet::new();
+    let (begin, mut begun) = tokio::sync::mpsc::channel::<stream::Begin>(1);
+    let service = service_fn(|request| {
+        let (endpoint, begin) = (Arc::clone(&endpoint), begin.clone());
+        async move { Ok::<_, Infallible>(handle(&endpoint, request, &begin).await) }
+    });
+    let served = http1::Builder::new().serve_connection(TokioIo::new(stream), service).with_upgrades();
+    let mut served = std::pin::pin!(served);
+    loop {
+        tokio::select! {
+            Some(begin) = begun.recv() => {
+                streams.spawn(begin.run());
+            }
+            ended = &mut served => {
+                if let Err(failure) = ended {
+                    debug!(error = %Chain(&failure), "connection ended");
+                }
+                break;
+            }
+        }
+    }
+    while let Ok(begin) = begun.try_recv() {
+        streams.spawn(begin.run());
+    }
+    while streams.join_next().await.is_some() {}
+}
+
+async fn handle(
+    endpoint: &Endpoint,
+    request: Request<Incoming>,
+    begin: &tokio::sync::mpsc::Sender<stream::Begin>,
+) -> Response<Body> {
+    let answer = match route(request.method(), request.uri().path()) {
+        Ok(Route::Stream(target, what)) => {
+            upgrade(endpoint, target, what, request, begin).await
+        }
+        Ok(Route::Read(target, what)) => match live(endpoint, &target) {
+            Ok(live) => act::read(&live, what).await,
+            Err(failure) => Err(failure),
+        },
+        Ok(Route::Act(target, what)) => match live(endpoint, &target) {
+            Ok(live) => act::act(&live, what, request.into_body()).await,
+            Err(failure) => Err(failure),
+        },
+        Ok(Route::Upload(volume)) => {
+            match endpoint.volumes.upload(volume, request.into_body()).await {
+                Ok(()) => Ok(answer::done()),
+                Err(failure) => Err(Failure::new(failure.code(), Chain(&failure).to_string())),
+            }
+        }
+        Err(NoRoute::NotFound) => Err(Failure::new(StatusCode::NOT_FOUND, "no such path")),
+        Err(NoRoute::WrongMethod) => {
+            Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, "wrong method"))
+        }
+        Err(NoRoute::BadPort) => {
+            Err(Failure::new(StatusCode::BAD_REQUEST, "the port is not between 1 and 65535"))
+        }
+    };
+    answer.unwrap_or_else(Failure::into_response)
+}
+
+fn live(endpoint: &Endpoint, target: &Target) -> Result<crate::vmi::Live, Failure> {
+    let Target { namespace, name } = target;
+    endpoint.machines.live(namespace, name).ok_or_else(|| {
+        let text = format!("the machine {namespace}/{name} does not run on this node");
+        Failure::new(StatusCode::NOT_FOUND, text)
+    })
+}
+
+async fn upgrade(
+    endpoint: &Endpoint,
+    target: Target,
+    what: route::Stream,
+    mut request: Request<Incoming>,
+    begin: &tokio::sync::mpsc::Sender<stream::Begin>,
+) -> Result<Response<Body>, Failure> {
+    let asked = request.headers().get(UPGRADE).and_then(|value| value.to_str().ok());
+    if asked != Some(PROTOCOL) {
+        let text = format!("this path needs the header Upgrade: {PROTOCOL}");
+        return Err(Failure::new(StatusCode::BAD_REQUEST, text));
+    }
+    let live = live(endpoint, &target)?;
+    // What fails is told before the upgrade, in words.
+    let end = stream::open(&live, what).await?;
+    let upgraded = hyper::upgrade::on(&mut request);
+    let _ = begin.send(stream::Begin { upgraded, end }).await;
+    let mut response = Response::new(empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    response.headers_mut().insert(UPGRADE, HeaderValue::from_static(PROTOCOL));
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    Ok(response)
+}

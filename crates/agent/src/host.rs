@@ -1,0 +1,95 @@
+//! What this host can run guests with: found by trying, told by the Node.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base::{Chain, Stop};
+use qemu::firmware::{self, Boot};
+use qemu::probe::probe;
+use qemu::process::{Binary, Identity};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use crate::node::Virtualization;
+use crate::vmi::{Efi, Host};
+
+/// Stands for any machine's user in the trial.
+const TRIAL_USER: u32 = 0x7000_7fff;
+/// QEMU that is installed later is found without a restart.
+const TRY_AGAIN: Duration = Duration::from_secs(30);
+
+/// What was found, and what machines may count on if anything was.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Trial {
+    pub(crate) virtualization: Virtualization,
+    pub(crate) host: Option<Host>,
+}
+
+/// Tries until QEMU is there, then once for good.
+pub(crate) async fn run(cache: PathBuf, found: watch::Sender<Trial>, mut stop: Stop) {
+    let mut told = false;
+    loop {
+        let trial = attempt(&cache).await;
+        match &trial.virtualization {
+            Virtualization::Kvm { qemu } => info!(qemu, "guests run under KVM"),
+            Virtualization::Emulated { qemu, why } => {
+                info!(qemu, reason = why, "guests are emulated");
+            }
+            Virtualization::Missing { what } if !told => {
+                warn!(reason = what, "this node cannot run guests");
+            }
+            Virtualization::Missing { .. } | Virtualization::Unknown => {}
+        }
+        told = true;
+        let done = trial.host.is_some();
+        found.send_replace(trial);
+        if done {
+            return;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(TRY_AGAIN) => {}
+            () = stop.requested() => return,
+        }
+    }
+}
+
+async fn attempt(cache: &Path) -> Trial {
+    // The user that machines run as must be able to use KVM, not only root.
+    let identity = rustix::process::geteuid().is_root().then(|| Identity {
+        uid: TRIAL_USER,
+        gid: TRIAL_USER,
+        groups: kvm_group().into_iter().collect(),
+    });
+    let found = match probe(&Binary::default(), identity.as_ref(), cache).await {
+        Ok(found) => found,
+        Err(failure) => {
+            let what = format!(
+                "{}; install QEMU (Debian and Ubuntu: apt install qemu-system-x86 qemu-utils; \
+                 Fedora: dnf install qemu-kvm)",
+                Chain(&failure)
+            );
+            return Trial { virtualization: Virtualization::Missing { what }, host: None };
+        }
+    };
+    let qemu = found.version;
+    let virtualization = match found.reason {
+        None => Virtualization::Kvm { qemu },
+        Some(why) => Virtualization::Emulated { qemu, why },
+    };
+    let has_tpm = ["/usr/bin/swtpm", "/usr/local/bin/swtpm"].iter().any(|p| Path::new(p).exists());
+    let host = Host { accelerator: found.accelerator, firmware: efi(), has_tpm };
+    Trial { virtualization, host: Some(host) }
+}
+
+/// The group that may use KVM.
+pub(crate) fn kvm_group() -> Option<u32> {
+    std::fs::metadata("/dev/kvm").ok().map(|device| device.gid())
+}
+
+fn efi() -> Vec<Efi> {
+    let found = |boot, secure_boot| {
+        firmware::find(boot).map(|ovmf| Efi { secure_boot, code: ovmf.code, vars: ovmf.vars })
+    };
+    [found(Boot::Secure, true), found(Boot::Plain, false)].into_iter().flatten().collect()
+}

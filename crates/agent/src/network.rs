@@ -1,0 +1,361 @@
+//! The networks of this node's guests: which tap and which address an interface has.
+//!
+//! What was chosen for a machine is an [`Attachment`], which is written into the machine's
+//! folder before anything is made of it. After a restart all of them are read again, and what
+//! the host has beyond them is removed.
+//!
+//! Where this process may not make networks, or another one has the bridge already, guests get
+//! QEMU's user-mode network: out works, in works through the node endpoint only.
+
+mod plan;
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::Path;
+
+use base::{Chain, Tasks};
+use ipnet::Ipv4Net;
+use net::{Attachment as Attach, Bridge, Dhcp, Dns, Guard, LinkName, Mac, Port, Queues};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tracing::{info, warn};
+
+use crate::config::Network as Settings;
+use crate::vmi::{Outlet, Vmi};
+
+pub(crate) use plan::{Binding, binding};
+
+/// The file in a machine's folder that remembers its attachments.
+pub(crate) const RECORD: &str = "network.json";
+/// The zone in which guests find one another.
+const ZONE: &str = "cluster.local";
+
+/// How one interface of a guest is connected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Attachment {
+    pub(crate) interface: String,
+    pub(crate) mac: String,
+    /// The user of the machine's process, who may open the tap.
+    pub(crate) owner: u32,
+    pub(crate) queues: u16,
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Place {
+    /// On the node's own network.
+    Nat { tap: String, address: Ipv4Addr },
+    /// On a bridge of the host.
+    Bridge { tap: String, bridge: String },
+    /// In the QEMU process.
+    User,
+}
+
+/// Why an interface cannot be connected.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    #[error("interface {interface}: all addresses of {network} are in use")]
+    NoAddress { interface: String, network: Ipv4Net },
+    #[error("interface {interface}: {what}")]
+    Unsupported { interface: String, what: String },
+    #[error("interface {interface}: the host has no bridge {bridge}")]
+    NoBridge { interface: String, bridge: String },
+    #[error("interface {interface} cannot be connected")]
+    Network { interface: String, source: net::NetworkError },
+    #[error("interface {interface}: its DHCP options are wrong")]
+    Options { interface: String, source: net::OptionError },
+    #[error("interface {interface}: {text:?} is not an Ethernet address")]
+    Mac { interface: String, text: String },
+}
+
+/// The networks of the node.
+pub(crate) struct Networks {
+    mode: Mode,
+    /// Whether the kernel may move the packets.
+    vhost: bool,
+}
+
+enum Mode {
+    Nat(Box<Nat>),
+    User { why: String },
+}
+
+struct Nat {
+    network: net::Network,
+    dhcp: Option<Dhcp>,
+    dns: Option<Dns>,
+    pool: net::Pool,
+    used: Mutex<BTreeSet<Ipv4Addr>>,
+    /// Keeps other processes of this network namespace from the same bridge.
+    _claim: UnixListener,
+}
+
+impl Networks {
+    /// Brings the node's network up with the attachments that exist, and removes all else.
+    pub(crate) async fn start(
+        settings: &Settings,
+        existing: &[Attachment],
+        vhost: bool,
+        tasks: &Tasks,
+    ) -> Self {
+        let mode = match nat(settings, existing, tasks).await {
+            Ok(nat) => Mode::Nat(Box::new(nat)),
+            Err(why) => {
+                warn!(reason = %why, "guests get user-mode networks");
+                Mode::User { why }
+            }
+        };
+        Self { mode, vhost }
+    }
+
+    /// Why guests have no network of the node, if they have none.
+    pub(crate) fn shortcoming(&self) -> Option<&str> {
+        match &self.mode {
+            Mode::Nat(_) => None,
+            Mode::User { why } => Some(why),
+        }
+    }
+
+    /// Chooses how `interface` is connected; an attachment that exists is kept.
+    pub(crate) fn choose(
+        &self,
+        vmi: &Vmi,
+        interface: &virt::v1::Interface,
+        binding: Binding,
+        owner: u32,
+    ) -> Result<Attachment, ConnectError> {
+        let name = &interface.name;
+        let place = match (binding, &self.mode) {
+            (Binding::Pod, Mode::User { .. }) => Place::User,
+            (Binding::Pod, Mode::Nat(nat)) => {
+                let key = format!("{}/{}/{name}", vmi.namespace, vmi.name);
+                let mut used = nat.used.lock();
+                let network = nat.network.bridge().gateway.trunc();
+                let Some(address) = nat.pool.choose(&key, &used) else {
+                    return Err(ConnectError::NoAddress { interface: name.clone(), network });
+                };
+                used.insert(address);
+                Place::Nat { tap: nat.tap(vmi, name), address }
+            }
+            (Binding::Bridge(bridge), Mode::Nat(nat)) => {
+                Place::Bridge { tap: nat.tap(vmi, name), bridge }
+            }
+            (Binding::Bridge(_), Mode::User { why }) => {
+                let what = format!("bridges cannot be used on this node: {why}");
+                return Err(ConnectError::Unsupported { interface: name.clone(), what });
+            }
+        };
+        Ok(Attachment {
+            interface: name.clone(),
+            mac: crate::vmi::mac(vmi, interface),
+            owner,
+            queues: plan::queues(vmi, interface),
+            place,
+        })
+    }
+
+    /// Makes the tap and all that belongs to it. May be repeated.
+    pub(crate) async fn connect(
+        &self,
+        vmi: &Vmi,
+        interface: &virt::v1::Interface,
+        attachment: &Attachment,
+    ) -> Result<Outlet, ConnectError> {
+        let name = &attachment.interface;
+        let (Mode::Nat(nat), Some(port)) = (&self.mode, port(vmi, interface, attachment)?) else {
+            let hostname = Some(vmi.hostname().to_owned());
+            let backend =
+                qemu::machine::NicBackend::User { network: None, hostname, forwards: vec![] };
+            return Ok(Outlet { backend, mtu: None });
+        };
+        if let Place::Bridge { bridge, .. } = &attachment.place
+            && !is_bridge(bridge)
+        {
+            return Err(ConnectError::NoBridge { interface: name.clone(), bridge: bridge.clone() });
+        }
+        let (tap, mac) = (port.tap.to_string(), port.mac);
+        nat.network
+            .attach(port)
+            .await
+            .map_err(|source| ConnectError::Network { interface: name.clone(), source })?;
+        if let Place::Nat { address, .. } = attachment.place {
+            nat.introduce(vmi, interface, mac, address)?;
+        }
+        let backend = qemu::machine::NicBackend::Tap {
+            ifname: tap,
+            queues: attachment.queues,
+            vhost: self.vhost,
+        };
+        Ok(Outlet { backend, mtu: None })
+    }
+
+    /// Takes away what [`Self::connect`] made and gives the address back.
+    pub(crate) async fn disconnect(&self, attachment: &Attachment) {
+        let Mode::Nat(nat) = &self.mode else { return };
+        let (Place::Nat { tap, .. } | Place::Bridge { tap, .. }) = &attachment.place else {
+            return;
+        };
+        if let Ok(tap) = tap.parse::<LinkName>()
+            && let Err(failure) = nat.network.detach(tap).await
+        {
+            // The next change of the network tries again.
+            warn!(error = %Chain(&failure), "cannot remove a tap");
+        }
+        if let Place::Nat { address, .. } = attachment.place {
+            if let (Some(dhcp), Ok(mac)) = (&nat.dhcp, attachment.mac.parse()) {
+                dhcp.remove(mac);
+            }
+            if let Some(dns) = &nat.dns {
+                dns.modify(|names| names.remove(address));
+            }
+            nat.used.lock().remove(&address);
+        }
+    }
+
+    /// The address that the interface's guest was seen to use on a bridge of the host.
+    pub(crate) async fn learned(&self, attachment: &Attachment) -> Option<Ipv4Addr> {
+        let (Mode::Nat(nat), Place::Bridge { bridge, .. }) = (&self.mode, &attachment.place)
+        else {
+            return None;
+        };
+        let mac: Mac = attachment.mac.parse().ok()?;
+        let neighbours = nat.network.neighbours(&bridge.parse().ok()?).await.ok()?;
+        neighbours.into_iter().find(|each| each.mac == mac).map(|each| each.address)
+    }
+}
+
+async fn nat(settings: &Settings, existing: &[Attachment], tasks: &Tasks) -> Result<Nat, String> {
+    let Settings::Nat { bridge, cidr, host_tcp } = settings else {
+        return Err("it was asked for on the command line".into());
+    };
+    net::available().await.map_err(|why| Chain(&why).to_string())?;
+    let network: Ipv4Net = cidr.parse().map_err(|_| format!("{cidr:?} is not a network"))?;
+    let first = Ipv4Addr::from(u32::from(network.network()) + 1);
+    let gateway = Ipv4Net::new(first, network.prefix_len()).map_err(|why| why.to_string())?;
+    let mut wanted = Bridge::new(gateway);
+    wanted.name = bridge.parse().map_err(|why: net::LinkNameError| why.to_string())?;
+    wanted.host_tcp.clone_from(host_tcp);
+    if bridge != "sheaf0" {
+        // A second server on one host must not take the first one's taps for its leftovers.
+        let (prefix, table) = plan::names(bridge);
+        wanted.tap_prefix = prefix.parse().map_err(|why: net::LinkNameError| why.to_string())?;
+        wanted.table = table;
+    }
+    let claim = claim(bridge)?;
+    let used = existing.iter().filter_map(Attachment::address).collect();
+    let ports = existing.iter().filter_map(bare_port).collect();
+    let want = net::Want { bridge: wanted, ports };
+    let network = net::Network::start(want, tasks).await.map_err(|why| Chain(&why).to_string())?;
+    let dhcp = Dhcp::start(&network, tasks);
+    let dns = Dns::start(&network, net::Upstreams::file("/etc/resolv.conf"), tasks).await;
+    let dhcp = dhcp.inspect_err(|why| warn!(error = %Chain(why), "guests get no addresses"));
+    let dns = dns.inspect_err(|why| warn!(error = %Chain(why), "guests cannot resolve names"));
+    if let Ok(dns) = &dns {
+        dns.modify(|names| {
+            names.own_network(gateway.trunc());
+            names.own_zone(ZONE)
+        })
+        .map_err(|why| why.to_string())?;
+    }
+    info!(%bridge, network = %gateway.trunc(), "network of guests is up");
+    let pool = net::Pool::new(gateway, [gateway.addr()]);
+    let (dhcp, dns) = (dhcp.ok(), dns.ok());
+    Ok(Nat { network, dhcp, dns, pool, used: Mutex::new(used), _claim: claim })
+}
+
+/// An abstract socket belongs to the network namespace, as the bridge does, and is gone with
+/// its process.
+fn claim(bridge: &str) -> Result<UnixListener, String> {
+    let name = SocketAddr::from_abstract_name(format!("sheaf-bridge-{bridge}"));
+    let bound = name.and_then(|name| UnixListener::bind_addr(&name));
+    bound.map_err(|_| format!("another process has the bridge {bridge}; choose another name"))
+}
+
+impl Attachment {
+    /// The address that was chosen for it.
+    pub(crate) fn address(&self) -> Option<Ipv4Addr> {
+        match self.place {
+            Place::Nat { address, .. } => Some(address),
+            Place::Bridge { .. } | Place::User => None,
+        }
+    }
+}
+
+impl Nat {
+    fn tap(&self, vmi: &Vmi, interface: &str) -> String {
+        self.network.bridge().tap_name(&format!("{} {interface}", vmi.uid)).to_string()
+    }
+
+    /// Lets DHCP and DNS know a guest.
+    fn introduce(
+        &self,
+        vmi: &Vmi,
+        interface: &virt::v1::Interface,
+        mac: Mac,
+        address: Ipv4Addr,
+    ) -> Result<(), ConnectError> {
+        let options = plan::dhcp_options(vmi, interface);
+        if let Some(dhcp) = &self.dhcp {
+            let lease = net::Lease { mac, address, options };
+            dhcp.insert(lease).map_err(|source| ConnectError::Options {
+                interface: interface.name.clone(),
+                source,
+            })?;
+        }
+        if let Some(dns) = &self.dns {
+            dns.modify(|names| {
+                for name in plan::names_of(vmi) {
+                    if let Err(failure) = names.insert(&name, address) {
+                        warn!(name, error = %failure, "cannot serve a name");
+                    }
+                }
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A port with the guard that its interface asks for; nothing for user-mode networks.
+fn port(
+    vmi: &Vmi,
+    interface: &virt::v1::Interface,
+    attachment: &Attachment,
+) -> Result<Option<Port>, ConnectError> {
+    if attachment.mac.parse::<Mac>().is_err() {
+        let (interface, text) = (attachment.interface.clone(), attachment.mac.clone());
+        return Err(ConnectError::Mac { interface, text });
+    }
+    let mut port = bare_port(attachment);
+    if let Some(Port { attachment: Attach::Nat { inbound, .. }, .. }) = &mut port {
+        *inbound = plan::inbound(vmi, interface);
+    }
+    Ok(port)
+}
+
+/// What is known without the object: enough to keep a running guest connected.
+fn bare_port(attachment: &Attachment) -> Option<Port> {
+    let (tap, place) = match &attachment.place {
+        Place::Nat { tap, address } => {
+            (tap, Attach::Nat { address: *address, inbound: net::Inbound::All })
+        }
+        Place::Bridge { tap, bridge } => {
+            let guard = Guard { own_mac_only: true, no_servers: false };
+            (tap, Attach::Bridge { name: bridge.parse().ok()?, guard })
+        }
+        Place::User => return None,
+    };
+    Some(Port {
+        tap: tap.parse().ok()?,
+        mac: attachment.mac.parse().ok()?,
+        owner: attachment.owner,
+        queues: if attachment.queues > 1 { Queues::Multi } else { Queues::Single },
+        attachment: place,
+    })
+}
+
+fn is_bridge(name: &str) -> bool {
+    Path::new("/sys/class/net").join(name).join("bridge").is_dir()
+}

@@ -1,0 +1,178 @@
+//! What the network of an interface follows from. Pure.
+
+use std::collections::BTreeSet;
+
+use net::{DhcpOptions, Inbound, PrivateOption, Protocol};
+use serde_json::Value;
+use virt::v1::Interface;
+
+use super::{ConnectError, ZONE};
+use crate::vmi::Vmi;
+
+/// As many queues as QEMU and the kernel take.
+const MOST_QUEUES: u32 = 256;
+
+/// Where an interface leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Binding {
+    /// To the node's own network.
+    Pod,
+    /// To a bridge of the host.
+    Bridge(String),
+}
+
+/// Where `interface` leads. `definition` is the NetworkAttachmentDefinition that its network
+/// names, if there is one; otherwise the name is taken for that of a bridge.
+pub(crate) fn binding(
+    vmi: &Vmi,
+    interface: &Interface,
+    definition: Option<&Value>,
+) -> Result<Binding, ConnectError> {
+    let unsupported = |what: String| {
+        Err(ConnectError::Unsupported { interface: interface.name.clone(), what })
+    };
+    if interface.sriov.is_some() || interface.macvtap.is_some() {
+        return unsupported("only masquerade and bridge are supported".into());
+    }
+    let network = vmi.spec.networks.iter().find(|network| network.name == interface.name);
+    let Some(network) = network else {
+        return unsupported("there is no network of this name in spec.networks".into());
+    };
+    let Some(multus) = &network.multus else { return Ok(Binding::Pod) };
+    let config = definition.and_then(|definition| definition["spec"]["config"].as_str());
+    let config = config.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let named = config.as_ref().and_then(|config| config["bridge"].as_str());
+    let plain = multus.network_name.rsplit('/').next().unwrap_or_default();
+    Ok(Binding::Bridge(named.unwrap_or(plain).to_owned()))
+}
+
+/// One per processor, if the machine asks for that.
+pub(super) fn queues(vmi: &Vmi, interface: &Interface) -> u16 {
+    let domain = &vmi.spec.domain;
+    let virtio = matches!(interface.model.as_deref(), None | Some("" | "virtio"));
+    if domain.devices.network_interface_multiqueue != Some(true) || !virtio {
+        return 1;
+    }
+    let cpu = domain.cpu.as_ref();
+    let part = |part: Option<u32>| part.filter(|count| *count > 0).unwrap_or(1);
+    let count = cpu.map_or(1, |cpu| part(cpu.sockets) * part(cpu.cores) * part(cpu.threads));
+    u16::try_from(count.min(MOST_QUEUES)).unwrap_or(1)
+}
+
+/// A list of ports limits what may come in; no list means everything.
+pub(super) fn inbound(_: &Vmi, interface: &Interface) -> Inbound {
+    if interface.masquerade.is_none() || interface.ports.is_empty() {
+        return Inbound::All;
+    }
+    let ports = interface.ports.iter().filter_map(|port| {
+        let protocol = match port.protocol.as_deref() {
+            None | Some("" | "TCP") => Protocol::Tcp,
+            Some("UDP") => Protocol::Udp,
+            Some(_) => return None,
+        };
+        Some((protocol, u16::try_from(port.port).ok()?))
+    });
+    Inbound::Only(ports.collect::<BTreeSet<_>>())
+}
+
+pub(super) fn dhcp_options(vmi: &Vmi, interface: &Interface) -> DhcpOptions {
+    let namespace = &vmi.namespace;
+    let domain = match vmi.spec.subdomain.as_deref() {
+        Some(subdomain) if !subdomain.is_empty() => format!("{subdomain}.{namespace}.svc.{ZONE}"),
+        _ => format!("{namespace}.vm.{ZONE}"),
+    };
+    let mut options = DhcpOptions {
+        hostname: Some(vmi.hostname().to_owned()),
+        search: vec![domain.clone(), format!("{namespace}.vm.{ZONE}")],
+        domain: Some(domain),
+        ..DhcpOptions::default()
+    };
+    options.search.dedup();
+    let Some(wanted) = &interface.dhcp_options else { return options };
+    options.tftp_server = wanted.tftp_server_name.clone().filter(|text| !text.is_empty());
+    options.bootfile = wanted.boot_file_name.clone().filter(|text| !text.is_empty());
+    options.ntp = wanted.ntp_servers.iter().filter_map(|server| server.parse().ok()).collect();
+    options.private = wanted
+        .private_options
+        .iter()
+        .filter_map(|option| {
+            let code = u8::try_from(option.option).ok()?;
+            Some(PrivateOption { code, value: option.value.clone() })
+        })
+        .collect();
+    options
+}
+
+/// What a guest can be found by.
+pub(super) fn names_of(vmi: &Vmi) -> Vec<String> {
+    let (host, namespace) = (vmi.hostname(), &vmi.namespace);
+    let mut names = vec![format!("{host}.{namespace}.vm.{ZONE}")];
+    if let Some(subdomain) = vmi.spec.subdomain.as_deref().filter(|each| !each.is_empty()) {
+        names.push(format!("{host}.{subdomain}.{namespace}.svc.{ZONE}"));
+    }
+    names
+}
+
+/// The prefix of taps and the name of the table that go with a bridge of this name.
+pub(super) fn names(bridge: &str) -> (String, String) {
+    let plain: String = bridge.chars().filter(char::is_ascii_alphanumeric).collect();
+    // An interface's name has 15 bytes, and a tap's needs room to differ.
+    let short: String = plain.chars().rev().take(4).collect::<Vec<_>>().into_iter().rev().collect();
+    (format!("s{short}-"), format!("sheaf_{plain}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::vmi::fixture::vmi;
+
+    fn with_network(network: Value) -> (Vmi, Interface) {
+        let vmi = vmi(json!({
+            "domain": {"devices": {"interfaces": [{"name": "a", "bridge": {}}]}},
+            "networks": [network],
+        }));
+        let interface = vmi.spec.domain.devices.interfaces[0].clone();
+        (vmi, interface)
+    }
+
+    #[test]
+    fn an_interface_leads_to_the_pod_network_or_to_a_named_bridge() {
+        let (pod, interface) = with_network(json!({"name": "a", "pod": {}}));
+        assert_eq!(binding(&pod, &interface, None).unwrap(), Binding::Pod);
+        let multus = json!({"name": "a", "multus": {"networkName": "default/br1"}});
+        let (multus, interface) = with_network(multus);
+        assert_eq!(binding(&multus, &interface, None).unwrap(), Binding::Bridge("br1".into()));
+        let definition = json!({"spec": {"config": r#"{"type":"bridge","bridge":"vmbr7"}"#}});
+        let named = binding(&multus, &interface, Some(&definition)).unwrap();
+        assert_eq!(named, Binding::Bridge("vmbr7".into()));
+        let (other, interface) = with_network(json!({"name": "b", "pod": {}}));
+        assert!(binding(&other, &interface, None).is_err());
+    }
+
+    #[test]
+    fn ports_limit_what_comes_in() {
+        let interface: Interface = serde_json::from_value(json!({
+            "name": "a", "masquerade": {}, "ports": [{"port": 22}, {"port": 53, "protocol": "UDP"}],
+        }))
+        .unwrap();
+        let vmi = vmi(json!({"domain": {}}));
+        let want = BTreeSet::from([(Protocol::Tcp, 22), (Protocol::Udp, 53)]);
+        assert_eq!(inbound(&vmi, &interface), Inbound::Only(want));
+    }
+
+    #[test]
+    fn guests_are_found_by_name() {
+        let vmi = vmi(json!({"domain": {}, "hostname": "web", "subdomain": "front"}));
+        assert_eq!(
+            names_of(&vmi),
+            ["web.ns.vm.cluster.local", "web.front.ns.svc.cluster.local"]
+        );
+    }
+
+    #[test]
+    fn taps_of_two_bridges_differ() {
+        assert_eq!(names("sheaf-test1"), ("sest1-".into(), "sheaf_sheaftest1".into()));
+    }
+}

@@ -1,0 +1,37 @@
+//! VirtualMachineInstances of this node: one task per object, from its hand-over to its end.
+//!
+//! The folder of a machine, `agent/vmis/<uid>/`, is all that a new process needs to take over
+//! from one that was killed: what was started ([`qemu::RunDir`]) and how it is connected.
+//! Folders and objects are brought together by uid; each side may be missing.
+//!
+//! Decisions are in `plan`, `translate`, `hotplug`, `seed` and `status`, which are pure.
+
+mod actor;
+mod credential;
+pub(crate) mod dial;
+#[cfg(test)]
+pub(crate) mod fixture;
+mod guest;
+mod hotplug;
+mod launch;
+mod live;
+mod object;
+mod plan;
+mod probe;
+mod registry;
+mod resolve;
+mod seed;
+mod state;
+mod status;
+mod tend;
+mod translate;
+mod view;
+mod watch;
+
+pub(crate) use dial::{DialError, Opening};
+pub(crate) use live::Live;
+pub(crate) use object::Vmi;
+pub(crate) use registry::Machines;
+pub(crate) use state::sweep;
+pub(crate) use translate::{Efi, Host, Outlet, mac};
+pub(crate) use watch::run;

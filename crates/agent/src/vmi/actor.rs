@@ -1,0 +1,429 @@
+//! The task of one machine: asks `plan` what to do, does it, waits for news, asks again.
+//!
+//! It owns everything about the machine and is the only one to write its status. Between two
+//! steps it may be stopped, or killed with the whole process; the next one goes on from what
+//! lies in the folder and in the API.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Backoff, Chain, Stop, Tasks, clock};
+use client::Fault;
+use futures_util::FutureExt as _;
+use jiff::Timestamp;
+use qemu::qmp::RunState;
+use qemu::{Exit, Found, RunDir};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::{Instrument as _, debug, info, info_span, warn};
+
+use super::live::{Live, News};
+use super::object::{FINALIZER, Vmi};
+use super::plan::{self, Outcome, Seen, Step, Want};
+use super::registry::Known;
+use super::resolve::Resolved;
+use super::status::{self, Trouble, View};
+use crate::api;
+use crate::context::Context;
+use crate::event::Note;
+use crate::network::{Attachment, RECORD};
+
+/// How long a failed step waits before it is tried again.
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+const LAST_RETRY: Duration = Duration::from_secs(10);
+
+pub(super) struct Actor {
+    pub(super) context: Arc<Context>,
+    pub(super) dir: RunDir,
+    pub(super) object: watch::Receiver<Known>,
+    live: watch::Sender<Option<Live>>,
+    pub(super) tasks: Tasks,
+    stop: Stop,
+    pub(super) local: Local,
+    /// When the power button was last pressed.
+    pressed: Option<Timestamp>,
+    pub(super) trouble: Option<Trouble>,
+    backoff: Backoff,
+    retry_at: Option<Instant>,
+    /// The object as our last write left it, until the watch tells of a newer one.
+    written: Option<Arc<Vmi>>,
+    /// Volumes that were found, for the status.
+    pub(super) volumes: BTreeMap<String, Resolved>,
+    pub(super) uid: Option<u32>,
+    pub(super) condemned: Option<String>,
+    /// What is new about the running machine.
+    news: Option<News>,
+    /// Whether people were told that the guest is paused by a failed request.
+    pub(super) told_of_pause: bool,
+    /// Memory that the guest was asked to use beyond its start.
+    pub(super) requested_growth: u64,
+    /// Volumes that are awaited, and why they are not there.
+    pub(super) pending: BTreeMap<String, String>,
+    /// The object's generation when its volumes were last looked at.
+    pub(super) seen_generation: i64,
+    /// Sizes of the files that QEMU was last told of, by node.
+    pub(super) sizes: Vec<(String, u64)>,
+}
+
+/// What there is on this node.
+pub(super) enum Local {
+    Nothing,
+    Unstarted,
+    Running(Live),
+    Ended(Exit),
+}
+
+/// What the loop does after a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum After {
+    Again,
+    Wait(Option<Instant>),
+    End,
+}
+
+impl Actor {
+    pub(super) fn new(
+        context: Arc<Context>,
+        dir: RunDir,
+        object: watch::Receiver<Known>,
+        live: watch::Sender<Option<Live>>,
+        tasks: Tasks,
+    ) -> Self {
+        let stop = tasks.stop_signal();
+        Self {
+            context,
+            dir,
+            object,
+            live,
+            tasks,
+            stop,
+            local: Local::Nothing,
+            pressed: None,
+            trouble: None,
+            backoff: Backoff::new(FIRST_RETRY, LAST_RETRY),
+            retry_at: None,
+            written: None,
+            volumes: BTreeMap::new(),
+            uid: None,
+            condemned: None,
+            news: None,
+            told_of_pause: false,
+            requested_growth: 0,
+            pending: BTreeMap::new(),
+            seen_generation: 0,
+            sizes: Vec::new(),
+        }
+    }
+
+    /// Runs until the machine is forgotten (true) or the agent stops (false).
+    pub(super) async fn run(mut self) -> bool {
+        let uid = self.dir.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let span = info_span!("vmi", uid);
+        async move {
+            self.adopt().boxed().await;
+            loop {
+                match self.turn().boxed().await {
+                    After::Again => {}
+                    After::End => return true,
+                    After::Wait(until) => {
+                        if !self.wait(until).await {
+                            return false;
+                        }
+                    }
+                }
+                if self.stop.is_requested() {
+                    return false;
+                }
+            }
+        }
+        .instrument(span)
+        .await
+    }
+
+    /// Finds out what an earlier process left.
+    async fn adopt(&mut self) {
+        if !self.dir.path().exists() {
+            return;
+        }
+        loop {
+            match self.context.launcher.adopt(&self.dir).await {
+                Ok(Found::Running(running)) => {
+                    info!(pid = running.process().pid, "found a running guest");
+                    self.uid = running.spec().confinement.identity.map(|identity| identity.uid);
+                    self.attend(running).await;
+                }
+                Ok(Found::Ended { spec, exit }) => {
+                    self.uid = spec.confinement.identity.map(|identity| identity.uid);
+                    self.local = Local::Ended(exit);
+                }
+                Ok(Found::Unstarted { spec }) => {
+                    self.uid = spec.confinement.identity.map(|identity| identity.uid);
+                    self.local = Local::Unstarted;
+                }
+                Ok(Found::Nothing) => self.local = Local::Unstarted,
+                Err(failure) => {
+                    warn!(error = %Chain(&failure), "cannot tell what became of a machine");
+                    let delay = self.backoff.delay();
+                    tokio::select! {
+                        () = tokio::time::sleep(delay) => continue,
+                        () = self.stop.requested() => {}
+                    }
+                }
+            }
+            self.backoff.reset();
+            return;
+        }
+    }
+
+    /// Begins to look after a running process.
+    pub(super) async fn attend(&mut self, running: qemu::Running) {
+        let attachments: Vec<Attachment> =
+            self.dir.load(RECORD).ok().flatten().unwrap_or_default();
+        let object = self.object.clone();
+        let live = Live::attend(&self.context, running, object, attachments, &self.tasks).await;
+        self.live.send_replace(Some(live.clone()));
+        self.news = Some(live.news());
+        self.local = Local::Running(live);
+    }
+
+    /// The object, if it exists.
+    pub(super) fn present(&self) -> Option<Arc<Vmi>> {
+        match &*self.object.borrow() {
+            Known::Present(vmi) => Some(Arc::clone(vmi)),
+            Known::Unknown | Known::Gone => None,
+        }
+    }
+
+    /// The newest that is known of the object.
+    fn known(&mut self) -> Known {
+        let known = self.object.borrow_and_update().clone();
+        if let (Some(written), Known::Present(told)) = (&self.written, &known) {
+            // Versions are opaque, but ours is what the server answered to our own write: what
+            // the watch told before that is older.
+            if told.version == written.version {
+                self.written = None;
+            } else {
+                return Known::Present(Arc::clone(written));
+            }
+        }
+        known
+    }
+
+    async fn turn(&mut self) -> After {
+        let vmi = match self.known() {
+            Known::Unknown => return After::Wait(None),
+            Known::Present(vmi) => Some(vmi),
+            Known::Gone => None,
+        };
+        if let Local::Running(live) = &self.local
+            && let Some(exit) = live.running.exit()
+        {
+            info!(?exit, "guest ended");
+            self.end(exit);
+        }
+        let want = vmi.as_deref().map(|vmi| self.want(vmi));
+        let step = plan::next(want.as_ref(), &self.seen(), clock::now());
+        debug!(?step, "next step");
+        match (step, vmi) {
+            // Boxed, because only one of them exists at a time and some are large.
+            (Step::Launch, Some(vmi)) => self.launch(&vmi).boxed().await,
+            (Step::Tend, Some(vmi)) => self.tend(&vmi).boxed().await,
+            (Step::PressButton, Some(vmi)) => self.press_button(&vmi).boxed().await,
+            (Step::Finish(outcome), Some(vmi)) => self.finish(&vmi, outcome).boxed().await,
+            (Step::Release, Some(vmi)) => self.release(&vmi).boxed().await,
+            (Step::Kill, _) => self.kill().boxed().await,
+            (Step::CleanUp, _) => self.clean_up().boxed().await,
+            (Step::Forget, _) => After::End,
+            (Step::Wait(until), _) => After::Wait(until.map(instant)),
+            (_, None) => After::Wait(None),
+        }
+    }
+
+    fn want(&self, vmi: &Vmi) -> Want {
+        Want {
+            phase: vmi.phase(),
+            deleted: vmi.deleted,
+            grace: vmi.grace(),
+            acpi: vmi.has_acpi(),
+            finalizer: vmi.holds_finalizer(),
+            condemned: self.condemned.is_some(),
+        }
+    }
+
+    fn seen(&self) -> Seen {
+        match &self.local {
+            Local::Nothing => Seen::Nothing,
+            Local::Unstarted => Seen::Unstarted,
+            Local::Running(_) => Seen::Running { pressed: self.pressed },
+            Local::Ended(exit) => Seen::Ended(exit.clone()),
+        }
+    }
+
+    /// Waits for news, at most until `until`; false if the agent stops.
+    async fn wait(&mut self, until: Option<Instant>) -> bool {
+        let until = until.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+        let news = async {
+            match &mut self.news {
+                Some(news) => news.wait().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = self.object.changed() => changed.is_ok(),
+            () = news => true,
+            () = tokio::time::sleep_until(until) => true,
+            () = self.stop.requested() => false,
+        }
+    }
+
+    pub(super) fn end(&mut self, exit: Exit) {
+        self.live.send_replace(None);
+        self.news = None;
+        self.local = Local::Ended(exit);
+    }
+
+    /// Waits longer after each failure of the same kind.
+    pub(super) fn later(&mut self) -> After {
+        let at = Instant::now() + self.backoff.delay();
+        self.retry_at = Some(at);
+        After::Wait(Some(at))
+    }
+
+    pub(super) fn is_early(&self) -> Option<Instant> {
+        self.retry_at.filter(|at| Instant::now() < *at)
+    }
+
+    pub(super) fn succeeded(&mut self) {
+        self.backoff.reset();
+        self.retry_at = None;
+    }
+
+    async fn press_button(&mut self, vmi: &Arc<Vmi>) -> After {
+        let Local::Running(live) = &self.local else { return After::Again };
+        if self.pressed.is_none_or(|pressed| vmi.deleted.is_some_and(|deleted| pressed < deleted)) {
+            info!(namespace = vmi.namespace, name = vmi.name, "shutting down");
+            self.report(vmi, Note::normal("ShuttingDown", "Signaled Graceful Shutdown"));
+        }
+        self.pressed = Some(clock::now());
+        let pressed = async {
+            let qmp = live.running.qmp().await?.with_limit(Duration::from_secs(2));
+            // A guest that stands still cannot shut down.
+            if qmp.run_state().await? == RunState::Paused {
+                qmp.resume().await?;
+            }
+            qmp.power_down().await
+        };
+        let limit = Duration::from_secs(3);
+        match tokio::time::timeout(limit, pressed).await {
+            Ok(Ok(())) => {}
+            Ok(Err(failure)) => debug!(error = %Chain(&failure), "cannot press the power button"),
+            Err(_) => debug!("QEMU does not answer"),
+        }
+        After::Again
+    }
+
+    async fn kill(&mut self) -> After {
+        let Local::Running(live) = &self.local else { return After::Again };
+        info!(pid = live.running.process().pid, "killing a guest");
+        let exit = live.running.kill().await;
+        self.end(exit);
+        After::Again
+    }
+
+    async fn finish(&mut self, vmi: &Arc<Vmi>, outcome: Outcome) -> After {
+        let trouble = self.condemned.take().map(|why| Trouble::new("LivenessProbeFailed", why));
+        let view = View { phase: outcome.phase(), trouble, guest: None };
+        match self.write(vmi, &view).await {
+            Ok(()) => {
+                let note = match outcome {
+                    Outcome::Succeeded => {
+                        Note::normal("Stopped", "The VirtualMachineInstance was shut down.")
+                    }
+                    Outcome::Failed => {
+                        Note::warning("Stopped", "The VirtualMachineInstance crashed.")
+                    }
+                };
+                self.report(vmi, note);
+                self.succeeded();
+                After::Again
+            }
+            Err(after) => after,
+        }
+    }
+
+    async fn clean_up(&mut self) -> After {
+        let attachments: Vec<Attachment> =
+            self.dir.load(RECORD).ok().flatten().unwrap_or_default();
+        for attachment in &attachments {
+            self.context.networks.disconnect(attachment).await;
+        }
+        if let Err(failure) = self.context.launcher.clean_up(&self.dir).await {
+            warn!(error = %Chain(&failure), "cannot clean up after a machine");
+            return self.later();
+        }
+        if let Some(uid) = self.uid.take() {
+            self.context.users.give_back(uid);
+        }
+        self.local = Local::Nothing;
+        self.succeeded();
+        After::Again
+    }
+
+    async fn release(&mut self, vmi: &Arc<Vmi>) -> After {
+        let rest: Vec<&String> = vmi.finalizers.iter().filter(|each| *each != FINALIZER).collect();
+        let patch = json!({
+            "metadata": {"resourceVersion": vmi.version, "finalizers": rest},
+        });
+        let vmis = api::vmis_in(&self.context.client, &vmi.namespace);
+        match api::merge(&vmis, &vmi.name, &patch).await {
+            Ok(object) => {
+                self.remember(object);
+                After::Wait(None)
+            }
+            Err(failure) => self.write_failed(failure),
+        }
+    }
+
+    /// Writes what differs between the stored status and `view`.
+    pub(super) async fn write(&mut self, vmi: &Arc<Vmi>, view: &View) -> Result<(), After> {
+        let Some(patch) = status::patch(vmi, view, clock::now()) else { return Ok(()) };
+        let vmis = api::vmis_in(&self.context.client, &vmi.namespace);
+        match api::merge(&vmis, &vmi.name, &patch).await {
+            Ok(object) => {
+                self.remember(object);
+                Ok(())
+            }
+            Err(failure) => Err(self.write_failed(failure)),
+        }
+    }
+
+    fn remember(&mut self, object: kube::api::DynamicObject) {
+        match Vmi::read(object) {
+            Ok(vmi) => self.written = Some(Arc::new(vmi)),
+            Err(failure) => warn!(error = %Chain(&failure), "cannot read what was written"),
+        }
+    }
+
+    fn write_failed(&mut self, failure: kube::Error) -> After {
+        self.written = None;
+        if api::is_conflict(&failure) || matches!(&failure, kube::Error::Api(s) if s.code == 404) {
+            // The watch tells what happened; a look in a moment is for the case that it did.
+            debug!("the object changed meanwhile");
+        } else {
+            warn!(error = %Fault(failure), "cannot write the status");
+        }
+        self.later()
+    }
+
+    pub(super) fn report(&self, vmi: &Vmi, note: Note) {
+        let (reporter, about) = (self.context.reporter.clone(), vmi.reference());
+        self.tasks.spawn("event", async move { reporter.report(&about, note).await });
+    }
+}
+
+fn instant(at: Timestamp) -> Instant {
+    let left = at.duration_since(clock::now());
+    Instant::now() + Duration::try_from(left).unwrap_or(Duration::ZERO)
+}

@@ -1,0 +1,272 @@
+//! What a guest says of itself, and whether its QEMU answers at all.
+//!
+//! One task per running machine asks; everybody else reads the last answers. It asks seldom:
+//! QEMU tells by events when the guest opens the agent's channel and when memory or
+//! processors change, and what has not changed for a while is asked for less and less.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Backoff, Chain, Stop};
+use qemu::Running;
+use qemu::guest_agent::{AgentError, GuestAgent, Interface};
+use qemu::qmp::{Event, Qmp, QmpError};
+use serde_json::{Value, json};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::debug;
+use virt::v1::VirtualMachineInstanceGuestOSInfo as OsInfo;
+
+use super::credential::Credentials;
+use super::registry::Known;
+use super::status::{AgentState, Readiness, Topology};
+use crate::context::Context;
+
+/// How often QEMU is asked whether it is there.
+const PING: Duration = Duration::from_secs(20);
+/// A QEMU that takes longer to answer is called silent.
+const ANSWER: Duration = Duration::from_secs(5);
+/// How often the agent is asked.
+const OFTEN: Duration = Duration::from_secs(5);
+const SELDOM: Duration = Duration::from_secs(60);
+/// What an agent must know to be of use; upstream asks for these too.
+const NEEDED: &[&str] = &["guest-ping", "guest-get-osinfo", "guest-network-get-interfaces"];
+/// The id of the channel's device in QEMU.
+const CHANNEL: &str = "agent";
+
+/// The last answers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Info {
+    pub(crate) silent: bool,
+    pub(crate) agent: AgentState,
+    pub(crate) os: OsInfo,
+    pub(crate) interfaces: Vec<Interface>,
+    pub(crate) readiness: Readiness,
+    pub(crate) machine_type: String,
+    pub(crate) topology: Option<Topology>,
+    /// Memory that was added since the start, in bytes.
+    pub(crate) growth: u64,
+    pub(crate) frozen: bool,
+    /// Whether credentials have reached the guest; nothing if there are none to send.
+    pub(crate) credentials: Option<Result<(), String>>,
+    /// Why the guest must not live on.
+    pub(crate) condemned: Option<String>,
+}
+
+impl Default for Info {
+    fn default() -> Self {
+        Self {
+            silent: false,
+            agent: AgentState::Absent,
+            os: OsInfo::default(),
+            interfaces: Vec::new(),
+            readiness: Readiness::Ready,
+            machine_type: String::new(),
+            topology: None,
+            growth: 0,
+            frozen: false,
+            credentials: None,
+            condemned: None,
+        }
+    }
+}
+
+/// Changes the answers and wakes those who wait, if there is a change.
+pub(super) fn update(info: &watch::Sender<Info>, change: impl FnOnce(&mut Info)) {
+    info.send_if_modified(|last| {
+        let before = last.clone();
+        change(last);
+        *last != before
+    });
+}
+
+pub(super) struct Follower {
+    pub(super) context: Arc<Context>,
+    pub(super) object: watch::Receiver<Known>,
+    pub(super) running: Running,
+    pub(super) agent: GuestAgent,
+    pub(super) info: Arc<watch::Sender<Info>>,
+}
+
+impl Follower {
+    /// Asks until the machine or the agent of this node ends.
+    pub(super) async fn run(self, mut stop: Stop) {
+        tokio::select! {
+            () = self.follow() => {}
+            _ = self.running.exited() => {}
+            () = self.info.closed() => {}
+            () = stop.requested() => {}
+        }
+    }
+
+    async fn follow(&self) {
+        let mut events = self.running.events();
+        let mut credentials = Credentials::default();
+        let mut open = self.look().await;
+        let mut pace = Backoff::new(OFTEN, SELDOM);
+        let mut ping_at = Instant::now() + PING;
+        let mut ask_at = Instant::now();
+        loop {
+            if open && ask_at <= Instant::now() {
+                let before = self.info.borrow().clone();
+                self.ask(&mut credentials).await;
+                if *self.info.borrow() != before {
+                    pace.reset();
+                }
+                ask_at = Instant::now() + pace.delay();
+            }
+            let due = if open { ask_at.min(ping_at) } else { ping_at };
+            tokio::select! {
+                event = events.recv() => match event {
+                    Ok(event) => match channel(&event) {
+                        Some(is_open) => {
+                            open = is_open;
+                            self.channel_changed(is_open);
+                            pace.reset();
+                            ask_at = Instant::now();
+                        }
+                        None if changes_board(&event) => open = self.look().await,
+                        None => {}
+                    },
+                    Err(RecvError::Lagged(_)) => open = self.look().await,
+                    Err(RecvError::Closed) => return,
+                },
+                () = tokio::time::sleep_until(due) => {
+                    if ping_at <= Instant::now() {
+                        open = self.look().await;
+                        ping_at = Instant::now() + PING;
+                    }
+                }
+            }
+        }
+    }
+
+    fn channel_changed(&self, open: bool) {
+        if !open {
+            update(&self.info, |info| {
+                info.agent = AgentState::Absent;
+                info.interfaces.clear();
+            });
+        }
+    }
+
+    /// Asks QEMU about the board; tells whether the guest has the agent's channel open.
+    async fn look(&self) -> bool {
+        let mut board = self.info.borrow().clone();
+        let looked = tokio::time::timeout(ANSWER, async {
+            let qmp = self.running.qmp().await?.with_limit(ANSWER);
+            look(&qmp, &mut board).await
+        });
+        let (silent, open) = match looked.await {
+            Ok(Ok(open)) => (false, open),
+            Ok(Err(failure)) => {
+                debug!(error = %Chain(&failure), "cannot ask QEMU");
+                (true, false)
+            }
+            Err(_) => (true, false),
+        };
+        update(&self.info, |info| {
+            info.silent = silent;
+            info.machine_type = board.machine_type;
+            info.topology = board.topology;
+            info.growth = board.growth;
+        });
+        if !silent {
+            self.channel_changed(open);
+        }
+        open
+    }
+
+    /// Asks the guest.
+    async fn ask(&self, credentials: &mut Credentials) {
+        match self.answers().await {
+            Ok((agent, os, interfaces, frozen)) => update(&self.info, |info| {
+                info.agent = agent;
+                info.os = os;
+                info.interfaces = interfaces;
+                info.frozen = frozen;
+            }),
+            // It may be busy, or frozen: what it said before stays until the channel closes.
+            Err(failure) => {
+                debug!(error = %Chain(&failure), "the guest agent does not answer");
+                return;
+            }
+        }
+        let Known::Present(vmi) = self.object.borrow().clone() else { return };
+        if let Some(synced) = credentials.sync(&self.context, &vmi, &self.agent).await {
+            update(&self.info, |info| info.credentials = Some(synced));
+        }
+    }
+
+    async fn answers(&self) -> Result<(AgentState, OsInfo, Vec<Interface>, bool), AgentError> {
+        let known = self.agent.info().await?;
+        let lacks: Vec<&str> =
+            NEEDED.iter().copied().filter(|command| !known.supports(command)).collect();
+        let state = match lacks.as_slice() {
+            [] => AgentState::Connected,
+            lacks => AgentState::Unsupported(format!(
+                "This guest agent doesn't support required basic commands: {}",
+                lacks.join(", ")
+            )),
+        };
+        let os = self.agent.os_info().await.map(os_info).unwrap_or_default();
+        let interfaces = self.agent.interfaces().await.unwrap_or_default();
+        let frozen = self.agent.is_frozen().await.unwrap_or(false);
+        Ok((state, os, interfaces, frozen))
+    }
+}
+
+/// The guest's answer in KubeVirt's type.
+pub(crate) fn os_info(os: qemu::guest_agent::OsInfo) -> OsInfo {
+    let text = |text: String| Some(text).filter(|text| !text.is_empty());
+    OsInfo {
+        name: text(os.name),
+        kernel_release: text(os.kernel_release),
+        version: text(os.version),
+        pretty_name: text(os.pretty_name),
+        version_id: text(os.version_id),
+        kernel_version: text(os.kernel_version),
+        machine: text(os.machine),
+        id: text(os.id),
+    }
+}
+
+/// Whether an event says that the guest opened or closed the agent's channel.
+fn channel(event: &Event) -> Option<bool> {
+    let ours = event.name == "VSERPORT_CHANGE" && event.data["id"] == CHANNEL;
+    ours.then(|| event.data["open"].as_bool()).flatten()
+}
+
+fn changes_board(event: &Event) -> bool {
+    const CHANGES: &[&str] =
+        &["MEMORY_DEVICE_SIZE_CHANGE", "ACPI_DEVICE_OST", "RESET", "RESUME", "DEVICE_DELETED"];
+    CHANGES.contains(&event.name.as_str())
+}
+
+async fn look(qmp: &Qmp, info: &mut Info) -> Result<bool, QmpError> {
+    if info.machine_type.is_empty() {
+        let arguments = json!({"path": "/machine", "property": "type"});
+        let kind: Value = qmp.execute("qom-get", arguments).await?;
+        let kind = kind.as_str().unwrap_or_default();
+        info.machine_type = kind.strip_suffix("-machine").unwrap_or(kind).to_owned();
+    }
+    let slots = qmp.cpu_slots().await?;
+    let filled: Vec<_> = slots.iter().filter(|slot| slot.is_filled()).collect();
+    let count = |name: &str| {
+        let mut seen: Vec<u64> =
+            filled.iter().map(|slot| slot.props[name].as_u64().unwrap_or(0)).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        u32::try_from(seen.len()).unwrap_or(1)
+    };
+    info.topology = Some(Topology {
+        sockets: count("socket-id"),
+        cores: count("core-id"),
+        threads: count("thread-id"),
+    });
+    // A machine that cannot grow has no such device.
+    info.growth = qmp.growth().await.unwrap_or(0);
+    let devices: Vec<Value> = qmp.execute("query-chardev", json!({})).await?;
+    Ok(devices.iter().any(|each| each["label"] == "agent0" && each["frontend-open"] == true))
+}

@@ -1,0 +1,262 @@
+//! From a scheduled object to a running process.
+//!
+//!   user ─► folder ─► network (recorded, then made) ─► volumes ─► machine ─► process ─► guest
+//!
+//! Every part may be there already from an attempt that failed or was killed; none is made
+//! twice. What is missing makes the machine wait with a condition that says for what.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use base::Chain;
+use client::Fault;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject};
+use kube::core::GroupVersionKind;
+use qemu::Spec;
+use qemu::machine::Accelerator;
+use qemu::process::cgroup::Limits;
+use qemu::process::{Confinement, Identity, LaunchError};
+use serde_json::Value;
+use tracing::{info, warn};
+
+use super::actor::{Actor, After};
+use super::object::Vmi;
+use super::resolve::{ResolveError, Resolved, Resolver};
+use super::state::State;
+use super::status::{Trouble, View};
+use super::translate::{self, Host, Outlet, Surroundings, TranslateError};
+use crate::api::present;
+use crate::network::{Attachment, ConnectError, RECORD, binding};
+
+/// Why a machine is not started now.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StartError {
+    #[error(transparent)]
+    Volume(#[from] ResolveError),
+    #[error(transparent)]
+    Network(#[from] ConnectError),
+    #[error(transparent)]
+    Translate(#[from] TranslateError),
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    #[error("this node cannot run guests: {what}")]
+    NoQemu { what: String },
+    #[error("no user is left for another machine")]
+    NoUser,
+    #[error("cannot {doing} {}", path.display())]
+    File { doing: &'static str, path: PathBuf, source: io::Error },
+    #[error("cannot read the network {name}")]
+    Definition { name: String, source: Fault },
+}
+
+impl StartError {
+    fn trouble(&self) -> Trouble {
+        let reason = match self {
+            Self::Volume(failure) => failure.reason(),
+            Self::Network(_) | Self::Definition { .. } => "NetworkNotReady",
+            Self::NoQemu { .. } => "NodeNotReady",
+            // Upstream's reason for whatever its hypervisor refused.
+            _ => "Synchronizing with the Domain failed.",
+        };
+        Trouble::new(reason, Chain(self).to_string())
+    }
+}
+
+impl Actor {
+    pub(super) async fn launch(&mut self, vmi: &Arc<Vmi>) -> After {
+        if let Some(at) = self.is_early() {
+            return After::Wait(Some(at));
+        }
+        match self.try_launch(vmi).await {
+            Ok(()) => {
+                info!(namespace = vmi.namespace, name = vmi.name, "guest started");
+                self.trouble = None;
+                self.succeeded();
+                After::Again
+            }
+            Err(failure) => {
+                let trouble = failure.trouble();
+                if self.trouble.as_ref() != Some(&trouble) {
+                    warn!(namespace = vmi.namespace, name = vmi.name, reason = trouble.reason,
+                          error = trouble.message, "guest cannot be started yet");
+                    let note = crate::event::Note::warning("SyncFailed", trouble.message.clone());
+                    self.report(vmi, note);
+                }
+                self.trouble = Some(trouble.clone());
+                let view = View { phase: vmi.phase(), trouble: Some(trouble), guest: None };
+                match self.write(vmi, &view).await {
+                    Ok(()) => self.later(),
+                    Err(after) => after,
+                }
+            }
+        }
+    }
+
+    async fn try_launch(&mut self, vmi: &Arc<Vmi>) -> Result<(), StartError> {
+        let trial = self.context.trial.borrow().clone();
+        let Some(host) = trial.host else {
+            let what = match trial.virtualization {
+                crate::node::Virtualization::Missing { what } => what,
+                _ => "it is being found out how".into(),
+            };
+            return Err(StartError::NoQemu { what });
+        };
+        let identity = self.identity()?;
+        let failed = |doing| {
+            let path = self.dir.path().to_path_buf();
+            move |source| StartError::File { doing, path, source }
+        };
+        self.dir.create(identity.as_ref()).map_err(failed("make"))?;
+        let outlets = self.connect(vmi, identity.as_ref()).await?;
+        let resolver = Resolver {
+            context: &self.context,
+            vmi,
+            dir: &self.dir,
+            identity: identity.as_ref(),
+        };
+        let volumes = resolver.all().await?;
+        let state = State::of(&self.context, vmi, &self.dir);
+        let machine = self.machine(vmi, &host, &volumes, &outlets, &state)?;
+        state.provide(&host, &machine, identity.as_ref())?;
+        let identity = identity.map(|identity| permit(identity, &host, &volumes));
+        let confinement = Confinement {
+            identity,
+            limits: Some(limits(vmi)),
+            cgroup: self.context.cgroup.clone(),
+        };
+        let spec = Spec { machine, confinement };
+        let running = self.context.launcher.launch(&self.dir, spec).await?;
+        self.volumes = volumes;
+        self.attend(running.clone()).await;
+        running.begin().await.map_err(LaunchError::from)?;
+        Ok(())
+    }
+
+    fn machine(
+        &self,
+        vmi: &Vmi,
+        host: &Host,
+        volumes: &BTreeMap<String, Resolved>,
+        outlets: &BTreeMap<String, Outlet>,
+        state: &State,
+    ) -> Result<qemu::Machine, StartError> {
+        let volumes: BTreeMap<_, _> = volumes
+            .iter()
+            .map(|(name, resolved)| (name.clone(), resolved.backing.clone()))
+            .collect();
+        let around = Surroundings {
+            host,
+            volumes: &volumes,
+            outlets,
+            nvram: state.nvram.clone(),
+            tpm: state.tpm.clone(),
+            kernel: None,
+        };
+        Ok(translate::machine(vmi, &around)?)
+    }
+
+    /// The user of the machine; the same for every attempt.
+    fn identity(&mut self) -> Result<Option<Identity>, StartError> {
+        if self.uid.is_none() {
+            self.uid = self.context.users.take();
+            if self.uid.is_none() && self.context.users.are_many() {
+                return Err(StartError::NoUser);
+            }
+        }
+        Ok(self.uid.map(|uid| Identity { uid, gid: uid, groups: Vec::new() }))
+    }
+
+    /// Connects all interfaces. What was chosen is on disk before anything is made of it.
+    async fn connect(
+        &self,
+        vmi: &Vmi,
+        identity: Option<&Identity>,
+    ) -> Result<BTreeMap<String, Outlet>, StartError> {
+        let failed = |doing| {
+            let path = self.dir.path().join(RECORD);
+            move |source| StartError::File { doing, path, source }
+        };
+        let known: Option<Vec<Attachment>> = self.dir.load(RECORD).map_err(failed("read"))?;
+        let mut attachments = known.unwrap_or_default();
+        let owner = identity.map_or(0, |identity| identity.uid);
+        let interfaces = vmi.spec.domain.devices.interfaces.iter();
+        let wanted: Vec<_> =
+            interfaces.filter(|each| each.state.as_deref() != Some("absent")).collect();
+        for interface in &wanted {
+            let known = attachments.iter_mut().find(|each| each.interface == interface.name);
+            if let Some(known) = known {
+                known.owner = owner;
+                continue;
+            }
+            let definition = self.definition(vmi, &interface.name).await?;
+            let binding = binding(vmi, interface, definition.as_ref())?;
+            attachments.push(self.context.networks.choose(vmi, interface, binding, owner)?);
+        }
+        self.dir.store(RECORD, &attachments).map_err(failed("write"))?;
+        let mut outlets = BTreeMap::new();
+        for interface in wanted {
+            let attachment = attachments.iter().find(|each| each.interface == interface.name);
+            let attachment = attachment.expect("one was chosen above for each");
+            let outlet = self.context.networks.connect(vmi, interface, attachment).await?;
+            outlets.insert(interface.name.clone(), outlet);
+        }
+        Ok(outlets)
+    }
+
+    /// The NetworkAttachmentDefinition that the network of this name refers to.
+    pub(super) async fn definition(
+        &self,
+        vmi: &Vmi,
+        network: &str,
+    ) -> Result<Option<Value>, StartError> {
+        let network = vmi.spec.networks.iter().find(|each| each.name == network);
+        let Some(multus) = network.and_then(|network| network.multus.as_ref()) else {
+            return Ok(None);
+        };
+        let (namespace, name) = multus
+            .network_name
+            .split_once('/')
+            .unwrap_or((vmi.namespace.as_str(), multus.network_name.as_str()));
+        let gvk = GroupVersionKind::gvk("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition");
+        let kind = ApiResource::from_gvk_with_plural(&gvk, "network-attachment-definitions");
+        let client = self.context.client.clone();
+        let definitions = Api::<DynamicObject>::namespaced_with(client, namespace, &kind);
+        let found = present(definitions.get(name).await).map_err(|source| {
+            StartError::Definition { name: multus.network_name.clone(), source: Fault(source) }
+        })?;
+        Ok(found.map(|found| found.data))
+    }
+}
+
+/// The groups that give the machine's user what it needs beside its own files.
+fn permit(
+    mut identity: Identity,
+    host: &Host,
+    volumes: &BTreeMap<String, Resolved>,
+) -> Identity {
+    if host.accelerator == Accelerator::Kvm {
+        identity.groups.extend(crate::host::kvm_group());
+    }
+    identity.groups.extend(volumes.values().filter_map(|volume| volume.group));
+    identity
+}
+
+/// Processor time as the resources say. Memory is not limited: QEMU's own needs are not known
+/// well enough to kill a guest for exceeding an estimate.
+fn limits(vmi: &Vmi) -> Limits {
+    let resources = vmi.spec.domain.resources.as_ref();
+    let milli = |map: &virt::api::atom::Map<virt::api::atom::Quantity>| {
+        let amount = map.get("cpu")?.amount()?;
+        u32::try_from(amount.millis()).ok()
+    };
+    let weight = resources.and_then(|resources| milli(&resources.requests));
+    Limits {
+        // A request of one whole processor is an ordinary weight of 100.
+        cpu_weight: weight.map(|milli| (milli / 10).clamp(1, 10_000)),
+        cpu_quota: resources.and_then(|resources| milli(&resources.limits)),
+        memory: None,
+    }
+}

@@ -1,0 +1,101 @@
+//! A machine that runs, as others may use it: its monitor, its console, what its guest says.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use base::Tasks;
+use parking_lot::Mutex;
+use qemu::Running;
+use qemu::console::Console;
+use qemu::guest_agent::GuestAgent;
+use qemu::qmp::RunState;
+use tokio::sync::watch;
+
+use super::guest::{Follower, Info};
+use super::probe;
+use super::registry::Known;
+use crate::context::Context;
+use crate::network::Attachment;
+
+/// Handles to a running machine; clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct Live {
+    pub(crate) running: Running,
+    pub(crate) console: Console,
+    pub(crate) agent: GuestAgent,
+    pub(crate) info: watch::Receiver<Info>,
+    attachments: Arc<Mutex<Vec<Attachment>>>,
+}
+
+impl Live {
+    /// Begins to listen to a machine.
+    pub(super) async fn attend(
+        context: &Arc<Context>,
+        running: Running,
+        object: watch::Receiver<Known>,
+        attachments: Vec<Attachment>,
+        tasks: &Tasks,
+    ) -> Self {
+        let console = Console::open(running.dir().clone(), tasks).await;
+        let agent = GuestAgent::open(running.dir().clone(), tasks);
+        let (sender, info) = watch::channel(Info::default());
+        let sender = Arc::new(sender);
+        let live = Self {
+            running: running.clone(),
+            console,
+            agent: agent.clone(),
+            info,
+            attachments: Arc::new(Mutex::new(attachments)),
+        };
+        if let Known::Present(vmi) = object.borrow().clone() {
+            probe::start(&live, &vmi, &sender, tasks);
+        }
+        let context = Arc::clone(context);
+        let follower = Follower { context, object, running, agent, info: sender };
+        tasks.spawn("guest", follower.run(tasks.stop_signal()));
+        live
+    }
+
+    pub(crate) fn attachments(&self) -> Vec<Attachment> {
+        self.attachments.lock().clone()
+    }
+
+    pub(super) fn set_attachments(&self, attachments: Vec<Attachment>) {
+        *self.attachments.lock() = attachments;
+    }
+
+    /// Addresses that the guest itself tells of, those of the loopback left out.
+    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
+        let info = self.info.borrow();
+        let addresses = info.interfaces.iter().flat_map(|interface| &interface.ip_addresses);
+        addresses
+            .filter_map(|address| address.ip_address.parse::<IpAddr>().ok())
+            .filter(|address| !address.is_loopback())
+            .collect()
+    }
+
+    /// A way to wait for what is new.
+    pub(super) fn news(&self) -> News {
+        let running = self.running.clone();
+        News { states: running.states(), info: self.info.clone(), running }
+    }
+}
+
+/// Remembers what its owner has seen of a machine.
+pub(super) struct News {
+    running: Running,
+    states: watch::Receiver<Option<RunState>>,
+    info: watch::Receiver<Info>,
+}
+
+impl News {
+    /// Resolves when there is something that the last call did not tell of. Cancel-safe.
+    pub(super) async fn wait(&mut self) {
+        tokio::select! {
+            // A sender that is gone says that the process is, or that the agent stops.
+            Ok(()) = self.states.changed() => {}
+            Ok(()) = self.info.changed() => {}
+            _ = self.running.exited() => {}
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Probes of a guest: readiness says whether it serves, liveness whether it may live on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Chain, Tasks};
+use http_body_util::Empty;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::sync::watch;
+use tracing::{debug, info};
+use virt::v1::Probe;
+
+use super::dial;
+use super::guest::{Info, update};
+use super::live::Live;
+use super::object::Vmi;
+use super::status::Readiness;
+
+/// How often and how patiently is asked; upstream's defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Rhythm {
+    delay: Duration,
+    period: Duration,
+    timeout: Duration,
+    successes: u32,
+    failures: u32,
+}
+
+impl Rhythm {
+    fn of(probe: &Probe) -> Self {
+        let count = |given: Option<i32>, default: u32| {
+            given.and_then(|given| u32::try_from(given).ok()).filter(|n| *n > 0).unwrap_or(default)
+        };
+        let seconds = |given, default| Duration::from_secs(count(given, default).into());
+        Self {
+            delay: seconds(probe.initial_delay_seconds, 0),
+            period: seconds(probe.period_seconds, 10),
+            timeout: seconds(probe.timeout_seconds, 1),
+            successes: count(probe.success_threshold, 1),
+            failures: count(probe.failure_threshold, 3),
+        }
+    }
+}
+
+/// Answers in a row, and what they amount to.
+#[derive(Debug, Default)]
+struct Tally {
+    successes: u32,
+    failures: u32,
+}
+
+impl Tally {
+    /// True or false once there were enough answers of one kind in a row.
+    fn count(&mut self, success: bool, rhythm: Rhythm) -> Option<bool> {
+        if success {
+            self.failures = 0;
+            self.successes = self.successes.saturating_add(1);
+            (self.successes >= rhythm.successes).then_some(true)
+        } else {
+            self.successes = 0;
+            self.failures = self.failures.saturating_add(1);
+            (self.failures >= rhythm.failures).then_some(false)
+        }
+    }
+}
+
+/// Starts the probes that the object asks for. They end with the machine.
+pub(super) fn start(live: &Live, vmi: &Vmi, info: &Arc<watch::Sender<Info>>, tasks: &Tasks) {
+    if let Some(probe) = vmi.spec.readiness_probe.clone() {
+        let why = "the readiness probe has not succeeded yet".to_owned();
+        update(info, |info| info.readiness = Readiness::Unready(why));
+        let sender = Arc::clone(info);
+        let verdict = move |ready: bool, why: String| {
+            let readiness = if ready { Readiness::Ready } else { Readiness::Unready(why) };
+            update(&sender, |info| info.readiness = readiness);
+        };
+        spawn(live, probe, tasks, verdict);
+    }
+    if let Some(probe) = vmi.spec.liveness_probe.clone() {
+        let sender = Arc::clone(info);
+        let verdict = move |alive: bool, why: String| {
+            if !alive {
+                info!(reason = why, "liveness probe failed");
+                update(&sender, |info| info.condemned = Some(why));
+            }
+        };
+        spawn(live, probe, tasks, verdict);
+    }
+}
+
+fn spawn(
+    live: &Live,
+    probe: Probe,
+    tasks: &Tasks,
+    verdict: impl Fn(bool, String) + Send + 'static,
+) {
+    let (live, mut stop) = (live.clone(), tasks.stop_signal());
+    tasks.spawn("probe", async move {
+        tokio::select! {
+            () = repeat(&live, &probe, verdict) => {}
+            _ = live.running.exited() => {}
+            () = stop.requested() => {}
+        }
+    });
+}
+
+async fn repeat(live: &Live, probe: &Probe, verdict: impl Fn(bool, String)) {
+    let rhythm = Rhythm::of(probe);
+    let mut tally = Tally::default();
+    tokio::time::sleep(rhythm.delay).await;
+    loop {
+        let answer = match tokio::time::timeout(rhythm.timeout, ask(live, probe)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(format!("no answer within {} s", rhythm.timeout.as_secs())),
+        };
+        if let Err(why) = &answer {
+            debug!(reason = why, "probe failed");
+        }
+        if let Some(success) = tally.count(answer.is_ok(), rhythm) {
+            verdict(success, answer.err().unwrap_or_default());
+        }
+        tokio::time::sleep(rhythm.period).await;
+    }
+}
+
+async fn ask(live: &Live, probe: &Probe) -> Result<(), String> {
+    if let Some(tcp) = &probe.tcp_socket {
+        let port = port(&tcp.0["port"])?;
+        return dial::tcp(live, port).await.map(drop).map_err(|why| Chain(&why).to_string());
+    }
+    if let Some(http) = &probe.http_get {
+        return get(live, &http.0).await;
+    }
+    if let Some(exec) = &probe.exec {
+        let words = exec.0["command"].as_array().cloned().unwrap_or_default();
+        let words: Vec<String> =
+            words.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        let Some((program, arguments)) = words.split_first() else {
+            return Err("the probe has no command".into());
+        };
+        // The caller's limit is the shorter one.
+        let limit = Duration::from_secs(3600);
+        let result = live.agent.run(program, arguments, limit).await;
+        return match result.map_err(|why| Chain(&why).to_string())?.status {
+            Some(0) => Ok(()),
+            status => Err(format!("{program} ended with {}", status.unwrap_or(-1))),
+        };
+    }
+    if probe.guest_agent_ping.is_some() {
+        let limit = Duration::from_secs(3600);
+        return live.agent.ping(limit).await.map_err(|why| Chain(&why).to_string());
+    }
+    Err("the probe has no kind that is known".into())
+}
+
+fn port(value: &Value) -> Result<u16, String> {
+    let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
+    let number = number.and_then(|number| u16::try_from(number).ok()).filter(|port| *port > 0);
+    number.ok_or_else(|| format!("{value} is not a port"))
+}
+
+/// As kubelet's: any answer from 200 to 399 is good.
+async fn get(live: &Live, action: &Value) -> Result<(), String> {
+    let port = port(&action["port"])?;
+    let stream = dial::tcp(live, port).await.map_err(|why| Chain(&why).to_string())?;
+    if action["scheme"].as_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https")) {
+        // What the guest's certificate says is its own affair: that it accepts is enough.
+        return Ok(());
+    }
+    let failed = |why: &dyn std::error::Error| Chain(why).to_string();
+    let (mut sender, connection) = http1::handshake::<_, Empty<bytes::Bytes>>(TokioIo::new(stream))
+        .await
+        .map_err(|why| failed(&why))?;
+    let path = action["path"].as_str().filter(|path| path.starts_with('/')).unwrap_or("/");
+    let host = action["host"].as_str().unwrap_or("localhost");
+    let mut request = http::Request::get(path)
+        .header(http::header::HOST, host)
+        .header(http::header::USER_AGENT, "kube-probe/1.35")
+        .header(http::header::CONNECTION, "close");
+    for header in action["httpHeaders"].as_array().into_iter().flatten() {
+        if let (Some(name), Some(value)) = (header["name"].as_str(), header["value"].as_str()) {
+            request = request.header(name, value);
+        }
+    }
+    let request = request.body(Empty::new()).map_err(|why| failed(&why))?;
+    let answered = async { sender.send_request(request).await.map_err(|why| failed(&why)) };
+    let status = tokio::select! {
+        answer = answered => answer?.status(),
+        ended = connection => return Err(match ended {
+            Ok(()) => "the connection was closed".into(),
+            Err(why) => failed(&why),
+        }),
+    };
+    if (200..400).contains(&status.as_u16()) {
+        Ok(())
+    } else {
+        Err(format!("HTTP probe failed with statuscode: {}", status.as_u16()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rhythm(probe: Value) -> Rhythm {
+        Rhythm::of(&serde_json::from_value(probe).unwrap())
+    }
+
+    #[test]
+    fn a_verdict_takes_as_many_answers_in_a_row_as_asked() {
+        let rhythm = rhythm(json!({"successThreshold": 2, "failureThreshold": 3}));
+        let mut tally = Tally::default();
+        let verdicts = [true, true, false, false, true, false, false, false]
+            .map(|success| tally.count(success, rhythm));
+        assert_eq!(
+            verdicts,
+            [None, Some(true), None, None, None, None, None, Some(false)]
+        );
+    }
+
+    #[test]
+    fn defaults_are_upstreams() {
+        let default = rhythm(json!({}));
+        assert_eq!((default.period.as_secs(), default.timeout.as_secs()), (10, 1));
+        assert_eq!((default.successes, default.failures, default.delay.as_secs()), (1, 3, 0));
+    }
+
+    #[test]
+    fn ports_are_numbers_however_they_are_written() {
+        assert_eq!(port(&json!(80)), Ok(80));
+        assert_eq!(port(&json!("22")), Ok(22));
+        assert!(port(&json!("http")).is_err() && port(&json!(0)).is_err());
+    }
+}

@@ -1,0 +1,63 @@
+//! Which machines there are now, for those who look for one by its object's name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::live::Live;
+use super::object::Vmi;
+
+/// What is known of a machine's object.
+#[derive(Debug, Clone)]
+pub(super) enum Known {
+    /// The server has not been heard yet.
+    Unknown,
+    Present(Arc<Vmi>),
+    Gone,
+}
+
+/// The ends that others hold of a machine's task.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) object: watch::Sender<Known>,
+    pub(super) live: watch::Receiver<Option<Live>>,
+}
+
+/// All machines of the node, by uid; clones share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Machines(Arc<Mutex<BTreeMap<String, Entry>>>);
+
+impl Machines {
+    /// The running machine of this name.
+    pub(crate) fn live(&self, namespace: &str, name: &str) -> Option<Live> {
+        let machines = self.0.lock();
+        machines.values().find_map(|entry| {
+            let object = entry.object.borrow();
+            let Known::Present(vmi) = &*object else { return None };
+            let named = vmi.namespace == namespace && vmi.name == name;
+            named.then(|| entry.live.borrow().clone()).flatten()
+        })
+    }
+
+    /// Tells a machine's task of its object; false if there is no such task.
+    pub(super) fn tell(&self, uid: &str, object: Known) -> bool {
+        let machines = self.0.lock();
+        let Some(entry) = machines.get(uid) else { return false };
+        entry.object.send_replace(object);
+        true
+    }
+
+    pub(super) fn insert(&self, uid: String, entry: Entry) {
+        self.0.lock().insert(uid, entry);
+    }
+
+    pub(super) fn remove(&self, uid: &str) {
+        self.0.lock().remove(uid);
+    }
+
+    pub(super) fn uids(&self) -> Vec<String> {
+        self.0.lock().keys().cloned().collect()
+    }
+}

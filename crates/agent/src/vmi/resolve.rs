@@ -1,0 +1,256 @@
+//! Finding the bytes behind a VMI's volumes: claims, files, and what must be written onto
+//! seed disks.
+//!
+//! What is missing is no failure: the machine waits, says for what, and this is asked again.
+
+mod claim;
+mod data;
+mod file;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use client::Fault;
+use futures_util::FutureExt as _;
+use qemu::RunDir;
+use qemu::machine::{FileImage, ImageFormat, Source};
+use qemu::process::Identity;
+use serde_json::Value;
+use virt::v1::Volume;
+
+use super::object::Vmi;
+use super::seed;
+use super::status::Trouble;
+use super::translate::Backing;
+use crate::context::Context;
+
+/// A volume that can be attached.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Resolved {
+    pub(crate) backing: Backing,
+    pub(crate) size: Option<u64>,
+    /// As in `persistentVolumeClaimInfo`.
+    pub(crate) claim: Option<Value>,
+    /// A group that gives access to a disk that several machines share.
+    pub(crate) group: Option<u32>,
+}
+
+/// Why a volume cannot be attached now.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ResolveError {
+    #[error("{kind} {name} does not exist, waiting for it to appear")]
+    Missing { kind: &'static str, name: String },
+    #[error("{kind} {name} is not ready: {why}")]
+    Pending { kind: &'static str, name: String, why: String },
+    #[error("{kind} {name} has no key {key}")]
+    Key { kind: &'static str, name: String, key: &'static str },
+    #[error("volume {volume}: {problem}")]
+    Volume { volume: String, problem: String },
+    #[error("cannot read {kind} {name}")]
+    Request { kind: &'static str, name: String, source: Fault },
+    #[error("cannot {doing} {}", path.display())]
+    File { doing: &'static str, path: PathBuf, source: io::Error },
+    #[error("volume {volume}: its image cannot be used")]
+    Image { volume: String, source: Box<dyn std::error::Error + Send + Sync> },
+}
+
+impl ResolveError {
+    /// The word that conditions say it with.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Missing { kind: "PVC", .. } => "FailedPvcNotFound",
+            Self::Missing { .. } | Self::Key { .. } => "FailedMount",
+            Self::Pending { kind: "image", .. } => "ErrImagePull",
+            Self::Pending { .. } => "VolumeNotReady",
+            Self::Image { .. } => "InvalidImage",
+            Self::Volume { .. } | Self::Request { .. } | Self::File { .. } => "FailedMount",
+        }
+    }
+
+    pub(crate) fn trouble(&self) -> Trouble {
+        Trouble::new(self.reason(), base::Chain(self).to_string())
+    }
+}
+
+/// Resolves volumes for one machine.
+pub(crate) struct Resolver<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) vmi: &'a Vmi,
+    pub(crate) dir: &'a RunDir,
+    pub(crate) identity: Option<&'a Identity>,
+}
+
+impl Resolver<'_> {
+    /// All volumes that the machine needs to start; hot-plugged ones may come later.
+    pub(crate) async fn all(&self) -> Result<BTreeMap<String, Resolved>, ResolveError> {
+        let mut resolved = BTreeMap::new();
+        for volume in &self.vmi.spec.volumes {
+            match self.volume(volume).boxed().await {
+                Ok(Some(found)) => {
+                    resolved.insert(volume.name.clone(), found);
+                }
+                Ok(None) => {}
+                Err(failure) if is_hotpluggable(volume) => {
+                    tracing::debug!(volume = volume.name, error = %base::Chain(&failure),
+                                    "volume comes later");
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(resolved)
+    }
+
+    /// Where the bytes of one volume are; nothing for what is no disk.
+    pub(crate) async fn volume(&self, volume: &Volume) -> Result<Option<Resolved>, ResolveError> {
+        if let Some(source) = &volume.persistent_volume_claim {
+            let read_only = source.read_only == Some(true);
+            return self.claim(volume, &source.claim_name, read_only).boxed().await.map(Some);
+        }
+        if let Some(source) = &volume.data_volume {
+            self.wait_for_data_volume(&source.name).boxed().await?;
+            return self.claim(volume, &source.name, false).boxed().await.map(Some);
+        }
+        if let Some(source) = &volume.ephemeral {
+            return self.ephemeral(volume, source).boxed().await.map(Some);
+        }
+        if let Some(source) = &volume.host_disk {
+            return self.host_disk(volume, source).map(Some);
+        }
+        if let Some(source) = &volume.empty_disk {
+            let size = units(&source.capacity, volume)?;
+            let path = self.dir.vm().join(format!("empty-{}.img", volume.name));
+            return self.sparse(&path, size).map(Some);
+        }
+        if volume.container_disk.is_some() {
+            return Err(ResolveError::Volume {
+                volume: volume.name.clone(),
+                problem: "container disks are not supported on this node".into(),
+            });
+        }
+        match self.seed(volume).boxed().await? {
+            Some(seed) => self.seed_disk(volume, &seed).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// What goes onto a disk that carries data, if the volume is one.
+    async fn seed(&self, volume: &Volume) -> Result<Option<seed::Seed>, ResolveError> {
+        let vmi = self.vmi;
+        if let Some(source) = &volume.cloud_init_no_cloud {
+            let data = self.cloud_init(source.into(), data::Carrier::NoCloud).boxed().await?;
+            return Ok(Some(seed::no_cloud(vmi, &data)));
+        }
+        if let Some(source) = &volume.cloud_init_config_drive {
+            let data = self.cloud_init(source.into(), data::Carrier::ConfigDrive).boxed().await?;
+            return Ok(Some(seed::config_drive(vmi, &data, &data::tagged(vmi))));
+        }
+        if let Some(source) = &volume.sysprep {
+            return self.sysprep(volume, source).boxed().await.map(|data| Some(seed::sysprep(data)));
+        }
+        if let Some(source) = &volume.config_map {
+            let name = source.name.as_deref().unwrap_or_default();
+            let data = self.config_map(name, source.optional == Some(true)).await?;
+            return Ok(Some(seed::keys(source.volume_label.as_deref(), data)));
+        }
+        if let Some(source) = &volume.secret {
+            let name = source.secret_name.as_deref().unwrap_or_default();
+            let data = self.secret(name, source.optional == Some(true)).await?;
+            return Ok(Some(seed::keys(source.volume_label.as_deref(), data)));
+        }
+        if let Some(source) = &volume.downward_api {
+            let data = data::downward(vmi, source);
+            return Ok(Some(seed::keys(source.volume_label.as_deref(), data)));
+        }
+        if let Some(source) = &volume.service_account {
+            let name = source.service_account_name.as_deref().unwrap_or("default");
+            let data = self.service_account(name).await?;
+            return Ok(Some(seed::keys(None, data)));
+        }
+        Ok(None)
+    }
+
+    fn seed_disk(&self, volume: &Volume, seed: &seed::Seed) -> Result<Resolved, ResolveError> {
+        let path = self.dir.path().join(format!("seed-{}.iso", volume.name));
+        let image = file::iso(seed).map_err(|source| ResolveError::Image {
+            volume: volume.name.clone(),
+            source,
+        })?;
+        let size = image.len() as u64;
+        file::write(&path, &image)
+            .and_then(|()| file::hand_over(&path, self.identity, 0o400))
+            .map_err(|source| ResolveError::File { doing: "write", path: path.clone(), source })?;
+        Ok(Resolved {
+            backing: Backing {
+                source: Source::File(FileImage::raw(path)),
+                read_only: true,
+                direct: false,
+                allocated: false,
+            },
+            size: Some(size),
+            claim: None,
+            group: None,
+        })
+    }
+
+    /// A file that belongs to the run and is made when it is not there.
+    fn sparse(&self, path: &std::path::Path, size: u64) -> Result<Resolved, ResolveError> {
+        file::sparse(path, size)
+            .and_then(|()| file::hand_over(path, self.identity, 0o600))
+            .map_err(|source| ResolveError::File { doing: "make", path: path.into(), source })?;
+        Ok(plain_file(path.into(), Some(size)))
+    }
+
+    fn host_disk(
+        &self,
+        volume: &Volume,
+        source: &virt::v1::HostDisk,
+    ) -> Result<Resolved, ResolveError> {
+        let path = PathBuf::from(&source.path);
+        if !path.exists() {
+            if source.r#type != "DiskOrCreate" {
+                return Err(ResolveError::Missing { kind: "host disk", name: source.path.clone() });
+            }
+            let capacity = source.capacity.as_ref().ok_or_else(|| ResolveError::Volume {
+                volume: volume.name.clone(),
+                problem: "a host disk that is to be created needs a capacity".into(),
+            })?;
+            file::sparse(&path, units(capacity, volume)?)
+                .map_err(|source| ResolveError::File { doing: "make", path: path.clone(), source })?;
+        }
+        self.image_file(volume, path, source.shared == Some(true))
+    }
+}
+
+/// A raw file of which nothing else is known.
+fn plain_file(path: PathBuf, size: Option<u64>) -> Resolved {
+    let facts = file::facts(&path);
+    Resolved {
+        backing: Backing {
+            source: Source::File(FileImage { path, format: ImageFormat::Raw, backing: None }),
+            read_only: false,
+            direct: facts.direct,
+            allocated: facts.allocated,
+        },
+        size: size.or(Some(facts.size)),
+        claim: None,
+        group: None,
+    }
+}
+
+fn units(quantity: &virt::api::atom::Quantity, volume: &Volume) -> Result<u64, ResolveError> {
+    quantity.units().and_then(|units| u64::try_from(units).ok()).filter(|size| *size > 0).ok_or_else(
+        || ResolveError::Volume {
+            volume: volume.name.clone(),
+            problem: format!("{quantity} is not a size"),
+        },
+    )
+}
+
+/// Whether the volume may come and go while the guest runs.
+pub(crate) fn is_hotpluggable(volume: &Volume) -> bool {
+    let claim = volume.persistent_volume_claim.as_ref();
+    let data = volume.data_volume.as_ref();
+    claim.is_some_and(|claim| claim.hotpluggable == Some(true))
+        || data.is_some_and(|data| data.hotpluggable == Some(true))
+}

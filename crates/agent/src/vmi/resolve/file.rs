@@ -1,0 +1,106 @@
+//! Files that QEMU is to use: made, handed to its user, and looked at.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use qemu::image::Tool;
+use qemu::machine::ImageFormat;
+use qemu::process::Identity;
+use qemu::seed::SeedFile;
+use rustix::fs::OFlags;
+
+use crate::vmi::seed::Seed;
+
+/// Groups for disks that several machines share: beside the users of machines.
+const SHARED_GROUPS: u32 = 0x7100_0000;
+
+/// What a look at a file tells.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub(super) size: u64,
+    pub(super) direct: bool,
+    pub(super) allocated: bool,
+}
+
+pub(super) fn facts(path: &Path) -> Facts {
+    let Ok(metadata) = fs::metadata(path) else { return Facts::default() };
+    let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
+    Facts {
+        size: metadata.len(),
+        // Some file systems take the flag and fail later; those that matter refuse it here.
+        direct: OpenOptions::new().read(true).custom_flags(flags).open(path).is_ok(),
+        allocated: metadata.len() > 0 && metadata.blocks() * 512 >= metadata.len(),
+    }
+}
+
+/// Makes a file of this size without blocks; one that exists is left as it is.
+pub(super) fn sparse(path: &Path, size: u64) -> io::Result<()> {
+    let file =
+        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    if file.metadata()?.len() < size {
+        file.set_len(size)?;
+    }
+    Ok(())
+}
+
+/// Writes a whole file, or leaves the one that was there.
+pub(super) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("new");
+    let mut file = OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(0o600)
+        .open(&temporary)?;
+    file.write_all(content)?;
+    fs::rename(&temporary, path)
+}
+
+/// Gives a file to the machine's user. Links are not followed into foreign files.
+pub(super) fn hand_over(path: &Path, identity: Option<&Identity>, mode: u32) -> io::Result<()> {
+    let file = open(path)?;
+    if let Some(identity) = identity {
+        std::os::unix::fs::fchown(&file, Some(identity.uid), Some(identity.gid))?;
+    }
+    file.set_permissions(fs::Permissions::from_mode(mode))
+}
+
+/// Gives a file to a group of its own, so that several machines may write to it.
+pub(super) fn share(path: &Path, key: &str) -> io::Result<u32> {
+    use sha2::{Digest, Sha256};
+    let hash = Sha256::digest(key.as_bytes());
+    let group = SHARED_GROUPS + (u32::from(hash[0]) << 8) + u32::from(hash[1]);
+    let file = open(path)?;
+    std::os::unix::fs::fchown(&file, None, Some(group))?;
+    file.set_permissions(fs::Permissions::from_mode(0o660))?;
+    Ok(group)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or(0);
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+/// The ISO image of a seed.
+pub(super) fn iso(seed: &Seed) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
+    let files: Vec<_> = seed
+        .files
+        .iter()
+        .map(|(path, content)| SeedFile::new(path.clone(), content.clone()))
+        .collect();
+    Ok(qemu::seed::medium(&seed.label, &files)?)
+}
+
+/// An empty qcow2 image of this size, made anew.
+pub(super) async fn overlay(
+    path: &Path,
+    size: u64,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    Ok(qemu::image::create(&Tool::default(), path, ImageFormat::Qcow2, size).await?)
+}

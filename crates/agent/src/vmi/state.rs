@@ -1,0 +1,127 @@
+//! What a machine keeps beyond its disks: the firmware's variables and the TPM.
+//!
+//! It lies in the folder of the run and ends with it, unless the object asks for persistence:
+//! then it lies in `agent/state/<namespace>.<machine>/` and is found again by the next run.
+//! What no machine needs any more is removed when the agent starts and once an hour.
+
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+
+use base::{Chain, Stop};
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject};
+use kube::core::GroupVersionKind;
+use qemu::RunDir;
+use qemu::machine::Firmware;
+use qemu::process::Identity;
+use tracing::{info, warn};
+
+use super::launch::StartError;
+use super::object::Vmi;
+use super::translate::Host;
+use crate::api::present;
+use crate::context::Context;
+
+const SWEEP: std::time::Duration = std::time::Duration::from_secs(3600);
+
+/// Where the state of one machine lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct State {
+    pub(super) nvram: PathBuf,
+    pub(super) tpm: PathBuf,
+    /// What must exist for them.
+    folder: Option<PathBuf>,
+}
+
+impl State {
+    pub(super) fn of(context: &Context, vmi: &Vmi, dir: &RunDir) -> Self {
+        let domain = &vmi.spec.domain;
+        let loader = domain.firmware.as_ref().and_then(|firmware| firmware.bootloader.as_ref());
+        let efi = loader.and_then(|loader| loader.efi.as_ref());
+        let keeps_vars = efi.is_some_and(|efi| efi.persistent == Some(true));
+        let tpm = domain.devices.tpm.as_ref();
+        let keeps_tpm = tpm.is_some_and(|tpm| tpm.persistent == Some(true));
+        let owner = vmi.machine.as_ref().unwrap_or(&vmi.name);
+        let folder = folder(context).join(format!("{}.{owner}", vmi.namespace));
+        Self {
+            nvram: if keeps_vars { folder.join("nvram.fd") } else { dir.nvram() },
+            tpm: if keeps_tpm { folder.join("tpm") } else { dir.vm().join("tpm") },
+            folder: (keeps_vars || keeps_tpm).then_some(folder),
+        }
+    }
+
+    /// Makes what is not there yet.
+    pub(super) fn provide(
+        &self,
+        host: &Host,
+        machine: &qemu::Machine,
+        identity: Option<&Identity>,
+    ) -> Result<(), StartError> {
+        let failed = |doing, path: &PathBuf| {
+            let path = path.clone();
+            move |source| StartError::File { doing, path, source }
+        };
+        if let Some(folder) = &self.folder {
+            std::fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o711)
+                .create(folder)
+                .map_err(failed("make", folder))?;
+        }
+        let Firmware::Efi(efi) = &machine.firmware else { return Ok(()) };
+        let template = host.firmware.iter().find(|each| each.code == efi.code);
+        let Some(template) = template else { return Ok(()) };
+        qemu::firmware::provide_vars(&template.vars, &efi.vars, identity)
+            .map_err(failed("provide", &efi.vars))
+    }
+}
+
+fn folder(context: &Context) -> PathBuf {
+    context.config.agent_dir().join("state")
+}
+
+/// Removes the state of machines that no longer exist.
+pub(crate) async fn sweep(context: std::sync::Arc<Context>, mut stop: Stop) {
+    loop {
+        sweep_once(&context).await;
+        tokio::select! {
+            () = tokio::time::sleep(SWEEP) => {}
+            () = stop.requested() => return,
+        }
+    }
+}
+
+async fn sweep_once(context: &Context) {
+    let Ok(entries) = std::fs::read_dir(folder(context)) else { return };
+    for entry in entries.flatten() {
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let Some((namespace, owner)) = name.split_once('.') else { continue };
+        match is_owned(context, namespace, owner).await {
+            Ok(true) => {}
+            Ok(false) => {
+                info!(namespace, name = owner, "removing the state of a machine that is gone");
+                if let Err(failure) = std::fs::remove_dir_all(entry.path()) {
+                    warn!(error = %Chain(&failure), "cannot remove a machine's state");
+                }
+            }
+            // Not now is not never: nothing is removed in doubt.
+            Err(_) => return,
+        }
+    }
+}
+
+async fn is_owned(context: &Context, namespace: &str, name: &str) -> kube::Result<bool> {
+    for (kind, plural) in [
+        ("VirtualMachine", "virtualmachines"),
+        ("VirtualMachineInstance", "virtualmachineinstances"),
+    ] {
+        let gvk = GroupVersionKind::gvk("kubevirt.io", "v1", kind);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
+        let api =
+            Api::<DynamicObject>::namespaced_with(context.client.clone(), namespace, &resource);
+        if present(api.get_metadata(name).await)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,351 @@
+//! Looking after a running guest: its status, and the changes that can be made in place.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Chain;
+use futures_util::FutureExt as _;
+use qemu::machine::{Disk, Nic, NicBackend, Source};
+use qemu::process::{open_tap, open_vhost_net};
+use qemu::qmp::{Qmp, QmpError, RunState, UnplugError};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use super::actor::{Actor, After, Local};
+use super::hotplug::{self, Change, Now};
+use super::live::Live;
+use super::object::{Phase, Vmi};
+use super::resolve::{Resolver, is_hotpluggable};
+use super::status::{Trouble, View};
+use super::{translate, view};
+use crate::event::Note;
+use crate::network::{ConnectError, RECORD, binding};
+
+/// For a guest to let go of a device.
+const RELEASE: Duration = Duration::from_secs(5);
+/// How often a guest that ran out of storage is looked at.
+const ROOM_CHECK: Duration = Duration::from_secs(3);
+/// Less room than this would only pause the guest again.
+const ROOM: u64 = 64 << 20;
+/// How often a change that did not succeed is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(3);
+
+/// Why a change was not made.
+#[derive(Debug, thiserror::Error)]
+enum ChangeError {
+    #[error(transparent)]
+    Qmp(#[from] QmpError),
+    #[error(transparent)]
+    Unplug(#[from] UnplugError),
+    #[error(transparent)]
+    Network(#[from] ConnectError),
+    #[error(transparent)]
+    Translate(#[from] translate::TranslateError),
+    #[error(transparent)]
+    Start(#[from] super::launch::StartError),
+    #[error("cannot record the change")]
+    Record(#[source] std::io::Error),
+    #[error("cannot open tap {ifname}")]
+    Tap { ifname: String, source: std::io::Error },
+}
+
+impl Actor {
+    /// Brings a running guest and its object together.
+    pub(super) async fn tend(&mut self, vmi: &Arc<Vmi>) -> After {
+        let Local::Running(live) = &self.local else { return After::Again };
+        let live = live.clone();
+        self.condemned.clone_from(&live.info.borrow().condemned);
+        if self.condemned.is_some() {
+            return After::Again;
+        }
+        let first = vmi.phase() == Phase::Scheduled;
+        let mut wait = self.resume_if_room(&live).await;
+        // The start is told first: devices that come later may take their time.
+        let again = if first { None } else { self.change(vmi, &live).await };
+        wait = [wait, again].into_iter().flatten().min();
+        let guest = view::guest(vmi, &live, &self.volumes, &self.pending);
+        let trouble = self.trouble.clone();
+        let view = View { phase: Phase::Running, trouble, guest: Some(guest) };
+        if let Err(after) = self.write(vmi, &view).await {
+            return after;
+        }
+        if first {
+            self.report(vmi, Note::normal("Started", "VirtualMachineInstance started."));
+            return After::Again;
+        }
+        self.succeeded();
+        After::Wait(wait)
+    }
+
+    /// A guest that was paused because storage was full goes on when there is room.
+    async fn resume_if_room(&mut self, live: &Live) -> Option<Instant> {
+        if live.running.state() != Some(RunState::IoError) {
+            self.told_of_pause = false;
+            return None;
+        }
+        let spec = live.running.spec();
+        let paths = spec.machine.disks.iter().filter_map(|disk| match &disk.source {
+            Source::File(image) if !disk.read_only => Some(image.path.clone()),
+            _ => None,
+        });
+        let full = paths.filter_map(|path| rustix::fs::statvfs(&path).ok()).any(|stat| {
+            stat.f_bavail * stat.f_frsize < ROOM
+        });
+        if !self.told_of_pause {
+            self.told_of_pause = true;
+            warn!(full, "guest is paused by a failed request of a disk");
+            if let Some(vmi) = self.present() {
+                let message = "VMI was paused, low-level IO error detected";
+                self.report(&vmi, Note::warning("IOerror", message));
+            }
+        } else if !full && let Ok(qmp) = live.running.qmp().await {
+            match qmp.resume().await {
+                Ok(()) => info!("there is room again, guest resumed"),
+                Err(failure) => debug!(error = %Chain(&failure), "cannot resume"),
+            }
+        }
+        Some(Instant::now() + ROOM_CHECK)
+    }
+
+    /// Makes the changes that the object asks for; says when to look again if some are open.
+    async fn change(&mut self, vmi: &Arc<Vmi>, live: &Live) -> Option<Instant> {
+        let machine = live.running.spec().machine;
+        let (wanted, mut open) = self.wanted_disks(vmi, live, &machine).await;
+        let info = live.info.borrow().clone();
+        let now = Now {
+            sockets: info.topology.map_or(machine.cpu.sockets, |topology| topology.sockets),
+            growth: self.requested_growth,
+        };
+        let mut trouble = None;
+        for change in hotplug::changes(vmi, &wanted, &machine, now) {
+            debug!(?change, "changing a running machine");
+            match self.apply(vmi, live, change).await {
+                Ok(note) => {
+                    if let Some(note) = note {
+                        self.report(vmi, note);
+                    }
+                }
+                Err(failure) => {
+                    let message = Chain(&failure).to_string();
+                    if self.trouble.as_ref().map(|trouble| &trouble.message) != Some(&message) {
+                        warn!(error = message, "cannot change a running machine");
+                        self.report(vmi, Note::warning("HotplugFailed", message.clone()));
+                    }
+                    trouble = Some(Trouble::new("HotplugFailed", message));
+                    open = true;
+                }
+            }
+        }
+        if let Err(failure) = self.grow_disks(live).await {
+            debug!(error = %Chain(&failure), "cannot grow a disk");
+        }
+        self.trouble = trouble;
+        open.then(|| Instant::now() + TRY_AGAIN)
+    }
+
+    /// The disks of the object whose volumes are there; true if some are still awaited.
+    async fn wanted_disks(
+        &mut self,
+        vmi: &Arc<Vmi>,
+        live: &Live,
+        machine: &qemu::Machine,
+    ) -> (Vec<Disk>, bool) {
+        let identity = live.running.spec().confinement.identity;
+        let (mut disks, mut open) = (Vec::new(), false);
+        for spec in &vmi.spec.domain.devices.disks {
+            let volume = vmi.spec.volumes.iter().find(|volume| volume.name == spec.name);
+            let Some(volume) = volume else { continue };
+            let attached = machine.disks.iter().find(|disk| disk.name == spec.name);
+            let known = self.volumes.contains_key(&spec.name);
+            // What is attached as it is, and cannot be exchanged, needs no second look.
+            if attached.is_some() && (known || spec.cdrom.is_none()) && !self.is_exchanged(vmi) {
+                disks.extend(attached.cloned());
+                continue;
+            }
+            if attached.is_none() && !is_hotpluggable(volume) && spec.cdrom.is_none() {
+                continue;
+            }
+            let context = Arc::clone(&self.context);
+            let resolver = Resolver {
+                context: &context,
+                vmi,
+                dir: live.running.dir(),
+                identity: identity.as_ref(),
+            };
+            match resolver.volume(volume).boxed().await {
+                Ok(Some(found)) => {
+                    match translate::disk(vmi, spec, Some(&found.backing)) {
+                        Ok(disk) => disks.push(disk),
+                        Err(failure) => debug!(error = %failure, "disk cannot be made"),
+                    }
+                    self.volumes.insert(spec.name.clone(), found);
+                }
+                Ok(None) => {}
+                Err(failure) => {
+                    debug!(error = %Chain(&failure), "volume is not there yet");
+                    self.pending.insert(spec.name.clone(), failure.trouble().message);
+                    open = true;
+                }
+            }
+        }
+        self.seen_generation = vmi.generation;
+        (disks, open)
+    }
+
+    /// Whether the object may name other volumes than when it was last looked at.
+    fn is_exchanged(&self, vmi: &Vmi) -> bool {
+        self.seen_generation != vmi.generation
+    }
+
+    async fn apply(
+        &mut self,
+        vmi: &Arc<Vmi>,
+        live: &Live,
+        change: Change,
+    ) -> Result<Option<Note>, ChangeError> {
+        let qmp = live.running.qmp().await?;
+        match change {
+            Change::PlugDisk(disk) => self.plug_disk(live, &qmp, disk).await.map(Some),
+            Change::UnplugDisk(disk) => {
+                qmp.unplug_disk(&disk, RELEASE).await?;
+                record(live, |machine| machine.disks.retain(|each| each.name != disk.name))?;
+                self.volumes.remove(&disk.name);
+                let message = format!("Volume {} has been unplugged", disk.name);
+                Ok(Some(Note::normal("VolumeUnplugged", message)))
+            }
+            Change::ChangeMedium(drive) => {
+                qmp.change_medium(&drive).await?;
+                record(live, |machine| {
+                    if let Some(disk) = machine.disks.iter_mut().find(|d| d.name == drive.name) {
+                        disk.source.clone_from(&drive.source);
+                    }
+                })?;
+                if drive.source == Source::Empty {
+                    self.volumes.remove(&drive.name);
+                }
+                Ok(None)
+            }
+            Change::PlugNic(name) => self.plug_nic(vmi, live, &qmp, &name).await.map(|()| None),
+            Change::UnplugNic(nic) => self.unplug_nic(live, &qmp, &nic).await.map(|()| None),
+            Change::SetLink(nic) => {
+                qmp.set_link(&nic.id(), nic.link == qemu::machine::Link::Up).await?;
+                record(live, |machine| {
+                    if let Some(known) = machine.nics.iter_mut().find(|n| n.name == nic.name) {
+                        known.link = nic.link;
+                    }
+                })?;
+                Ok(None)
+            }
+            Change::FillSockets(sockets) => {
+                let count = qmp.fill_sockets(sockets).await?;
+                info!(count, "processors added");
+                Ok(None)
+            }
+            Change::Grow(bytes) => {
+                qmp.request_growth(bytes).await?;
+                self.requested_growth = bytes;
+                Ok(None)
+            }
+        }
+    }
+
+    async fn plug_disk(
+        &mut self,
+        live: &Live,
+        qmp: &Qmp,
+        disk: Disk,
+    ) -> Result<Note, ChangeError> {
+        qmp.plug_disk(&disk).await?;
+        self.pending.remove(&disk.name);
+        let message = format!("Successfully attach hotplugged volume {} to VM", disk.name);
+        record(live, |machine| machine.disks.push(disk))?;
+        Ok(Note::normal("VolumeReady", message))
+    }
+
+    async fn plug_nic(
+        &mut self,
+        vmi: &Arc<Vmi>,
+        live: &Live,
+        qmp: &Qmp,
+        name: &str,
+    ) -> Result<(), ChangeError> {
+        let interfaces = &vmi.spec.domain.devices.interfaces;
+        let Some(interface) = interfaces.iter().find(|each| each.name == name) else {
+            return Ok(());
+        };
+        let owner = live.running.spec().confinement.identity.map_or(0, |identity| identity.uid);
+        let mut attachments = live.attachments();
+        if !attachments.iter().any(|each| each.interface == name) {
+            let definition = self.definition(vmi, name).await?;
+            let binding = binding(vmi, interface, definition.as_ref())?;
+            attachments.push(self.context.networks.choose(vmi, interface, binding, owner)?);
+            self.dir.store(RECORD, &attachments).map_err(ChangeError::Record)?;
+            live.set_attachments(attachments.clone());
+        }
+        let attachment = attachments.iter().find(|each| each.interface == name);
+        let attachment = attachment.expect("it was added above");
+        let outlet = self.context.networks.connect(vmi, interface, attachment).await?;
+        let nic = translate::nic(vmi, interface, &outlet)?;
+        let (taps, vhosts) = match &nic.backend {
+            NicBackend::Tap { ifname, queues, vhost } => {
+                let failed = |source| ChangeError::Tap { ifname: ifname.clone(), source };
+                let taps = open_tap(ifname, *queues).map_err(failed)?;
+                let vhosts = if *vhost { open_vhost_net(*queues) } else { Ok(Vec::new()) };
+                (taps, vhosts.map_err(failed)?)
+            }
+            NicBackend::User { .. } => (Vec::new(), Vec::new()),
+        };
+        qmp.plug_nic(&nic, taps, vhosts).await?;
+        record(live, |machine| machine.nics.push(nic))
+    }
+
+    async fn unplug_nic(&mut self, live: &Live, qmp: &Qmp, nic: &Nic) -> Result<(), ChangeError> {
+        qmp.unplug_nic(nic, RELEASE).await?;
+        record(live, |machine| machine.nics.retain(|each| each.name != nic.name))?;
+        let (gone, rest): (Vec<_>, Vec<_>) =
+            live.attachments().into_iter().partition(|each| each.interface == nic.name);
+        for attachment in &gone {
+            self.context.networks.disconnect(attachment).await;
+        }
+        self.dir.store(RECORD, &rest).map_err(ChangeError::Record)?;
+        live.set_attachments(rest);
+        Ok(())
+    }
+
+    /// Tells QEMU of files that have grown under it.
+    async fn grow_disks(&mut self, live: &Live) -> Result<(), QmpError> {
+        let machine = live.running.spec().machine;
+        let files: Vec<(String, u64)> = machine
+            .disks
+            .iter()
+            .filter_map(|disk| match &disk.source {
+                Source::File(image) if image.backing.is_none() && !disk.read_only => {
+                    Some((disk.node(), std::fs::metadata(&image.path).ok()?.len()))
+                }
+                _ => None,
+            })
+            .collect();
+        if files == self.sizes {
+            return Ok(());
+        }
+        let qmp = live.running.qmp().await?;
+        let nodes: Vec<Value> =
+            qmp.execute("query-named-block-nodes", json!({"flat": true})).await?;
+        for (node, size) in &files {
+            let known = nodes.iter().find(|each| each["node-name"] == node.as_str());
+            let seen = known.and_then(|known| known["image"]["virtual-size"].as_u64());
+            if seen.is_some_and(|seen| seen < *size) {
+                info!(node, size, "a disk has grown");
+                qmp.resize_block(node, *size).await?;
+            }
+        }
+        self.sizes = files;
+        Ok(())
+    }
+}
+
+/// Notes a change that was made, so that the next process knows of it.
+fn record(live: &Live, change: impl FnOnce(&mut qemu::Machine)) -> Result<(), ChangeError> {
+    live.running.update_spec(|spec| change(&mut spec.machine)).map_err(ChangeError::Record)
+}

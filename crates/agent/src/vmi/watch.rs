@@ -1,0 +1,126 @@
+//! Following the objects of this node and keeping one task for each of them, and for each
+//! folder that was found.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Chain, Stop, Tasks};
+use futures_util::StreamExt as _;
+use kube::api::DynamicObject;
+use kube::runtime::watcher::{self, Event};
+use qemu::RunDir;
+use tokio::sync::watch;
+use tracing::{debug, warn};
+
+use super::actor::Actor;
+use super::object::Vmi;
+use super::registry::{Entry, Known, Machines};
+use crate::context::Context;
+
+/// Between two attempts to reach the server.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Runs until `stop`; guests live on.
+pub(crate) async fn run(
+    context: Arc<Context>,
+    machines: Machines,
+    found: Vec<String>,
+    tasks: Tasks,
+    mut stop: Stop,
+) {
+    let mut keeper = Keeper { context, machines, tasks, listed: BTreeSet::new() };
+    for uid in found {
+        keeper.start(uid, Known::Unknown);
+    }
+    let label = format!("kubevirt.io/nodeName={}", keeper.context.config.node_name);
+    let api = crate::api::vmis(&keeper.context.client);
+    let config = watcher::Config::default().labels(&label);
+    let mut events = std::pin::pin!(watcher::watcher(api, config));
+    let mut failing = false;
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event,
+            () = stop.requested() => return,
+        };
+        match event {
+            Some(Ok(event)) => {
+                failing = false;
+                keeper.apply(event);
+            }
+            Some(Err(failure)) => {
+                if failing {
+                    debug!(error = %Chain(&failure), "still cannot follow machines");
+                } else {
+                    warn!(error = %Chain(&failure), "cannot follow machines");
+                }
+                failing = true;
+                tokio::time::sleep(RETRY).await;
+            }
+            None => return,
+        }
+    }
+}
+
+struct Keeper {
+    context: Arc<Context>,
+    machines: Machines,
+    tasks: Tasks,
+    /// Uids named by the list that is being read.
+    listed: BTreeSet<String>,
+}
+
+impl Keeper {
+    fn apply(&mut self, event: Event<DynamicObject>) {
+        match event {
+            Event::Init => self.listed.clear(),
+            Event::InitApply(object) => {
+                self.listed.extend(object.metadata.uid.clone());
+                self.present(object);
+            }
+            Event::InitDone => {
+                for uid in self.machines.uids() {
+                    if !self.listed.contains(&uid) {
+                        self.machines.tell(&uid, Known::Gone);
+                    }
+                }
+                self.listed.clear();
+            }
+            Event::Apply(object) => self.present(object),
+            Event::Delete(object) => {
+                if let Some(uid) = object.metadata.uid {
+                    self.machines.tell(&uid, Known::Gone);
+                }
+            }
+        }
+    }
+
+    fn present(&mut self, object: DynamicObject) {
+        let name = object.metadata.name.clone();
+        let vmi = match Vmi::read(object) {
+            Ok(vmi) => vmi,
+            Err(failure) => {
+                warn!(name, error = %Chain(&failure), "cannot read an object");
+                return;
+            }
+        };
+        let (uid, known) = (vmi.uid.clone(), Known::Present(Arc::new(vmi)));
+        if !self.machines.tell(&uid, known.clone()) {
+            self.start(uid, known);
+        }
+    }
+
+    fn start(&self, uid: String, known: Known) {
+        let (object, objects) = watch::channel(known);
+        let (live, lives) = watch::channel(None);
+        self.machines.insert(uid.clone(), Entry { object, live: lives });
+        let dir = RunDir::new(self.context.config.machines_dir().join(&uid));
+        let actor = Actor::new(Arc::clone(&self.context), dir, objects, live, self.tasks.clone());
+        let machines = self.machines.clone();
+        self.tasks.spawn("vmi", async move {
+            if actor.run().await {
+                machines.remove(&uid);
+            }
+        });
+    }
+}

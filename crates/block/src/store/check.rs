@@ -1,27 +1,222 @@
-//! Verifying a replica's directory without changing it.
+//! Verifying a replica's directory without changing it, and saying what was found.
+//!
+//! It reads what [`super::open`] reads and, beyond that, every map and, if asked, every block. What
+//! the next open will put right by itself is a *note*: a replica that was not stopped cleanly
+//! has a log to replay, and may have a torn page in a region that the log names. An *error* is
+//! something that opening does not mend: the replica needs a rebuild, or a block a repair.
+//!
+//! It must not run on a directory that is in use: what it reads would change under it.
 
-use super::files::Files;
+mod finding;
+mod layers;
 
-/// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    Note,
-    Error,
+use std::fmt;
+
+pub use self::finding::{Finding, Problem, Severity};
+use self::layers::{LayerCheck, check_layer};
+use super::files::{FileId, Files, Place};
+use super::geometry::{BLOCK, region_count};
+use super::layer::written_files;
+use super::log::{self, LogError, Record};
+use super::open::{Sum, check_sense, read_slots, sum};
+use super::super_block::SuperBlock;
+
+/// How much is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Depth {
+    /// Super block, log and maps.
+    Metadata,
+    /// Every block of data too.
+    #[default]
+    Data,
 }
-#[derive(Clone, Debug)]
-pub struct Finding;
-#[derive(Clone, Debug)]
-pub struct Report;
+
+/// How far a check has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckProgress {
+    pub done_regions: u64,
+    pub total_regions: u64,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pub findings: Vec<Finding>,
+    /// What the replica says about itself, if that could be read.
+    pub meta: Option<SuperBlock>,
+    pub layers: Vec<LayerReport>,
+    pub checked_blocks: u64,
+}
+
+/// One layer, in numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerReport {
+    pub file: FileId,
+    /// Nothing for the head.
+    pub snapshot: Option<String>,
+    pub blocks: u64,
+}
+
 impl Report {
+    /// Whether opening and reading will work.
     pub fn is_healthy(&self) -> bool {
-        true
+        self.findings.iter().all(|finding| finding.severity() != Severity::Error)
+    }
+
+    fn add(&mut self, problem: Problem) {
+        self.findings.push(Finding { problem });
     }
 }
-impl std::fmt::Display for Report {
-    fn fmt(&self, _f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        Ok(())
+
+/// Reads a directory and reports.
+pub fn check(
+    files: &mut dyn Files,
+    depth: Depth,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> Report {
+    let mut report = Report::default();
+    let Some(meta) = check_super(files, &mut report) else { return report };
+    report.meta = Some(meta.clone());
+    if let Err(error) = check_sense(&meta) {
+        report.add(Problem::Nonsense { what: error.to_string() });
+        return report;
+    }
+    note_state(&meta, &mut report);
+    check_names(files, &meta, &mut report);
+    let sum = check_log(files, &meta, &mut report);
+    let total = u64::from(region_count(meta.size)) * meta.body.layers.layers.len() as u64;
+    let mut done = 0;
+    for layer in &meta.body.layers.layers {
+        let written = written_files(&meta.body.layers, meta.body.work.as_ref());
+        let is_written = written.contains(&layer.file);
+        let mut look = LayerCheck { meta: &meta, layer, sum: &sum, is_written, depth };
+        let blocks = check_layer(&mut look, files, &mut report, &mut |regions| {
+            done += regions;
+            progress(CheckProgress { done_regions: done, total_regions: total });
+        });
+        report.layers.push(LayerReport {
+            file: FileId::Data(Place::Own, layer.file),
+            snapshot: layer.snapshot.as_ref().map(|info| info.name.clone()),
+            blocks,
+        });
+    }
+    report
+}
+
+fn check_super(files: &mut dyn Files, report: &mut Report) -> Option<SuperBlock> {
+    let slots = match read_slots(files) {
+        Ok(slots) => slots,
+        Err(_) => {
+            report.add(Problem::Unreadable { file: FileId::Super, errno: 5 });
+            return None;
+        }
+    };
+    let broken: Vec<_> = (0u8..)
+        .zip(&slots)
+        .filter_map(|(at, slot)| Some((at, slot.as_ref().err()?.clone())))
+        .collect();
+    let chosen = SuperBlock::choose(slots);
+    for (slot, error) in broken {
+        let problem = Problem::SuperSlot { slot, error, other_is_good: chosen.is_ok() };
+        report.add(problem);
+    }
+    chosen.ok()
+}
+
+fn note_state(meta: &SuperBlock, report: &mut Report) {
+    if meta.body.clean.is_none() {
+        report.add(Problem::Unclean);
+    }
+    if let Some(work) = &meta.body.work {
+        report.add(Problem::Work { kind: work.kind });
+    }
+    for pin in &meta.body.pins {
+        let (snapshot, by, path) = (pin.snapshot, pin.by.replica, pin.by.path.clone());
+        report.add(Problem::Pinned { snapshot, by, path });
+    }
+    if let Some(base) = &meta.body.base {
+        report.add(Problem::Based { base: base.clone() });
     }
 }
-pub fn check(_files: &mut dyn Files) -> Report {
-    Report
+
+fn check_names(files: &mut dyn Files, meta: &SuperBlock, report: &mut Report) {
+    let names = match files.list() {
+        Ok(names) => names,
+        Err(fault) => {
+            report.add(Problem::Unreadable { file: FileId::Directory, errno: fault.errno() });
+            return;
+        }
+    };
+    let layers = meta.body.layers.layers.iter();
+    let needed: Vec<FileId> = layers
+        .flat_map(|layer| {
+            [FileId::Data(Place::Own, layer.file), FileId::Map(Place::Own, layer.file)]
+        })
+        .chain([FileId::Super, FileId::Log])
+        .collect();
+    for file in &needed {
+        if !names.contains(&file.to_string()) {
+            report.add(Problem::Missing { file: *file });
+        }
+    }
+    for name in names {
+        match FileId::parse(&name) {
+            Some(file) if !needed.contains(&file) => report.add(Problem::Orphan { file }),
+            Some(_) => {}
+            None => report.add(Problem::Foreign { name }),
+        }
+    }
+}
+
+/// The sum of the log, if it will be replayed.
+fn check_log(files: &mut dyn Files, meta: &SuperBlock, report: &mut Report) -> Sum {
+    if meta.body.clean.is_some() {
+        return Sum::default();
+    }
+    let len = log::ring_bytes(meta.body.log_pages);
+    let ring = match files.read(FileId::Log, 0, len) {
+        Ok(ring) => ring,
+        Err(fault) => {
+            report.add(Problem::Unreadable { file: FileId::Log, errno: fault.errno() });
+            return Sum::default();
+        }
+    };
+    match log::replay(&ring, meta.tag()) {
+        Ok(replay) if matches!(replay.records.first(), Some(Record::Checkpoint { .. })) => {
+            let sum = sum(&replay.records);
+            let (pages, torn) = (replay.pages, replay.torn);
+            report.add(Problem::Replay { pages, torn, regions: sum.active.len() as u64 });
+            sum
+        }
+        Ok(replay) => {
+            report.add(Problem::Log { error: LogError::Record { seq: replay.tail } });
+            Sum::default()
+        }
+        Err(error) => {
+            report.add(Problem::Log { error });
+            Sum::default()
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(meta) = &self.meta {
+            writeln!(f, "replica {} of volume {}", meta.replica, meta.volume)?;
+            writeln!(
+                f,
+                "size {} bytes, generation {}, epoch {}",
+                meta.size, meta.body.promised, meta.body.epoch
+            )?;
+        }
+        for layer in &self.layers {
+            let name = layer.snapshot.as_deref().unwrap_or("(head or removed)");
+            writeln!(f, "layer {}: {name}, {} bytes of data", layer.file, layer.blocks * BLOCK)?;
+        }
+        for finding in &self.findings {
+            writeln!(f, "{finding}")?;
+        }
+        let verdict = if self.is_healthy() { "healthy" } else { "damaged" };
+        write!(f, "{verdict}; {} blocks compared with their checksums", self.checked_blocks)
+    }
 }

@@ -8,7 +8,7 @@ use super::geometry::{BLOCK, MAX_VOLUME, Region};
 use super::layer::{Base, LayerTable, SnapshotInfo};
 use super::log::{self, Header, Record};
 use super::request::IoFault;
-use super::super_block::{Body, SLOT, SuperBlock};
+use super::super_block::{Body, SLOT, SLOTS, SuperBlock};
 use crate::ids::{Epoch, Generation, ReplicaId, VolumeId};
 
 /// The usual length of the log.
@@ -72,7 +72,7 @@ pub fn create(files: &mut dyn Files, options: &CreateOptions) -> Result<(), Crea
     let meta = first_super_block(options);
     let encoded = meta.encode().map_err(|bytes| CreateError::LayerTable { bytes })?;
     fill(files, FileId::Super, 2 * SLOT)?;
-    fill(files, FileId::Log, u64::from(options.log_pages) * log::PAGE as u64)?;
+    fill(files, FileId::Log, log::ring_bytes(options.log_pages))?;
     let fail = |file| move |source| CreateError::Create { file, source };
     let page = first_page(meta.tag());
     files.write_durable(FileId::Log, 0, &page).map_err(fail(FileId::Log))?;
@@ -82,7 +82,10 @@ pub fn create(files: &mut dyn Files, options: &CreateOptions) -> Result<(), Crea
         }
     }
     files.sync_directory().map_err(fail(FileId::Directory))?;
-    files.write_durable(FileId::Super, meta.offset(), &encoded).map_err(fail(FileId::Super))
+    for slot in SLOTS {
+        files.write_durable(FileId::Super, slot, &encoded).map_err(fail(FileId::Super))?;
+    }
+    Ok(())
 }
 
 fn check(options: &CreateOptions) -> Result<(), CreateError> {
@@ -128,14 +131,14 @@ fn first_super_block(options: &CreateOptions) -> SuperBlock {
     }
 }
 
-/// The first page of a log: an empty checkpoint.
+/// The first page of a log and its copy: an empty checkpoint.
 fn first_page(tag: u64) -> Vec<u8> {
     let mut records = Vec::new();
     Record::Checkpoint { work: 0, cursor: Region(0) }.encode(&mut records);
     let mut page = vec![0; log::PAGE];
     let header = Header { seq: 0, batch: 0, tail: 0, tag, before: 0 };
     log::encode_page(header, &records, &mut page);
-    page
+    page.repeat(2)
 }
 
 /// Writes a file once in full, so that later writes need neither space nor the journal.

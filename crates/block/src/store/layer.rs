@@ -55,6 +55,10 @@ pub struct Layer {
     pub removed: bool,
     /// A rebuild writes to it still.
     pub filling: bool,
+    /// Became immutable while some of its checksums were not to be believed: they are verified in
+    /// the regions that the log names, like those of the head.
+    #[serde(default)]
+    pub unverified: bool,
     /// Blocks of data in it. The log has the newer number after an unclean stop.
     pub blocks: u64,
 }
@@ -149,6 +153,16 @@ pub enum Content {
     Image {
         bytes: u64,
     },
+}
+
+/// The files of layers whose checksums may be older than their data: the head, what background
+/// work or a rebuild writes, and what was one of these until recently.
+pub(crate) fn written_files(layers: &LayerTable, work: Option<&Work>) -> Vec<FileNo> {
+    let target = work.map(|work| work.kind.target());
+    let written = layers.layers.iter().filter(|layer| {
+        layer.filling || layer.unverified || layer.no == layers.head || Some(layer.no) == target
+    });
+    written.map(|layer| layer.file).collect()
 }
 
 /// What to do about a removed layer.
@@ -277,6 +291,7 @@ impl LayerTable {
                 let top = self.get_mut(from);
                 let file = std::mem::replace(&mut top.file, under.file);
                 top.parent = under.parent;
+                top.unverified |= under.unverified;
                 top.blocks = under.blocks;
                 self.layers.retain(|layer| layer.no != into);
                 Some(file)
@@ -314,7 +329,16 @@ impl Default for LayerTable {
 
 impl Layer {
     fn empty(no: LayerNo, file: FileNo, parent: Option<LayerNo>) -> Self {
-        Self { no, file, parent, snapshot: None, removed: false, filling: false, blocks: 0 }
+        Self {
+            no,
+            file,
+            parent,
+            snapshot: None,
+            removed: false,
+            filling: false,
+            unverified: false,
+            blocks: 0,
+        }
     }
 }
 

@@ -5,11 +5,14 @@
 //! that are written together; the next batch is begun when the last one is durable. A page is
 //! written once per turn of the ring, never rewritten with more records.
 //!
+//! Each page is there twice, side by side: a damaged last page would look like one that a power
+//! cut tore, and what it made durable would be lost without a sign.
+//!
 //! | at | size | field |
 //! |---|---|---|
 //! | 0 | 4 | magic `SLOG` |
 //! | 4 | 4 | CRC-32C of the page, with this field zero |
-//! | 8 | 8 | sequence of the page; it is at position *sequence mod pages* |
+//! | 8 | 8 | sequence of the page; it is at position *sequence mod pages*, 8 KiB each |
 //! | 16 | 8 | sequence of the first page of its batch |
 //! | 24 | 8 | tail: replay begins at the page with this sequence |
 //! | 32 | 8 | tag of the replica |
@@ -31,6 +34,8 @@
 //! tail. Pages after it are what a power cut left of the last batch. A valid page of a *later*
 //! batch after a gap means that a durable page is lost: that is damage, not a torn end.
 
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use super::bytes_at::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
@@ -45,6 +50,14 @@ pub const PAGE: usize = 4096;
 const MAGIC: u32 = u32::from_le_bytes(*b"SLOG");
 const VERSION: u16 = 1;
 const RECORDS: usize = 48;
+/// A page and its copy.
+pub(crate) const PLACE: usize = 2 * PAGE;
+
+/// Bytes of a ring.
+pub fn ring_bytes(pages: u32) -> u64 {
+    u64::from(pages) * PLACE as u64
+}
+
 /// The shortest ring.
 pub const MIN_PAGES: u32 = 32;
 /// Bytes of records in a page.
@@ -62,7 +75,8 @@ pub enum Record {
 }
 
 impl Record {
-    pub fn len(&self) -> usize {
+    /// Bytes in a page.
+    pub fn size(&self) -> usize {
         match self {
             Self::Activate(_) | Self::Deactivate(_) => 5,
             Self::Presence { .. } => 139,
@@ -222,10 +236,14 @@ pub struct Replay {
 
 /// Reads a ring.
 pub fn replay(ring: &[u8], tag: u64) -> Result<Replay, LogError> {
-    let pages = (ring.len() / PAGE) as u64;
+    let pages = (ring.len() / PLACE) as u64;
     let read: Vec<Option<PageRead<'_>>> = (0..pages)
-        .zip(ring.chunks_exact(PAGE))
-        .map(|(position, page)| decode_page(page, position, pages, tag))
+        .zip(ring.chunks_exact(PLACE))
+        .map(|(position, place)| {
+            let (page, copy) = place.split_at(PAGE);
+            decode_page(page, position, pages, tag)
+                .or_else(|| decode_page(copy, position, pages, tag))
+        })
         .collect();
     let at = |seq: u64| read[(seq % pages) as usize].as_ref().filter(|page| page.header.seq == seq);
     let mut ends: Vec<u64> = read.iter().flatten().map(|page| page.header.seq).collect();
@@ -259,7 +277,7 @@ pub fn replay(ring: &[u8], tag: u64) -> Result<Replay, LogError> {
         let mut bytes = at(seq).expect("the chain is unbroken").records;
         while !bytes.is_empty() {
             let record = Record::decode(bytes).ok_or(LogError::Record { seq })?;
-            bytes = &bytes[record.len()..];
+            bytes = &bytes[record.size()..];
             records.push(record);
         }
     }

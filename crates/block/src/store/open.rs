@@ -18,12 +18,13 @@ use std::collections::BTreeMap;
 
 pub use self::base::{BaseError, BasePlace, Bases, DirectoryBases, NoBases};
 use self::replay::{Recovered, recover};
+pub(crate) use self::replay::{Sum, sum};
 use super::files::{FileId, FileNo, Files, Place};
 use super::geometry::{BLOCK, MAX_VOLUME, Region, region_count};
 use super::log::{self, LogError, LogWriter, Record};
 use super::replica::{Limits, Opened, Replica};
 use super::request::IoFault;
-use super::super_block::{SLOT, SlotError, SuperBlock};
+use super::super_block::{SLOT, SLOTS, SlotError, SuperBlock};
 use crate::ids::{ReplicaId, VolumeId};
 
 /// What the caller expects and allows.
@@ -63,7 +64,9 @@ pub fn open(
     bases: &mut dyn Bases,
     options: OpenOptions,
 ) -> Result<Replica, OpenError> {
-    let meta = read_super(files)?;
+    let slots = read_slots(files)?;
+    let both_valid = slots.iter().all(Result::is_ok);
+    let meta = SuperBlock::choose(slots).map_err(OpenError::Super)?;
     check_identity(&meta, &options)?;
     check_sense(&meta)?;
     check_files(files, &meta)?;
@@ -73,7 +76,10 @@ pub fn open(
         Some(next) => Recovered::clean(&meta, next),
         None => recover(files, &meta)?,
     };
-    remove_orphans(files, &meta)?;
+    // A damaged slot might have been the newer one, with layers that this one does not know.
+    if both_valid {
+        remove_orphans(files, &meta)?;
+    }
     let Recovered { counts, suspects, cursor, mut log } = recovered;
     let mut meta = meta;
     meta.seq += 1;
@@ -86,7 +92,9 @@ pub fn open(
     }
     let encoded = meta.encode().map_err(|_| OpenError::Nonsense { what: "it does not fit" })?;
     let io = |source| OpenError::Io { file: FileId::Super, source };
-    files.write_durable(FileId::Super, meta.offset(), &encoded).map_err(io)?;
+    for slot in SLOTS {
+        files.write_durable(FileId::Super, slot, &encoded).map_err(io)?;
+    }
     let limits = options.limits;
     Ok(Replica::new(Opened { meta, bases, base_links, counts, suspects, cursor, log, limits }))
 }

@@ -42,6 +42,8 @@ pub(crate) struct Entry {
     /// May become inactive when the clean that runs is done, unless it is written before.
     pub candidate: bool,
     pub inherited: bool,
+    /// Stays active until the caller says that it may go.
+    pub held: bool,
     pub suspect: bool,
     /// Suspect and being read.
     pub verifying: bool,
@@ -68,11 +70,18 @@ pub(crate) struct Regions {
     active: usize,
     suspects: usize,
     limit: usize,
+    /// Whether regions are held when they become active.
+    holds: bool,
 }
 
 impl Regions {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { entries: BTreeMap::new(), active: 0, suspects: 0, limit }
+        Self { entries: BTreeMap::new(), active: 0, suspects: 0, limit, holds: false }
+    }
+
+    /// From now on a region stays active until [`Self::settle`].
+    pub(crate) fn hold(&mut self) {
+        self.holds = true;
     }
 
     /// A region that was active when the replica stopped.
@@ -109,6 +118,7 @@ impl Regions {
         debug_assert!(entry.phase == Phase::Inactive);
         entry.phase = Phase::Activating;
         entry.touched = true;
+        entry.held = self.holds;
         self.active += 1;
     }
 
@@ -126,13 +136,18 @@ impl Regions {
         let spare_touched = eager == Eager::No && self.has_room();
         for entry in self.entries.values_mut() {
             let touched = std::mem::take(&mut entry.touched);
-            entry.candidate = entry.phase == Phase::Active
-                && !entry.inherited
-                && !entry.suspect
-                && entry.writers == 0
-                && !entry.locked
-                && !(touched && spare_touched);
+            let spared = touched && spare_touched;
+            let in_use = entry.writers > 0 || entry.locked;
+            let in_doubt = entry.inherited || entry.held || entry.suspect;
+            entry.candidate = entry.phase == Phase::Active && !in_use && !in_doubt && !spared;
         }
+    }
+
+    /// Whether an active region waits for nothing but its writers.
+    pub(crate) fn may_become_inactive(&self) -> bool {
+        self.entries.values().any(|entry| {
+            entry.phase == Phase::Active && !entry.inherited && !entry.held && !entry.suspect
+        })
     }
 
     /// The candidates that were not written since they were marked.
@@ -156,19 +171,33 @@ impl Regions {
             && entry.inherited
         {
             entry.inherited = false;
+            entry.held = self.holds;
             self.active += 1;
         }
     }
 
-    /// A region that is suspect although the peers agree on it.
+    /// The peers have everything that was written to the region: it may become inactive.
+    pub(crate) fn settle(&mut self, region: Region) {
+        self.reconcile(region);
+        if let Some(entry) = self.entries.get_mut(&region) {
+            entry.held = false;
+            entry.touched = entry.writers > 0;
+        }
+    }
+
+    /// Whether there is none whose checksums cannot be believed.
+    pub(crate) fn are_verified(&self) -> bool {
+        self.suspects == 0
+    }
+
+    /// A region that is suspect and that nobody looks at.
     pub(crate) fn next_unverified(&self) -> Option<Region> {
         if self.suspects == 0 {
             return None;
         }
         let mut entries = self.entries.iter();
-        let found = entries.find(|(_, entry)| {
-            entry.suspect && !entry.inherited && !entry.verifying && !entry.unreadable
-        });
+        let found =
+            entries.find(|(_, entry)| entry.suspect && !entry.verifying && !entry.unreadable);
         found.map(|(region, _)| *region)
     }
 

@@ -57,7 +57,7 @@ use super::geometry::{BLOCK, MAX_REQUEST, Region};
 use super::layer::{Link, Work, WorkKind};
 use super::log::{LogWriter, Lsn};
 use super::open::BasePlace;
-use super::region::Regions;
+use super::region::{Eager, Regions};
 use super::request::{
     Action, Io, IoFault, IoId, IoOp, IoResult, LayerRef, Reply, Request, RequestError, RequestId,
     StopReason, View,
@@ -74,11 +74,14 @@ pub struct Limits {
     /// Regions that may be written without a record in the log, and are read again after an
     /// unclean stop: the time of recovery against the cost of a wide working set.
     pub active_regions: usize,
+    /// Regions leave the dirty-region log only after [`Request::Settle`]: whether the peers have
+    /// what was written to them is more than a replica can know.
+    pub settled_by_caller: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { cache_pages: 2048, active_regions: 768 }
+        Self { cache_pages: 2048, active_regions: 768, settled_by_caller: false }
     }
 }
 
@@ -204,6 +207,9 @@ impl Replica {
     pub(crate) fn new(opened: Opened) -> Self {
         let Opened { meta, bases, base_links, counts, suspects, cursor, log, limits } = opened;
         let mut regions = Regions::new(limits.active_regions);
+        if limits.settled_by_caller {
+            regions.hold();
+        }
         suspects.into_iter().for_each(|region| regions.inherit(region));
         let mut replica = Self {
             meta,
@@ -266,6 +272,12 @@ impl Replica {
             }
             Request::Reconciled { regions } => {
                 regions.into_iter().for_each(|region| self.regions.reconcile(region));
+                self.want_room();
+                self.reply(id, Ok(Reply::Done));
+            }
+            Request::Settle { regions } => {
+                regions.into_iter().for_each(|region| self.regions.settle(region));
+                self.want_clean(Eager::No);
                 self.reply(id, Ok(Reply::Done));
             }
             request => match OpKind::for_request(self, request) {
@@ -392,7 +404,7 @@ impl Replica {
                     OpKind::Verify(verify) => self.abandon_verify(verify, error),
                     OpKind::Punch(punch) => self.abandon_punch(punch),
                     OpKind::Batch(batch) => self.abandon_batch(batch, error),
-                    OpKind::Scrub(scrub) => self.unlock(scrub.region),
+                    OpKind::Scrub(scrub) => self.end_scrub(scrub),
                     OpKind::Repair(repair) => self.abandon_repair(repair),
                     OpKind::Read(read) => self.leave(read),
                     OpKind::Write(_) | OpKind::Zero(_) | OpKind::Map(_) => {}

@@ -79,6 +79,9 @@ pub enum Request {
     DirtyRegions,
     /// The regions left from before the last unclean stop have been compared with the peers.
     Reconciled { regions: Vec<Region> },
+    /// The peers have what was written to these regions: they may leave the dirty-region log.
+    /// Needed where [`super::Limits::settled_by_caller`] says so.
+    Settle { regions: Vec<Region> },
     /// Refuses every generation below `generation` from now on, also after a crash.
     Promise { generation: Generation },
     /// Records the epoch of the in-sync set.

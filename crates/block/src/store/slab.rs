@@ -41,13 +41,6 @@ impl<T> Slab<T> {
         Key { index, life: place.0 }
     }
 
-    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        match self.places.get_mut(key.index as usize) {
-            Some((life, value)) if *life == key.life => value.as_mut(),
-            _ => None,
-        }
-    }
-
     /// Takes a thing out for a while; its key stays taken. Either [`Self::give_back`] or
     /// [`Self::free`] follows.
     pub(crate) fn lend(&mut self, key: Key) -> Option<T> {
@@ -111,7 +104,8 @@ mod tests {
         let second = slab.insert('b');
         assert_ne!(first, second);
         assert_eq!(slab.remove(first), None);
-        assert_eq!(slab.get_mut(second), Some(&mut 'b'));
+        assert_eq!(slab.lend(second), Some('b'));
+        slab.give_back(second, 'b');
         assert_eq!(slab.len(), 1);
         assert_eq!(slab.drain(), ['b']);
     }

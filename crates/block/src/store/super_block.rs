@@ -1,7 +1,8 @@
 //! The super block: who this replica is and what its directory holds.
 //!
-//! The file `super` has two slots of 256 KiB. A change is written to the slot that does not hold
-//! the newest valid copy, in one durable write, so a power cut leaves the old or the new one.
+//! The file `super` has two slots of 256 KiB. A change is written to the first slot, and once
+//! that is durable it is true; then it is written to the second. A power cut leaves at least one
+//! whole copy, and at rest both are the same: one damaged slot costs nothing.
 //! All numbers are little endian.
 //!
 //! | at | size | field |
@@ -36,6 +37,8 @@ const MAGIC: &[u8; 8] = b"SHEAFSUP";
 pub const VERSION: u32 = 1;
 const HEADER: usize = 4096;
 pub const SLOT: u64 = 256 << 10;
+/// Where the slots are, in the order in which they are written.
+pub const SLOTS: [u64; 2] = [0, SLOT];
 /// The longest body that fits a slot.
 pub const MAX_BODY: usize = SLOT as usize - HEADER;
 
@@ -96,11 +99,6 @@ pub enum SlotError {
 }
 
 impl SuperBlock {
-    /// Where this version is written.
-    pub fn offset(&self) -> u64 {
-        (self.seq % 2) * SLOT
-    }
-
     /// The bytes of a slot, or the length of a body that is too long.
     pub fn encode(&self) -> Result<Vec<u8>, usize> {
         let body = serde_json::to_vec(&self.body).expect("the body has no maps with odd keys");

@@ -24,7 +24,7 @@ impl Rng {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xd1b5_4a32_d192_ed03)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         // splitmix64
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -35,7 +35,7 @@ impl Rng {
 
     /// A number below `limit`, which is not zero.
     pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
+        self.draw() % limit
     }
 
     /// True once in `n` times.
@@ -60,7 +60,7 @@ impl Keep {
         match self {
             Self::Nothing => false,
             Self::Everything => true,
-            Self::Random(rng) => rng.next() & 1 == 1,
+            Self::Random(rng) => rng.draw() & 1 == 1,
             Self::Alternate => index & 1 == 1,
         }
     }
@@ -104,6 +104,11 @@ impl SimFiles {
     /// Pages of 4 KiB in use.
     pub fn used(&self) -> u64 {
         self.files.values().map(|file| file.current.len() as u64).sum()
+    }
+
+    /// Pages of 4 KiB that a file has.
+    pub fn pages_of(&self, file: FileId) -> u64 {
+        self.files.get(&file).map_or(0, |file| file.current.len() as u64)
     }
 
     /// Turns a bit, on the medium too.

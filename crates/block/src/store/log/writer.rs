@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Header, PAGE, ROOM, Record, encode_page};
+use super::{Header, PAGE, PLACE, ROOM, Record, encode_page};
 
 /// Counts records; a record is durable when its number is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -138,7 +138,7 @@ impl LogWriter {
             records.clear();
             while let Some(record) = self.queue.front() {
                 let begins = matches!(record, Record::Checkpoint { .. });
-                if records.len() + record.len() > ROOM || (begins && !records.is_empty()) {
+                if records.len() + record.size() > ROOM || (begins && !records.is_empty()) {
                     break;
                 }
                 if begins {
@@ -171,17 +171,18 @@ impl LogWriter {
         page
     }
 
-    /// Joins neighbouring pages.
+    /// Joins neighbouring pages, each with its copy.
     fn cut(&self, first: u64, pages: Vec<BytesMut>) -> Vec<(u64, Bytes)> {
         let mut writes: Vec<(u64, BytesMut)> = Vec::with_capacity(2);
         for (seq, page) in (first..).zip(pages) {
-            let offset = (seq % self.pages) * PAGE as u64;
-            match writes.last_mut() {
-                Some((start, data)) if *start + data.len() as u64 == offset => {
-                    data.extend_from_slice(&page);
-                }
-                _ => writes.push((offset, page)),
+            let offset = (seq % self.pages) * PLACE as u64;
+            let follows = |write: &(u64, BytesMut)| write.0 + write.1.len() as u64 == offset;
+            if !writes.last().is_some_and(follows) {
+                writes.push((offset, BytesMut::with_capacity(PLACE)));
             }
+            let (_, data) = writes.last_mut().expect("one was just pushed");
+            data.extend_from_slice(&page);
+            data.extend_from_slice(&page);
         }
         writes.into_iter().map(|(offset, data)| (offset, data.freeze())).collect()
     }

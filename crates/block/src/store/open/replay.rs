@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{OpenError, is_inside};
 use crate::store::files::{FileId, FileNo, Files, Place};
 use crate::store::geometry::Region;
+use crate::store::layer::written_files;
 use crate::store::log::{self, LogError, LogWriter, Record};
 use crate::store::map::{self, MapPage, Owner, PAGE, PAIR, Pair, Presence, decode_pair, no_crcs};
 use crate::store::super_block::SuperBlock;
@@ -64,7 +65,7 @@ fn raise(cursors: &mut BTreeMap<u32, Region>, work: u32, cursor: Region) {
 }
 
 pub(super) fn recover(files: &mut dyn Files, meta: &SuperBlock) -> Result<Recovered, OpenError> {
-    let len = u64::from(meta.body.log_pages) * log::PAGE as u64;
+    let len = log::ring_bytes(meta.body.log_pages);
     let io = |file| move |source| OpenError::Io { file, source };
     let ring = files.read(FileId::Log, 0, len).map_err(io(FileId::Log))?;
     let replay = log::replay(&ring, meta.tag()).map_err(|source| OpenError::Log { source })?;
@@ -74,7 +75,7 @@ pub(super) fn recover(files: &mut dyn Files, meta: &SuperBlock) -> Result<Recove
     }
     let sum = sum(&replay.records);
     mend_maps(files, meta, &sum)?;
-    for file in written_files(meta) {
+    for file in written_files(&meta.body.layers, meta.body.work.as_ref()) {
         // What a dead process left in the page cache must not change its mind later.
         let data = FileId::Data(Place::Own, file);
         files.sync(data).map_err(io(data))?;
@@ -93,20 +94,10 @@ pub(super) fn recover(files: &mut dyn Files, meta: &SuperBlock) -> Result<Recove
     })
 }
 
-/// The layers that may have been written: all others have rested since they were made.
-pub(crate) fn written_files(meta: &SuperBlock) -> Vec<FileNo> {
-    let body = &meta.body;
-    let target = body.work.as_ref().map(|work| work.kind.target());
-    let layers = body.layers.layers.iter();
-    let written = layers
-        .filter(|layer| layer.filling || layer.no == body.layers.head || Some(layer.no) == target);
-    written.map(|layer| layer.file).collect()
-}
-
 fn mend_maps(files: &mut dyn Files, meta: &SuperBlock, sum: &Sum) -> Result<(), OpenError> {
     let exists = |file: &FileNo| meta.body.layers.by_file(*file).is_some();
     let mut pages: BTreeMap<(FileNo, Region), Option<Presence>> = BTreeMap::new();
-    for file in written_files(meta) {
+    for file in written_files(&meta.body.layers, meta.body.work.as_ref()) {
         pages.extend(sum.active.iter().map(|region| ((file, *region), None)));
     }
     let logged = sum.presence.iter().filter(|((file, _), _)| exists(file));

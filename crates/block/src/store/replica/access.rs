@@ -172,7 +172,7 @@ impl Replica {
             Phase::Inactive => {
                 parking.at(&mut self.room_waiters);
                 self.regions.tidy(region);
-                self.want_clean(Eager::No);
+                self.want_room();
             }
         }
         false

@@ -196,8 +196,20 @@ impl Replica {
     fn end_clean(&mut self) {
         self.clean.state = State::Idle;
         self.clean.ended = self.clean.begun;
-        let waiting = std::mem::take(&mut self.room_waiters);
-        self.ready.extend(waiting);
+        if self.regions.has_room() {
+            let waiting = std::mem::take(&mut self.room_waiters);
+            self.ready.extend(waiting);
+        } else {
+            self.want_room();
+        }
+    }
+
+    /// Somebody waits for a region to become inactive. If only the caller can bring that about,
+    /// by saying that a region is settled, there is nothing to do until then.
+    pub(super) fn want_room(&mut self) {
+        if !self.room_waiters.is_empty() && self.regions.may_become_inactive() {
+            self.want_clean(Eager::No);
+        }
     }
 
     /// Whether a region's record is durable: for assertions.

@@ -1,27 +1,30 @@
 //! Changes of the super block, one after the other.
 //!
 //! ```text
-//! Idle ─► Creating ─► Cleaning ─► Holding ─► Settling ─► Quieting ─► Writing ─► Idle
-//!           files      all maps    no write    once more    nothing      one durable
-//!                      to disk     in flight   while held   uses files   write
+//! Idle ─► Creating ─► Cleaning ─► Holding ─► Settling ─► Quieting ─► Writing ─► Mirroring ─► Idle
+//!           files      all maps    no write    once more    nothing     first       second
+//!                      to disk     in flight   while held   uses files  slot        slot
 //! ```
 //!
-//! A change takes only the steps it needs. Until the super block is durable nothing has
-//! changed: a power cut leaves the old state, and files that were created are removed at the
-//! next open.
+//! A change takes only the steps it needs. Until the first slot is durable nothing has changed: a
+//! power cut leaves the old state, and files that were created are removed at the next open.
+//! Then the change is true and is answered, while the second slot follows; only a close waits
+//! for both.
 
 mod change;
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
+
 use self::change::{Effect, Plan};
 use super::{Life, Purpose, Replica, own_data, own_map};
 use crate::store::files::FileId;
-use crate::store::layer::{LayerNo, WorkKind};
+use crate::store::layer::{LayerNo, WorkKind, written_files};
 use crate::store::region::Eager;
 use crate::store::request::{IoFault, IoOp, IoResult, Reply, Request, RequestError, RequestId};
 use crate::store::slab::Key;
-use crate::store::super_block::SuperBlock;
+use crate::store::super_block::{SLOTS, SuperBlock};
 
 #[derive(Debug, Default)]
 pub(super) struct Control {
@@ -66,7 +69,12 @@ enum State {
     Quieting,
     Writing {
         next: Box<SuperBlock>,
+        data: Bytes,
         effect: Effect,
+    },
+    /// A close is not finished before the second slot is durable.
+    Mirroring {
+        unfinished: Option<(Box<SuperBlock>, Effect)>,
     },
 }
 
@@ -126,7 +134,7 @@ impl Replica {
                     self.cleaned(*ticket).map(|ok| ok.map(|()| State::Quieting))
                 }
                 State::Quieting => self.is_quiet(&running).then(|| self.write_super(&running)),
-                State::Writing { .. } => None,
+                State::Writing { .. } | State::Mirroring { .. } => None,
             };
             match next {
                 None => {
@@ -194,9 +202,9 @@ impl Replica {
 
     /// Whether the clean with this number has ended, and how.
     fn cleaned(&self, ticket: u64) -> Option<Result<(), RequestError>> {
-        (self.clean.ended >= ticket).then(|| {
-            if self.clean.starved == self.clean.ended { Err(RequestError::NoSpace) } else { Ok(()) }
-        })
+        let starved = self.clean.starved == self.clean.ended;
+        let outcome = if starved { Err(RequestError::NoSpace) } else { Ok(()) };
+        (self.clean.ended >= ticket).then_some(outcome)
     }
 
     /// Whether nothing but reads may still touch a file that is to be dropped.
@@ -217,8 +225,11 @@ impl Replica {
         let mut next = self.meta.clone();
         next.seq += 1;
         let effect = self.apply_change(&running.change, &mut next)?;
+        let were = written_files(&self.meta.body.layers, self.meta.body.work.as_ref());
         for layer in &mut next.body.layers.layers {
             layer.blocks = self.counts.get(&layer.file).copied().unwrap_or(0);
+            // Whoever stops being written takes its doubts along.
+            layer.unverified = were.contains(&layer.file) && !self.regions.are_verified();
         }
         if let Some(work) = &mut next.body.work
             && self.meta.body.work.as_ref().is_some_and(|current| current.no == work.no)
@@ -231,10 +242,15 @@ impl Replica {
             self.unsynced.remove(&file);
             self.to_punch.retain(|(of, _)| *of != file);
         }
-        let data = next.encode().map_err(|bytes| RequestError::LayerTableFull { bytes })?;
-        let op = IoOp::Write { offset: next.offset(), data: data.into(), durable: true };
+        let encoded = next.encode().map_err(|bytes| RequestError::LayerTableFull { bytes })?;
+        let data = Bytes::from(encoded);
+        self.write_slot(SLOTS[0], data.clone());
+        Ok(State::Writing { next: Box::new(next), data, effect })
+    }
+
+    fn write_slot(&mut self, offset: u64, data: Bytes) {
+        let op = IoOp::Write { offset, data, durable: true };
         self.issue(Purpose::Control(FileId::Super), FileId::Super, op);
-        Ok(State::Writing { next: Box::new(next), effect })
     }
 
     pub(super) fn control_io(&mut self, file: FileId, result: IoResult) {
@@ -257,19 +273,40 @@ impl Replica {
                 self.control.running = Some(running);
             }
             State::Writing { .. } => match result {
-                Ok(_) => self.finish_change(running),
+                Ok(_) => self.mirror(running),
                 Err(fault) => self.cannot_write(file, fault),
+            },
+            State::Mirroring { unfinished } => match (result, unfinished.take()) {
+                (Ok(_), Some((next, effect))) => self.finish_change(running, *next, effect),
+                (Ok(_), None) => {}
+                (Err(fault), _) => self.cannot_write(file, fault),
             },
             other => unreachable!("no operation is in flight in {other:?}"),
         }
     }
 
-    /// The super block is durable: what it says is true.
-    fn finish_change(&mut self, running: Running) {
-        let State::Writing { next, effect } = running.state else {
-            unreachable!("called when the super block was written");
+    /// The first slot is durable: what it says is true.
+    fn mirror(&mut self, mut running: Running) {
+        let mirroring = State::Mirroring { unfinished: None };
+        let State::Writing { next, data, effect } =
+            std::mem::replace(&mut running.state, mirroring)
+        else {
+            unreachable!("called when the first slot was written");
         };
-        self.meta = *next;
+        self.write_slot(SLOTS[1], data);
+        if running.plan.closes {
+            running.state = State::Mirroring { unfinished: Some((next, effect)) };
+            self.control.running = Some(running);
+            return;
+        }
+        let (change, plan) = (Change::FinishWork, running.plan);
+        self.finish_change(running, *next, effect);
+        let state = State::Mirroring { unfinished: None };
+        self.control.running = Some(Running { id: None, change, plan, state });
+    }
+
+    fn finish_change(&mut self, running: Running, next: SuperBlock, effect: Effect) {
+        self.meta = next;
         self.take_effect(effect);
         self.rebuild_chain();
         if running.plan.closes {

@@ -1,7 +1,7 @@
 //! Looking without changing: the map of a range, and scrubbing a region.
 
 use super::access::Lookup;
-use super::read::{Resolving, Source};
+use super::read::{Resolving, Side, Source};
 use super::{Parking, Purpose, Replica, Step, own_data, own_map};
 use crate::ids::SnapshotId;
 use crate::store::cache::PageKey;
@@ -93,6 +93,8 @@ pub(super) struct ScrubOp {
     pub(super) region: Region,
     layers: Vec<(Option<SnapshotId>, FileNo)>,
     locked: bool,
+    /// Files stay while they are read, also those of a layer that is dropped meanwhile.
+    entered: Option<Side>,
     reading: Option<Reading>,
     bad: Vec<BadBlock>,
 }
@@ -110,7 +112,7 @@ impl ScrubOp {
         let layers = layers
             .map(|layer| (layer.snapshot.as_ref().map(|snapshot| snapshot.id), layer.file))
             .collect();
-        Self { region, layers, locked: false, reading: None, bad: Vec::new() }
+        Self { region, layers, locked: false, entered: None, reading: None, bad: Vec::new() }
     }
 }
 
@@ -128,6 +130,7 @@ impl Replica {
                 return Step::Wait;
             }
             scrub.locked = true;
+            scrub.entered = Some(self.gate.enter());
         }
         while let Some((_, file)) = scrub.layers.last().copied() {
             // A merge may have ended since.
@@ -139,7 +142,7 @@ impl Replica {
                 Ok(Lookup::Blank) => None,
                 Ok(Lookup::Page(index)) => Some(index),
                 Err(error) => {
-                    self.unlock(scrub.region);
+                    self.end_scrub(scrub);
                     return Step::Done(Err(error));
                 }
             };
@@ -159,8 +162,17 @@ impl Replica {
             self.issue(Purpose::Op { op: key, part: 0 }, own_data(file), op);
             return Step::Wait;
         }
-        self.unlock(scrub.region);
+        self.end_scrub(scrub);
         Step::Done(Ok(Reply::Scrubbed(std::mem::take(&mut scrub.bad))))
+    }
+
+    pub(super) fn end_scrub(&mut self, scrub: &mut ScrubOp) {
+        if scrub.locked {
+            self.unlock(scrub.region);
+        }
+        if let Some(side) = scrub.entered.take() {
+            self.gate.leave(side);
+        }
     }
 
     pub(super) fn scrub_io(&mut self, key: Key, scrub: &mut ScrubOp, result: IoResult) -> Step {
@@ -171,7 +183,7 @@ impl Replica {
             Ok(data) if data.len() as u64 == span.bytes() => data,
             other => {
                 let errno = other.err().map_or(5, IoFault::errno);
-                self.unlock(scrub.region);
+                self.end_scrub(scrub);
                 return Step::Done(Err(RequestError::Io { file: own_data(file), errno }));
             }
         };

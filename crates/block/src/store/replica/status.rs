@@ -1,9 +1,9 @@
 //! What a replica says about itself, as numbers that an API can publish.
 
 use super::Replica;
-use crate::ids::{Epoch, Generation, ReplicaId, VolumeId};
-use crate::store::geometry::{BLOCK, region_count};
-use crate::store::layer::{SnapshotInfo, WorkKind};
+use crate::ids::{Epoch, Generation, ReplicaId, SnapshotId, VolumeId};
+use crate::store::geometry::{BLOCK, Region, region_count};
+use crate::store::layer::{LayerNo, SnapshotInfo, WorkKind};
 use crate::store::open::BasePlace;
 use crate::store::request::RequestError;
 
@@ -110,6 +110,28 @@ impl Replica {
     /// Where the files of bases are, in the order of their numbers.
     pub fn bases(&self) -> &[BasePlace] {
         &self.bases
+    }
+
+    /// Regions with a record in the dirty-region log.
+    pub fn dirty_regions(&self) -> Vec<Region> {
+        self.regions.active().map(|(region, _)| region).collect()
+    }
+
+    /// Whether writes that were answered before the last stop may be missing.
+    pub fn has_lost_writes(&self) -> bool {
+        self.regions.inherited() > 0
+    }
+
+    /// The snapshot that the head is above.
+    pub fn head_parent(&self) -> Option<SnapshotId> {
+        let layers = &self.meta.body.layers;
+        let below = layers.chain(layers.head).skip(1).find(|layer| !layer.removed)?;
+        below.snapshot.as_ref().map(|info| info.id)
+    }
+
+    /// Grows with each snapshot that was taken.
+    pub fn snapshot_order(&self, id: SnapshotId) -> Option<LayerNo> {
+        self.meta.body.layers.by_snapshot(id).map(|layer| layer.no)
     }
 
     pub fn volume_size(&self) -> u64 {

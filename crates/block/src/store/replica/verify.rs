@@ -11,6 +11,7 @@ use crate::store::cache::{Known, PageKey};
 use crate::store::crc;
 use crate::store::files::FileNo;
 use crate::store::geometry::{BLOCK, Blocks, REGION_BLOCKS, Region, Span};
+use crate::store::layer::written_files;
 use crate::store::request::{IoFault, IoOp, IoResult, Reply, RequestError};
 use crate::store::slab::Key;
 
@@ -32,11 +33,7 @@ pub(super) struct VerifyOp {
 impl Replica {
     pub(super) fn start_verify(&mut self, region: Region) {
         let body = &self.meta.body;
-        let target = body.work.as_ref().map(|work| work.kind.target());
-        let written = body.layers.layers.iter().filter(|layer| {
-            layer.filling || layer.no == body.layers.head || Some(layer.no) == target
-        });
-        let files = written.map(|layer| layer.file).collect();
+        let files = written_files(&body.layers, body.work.as_ref());
         self.work.verifying += 1;
         let key = self.ops.insert(super::Op {
             request: None,
@@ -45,8 +42,8 @@ impl Replica {
         self.ready.push_back(key);
     }
 
-    /// Verifies what nobody asks for but everybody has agreed on: only then can it become
-    /// inactive. One region at a time; inherited ones are verified when peers compare them.
+    /// Verifies what nobody has asked for yet, one region at a time: only then can it become
+    /// inactive, and a snapshot be used as a base.
     pub(super) fn advance_verify(&mut self) {
         if self.work.verifying == 0
             && self.life == super::Life::Serving
@@ -94,6 +91,7 @@ impl Replica {
             return Step::Wait;
         }
         self.regions.verified(verify.region);
+        self.want_room();
         self.work.verifying -= 1;
         self.wake_region(verify.region);
         Step::Done(Ok(Reply::Done))

@@ -11,15 +11,17 @@ use crate::store::files::sim::{Keep, Rng, SimFiles};
 use crate::store::geometry::{BLOCK, REGION_BLOCKS};
 use crate::store::layer::LayerNo;
 use crate::store::{
-    Action, CreateOptions, Io, IoFault, IoOp, Limits, NoBases, OpenOptions, Replica, Reply,
-    Request, RequestError, RequestId, View, check, crc, create, open, read_super,
+    Action, CreateOptions, Depth, Finding, Io, IoFault, IoOp, Limits, NoBases, OpenOptions,
+    Problem, Replica, Reply, Request, RequestError, RequestId, Severity, View, check, crc, create,
+    open, read_super,
 };
 
 pub(super) const REGIONS: u64 = 16;
 /// Few blocks, so that operations meet.
 const SPOTS: [u64; 6] = [0, 1, 2, 63, 64, 511];
 
-pub(super) const LIMITS: Limits = Limits { cache_pages: 6, active_regions: 8 };
+pub(super) const LIMITS: Limits =
+    Limits { cache_pages: 6, active_regions: 8, settled_by_caller: false };
 
 #[derive(Clone, Debug)]
 enum Asked {
@@ -100,30 +102,22 @@ impl World {
             0..=15 => self.ask_write(),
             16..=19 => self.ask_zero(),
             20..=27 => self.ask_read(View::Head),
-            28..=30 => {
-                let asked = Asked::Flush(self.model.cover());
-                self.submit(Request::Flush, asked);
-            }
+            28..=30 => self.flush(),
             31..=32 => self.replica.grant(self.rng.below(64) * BLOCK),
             33 if !self.model.snapshots.is_empty() => {
                 let id = self.some_snapshot();
                 self.ask_read(View::Snapshot(id));
             }
             34 if self.model.snapshots.len() < 5 && self.is_calm() => {
-                self.snapshots += 1;
-                let id = SnapshotId::from_u128(self.snapshots);
-                let (name, labels) = (format!("s{}", self.snapshots), BTreeMap::new());
-                let request = Request::Snapshot { id, name, created: 0, labels };
-                self.submit(request, Asked::Snapshot(id));
+                self.snapshot();
             }
-            35 if !self.model.snapshots.is_empty() && !self.is_changing() => {
+            35 if !self.model.snapshots.is_empty() && !self.is_changing() && !self.is_reading() => {
                 let id = self.some_snapshot();
-                self.submit(Request::DeleteSnapshot { id }, Asked::Delete(id));
+                self.delete(id);
             }
             36 if !self.model.snapshots.is_empty() && self.is_calm() && self.rng.one_in(3) => {
                 let id = self.some_snapshot();
-                let head = read_super(&mut self.files).unwrap().body.layers.head;
-                self.submit(Request::Revert { to: id }, Asked::Revert(id, head));
+                self.revert(id);
             }
             37 if self.size < 24 * u64::from(REGION_BLOCKS) * BLOCK && !self.is_changing() => {
                 self.size += BLOCK * (1 + self.rng.below(600));
@@ -159,6 +153,11 @@ impl World {
         if (first..first + count).any(|block| self.busy.contains(&block)) || self.is_changing() {
             return;
         }
+        let fua = self.rng.one_in(8);
+        self.write(first, count, fua);
+    }
+
+    pub(super) fn write(&mut self, first: u64, count: u64, fua: bool) {
         let (mut data, mut blocks) = (BytesMut::new(), Vec::new());
         for block in first..first + count {
             let value = [self.model.number(); 8];
@@ -167,7 +166,7 @@ impl World {
         }
         let data = data.freeze();
         let crcs = crc::of_blocks(&data).collect();
-        let request = Request::Write { offset: first * BLOCK, data, crcs, fua: self.rng.one_in(8) };
+        let request = Request::Write { offset: first * BLOCK, data, crcs, fua };
         self.submit(request, Asked::Write { blocks });
     }
 
@@ -176,11 +175,16 @@ impl World {
         if self.rng.one_in(4) {
             count = (REGIONS * u64::from(REGION_BLOCKS) - first).min(1 + self.rng.below(1500));
         }
-        let touched: Vec<u64> = self.model.content().into_keys().collect();
         let inside = |block: &u64| (first..first + count).contains(block);
-        if self.busy.iter().any(|block| inside(block)) || self.is_changing() {
+        if self.busy.iter().any(inside) || self.is_changing() {
             return;
         }
+        self.zero(first, count);
+    }
+
+    pub(super) fn zero(&mut self, first: u64, count: u64) {
+        let touched: Vec<u64> = self.model.content().into_keys().collect();
+        let inside = |block: &u64| (first..first + count).contains(block);
         let blocks = touched.into_iter().filter(|block| inside(block));
         let blocks = blocks.map(|block| (block, self.model.submitted(block, ZERO))).collect();
         let (offset, len) = (first * BLOCK, count * BLOCK);
@@ -215,9 +219,49 @@ impl World {
         self.replica.submit(id, request);
     }
 
+    pub(super) fn flush(&mut self) {
+        let asked = Asked::Flush(self.model.cover());
+        self.submit(Request::Flush, asked);
+    }
+
+    pub(super) fn snapshot(&mut self) {
+        self.snapshots += 1;
+        let id = SnapshotId::from_u128(self.snapshots);
+        let (name, labels) = (format!("s{}", self.snapshots), BTreeMap::new());
+        self.submit(Request::Snapshot { id, name, created: 0, labels }, Asked::Snapshot(id));
+    }
+
+    pub(super) fn delete(&mut self, id: SnapshotId) {
+        self.submit(Request::DeleteSnapshot { id }, Asked::Delete(id));
+    }
+
+    pub(super) fn revert(&mut self, id: SnapshotId) {
+        let head = read_super(&mut self.files).unwrap().body.layers.head;
+        self.submit(Request::Revert { to: id }, Asked::Revert(id, head));
+    }
+
+    /// Carries out the oldest operation in flight. False if there is none.
+    pub(super) fn complete_oldest(&mut self) -> Result<bool, String> {
+        self.collect()?;
+        if self.pending.is_empty() {
+            return Ok(false);
+        }
+        let io = self.pending.remove(0);
+        let result = perform(&mut self.files, io.file, &io.op);
+        self.replica.complete(io.id, result);
+        self.collect()?;
+        Ok(true)
+    }
+
     /// Whether no guest request is in flight, as an engine makes sure before a snapshot.
     fn is_calm(&self) -> bool {
         self.busy.is_empty() && !self.is_changing()
+    }
+
+    /// Whether a snapshot is being read.
+    fn is_reading(&self) -> bool {
+        let reads = |asked: &Asked| matches!(asked, Asked::Read { view: View::Snapshot(_), .. });
+        self.asked.values().any(reads)
     }
 
     fn is_changing(&self) -> bool {
@@ -265,7 +309,9 @@ impl World {
         };
         match asked {
             Asked::Read { view, first, count } => {
-                let found = values(reply)?;
+                let found = values(reply).map_err(|e| {
+                    format!("{view:?} {first}+{count}: {e} {:#?}", self.replica.status())
+                })?;
                 for (block, found) in (first..first + count).zip(found) {
                     let expected = match view {
                         View::Head => self.model.now(block),
@@ -341,12 +387,13 @@ impl World {
             }
         }
         files.power_cut(keep);
+        examine(&mut files);
         let replica = reopen(&mut files).unwrap_or_else(|error| panic!("cannot open: {error:?}"));
         let mut world = World {
             files,
             replica,
             model: self.model.clone(),
-            rng: Rng::new(self.rng.next()),
+            rng: Rng::new(self.rng.draw()),
             pending: Vec::new(),
             asked: BTreeMap::new(),
             busy: BTreeSet::new(),
@@ -424,7 +471,9 @@ impl World {
             match self.replica.next_action() {
                 Some(Action::Reply { id: of, result }) if of == id => {
                     let reply = result.map_err(|error| format!("block {block}: {error}"))?;
-                    return Ok(values(reply)?[0]);
+                    return Ok(values(reply).map_err(|e| {
+                        format!("{view:?} {block}: {e} {:#?}", self.replica.status())
+                    })?[0]);
                 }
                 Some(Action::Reply { .. }) => return Err("an unexpected reply".into()),
                 Some(Action::Io(io)) => {
@@ -435,12 +484,17 @@ impl World {
             }
         }
     }
+}
 
-    /// Stops without a word, as a killed process does; what is in flight is lost or not.
-    pub(super) fn verify_directory(&mut self) -> Result<(), String> {
-        let report = check(&mut self.files);
-        if report.is_healthy() { Ok(()) } else { Err(report.to_string()) }
-    }
+/// The checker must find nothing that opening does not put right, and count as the log does.
+fn examine(files: &mut SimFiles) {
+    let report = check(files, Depth::Data, &mut |_| {});
+    let bad = report.findings.iter().any(|finding| finding.severity() != Severity::Note);
+    let torn_slot = |finding: &Finding| matches!(finding.problem, Problem::SuperSlot { .. });
+    let only_torn_slot = report.findings.iter().all(|finding| {
+        finding.severity() == Severity::Note || (report.is_healthy() && torn_slot(finding))
+    });
+    assert!(!bad || only_torn_slot, "{report}");
 }
 
 /// The values of the blocks that were read; the checksums must be theirs.

@@ -236,12 +236,14 @@ impl Replica {
         Err(RequestError::BadSize { size, reason })
     }
 
-    /// Whether a snapshot and all below it stay as they are.
+    /// Whether a snapshot and all below it stay as they are, and are as they say.
     fn check_at_rest(&self, id: SnapshotId) -> Result<(), RequestError> {
         let no = self.layer_of(id)?;
         let body = &self.meta.body;
         let busy = body.layers.chain(no).any(|layer| {
-            layer.filling || body.work.as_ref().is_some_and(|work| work.kind.concerns(layer.no))
+            layer.filling
+                || (layer.unverified && !self.regions.are_verified())
+                || body.work.as_ref().is_some_and(|work| work.kind.concerns(layer.no))
         });
         if busy { Err(RequestError::SnapshotBusy { id }) } else { Ok(()) }
     }

@@ -239,7 +239,7 @@ fn check_pinned_memory(judged: &Judged<'_>, causes: &mut Causes) {
 }
 
 fn check_numa(judged: &Judged<'_>, cpu: &CPU, causes: &mut Causes) {
-    if !cpu.numa.as_ref().is_some_and(|numa| numa.guest_mapping_passthrough.is_some()) {
+    if cpu.numa.as_ref().is_none_or(|numa| numa.guest_mapping_passthrough.is_none()) {
         return;
     }
     let field = judged.field("domain.cpu.numa.guestMappingPassthrough");
@@ -250,7 +250,7 @@ fn check_numa(judged: &Judged<'_>, cpu: &CPU, causes: &mut Causes) {
         );
         causes.invalid(field.clone(), message);
     }
-    if !judged.spec.domain.memory.as_ref().is_some_and(|memory| memory.hugepages.is_some()) {
+    if judged.spec.domain.memory.as_ref().is_none_or(|memory| memory.hugepages.is_none()) {
         let message = format!(
             "{} must be requested when NUMA topology strategy is set in {field}",
             judged.field("domain.memory.hugepages")
@@ -281,7 +281,7 @@ fn check_realtime(judged: &Judged<'_>, cpu: &CPU, causes: &mut Causes) {
         let message = format!("{field} must be set to true when {realtime} is used");
         causes.required(field, message);
     }
-    if !cpu.numa.as_ref().is_some_and(|numa| numa.guest_mapping_passthrough.is_some()) {
+    if cpu.numa.as_ref().is_none_or(|numa| numa.guest_mapping_passthrough.is_none()) {
         let field = judged.field("domain.cpu.numa.guestMappingPassthrough");
         let message = format!("{field} must be defined when {realtime} is used");
         causes.required(field, message);

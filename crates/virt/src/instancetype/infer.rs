@@ -44,7 +44,7 @@ pub fn infer(vm: &mut Value, namespace: &str, objects: &dyn Objects) -> Result<(
         }
         let ignore = matcher["inferFromVolumeFailurePolicy"] == "Ignore";
         let reader = Reader { field, namespace, objects };
-        match reader.from_volume(vm, volume) {
+        match reader.of_volume(vm, volume) {
             Ok(found) => {
                 if ignore && field == "instancetype" {
                     remove(vm, "/spec/template/spec/domain", "memory");
@@ -82,20 +82,20 @@ impl Reader<'_> {
         self.objects.get(group, plural, namespace, name).ok_or_else(missing)
     }
 
-    fn from_volume(&self, vm: &Value, name: &str) -> Result<Value, InferError> {
+    fn of_volume(&self, vm: &Value, name: &str) -> Result<Value, InferError> {
         let volumes = list(&vm["spec"]["template"]["spec"]["volumes"]);
         let volume = volumes.iter().find(|volume| volume["name"] == name);
         let volume = volume.ok_or_else(|| InferError::NoVolume(name.to_owned()))?;
         if let Some(claim) = volume["persistentVolumeClaim"]["claimName"].as_str() {
-            return self.from_claim(self.namespace, claim);
+            return self.of_claim(self.namespace, claim);
         }
         match volume["dataVolume"]["name"].as_str() {
-            Some(data_volume) => self.from_data_volume(vm, data_volume),
+            Some(data_volume) => self.of_data_volume(vm, data_volume),
             None => Err(InferError::VolumeType(name.to_owned())),
         }
     }
 
-    fn from_labels(&self, object: &Value) -> Result<Value, InferError> {
+    fn of_labels(&self, object: &Value) -> Result<Value, InferError> {
         let label = format!("instancetype.kubevirt.io/default-{}", self.field);
         let labels = &object["metadata"]["labels"];
         let Some(name) = labels[&label].as_str() else { return Err(InferError::NoLabel(label)) };
@@ -106,23 +106,23 @@ impl Reader<'_> {
         Ok(matcher)
     }
 
-    fn from_claim(&self, namespace: &str, name: &str) -> Result<Value, InferError> {
-        self.from_labels(&self.get("", "persistentvolumeclaims", namespace, name)?)
+    fn of_claim(&self, namespace: &str, name: &str) -> Result<Value, InferError> {
+        self.of_labels(&self.get("", "persistentvolumeclaims", namespace, name)?)
     }
 
-    fn from_data_volume(&self, vm: &Value, name: &str) -> Result<Value, InferError> {
+    fn of_data_volume(&self, vm: &Value, name: &str) -> Result<Value, InferError> {
         let templates = list(&vm["spec"]["dataVolumeTemplates"]);
         if let Some(template) = templates.iter().find(|one| one["metadata"]["name"] == name) {
-            return self.from_spec(&template["spec"]);
+            return self.of_spec(&template["spec"]);
         }
         let found = self.objects.get("cdi.kubevirt.io", "datavolumes", self.namespace, name);
         // A data volume that has done its work may be gone; its claim has the same name.
-        let Some(found) = found else { return self.from_claim(self.namespace, name) };
-        self.from_labels(&found).or_else(|_| self.from_spec(&found["spec"]))
+        let Some(found) = found else { return self.of_claim(self.namespace, name) };
+        self.of_labels(&found).or_else(|_| self.of_spec(&found["spec"]))
     }
 
-    fn from_spec(&self, spec: &Value) -> Result<Value, InferError> {
-        if let Some(found) = self.from_parts(&spec["source"]) {
+    fn of_spec(&self, spec: &Value) -> Result<Value, InferError> {
+        if let Some(found) = self.of_parts(&spec["source"]) {
             return found;
         }
         let reference = &spec["sourceRef"];
@@ -132,9 +132,8 @@ impl Reader<'_> {
                 let namespace = reference["namespace"].as_str().unwrap_or(self.namespace);
                 let name = text(reference, "/name");
                 let source = self.get("cdi.kubevirt.io", "datasources", namespace, name)?;
-                self.from_labels(&source).or_else(|_| {
-                    self.from_parts(&source["spec"]["source"])
-                        .unwrap_or(Err(InferError::DataSource))
+                self.of_labels(&source).or_else(|_| {
+                    self.of_parts(&source["spec"]["source"]).unwrap_or(Err(InferError::DataSource))
                 })
             }
             kind => Err(InferError::Reference(kind.to_owned())),
@@ -142,15 +141,15 @@ impl Reader<'_> {
     }
 
     /// A claim or a snapshot that is copied.
-    fn from_parts(&self, source: &Value) -> Option<Result<Value, InferError>> {
+    fn of_parts(&self, source: &Value) -> Option<Result<Value, InferError>> {
         let (claim, snapshot) = (&source["pvc"], &source["snapshot"]);
         if claim.is_object() {
-            return Some(self.from_claim(text(claim, "/namespace"), text(claim, "/name")));
+            return Some(self.of_claim(text(claim, "/namespace"), text(claim, "/name")));
         }
         snapshot.is_object().then(|| {
             let (namespace, name) = (text(snapshot, "/namespace"), text(snapshot, "/name"));
             let group = "snapshot.storage.k8s.io";
-            self.from_labels(&self.get(group, "volumesnapshots", namespace, name)?)
+            self.of_labels(&self.get(group, "volumesnapshots", namespace, name)?)
         })
     }
 }

@@ -71,13 +71,13 @@ pub(super) fn check_spread(size: &Value, preference: Option<&Value>) -> Option<C
     let (ratio, across) = spread(preference?);
     let ratio = ratio.max(1);
     let message = match across.ok()? {
-        Spread::SocketsCores if count % ratio > 0 => format!(
+        Spread::SocketsCores if !count.is_multiple_of(ratio) => format!(
             "{count} vCPUs provided by the instance type are not divisible by the Spec.PreferSpreadSocketToCoreRatio or Spec.CPU.PreferSpreadOptions.Ratio of {ratio} provided by the preference"
         ),
-        Spread::CoresThreads if count % ratio > 0 => format!(
+        Spread::CoresThreads if !count.is_multiple_of(ratio) => format!(
             "{count} vCPUs provided by the instance type are not divisible by the number of threads per core {ratio}"
         ),
-        Spread::SocketsCoresThreads if count % THREADS > 0 || (count / THREADS) % ratio > 0 => {
+        Spread::SocketsCoresThreads if !count.is_multiple_of(THREADS * ratio) => {
             format!(
                 "{count} vCPUs provided by the instance type are not divisible by the number of threads per core {THREADS} and Spec.PreferSpreadSocketToCoreRatio or Spec.CPU.PreferSpreadOptions.Ratio of {ratio}"
             )

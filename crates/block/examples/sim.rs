@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use block::sim::{Plan, run_plan, run_seed};
+use block::sim::{Outcome, Plan, run_plan, run_seed};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -22,18 +22,23 @@ fn main() -> ExitCode {
     let (from, count) = (number("--from").unwrap_or(0), number("--seeds").unwrap_or(10_000));
     let keep_going = arguments.iter().any(|argument| argument == "--keep-going");
     let mut failed = 0;
+    let mut total = Outcome::default();
     for seed in from..from + count {
-        if let Err(violation) = run_seed(seed) {
-            eprintln!("{violation}");
-            failed += 1;
-            if !keep_going {
-                return ExitCode::FAILURE;
+        match run_seed(seed) {
+            Ok(outcome) => total.add(&outcome),
+            Err(violation) => {
+                eprintln!("{violation}");
+                failed += 1;
+                if !keep_going {
+                    return ExitCode::FAILURE;
+                }
             }
         }
         if (seed - from + 1).is_multiple_of(1000) {
             eprintln!("{} seeds, {failed} failed", seed - from + 1);
         }
     }
+    eprintln!("{total:?}");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

@@ -27,7 +27,9 @@
 pub mod control;
 pub mod disk;
 pub mod engine;
+#[cfg(test)]
+mod model;
 pub mod sabotage;
-mod slots;
 pub mod session;
+mod slots;
 mod span;

@@ -23,6 +23,7 @@ mod plan;
 mod rng;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod world;
 
 use std::time::Duration;
@@ -49,6 +50,23 @@ pub struct Outcome {
     pub snapshots: u64,
     pub repairs: u64,
     pub fenced: u64,
+}
+
+impl Outcome {
+    pub fn add(&mut self, other: &Self) {
+        self.events += other.events;
+        self.acked_writes += other.acked_writes;
+        self.reads += other.reads;
+        self.flushes += other.flushes;
+        self.faults += other.faults;
+        self.activations += other.activations;
+        self.rebuilds += other.rebuilds;
+        self.reconciles += other.reconciles;
+        self.isr_changes += other.isr_changes;
+        self.snapshots += other.snapshots;
+        self.repairs += other.repairs;
+        self.fenced += other.fenced;
+    }
 }
 
 /// A rule was broken.

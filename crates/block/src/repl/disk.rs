@@ -17,22 +17,58 @@ use crate::wire::{BlockState, Crcs, Refusal, SnapshotInfo, Verify};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum DiskRequest {
-    Read { view: Option<SnapshotId>, offset: u64, length: u32 },
-    Write { offset: u64, data: Bytes, crcs: Crcs, fua: bool },
-    WriteZeroes { offset: u64, length: u32, fua: bool },
-    Discard { offset: u64, length: u32 },
+    Read {
+        view: Option<SnapshotId>,
+        offset: u64,
+        length: u32,
+    },
+    Write {
+        offset: u64,
+        data: Bytes,
+        crcs: Crcs,
+        fua: bool,
+    },
+    WriteZeroes {
+        offset: u64,
+        length: u32,
+        fua: bool,
+    },
+    Discard {
+        offset: u64,
+        length: u32,
+    },
     Flush,
     Snapshot(SnapshotInfo),
-    DeleteSnapshot { snapshot: SnapshotId },
-    Revert { to: Option<SnapshotId> },
-    Resize { size: u64 },
-    ReadMap { view: Option<SnapshotId>, offset: u64, length: u32, verify: Verify },
+    DeleteSnapshot {
+        snapshot: SnapshotId,
+    },
+    Revert {
+        to: Option<SnapshotId>,
+    },
+    Resize {
+        size: u64,
+    },
+    ReadMap {
+        view: Option<SnapshotId>,
+        offset: u64,
+        length: u32,
+        verify: Verify,
+    },
     Dirty,
     /// Takes regions out of the dirty-region log.
-    Settle { regions: Vec<u32> },
+    Settle {
+        regions: Vec<u32>,
+    },
     /// Durable before it is answered.
-    Promise { generation: Generation },
-    SetEpoch { epoch: Epoch },
+    Promise {
+        generation: Generation,
+    },
+    SetEpoch {
+        epoch: Epoch,
+    },
+    /// What was dirty before this session has been compared with the other replicas: what is
+    /// here is what they have.
+    Reconciled,
     CloseClean,
     Describe,
 }
@@ -55,7 +91,7 @@ pub struct Description {
     /// Bytes of a region of the dirty-region log.
     pub region: u64,
     /// Writes that were answered but not flushed may be missing in the dirty regions, because
-    /// the kernel that had them is gone. Stays so until the log is empty.
+    /// the kernel that had them is gone. Stays so until they are reconciled.
     pub lost_writes: bool,
     pub dirty: Vec<u32>,
     /// Oldest first.

@@ -37,7 +37,10 @@ mod rebuild;
 mod standby;
 mod status;
 mod sync;
+mod sync_move;
 mod sync_plan;
+#[cfg(test)]
+mod tests;
 mod timer;
 mod write;
 
@@ -59,7 +62,7 @@ use pace::Throttle;
 use sync::{Scrub, Sync};
 use write::Fill;
 
-use super::sabotage::Sabotage;
+use super::sabotage::{Sabotage, skips};
 use super::slots::Slots;
 use super::span::Pieces;
 use crate::ids::{Generation, ReplicaId, Seq, SnapshotId};
@@ -201,6 +204,7 @@ impl Engine {
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn sabotage(&mut self, sabotage: Sabotage) {
         self.sabotage = sabotage;
+        self.locks.lawless = skips!(sabotage, NoLocks);
     }
 
     /// When the engine wants [`Event::Timer`].
@@ -226,7 +230,10 @@ impl Engine {
             Command::RemoveReplica(replica) => self.remove_replica(replica),
             Command::Scrub if self.scrub.is_none() => self.scrub = Some(Scrub::default()),
             Command::Close => self.close(),
-            Command::Activate { .. } | Command::Standby { .. } | Command::Switch | Command::Scrub => {}
+            Command::Activate { .. }
+            | Command::Standby { .. }
+            | Command::Switch
+            | Command::Scrub => {}
         }
     }
 
@@ -291,7 +298,8 @@ impl Engine {
     /// name because a change of it was not answered.
     fn required(&self) -> Slots {
         self.slots(|member| {
-            matches!(member.role, Role::InSync | Role::Leaving | Role::Joining { .. })
+            let given_up = skips!(self.sabotage, EarlyShrink) && member.fault.is_some();
+            matches!(member.role, Role::InSync | Role::Leaving | Role::Joining { .. }) && !given_up
         })
     }
 

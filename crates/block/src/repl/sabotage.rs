@@ -31,13 +31,6 @@ pub enum Sabotage {
     /// A replica that returns gets what it missed, but keeps what only it has.
     #[cfg(test)]
     ForgetOwnDirt,
-    /// A call that is sent again is carried out again.
-    #[cfg(test)]
-    NoDedup,
-    /// Reads are answered without knowing whether another engine has taken over, and a new
-    /// engine does not wait.
-    #[cfg(test)]
-    NoLease,
 }
 
 impl Sabotage {

@@ -26,8 +26,8 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use super::sabotage::Sabotage;
 use super::disk::{DiskReply, DiskRequest, DiskResult};
+use super::sabotage::{Sabotage, skips};
 use crate::ids::{BootId, EngineId, Generation, InstanceId, ReplicaId, VolumeId};
 use crate::wire::{
     Answer, Call, Hello, HelloReply, Mode, Op, Open, Opened, Pong, Refusal, Reply, Request,
@@ -48,18 +48,35 @@ pub struct Identity {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum SessionEvent {
-    Call { connection: ConnectionId, call: Call },
-    Closed { connection: ConnectionId },
+    Call {
+        connection: ConnectionId,
+        call: Call,
+    },
+    Closed {
+        connection: ConnectionId,
+    },
     /// The store answered the request of this number.
-    Disk { id: u64, result: DiskResult },
+    Disk {
+        id: u64,
+        result: DiskResult,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum SessionAction {
-    Answer { connection: ConnectionId, op: Op, answer: Answer },
-    Disk { id: u64, request: DiskRequest },
+    Answer {
+        connection: ConnectionId,
+        op: Op,
+        answer: Answer,
+    },
+    Disk {
+        id: u64,
+        request: DiskRequest,
+    },
     /// End the connection: its peer is damaged or superseded.
-    Drop { connection: ConnectionId },
+    Drop {
+        connection: ConnectionId,
+    },
 }
 
 /// The session of one replica.
@@ -120,10 +137,14 @@ struct Pending {
 #[derive(Debug)]
 enum Kind {
     Call(Op),
-    Flush { settle: Vec<u32>, arrival: u64 },
+    Flush {
+        settle: Vec<u32>,
+        arrival: u64,
+    },
     Promise,
     Describe,
     DescribeReader,
+    /// Regions leave the log; then the flush that settled them is answered.
     Settle,
 }
 
@@ -257,7 +278,7 @@ impl Session {
         let readers = self.pending.values().filter(|pending| {
             matches!(&pending.connection, Some(connection) if self.readers.contains_key(connection))
         });
-        if readers.count() < self.pending.len() {
+        if readers.count() < self.pending.len() && !skips!(self.sabotage, NoDrain) {
             return;
         }
         let opening = opening.clone();
@@ -287,6 +308,9 @@ impl Session {
 
     /// A newer connection of a writer takes the place of an older one.
     fn supersede(&mut self, by: ConnectionId, out: &mut Vec<SessionAction>) {
+        if skips!(self.sabotage, NoPromise) {
+            return;
+        }
         let old = match &self.state {
             State::Closed => None,
             State::Open(writer) => Some(writer.connection),
@@ -313,6 +337,9 @@ impl Session {
 
     /// The newest generation that was asked for: an OPEN that still drains already fences.
     fn newest(&self) -> Generation {
+        if skips!(self.sabotage, NoPromise) {
+            return Generation(0);
+        }
         match &self.state {
             State::Draining(opening) | State::Promising(opening) => {
                 self.promised.max(opening.writer.generation)

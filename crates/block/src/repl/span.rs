@@ -9,7 +9,7 @@ pub(crate) struct Span {
 
 impl Span {
     pub(crate) fn new(start: u64, length: u64) -> Self {
-        Self { start, end: start + length }
+        Self { start, end: start.saturating_add(length) }
     }
 
     pub(crate) fn len(self) -> u64 {
@@ -119,7 +119,10 @@ impl Pieces {
 }
 
 fn place(index: u64) -> (usize, u64) {
-    (usize::try_from(index / 64).expect("volumes are smaller than memory can count"), 1 << (index % 64))
+    (
+        usize::try_from(index / 64).expect("volumes are smaller than memory can count"),
+        1 << (index % 64),
+    )
 }
 
 #[cfg(test)]

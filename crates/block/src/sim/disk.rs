@@ -37,6 +37,8 @@ pub(crate) struct ModelDisk {
     durable: Blocks,
     unflushed: BTreeSet<u64>,
     log: BTreeSet<u32>,
+    /// Regions of the log at the last unclean stop: blocks in them may be torn.
+    suspect: BTreeSet<u32>,
     lost_writes: bool,
     snapshots: Vec<(SnapshotInfo, Blocks)>,
     head_parent: Option<SnapshotId>,
@@ -55,6 +57,7 @@ impl ModelDisk {
             durable: Blocks::new(),
             unflushed: BTreeSet::new(),
             log: BTreeSet::new(),
+            suspect: BTreeSet::new(),
             lost_writes: false,
             snapshots: Vec::new(),
             head_parent: None,
@@ -107,13 +110,14 @@ impl ModelDisk {
             DiskRequest::Settle { regions } => self.settle(regions),
             DiskRequest::Promise { generation } => self.promised = self.promised.max(*generation),
             DiskRequest::SetEpoch { epoch } => self.epoch = self.epoch.max(*epoch),
+            DiskRequest::Reconciled => self.lost_writes = false,
             DiskRequest::Describe => return Ok(self.describe()),
         }
         Ok(DiskReply::Done)
     }
 
     fn blocks(&self, offset: u64, length: u64) -> Result<std::ops::Range<u64>, Refusal> {
-        let aligned = offset % BLOCK == 0 && length % BLOCK == 0;
+        let aligned = offset.is_multiple_of(BLOCK) && length.is_multiple_of(BLOCK);
         match aligned && offset + length <= self.size {
             true => Ok(offset / BLOCK..(offset + length) / BLOCK),
             false => Err(Refusal::Invalid),
@@ -168,7 +172,13 @@ impl ModelDisk {
         };
         let mut map: Vec<BlockState> = blocks.clone().map(state).collect();
         if verify == Verify::Adopt && view.is_none() {
-            for (block, state) in blocks.zip(&mut map).filter(|(_, state)| **state == BlockState::Bad)
+            let torn = |block: u64| {
+                self.suspect.contains(&u32::try_from(block * BLOCK / self.region).expect("few"))
+            };
+            let torn: Vec<bool> = blocks.clone().map(torn).collect();
+            let bad = blocks.zip(&mut map).zip(torn);
+            for ((block, state), _) in
+                bad.filter(|((_, state), torn)| **state == BlockState::Bad && *torn)
             {
                 let cell = self.now.get_mut(&block).expect("a bad block is there");
                 cell.crc = crc32c::crc32c(&cell.data);
@@ -259,8 +269,8 @@ impl ModelDisk {
     fn settle(&mut self, regions: &[u32]) {
         for region in regions {
             self.log.remove(region);
+            self.suspect.remove(region);
         }
-        self.lost_writes &= !self.log.is_empty();
     }
 
     fn describe(&self) -> DiskReply {
@@ -274,6 +284,11 @@ impl ModelDisk {
             snapshots: self.snapshots.iter().map(|(info, _)| info.clone()).collect(),
             head_parent: self.head_parent,
         }))
+    }
+
+    /// The process has ended without closing.
+    pub(crate) fn stopped(&mut self) {
+        self.suspect = self.log.clone();
     }
 
     /// The process ended while this was under way: any part of it may have been done.

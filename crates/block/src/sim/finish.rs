@@ -24,6 +24,15 @@ impl World {
         if self.plan.faults.lose_all_but_one {
             self.lose_all_but_one();
         }
+        if self.plan.kill_at_end {
+            self.crash_all_engines();
+            self.start_engine(&super::world::Start { standby: false, busy: false });
+        }
+        for server in 0..self.servers.len() {
+            if self.servers[server].is_waiting() {
+                self.crash_engine(server);
+            }
+        }
         self.net.heal_all();
         self.control_away = false;
         for host in 0..self.hosts.len() {
@@ -32,35 +41,41 @@ impl World {
             self.start_host(host);
         }
         self.trace(|| "calm".into());
+        // An engine that is on its way out may still supersede the one that serves.
+        for _ in 0..5 {
+            if self.heal() && self.close() {
+                return self.compare();
+            }
+        }
+        if self.violation.is_none() {
+            self.wrong("no engine could close the volume".to_owned());
+        }
+    }
+
+    /// Waits until everybody is in sync, and reads everything.
+    fn heal(&mut self) -> bool {
         let all: BTreeSet<ReplicaId> =
             self.hosts.iter().filter(|host| !host.destroyed).map(|host| host.replica).collect();
-        let limit = self.now + PATIENCE;
-        self.run_until(|world| world.now >= limit || world.has_healed(&all));
-        if !self.has_healed(&all) {
-            let status: Vec<_> =
-                self.servers.iter().filter_map(|it| Some(it.engine.as_ref()?.status())).collect();
-            return self.wrong(format!(
-                "not healed: record {:?}, engines {status:#?}",
-                self.record.record
-            ));
-        }
-        for _ in 0..2 {
+        self.wait("healing", |world| world.has_healed(&all));
+        for _ in 0..self.plan.final_reads {
             self.read_everything();
         }
         if self.plan.faults.rot {
             self.scrub();
         }
-        self.close();
-        if self.violation.is_none() {
-            self.compare();
-        }
+        self.violation.is_none()
     }
 
     /// The other in-sync replicas burn down, and so does the engine.
     fn lose_all_but_one(&mut self) {
+        self.crash_all_engines();
+        // What was on its way to the control plane arrives.
+        self.control_away = false;
+        let settled = self.now + Time::from_millis(5);
+        self.run_until(|world| world.now >= settled);
+        self.crash_all_engines();
         let isr: Vec<ReplicaId> = self.record.record.isr.iter().copied().collect();
         let survivor = isr[self.rng.index(isr.len())];
-        self.crash_all_engines();
         for host in 0..self.hosts.len() {
             if self.hosts[host].replica != survivor {
                 self.stop_host(host);
@@ -72,8 +87,9 @@ impl World {
     fn has_healed(&self, all: &BTreeSet<ReplicaId>) -> bool {
         let Some(server) = self.live_engine() else { return false };
         let Some(engine) = &self.servers[server].engine else { return false };
-        // Requests of guests that were superseded are nobody's business any more.
-        self.servers[server].active
+        let live = |it: &&super::hosts::Server| it.engine.as_ref().is_some_and(|it| !it.is_over());
+        self.servers.iter().filter(live).count() == 1
+            && self.servers[server].active
             && self.servers[server].waiting.is_empty()
             && engine.status().unreconciled == 0
             && self.record.record.isr == *all
@@ -95,6 +111,8 @@ impl World {
         if !done(self) {
             let status: Vec<_> =
                 self.servers.iter().filter_map(|it| Some(it.engine.as_ref()?.status())).collect();
+            let engine = self.live_engine().and_then(|it| self.servers[it].engine.as_ref());
+            self.trace(|| format!("{engine:#?}"));
             self.wrong(format!("no end of {what}: {status:#?}"));
         }
     }
@@ -103,14 +121,21 @@ impl World {
         let Some(server) = self.live_engine() else { return };
         self.engine_event(server, Event::Command(Command::Scrub));
         let done = |notice: &Notice| matches!(notice, Notice::ScrubDone { .. });
-        self.wait("the scrub", |world| world.notices.iter().any(done));
+        self.notices.clear();
+        self.wait("the scrub", |world| world.is_over(server) || world.notices.iter().any(done));
     }
 
-    fn close(&mut self) {
-        let Some(server) = self.live_engine() else { return };
+    /// False if the engine was superseded before it could.
+    fn close(&mut self) -> bool {
+        let Some(server) = self.live_engine() else { return false };
         self.notices.clear();
         self.engine_event(server, Event::Command(Command::Close));
-        self.wait("closing", |world| world.notices.contains(&Notice::Closed));
+        self.wait("closing", |world| world.is_over(server));
+        self.notices.contains(&Notice::Closed)
+    }
+
+    fn is_over(&self, server: usize) -> bool {
+        self.servers[server].engine.as_ref().is_none_or(|engine| engine.is_over())
     }
 
     /// Every replica must hold the same, what the oracle expects, with good checksums.

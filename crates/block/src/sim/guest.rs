@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 
+use super::Time;
 use super::hosts::{Asked, AskedWhat};
 use super::oracle::SECTOR;
 use super::world::{What, World};
-use super::Time;
 use crate::ids::{Generation, SnapshotId};
 use crate::repl::engine::{Event, GuestError, GuestId, GuestReply, GuestRequest, GuestResult};
 use crate::wire::BLOCK;
@@ -151,7 +151,7 @@ impl World {
         match (asked.what, result) {
             (AskedWhat::Read { first, judged }, Ok(GuestReply::Data(data))) => {
                 self.outcome.reads += 1;
-                if judged && let Err(error) = self.oracle.read(asked.at, first, &data) {
+                if judged && let Err(error) = self.oracle.read(self.now, asked.at, first, &data) {
                     self.wrong(error);
                 }
             }
@@ -161,7 +161,7 @@ impl World {
             }
             (AskedWhat::Write { tag, fua }, Ok(_)) => {
                 self.outcome.acked_writes += 1;
-                self.acknowledged(generation);
+                self.acknowledged(generation, asked.at);
                 self.oracle.acked(self.now, tag, fua);
             }
             (AskedWhat::Write { tag, .. }, Err(error)) => {
@@ -173,12 +173,12 @@ impl World {
             }
             (AskedWhat::Flush, Ok(_)) => {
                 self.outcome.flushes += 1;
-                self.acknowledged(generation);
+                self.acknowledged(generation, asked.at);
                 self.oracle.flushed(asked.at);
             }
             (AskedWhat::Other, Ok(_)) => {
                 self.outcome.snapshots += 1;
-                self.acknowledged(generation);
+                self.acknowledged(generation, asked.at);
             }
             (AskedWhat::Flush | AskedWhat::Other, Err(_)) => {}
         }
@@ -196,12 +196,15 @@ impl World {
     /// The guest's memory is gone, and with it what it believed to be on disk.
     pub(crate) fn guest_crashed(&mut self) {
         self.guest_is_dead = true;
-        self.oracle.guest_crashed();
+        self.oracle.guest_crashed(self.now);
     }
 
     /// At a migration the guest has stopped at the source; when everything is answered there, it
     /// goes on at the target.
     pub(crate) fn arrived(&mut self, from: usize, to: usize) {
+        if self.calm {
+            return;
+        }
         if self.servers[from].engine.is_some() && !self.servers[from].waiting.is_empty() {
             self.servers[from].busy = false;
             return self.after(Time::from_millis(5), What::Arrived { from, to });
@@ -222,7 +225,8 @@ fn brief(request: &GuestRequest) -> String {
             let (first, count) = (offset / SECTOR as u64, data.len() / SECTOR);
             format!("write {first}+{count} fua {fua}")
         }
-        GuestRequest::Discard { offset, length } | GuestRequest::WriteZeroes { offset, length, .. } => {
+        GuestRequest::Discard { offset, length }
+        | GuestRequest::WriteZeroes { offset, length, .. } => {
             format!("zero {}+{}", offset / SECTOR as u64, length / SECTOR as u64)
         }
         GuestRequest::Read { offset, length } => {

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use super::Time;
 use super::disk::ModelDisk;
-use crate::ids::{BootId, InstanceId, ReplicaId};
+use super::world::{CHUNK, REGION, Start, What, World};
+use crate::ids::{BootId, EngineId, Generation, InstanceId, ReplicaId};
 use crate::repl::disk::DiskRequest;
-use crate::repl::engine::{Engine, GuestId};
-use crate::repl::session::Session;
+use crate::repl::engine::{Command, Config, Engine, Event, GuestId};
+use crate::repl::session::{Identity, Session};
 
 /// A replica and the machine it is on.
 #[derive(Debug)]
@@ -62,5 +63,70 @@ impl Server {
     /// Stands by for a guest that has not come.
     pub(crate) fn is_waiting(&self) -> bool {
         self.standby && !self.busy && !self.active
+    }
+}
+
+impl World {
+    pub(crate) fn start_host(&mut self, host: usize) {
+        if self.hosts[host].session.is_some() || self.hosts[host].destroyed {
+            return;
+        }
+        let it = &mut self.hosts[host];
+        it.life += 1;
+        it.instance = InstanceId::from_u128(self.rng.u128());
+        let identity = Identity {
+            volume: self.volume,
+            replica: it.replica,
+            instance: it.instance,
+            boot: it.boot,
+        };
+        let mut session = Session::new(identity, it.disk.promised(), REGION);
+        session.sabotage(self.plan.sabotage);
+        it.session = Some(session);
+    }
+
+    pub(crate) fn start_engine(&mut self, start: &Start) -> usize {
+        // A guest that died is followed by another that believes in nothing.
+        let guest_survived = !self.guest_is_dead && self.served.0 > Generation(0);
+        let host = self.rng.index(self.hosts.len() + 1);
+        let mut config =
+            Config::new(self.volume, EngineId::from_u128(self.rng.u128()), format!("node{host}"));
+        config.guest_survived = guest_survived;
+        config.open_wait = Time::from_millis(150);
+        config.lease = Time::from_millis(100);
+        config.heartbeat = Time::from_millis(40);
+        config.member_timeout = Time::from_millis(300);
+        config.retry = Time::from_millis(10);
+        config.settle_after = Time::from_millis(self.rng.between(20, 200));
+        config.max_dirty = self.rng.index(6) + 1;
+        config.chunk = CHUNK;
+        config.copies = self.rng.index(4) + 1;
+        config.slow_floor = Time::from_millis(30);
+        config.slow_limit = self.rng.chance(500).then(|| Time::from_millis(200));
+        let mut engine = Engine::new(config);
+        engine.sabotage(self.plan.sabotage);
+        let server = self.servers.len();
+        self.servers.push(Server {
+            engine: Some(engine),
+            host,
+            deadline: Time::ZERO,
+            waiting: BTreeMap::new(),
+            busy: start.busy,
+            active: false,
+            standby: start.standby,
+        });
+        let replicas: Vec<ReplicaId> =
+            self.hosts.iter().filter(|it| !it.destroyed).map(|it| it.replica).collect();
+        let local = self.hosts.get(host).filter(|it| !it.destroyed).map(|it| it.replica);
+        self.trace(|| format!("engine {server} starts on host {host}: {start:?}"));
+        let command = match start.standby {
+            true => Command::Standby { replicas, local },
+            false => Command::Activate { replicas, local },
+        };
+        self.engine_event(server, Event::Command(command));
+        if start.busy {
+            self.after(Time::from_millis(1), What::GuestTurn { server });
+        }
+        server
     }
 }

@@ -19,6 +19,8 @@ enum Fault {
     Full,
     Rot,
     Rival,
+    /// A rival on the other side of a network that fell apart.
+    Partition,
     Migration,
     Close,
 }
@@ -47,6 +49,7 @@ impl World {
             (faults.no_space, Fault::Full),
             (faults.rot, Fault::Rot),
             (faults.rival, Fault::Rival),
+            (faults.partition, Fault::Partition),
             (faults.migration, Fault::Migration),
             (faults.close, Fault::Close),
         ];
@@ -105,11 +108,26 @@ impl World {
                 }
             }
             Fault::Rival => {
-                self.start_engine(&Start { guest_survived: true, standby: false, busy: true });
+                self.start_engine(&Start { standby: false, busy: true });
+            }
+            Fault::Partition => {
+                let Some(old) = self.live_engine() else { return };
+                let new = self.start_engine(&Start { standby: false, busy: true });
+                let (old_host, new_host) = (self.servers[old].host, self.servers[new].host);
+                if old_host == new_host {
+                    return;
+                }
+                for replica in 0..self.hosts.len() {
+                    let engine_host = if self.rng.chance(500) { old_host } else { new_host };
+                    for way in [Way::There, Way::Back] {
+                        self.net.cut(engine_host, replica, way);
+                    }
+                    self.after(length, What::Heal { engine_host, replica });
+                }
             }
             Fault::Migration => {
                 let Some(from) = self.live_engine() else { return };
-                let start = Start { guest_survived: true, standby: true, busy: false };
+                let start = Start { standby: true, busy: false };
                 let to = self.start_engine(&start);
                 self.after(length, What::Arrived { from, to });
             }
@@ -137,8 +155,8 @@ impl World {
         if guest_dies {
             self.guest_crashed();
         }
-        let delay = self.rng.micros(500, 200_000);
-        let start = Start { guest_survived: !guest_dies, standby: false, busy: true };
+        let delay = self.rng.micros(100, self.plan.restart);
+        let start = Start { standby: false, busy: true };
         self.after(delay, What::StartEngine(Box::new(start)));
     }
 
@@ -157,6 +175,7 @@ impl World {
         self.servers[server].active = false;
         self.forget_requests(server);
         for wire in self.net.of_engine(server) {
+            self.lose_unsent(wire);
             // Sometimes nobody tells the replica.
             if self.rng.chance(700) {
                 self.hang_up_later(wire);
@@ -172,9 +191,10 @@ impl World {
         for request in working.values() {
             self.hosts[host].disk.half_done(request, &mut self.rng);
         }
+        self.hosts[host].disk.stopped();
         let replica = self.hosts[host].replica;
         for wire in self.net.of_replica(host) {
-            self.to_engine(wire, Event::Disconnected { replica, connection: wire.1 });
+            self.deliver(wire, Event::Disconnected { replica, connection: wire.1 });
         }
     }
 
@@ -209,8 +229,7 @@ impl World {
             engine.is_some_and(|it| !it.is_over()) && !self.servers[server].is_waiting()
         });
         if !alive {
-            let guest_survived = !self.guest_is_dead;
-            self.start_engine(&Start { guest_survived, standby: false, busy: !self.calm });
+            self.start_engine(&Start { standby: false, busy: !self.calm });
         }
         self.after(Time::from_millis(60), What::Supervise);
     }

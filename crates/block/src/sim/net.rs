@@ -46,7 +46,11 @@ impl Net {
     }
 
     pub(crate) fn of_replica(&self, replica: usize) -> Vec<Wire> {
-        self.conns.iter().filter(|(_, conn)| conn.replica == replica).map(|(wire, _)| *wire).collect()
+        self.conns
+            .iter()
+            .filter(|(_, conn)| conn.replica == replica)
+            .map(|(wire, _)| *wire)
+            .collect()
     }
 
     pub(crate) fn of_engine(&self, engine: usize) -> Vec<Wire> {

@@ -21,8 +21,10 @@ struct Entry {
     acked: Option<Time>,
     /// The engine that was asked is gone: it takes effect before anything newer, or not at all.
     dead: bool,
-    /// Something newer is there; only a crash can bring it back.
-    over: bool,
+    /// Since then something newer is certainly there; only a crash can bring it back.
+    over: Option<Time>,
+    /// Not even a crash can.
+    gone: bool,
 }
 
 #[derive(Debug)]
@@ -36,9 +38,13 @@ struct Sector {
 enum Crash {
     None,
     /// The guest has crashed, and nobody serves the volume yet.
-    Down,
+    Down {
+        since: Time,
+    },
     /// Served again, but nobody has read the sector: what is found first stays.
-    Unread { since: Time },
+    Unread {
+        since: Time,
+    },
 }
 
 #[derive(Debug)]
@@ -53,8 +59,14 @@ pub(crate) struct Oracle {
 
 impl Oracle {
     pub(crate) fn new(sectors: usize) -> Self {
-        let base =
-            Entry { tag: 0, asked: Time::ZERO, acked: Some(Time::ZERO), dead: false, over: false };
+        let base = Entry {
+            tag: 0,
+            asked: Time::ZERO,
+            acked: Some(Time::ZERO),
+            dead: false,
+            over: None,
+            gone: false,
+        };
         let sectors = (0..sectors).map(|_| Sector { log: vec![base.clone()], crash: Crash::None });
         Self { sectors: sectors.collect(), power_cut: None, writes: BTreeMap::new(), next: 1 }
     }
@@ -79,7 +91,8 @@ impl Oracle {
         let tag = self.next << 1 | u64::from(zero);
         self.next += 1;
         for sector in &mut self.sectors[first..first + count] {
-            let entry = Entry { tag, asked: now, acked: None, dead: false, over: false };
+            let entry =
+                Entry { tag, asked: now, acked: None, dead: false, over: None, gone: false };
             sector.log.push(entry);
         }
         self.writes.insert(tag, (first, count));
@@ -99,7 +112,7 @@ impl Oracle {
                 } else if entry.dead && entry.asked < asked
                     || entry.acked.is_some_and(|acked| acked < asked)
                 {
-                    entry.over = true;
+                    entry.over.get_or_insert(now);
                 }
             }
             if durable {
@@ -126,19 +139,20 @@ impl Oracle {
     }
 
     /// The guest lost everything that it did not flush, if a disk did.
-    pub(crate) fn guest_crashed(&mut self) {
+    pub(crate) fn guest_crashed(&mut self, now: Time) {
         for sector in &mut self.sectors {
-            sector.crash = Crash::Down;
+            sector.crash = Crash::Down { since: now };
         }
     }
 
     /// An engine serves the volume again. What was lost by now is lost.
-    pub(crate) fn activated(&mut self, now: Time) {
+    pub(crate) fn activated(&mut self) {
         let power_cut = self.power_cut;
-        for sector in self.sectors.iter_mut().filter(|it| it.crash == Crash::Down) {
-            sector.crash = Crash::Unread { since: now };
+        for sector in &mut self.sectors {
+            let Crash::Down { since } = sector.crash else { continue };
+            sector.crash = Crash::Unread { since };
             if sector.may_have_lost(power_cut) {
-                sector.log.iter_mut().for_each(|it| it.over = false);
+                sector.log.iter_mut().filter(|it| !it.gone).for_each(|it| it.over = None);
             }
         }
     }
@@ -148,39 +162,48 @@ impl Oracle {
     }
 
     /// A read that was asked for at `asked` returned `data`.
-    pub(crate) fn read(&mut self, asked: Time, first: usize, data: &[u8]) -> Result<(), String> {
+    pub(crate) fn read(
+        &mut self,
+        now: Time,
+        asked: Time,
+        first: usize,
+        data: &[u8],
+    ) -> Result<(), String> {
         for (index, bytes) in data.chunks(SECTOR).enumerate() {
-            self.read_sector(asked, first + index, bytes)?;
+            self.read_sector(now, asked, first + index, bytes)?;
         }
         Ok(())
     }
 
-    fn read_sector(&mut self, asked: Time, index: usize, bytes: &[u8]) -> Result<(), String> {
+    fn read_sector(
+        &mut self,
+        now: Time,
+        asked: Time,
+        index: usize,
+        bytes: &[u8],
+    ) -> Result<(), String> {
         let sector = &mut self.sectors[index];
         let value = parse(bytes, index);
-        let fits = |entry: &Entry| Some(entry.value()) == value && !entry.over;
+        let fits =
+            |it: &Entry| Some(it.value()) == value && it.over.is_none_or(|since| asked <= since);
         let Some(found) = sector.log.iter().rposition(fits) else {
             let value = value.map_or("damaged".to_owned(), |value| value.to_string());
             return Err(format!("sector {index} reads {value}, may be {}", sector.describe()));
         };
-        let seen = sector.log[found].value();
-        let seen_asked = sector.log[found].asked;
+        let seen = sector.log[found].clone();
+        if seen.over.is_some() {
+            // The read was slow, and tells nothing about now.
+            return Ok(());
+        }
         let crash = std::mem::replace(&mut sector.crash, Crash::None);
-        if matches!(crash, Crash::Unread { since } if seen_asked < since) {
-            // What a guest finds after a crash stays, also over the next one.
-            sector.log.retain(|it| {
-                it.value() == seen || (it.acked.is_none() && !it.dead) || it.asked >= asked
-            });
-            for entry in sector.log.iter_mut().filter(|it| it.value() == seen) {
-                entry.over = false;
-            }
-        } else {
-            for entry in &mut sector.log {
-                let ended = entry.acked.is_some_and(|at| at < asked)
-                    || (entry.dead && entry.asked < asked);
-                if entry.value() != seen && (ended || entry.acked.is_some_and(|at| at < seen_asked)) {
-                    entry.over = true;
-                }
+        // What a guest finds after a crash stays, also over the next one.
+        let settled = matches!(crash, Crash::Unread { since } if seen.asked < since);
+        for entry in sector.log.iter_mut().filter(|it| it.value() != seen.value()) {
+            let ended = entry.acked.is_some_and(|at| at < asked || at < seen.asked)
+                || (entry.dead && entry.asked < asked);
+            if ended || (settled && entry.acked.is_some() && entry.asked < asked) {
+                entry.over.get_or_insert(now);
+                entry.gone |= settled;
             }
         }
         Ok(())
@@ -190,7 +213,7 @@ impl Oracle {
     pub(crate) fn check_sector(&self, index: usize, bytes: &[u8]) -> Result<(), String> {
         let sector = &self.sectors[index];
         let value = parse(bytes, index);
-        let fits = |it: &Entry| Some(it.value()) == value && !it.over;
+        let fits = |it: &Entry| Some(it.value()) == value && it.over.is_none();
         match sector.log.iter().any(fits) {
             true => Ok(()),
             false => Err(format!("sector {index} holds {value:?}, may be {}", sector.describe())),
@@ -201,16 +224,15 @@ impl Oracle {
 impl Sector {
     /// What is over and ended before `time` is gone for good.
     fn forget_before(&mut self, time: Time) {
-        self.log.retain(|it| {
-            let before = it.acked.is_some_and(|at| at < time) || (it.dead && it.asked < time);
-            !(before && it.over)
-        });
+        for it in self.log.iter_mut().filter(|it| it.over.is_some()) {
+            it.gone |= it.acked.is_some_and(|at| at < time) || (it.dead && it.asked < time);
+        }
     }
 
     /// After a crash of the guest, what was not flushed may be gone if power was lost after it
-    /// had been acknowledged.
+    /// had been asked for: a disk may have answered, and the answer come after the loss.
     fn may_have_lost(&self, power_cut: Option<Time>) -> bool {
-        let oldest = self.log.iter().skip(1).map(|it| it.acked.unwrap_or(it.asked)).min();
+        let oldest = self.log.iter().filter(|it| !it.gone).skip(1).map(|it| it.asked).min();
         power_cut.is_some_and(|cut| oldest.is_some_and(|oldest| cut >= oldest))
     }
 
@@ -221,9 +243,9 @@ impl Sector {
                 (false, true) => "unknown",
                 (false, false) => "under way",
             };
-            format!("{}({state}{})", it.value(), if it.over { ", over" } else { "" })
+            format!("{}({state}{})", it.value(), if it.over.is_some() { ", over" } else { "" })
         };
-        let all: Vec<String> = self.log.iter().map(entry).collect();
+        let all: Vec<String> = self.log.iter().filter(|it| !it.gone).map(entry).collect();
         format!("{} ({:?})", all.join(" "), self.crash)
     }
 }
@@ -266,19 +288,19 @@ mod tests {
         let mut oracle = Oracle::new(8);
         let zeroes = vec![0; SECTOR];
         let (first, one) = oracle.write(at(1), 0, 1);
-        oracle.read(at(2), 0, &one).unwrap();
+        oracle.read(at(2), at(2), 0, &one).unwrap();
         // Seen once, it is there.
-        oracle.read(at(3), 0, &zeroes).unwrap_err();
+        oracle.read(at(3), at(3), 0, &zeroes).unwrap_err();
         oracle.acked(at(4), first, false);
         let (second, two) = oracle.write(at(5), 0, 1);
-        oracle.read(at(6), 0, &one).unwrap();
+        oracle.read(at(6), at(6), 0, &one).unwrap();
         oracle.acked(at(7), second, false);
-        oracle.read(at(8), 0, &one).unwrap_err();
-        oracle.read(at(8), 0, &two).unwrap();
-        oracle.read(at(9), 1, &two).unwrap_err();
+        oracle.read(at(8), at(8), 0, &one).unwrap_err();
+        oracle.read(at(8), at(8), 0, &two).unwrap();
+        oracle.read(at(9), at(9), 1, &two).unwrap_err();
         let mut torn = two.clone();
         torn[300] = 1;
-        oracle.read(at(9), 0, &torn).unwrap_err();
+        oracle.read(at(9), at(9), 0, &torn).unwrap_err();
     }
 
     #[test]
@@ -286,10 +308,10 @@ mod tests {
         let mut oracle = Oracle::new(1);
         let (tag, one) = oracle.write(at(1), 0, 1);
         oracle.acked(at(2), tag, false);
-        oracle.guest_crashed();
-        oracle.activated(at(3));
-        oracle.read(at(3), 0, &[0; SECTOR]).unwrap_err();
-        oracle.read(at(3), 0, &one).unwrap();
+        oracle.guest_crashed(at(3));
+        oracle.activated();
+        oracle.read(at(3), at(3), 0, &[0; SECTOR]).unwrap_err();
+        oracle.read(at(3), at(3), 0, &one).unwrap();
     }
 
     #[test]
@@ -301,11 +323,11 @@ mod tests {
         let (tag, two) = oracle.write(at(4), 0, 1);
         oracle.acked(at(5), tag, false);
         oracle.power_cut(at(6));
-        oracle.guest_crashed();
-        oracle.activated(at(7));
-        oracle.read(at(7), 0, &[0; SECTOR]).unwrap_err();
-        oracle.read(at(7), 0, &one).unwrap();
+        oracle.guest_crashed(at(7));
+        oracle.activated();
+        oracle.read(at(7), at(7), 0, &[0; SECTOR]).unwrap_err();
+        oracle.read(at(7), at(7), 0, &one).unwrap();
         // Once read, it is settled.
-        oracle.read(at(8), 0, &two).unwrap_err();
+        oracle.read(at(8), at(8), 0, &two).unwrap_err();
     }
 }

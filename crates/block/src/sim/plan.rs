@@ -17,6 +17,8 @@ pub struct Faults {
     pub no_space: bool,
     pub rot: bool,
     pub rival: bool,
+    /// The network falls apart, and both sides want the volume.
+    pub partition: bool,
     pub migration: bool,
     pub close: bool,
     pub snapshots: bool,
@@ -47,6 +49,12 @@ pub struct Plan {
     pub zeroes: u64,
     /// Requests of odd sectors instead of whole blocks.
     pub ragged: bool,
+    /// Longest time until a crashed engine is replaced, in microseconds.
+    pub restart: u64,
+    /// The engine is killed before everything is read at the end.
+    pub kill_at_end: bool,
+    /// How often everything is read at the end.
+    pub final_reads: u64,
     pub sabotage: Sabotage,
     /// Prints what happens.
     pub trace: bool,
@@ -64,6 +72,7 @@ impl Plan {
             power_cut: on(400),
             cluster_power_cut: on(150),
             network: on(500),
+            partition: on(120),
             control_plane: on(250),
             slow_disk: on(250),
             no_space: on(120),
@@ -84,12 +93,16 @@ impl Plan {
             trouble: rng.between(1, 8),
             length: Time::from_millis(rng.between(200, 3000)),
             faults,
-            delay: [200, 1000, 5000][rng.index(3)],
-            disk: [200, 1000, 5000][rng.index(3)],
+            // A slow member may be left out at activation, and then the rotten one is alone.
+            delay: [200, 1000, 5000][rng.index(if rot { 2 } else { 3 })],
+            disk: [200, 1000, 5000][rng.index(if rot { 2 } else { 3 })],
             reads: rng.between(50, 600),
             flushes: rng.between(0, 200),
             zeroes: rng.between(0, 150),
             ragged: rng.chance(300),
+            restart: 200_000,
+            kill_at_end: false,
+            final_reads: 2,
             sabotage: Sabotage::default(),
             trace: false,
         }

@@ -1,21 +1,166 @@
-use super::*;
+//! Seeds by the thousand, and proof that the oracle notices each rule that is left out.
 
-/// How many seeds an ordinary run of the tests takes; `SHEAF_SIM_SEEDS` asks for another number.
+use super::*;
+use crate::repl::sabotage::Sabotage;
+
+mod longhorn;
+
+/// Seeds that once failed; they run first, every time.
+const PINNED: &str = include_str!("../../seeds.txt");
+
+/// How many seeds an ordinary run of the tests takes. `SHEAF_SIM_SEEDS` asks for another number.
 fn seeds() -> u64 {
-    std::env::var("SHEAF_SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(30)
+    std::env::var("SHEAF_SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000)
+}
+
+fn pinned() -> Vec<u64> {
+    let lines = PINNED.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    let words = lines.filter_map(|line| line.split_whitespace().next());
+    words.map(|seed| seed.parse().expect("a seed is a number")).collect()
+}
+
+/// Runs seeds in one of several tests, so that they use several cores.
+fn run_share(share: u64, of: u64) {
+    let mut total = Outcome::default();
+    for seed in pinned().into_iter().chain(0..seeds()).filter(|seed| seed % of == share) {
+        match run_seed(seed) {
+            Ok(outcome) => total.add(&outcome),
+            Err(violation) => panic!(
+                "{violation}\nrun it with: cargo run -p block --example sim -- --seed {seed}"
+            ),
+        }
+    }
+    // A simulation in which nothing happens proves nothing.
+    let Outcome { acked_writes, reads, activations, rebuilds, reconciles, isr_changes, .. } = total;
+    for (what, count) in [
+        ("writes", acked_writes),
+        ("reads", reads),
+        ("activations", activations),
+        ("rebuilds", rebuilds),
+        ("reconciliations", reconciles),
+        ("changes of the in-sync set", isr_changes),
+    ] {
+        assert!(count > 10, "only {count} {what} in all seeds: {total:?}");
+    }
 }
 
 #[test]
-fn volumes_survive_what_the_seeds_bring() {
-    let mut total = Outcome::default();
-    for seed in 0..seeds() {
-        match run_seed(seed) {
-            Ok(outcome) => {
-                total.events += outcome.events;
-                total.acked_writes += outcome.acked_writes;
-            }
-            Err(violation) => panic!("{violation}"),
+fn volumes_survive_what_even_seeds_bring() {
+    run_share(0, 2);
+}
+
+#[test]
+fn volumes_survive_what_odd_seeds_bring() {
+    run_share(1, 2);
+}
+
+#[test]
+fn a_seed_replays_exactly() {
+    for seed in [3, 17, 99] {
+        assert_eq!(run_seed(seed), run_seed(seed));
+    }
+}
+
+/// Looks for a seed that shows the sabotage; `shape` makes such seeds likely.
+fn is_noticed(sabotage: Sabotage, shape: impl Fn(&mut Plan)) {
+    for seed in 0..400 {
+        let mut plan = Plan::from_seed(seed);
+        shape(&mut plan);
+        plan.sabotage = sabotage;
+        if let Err(violation) = run_plan(plan.clone()) {
+            plan.sabotage = Sabotage::None;
+            let honest = run_plan(plan);
+            assert!(honest.is_ok(), "{violation}\nand without sabotage: {honest:?}");
+            return;
         }
     }
-    eprintln!("{total:?}");
+    panic!("nobody noticed {sabotage:?}");
+}
+
+/// Only these faults.
+fn only(plan: &mut Plan, faults: Faults) {
+    plan.faults = faults;
+    plan.replicas = 3;
+    plan.trouble = 6;
+    plan.ragged = false;
+}
+
+#[test]
+fn overlapping_writes_without_locks_are_noticed() {
+    is_noticed(Sabotage::NoLocks, |plan| {
+        only(plan, Faults::default());
+        plan.depth = 32;
+        plan.blocks = 4;
+        plan.length = Time::from_millis(100);
+    });
+}
+
+#[test]
+fn a_crash_without_reconciling_is_noticed() {
+    is_noticed(Sabotage::NoReconcile, |plan| {
+        only(plan, Faults { engine_crash: true, ..Faults::default() });
+        plan.depth = 32;
+        plan.length = Time::from_millis(300);
+    });
+}
+
+#[test]
+fn acknowledging_before_all_members_is_noticed() {
+    is_noticed(Sabotage::EarlyAck, |plan| {
+        only(plan, Faults { network: true, replica_crash: true, ..Faults::default() });
+        plan.faults.lose_all_but_one = true;
+        plan.delay = 5000;
+    });
+}
+
+#[test]
+fn replicas_that_listen_to_old_engines_are_noticed() {
+    is_noticed(Sabotage::NoPromise, |plan| {
+        only(plan, Faults { rival: true, ..Faults::default() });
+    });
+}
+
+#[test]
+fn a_promise_that_does_not_wait_for_old_writes_is_noticed() {
+    is_noticed(Sabotage::NoDrain, |plan| {
+        only(
+            plan,
+            Faults { rival: true, engine_crash: true, slow_disk: true, ..Faults::default() },
+        );
+        plan.disk = 5000;
+        plan.depth = 32;
+        plan.blocks = 4;
+    });
+}
+
+#[test]
+fn acknowledging_before_the_record_shrinks_is_noticed() {
+    is_noticed(Sabotage::EarlyShrink, |plan| {
+        only(
+            plan,
+            Faults {
+                network: true,
+                control_plane: true,
+                lose_all_but_one: true,
+                ..Faults::default()
+            },
+        );
+        plan.trouble = 8;
+    });
+}
+
+#[test]
+fn a_flush_that_does_nothing_is_noticed() {
+    is_noticed(Sabotage::NoFlush, |plan| {
+        only(plan, Faults { cluster_power_cut: true, ..Faults::default() });
+        plan.flushes = 200;
+    });
+}
+
+#[test]
+fn a_returning_replica_that_keeps_its_own_writes_is_noticed() {
+    is_noticed(Sabotage::ForgetOwnDirt, |plan| {
+        only(plan, Faults { power_cut: true, ..Faults::default() });
+        plan.flushes = 20;
+    });
 }

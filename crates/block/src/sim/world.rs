@@ -6,11 +6,12 @@ use super::disk::ModelDisk;
 use super::hosts::{Host, Server};
 use super::net::{Net, Way, Wire};
 use super::oracle::Oracle;
+use super::traffic::engine_wire;
 use super::{Outcome, Plan, Rng, Time, Violation};
-use crate::ids::{BootId, EngineId, Generation, InstanceId, ReplicaId, VolumeId};
+use crate::ids::{BootId, Generation, InstanceId, ReplicaId, VolumeId};
 use crate::repl::control::{Record, Version, Versioned};
-use crate::repl::engine::{Action, Command, Config, ControlAnswer, Engine, Event, Notice};
-use crate::repl::session::{Identity, Session, SessionAction, SessionEvent};
+use crate::repl::engine::{Action, ControlAnswer, Event, Notice};
+use crate::repl::session::{SessionAction, SessionEvent};
 use crate::wire::{self, BLOCK, Call};
 
 /// Blocks of a region of the dirty-region log, here.
@@ -19,22 +20,54 @@ pub(crate) const CHUNK: u64 = 2 * BLOCK;
 
 #[derive(Debug)]
 pub(crate) enum What {
-    EngineTimer { server: usize },
+    EngineTimer {
+        server: usize,
+    },
     /// Something arrives at an engine.
-    ToEngine { server: usize, event: Event },
-    Accept { wire: Wire, replica: usize },
-    Frame { wire: Wire, call: Call },
+    ToEngine {
+        server: usize,
+        event: Event,
+    },
+    Accept {
+        wire: Wire,
+        replica: usize,
+    },
+    Frame {
+        wire: Wire,
+        call: Call,
+    },
     /// The engine's side of a connection was closed.
-    Hangup { wire: Wire },
-    DiskDone { host: usize, life: u64, id: u64 },
-    Control { server: usize, swap: Option<(Version, Record)> },
-    GuestTurn { server: usize },
+    Hangup {
+        wire: Wire,
+    },
+    DiskDone {
+        host: usize,
+        life: u64,
+        id: u64,
+    },
+    Control {
+        server: usize,
+        swap: Option<(Version, Record)>,
+    },
+    GuestTurn {
+        server: usize,
+    },
     Trouble,
-    Heal { engine_host: usize, replica: usize },
-    StartHost { host: usize },
+    Heal {
+        engine_host: usize,
+        replica: usize,
+    },
+    StartHost {
+        host: usize,
+    },
     StartEngine(Box<Start>),
-    Arrived { from: usize, to: usize },
-    DiskFree { host: usize },
+    Arrived {
+        from: usize,
+        to: usize,
+    },
+    DiskFree {
+        host: usize,
+    },
     ControlBack,
     Supervise,
 }
@@ -42,7 +75,6 @@ pub(crate) enum What {
 /// An engine that is to be started.
 #[derive(Debug, Clone)]
 pub(crate) struct Start {
-    pub(crate) guest_survived: bool,
     pub(crate) standby: bool,
     pub(crate) busy: bool,
 }
@@ -51,7 +83,7 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) rng: Rng,
     pub(crate) now: Time,
-    queue: BTreeMap<(Time, u64), What>,
+    pub(crate) queue: BTreeMap<(Time, u64), What>,
     counter: u64,
     pub(crate) hosts: Vec<Host>,
     pub(crate) servers: Vec<Server>,
@@ -63,8 +95,8 @@ pub(crate) struct World {
     pub(crate) next_guest: u64,
     pub(crate) left: u64,
     pub(crate) violation: Option<String>,
-    /// The newest generation that acknowledged a change.
-    acked_by: Generation,
+    /// The newest generation that served, and since when.
+    pub(crate) served: (Generation, Time),
     pub(crate) calm: bool,
     pub(crate) volume: VolumeId,
     pub(crate) notices: Vec<Notice>,
@@ -110,7 +142,7 @@ impl World {
             next_guest: 1,
             left,
             violation: None,
-            acked_by: Generation(0),
+            served: (Generation(0), Time::ZERO),
             calm: false,
             notices: Vec::new(),
             guest_is_dead: false,
@@ -121,7 +153,7 @@ impl World {
         for host in 0..self.hosts.len() {
             self.start_host(host);
         }
-        self.start_engine(&Start { guest_survived: false, standby: false, busy: true });
+        self.start_engine(&Start { standby: false, busy: true });
         self.plan_trouble();
         let end = self.plan.length;
         self.run_until(|world| world.now >= end);
@@ -181,74 +213,15 @@ impl World {
             What::Heal { engine_host, replica } => self.net.heal(engine_host, replica),
             What::StartHost { host } => self.start_host(host),
             What::StartEngine(start) => {
-                self.start_engine(&start);
+                if !self.calm {
+                    self.start_engine(&start);
+                }
             }
             What::Arrived { from, to } => self.arrived(from, to),
             What::DiskFree { host } => self.hosts[host].disk.full = false,
             What::ControlBack => self.control_away = false,
             What::Supervise => self.supervise(),
         }
-    }
-
-    pub(crate) fn start_host(&mut self, host: usize) {
-        if self.hosts[host].session.is_some() || self.hosts[host].destroyed {
-            return;
-        }
-        let it = &mut self.hosts[host];
-        it.life += 1;
-        it.instance = InstanceId::from_u128(self.rng.u128());
-        let identity = Identity {
-            volume: self.volume,
-            replica: it.replica,
-            instance: it.instance,
-            boot: it.boot,
-        };
-        let mut session = Session::new(identity, it.disk.promised(), REGION);
-        session.sabotage(self.plan.sabotage);
-        it.session = Some(session);
-    }
-
-    pub(crate) fn start_engine(&mut self, start: &Start) -> usize {
-        let host = self.rng.index(self.hosts.len() + 1);
-        let mut config =
-            Config::new(self.volume, EngineId::from_u128(self.rng.u128()), format!("node{host}"));
-        config.guest_survived = start.guest_survived;
-        config.open_wait = Time::from_millis(150);
-        config.lease = Time::from_millis(100);
-        config.heartbeat = Time::from_millis(40);
-        config.member_timeout = Time::from_millis(300);
-        config.retry = Time::from_millis(10);
-        config.settle_after = Time::from_millis(self.rng.between(20, 200));
-        config.max_dirty = self.rng.index(6) + 1;
-        config.chunk = CHUNK;
-        config.copies = self.rng.index(4) + 1;
-        config.slow_floor = Time::from_millis(30);
-        config.slow_limit = self.rng.chance(500).then(|| Time::from_millis(200));
-        let mut engine = Engine::new(config);
-        engine.sabotage(self.plan.sabotage);
-        let server = self.servers.len();
-        self.servers.push(Server {
-            engine: Some(engine),
-            host,
-            deadline: Time::ZERO,
-            waiting: BTreeMap::new(),
-            busy: start.busy,
-            active: false,
-            standby: start.standby,
-        });
-        let replicas: Vec<ReplicaId> =
-            self.hosts.iter().filter(|it| !it.destroyed).map(|it| it.replica).collect();
-        let local = self.hosts.get(host).filter(|it| !it.destroyed).map(|it| it.replica);
-        self.trace(|| format!("engine {server} starts on host {host}: {start:?}"));
-        let command = match start.standby {
-            true => Command::Standby { replicas, local },
-            false => Command::Activate { replicas, local },
-        };
-        self.engine_event(server, Event::Command(command));
-        if start.busy {
-            self.after(Time::from_millis(1), What::GuestTurn { server });
-        }
-        server
     }
 
     pub(crate) fn engine_event(&mut self, server: usize, event: Event) {
@@ -278,6 +251,14 @@ impl World {
             }
             Action::Send { connection, call, .. } => {
                 let wire = (server, connection);
+                self.trace(|| {
+                    format!(
+                        "  {wire:?} call {} {:?} {:?}",
+                        call.id,
+                        call.request.op(),
+                        call.request.range()
+                    )
+                });
                 let call = self.through_the_codec(wire, call);
                 if let Some(call) = call {
                     self.send(wire, Way::There, What::Frame { wire, call });
@@ -299,10 +280,13 @@ impl World {
     fn notice(&mut self, server: usize, notice: Notice) {
         self.trace(|| format!("engine {server}: {notice:?}"));
         match &notice {
-            Notice::Active { .. } => {
+            Notice::Active { generation, .. } => {
+                if *generation > self.served.0 {
+                    self.served = (*generation, self.now);
+                }
                 self.outcome.activations += 1;
                 self.guest_is_dead = false;
-                self.oracle.activated(self.now);
+                self.oracle.activated();
             }
             Notice::RebuildDone { .. } => self.outcome.rebuilds += 1,
             Notice::Reconciled => self.outcome.reconciles += 1,
@@ -317,111 +301,12 @@ impl World {
         self.notices.push(notice);
     }
 
-    /// Acknowledgements of different generations must not interleave.
-    pub(crate) fn acknowledged(&mut self, generation: Generation) {
-        if generation < self.acked_by {
-            let newest = self.acked_by;
-            self.wrong(format!("generation {generation} acknowledged a change after {newest} did"));
-        }
-        self.acked_by = self.acked_by.max(generation);
-    }
-
-    fn connect(&mut self, server: usize, replica: ReplicaId, connection: u64) {
-        let Some(host) = self.hosts.iter().position(|it| it.replica == replica) else { return };
-        let wire = (server, connection);
-        let from = self.servers[server].host;
-        let cut = self.net.is_cut(from, host, Way::There) || self.net.is_cut(from, host, Way::Back);
-        let delay = self.delay();
-        if self.hosts[host].session.is_none() {
-            let event = Event::Disconnected { replica, connection };
-            return self.after(delay, What::ToEngine { server, event });
-        }
-        if !cut {
-            self.after(delay, What::Accept { wire, replica: host });
-        }
-    }
-
-    fn accept(&mut self, wire: Wire, host: usize) {
-        let replica = self.hosts[host].replica;
-        if self.hosts[host].session.is_none() {
-            let event = Event::Disconnected { replica, connection: wire.1 };
-            return self.after(Time::from_micros(10), What::ToEngine { server: wire.0, event });
-        }
-        self.net.open(wire, host, self.hosts[host].life);
-        self.to_engine(wire, Event::Connected { replica, connection: wire.1 });
-    }
-
-    pub(crate) fn delay(&mut self) -> Time {
-        let most = if self.rng.chance(20) { self.plan.delay * 20 } else { self.plan.delay };
-        self.rng.micros(20, most.max(21))
-    }
-
-    /// Sends something over a connection. While the way is cut it waits.
-    fn send(&mut self, wire: Wire, way: Way, what: What) {
-        let Some(conn) = self.net.conn(wire) else { return };
-        let (engine_host, replica) = (self.servers[wire.0].host, conn.replica);
-        let mut delay = self.delay();
-        if self.net.is_cut(engine_host, replica, way) {
-            // Sent again and again until it gets through, as TCP does.
-            delay += self.rng.micros(50_000, 900_000);
-        }
-        let at = self.net.arrival(wire, way, self.now + delay);
-        self.at(at, what);
-    }
-
-    pub(crate) fn to_engine(&mut self, wire: Wire, event: Event) {
-        self.send(wire, Way::Back, What::ToEngine { server: wire.0, event });
-    }
-
-    /// Now and then a frame takes the way through its bytes, and sometimes a bit flips there.
-    fn through_the_codec(&mut self, wire: Wire, call: Call) -> Option<Call> {
-        if !self.rng.chance(100) {
-            return Some(call);
-        }
-        let encoded = wire::encode_call(&call);
-        let mut bytes = [&encoded.head[..], &encoded.body[..]].concat();
-        if self.plan.faults.network && !self.calm && self.rng.chance(20) {
-            let at = self.rng.index(bytes.len());
-            bytes[at] ^= 1 << self.rng.below(8);
-        }
-        let mut decoder = wire::Decoder::default();
-        decoder.push(&bytes);
-        match decoder.next_frame().and_then(|frame| frame.map(wire::decode_call).transpose()) {
-            Ok(Some(call)) => Some(call),
-            _ => {
-                self.reset(wire);
-                None
-            }
-        }
-    }
-
-    pub(crate) fn hang_up_later(&mut self, wire: Wire) {
-        self.send(wire, Way::There, What::Hangup { wire });
-    }
-
-    /// Both sides see the connection end.
-    pub(crate) fn reset(&mut self, wire: Wire) {
-        let Some(conn) = self.net.conn(wire) else { return };
-        let replica = self.hosts[conn.replica].replica;
-        self.send(wire, Way::There, What::Hangup { wire });
-        self.to_engine(wire, Event::Disconnected { replica, connection: wire.1 });
-    }
-
-    fn frame(&mut self, wire: Wire, call: Call) {
-        let event = SessionEvent::Call { connection: session_connection(wire), call };
-        self.session_event(wire, event);
-    }
-
-    fn hangup(&mut self, wire: Wire) {
-        let event = SessionEvent::Closed { connection: session_connection(wire) };
-        self.session_event(wire, event);
-        self.net.close(wire);
-    }
-
-    fn session_event(&mut self, wire: Wire, event: SessionEvent) {
-        let Some(conn) = self.net.conn(wire) else { return };
-        if conn.life == self.hosts[conn.replica].life {
-            self.session(conn.replica, event);
+    /// What an engine was asked after a newer one had taken over must not succeed. What it was
+    /// asked before may: the replicas did it before they promised anything to the newer one.
+    pub(crate) fn acknowledged(&mut self, generation: Generation, asked: Time) {
+        let (newest, since) = self.served;
+        if generation < newest && asked > since {
+            self.wrong(format!("generation {generation} took a change after {newest} was active"));
         }
     }
 
@@ -434,11 +319,15 @@ impl World {
                 SessionAction::Answer { connection, op, answer } => {
                     let wire = engine_wire(connection);
                     let replica = self.hosts[host].replica;
+                    self.trace(|| {
+                        let result = answer.result.as_ref().map(|_| ()).map_err(|it| *it);
+                        format!("  {wire:?} host {host} answers {} {op:?} {result:?}", answer.id)
+                    });
                     let answer = match self.rng.chance(50) {
                         true => reencode(op, &answer),
                         false => answer,
                     };
-                    self.to_engine(wire, Event::Answer { replica, connection: wire.1, answer });
+                    self.deliver(wire, Event::Answer { replica, connection: wire.1, answer });
                 }
                 SessionAction::Disk { id, request } => self.submit(host, id, request),
                 SessionAction::Drop { connection } => self.reset(engine_wire(connection)),
@@ -498,15 +387,6 @@ impl World {
             self.wrong(format!("the record went from {:?} to {record:?}", self.record.record));
         }
     }
-}
-
-/// Sessions number connections for themselves; engines may use the same numbers.
-fn session_connection(wire: Wire) -> u64 {
-    wire.0 as u64 * 1_000_000 + wire.1
-}
-
-fn engine_wire(connection: u64) -> Wire {
-    (usize::try_from(connection / 1_000_000).expect("few engines"), connection % 1_000_000)
 }
 
 fn reencode(op: wire::Op, answer: &wire::Answer) -> wire::Answer {

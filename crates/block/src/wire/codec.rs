@@ -25,8 +25,7 @@ impl Encoded {
         let mut head = BytesMut::with_capacity(HEADER + table.len() * 4);
         head.put_bytes(0, HEADER);
         table.iter().for_each(|crc| head.put_u32_le(*crc));
-        header.payload_crc =
-            crc32c::crc32c(if table.is_empty() { &body } else { &head[HEADER..] });
+        header.payload_crc = crc32c::crc32c(if table.is_empty() { &body } else { &head[HEADER..] });
         head[..HEADER].copy_from_slice(&header.encode());
         Self { head: head.freeze(), body }
     }
@@ -67,7 +66,7 @@ pub fn encode_call(call: &Call) -> Encoded {
             header.flags |= match verify {
                 Verify::Suspect => 0,
                 Verify::Deep => flag::DEEP,
-                Verify::Adopt => flag::DEEP | flag::ADOPT,
+                Verify::Adopt => flag::ADOPT,
             };
             Encoded::new(header, &[], payload::view(*view))
         }
@@ -92,9 +91,11 @@ pub fn encode_call(call: &Call) -> Encoded {
             header.offset = epoch.0;
             Encoded::new(header, &[], none)
         }
-        Request::Discard { .. } | Request::Dirty | Request::Ping | Request::Close => {
-            Encoded::new(header, &[], none)
-        }
+        Request::Discard { .. }
+        | Request::Dirty
+        | Request::Ping
+        | Request::Close
+        | Request::Reconciled => Encoded::new(header, &[], none),
     }
 }
 
@@ -155,6 +156,7 @@ pub fn decode_call(frame: Frame) -> Result<Call, WireError> {
         Op::Dirty => Request::Dirty,
         Op::Ping => Request::Ping,
         Op::Close => Request::Close,
+        Op::Reconciled => Request::Reconciled,
     };
     Ok(Call {
         id: header.id,
@@ -224,7 +226,9 @@ fn range(header: &Header) -> Result<(), WireError> {
 
 fn aligned(header: &Header) -> Result<(), WireError> {
     let op = header.op;
-    if header.offset % BLOCK != 0 || header.offset.checked_add(u64::from(header.length)).is_none() {
+    if !header.offset.is_multiple_of(BLOCK)
+        || header.offset.checked_add(u64::from(header.length)).is_none()
+    {
         return Err(WireError::Field { op, field: "offset" });
     }
     match u64::from(header.length) % BLOCK {

@@ -17,7 +17,7 @@ pub enum Crcs {
 impl Crcs {
     /// Sums `data`, whose length is a multiple of the block.
     pub fn of(data: &[u8]) -> Self {
-        debug_assert!(data.len() as u64 % BLOCK == 0);
+        debug_assert!((data.len() as u64).is_multiple_of(BLOCK));
         if data.len() as u64 == BLOCK {
             return Self::One(crc32c::crc32c(data));
         }

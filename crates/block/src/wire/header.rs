@@ -29,10 +29,11 @@ pub enum Op {
     Ping = 15,
     Close = 16,
     SetEpoch = 17,
+    Reconciled = 18,
 }
 
 impl Op {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::Hello,
         Self::Open,
         Self::Write,
@@ -50,6 +51,7 @@ impl Op {
         Self::Ping,
         Self::Close,
         Self::SetEpoch,
+        Self::Reconciled,
     ];
 
     fn parse(value: u8) -> Result<Self, WireError> {

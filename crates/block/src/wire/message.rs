@@ -34,27 +34,63 @@ pub struct Answer {
 pub enum Request {
     Hello(Hello),
     Open(Open),
-    Write { offset: u64, data: Bytes, crcs: Crcs, fua: bool },
-    Read { view: Option<SnapshotId>, offset: u64, length: u32 },
+    Write {
+        offset: u64,
+        data: Bytes,
+        crcs: Crcs,
+        fua: bool,
+    },
+    Read {
+        view: Option<SnapshotId>,
+        offset: u64,
+        length: u32,
+    },
     /// Makes durable what was answered before. `settle` lists regions whose writes all in-sync
     /// replicas have; unless written to since, they leave the dirty-region log.
-    Flush { settle: Vec<u32> },
-    Discard { offset: u64, length: u32 },
-    WriteZeroes { offset: u64, length: u32, fua: bool },
+    Flush {
+        settle: Vec<u32>,
+    },
+    Discard {
+        offset: u64,
+        length: u32,
+    },
+    WriteZeroes {
+        offset: u64,
+        length: u32,
+        fua: bool,
+    },
     Snapshot(SnapshotInfo),
     /// Makes the head what the snapshot is; without one, empty.
-    Revert { to: Option<SnapshotId> },
-    DeleteSnapshot { snapshot: SnapshotId },
-    Resize { size: u64 },
+    Revert {
+        to: Option<SnapshotId>,
+    },
+    DeleteSnapshot {
+        snapshot: SnapshotId,
+    },
+    Resize {
+        size: u64,
+    },
     /// The state of each block of a range. `verify` says how much to trust stored checksums.
-    ReadMap { view: Option<SnapshotId>, offset: u64, length: u32, verify: Verify },
+    ReadMap {
+        view: Option<SnapshotId>,
+        offset: u64,
+        length: u32,
+        verify: Verify,
+    },
     /// The dirty-region log.
     Dirty,
     /// A write that brings a replica up to what others have: not by a guest.
-    Copy { offset: u64, data: Bytes, crcs: Crcs, fua: bool },
+    Copy {
+        offset: u64,
+        data: Bytes,
+        crcs: Crcs,
+        fua: bool,
+    },
     Ping,
     Close,
     SetEpoch(Epoch),
+    /// What was dirty when the session was opened has been compared with the other replicas.
+    Reconciled,
 }
 
 /// How a map of blocks is made.
@@ -64,7 +100,8 @@ pub enum Verify {
     Suspect,
     /// Every block of the range is read and summed.
     Deep,
-    /// As `Deep`, and what is found there is the truth from now on.
+    /// As `Suspect`, and what is found in those regions is the truth from now on. A block that
+    /// is bad elsewhere was not torn by the stop, and stays bad.
     Adopt,
 }
 
@@ -88,6 +125,7 @@ impl Request {
             Self::Ping => Op::Ping,
             Self::Close => Op::Close,
             Self::SetEpoch(_) => Op::SetEpoch,
+            Self::Reconciled => Op::Reconciled,
         }
     }
 
@@ -109,7 +147,10 @@ impl Request {
     pub fn changes_blocks(&self) -> bool {
         matches!(
             self,
-            Self::Write { .. } | Self::Copy { .. } | Self::Discard { .. } | Self::WriteZeroes { .. }
+            Self::Write { .. }
+                | Self::Copy { .. }
+                | Self::Discard { .. }
+                | Self::WriteZeroes { .. }
         )
     }
 }

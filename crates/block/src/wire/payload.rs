@@ -25,7 +25,7 @@ pub(super) fn numbers(list: &[u32]) -> Bytes {
 }
 
 pub(super) fn parse_numbers(op: Op, bytes: &[u8]) -> Result<Vec<u32>, WireError> {
-    if bytes.len() % 4 != 0 {
+    if !bytes.len().is_multiple_of(4) {
         return Err(WireError::Field { op, field: "payload" });
     }
     let numbers = bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]));

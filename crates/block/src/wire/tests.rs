@@ -56,6 +56,7 @@ fn requests() -> Vec<Request> {
         Request::Ping,
         Request::Close,
         Request::SetEpoch(Epoch(12)),
+        Request::Reconciled,
     ]
 }
 
@@ -83,12 +84,12 @@ fn answers() -> Vec<(Op, Result<Reply, Refusal>)> {
         (Op::Open, Ok(Reply::Opened(Box::new(opened)))),
         (Op::Write, Ok(Reply::Done)),
         (Op::Read, Ok(Reply::Data { data, crcs })),
-        (
-            Op::ReadMap,
-            Ok(Reply::Map(vec![BlockState::Zero, BlockState::Data(3), BlockState::Bad])),
-        ),
+        (Op::ReadMap, Ok(Reply::Map(vec![BlockState::Zero, BlockState::Data(3), BlockState::Bad]))),
         (Op::Dirty, Ok(Reply::Dirty(vec![1, 9]))),
-        (Op::Ping, Ok(Reply::Pong(Pong { free_bytes: 1, used_bytes: 2, merging: 3, dirty_regions: 4 }))),
+        (
+            Op::Ping,
+            Ok(Reply::Pong(Pong { free_bytes: 1, used_bytes: 2, merging: 3, dirty_regions: 4 })),
+        ),
         (Op::Write, Err(Refusal::Fenced)),
         (Op::Read, Err(Refusal::BadChecksum)),
         (Op::Write, Err(Refusal::NoSpace)),

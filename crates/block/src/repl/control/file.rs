@@ -22,7 +22,9 @@ impl FileControl {
         let control = Self::open(path)?;
         control.lock.lock().map_err(ControlError::Io)?;
         let made = match path.try_exists() {
-            Ok(false) => control.replace(&Versioned { version: Version(1), record: record.clone() }),
+            Ok(false) => {
+                control.replace(&Versioned { version: Version(1), record: record.clone() })
+            }
             Ok(true) => Err(ControlError::Io(io::ErrorKind::AlreadyExists.into())),
             Err(error) => Err(ControlError::Io(error)),
         };

@@ -13,6 +13,7 @@ use super::ops::Owner;
 use super::{Closing, Engine, Phase};
 use crate::ids::ReplicaId;
 use crate::repl::control::Record;
+use crate::repl::sabotage::skips;
 use crate::repl::slots::Slots;
 use crate::repl::span::{Pieces, Span};
 use crate::wire::{Refusal, Request};
@@ -65,7 +66,8 @@ impl Engine {
         if promised.is_empty() || !(complete || late) {
             return;
         }
-        let lost = |slot: usize| self.members[slot].opened.as_ref().is_some_and(|it| it.lost_writes);
+        let lost =
+            |slot: usize| self.members[slot].opened.as_ref().is_some_and(|it| it.lost_writes);
         if self.config.guest_survived && promised.iter().all(lost) {
             // A guest that lives on must find everything it was told is written.
             if complete {
@@ -130,7 +132,9 @@ impl Engine {
             for region in regions.unwrap_or_default() {
                 let span = Span::new(u64::from(region) * self.region, self.region);
                 dirty = true;
-                self.unreconciled.insert(span);
+                if !skips!(self.sabotage, NoReconcile) {
+                    self.unreconciled.insert(span);
+                }
                 self.flush.regions.note(self.region, span, self.now);
             }
         }
@@ -186,7 +190,8 @@ impl Engine {
                     && self.barrier.is_none()
                     && self.barriers.is_empty()
                     && self.flush.is_idle()
-                    && !self.has_changes_under_way();
+                    && self.ops.is_empty()
+                    && self.membership_is_settled();
                 if idle {
                     self.phase = Phase::Closing(Closing::Flushing);
                     self.begin_flush(Time::ZERO, Owner::Closing);

@@ -7,10 +7,10 @@
 //! From draining on, changes of the guest are held back, so that every member does it at the same
 //! point of the volume's history. Reads go on, except for a revert.
 
+use super::Engine;
 use super::event::{GuestError, GuestId, GuestReply, GuestRequest};
 use super::member::Role;
 use super::ops::Owner;
-use super::Engine;
 use crate::wire::{BLOCK, Refusal, Request, SnapshotInfo};
 
 #[derive(Debug)]
@@ -30,6 +30,10 @@ enum Step {
 impl Barrier {
     pub(super) fn holds_changes(&self) -> bool {
         self.step != Step::Waiting
+    }
+
+    pub(super) fn is_sent(&self) -> bool {
+        self.step == Step::Sent
     }
 
     pub(super) fn holds_reads(&self) -> bool {
@@ -64,9 +68,10 @@ impl Engine {
     /// The call that does it; an error is an answer that needs no call.
     fn barrier_request(&self, request: GuestRequest) -> Result<Request, Result<(), GuestError>> {
         let known = |id| self.snapshots.iter().any(|info| info.id == id);
-        let learning = self.members.iter().any(|member| {
-            matches!(member.role, Role::Learner(_) | Role::Joining { .. })
-        });
+        let learning = self
+            .members
+            .iter()
+            .any(|member| matches!(member.role, Role::Learner(_) | Role::Joining { .. }));
         match request {
             GuestRequest::Snapshot { id, .. } if known(id) => Err(Ok(())),
             GuestRequest::Snapshot { id, name, created, labels } => {
@@ -100,7 +105,9 @@ impl Engine {
                     self.head_parent = Some(info.id);
                     self.snapshots.push(info);
                 }
-                Request::DeleteSnapshot { snapshot } => self.forget_snapshot(snapshot),
+                Request::DeleteSnapshot { snapshot } => {
+                    super::rebuild::forget(&mut self.snapshots, &mut self.head_parent, snapshot);
+                }
                 Request::Revert { to } => {
                     self.untrack();
                     self.head_parent = to;
@@ -123,18 +130,6 @@ impl Engine {
             if matches!(member.role, Role::Outside | Role::Leaving) {
                 member.tracked = false;
             }
-        }
-    }
-
-    /// Children of the snapshot become children of its parent.
-    fn forget_snapshot(&mut self, id: crate::ids::SnapshotId) {
-        let parent = self.snapshots.iter().find(|info| info.id == id).and_then(|info| info.parent);
-        self.snapshots.retain(|info| info.id != id);
-        for info in self.snapshots.iter_mut().filter(|info| info.parent == Some(id)) {
-            info.parent = parent;
-        }
-        if self.head_parent == Some(id) {
-            self.head_parent = parent;
         }
     }
 }

@@ -88,10 +88,23 @@ pub type Connection = u64;
 #[derive(Debug, Clone)]
 pub enum Event {
     Command(Command),
-    Guest { id: GuestId, request: GuestRequest },
-    Connected { replica: ReplicaId, connection: Connection },
-    Disconnected { replica: ReplicaId, connection: Connection },
-    Answer { replica: ReplicaId, connection: Connection, answer: Answer },
+    Guest {
+        id: GuestId,
+        request: GuestRequest,
+    },
+    Connected {
+        replica: ReplicaId,
+        connection: Connection,
+    },
+    Disconnected {
+        replica: ReplicaId,
+        connection: Connection,
+    },
+    Answer {
+        replica: ReplicaId,
+        connection: Connection,
+        answer: Answer,
+    },
     Control(ControlAnswer),
     /// The time of [`Engine::deadline`](super::Engine::deadline) has come.
     Timer,
@@ -138,6 +151,21 @@ pub enum GuestRequest {
     Resize { size: u64 },
 }
 
+impl GuestRequest {
+    /// The range is one that a volume could have, whatever its size.
+    pub(super) fn is_sane(&self) -> bool {
+        let (offset, length) = match self {
+            Self::Read { offset, length } => (*offset, u64::from(*length)),
+            Self::Write { offset, data, .. } => (*offset, data.len() as u64),
+            Self::Discard { offset, length } | Self::WriteZeroes { offset, length, .. } => {
+                (*offset, *length)
+            }
+            _ => return true,
+        };
+        offset.checked_add(length).is_some_and(|end| end <= 1 << 62)
+    }
+}
+
 pub type GuestResult = Result<GuestReply, GuestError>;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -176,24 +204,62 @@ pub enum Action {
 /// Something that a person or a controller may want to know.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Notice {
-    Active { generation: Generation, isr: Vec<ReplicaId>, reconcile_regions: u64 },
+    Active {
+        generation: Generation,
+        isr: Vec<ReplicaId>,
+        reconcile_regions: u64,
+    },
     /// No in-sync replica can be reached.
     Waiting,
-    Fenced { by: Generation },
-    Faulted { why: Fault },
-    MemberFailed { replica: ReplicaId, why: MemberFault },
-    IsrChanged { epoch: Epoch, isr: Vec<ReplicaId> },
-    RebuildStarted { replica: ReplicaId, how: RebuildKind },
-    RebuildFailed { replica: ReplicaId, why: MemberFault },
-    RebuildDone { replica: ReplicaId },
+    Fenced {
+        by: Generation,
+    },
+    Faulted {
+        why: Fault,
+    },
+    MemberFailed {
+        replica: ReplicaId,
+        why: MemberFault,
+    },
+    IsrChanged {
+        epoch: Epoch,
+        isr: Vec<ReplicaId>,
+    },
+    RebuildStarted {
+        replica: ReplicaId,
+        how: RebuildKind,
+    },
+    RebuildFailed {
+        replica: ReplicaId,
+        why: MemberFault,
+    },
+    RebuildDone {
+        replica: ReplicaId,
+    },
     Reconciled,
-    Slow { replica: ReplicaId, latency: Duration },
-    Repaired { replica: ReplicaId, offset: u64, length: u64 },
+    Slow {
+        replica: ReplicaId,
+        latency: Duration,
+    },
+    Repaired {
+        replica: ReplicaId,
+        offset: u64,
+        length: u64,
+    },
     /// Blocks whose checksums fit differed between members.
-    Diverged { replica: ReplicaId, offset: u64, length: u64 },
+    Diverged {
+        replica: ReplicaId,
+        offset: u64,
+        length: u64,
+    },
     /// No member has the block as it was written.
-    Unreadable { offset: u64, length: u64 },
-    ScrubDone { bad_blocks: u64 },
+    Unreadable {
+        offset: u64,
+        length: u64,
+    },
+    ScrubDone {
+        bad_blocks: u64,
+    },
     Closed,
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Engine;
 use super::event::{GuestId, GuestReply, Time};
 use super::ops::Owner;
+use crate::repl::sabotage::skips;
 use crate::repl::span::{Pieces, Span};
 use crate::wire::{Refusal, Request};
 
@@ -123,6 +124,11 @@ fn indices(region: u64, span: Span) -> impl Iterator<Item = u32> {
 
 impl Engine {
     pub(super) fn drive_flush(&mut self) {
+        if skips!(self.sabotage, NoFlush) {
+            for guest in std::mem::take(&mut self.flush.queued) {
+                self.reply(guest, Ok(GuestReply::Done));
+            }
+        }
         if self.flush.running.is_none() && (self.flush.due || !self.flush.queued.is_empty()) {
             let after = self.config.settle_after;
             self.begin_flush(after, Owner::Flush);

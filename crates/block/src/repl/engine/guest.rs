@@ -85,6 +85,9 @@ impl Engine {
         ) {
             return self.reply(id, Err(GuestError::Shutdown));
         }
+        if !request.is_sane() {
+            return self.reply(id, Err(GuestError::Invalid));
+        }
         match request {
             GuestRequest::Read { offset, length } => {
                 self.enqueue(id, What::Read(Span::new(offset, u64::from(length))));
@@ -173,7 +176,9 @@ impl Engine {
             let may = !blocked.iter().any(|earlier| earlier.overlaps(span))
                 && match waiting.is_read() {
                     true => self.may_read(span) && *lease.get_or_insert_with(|| self.has_lease()),
-                    false => self.may_change(span) && (waiting.is_whole() || !self.readable().is_empty()),
+                    false => {
+                        self.may_change(span) && (waiting.is_whole() || !self.readable().is_empty())
+                    }
                 };
             if may {
                 self.start(waiting);
@@ -188,9 +193,10 @@ impl Engine {
     fn check(&self, waiting: &Waiting) -> Result<(), GuestError> {
         let (span, limit) = match &waiting.what {
             What::Read(span) => (*span, u64::from(MAX_DATA)),
-            What::Write { offset, data, .. } => {
-                (Span { start: *offset, end: offset.saturating_add(data.len() as u64) }, u64::from(MAX_DATA))
-            }
+            What::Write { offset, data, .. } => (
+                Span { start: *offset, end: offset.saturating_add(data.len() as u64) },
+                u64::from(MAX_DATA),
+            ),
             What::Discard(span) | What::WriteZeroes { span, .. } => (*span, MAX_RANGE),
         };
         let whole = span.start % SECTOR == 0 && span.end % SECTOR == 0;
@@ -309,7 +315,6 @@ impl Engine {
             self.out.push(Action::Reply { id, result: Err(GuestError::Shutdown) });
         }
     }
-
 }
 
 /// The length of a range that is known to be short.

@@ -4,6 +4,7 @@ use super::event::{Action, Connection, Fault, MemberFault, Time};
 use super::member::{Link, Member, Role};
 use super::{Engine, Phase};
 use crate::ids::{Generation, ReplicaId, Seq};
+use crate::repl::span::Span;
 use crate::wire::{
     Answer, Call, Hello, HelloReply, Mode, Open, Opened, Refusal, Reply, Request, VERSIONS,
 };
@@ -137,7 +138,6 @@ impl Engine {
             _ => Mode::Write,
         };
         let call = self.number();
-        self.members[slot].life = Some(life);
         self.members[slot].link = Link::Opening { since: self.now, call };
         let open = Open { engine: self.config.engine, mode };
         self.send(slot, call, Seq(0), Request::Open(open));
@@ -167,6 +167,14 @@ impl Engine {
 
     fn opened(&mut self, slot: usize, opened: Box<Opened>, asked: Time) {
         let member = &mut self.members[slot];
+        let restarted = member.life.is_some_and(|(instance, _)| instance != opened.instance);
+        if restarted && matches!(member.role, Role::InSync) {
+            // Its writes were interrupted, and may be half done.
+            for region in &opened.dirty {
+                let span = Span::new(u64::from(*region) * self.region, self.region);
+                self.unreconciled.insert(span);
+            }
+        }
         member.link = Link::Up;
         member.up_since = self.now;
         member.proof = Some(asked);
@@ -181,6 +189,7 @@ impl Engine {
                 }
                 self.resend(slot);
             }
+            (Role::Outside, Phase::Active) if self.barrier.is_some() => self.hang_up(slot),
             (Role::Outside, Phase::Active) => self.begin_learning(slot),
             _ => {}
         }
@@ -210,8 +219,11 @@ impl Engine {
     /// those who have not.
     pub(super) fn has_lease(&mut self) -> bool {
         let lease = self.config.lease;
-        let stale: Vec<usize> =
-            self.required().iter().filter(|s| !self.members[*s].has_lease(self.now, lease)).collect();
+        let stale: Vec<usize> = self
+            .required()
+            .iter()
+            .filter(|s| !self.members[*s].has_lease(self.now, lease))
+            .collect();
         for slot in &stale {
             self.ping(*slot);
         }

@@ -119,6 +119,11 @@ impl Member {
         }
     }
 
+    /// Part of the volume, or on its way to be.
+    pub(super) fn is_served(&self) -> bool {
+        matches!(self.role, Role::InSync | Role::Joining { .. } | Role::Learner(_))
+    }
+
     /// A proof younger than `lease` that no other engine has been promised anything.
     pub(super) fn has_lease(&self, now: Time, lease: Duration) -> bool {
         self.proof.is_some_and(|proof| now < proof + lease)

@@ -6,11 +6,12 @@
 
 use std::collections::BTreeSet;
 
-use super::event::{Action, ControlAnswer, MemberFault, Notice, Time};
+use super::event::{Action, ControlAnswer, Fault, MemberFault, Notice, Time};
 use super::member::{JoinStep, Member, Role};
 use super::{Closing, Engine, Phase};
 use crate::ids::{Generation, ReplicaId};
 use crate::repl::control::{Record, Versioned};
+use crate::repl::sabotage::skips;
 use crate::repl::slots::Slots;
 use crate::repl::span::Pieces;
 use crate::wire::Request;
@@ -134,6 +135,11 @@ impl Engine {
         self.issue_each(Request::SetEpoch(epoch), members, super::ops::Owner::Nobody);
     }
 
+    /// The record names the members as they are.
+    pub(super) fn membership_is_settled(&self) -> bool {
+        self.control.is_idle() && self.members.iter().all(Member::is_settled)
+    }
+
     /// Proposes the set that the members' states ask for (R4, R5).
     pub(super) fn drive_membership(&mut self) {
         self.retry_control();
@@ -160,6 +166,9 @@ impl Engine {
             return;
         }
         let record = record.with_isr(isr);
+        if self.needs_the_leaving(wanted) {
+            return;
+        }
         self.control.proposed = self.control.proposed.or(wanted);
         for slot in 0..self.members.len() {
             if matches!(self.members[slot].role, Role::InSync) && !wanted.has(slot) {
@@ -169,13 +178,37 @@ impl Engine {
         self.swap(record);
     }
 
-    /// Nobody is without fault. Who has all the same everything and can be reached goes on.
+    /// Whether those who would stay have all lost writes that a guest who lived on believes in,
+    /// and have not yet got them back from one who would leave.
+    fn needs_the_leaving(&mut self, staying: Slots) -> bool {
+        let lost = |member: &Member| member.opened.as_ref().is_some_and(|it| it.lost_writes);
+        let all_lost = staying.iter().all(|slot| lost(&self.members[slot]));
+        if !self.config.guest_survived || self.unreconciled.is_empty() || !all_lost {
+            return false;
+        }
+        let leaving = self.slots(|member| matches!(member.role, Role::InSync) && !lost(member));
+        let hopeless = |slot: usize| {
+            self.members[slot].fault.is_some_and(|fault| !Member::is_curable(fault))
+        };
+        if leaving.without(staying).iter().all(hopeless) {
+            self.fault(Fault::LostWrites);
+        }
+        true
+    }
+
+    /// Nobody is without fault. One that can be reached goes on: every member has everything
+    /// that was acknowledged, whatever else it refused.
     fn pardon(&mut self) {
-        for member in self.members.iter_mut().filter(|member| member.is_up()) {
-            let curable = member.fault.is_some_and(Member::is_curable);
-            if curable && matches!(member.role, Role::InSync) {
-                member.fault = None;
-            }
+        let curable = |member: &Member| member.fault.is_some_and(Member::is_curable);
+        let reachable = |member: &&mut Member| {
+            matches!(member.role, Role::InSync)
+                && member.is_up()
+                && member.fault != Some(MemberFault::Restarted)
+        };
+        let best = self.members.iter_mut().filter(reachable).max_by_key(|member| curable(member));
+        if let Some(member) = best {
+            member.fault = None;
+            self.review_ops();
         }
     }
 
@@ -226,6 +259,9 @@ impl Engine {
                 let fault = &mut self.members[slot].fault;
                 if fault.is_none_or(Member::is_curable) {
                     *fault = Some(why);
+                }
+                if skips!(self.sabotage, EarlyShrink) {
+                    self.review_ops();
                 }
             }
             Role::Learner(_) | Role::Joining { .. } => self.learner_failed(slot, why),

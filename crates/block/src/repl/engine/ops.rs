@@ -10,6 +10,7 @@ use super::locks::Holder;
 use super::member::Role;
 use super::{Engine, Phase};
 use crate::ids::Seq;
+use crate::repl::sabotage::skips;
 use crate::repl::slots::Slots;
 use crate::repl::span::Span;
 use crate::wire::{Refusal, Reply, Request};
@@ -25,8 +26,17 @@ pub(super) struct Op {
     refused: Slots,
     refusal: Option<Refusal>,
     started: Time,
-    /// The range that is locked until everybody has done the change, and by whom.
-    lock: Option<(Holder, Span)>,
+    hold: Hold,
+}
+
+/// What a change keeps from others until everybody has done it.
+#[derive(Debug, Clone, Copy)]
+enum Hold {
+    Nothing,
+    /// Its regions stay in the logs.
+    Regions(Span),
+    /// That, its range, and room for more changes.
+    Range(Holder, Span),
 }
 
 /// Whose answers an operation needs.
@@ -44,8 +54,14 @@ pub(super) enum Scope {
 #[derive(Debug)]
 pub(super) enum Owner {
     Nobody,
-    Change { waiting: Waiting, since: Time },
-    Read { waiting: Waiting, since: Time },
+    Change {
+        waiting: Waiting,
+        since: Time,
+    },
+    Read {
+        waiting: Waiting,
+        since: Time,
+    },
     Flush,
     Barrier,
     /// The flush that ends an activation.
@@ -56,11 +72,22 @@ pub(super) enum Owner {
     /// A step of a learner that is not copying.
     Learn(usize),
     /// The dirty-region log of a new member.
-    Log,
-    SyncMap { sync: u64, slot: usize },
-    SyncRead { sync: u64, slot: usize },
-    SyncWrite { sync: u64 },
-    Fill { fill: u64, offset: u64 },
+    Log(usize),
+    SyncMap {
+        sync: u64,
+        slot: usize,
+    },
+    SyncRead {
+        sync: u64,
+        slot: usize,
+    },
+    SyncWrite {
+        sync: u64,
+    },
+    Fill {
+        fill: u64,
+        offset: u64,
+    },
 }
 
 /// How an operation with [`Scope::One`] ended.
@@ -99,7 +126,9 @@ impl Engine {
     pub(super) fn issue_all(&mut self, request: Request, owner: Owner) -> u64 {
         let targets = match request.changes_blocks() {
             true => self.slots(super::member::Member::gets_changes),
-            false => self.slots(|member| matches!(member.role, Role::InSync | Role::Joining { .. })),
+            false => {
+                self.slots(|member| matches!(member.role, Role::InSync | Role::Joining { .. }))
+            }
         };
         self.issue(request, Scope::All, targets, owner)
     }
@@ -113,7 +142,9 @@ impl Engine {
             }
             false => Seq(0),
         };
-        for slot in targets.iter().filter(|slot| self.members[*slot].is_up()).collect::<Slots>().iter() {
+        for slot in
+            targets.iter().filter(|slot| self.members[*slot].is_up()).collect::<Slots>().iter()
+        {
             self.send(slot, id, seq, request.clone());
         }
         let op = Op {
@@ -126,7 +157,7 @@ impl Engine {
             refused: Slots::NONE,
             refusal: None,
             started: self.now,
-            lock: None,
+            hold: Hold::Nothing,
         };
         self.ops.insert(id, op);
         id
@@ -151,7 +182,18 @@ impl Engine {
         self.window += span.len();
         self.flush.regions.begin(self.region, span, self.now);
         if let Some(op) = self.ops.get_mut(&id) {
-            op.lock = Some((holder, span));
+            op.hold = Hold::Range(holder, span);
+        }
+    }
+
+    /// A copy that brings members or a learner up to what others have.
+    pub(super) fn issue_copy(&mut self, request: Request, to: Slots, owner: Owner) {
+        let (offset, length) = request.range().expect("a copy is of a range");
+        let span = Span::new(offset, length);
+        self.flush.regions.begin(self.region, span, self.now);
+        let id = self.issue_each(request, to, owner);
+        if let Some(op) = self.ops.get_mut(&id) {
+            op.hold = Hold::Regions(span);
         }
     }
 
@@ -201,7 +243,7 @@ impl Engine {
         match owner {
             Some(Owner::Read { waiting, since }) => self.read_answered(id, waiting, since, result),
             Some(Owner::Join(slot)) => self.join_flushed(slot, result),
-            Some(Owner::Log) => self.log_known(result),
+            Some(Owner::Log(slot)) => self.log_known(slot, result),
             Some(Owner::Learn(slot)) => self.learner_stepped(slot, result),
             Some(Owner::SyncMap { sync, slot }) => self.sync_mapped(sync, slot, result),
             Some(Owner::SyncRead { sync, slot }) => self.sync_read(sync, slot, result),
@@ -219,11 +261,14 @@ impl Engine {
             Scope::One | Scope::Each => op.targets,
         };
         let refused = must.and(op.refused);
-        let answered = must.and(op.waiting).is_empty();
+        let done = must.without(op.waiting).without(op.refused);
+        let answered = must.and(op.waiting).is_empty()
+            || (skips!(self.sabotage, EarlyAck) && !done.is_empty());
         let all_refused = op.scope == Scope::All && !must.is_empty() && refused == must;
         let mut ended = None;
         let why = op.refusal.unwrap_or(Refusal::Io);
-        let failed: Vec<usize> = op.refused.without(if all_refused { must } else { Slots::NONE }).iter().collect();
+        let failed: Vec<usize> =
+            op.refused.without(if all_refused { must } else { Slots::NONE }).iter().collect();
         if answered && (refused.is_empty() || all_refused || op.scope == Scope::Each) {
             ended = op.owner.take();
         }
@@ -243,9 +288,10 @@ impl Engine {
             }
             self.op_ended(owner, result);
         }
-        if self.ops.get(&id).is_some_and(|op| op.owner.is_none() && op.waiting.is_empty()) {
-            let lock = self.ops.remove(&id).and_then(|op| op.lock);
-            self.release(lock);
+        if self.ops.get(&id).is_some_and(|op| op.owner.is_none() && op.waiting.is_empty())
+            && let Some(op) = self.ops.remove(&id)
+        {
+            self.release(op.hold);
         }
     }
 
@@ -264,11 +310,15 @@ impl Engine {
     }
 
     /// Everybody has done the change: its range is free.
-    fn release(&mut self, lock: Option<(Holder, Span)>) {
-        if let Some((holder, span)) = lock {
-            self.window -= span.len();
-            self.flush.regions.end(self.region, span);
-            self.locks.change_done(holder, span);
+    fn release(&mut self, hold: Hold) {
+        match hold {
+            Hold::Nothing => {}
+            Hold::Regions(span) => self.flush.regions.end(self.region, span),
+            Hold::Range(holder, span) => {
+                self.window -= span.len();
+                self.flush.regions.end(self.region, span);
+                self.locks.change_done(holder, span);
+            }
         }
     }
 
@@ -326,10 +376,6 @@ impl Engine {
             _ => None,
         });
         guests.collect()
-    }
-
-    pub(super) fn has_changes_under_way(&self) -> bool {
-        self.ops.values().any(|op| op.request.changes_blocks())
     }
 
     pub(super) fn is_serving(&self) -> bool {

@@ -71,7 +71,8 @@ impl Throttle {
         self.filled = now;
         let fresh = u128::from(self.rate) * passed.as_micros() / 1_000_000;
         let room = self.rate / 4;
-        self.tokens = (self.tokens + u64::try_from(fresh).unwrap_or(u64::MAX)).min(room.max(1 << 20));
+        self.tokens =
+            (self.tokens + u64::try_from(fresh).unwrap_or(u64::MAX)).min(room.max(1 << 20));
     }
 
     /// Takes `bytes` out of the bucket, unless it is empty. What is taken too much is owed.

@@ -16,19 +16,21 @@
 //! dirty regions come on top, because it may hold what the others never got. Otherwise the
 //! checksums of everything are compared, a thousandth of the data.
 
+use super::Engine;
 use super::event::{MemberFault, Notice, Progress, RebuildKind};
 use super::member::{JoinStep, Role};
 use super::ops::{OneResult, Owner};
 use super::sync::SyncKind;
-use super::Engine;
 use crate::ids::SnapshotId;
+use crate::repl::sabotage::skips;
+use crate::repl::slots::Slots;
 use crate::repl::span::{Pieces, Span};
 use crate::wire::{Reply, Request, SnapshotInfo, Verify};
 
 #[derive(Debug)]
 pub(super) struct Learner {
     size: u64,
-    snapshots: Vec<SnapshotId>,
+    snapshots: Vec<SnapshotInfo>,
     head_parent: Option<SnapshotId>,
     step: Step,
     /// Gets every change of the guest.
@@ -52,6 +54,22 @@ enum Step {
     Snapshot(SnapshotInfo),
 }
 
+/// Takes a snapshot out of a list; its children become children of its parent.
+pub(super) fn forget(
+    snapshots: &mut Vec<SnapshotInfo>,
+    head_parent: &mut Option<SnapshotId>,
+    id: SnapshotId,
+) {
+    let parent = snapshots.iter().find(|info| info.id == id).and_then(|info| info.parent);
+    snapshots.retain(|info| info.id != id);
+    for info in snapshots.iter_mut().filter(|info| info.parent == Some(id)) {
+        info.parent = parent;
+    }
+    if *head_parent == Some(id) {
+        *head_parent = parent;
+    }
+}
+
 impl Learner {
     /// What comes next, given what the volume should look like. `copied` names the snapshot that
     /// the head has just been made to be.
@@ -65,12 +83,17 @@ impl Learner {
         if self.size != size {
             return Step::Resize(size);
         }
-        let strange = |id: &&SnapshotId| !snapshots.iter().any(|known| known.id == **id);
-        if let Some(id) = self.snapshots.iter().find(strange) {
-            return Step::Delete(*id);
+        let strange = |it: &&SnapshotInfo| !snapshots.iter().any(|known| known.id == it.id);
+        if let Some(info) = self.snapshots.iter().find(strange) {
+            return Step::Delete(info.id);
         }
-        let missing = snapshots.iter().find(|info| !self.snapshots.contains(&info.id));
-        match missing {
+        // What follows a snapshot that is missing hangs from the wrong one.
+        if let Some(last) = self.snapshots.last()
+            && !snapshots.starts_with(&self.snapshots)
+        {
+            return Step::Delete(last.id);
+        }
+        match snapshots.get(self.snapshots.len()) {
             Some(info) if copied == Some(info.id) => Step::Snapshot(info.clone()),
             Some(info) if self.head_parent != info.parent => Step::Revert(info.parent),
             Some(info) => Step::Copy(Some(info.id)),
@@ -89,12 +112,11 @@ impl Engine {
             dirty.insert(Span::new(u64::from(*region) * self.region, self.region));
         }
         let member = &mut self.members[slot];
-        let ids: Vec<SnapshotId> = opened.snapshots.iter().map(|info| info.id).collect();
-        let same = ids.iter().eq(self.snapshots.iter().map(|info| &info.id))
+        let same = opened.snapshots == self.snapshots
             && opened.head_parent == self.head_parent
             && opened.size == self.size;
         let delta = member.tracked && same;
-        if delta {
+        if delta && !skips!(self.sabotage, ForgetOwnDirt) {
             member.changed.extend(&dirty);
         }
         member.tracked = true;
@@ -104,7 +126,7 @@ impl Engine {
         member.fault = None;
         let learner = Learner {
             size: opened.size,
-            snapshots: ids,
+            snapshots: opened.snapshots,
             head_parent: opened.head_parent,
             step: Step::Deciding,
             live: false,
@@ -149,11 +171,11 @@ impl Engine {
         }
         match std::mem::replace(&mut learner.step, Step::Deciding) {
             Step::Resize(size) => learner.size = size,
-            Step::Delete(id) => learner.snapshots.retain(|known| *known != id),
+            Step::Delete(id) => forget(&mut learner.snapshots, &mut learner.head_parent, id),
             Step::Revert(to) => learner.head_parent = to,
             Step::Snapshot(info) => {
-                learner.snapshots.push(info.id);
                 learner.head_parent = Some(info.id);
+                learner.snapshots.push(info);
             }
             Step::Deciding | Step::Copy(_) => {}
         }
@@ -265,10 +287,15 @@ impl Engine {
     /// The learner is a member now; its log holds more than those of the others.
     pub(super) fn joined(&mut self, slot: usize) {
         self.members[slot].tracked = false;
-        self.issue_one(Request::Dirty, slot, Owner::Log);
+        self.issue_each(Request::Reconciled, Slots::one(slot), Owner::Nobody);
+        self.issue_one(Request::Dirty, slot, Owner::Log(slot));
     }
 
-    pub(super) fn log_known(&mut self, result: OneResult) {
+    pub(super) fn log_known(&mut self, slot: usize, result: OneResult) {
+        if result.is_err() && matches!(self.members[slot].role, Role::InSync) {
+            // The connection broke; asked again when it resumes.
+            self.issue_one(Request::Dirty, slot, Owner::Log(slot));
+        }
         if let Ok(Reply::Dirty(regions)) = result {
             for region in regions {
                 let span = Span::new(u64::from(region) * self.region, self.region);

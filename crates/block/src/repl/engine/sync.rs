@@ -16,31 +16,33 @@ use super::event::{GuestError, GuestId, MemberFault, Notice};
 use super::guest::{Waiting, length};
 use super::member::Role;
 use super::ops::{OneResult, Owner};
-use super::sync_plan::{Run, plan};
+use super::sync_plan::Run;
 use super::{Engine, Phase};
 use crate::ids::SnapshotId;
 use crate::repl::slots::Slots;
 use crate::repl::span::Span;
-use crate::wire::{BLOCK, BlockState, Crcs, Reply, Request, Verify};
+use crate::wire::{BLOCK, BlockState, Reply, Request, Verify};
 
 /// How often a range is tried before it is given up.
 const ATTEMPTS: u8 = 6;
 
 #[derive(Debug)]
 pub(super) struct Sync {
-    kind: SyncKind,
-    span: Span,
-    step: Step,
-    locked: bool,
-    verify: Verify,
-    attempts: u8,
-    source: usize,
-    taking_part: Slots,
-    maps: BTreeMap<usize, Vec<BlockState>>,
-    runs: Vec<Run>,
+    pub(super) kind: SyncKind,
+    pub(super) span: Span,
+    pub(super) step: Step,
+    pub(super) locked: bool,
+    pub(super) verify: Verify,
+    pub(super) attempts: u8,
+    pub(super) source: usize,
+    pub(super) taking_part: Slots,
+    pub(super) maps: BTreeMap<usize, Vec<BlockState>>,
+    pub(super) runs: Vec<Run>,
+    /// Who was told that what is there is right, where it may have been torn.
+    pub(super) adopted: Option<usize>,
     /// Something went wrong while moving: start over when nothing is under way any more. Copies
     /// of two attempts must not meet.
-    retry: Option<Verify>,
+    pub(super) retry: Option<Verify>,
 }
 
 #[derive(Debug)]
@@ -48,14 +50,18 @@ pub(super) enum SyncKind {
     /// A region after an unclean stop: all members, the best one is believed.
     Reconcile,
     /// A chunk of a learner: what `view` is at a member becomes the learner's head.
-    Rebuild { learner: usize, view: Option<SnapshotId>, compare: bool },
+    Rebuild {
+        learner: usize,
+        view: Option<SnapshotId>,
+        compare: bool,
+    },
     /// Blocks that could not be read. The request goes on afterwards.
     Repair(Waiting),
     Scrub,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     Locking,
     Mapping(Slots),
     Adopting,
@@ -66,9 +72,9 @@ enum Step {
 /// A walk over the whole volume that reads and compares everything.
 #[derive(Debug, Default)]
 pub(super) struct Scrub {
-    next: u64,
-    running: bool,
-    bad: u64,
+    pub(super) next: u64,
+    pub(super) running: bool,
+    pub(super) bad: u64,
 }
 
 impl Sync {
@@ -95,7 +101,8 @@ impl Sync {
 impl Engine {
     pub(super) fn drive_syncs(&mut self) {
         let holds = self.barrier.as_ref().is_some_and(super::barrier::Barrier::holds_changes);
-        if !self.unreconciled.is_empty() && !holds {
+        let sent = self.barrier.as_ref().is_some_and(super::barrier::Barrier::is_sent);
+        if !self.unreconciled.is_empty() && !sent {
             self.begin_reconciles();
         }
         if self.scrub.is_some() && !holds && self.phase == Phase::Active {
@@ -117,7 +124,8 @@ impl Engine {
 
     fn begin_reconciles(&mut self) {
         let running = |sync: &&Sync| matches!(sync.kind, SyncKind::Reconcile);
-        let mut room = self.config.copies.saturating_sub(self.syncs.values().filter(running).count());
+        let mut room =
+            self.config.copies.saturating_sub(self.syncs.values().filter(running).count());
         if room == 0 {
             return;
         }
@@ -178,6 +186,7 @@ impl Engine {
             taking_part: Slots::NONE,
             maps: BTreeMap::new(),
             runs: Vec::new(),
+            adopted: None,
             retry: None,
         };
         self.syncs.insert(id, sync);
@@ -187,17 +196,16 @@ impl Engine {
     /// Who can take part now, and who is believed first.
     fn parties(&self, sync: &Sync) -> Option<(usize, Slots)> {
         let readable = self.readable();
-        let lost = |slot: usize| self.members[slot].opened.as_ref().is_some_and(|it| it.lost_writes);
+        let lost =
+            |slot: usize| self.members[slot].opened.as_ref().is_some_and(|it| it.lost_writes);
         let best = readable.iter().max_by_key(|slot| (!lost(*slot), self.members[*slot].id))?;
         match sync.kind {
             // A member that is away must not miss it: it comes back, or it leaves.
             SyncKind::Reconcile => {
-                let members = self.slots(|member| {
-                    matches!(member.role, Role::InSync | Role::Joining { .. })
-                });
-                let well = |slot: usize| {
-                    self.members[slot].is_up() && self.members[slot].fault.is_none()
-                };
+                let members =
+                    self.slots(|member| matches!(member.role, Role::InSync | Role::Joining { .. }));
+                let well =
+                    |slot: usize| self.members[slot].is_up() && self.members[slot].fault.is_none();
                 members.iter().all(well).then_some((best, members))
             }
             SyncKind::Repair(_) | SyncKind::Scrub => Some((best, readable)),
@@ -270,7 +278,7 @@ impl Engine {
     }
 
     /// Starts over, keeping the lock.
-    fn again(&mut self, id: u64, verify: Verify) {
+    pub(super) fn again(&mut self, id: u64, verify: Verify) {
         let Some(sync) = self.syncs.get_mut(&id) else { return };
         sync.attempts += 1;
         sync.step = Step::Locking;
@@ -281,165 +289,7 @@ impl Engine {
         }
     }
 
-    fn mapped(&mut self, id: u64) {
-        let Some(sync) = self.syncs.get_mut(&id) else { return };
-        let (compare, targets, trusted) = match sync.kind {
-            SyncKind::Rebuild { learner, compare, .. } => {
-                let learner = Slots::one(learner);
-                (compare, learner, sync.taking_part.without(learner))
-            }
-            _ => (true, sync.taking_part, sync.taking_part),
-        };
-        let found = plan(&sync.maps, sync.source, trusted, targets, compare);
-        if !found.lost.is_empty() {
-            match sync.kind {
-                SyncKind::Reconcile => {
-                    sync.step = Step::Adopting;
-                    let (span, source) = (sync.span, sync.source);
-                    let request = Request::ReadMap {
-                        view: None,
-                        offset: span.start,
-                        length: length(span),
-                        verify: Verify::Adopt,
-                    };
-                    self.issue_one(request, source, Owner::SyncMap { sync: id, slot: source });
-                    return;
-                }
-                SyncKind::Rebuild { .. } if sync.verify != Verify::Deep => {
-                    return self.again(id, Verify::Deep);
-                }
-                SyncKind::Rebuild { .. } => return self.finish(id, false),
-                SyncKind::Repair(_) | SyncKind::Scrub => {
-                    let offset = sync.span.start + found.lost[0] as u64 * BLOCK;
-                    let length = found.lost.len() as u64 * BLOCK;
-                    self.notice(Notice::Unreadable { offset, length });
-                }
-            }
-        }
-        self.report(id, &found.runs);
-        self.move_runs(id, found.runs);
-    }
-
-    /// Tells of what should not have been different.
-    fn report(&mut self, id: u64, runs: &[Run]) {
-        let Some(sync) = self.syncs.get(&id) else { return };
-        if !matches!(sync.kind, SyncKind::Repair(_) | SyncKind::Scrub) {
-            return;
-        }
-        let mut notices = Vec::new();
-        for run in runs {
-            let (offset, length) =
-                (sync.span.start + run.first as u64 * BLOCK, run.count as u64 * BLOCK);
-            for slot in run.to.iter() {
-                let replica = self.members[slot].id;
-                let bad = sync.maps[&slot][run.first] == BlockState::Bad;
-                notices.push(match bad {
-                    true => Notice::Repaired { replica, offset, length },
-                    false => Notice::Diverged { replica, offset, length },
-                });
-            }
-        }
-        if let Some(scrub) = &mut self.scrub
-            && matches!(sync.kind, SyncKind::Scrub)
-        {
-            scrub.bad += runs.iter().map(|run| run.count as u64).sum::<u64>();
-        }
-        notices.into_iter().for_each(|notice| self.notice(notice));
-    }
-
-    fn move_runs(&mut self, id: u64, runs: Vec<Run>) {
-        let Some(sync) = self.syncs.get_mut(&id) else { return };
-        let span = sync.span;
-        let fua = matches!(sync.kind, SyncKind::Reconcile);
-        sync.runs = runs.clone();
-        sync.step = Step::Moving(0);
-        // One read of everything between the first and the last block that a member gives.
-        let mut hulls: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
-        for run in &runs {
-            if let Some(from) = run.from {
-                let hull = hulls.entry(from).or_insert((run.first, run.first));
-                hull.1 = run.first + run.count;
-            }
-        }
-        let view = sync.view();
-        for (slot, (first, end)) in hulls {
-            let offset = span.start + first as u64 * BLOCK;
-            let length = length(Span::new(0, (end - first) as u64 * BLOCK));
-            self.under_way(id);
-            let request = Request::Read { view, offset, length };
-            self.issue_one(request, slot, Owner::SyncRead { sync: id, slot });
-        }
-        for run in runs.iter().filter(|run| run.from.is_none()) {
-            let offset = span.start + run.first as u64 * BLOCK;
-            let length = length(Span::new(0, run.count as u64 * BLOCK));
-            let request = Request::WriteZeroes { offset, length, fua };
-            self.put(id, request, run.to);
-        }
-        self.moved(id);
-    }
-
-    pub(super) fn sync_read(&mut self, id: u64, slot: usize, result: OneResult) {
-        let Some(sync) = self.syncs.get_mut(&id) else { return };
-        let Step::Moving(left) = sync.step else { return };
-        let (span, fua) = (sync.span, matches!(sync.kind, SyncKind::Reconcile));
-        let runs: Vec<Run> =
-            sync.runs.iter().filter(|run| run.from == Some(slot)).copied().collect();
-        let first = runs.first().map_or(0, |run| run.first);
-        sync.step = Step::Moving(left - 1);
-        let Ok(Reply::Data { data, crcs }) = result else {
-            sync.retry = Some(sync.verify);
-            return self.moved(id);
-        };
-        let pieces = runs.iter().map(|run| {
-            let (from, to) = (run.first - first, run.first - first + run.count);
-            let bytes = from * BLOCK as usize..to * BLOCK as usize;
-            let sums: Crcs = crcs.as_slice().get(from..to)?.iter().copied().collect();
-            let data = (bytes.end <= data.len()).then(|| data.slice(bytes))?;
-            sums.mismatch(&data).is_none().then_some((*run, data, sums))
-        });
-        let Some(pieces) = pieces.collect::<Option<Vec<_>>>() else {
-            sync.retry = Some(Verify::Deep);
-            return self.moved(id);
-        };
-        for (run, data, crcs) in pieces {
-            let offset = span.start + run.first as u64 * BLOCK;
-            self.put(id, Request::Copy { offset, data, crcs, fua }, run.to);
-        }
-        self.moved(id);
-    }
-
-    fn put(&mut self, id: u64, request: Request, to: Slots) {
-        if let Some((offset, length)) = request.range() {
-            self.flush.regions.note(self.region, Span::new(offset, length), self.now);
-        }
-        self.under_way(id);
-        self.issue_each(request, to, Owner::SyncWrite { sync: id });
-    }
-
-    fn under_way(&mut self, id: u64) {
-        if let Some(Sync { step: Step::Moving(left), .. }) = self.syncs.get_mut(&id) {
-            *left += 1;
-        }
-    }
-
-    pub(super) fn sync_written(&mut self, id: u64) {
-        if let Some(Sync { step: Step::Moving(left), .. }) = self.syncs.get_mut(&id) {
-            *left = left.saturating_sub(1);
-            self.moved(id);
-        }
-    }
-
-    fn moved(&mut self, id: u64) {
-        let Some(sync) = self.syncs.get_mut(&id) else { return };
-        if sync.step == Step::Moving(0) {
-            match sync.retry.take() {
-                Some(verify) => self.again(id, verify),
-                None => self.finish(id, true),
-            }
-        }
-    }
-
-    fn finish(&mut self, id: u64, done: bool) {
+    pub(super) fn finish(&mut self, id: u64, done: bool) {
         let Some(sync) = self.syncs.remove(&id) else { return };
         self.locks.forget(id);
         if sync.locked {
@@ -449,12 +299,15 @@ impl Engine {
             SyncKind::Reconcile => {
                 self.unreconciled.remove(sync.span.start / self.region);
                 if self.unreconciled.is_empty() {
-                    self.notice(Notice::Reconciled);
+                    self.reconciled();
                 }
             }
             SyncKind::Rebuild { learner, .. } if done => self.chunk_copied(learner, sync.span),
             SyncKind::Rebuild { learner, .. } => {
-                self.learner_failed(learner, MemberFault::Refused(crate::wire::Refusal::BadChecksum));
+                self.learner_failed(
+                    learner,
+                    MemberFault::Refused(crate::wire::Refusal::BadChecksum),
+                );
             }
             SyncKind::Repair(waiting) if done => self.queue.push_front(waiting),
             SyncKind::Repair(waiting) => self.reply(waiting.guest, Err(GuestError::Io)),
@@ -466,10 +319,25 @@ impl Engine {
         }
     }
 
+    /// Every member has the same now; none is worse than another.
+    fn reconciled(&mut self) {
+        self.notice(Notice::Reconciled);
+        for member in &mut self.members {
+            member.opened.iter_mut().for_each(|opened| opened.lost_writes = false);
+        }
+        let members =
+            self.slots(|member| matches!(member.role, Role::InSync | Role::Joining { .. }));
+        self.issue_each(Request::Reconciled, members, Owner::Nobody);
+    }
+
     /// The learner is gone: so is the work on it. Returns what was not done.
     pub(super) fn drop_syncs_of(&mut self, slot: usize) -> Vec<Span> {
-        let ids: Vec<u64> =
-            self.syncs.iter().filter(|(_, sync)| sync.is_of_learner(slot)).map(|(id, _)| *id).collect();
+        let ids: Vec<u64> = self
+            .syncs
+            .iter()
+            .filter(|(_, sync)| sync.is_of_learner(slot))
+            .map(|(id, _)| *id)
+            .collect();
         let mut spans = Vec::new();
         for id in ids {
             if let Some(sync) = self.syncs.remove(&id) {
@@ -485,7 +353,7 @@ impl Engine {
 }
 
 impl Sync {
-    fn view(&self) -> Option<SnapshotId> {
+    pub(super) fn view(&self) -> Option<SnapshotId> {
         match self.kind {
             SyncKind::Rebuild { view, .. } => view,
             _ => None,

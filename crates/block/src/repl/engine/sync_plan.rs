@@ -39,8 +39,8 @@ pub(super) fn plan(
         state(slot, block).filter(|state| *state != BlockState::Bad).map(|state| (slot, state))
     };
     for block in 0..blocks {
-        let truth = sound(source, block)
-            .or_else(|| trusted.iter().find_map(|slot| sound(slot, block)));
+        let truth =
+            sound(source, block).or_else(|| trusted.iter().find_map(|slot| sound(slot, block)));
         let Some((from, truth)) = truth else {
             plan.lost.push(block);
             continue;
@@ -85,18 +85,15 @@ mod tests {
         let found = plan(&maps, 0, all, all, true);
         assert_eq!(
             found.runs,
-            [
-                run(1, 2, Some(0), &[1, 2]),
-                run(3, 1, None, &[1]),
-                run(5, 1, Some(1), &[0, 2]),
-            ]
+            [run(1, 2, Some(0), &[1, 2]), run(3, 1, None, &[1]), run(5, 1, Some(1), &[0, 2]),]
         );
         assert_eq!(found.lost, [6]);
     }
 
     #[test]
     fn without_comparison_data_is_copied_and_zeroes_only_where_needed() {
-        let maps = BTreeMap::from([(0, vec![Data(1), Zero, Zero]), (1, vec![Data(1), Zero, Data(2)])]);
+        let maps =
+            BTreeMap::from([(0, vec![Data(1), Zero, Zero]), (1, vec![Data(1), Zero, Data(2)])]);
         let found = plan(&maps, 0, slots(&[0]), slots(&[1]), false);
         let runs: Vec<_> = found.runs.iter().map(|run| (run.first, run.from)).collect();
         assert_eq!(runs, [(0, Some(0)), (2, None)]);

@@ -38,7 +38,10 @@ impl Engine {
     }
 
     fn tick_control(&mut self) {
-        let waits = matches!(self.phase, Phase::Standby | Phase::Claiming | Phase::Confirming | Phase::Opening { .. });
+        let waits = matches!(
+            self.phase,
+            Phase::Standby | Phase::Claiming | Phase::Confirming | Phase::Opening { .. }
+        );
         if waits {
             self.retry_control();
         }
@@ -50,13 +53,16 @@ impl Engine {
             Link::Down { retry } if retry <= self.now && self.should_connect(slot) => {
                 self.connect(slot);
             }
-            Link::Connecting { since } | Link::Greeting { since, .. } | Link::Opening { since, .. }
+            Link::Connecting { since }
+            | Link::Greeting { since, .. }
+            | Link::Opening { since, .. }
                 if self.now >= since + patience =>
             {
                 self.link_lost(slot);
             }
             Link::Up => {
-                let silent = self.members[slot].ping.is_some_and(|(_, at)| self.now >= at + patience / 2);
+                let silent =
+                    self.members[slot].ping.is_some_and(|(_, at)| self.now >= at + patience / 2);
                 if silent {
                     self.link_lost(slot);
                 } else if self.now >= self.members[slot].last_ping + heartbeat {

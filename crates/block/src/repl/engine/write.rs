@@ -43,8 +43,7 @@ impl Engine {
     pub(super) fn start_zeroes(&mut self, waiting: Waiting) {
         let What::WriteZeroes { span, fua } = waiting.what else { return };
         if span == waiting.span() {
-            let request =
-                Request::WriteZeroes { offset: span.start, length: length(span), fua };
+            let request = Request::WriteZeroes { offset: span.start, length: length(span), fua };
             let since = waiting.since;
             return self.issue_change(request, waiting, since, None);
         }
@@ -67,10 +66,12 @@ impl Engine {
             Span { start, end },
             Span { start: end, end: span.end },
         ];
-        let pieces: Vec<Span> = pieces.into_iter().filter(|piece| piece.start < piece.end).collect();
+        let pieces: Vec<Span> =
+            pieces.into_iter().filter(|piece| piece.start < piece.end).collect();
         self.add_parts(waiting.guest, pieces.len());
         for span in pieces.into_iter().rev() {
-            self.queue.push_front(Waiting { what: What::WriteZeroes { span, fua }, ..waiting.clone() });
+            self.queue
+                .push_front(Waiting { what: What::WriteZeroes { span, fua }, ..waiting.clone() });
         }
     }
 

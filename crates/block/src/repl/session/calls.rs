@@ -4,6 +4,7 @@ use super::{
     Answer, Call, ConnectionId, DiskReply, DiskRequest, DiskResult, Kind, Op, Opened, Pending,
     Refusal, Reply, Request, Session, SessionAction, State,
 };
+use crate::repl::sabotage::skips;
 use crate::repl::span::{Pieces, Span};
 
 impl Session {
@@ -27,7 +28,7 @@ impl Session {
         let same = |pending: &&mut Pending| {
             pending.call == call.id
                 && pending.generation == call.generation
-                && matches!(pending.kind, Kind::Call(_) | Kind::Flush { .. })
+                && matches!(pending.kind, Kind::Call(_) | Kind::Flush { .. } | Kind::Settle)
         };
         if self.orphans
             && let Some(pending) = self.pending.values_mut().find(same)
@@ -36,7 +37,8 @@ impl Session {
             return;
         }
         self.arrivals += 1;
-        if let (true, Some((offset, length))) = (call.request.changes_blocks(), call.request.range())
+        if let (true, Some((offset, length))) =
+            (call.request.changes_blocks(), call.request.range())
         {
             let mut regions = Pieces::none(self.region);
             regions.insert(Span::new(offset, length));
@@ -65,6 +67,9 @@ impl Session {
 
     /// Whether the connection may make this call now.
     fn admit(&self, connection: ConnectionId, call: &Call) -> Result<(), Refusal> {
+        if skips!(self.sabotage, NoPromise) {
+            return Ok(());
+        }
         if call.generation < self.newest() {
             return Err(Refusal::Fenced);
         }
@@ -98,10 +103,15 @@ impl Session {
                 self.reply(&pending, op, result.map(to_reply), out);
             }
             Kind::Flush { ref settle, arrival } => {
-                if result.is_ok() {
-                    self.settle(settle, arrival, pending.generation, out);
+                let settled = match result.is_ok() {
+                    true => self.settled(settle, arrival),
+                    false => Vec::new(),
+                };
+                if settled.is_empty() {
+                    return self.reply(&pending, Op::Flush, result.map(to_reply), out);
                 }
-                self.reply(&pending, Op::Flush, result.map(to_reply), out);
+                let pending = Pending { kind: Kind::Settle, ..pending };
+                self.push(pending, DiskRequest::Settle { regions: settled }, out);
             }
             Kind::Promise => self.promise_answered(&pending, &result, out),
             Kind::Describe => {
@@ -121,7 +131,7 @@ impl Session {
                 let reply = result.map(|reply| self.opened(reply));
                 self.reply(&pending, Op::Open, reply, out);
             }
-            Kind::Settle => {}
+            Kind::Settle => self.reply(&pending, Op::Flush, result.map(to_reply), out),
         }
     }
 
@@ -146,25 +156,15 @@ impl Session {
         }
     }
 
-    /// Takes regions out of the log that the engine calls settled, except those that a change
-    /// has reached since the engine said so.
-    fn settle(
-        &mut self,
-        regions: &[u32],
-        arrival: u64,
-        generation: crate::ids::Generation,
-        out: &mut Vec<SessionAction>,
-    ) {
+    /// The regions that the engine calls settled, except those that a change has reached since
+    /// the engine said so.
+    fn settled(&mut self, regions: &[u32], arrival: u64) -> Vec<u32> {
         let quiet = |region: &u32| self.touched.get(region).is_none_or(|last| *last < arrival);
         let regions: Vec<u32> = regions.iter().copied().filter(quiet).collect();
-        if regions.is_empty() || generation < self.newest() {
-            return;
-        }
         for region in &regions {
             self.touched.remove(region);
         }
-        let pending = Pending { connection: None, call: 0, generation, kind: Kind::Settle };
-        self.push(pending, DiskRequest::Settle { regions }, out);
+        regions
     }
 
     fn opened(&self, reply: DiskReply) -> Reply {
@@ -255,8 +255,11 @@ fn to_disk(request: Request) -> Option<DiskRequest> {
         }
         Request::Dirty => DiskRequest::Dirty,
         Request::Close => DiskRequest::CloseClean,
+        Request::Reconciled => DiskRequest::Reconciled,
         Request::SetEpoch(epoch) => DiskRequest::SetEpoch { epoch },
-        Request::Hello(_) | Request::Open(_) | Request::Flush { .. } | Request::Ping => return None,
+        Request::Hello(_) | Request::Open(_) | Request::Flush { .. } | Request::Ping => {
+            return None;
+        }
     })
 }
 

@@ -1,0 +1,177 @@
+//! The second half of a sync: what differs is read from whoever has it, and written where it
+//! is missing.
+
+use std::collections::BTreeMap;
+
+use super::Engine;
+use super::event::Notice;
+use super::guest::length;
+use super::ops::{OneResult, Owner};
+use super::sync::{Step, Sync, SyncKind};
+use super::sync_plan::{Run, plan};
+use crate::repl::slots::Slots;
+use crate::repl::span::Span;
+use crate::wire::{BLOCK, BlockState, Crcs, Reply, Request, Verify};
+
+impl Engine {
+    pub(super) fn mapped(&mut self, id: u64) {
+        let Some(sync) = self.syncs.get_mut(&id) else { return };
+        let (compare, targets, trusted) = match sync.kind {
+            SyncKind::Rebuild { learner, compare, .. } => {
+                let learner = Slots::one(learner);
+                (compare, learner, sync.taking_part.without(learner))
+            }
+            _ => (true, sync.taking_part, sync.taking_part),
+        };
+        let found = plan(&sync.maps, sync.source, trusted, targets, compare);
+        if !found.lost.is_empty() {
+            match sync.kind {
+                SyncKind::Reconcile if sync.adopted != Some(sync.source) => {
+                    sync.step = Step::Adopting;
+                    sync.adopted = Some(sync.source);
+                    let (span, source) = (sync.span, sync.source);
+                    let request = Request::ReadMap {
+                        view: None,
+                        offset: span.start,
+                        length: length(span),
+                        verify: Verify::Adopt,
+                    };
+                    self.issue_one(request, source, Owner::SyncMap { sync: id, slot: source });
+                    return;
+                }
+                SyncKind::Rebuild { .. } if sync.verify != Verify::Deep => {
+                    return self.again(id, Verify::Deep);
+                }
+                SyncKind::Rebuild { .. } => return self.finish(id, false),
+                SyncKind::Reconcile | SyncKind::Repair(_) | SyncKind::Scrub => {
+                    let offset = sync.span.start + found.lost[0] as u64 * BLOCK;
+                    let length = found.lost.len() as u64 * BLOCK;
+                    self.notice(Notice::Unreadable { offset, length });
+                }
+            }
+        }
+        self.report(id, &found.runs);
+        self.move_runs(id, found.runs);
+    }
+
+    /// Tells of what should not have been different.
+    fn report(&mut self, id: u64, runs: &[Run]) {
+        let Some(sync) = self.syncs.get(&id) else { return };
+        if !matches!(sync.kind, SyncKind::Repair(_) | SyncKind::Scrub) {
+            return;
+        }
+        let mut notices = Vec::new();
+        for run in runs {
+            let (offset, length) =
+                (sync.span.start + run.first as u64 * BLOCK, run.count as u64 * BLOCK);
+            for slot in run.to.iter() {
+                let replica = self.members[slot].id;
+                let bad = sync.maps[&slot][run.first] == BlockState::Bad;
+                notices.push(match bad {
+                    true => Notice::Repaired { replica, offset, length },
+                    false => Notice::Diverged { replica, offset, length },
+                });
+            }
+        }
+        if let Some(scrub) = &mut self.scrub
+            && matches!(sync.kind, SyncKind::Scrub)
+        {
+            scrub.bad += runs.iter().map(|run| run.count as u64).sum::<u64>();
+        }
+        notices.into_iter().for_each(|notice| self.notice(notice));
+    }
+
+    fn move_runs(&mut self, id: u64, runs: Vec<Run>) {
+        let Some(sync) = self.syncs.get_mut(&id) else { return };
+        let span = sync.span;
+        let fua = matches!(sync.kind, SyncKind::Reconcile);
+        sync.runs = runs.clone();
+        sync.step = Step::Moving(0);
+        // One read of everything between the first and the last block that a member gives.
+        let mut hulls: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
+        for run in &runs {
+            if let Some(from) = run.from {
+                let hull = hulls.entry(from).or_insert((run.first, run.first));
+                hull.1 = run.first + run.count;
+            }
+        }
+        let view = sync.view();
+        for (slot, (first, end)) in hulls {
+            let offset = span.start + first as u64 * BLOCK;
+            let length = length(Span::new(0, (end - first) as u64 * BLOCK));
+            self.under_way(id);
+            let request = Request::Read { view, offset, length };
+            self.issue_one(request, slot, Owner::SyncRead { sync: id, slot });
+        }
+        for run in runs.iter().filter(|run| run.from.is_none()) {
+            let offset = span.start + run.first as u64 * BLOCK;
+            let length = length(Span::new(0, run.count as u64 * BLOCK));
+            let request = Request::WriteZeroes { offset, length, fua };
+            self.put(id, request, run.to);
+        }
+        self.moved(id);
+    }
+
+    pub(super) fn sync_read(&mut self, id: u64, slot: usize, result: OneResult) {
+        let Some(sync) = self.syncs.get_mut(&id) else { return };
+        let Step::Moving(left) = sync.step else { return };
+        let (span, fua) = (sync.span, matches!(sync.kind, SyncKind::Reconcile));
+        let runs: Vec<Run> =
+            sync.runs.iter().filter(|run| run.from == Some(slot)).copied().collect();
+        let first = runs.first().map_or(0, |run| run.first);
+        sync.step = Step::Moving(left - 1);
+        let Ok(Reply::Data { data, crcs }) = result else {
+            sync.retry = Some(sync.verify);
+            return self.moved(id);
+        };
+        let pieces = runs.iter().map(|run| {
+            let (from, to) = (run.first - first, run.first - first + run.count);
+            let bytes = from * BLOCK as usize..to * BLOCK as usize;
+            let sums: Crcs = crcs.as_slice().get(from..to)?.iter().copied().collect();
+            let data = (bytes.end <= data.len()).then(|| data.slice(bytes))?;
+            sums.mismatch(&data).is_none().then_some((*run, data, sums))
+        });
+        let Some(pieces) = pieces.collect::<Option<Vec<_>>>() else {
+            sync.retry = Some(Verify::Deep);
+            return self.moved(id);
+        };
+        for (run, data, crcs) in pieces {
+            let offset = span.start + run.first as u64 * BLOCK;
+            self.put(id, Request::Copy { offset, data, crcs, fua }, run.to);
+        }
+        self.moved(id);
+    }
+
+    fn put(&mut self, id: u64, request: Request, to: Slots) {
+        // Who has left since the plan was made has this range on its list of what it missed.
+        let to = to.and(self.slots(super::member::Member::is_served));
+        if to.is_empty() {
+            return;
+        }
+        self.under_way(id);
+        self.issue_copy(request, to, Owner::SyncWrite { sync: id });
+    }
+
+    fn under_way(&mut self, id: u64) {
+        if let Some(Sync { step: Step::Moving(left), .. }) = self.syncs.get_mut(&id) {
+            *left += 1;
+        }
+    }
+
+    pub(super) fn sync_written(&mut self, id: u64) {
+        if let Some(Sync { step: Step::Moving(left), .. }) = self.syncs.get_mut(&id) {
+            *left = left.saturating_sub(1);
+            self.moved(id);
+        }
+    }
+
+    fn moved(&mut self, id: u64) {
+        let Some(sync) = self.syncs.get_mut(&id) else { return };
+        if sync.step == Step::Moving(0) {
+            match sync.retry.take() {
+                Some(verify) => self.again(id, verify),
+                None => self.finish(id, true),
+            }
+        }
+    }
+}

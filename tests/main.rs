@@ -18,4 +18,5 @@ mod kubectl;
 mod limits;
 mod lists;
 mod store;
+mod vm_controller;
 mod watch;

@@ -64,6 +64,14 @@ impl Fake {
             ("kubevirt.io", "v1", "virtualmachineinstances", "VirtualMachineInstance", true),
             ("kubevirt.io", "v1", "virtualmachineinstancereplicasets", "Set", true),
             ("pool.kubevirt.io", "v1beta1", "virtualmachinepools", "VirtualMachinePool", true),
+            ("kubevirt.io", "v1", "kubevirts", "KubeVirt", true),
+            (
+                "instancetype.kubevirt.io",
+                "v1beta1",
+                "virtualmachineclusterinstancetypes",
+                "I",
+                false,
+            ),
             ("cdi.kubevirt.io", "v1beta1", "datavolumes", "DataVolume", true),
         ];
         let state = State { kinds, objects: BTreeMap::new(), version: 1, log: Vec::new() };

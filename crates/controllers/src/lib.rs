@@ -12,6 +12,7 @@ mod event;
 mod fake;
 mod garbage;
 mod hub;
+mod installation;
 mod key;
 mod namespace;
 mod object;

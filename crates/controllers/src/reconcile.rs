@@ -163,9 +163,9 @@ fn finish<K: Ord + Clone + Debug>(
             queue.add_at(key.clone(), Instant::now() + delay);
         }
         Err(failure) => {
-            // Somebody else wrote the object first: the next look sees what.
-            if failure.source.code() == Some(409) {
-                debug!(controller = name, ?key, "object changed meanwhile");
+            // Somebody else wrote or removed the object first: the next look sees what.
+            if matches!(failure.source.code(), Some(404 | 409)) {
+                debug!(controller = name, ?key, error = %Chain(&failure), "changed meanwhile");
             } else {
                 warn!(controller = name, ?key, error = %Chain(&failure), "will retry");
             }

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use crate::hub::{Hub, Outlet};
 use crate::reconcile::{self, Interest, Reconciler, Touch};
 use crate::service_account::TokenMinter;
-use crate::{hub, storage_protection, vm, vm_pool, vmi, vmi_replica_set};
+use crate::{hub, installation, storage_protection, vm, vm_pool, vmi, vmi_replica_set};
 use crate::{endpoints, garbage, namespace, quota, role_aggregation, root_ca, service_account};
 
 /// Changes on their way to one reader.
@@ -156,6 +156,8 @@ impl Started<'_> {
         let pools = vm_pool::Pools::default();
         let pooler = vm_pool::Pooler::new(client(), pools.0.clone());
         outlets.push(self.add("vm-pool", pools, pooler));
+        let reporter = installation::Reporter::new(client());
+        outlets.push(self.add("installation", installation::Installations, reporter));
         let services = endpoints::Services::default();
         outlets.push(self.add("endpoints", services, endpoints::Publisher::new(client())));
     }

@@ -11,6 +11,7 @@ use kube::{Api, Client};
 use serde_json::Value;
 
 use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::resource::{Objects, VMIS};
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
@@ -34,7 +35,9 @@ impl Interest for Waiting {
                 let key = Key::Claim { namespace: Arc::clone(namespace), name: Arc::clone(name) };
                 if *state == State::Gone { vec![] } else { vec![key] }
             }
-            Touch::Object { kind, namespace, .. } if kind.is("", "pods") => self.claims(namespace),
+            Touch::Object { kind, namespace, .. } if kind.is("", "pods") || VMIS.is(kind) => {
+                self.claims(namespace)
+            }
             Touch::Object { kind, name, state: State::Live | State::Deleting, .. }
                 if kind.is("", "persistentvolumes") =>
             {
@@ -103,7 +106,13 @@ impl Protector {
         } else {
             Vec::new()
         };
-        match plan::claim(&claim, &pods) {
+        let machines = if plan::asks_for_pods(&claim) {
+            let objects = Objects(self.client.clone());
+            objects.list(VMIS, namespace, "").await.doing("list machines")?
+        } else {
+            Vec::new()
+        };
+        match plan::claim(&claim, &pods, &machines) {
             Some(patch) => patched(claims.patch(name, &no_params(), &merge(&patch)).await),
             None => Ok(()),
         }

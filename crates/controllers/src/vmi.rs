@@ -77,6 +77,9 @@ impl Placer {
         let stage = plan::stage(&vmi);
         if stage != Stage::Unplaced {
             self.ledger.note(&vmi);
+            self.waiting.has_room(key);
+        }
+        if matches!(stage, Stage::Abandoned | Stage::Over) {
             self.waiting.forget(key);
         }
         match stage {
@@ -229,7 +232,23 @@ impl Placer {
             }
         }
         self.reflect(vmi, node.as_ref()).await?;
+        self.plug(vmi, name).await?;
         Ok(Next::Done)
+    }
+
+    /// Claims that are to be plugged in are made where the machine is.
+    async fn plug(&self, vmi: &Value, node: &str) -> Result<(), Failure> {
+        let names = storage::pluggable_names(&vmi["spec"]);
+        let namespace = object::namespace(vmi);
+        let keys = names.iter().map(|name| Key::new(namespace, name)).collect();
+        self.waiting.storage.set(&Key::of(vmi), keys);
+        let needs = self.needs(vmi, &names).await?;
+        for claim in storage::judge(&needs).unassigned {
+            let patch = storage::assignment(node);
+            let written = self.objects.merge(CLAIMS, namespace, &claim, &patch).await;
+            written.doing("name the node of a claim")?;
+        }
+        Ok(())
     }
 
     async fn conclude(&self, vmi: &Value) -> Result<Next, Failure> {

@@ -6,6 +6,9 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, V
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
+use crate::object::{list, text};
+use crate::vmi::any_claim_name;
+
 const CLAIM: &str = "kubernetes.io/pvc-protection";
 const VOLUME: &str = "kubernetes.io/pv-protection";
 
@@ -15,9 +18,27 @@ pub(crate) fn asks_for_pods(claim: &PersistentVolumeClaim) -> bool {
 }
 
 /// The patch that puts the finalizer of a claim right, if that is needed.
-pub(crate) fn claim(claim: &PersistentVolumeClaim, pods: &[Pod]) -> Option<Value> {
-    let used = pods.iter().any(|pod| uses(pod, claim));
+pub(crate) fn claim(
+    claim: &PersistentVolumeClaim,
+    pods: &[Pod],
+    machines: &[Value],
+) -> Option<Value> {
+    let used = pods.iter().any(|pod| uses(pod, claim))
+        || machines.iter().any(|machine| is_plugged_into(machine, claim));
     finalizer(&claim.metadata, CLAIM, used)
+}
+
+/// Whether a machine with a place uses the claim. Its pod does not name what was plugged in
+/// later, and what is being unplugged is in its status only.
+fn is_plugged_into(machine: &Value, claim: &PersistentVolumeClaim) -> bool {
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
+    let placed = !text(machine, "/status/nodeName").is_empty();
+    let over = matches!(text(machine, "/status/phase"), "Succeeded" | "Failed");
+    let mut wanted = list(machine, "/spec/volumes").iter().filter_map(any_claim_name);
+    let mut held = list(machine, "/status/volumeStatus")
+        .iter()
+        .map(|own| text(own, "/persistentVolumeClaimInfo/claimName"));
+    placed && !over && (wanted.any(|own| own == name) || held.any(|own| own == name))
 }
 
 /// The same for a volume, which is in use while it is bound.
@@ -86,7 +107,7 @@ mod tests {
     /// The finalizers after the plan; none if nothing changes.
     fn after(deleting: bool, finalizers: &[&str], pods: &[Pod]) -> Option<Value> {
         let object = json!({"metadata": meta(deleting, finalizers)});
-        let patch = claim(&serde_json::from_value(object).unwrap(), pods)?;
+        let patch = claim(&serde_json::from_value(object).unwrap(), pods, &[])?;
         Some(patch["metadata"]["finalizers"].clone())
     }
 
@@ -116,9 +137,28 @@ mod tests {
         let object = json!({"metadata": meta(true, &[CLAIM])});
         let mut own: PersistentVolumeClaim = serde_json::from_value(object).unwrap();
         own.metadata.name = Some("p-v".into());
-        assert_eq!(claim(&own, std::slice::from_ref(&user)), None);
+        assert_eq!(claim(&own, std::slice::from_ref(&user), &[]), None);
         user.status.as_mut().unwrap().phase = Some("Succeeded".into());
-        assert!(claim(&own, &[user]).is_some());
+        assert!(claim(&own, &[user], &[]).is_some());
+    }
+
+    #[test]
+    fn a_claim_is_in_use_while_it_is_plugged_into_a_machine() {
+        let object = json!({"metadata": meta(true, &[CLAIM])});
+        let own: PersistentVolumeClaim = serde_json::from_value(object).unwrap();
+        let volumes = json!([{"name": "v",
+            "persistentVolumeClaim": {"claimName": "c", "hotpluggable": true}}]);
+        let held = json!([{"name": "v", "persistentVolumeClaimInfo": {"claimName": "c"}}]);
+        let used = |volumes: &Value, status: Value| {
+            let machine = json!({"spec": {"volumes": volumes}, "status": status});
+            claim(&own, &[], &[machine]).is_none()
+        };
+        let none = json!([]);
+        assert!(used(&volumes, json!({"nodeName": "n", "phase": "Running"})));
+        assert!(used(&none, json!({"nodeName": "n", "phase": "Running", "volumeStatus": held})));
+        assert!(!used(&volumes, json!({"phase": "Pending"})), "it has no place yet");
+        assert!(!used(&volumes, json!({"nodeName": "n", "phase": "Succeeded"})));
+        assert!(!used(&none, json!({"nodeName": "n", "phase": "Running"})));
     }
 
     #[test]

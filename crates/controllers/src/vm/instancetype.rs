@@ -1,13 +1,27 @@
 //! Instancetypes and preferences: found, recorded as revisions when first used, and applied.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
+use virt::ClusterConfig;
+use virt::admit::Objects as Source;
+use virt::instancetype::{
+    ExpandError, Sizing, annotate, expand as write_out, prefer_devices, referenced, revision,
+    status_reference,
+};
+use virt::restart_required::{CHANGED, needs_restart};
 
 use super::status::{Findings, Restart};
-use crate::object::text;
-use crate::reconcile::Failure;
-use crate::resource::Objects;
+use crate::object::{namespace, text};
+use crate::reconcile::{Doing, Failure};
+use crate::resource::{Objects, REVISIONS, Resource, is_refused};
 
 pub(crate) const GROUP: &str = "instancetype.kubevirt.io";
+const KUBEVIRTS: Resource = Resource::new("kubevirt.io", "v1", "kubevirts");
+/// The two fields that a machine refers by, and what it is when the object is missing.
+const FIELDS: [(&str, &str); 2] =
+    [("instancetype", "FailedFindInstancetype"), ("preference", "FailedFindPreference")];
 
 /// A machine with its instancetype and preference applied.
 #[derive(Debug)]
@@ -20,28 +34,197 @@ pub(crate) struct Expanded {
 
 /// The names that a machine refers to.
 pub(crate) fn names(vm: &Value) -> impl Iterator<Item = &str> {
-    ["/spec/instancetype/name", "/spec/preference/name"]
-        .into_iter()
-        .map(|pointer| text(vm, pointer))
+    FIELDS
+        .iter()
+        .map(|(field, _)| text(vm, &format!("/spec/{field}/name")))
         .filter(|name| !name.is_empty())
 }
 
-/// Applies what the machine refers to; nothing if that cannot be found, which is noted.
+fn refers(vm: &Value) -> bool {
+    FIELDS.iter().any(|(field, _)| vm["spec"][field].is_object())
+}
+
+/// Applies what the machine refers to; nothing if that cannot be done, which is noted.
 pub(crate) async fn expand(
-    _objects: &Objects,
+    objects: &Objects,
     vm: &Value,
-    _findings: &mut Findings,
+    findings: &mut Findings,
 ) -> Result<Option<Expanded>, Failure> {
-    Ok(Some(Expanded { spec: vm["spec"].clone(), annotations: Map::new() }))
+    if !refers(vm) {
+        for (field, _) in FIELDS {
+            if vm.pointer(&format!("/status/{field}Ref")).is_some() {
+                findings.references.insert(format!("{field}Ref"), Value::Null);
+            }
+        }
+        return Ok(Some(as_written(vm)));
+    }
+    let known = Known::of(objects, vm).await?;
+    for (field, reason) in FIELDS {
+        let name = text(vm, &format!("/spec/{field}/name"));
+        let Some(found) = referenced(field, vm, namespace(vm), &known) else {
+            if name.is_empty() {
+                continue;
+            }
+            let message = format!("{field}.{GROUP} \"{name}\" not found");
+            findings.failure = Some((reason, message));
+            return Ok(None);
+        };
+        record(objects, vm, field, &found, findings).await?;
+    }
+    let config = configuration(objects).await?;
+    match apply(vm, &known, &config) {
+        Ok(expanded) => Ok(Some(expanded)),
+        Err(failure) => {
+            let cause = format!("Failed to apply instancetype: {failure}");
+            findings.failure =
+                Some(("FailedCreate", format!("failure while starting VMI: {cause}")));
+            Ok(None)
+        }
+    }
+}
+
+/// A machine that refers to nothing.
+fn as_written(vm: &Value) -> Expanded {
+    Expanded { spec: vm["spec"].clone(), annotations: Map::new() }
+}
+
+async fn configuration(objects: &Objects) -> Result<ClusterConfig, Failure> {
+    let cluster = objects.list(KUBEVIRTS, "", "").await.doing("read the configuration")?;
+    Ok(ClusterConfig::new(cluster.first().unwrap_or(&Value::Null), "amd64"))
+}
+
+/// Keeps the version that the machine uses, so that later changes do not reach it.
+async fn record(
+    objects: &Objects,
+    vm: &Value,
+    field: &str,
+    found: &Value,
+    findings: &mut Findings,
+) -> Result<(), Failure> {
+    let mut kept = None;
+    let reference = status_reference(field, vm, || {
+        let wanted = revision(vm, found);
+        let name = text(&wanted, "/metadata/name").to_owned();
+        kept = Some(wanted);
+        Ok::<_, std::convert::Infallible>(name)
+    });
+    let Ok(reference) = reference;
+    if let Some(kept) = kept {
+        match objects.create(REVISIONS, namespace(vm), &kept).await {
+            Err(failure) if is_refused(&failure, 409) => {}
+            made => drop(made.doing("record an instancetype")?),
+        }
+    }
+    findings.references.insert(format!("{field}Ref"), reference);
+    Ok(())
+}
+
+fn apply(vm: &Value, known: &Known, config: &ClusterConfig) -> Result<Expanded, ExpandError> {
+    let mut vm = vm.clone();
+    let sizing = Sizing::find(&vm, namespace(&vm), known);
+    prefer_devices(&sizing, &mut vm["spec"]["template"]["spec"]);
+    let expanded = write_out(&vm, namespace(&vm), known, config)?;
+    let mut named = Value::Object(Map::new());
+    annotate(&vm, &mut named);
+    let annotations = named.pointer("/metadata/annotations").and_then(Value::as_object);
+    let annotations = annotations.cloned().unwrap_or_default();
+    Ok(Expanded { spec: expanded["spec"].clone(), annotations })
 }
 
 /// Whether the difference to what the instance was started from needs a restart.
 pub(crate) async fn restart(
-    _objects: &Objects,
-    _vm: &Value,
-    _expanded: &Expanded,
-    _started: &Value,
-    _vmi: &Value,
+    objects: &Objects,
+    vm: &Value,
+    expanded: &Expanded,
+    started: &Value,
+    vmi: &Value,
 ) -> Result<Restart, Failure> {
-    Ok(Restart::NotNeeded)
+    let config = configuration(objects).await?;
+    let mut before = vm.clone();
+    before["spec"] = started.clone();
+    let before = if refers(&before) {
+        let known = Known::of(objects, &before).await?;
+        apply(&before, &known, &config).ok()
+    } else {
+        Some(as_written(&before))
+    };
+    // What it was started from cannot be told any more: nothing can be said.
+    let Some(before) = before else { return Ok(Restart::Unknown) };
+    Ok(match needs_restart(&before.spec, &expanded.spec, Some(vmi), &config) {
+        true => Restart::Needed(CHANGED.to_owned()),
+        false => Restart::NotNeeded,
+    })
+}
+
+/// Group, plural, namespace and name.
+type Place = (String, String, String, String);
+
+/// Objects that were read for a decision that cannot wait.
+#[derive(Debug, Default)]
+struct Known {
+    found: BTreeMap<Place, Option<Value>>,
+    /// Asked for and not known.
+    asked: RefCell<Vec<Place>>,
+}
+
+impl Known {
+    /// All that a machine refers to.
+    async fn of(objects: &Objects, vm: &Value) -> Result<Self, Failure> {
+        let mut known = Self::default();
+        let decide = |known: &Self| {
+            for (field, _) in FIELDS {
+                referenced(field, vm, namespace(vm), known);
+            }
+        };
+        known.learn(objects, decide).await?;
+        Ok(known)
+    }
+
+    /// Tries `decide` until it has asked for nothing that is not known.
+    async fn learn(&mut self, objects: &Objects, decide: impl Fn(&Self)) -> Result<(), Failure> {
+        loop {
+            decide(self);
+            let asked = self.asked.take();
+            if asked.is_empty() {
+                return Ok(());
+            }
+            for place in asked {
+                let found = read(objects, &place).await?;
+                self.found.insert(place, found);
+            }
+        }
+    }
+}
+
+impl Source for Known {
+    fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+        let place = (group.into(), plural.into(), namespace.into(), name.into());
+        match self.found.get(&place) {
+            Some(found) => found.clone(),
+            None => {
+                self.asked.borrow_mut().push(place);
+                None
+            }
+        }
+    }
+
+    fn list(&self, _: &str, _: &str, _: &str) -> Vec<Value> {
+        Vec::new()
+    }
+}
+
+async fn read(objects: &Objects, place: &Place) -> Result<Option<Value>, Failure> {
+    let (group, plural, namespace, name) = place;
+    let kinds = [
+        "virtualmachineinstancetypes",
+        "virtualmachineclusterinstancetypes",
+        "virtualmachinepreferences",
+        "virtualmachineclusterpreferences",
+    ];
+    let resource = match kinds.iter().find(|own| *own == plural) {
+        _ if group == "apps" => REVISIONS,
+        Some(plural) => Resource::new(GROUP, "v1beta1", plural),
+        None => return Ok(None),
+    };
+    objects.get(resource, namespace, name).await.doing("get an instancetype or preference")
 }

@@ -7,14 +7,14 @@ mod device;
 
 use serde_json::{Map, Value, json};
 use types::Quantity;
+use virt::is_migrating;
+use virt::memory::check_growth;
 
 use crate::object::{int, is_deleting, quantity, text};
 use crate::{condition, object};
 
 /// Processors count this much each when the machine says how much it requests.
 const MILLIS_PER_CPU: i64 = 100;
-const BLOCK: i64 = 2 << 20;
-const LARGE_BLOCK: i64 = 1 << 30;
 
 /// What follows from the difference between a machine and its instance.
 #[derive(Debug, Default, PartialEq)]
@@ -32,7 +32,9 @@ pub(crate) fn update(template: &Value, vmi: &Value) -> Update {
         return update;
     }
     let mut spec = Map::new();
-    placement(template, vmi, &mut spec);
+    if !is_migrating(vmi) {
+        placement(template, vmi, &mut spec);
+    }
     let mut domain = Map::new();
     let mut requests = Map::new();
     for part in [processors, memory] {
@@ -92,7 +94,8 @@ fn processors(template: &Value, vmi: &Value) -> Result<Change, String> {
     let wanted = int(template, "/domain/cpu/sockets");
     let own = int(vmi, "/spec/domain/cpu/sockets");
     let (Some(wanted), Some(own)) = (wanted, own) else { return Ok(None) };
-    if wanted == own {
+    // What is under way is finished first; its end brings the machine back here.
+    if wanted == own || condition::is(vmi, "HotVCPUChange", "True") || is_migrating(vmi) {
         return Ok(None);
     }
     if wanted > int(vmi, "/spec/domain/cpu/maxSockets").unwrap_or(own) {
@@ -126,7 +129,7 @@ fn memory(template: &Value, vmi: &Value) -> Result<Change, String> {
     }
     // Until the guest runs there is nothing to plug into.
     let Some(current) = quantity(vmi, "/status/memory/guestCurrent") else { return Ok(None) };
-    if wanted == own {
+    if wanted == own || condition::is(vmi, "HotMemoryChange", "True") || is_migrating(vmi) {
         return Ok(None);
     }
     let Some(most) = quantity(vmi, "/spec/domain/memory/maxGuest") else {
@@ -136,7 +139,7 @@ fn memory(template: &Value, vmi: &Value) -> Result<Change, String> {
                 .into(),
         );
     };
-    if let Some(reason) = unfit_for_hotplug(template, &wanted) {
+    if let Err(reason) = check_growth(template, Some(&most)) {
         return Err(format!("memory hotplug not supported, {reason}"));
     }
     if quantity(vmi, "/status/memory/guestAtBoot").is_some_and(|least| wanted < least) {
@@ -144,33 +147,11 @@ fn memory(template: &Value, vmi: &Value) -> Result<Change, String> {
                     with"
             .into());
     }
-    if wanted > most {
-        return Err(
-            "memory updated in template spec to a value higher than what's available".into()
-        );
-    }
     let request = quantity(vmi, "/spec/domain/resources/requests/memory")
         .map(|own| (own + &(wanted.clone() - &current)).max(wanted.clone()))
         .map(|sum| ("memory".to_owned(), json!(sum.to_string())));
     let guest = template.pointer("/domain/memory/guest").cloned().unwrap_or_default();
     Ok(Some(("memory", json!({"guest": guest}), request)))
-}
-
-fn unfit_for_hotplug(template: &Value, wanted: &Quantity) -> Option<String> {
-    let has = |pointer| template.pointer(pointer).is_some_and(|value| !value.is_null());
-    let large = text(template, "/domain/memory/hugepages/pageSize") == "1Gi";
-    let (block, name) = if large { (LARGE_BLOCK, "1Gi") } else { (BLOCK, "2Mi") };
-    Some(if has("/domain/cpu/realtime") {
-        "Memory hotplug is not compatible with realtime VMs".into()
-    } else if has("/domain/cpu/numa/guestMappingPassthrough") {
-        "Memory hotplug is not compatible with guest mapping passthrough".into()
-    } else if has("/domain/launchSecurity") {
-        "Memory hotplug is not compatible with encrypted VMs".into()
-    } else if wanted.units() % block != 0 {
-        format!("Guest memory must be {name} aligned")
-    } else {
-        return None;
-    })
 }
 
 #[cfg(test)]

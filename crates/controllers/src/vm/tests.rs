@@ -263,3 +263,57 @@ async fn a_change_of_the_run_strategy_alone_is_seen_by_the_instance_at_once() {
     assert_eq!(object::annotation(&world.vmi().unwrap(), instance::GENERATION), Some("2"));
     assert_eq!(world.vm()["status"]["observedGeneration"], 2);
 }
+
+#[tokio::test]
+async fn a_size_is_applied_recorded_and_kept() {
+    let world = World::new(json!({"runStrategy": "Always", "instancetype": {"name": "small"},
+        "template": {"spec": {"domain": {"devices": {}}}}}));
+    world.look().await;
+    assert!(world.vmi().is_none());
+    let conditions = world.vm()["status"]["conditions"].to_string();
+    assert!(conditions.contains("FailedFindInstancetype"), "{conditions}");
+    assert_eq!(world.keeper.dependents.of(&Key::new("", "small")), [Key::new("n", "v")]);
+    let sizes = "instancetype.kubevirt.io/virtualmachineclusterinstancetypes";
+    let size = json!({"apiVersion": "instancetype.kubevirt.io/v1beta1",
+        "kind": "VirtualMachineClusterInstancetype", "metadata": {"name": "small",
+            "generation": 1}, "spec": {"cpu": {"guest": 2}, "memory": {"guest": "1Gi"}}});
+    world.fake.create(sizes, "", size);
+    world.look().await;
+    let vmi = world.vmi().unwrap();
+    assert_eq!(vmi["spec"]["domain"]["memory"]["guest"], "1Gi");
+    assert_eq!(vmi["spec"]["domain"]["cpu"]["sockets"], 2);
+    assert_eq!(vmi["metadata"]["annotations"]["kubevirt.io/cluster-instancetype-name"], "small");
+    let reference = world.vm()["status"]["instancetypeRef"].clone();
+    let kept = text(&reference, "/controllerRevisionRef/name").to_owned();
+    assert!(world.fake.get(REVISION, "n", &kept).is_some(), "{reference}");
+    assert!(!world.vm()["status"]["conditions"].to_string().contains("Failure"));
+    world.fake.merge(sizes, "", "small", &json!({"spec": {"memory": {"guest": "2Gi"}}}));
+    world.set_phase("Running");
+    world.look().await;
+    world.set_phase("Succeeded");
+    for _ in 0..3 {
+        world.look().await;
+    }
+    let again = world.vmi().unwrap();
+    assert_ne!(object::uid(&again), object::uid(&vmi));
+    assert_eq!(again["spec"]["domain"]["memory"]["guest"], "1Gi", "as it was kept");
+}
+
+#[tokio::test]
+async fn a_change_that_cannot_reach_the_guest_asks_for_a_restart() {
+    let world = World::new(json!({"runStrategy": "Always"}));
+    world.look().await;
+    world.set_phase("Running");
+    let patch = json!({"metadata": {"generation": 2},
+        "spec": {"template": {"spec": {"hostname": "other"}}}});
+    world.fake.merge(VM, "n", "v", &patch);
+    world.look().await;
+    let vm = world.vm();
+    let found = crate::condition::find(list(&vm, "/status/conditions"), "RestartRequired").unwrap();
+    assert_eq!(found["message"], "a non-live-updatable field was changed in the template spec");
+    let back =
+        json!({"metadata": {"generation": 3}, "spec": {"template": {"spec": {"hostname": null}}}});
+    world.fake.merge(VM, "n", "v", &back);
+    world.look().await;
+    assert!(!crate::condition::is(&world.vm(), "RestartRequired", "True"));
+}

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::requests::Requests;
-use super::storage::any_claim_name;
+use super::storage::claim_name;
 use crate::condition::{self, Condition};
 use crate::object::{controlled_by, int, list, name, text, uid};
 
@@ -88,10 +88,10 @@ pub(crate) fn pod(vmi: &Value, node: &str, requests: &Requests) -> Value {
         "spec": pod_spec})
 }
 
-/// Claims that the machine started with, which must not be deleted under it.
+/// Claims that the machine has from start to end, which must not be deleted under it.
 fn volumes(spec: &Value) -> Vec<Value> {
     let claim = |volume: &Value| {
-        let claim = any_claim_name(volume)?;
+        let claim = claim_name(volume)?;
         let source = json!({"claimName": claim});
         Some(json!({"name": text(volume, "/name"), "persistentVolumeClaim": source}))
     };

@@ -71,6 +71,12 @@ pub(crate) fn claim_names(spec: &Value) -> Vec<&str> {
     list(spec, "/volumes").iter().filter_map(claim_name).collect()
 }
 
+/// The claims of volumes that come and go while it runs.
+pub(crate) fn pluggable_names(spec: &Value) -> Vec<&str> {
+    let volumes = list(spec, "/volumes").iter();
+    volumes.filter(|own| claim_name(own).is_none()).filter_map(any_claim_name).collect()
+}
+
 pub(crate) fn judge(needs: &[Need]) -> Storage {
     let mut storage = Storage::default();
     for need in needs {
@@ -236,5 +242,6 @@ mod tests {
             {"name": "e", "ephemeral": {"persistentVolumeClaim": {"claimName": "q"}}},
             {"name": "f", "containerDisk": {"image": "x"}}]});
         assert_eq!(claim_names(&spec), ["p", "d", "q"]);
+        assert_eq!(pluggable_names(&spec), ["h"]);
     }
 }

@@ -209,3 +209,23 @@ async fn a_node_out_of_service_has_lost_its_instances_at_once() {
     world.placer.reconcile(&Work::Node("one".into())).await.unwrap();
     assert_eq!(world.phase("v"), "Failed");
 }
+
+#[tokio::test]
+async fn a_claim_to_plug_in_is_made_where_the_machine_is() {
+    let world = World::new("4Gi");
+    let class = json!({"metadata": {"name": "local"}, "volumeBindingMode": "WaitForFirstConsumer"});
+    world.fake.create("storage.k8s.io/storageclasses", "", class);
+    let volume = json!({"name": "d",
+        "persistentVolumeClaim": {"claimName": "c", "hotpluggable": true}});
+    world.create("v", json!({"volumes": [volume]}));
+    world.look("v").await;
+    assert_eq!(world.phase("v"), "Scheduled", "nobody waits for it");
+    world.look("v").await;
+    assert_eq!(world.placer.waiting.storage.of(&Key::new("n", "c")), [Key::new("n", "v")]);
+    let claim = json!({"metadata": {"name": "c"}, "spec": {"storageClassName": "local"},
+        "status": {"phase": "Pending"}});
+    world.fake.create(CLAIM, "n", claim);
+    world.look("v").await;
+    let claim = world.fake.get(CLAIM, "n", "c").unwrap();
+    assert_eq!(claim["metadata"]["annotations"], json!({storage::SELECTED_NODE: "one"}));
+}

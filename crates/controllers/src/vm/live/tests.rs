@@ -33,7 +33,7 @@ fn sockets_grow_as_far_as_there_is_room() {
 
 #[test]
 fn requests_grow_with_processors_and_memory() {
-    let template = json!({"domain": {"cpu": {"sockets": 2}, "memory": {"guest": "3Gi"},
+    let template = json!({"architecture": "amd64", "domain": {"cpu": {"sockets": 2}, "memory": {"guest": "3Gi"},
         "resources": {"requests": {"cpu": "100m"}}}});
     let own = json!({"domain": {"cpu": {"sockets": 1, "maxSockets": 4},
         "memory": {"guest": "2Gi", "maxGuest": "8Gi"},
@@ -50,7 +50,7 @@ fn requests_grow_with_processors_and_memory() {
 #[test]
 fn memory_grows_within_its_bounds() {
     let check = |wanted: &str, most: Value, expected: &str| {
-        let template = json!({"domain": {"memory": {"guest": wanted}}});
+        let template = json!({"architecture": "amd64", "domain": {"memory": {"guest": wanted}}});
         let own = json!({"domain": {"memory": {"guest": "2Gi", "maxGuest": most}}});
         let (patch, reason) = outcome(template, own);
         assert_eq!(reason, expected, "{wanted}");
@@ -66,7 +66,7 @@ fn memory_grows_within_its_bounds() {
     check(
         "9Gi",
         json!("8Gi"),
-        "memory updated in template spec to a value higher than what's available",
+        "memory hotplug not supported, Guest memory is greater than the configured maxGuest memory",
     );
     check(
         "3Gi",

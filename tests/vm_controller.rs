@@ -1,0 +1,351 @@
+//! Virtual machines without an agent: what the controllers make of them. Where an agent
+//! would act, the test does.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Http, Sheaf, assert_has, eventually};
+
+const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
+const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+const AGENT: &str = "kubevirt.io/foregroundDeleteVirtualMachine";
+
+/// A server that knows virtual machines and has one node.
+fn cluster() -> (Sheaf, Http) {
+    let sheaf = Sheaf::start();
+    let http = sheaf.http();
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    for definition in virt::definitions() {
+        let name = definition["metadata"]["name"].as_str().unwrap().to_owned();
+        if http.get(&format!("{definitions}/{name}")).status == 404 {
+            http.post(definitions, &definition).ok();
+        }
+    }
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "one",
+        "labels": {"kubernetes.io/hostname": "one"}}});
+    http.post("/api/v1/nodes", &node).ok();
+    let status = json!({"status": {
+        "allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"},
+        "capacity": {"cpu": "8", "memory": "8Gi", "pods": "110"},
+        "addresses": [{"type": "InternalIP", "address": "192.0.2.1"}],
+        "conditions": [{"type": "Ready", "status": "True", "reason": "AgentReady",
+            "message": "", "lastHeartbeatTime": "2026-01-01T00:00:00Z",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    http.merge("/api/v1/nodes/one/status", &status).ok();
+    (sheaf, http)
+}
+
+fn machine(name: &str, changes: Value) -> Value {
+    let mut spec = json!({"runStrategy": "Always", "template": {
+        "metadata": {"labels": {"app": name}},
+        "spec": {"domain": {"memory": {"guest": "256Mi"}, "devices": {
+                "disks": [{"name": "root", "disk": {"bus": "virtio"}}],
+                "interfaces": [{"name": "default", "masquerade": {}}]}},
+            "networks": [{"name": "default", "pod": {}}],
+            "volumes": [{"name": "root", "emptyDisk": {"capacity": "1Gi"}}]}}});
+    merge(&mut spec, &changes);
+    json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+        "metadata": {"name": name}, "spec": spec})
+}
+
+fn merge(object: &mut Value, changes: &Value) {
+    match (object, changes) {
+        (Value::Object(object), Value::Object(changes)) => {
+            for (key, value) in changes {
+                merge(object.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (object, changes) => *object = changes.clone(),
+    }
+}
+
+fn at(collection: &str, name: &str) -> String {
+    format!("{collection}/{name}")
+}
+
+fn printable(http: &Http, name: &str) -> String {
+    let vm = http.get(&at(VMS, name)).ok();
+    vm["status"]["printableStatus"].as_str().unwrap_or_default().to_owned()
+}
+
+#[track_caller]
+fn until_printable(http: &Http, name: &str, expected: &str) {
+    eventually(&format!("{name} is {expected}"), || printable(http, name) == expected);
+}
+
+#[track_caller]
+fn until_phase(http: &Http, name: &str, expected: &str) -> Value {
+    eventually(&format!("the instance of {name} is {expected}"), || {
+        let vmi = http.get(&at(VMIS, name));
+        vmi.status == 200 && vmi.json()["status"]["phase"] == expected
+    });
+    http.get(&at(VMIS, name)).ok()
+}
+
+/// As the agent does when the guest has started.
+fn run(http: &Http, name: &str, address: &str) {
+    let vmi = until_phase(http, name, "Scheduled");
+    let mut times = vmi["status"]["phaseTransitionTimestamps"].clone();
+    let time = "2026-01-01T00:00:00Z";
+    times
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"phase": "Running", "phaseTransitionTimestamp": time}));
+    let status = json!({"phase": "Running", "phaseTransitionTimestamps": times,
+        "interfaces": [{"name": "default", "ipAddress": address, "ipAddresses": [address]}],
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": time}]});
+    http.merge(&at(VMIS, name), &json!({"status": status})).ok();
+}
+
+/// As the agent does when the guest has ended.
+fn finish(http: &Http, name: &str, phase: &str) {
+    let vmi = http.get(&at(VMIS, name)).ok();
+    let left: Vec<Value> = vmi["metadata"]["finalizers"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|own| *own != AGENT)
+        .cloned()
+        .collect();
+    let patch = json!({"metadata": {"finalizers": left}, "status": {"phase": phase}});
+    http.merge(&at(VMIS, name), &patch).ok();
+}
+
+#[test]
+fn a_machine_is_placed_runs_and_stops() {
+    let (_sheaf, http) = cluster();
+    http.post(VMS, &machine("web", json!({}))).ok();
+    let vmi = until_phase(&http, "web", "Scheduled");
+    assert_eq!(vmi["status"]["nodeName"], "one");
+    assert_eq!(vmi["metadata"]["labels"]["kubevirt.io/nodeName"], "one");
+    let phases: Vec<&str> = vmi["status"]["phaseTransitionTimestamps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|own| own["phase"].as_str().unwrap())
+        .collect();
+    assert!(phases.ends_with(&["Scheduling", "Scheduled"]), "{phases:?}");
+    until_printable(&http, "web", "Starting");
+    let pods = http.get(&format!("{PODS}?labelSelector=vm.kubevirt.io/name=web")).ok();
+    assert_eq!(pods["items"].as_array().unwrap().len(), 1);
+
+    run(&http, "web", "10.52.0.2");
+    until_printable(&http, "web", "Running");
+    assert_eq!(http.get(&at(VMS, "web")).ok()["status"]["ready"], true);
+
+    http.merge(&at(VMS, "web"), &json!({"spec": {"runStrategy": "Halted"}})).ok();
+    until_printable(&http, "web", "Stopping");
+    finish(&http, "web", "Succeeded");
+    until_printable(&http, "web", "Stopped");
+    assert_eq!(http.get(&at(VMIS, "web")).status, 404);
+    eventually("its pod is gone", || {
+        let pods = http.get(&format!("{PODS}?labelSelector=vm.kubevirt.io/name=web")).ok();
+        pods["items"].as_array().unwrap().is_empty()
+    });
+}
+
+#[test]
+fn a_service_finds_the_machines_that_it_selects() {
+    let (_sheaf, http) = cluster();
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}});
+    http.post("/api/v1/namespaces/default/services", &service).ok();
+    http.post(VMS, &machine("web", json!({}))).ok();
+    run(&http, "web", "10.52.0.9");
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices\
+                  ?labelSelector=kubernetes.io/service-name=web";
+    eventually("the slice has the machine's address", || {
+        let slices = http.get(slices).ok();
+        let endpoint = &slices["items"][0]["endpoints"][0];
+        endpoint["addresses"] == json!(["10.52.0.9"]) && endpoint["conditions"]["ready"] == true
+    });
+    eventually("so have the endpoints", || {
+        let found = http.get("/api/v1/namespaces/default/endpoints/web").ok();
+        found["subsets"][0]["addresses"][0]["ip"] == "10.52.0.9"
+    });
+    http.merge(&at(VMS, "web"), &json!({"spec": {"runStrategy": "Halted"}})).ok();
+    eventually("it is told to stop", || {
+        http.get(&at(VMIS, "web")).ok()["metadata"]["deletionTimestamp"].is_string()
+    });
+    finish(&http, "web", "Succeeded");
+    eventually("nobody answers any more", || {
+        let slices = http.get(slices).ok();
+        slices["items"][0]["endpoints"].as_array().is_none_or(Vec::is_empty)
+    });
+}
+
+#[test]
+fn a_machine_waits_for_its_claim_and_says_so() {
+    let (_sheaf, http) = cluster();
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+        "metadata": {"name": "late"}, "provisioner": "example.com/none",
+        "volumeBindingMode": "WaitForFirstConsumer"});
+    http.post("/apis/storage.k8s.io/v1/storageclasses", &class).ok();
+    let volumes = json!([{"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}]);
+    let changes = json!({"template": {"spec": {"volumes": volumes}}});
+    http.post(VMS, &machine("web", changes)).ok();
+    until_printable(&http, "web", "ErrorPvcNotFound");
+    let vmi = http.get(&at(VMIS, "web")).ok();
+    assert_has(
+        vmi["status"]["conditions"].to_string(),
+        "PVC default/disk does not exist, waiting for it to appear",
+    );
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "disk"}, "spec": {"accessModes": ["ReadWriteOnce"],
+            "storageClassName": "late", "resources": {"requests": {"storage": "1Gi"}}}});
+    http.post(CLAIMS, &claim).ok();
+    eventually("the claim is told its node", || {
+        let claim = http.get(&at(CLAIMS, "disk")).ok();
+        claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] == "one"
+    });
+    until_printable(&http, "web", "WaitingForVolumeBinding");
+    let bound = json!({"status": {"phase": "Bound"}});
+    http.merge(&format!("{}/status", at(CLAIMS, "disk")), &bound).ok();
+    until_phase(&http, "web", "Scheduled");
+}
+
+#[test]
+fn a_machine_that_fits_nowhere_says_why_and_starts_when_it_can() {
+    let (_sheaf, http) = cluster();
+    let changes = json!({"template": {"spec": {"nodeSelector": {"disk": "fast"}}}});
+    http.post(VMS, &machine("web", changes)).ok();
+    until_printable(&http, "web", "ErrorUnschedulable");
+    let vmi = http.get(&at(VMIS, "web")).ok();
+    assert_has(
+        vmi["status"]["conditions"].to_string(),
+        "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.",
+    );
+    http.merge("/api/v1/nodes/one", &json!({"metadata": {"labels": {"disk": "fast"}}})).ok();
+    until_phase(&http, "web", "Scheduled");
+}
+
+#[test]
+fn a_machine_that_is_deleted_takes_everything_along() {
+    let (_sheaf, http) = cluster();
+    http.post(VMS, &machine("web", json!({}))).ok();
+    run(&http, "web", "10.52.0.2");
+    until_printable(&http, "web", "Running");
+    http.delete(&at(VMS, "web")).ok();
+    eventually("the instance is told to stop", || {
+        http.get(&at(VMIS, "web")).ok()["metadata"]["deletionTimestamp"].is_string()
+    });
+    assert_eq!(http.get(&at(VMS, "web")).status, 200, "it waits for its instance");
+    finish(&http, "web", "Succeeded");
+    let revisions = "/apis/apps/v1/namespaces/default/controllerrevisions";
+    eventually("all is gone", || {
+        http.get(&at(VMS, "web")).status == 404
+            && http.get(&at(VMIS, "web")).status == 404
+            && http.get(PODS).ok()["items"] == json!([])
+            && http.get(revisions).ok()["items"] == json!([])
+    });
+}
+
+#[test]
+fn an_instance_lives_on_when_its_machine_is_deleted_alone() {
+    let (_sheaf, http) = cluster();
+    http.post(VMS, &machine("web", json!({}))).ok();
+    run(&http, "web", "10.52.0.2");
+    http.delete_with(&at(VMS, "web"), &json!({"propagationPolicy": "Orphan"})).ok();
+    eventually("the machine is gone", || http.get(&at(VMS, "web")).status == 404);
+    let vmi = http.get(&at(VMIS, "web")).ok();
+    assert!(vmi["metadata"].get("deletionTimestamp").is_none());
+    http.post(VMS, &machine("web", json!({}))).ok();
+    until_printable(&http, "web", "Running");
+    let adopted = http.get(&at(VMIS, "web")).ok();
+    assert_eq!(adopted["metadata"]["uid"], vmi["metadata"]["uid"]);
+}
+
+#[test]
+fn an_instance_needs_no_machine() {
+    let (_sheaf, http) = cluster();
+    let template = machine("x", json!({}))["spec"]["template"].clone();
+    let vmi = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+        "metadata": {"name": "alone"}, "spec": template["spec"]});
+    http.post(VMIS, &vmi).ok();
+    until_phase(&http, "alone", "Scheduled");
+    http.delete(&at(VMIS, "alone")).ok();
+    assert_eq!(http.get(&at(VMIS, "alone")).status, 200, "its node has to clean up");
+    finish(&http, "alone", "Succeeded");
+    eventually("it is gone", || http.get(&at(VMIS, "alone")).status == 404);
+}
+
+#[test]
+fn a_machine_that_never_comes_up_is_tried_less_and_less_often() {
+    let (_sheaf, http) = cluster();
+    http.post(VMS, &machine("web", json!({}))).ok();
+    let first = until_phase(&http, "web", "Scheduled");
+    finish(&http, "web", "Failed");
+    until_printable(&http, "web", "CrashLoopBackOff");
+    let vm = http.get(&at(VMS, "web")).ok();
+    let failure = &vm["status"]["startFailure"];
+    assert_eq!(failure["consecutiveFailCount"], 1);
+    assert_eq!(failure["lastFailedVMIUID"], first["metadata"]["uid"]);
+    eventually("the instance that failed is gone", || http.get(&at(VMIS, "web")).status == 404);
+}
+
+#[test]
+fn a_machine_takes_its_size_from_an_instancetype_and_keeps_it() {
+    let (_sheaf, http) = cluster();
+    let sizes = "/apis/instancetype.kubevirt.io/v1beta1/virtualmachineclusterinstancetypes";
+    let size = json!({"apiVersion": "instancetype.kubevirt.io/v1beta1",
+        "kind": "VirtualMachineClusterInstancetype", "metadata": {"name": "tiny"},
+        "spec": {"cpu": {"guest": 2}, "memory": {"guest": "384Mi"}}});
+    http.post(sizes, &size).ok();
+    let mut vm = machine("web", json!({"instancetype": {"name": "tiny"}}));
+    vm["spec"]["template"]["spec"]["domain"].as_object_mut().unwrap().remove("memory");
+    http.post(VMS, &vm).ok();
+    let vmi = until_phase(&http, "web", "Scheduled");
+    assert_eq!(vmi["spec"]["domain"]["memory"]["guest"], "384Mi");
+    let key = "kubevirt.io/cluster-instancetype-name";
+    assert_eq!(vmi["metadata"]["annotations"][key], "tiny");
+    eventually("the machine remembers the version", || {
+        let vm = http.get(&at(VMS, "web")).ok();
+        vm["status"]["instancetypeRef"]["controllerRevisionRef"]["name"].is_string()
+    });
+    let vm = http.get(&at(VMS, "web")).ok();
+    assert_eq!(vm["spec"]["instancetype"], json!({"name": "tiny"}), "as it was written");
+}
+
+#[test]
+fn a_replica_set_keeps_as_many_instances_as_are_wanted() {
+    let (_sheaf, http) = cluster();
+    let sets = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstancereplicasets";
+    let template = machine("web", json!({}))["spec"]["template"].clone();
+    let set = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceReplicaSet",
+        "metadata": {"name": "web"}, "spec": {"replicas": 2,
+            "selector": {"matchLabels": {"app": "web"}}, "template": template}});
+    http.post(sets, &set).ok();
+    let count = || http.get(VMIS).ok()["items"].as_array().unwrap().len();
+    eventually("both are placed", || {
+        let found = http.get(VMIS).ok();
+        let found = found["items"].as_array().unwrap().clone();
+        found.len() == 2 && found.iter().all(|vmi| vmi["status"]["phase"] == "Scheduled")
+    });
+    let scale = json!({"spec": {"replicas": 3}});
+    http.merge(&format!("{sets}/web/scale"), &scale).ok();
+    eventually("there is one more", || count() == 3);
+    eventually("the set says so", || {
+        http.get(&format!("{sets}/web")).ok()["status"]["replicas"] == 3
+    });
+}
+
+#[test]
+fn a_pool_numbers_its_machines() {
+    let (_sheaf, http) = cluster();
+    let pools = "/apis/pool.kubevirt.io/v1beta1/namespaces/default/virtualmachinepools";
+    let mut template = json!({"metadata": {"labels": {"pool": "web"}}});
+    template["spec"] = machine("web", json!({}))["spec"].clone();
+    let pool = json!({"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool",
+        "metadata": {"name": "web"}, "spec": {"replicas": 2,
+            "selector": {"matchLabels": {"pool": "web"}}, "virtualMachineTemplate": template}});
+    http.post(pools, &pool).ok();
+    for name in ["web-0", "web-1"] {
+        until_phase(&http, name, "Scheduled");
+    }
+    http.merge(&format!("{pools}/web"), &json!({"spec": {"replicas": 1}})).ok();
+    eventually("the last one is told to go", || {
+        http.get(&at(VMS, "web-1")).json()["metadata"]["deletionTimestamp"].is_string()
+    });
+    assert!(http.get(&at(VMS, "web-0")).ok()["metadata"].get("deletionTimestamp").is_none());
+}

@@ -31,11 +31,12 @@ pub(crate) async fn mutate(
     call: &Call<'_>,
     operation: Operation,
     object: &mut Value,
+    old: Option<&Value>,
 ) -> ApiResult<()> {
     if operation == Operation::Create {
         namespace::exists(call, object).await?;
     }
-    extension::mutate(call, operation, object);
+    extension::mutate(call, operation, object, old)?;
     match &*call.served.table {
         "persistentvolumeclaims" | "persistentvolumes" => {
             storage::mutate(call, operation, object);

@@ -41,6 +41,14 @@ impl Catalog {
         })
     }
 
+    /// A kind at the version that clients prefer.
+    pub(crate) fn preferred(&self, group: &str, plural: &str) -> Option<&Arc<Served>> {
+        self.all
+            .iter()
+            .filter(|served| &*served.group == group && &*served.plural == plural)
+            .max_by_key(|served| priority(&served.version))
+    }
+
     pub(crate) fn all(&self) -> &[Arc<Served>] {
         &self.all
     }

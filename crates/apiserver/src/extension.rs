@@ -52,7 +52,7 @@ pub enum Act {
 }
 
 /// One write that is being judged, as a webhook would be told of it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Review<'a> {
     pub act: Act,
     pub group: &'a str,
@@ -63,6 +63,23 @@ pub struct Review<'a> {
     pub namespace: &'a str,
     pub name: &'a str,
     pub user: &'a User,
+    /// Other objects, as they are now.
+    pub objects: &'a dyn Lookup,
+}
+
+impl fmt::Debug for Review<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { act, group, resource, namespace, name, .. } = self;
+        write!(out, "{act:?} {group}/{resource} {namespace}/{name}")
+    }
+}
+
+/// Reads objects of any kind, at whatever version is preferred.
+pub trait Lookup {
+    /// `namespace` is empty for cluster-scoped objects.
+    fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value>;
+    /// All of a namespace, or of all if it is empty.
+    fn list(&self, group: &str, plural: &str, namespace: &str) -> Vec<Value>;
 }
 
 /// Why a write is refused.
@@ -87,7 +104,12 @@ pub struct Cause {
 pub trait Rules: Send + Sync {
     fn concern(&self, group: &str, resource: &str) -> bool;
     /// Fills in what was left out; must leave alone what is there.
-    fn complete(&self, review: &Review<'_>, object: &mut Value);
+    fn complete(
+        &self,
+        review: &Review<'_>,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), Denial>;
     /// Warnings for the client, or why not. `object` is absent for deletions.
     fn judge(
         &self,

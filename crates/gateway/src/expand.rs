@@ -1,10 +1,15 @@
 //! A machine with its instance type and preference written out.
 
+use std::cell::RefCell;
+
 use http::StatusCode;
 use serde_json::Value;
+use virt::ClusterConfig;
+use virt::admit::Objects;
+use virt::instancetype::{self, ExpandError};
 
 use crate::answer::{self, Failure, Outcome};
-use crate::{Asked, Gateway, instance};
+use crate::{Asked, Gateway, instance, objects};
 
 /// A machine that was sent, not stored.
 pub(crate) async fn sent(gateway: &Gateway, namespace: &str, asked: Asked) -> Outcome {
@@ -26,6 +31,92 @@ pub(crate) async fn sent(gateway: &Gateway, namespace: &str, asked: Asked) -> Ou
     machine(gateway, vm).await
 }
 
-pub(crate) async fn machine(_gateway: &Gateway, vm: Value) -> Outcome {
-    Ok(answer::json(StatusCode::OK, &vm))
+pub(crate) async fn machine(gateway: &Gateway, vm: Value) -> Outcome {
+    let namespace = vm["metadata"]["namespace"].as_str().unwrap_or("").to_owned();
+    let (there, name) = virt::KUBEVIRT;
+    let path = format!("/{}/namespaces/{there}/kubevirts/{name}", objects::MACHINES);
+    let kubevirt = objects::find(&gateway.client, &path).await?.unwrap_or(Value::Null);
+    let config = ClusterConfig::new(&kubevirt, "");
+    let known = Known::fetch(gateway, &vm, &namespace).await?;
+    match instancetype::expand(&vm, &namespace, &known, &config) {
+        Ok(expanded) => Ok(answer::json(StatusCode::OK, &expanded)),
+        Err(error @ ExpandError::NotFound { .. }) => {
+            Err(Failure::told(StatusCode::NOT_FOUND, error.to_string()))
+        }
+        Err(error) => Err(Failure::told(StatusCode::CONFLICT, error.to_string())),
+    }
+}
+
+/// What a machine refers to, read before it is asked for.
+#[derive(Default)]
+struct Known(Vec<(String, Value)>);
+
+impl Known {
+    async fn fetch(gateway: &Gateway, vm: &Value, namespace: &str) -> Result<Self, Failure> {
+        // What a machine refers to may refer on: asked until nothing is missing.
+        let mut known = Self::default();
+        loop {
+            let paths = known.missing(vm, namespace);
+            if paths.is_empty() {
+                return Ok(known);
+            }
+            for path in paths {
+                let found = objects::find(&gateway.client, &path).await?.unwrap_or(Value::Null);
+                known.0.push((path, found));
+            }
+        }
+    }
+
+    /// What the machine refers to and nobody has looked for yet.
+    fn missing(&self, vm: &Value, namespace: &str) -> Vec<String> {
+        let wanted = Wanted::default();
+        let _ = instancetype::Sizing::find(vm, namespace, &Both { known: self, wanted: &wanted });
+        wanted.0.into_inner()
+    }
+
+    fn find(&self, path: &str) -> Option<&Value> {
+        self.0.iter().find(|(known, _)| known == path).map(|(_, object)| object)
+    }
+}
+
+fn path(group: &str, plural: &str, namespace: &str, name: &str) -> String {
+    let version = if group == "instancetype.kubevirt.io" { "v1beta1" } else { "v1" };
+    match namespace {
+        "" => format!("/apis/{group}/{version}/{plural}/{name}"),
+        _ => format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}"),
+    }
+}
+
+impl Objects for Known {
+    fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+        let found = self.find(&path(group, plural, namespace, name))?;
+        (!found.is_null()).then(|| found.clone())
+    }
+
+    fn list(&self, _: &str, _: &str, _: &str) -> Vec<Value> {
+        Vec::new()
+    }
+}
+
+/// Notes what is missing.
+#[derive(Default)]
+struct Wanted(RefCell<Vec<String>>);
+
+struct Both<'a> {
+    known: &'a Known,
+    wanted: &'a Wanted,
+}
+
+impl Objects for Both<'_> {
+    fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+        let path = path(group, plural, namespace, name);
+        if self.known.find(&path).is_none() {
+            self.wanted.0.borrow_mut().push(path);
+        }
+        self.known.get(group, plural, namespace, name)
+    }
+
+    fn list(&self, _: &str, _: &str, _: &str) -> Vec<Value> {
+        Vec::new()
+    }
 }

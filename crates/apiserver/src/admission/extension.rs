@@ -3,19 +3,27 @@
 use serde_json::Value;
 
 use super::Operation;
+use crate::api::Api;
 use crate::call::Call;
-use crate::extension::{Act, Review};
+use crate::extension::{Act, Lookup, Review};
 use crate::object;
+use crate::refresh;
 use crate::status::{ApiError, ApiResult};
 
-pub(super) fn mutate(call: &Call<'_>, operation: Operation, object: &mut Value) {
+pub(super) fn mutate(
+    call: &Call<'_>,
+    operation: Operation,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> ApiResult<()> {
     let name = object::name(object).to_owned();
     let review = review(call, operation, &name);
     for rules in &call.api.extensions.rules {
         if rules.concern(review.group, review.resource) {
-            rules.complete(&review, object);
+            rules.complete(&review, object, old).map_err(ApiError::denied)?;
         }
     }
+    Ok(())
 }
 
 /// The warnings of those who agree, or the first who does not.
@@ -50,5 +58,26 @@ fn review<'a>(call: &'a Call<'_>, operation: Operation, name: &'a str) -> Review
         namespace: call.namespace(),
         name,
         user: call.user,
+        objects: call.api,
+    }
+}
+
+/// Straight from memory: a rule may look at as much as it needs.
+impl Lookup for Api {
+    fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+        let catalog = self.catalog.load();
+        let served = catalog.preferred(group, plural)?;
+        let entry = self.store.get(&served.table, &served.key(namespace, name))?;
+        Some(served.live(&entry))
+    }
+
+    fn list(&self, group: &str, plural: &str, namespace: &str) -> Vec<Value> {
+        let catalog = self.catalog.load();
+        let Some(served) = catalog.preferred(group, plural) else { return Vec::new() };
+        refresh::entries(self, &served.table)
+            .iter()
+            .map(|entry| served.live(entry))
+            .filter(|object| namespace.is_empty() || object::namespace(object) == namespace)
+            .collect()
     }
 }

@@ -56,7 +56,7 @@ pub(super) async fn admit(
     if generated {
         draw_name(&mut object);
     }
-    admission::mutate(call, Operation::Create, &mut object).await?;
+    admission::mutate(call, Operation::Create, &mut object, None).await?;
     call.served.prepare_create(&mut object);
     let errors = call.served.validate_create(&object);
     if !errors.is_empty() {

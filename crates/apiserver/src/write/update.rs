@@ -144,7 +144,7 @@ async fn settle(
         let manager = call.manager(options.field_manager.as_deref());
         write::track(call, Some(live), &mut new, &manager, endpoint)?;
     }
-    admission::mutate(call, Operation::Update, &mut new).await?;
+    admission::mutate(call, Operation::Update, &mut new, Some(live)).await?;
     call.served.prepare_update(&mut new, live, endpoint);
     object::copy_meta(&mut new, live, "resourceVersion");
     // Times of managers move only when something else does.

@@ -2,6 +2,8 @@
 //!
 //! Only adapters; what a request means is decided in `virt` and `gateway`.
 
+mod rules;
+
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -13,6 +15,9 @@ use gateway::{Gateway, Nodes, Wire};
 use http_body_util::BodyExt as _;
 use kube::Client;
 use tokio::net::UnixStream;
+
+/// Go's name of what this program was built for, which is what its guests are.
+const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
 
 /// The additions, and the place where their client is put once there is a server to be a
 /// client of.
@@ -36,6 +41,8 @@ pub(super) fn new() -> (Extensions, Door) {
     });
     let extensions = Extensions {
         definitions: Some(|| virt::definitions().to_vec()),
+        objects: Some(|| virt::first_objects(ARCHITECTURE, &base::clock::now_rfc3339())),
+        rules: vec![Arc::new(rules::Machines)],
         groups: vec![machines, uploads],
         paths: vec![Arc::new(Proxy { door: door.clone() })],
         ..Extensions::default()

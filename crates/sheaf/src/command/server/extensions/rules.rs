@@ -1,0 +1,119 @@
+//! Defaults and rules of machines, handed from crate `virt` to the server.
+
+use apiserver::extension::{Act, Cause, Denial, Lookup, Review, Rules};
+use serde_json::Value;
+use virt::ClusterConfig;
+use virt::admit::{self, Objects, Surroundings, Write};
+
+use super::ARCHITECTURE;
+
+pub(super) struct Machines;
+
+/// The groups whose kinds have rules.
+const GROUPS: [&str; 8] = [
+    "kubevirt.io",
+    "pool.kubevirt.io",
+    "instancetype.kubevirt.io",
+    "migrations.kubevirt.io",
+    "cdi.kubevirt.io",
+    "snapshot.kubevirt.io",
+    "export.kubevirt.io",
+    "clone.kubevirt.io",
+];
+
+impl Rules for Machines {
+    fn concern(&self, group: &str, _resource: &str) -> bool {
+        GROUPS.contains(&group)
+    }
+
+    fn complete(
+        &self,
+        review: &Review<'_>,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), Denial> {
+        if !review.subresource.is_empty() {
+            return Ok(());
+        }
+        let objects = Reader(review.objects);
+        let mut around = Surroundings {
+            namespace: review.namespace,
+            trusted: is_trusted(review),
+            config: &config(review),
+            objects: &objects,
+            now: &base::clock::now_rfc3339(),
+            uuid: &mut || uuid::Uuid::new_v4().to_string(),
+        };
+        admit::mutate(review.group, review.resource, object, old, &mut around).map_err(denial)
+    }
+
+    fn judge(
+        &self,
+        review: &Review<'_>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<Vec<String>, Denial> {
+        let Some(object) = object.filter(|_| review.act != Act::Delete) else {
+            return Ok(Vec::new());
+        };
+        let objects = Reader(review.objects);
+        let write = Write {
+            object,
+            old,
+            namespace: review.namespace,
+            trusted: is_trusted(review),
+            config: &config(review),
+            objects: &objects,
+        };
+        let judged = match (review.subresource, review.resource) {
+            ("", _) => admit::admit(review.group, review.resource, &write),
+            ("status", "virtualmachines") => {
+                admit::admit_machine_status(&write).map(|()| Vec::new())
+            }
+            _ => Ok(Vec::new()),
+        };
+        judged.map_err(denial)
+    }
+}
+
+/// Our own controllers and agents, and KubeVirt's where those are used.
+fn is_trusted(review: &Review<'_>) -> bool {
+    let name = &review.user.name;
+    ["system:sheaf-", "system:node:", "system:serviceaccount:kubevirt:"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+}
+
+fn config(review: &Review<'_>) -> ClusterConfig {
+    let (namespace, name) = virt::KUBEVIRT;
+    let kubevirt = review.objects.get("kubevirt.io", "kubevirts", namespace, name);
+    ClusterConfig::new(&kubevirt.unwrap_or(Value::Null), ARCHITECTURE)
+}
+
+fn denial(denial: admit::Denial) -> Denial {
+    let causes = denial.causes().iter().filter(|cause| !cause.reason.is_empty());
+    Denial {
+        code: denial.code(),
+        reason: if denial.code() == 422 { "Invalid" } else { "BadRequest" },
+        message: denial.message(),
+        causes: causes
+            .map(|cause| Cause {
+                reason: cause.reason.to_owned(),
+                message: cause.message.clone(),
+                field: cause.field.clone(),
+            })
+            .collect(),
+    }
+}
+
+struct Reader<'a>(&'a dyn Lookup);
+
+impl Objects for Reader<'_> {
+    fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+        self.0.get(group, plural, namespace, name)
+    }
+
+    fn list(&self, group: &str, plural: &str, namespace: &str) -> Vec<Value> {
+        self.0.list(group, plural, namespace)
+    }
+}

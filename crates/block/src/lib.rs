@@ -6,6 +6,7 @@
 pub mod ids;
 pub mod nbd;
 pub mod repl;
+pub mod run;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
 pub mod store;

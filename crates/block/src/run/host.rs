@@ -1,0 +1,317 @@
+//! One replica in this process: its store, its session, and the files under them.
+//!
+//! ```text
+//!  calls ──► Session ──DiskRequest──► translate ──Request──► Replica ──IoOp──► Table, Offload
+//!  answers ◄───────── DiskReply ◄──────────────── Reply ◄────────── results ◄──┘
+//! ```
+//!
+//! A store that was closed is opened again when the next engine comes. One that stopped because
+//! its disk failed is opened again too, as another life of the replica: what it answered before
+//! may be gone.
+
+mod translate;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+
+use self::translate::{Asked, Plan};
+use super::files::{Started, Table};
+use super::offload::{Done, Op};
+use crate::ids::{BootId, InstanceId, ReplicaId, VolumeId};
+use crate::repl::disk::{DiskRequest, DiskResult};
+use crate::repl::session::{Identity, Session, SessionAction, SessionEvent};
+use crate::store::files::{Directory, FileId};
+use crate::store::geometry::{REGION, Region};
+use crate::store::{
+    Action, DirectoryBases, IoId, IoOp, IoResult, Limits, OpenError, OpenOptions, Replica, RequestError,
+    RequestId, Status,
+};
+use crate::wire::{Pong, Refusal};
+
+/// Background work gets so much at a time.
+const GRANT: u64 = 4 << 20;
+
+/// A replica that this process serves.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) volume: VolumeId,
+    pub(super) replica: ReplicaId,
+    path: PathBuf,
+    limits: Limits,
+    pub(super) session: Session,
+    boot: BootId,
+    store: Option<Replica>,
+    table: Table,
+    /// Regions that were being written when an earlier process ended.
+    inherited: Vec<Region>,
+    /// What the session waits for.
+    asked: BTreeMap<u64, Asked>,
+    next: u64,
+    requests: BTreeMap<RequestId, u64>,
+    /// Operations that are carried out elsewhere.
+    away: BTreeMap<u64, (IoId, FileId)>,
+    next_away: u64,
+    /// Requests that came while the store could not be opened yet.
+    waiting: VecDeque<(u64, DiskRequest)>,
+    /// The store must not be used any more.
+    broken: bool,
+}
+
+/// What a host wants of its shard.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    pub(super) actions: Vec<SessionAction>,
+    pub(super) ops: Vec<(u64, Op)>,
+    /// Every connection ends: the replica has begun another life.
+    pub(super) reborn: bool,
+}
+
+impl Host {
+    pub(super) fn open(path: &Path, boot: BootId) -> Result<Self, OpenError> {
+        let limits = Limits { settled_by_caller: true, ..Limits::default() };
+        let (store, table) = open_store(path, limits)?;
+        let status = store.status();
+        let identity = Identity {
+            volume: status.volume,
+            replica: status.replica,
+            instance: InstanceId::random(),
+            boot,
+        };
+        Ok(Self {
+            volume: status.volume,
+            replica: status.replica,
+            path: path.to_owned(),
+            limits,
+            session: Session::new(identity, status.promised, REGION),
+            boot,
+            inherited: store.dirty_regions(),
+            store: Some(store),
+            table,
+            asked: BTreeMap::new(),
+            next: 0,
+            requests: BTreeMap::new(),
+            away: BTreeMap::new(),
+            next_away: 0,
+            waiting: VecDeque::new(),
+            broken: false,
+        })
+    }
+
+    pub(super) fn status(&self) -> Option<Status> {
+        self.store.as_ref().map(Replica::status)
+    }
+
+    pub(super) fn on(&mut self, event: SessionEvent, wanted: &mut Wanted) {
+        let from = wanted.actions.len();
+        self.session.on(event, &mut wanted.actions);
+        self.serve(from, wanted);
+    }
+
+    /// Carries out what the session asked of the store, and what follows from it.
+    fn serve(&mut self, from: usize, wanted: &mut Wanted) {
+        let mut at = from;
+        while at < wanted.actions.len() {
+            if matches!(wanted.actions[at], SessionAction::Disk { .. }) {
+                let SessionAction::Disk { id, request } = wanted.actions.remove(at) else {
+                    continue;
+                };
+                self.submit(id, request, wanted);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn submit(&mut self, id: u64, request: DiskRequest, wanted: &mut Wanted) {
+        if !self.is_usable() {
+            self.waiting.push_back((id, request));
+            self.revive(wanted);
+            return;
+        }
+        let Some(store) = &mut self.store else { return };
+        let closes = matches!(request, DiskRequest::CloseClean);
+        match translate::plan(request, store, &self.inherited) {
+            Plan::Answer(result) => self.answered(id, result, wanted),
+            Plan::Ask { asked, requests } => {
+                self.asked.insert(id, asked);
+                for request in requests {
+                    let number = RequestId(self.next);
+                    self.next += 1;
+                    self.requests.insert(number, id);
+                    store.submit(number, request);
+                }
+            }
+        }
+        let _ = closes;
+        self.pump(wanted);
+    }
+
+    fn is_usable(&self) -> bool {
+        self.store.is_some() && !self.broken && self.waiting.is_empty()
+    }
+
+    /// Opens the store again once nothing of the old one is under way.
+    fn revive(&mut self, wanted: &mut Wanted) {
+        if !self.away.is_empty() {
+            return;
+        }
+        if self.store.is_none() || self.broken {
+            self.store = None;
+            match open_store(&self.path, self.limits) {
+                Ok((store, table)) => {
+                    self.inherited = store.dirty_regions();
+                    self.store = Some(store);
+                    self.table = table;
+                }
+                Err(error) => {
+                    tracing::error!(replica = %self.replica, path = %self.path.display(), %error, "cannot open the replica");
+                    for (id, _) in std::mem::take(&mut self.waiting) {
+                        self.answered(id, Err(Refusal::Io), wanted);
+                    }
+                    return;
+                }
+            }
+            if std::mem::take(&mut self.broken) {
+                self.begin_life(wanted);
+                return;
+            }
+        }
+        while let Some((id, request)) = self.waiting.pop_front() {
+            self.submit_now(id, request, wanted);
+        }
+    }
+
+    fn submit_now(&mut self, id: u64, request: DiskRequest, wanted: &mut Wanted) {
+        let rest = std::mem::take(&mut self.waiting);
+        self.submit(id, request, wanted);
+        self.waiting.extend(rest);
+    }
+
+    /// Nobody may count on what was answered before.
+    fn begin_life(&mut self, wanted: &mut Wanted) {
+        self.waiting.clear();
+        self.asked.clear();
+        self.requests.clear();
+        let identity = Identity {
+            volume: self.volume,
+            replica: self.replica,
+            instance: InstanceId::random(),
+            boot: self.boot,
+        };
+        let promised = self.session.promised();
+        self.session = Session::new(identity, promised, REGION);
+        wanted.reborn = true;
+    }
+
+    /// Lets the store go on until it waits for something.
+    fn pump(&mut self, wanted: &mut Wanted) {
+        while let Some(action) = self.store.as_mut().and_then(Replica::next_action) {
+            match action {
+                Action::Io(io) => self.start(io.id, io.file, io.op, wanted),
+                Action::Reply { id, result } => {
+                    let Some(asker) = self.requests.remove(&id) else { continue };
+                    self.replied(asker, result, wanted);
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, id: IoId, file: FileId, op: IoOp, wanted: &mut Wanted) {
+        match self.table.start(file, op) {
+            Started::Done(result) => self.complete(id, result),
+            Started::Away(op) => {
+                self.away.insert(self.next_away, (id, file));
+                wanted.ops.push((self.next_away, op));
+                self.next_away += 1;
+            }
+        }
+    }
+
+    fn complete(&mut self, id: IoId, result: IoResult) {
+        if let Some(store) = &mut self.store {
+            store.complete(id, result);
+        }
+    }
+
+    /// An operation that was carried out elsewhere has ended.
+    pub(super) fn done(&mut self, key: u64, done: Done, wanted: &mut Wanted) {
+        let Some((id, file)) = self.away.remove(&key) else { return };
+        if let Some(created) = done.created {
+            self.table.insert(file, created);
+        }
+        if !self.broken {
+            self.complete(id, done.result);
+        }
+        self.pump(wanted);
+        if !self.waiting.is_empty() {
+            self.revive(wanted);
+        }
+    }
+
+    fn replied(
+        &mut self,
+        asker: u64,
+        result: Result<crate::store::Reply, RequestError>,
+        wanted: &mut Wanted,
+    ) {
+        if let Err(RequestError::Stopped { reason }) = &result
+            && !self.broken
+        {
+            tracing::error!(replica = %self.replica, %reason, "the replica stopped and is opened anew");
+            self.broken = true;
+        }
+        let Some(asked) = self.asked.get_mut(&asker) else { return };
+        let Some(result) = asked.take(result) else { return };
+        let closed = asked.is_close() && result.is_ok();
+        self.asked.remove(&asker);
+        if closed {
+            self.store = None;
+        }
+        self.answered(asker, result, wanted);
+    }
+
+    fn answered(&mut self, id: u64, result: DiskResult, wanted: &mut Wanted) {
+        let from = wanted.actions.len();
+        self.session.on(SessionEvent::Disk { id, result }, &mut wanted.actions);
+        self.serve(from, wanted);
+    }
+
+    /// Now and then: background work, and what heartbeats tell.
+    pub(super) fn tick(&mut self, wanted: &mut Wanted) {
+        if self.broken {
+            self.revive(wanted);
+        }
+        let Some(store) = &mut self.store else { return };
+        let status = store.status();
+        if status.work.is_some() {
+            store.grant(GRANT);
+        }
+        let free = rustix::fs::statvfs(&self.path).map_or(0, |it| it.f_bavail * it.f_frsize);
+        self.session.set_stats(Pong {
+            free_bytes: free,
+            used_bytes: status.unique_bytes,
+            merging: u32::from(status.work.is_some()),
+            dirty_regions: u32::try_from(status.active_regions).unwrap_or(u32::MAX),
+        });
+        self.pump(wanted);
+    }
+
+    /// Whether there is work to be granted.
+    pub(super) fn is_busy(&self) -> bool {
+        self.broken || self.store.as_ref().is_some_and(|store| store.status().work.is_some())
+    }
+
+    /// Whether an operation is still carried out elsewhere.
+    pub(super) fn is_away(&self) -> bool {
+        !self.away.is_empty()
+    }
+}
+
+fn open_store(path: &Path, limits: Limits) -> Result<(Replica, Table), OpenError> {
+    let mut files = Directory::new(path);
+    let mut bases = DirectoryBases::default();
+    let options = OpenOptions { limits, ..OpenOptions::default() };
+    let store = crate::store::open(&mut files, &mut bases, options)?;
+    let bases = store.bases().iter().map(|base| PathBuf::from(&base.path)).collect();
+    Ok((store, Table::new(path, bases)))
+}

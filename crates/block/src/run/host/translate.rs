@@ -1,0 +1,224 @@
+//! Between what a session asks of a disk and what a store understands.
+
+use bytes::Bytes;
+
+use crate::ids::SnapshotId;
+use crate::repl::disk::{Description, DiskReply, DiskRequest, DiskResult};
+use crate::store::geometry::{REGION, Region};
+use crate::store::{
+    BlockInfo, MapOf, ReadData, Replica, Reply, Request, RequestError, Status, View, crc,
+};
+use crate::wire::{BlockState, Crcs, Refusal, SnapshotInfo, Verify};
+
+/// What is done about a request.
+pub(super) enum Plan {
+    Answer(DiskResult),
+    Ask { asked: Asked, requests: Vec<Request> },
+}
+
+/// A request that the store works on.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// Any success is the answer.
+    Done { tolerant: Tolerant },
+    Close,
+    Data,
+    Dirty,
+    /// The map, and the data to compare it with.
+    Map { map: Option<Vec<BlockInfo>>, data: Option<ReadData>, both: bool },
+}
+
+/// Which refusal means that there is nothing left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tolerant {
+    No,
+    Exists,
+    Missing,
+    Stale,
+}
+
+pub(super) fn plan(request: DiskRequest, store: &Replica, inherited: &[Region]) -> Plan {
+    let request = match request {
+        DiskRequest::Read { view, offset, length } => {
+            let request = Request::Read { view: view_of(view), offset, len: length.into() };
+            return Plan::Ask { asked: Asked::Data, requests: vec![request] };
+        }
+        DiskRequest::Write { offset, data, crcs, fua } => {
+            Request::Write { offset, data, crcs: crcs.as_slice().to_vec(), fua }
+        }
+        DiskRequest::WriteZeroes { offset, length, fua } => {
+            Request::WriteZeroes { offset, len: length.into(), fua }
+        }
+        DiskRequest::Discard { offset, length } => Request::Discard { offset, len: length.into() },
+        DiskRequest::Flush => Request::Flush,
+        DiskRequest::Snapshot(info) => {
+            let SnapshotInfo { id, name, created, labels, .. } = info;
+            let Ok(created) = created.parse() else { return Plan::Answer(Err(Refusal::Invalid)) };
+            return ask(Request::Snapshot { id, name, created, labels }, Tolerant::Exists);
+        }
+        DiskRequest::DeleteSnapshot { snapshot } => {
+            return ask(Request::DeleteSnapshot { id: snapshot }, Tolerant::Missing);
+        }
+        DiskRequest::Revert { to: Some(to) } => Request::Revert { to },
+        DiskRequest::Revert { to: None } => return empty(store),
+        DiskRequest::Resize { size } => match size.cmp(&store.volume_size()) {
+            std::cmp::Ordering::Less => return Plan::Answer(Err(Refusal::Invalid)),
+            std::cmp::Ordering::Equal => return Plan::Answer(Ok(DiskReply::Done)),
+            std::cmp::Ordering::Greater => Request::Expand { size },
+        },
+        DiskRequest::ReadMap { view, offset, length, verify } => {
+            let unsummed = store.bases().iter().any(|base| base.is_image);
+            let deep = verify == Verify::Deep || unsummed;
+            return map(view, offset, length, deep);
+        }
+        DiskRequest::Dirty => {
+            return Plan::Ask { asked: Asked::Dirty, requests: vec![Request::DirtyRegions] };
+        }
+        DiskRequest::Settle { regions } => {
+            Request::Settle { regions: regions.into_iter().map(Region).collect() }
+        }
+        DiskRequest::Promise { generation } => Request::Promise { generation },
+        DiskRequest::SetEpoch { epoch } => return ask(Request::SetEpoch { epoch }, Tolerant::Stale),
+        DiskRequest::Reconciled => Request::Reconciled { regions: inherited.to_vec() },
+        DiskRequest::CloseClean => {
+            return Plan::Ask { asked: Asked::Close, requests: vec![Request::CloseClean] };
+        }
+        DiskRequest::Describe => {
+            return Plan::Answer(Ok(DiskReply::Description(Box::new(describe(store)))));
+        }
+    };
+    ask(request, Tolerant::No)
+}
+
+fn ask(request: Request, tolerant: Tolerant) -> Plan {
+    Plan::Ask { asked: Asked::Done { tolerant }, requests: vec![request] }
+}
+
+fn view_of(view: Option<SnapshotId>) -> View {
+    view.map_or(View::Head, View::Snapshot)
+}
+
+/// A head without anything in it, over nothing.
+fn empty(store: &Replica) -> Plan {
+    match store.head_parent() {
+        None => ask(
+            Request::WriteZeroes { offset: 0, len: store.volume_size(), fua: false },
+            Tolerant::No,
+        ),
+        Some(_) => Plan::Answer(Err(Refusal::Busy)),
+    }
+}
+
+/// A store sums blocks in suspect regions again by itself, and believes what it finds; only a
+/// deep look, and an image that has no checksums, need the data.
+fn map(view: Option<SnapshotId>, offset: u64, length: u32, both: bool) -> Plan {
+    let (view, len) = (view_of(view), u64::from(length));
+    let mut requests = vec![Request::ReadMap { of: MapOf::View(view), offset, len }];
+    if both {
+        requests.push(Request::Read { view, offset, len });
+    }
+    Plan::Ask { asked: Asked::Map { map: None, data: None, both }, requests }
+}
+
+impl Asked {
+    pub(super) fn is_close(&self) -> bool {
+        matches!(self, Self::Close)
+    }
+
+    /// Takes an answer of the store; gives the disk's when it is complete.
+    pub(super) fn take(&mut self, result: Result<Reply, RequestError>) -> Option<DiskResult> {
+        let reply = match result {
+            Ok(reply) => reply,
+            Err(error) => return Some(self.refused(&error)),
+        };
+        Some(Ok(match (&mut *self, reply) {
+            (Self::Data, Reply::Data(data)) => {
+                let crcs: Crcs = data.crcs.iter().copied().collect();
+                DiskReply::Data { data: data.into_bytes(), crcs }
+            }
+            (Self::Dirty, Reply::Regions(regions)) => {
+                DiskReply::Dirty(regions.into_iter().map(|region| region.0).collect())
+            }
+            (Self::Map { map, data, both }, reply) => {
+                match reply {
+                    Reply::Map(found) => *map = Some(found),
+                    Reply::Data(found) => *data = Some(found),
+                    _ => return Some(Err(Refusal::Io)),
+                }
+                if map.is_none() || (*both && data.is_none()) {
+                    return None;
+                }
+                let infos = map.take().unwrap_or_default();
+                DiskReply::Map(states(&infos, data.take().map(ReadData::into_bytes)))
+            }
+            _ => DiskReply::Done,
+        }))
+    }
+
+    fn refused(&self, error: &RequestError) -> DiskResult {
+        let tolerant = match self {
+            Self::Done { tolerant } => *tolerant,
+            _ => Tolerant::No,
+        };
+        match (tolerant, error) {
+            (Tolerant::Exists, RequestError::SnapshotExists { .. })
+            | (Tolerant::Missing, RequestError::NoSuchSnapshot { .. })
+            | (Tolerant::Stale, RequestError::StaleEpoch { .. }) => Ok(DiskReply::Done),
+            _ => Err(refusal(error)),
+        }
+    }
+}
+
+fn states(infos: &[BlockInfo], data: Option<Bytes>) -> Vec<BlockState> {
+    let mut sums = data.as_ref().map(|data| crc::of_blocks(data));
+    let state = |info: &BlockInfo| {
+        let found = sums.as_mut().and_then(Iterator::next);
+        match (info, found) {
+            (BlockInfo::Vacant | BlockInfo::Zero, _) => BlockState::Zero,
+            (BlockInfo::Data { crc: Some(crc) }, Some(found)) if *crc != found => BlockState::Bad,
+            (BlockInfo::Data { crc: Some(crc) }, _) => BlockState::Data(*crc),
+            (BlockInfo::Data { crc: None }, Some(found)) => BlockState::Data(found),
+            // An image has no checksums; without its data there is nothing to compare.
+            (BlockInfo::Data { crc: None }, None) => BlockState::Bad,
+        }
+    };
+    infos.iter().map(state).collect()
+}
+
+fn describe(store: &Replica) -> Description {
+    let Status { promised, epoch, size, snapshots, .. } = store.status();
+    let mut snapshots = snapshots;
+    snapshots.sort_by_key(|snapshot| store.snapshot_order(snapshot.info.id));
+    let snapshots = snapshots.into_iter().map(|snapshot| SnapshotInfo {
+        id: snapshot.info.id,
+        name: snapshot.info.name,
+        parent: snapshot.parent,
+        created: snapshot.info.created.to_string(),
+        labels: snapshot.info.labels,
+    });
+    Description {
+        promised,
+        epoch,
+        size,
+        region: REGION,
+        lost_writes: store.has_lost_writes(),
+        dirty: store.dirty_regions().into_iter().map(|region| region.0).collect(),
+        snapshots: snapshots.collect(),
+        head_parent: store.head_parent(),
+    }
+}
+
+fn refusal(error: &RequestError) -> Refusal {
+    match error {
+        RequestError::Checksum { .. } => Refusal::BadChecksum,
+        RequestError::NoSpace => Refusal::NoSpace,
+        RequestError::NoSuchSnapshot { .. } => Refusal::NoSnapshot,
+        RequestError::SnapshotBusy { .. } | RequestError::SnapshotPinned { .. } => Refusal::Busy,
+        RequestError::StaleGeneration { .. } => Refusal::Fenced,
+        RequestError::Io { .. }
+        | RequestError::MapDamaged { .. }
+        | RequestError::Stopped { .. }
+        | RequestError::Closed => Refusal::Io,
+        _ => Refusal::Invalid,
+    }
+}

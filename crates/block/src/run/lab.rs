@@ -1,0 +1,291 @@
+//! A volume with its replicas on one machine, and a file as its control plane: for benches, tests
+//! and a first look.
+//!
+//! ```text
+//!  DIR/volume.json      which replicas there are        DIR/record.json   the control plane
+//!  DIR/replica-N/       a replica's files               DIR/replica-N.sock its process
+//!  DIR/control.sock     `status`, `snapshot` and so on  DIR/replica-N.log  what it says
+//! ```
+//!
+//! The engine runs in this process, each replica in one of its own, unless they are to be
+//! in this one too. Any of them may be killed: what runs is found by its socket, and what does
+//! not is started. A volume is held by one engine at a time, by a lock on its directory.
+
+mod control;
+mod description;
+mod process;
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+pub use self::control::{ClientError, LabReply, LabRequest, ReplicaStatus, ask};
+use self::description::Description;
+pub use self::process::{ServeError, ServeOptions, serve};
+use super::{Address, Driver, Handle, Listener, Place, Shard, VolumeOptions};
+use crate::ids::{EngineId, ReplicaId, VolumeId};
+use crate::repl::control::{ControlError, FileControl, Record};
+use crate::repl::engine::{Config, Notice};
+use crate::store::files::Directory;
+use crate::store::geometry::{BLOCK, MAX_VOLUME};
+use crate::store::{CreateError, CreateOptions, OpenError};
+
+/// More copies than this are a mistake.
+pub const MAX_REPLICAS: usize = 8;
+
+/// What is to run.
+pub struct LabOptions {
+    pub dir: PathBuf,
+    /// Needed for a new volume.
+    pub size: Option<u64>,
+    /// Needed for a new volume.
+    pub replicas: Option<usize>,
+    /// Where clients connect.
+    pub nbd: Vec<Address>,
+    /// Serve the replicas in this process.
+    pub in_process: bool,
+    pub driver: Driver,
+    /// The command that serves the replica in a directory: it ends up in [`serve`].
+    pub spawn: Box<dyn Fn(&ServeOptions) -> Command + Send + Sync>,
+    /// Is told what happens to the volume.
+    pub notices: Box<dyn FnMut(&Notice) + Send>,
+}
+
+impl std::fmt::Debug for LabOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LabOptions").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+/// Why a volume cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    #[error("--size {size} is not possible: {reason}")]
+    Size { size: u64, reason: &'static str },
+    #[error("--size is needed for a new volume")]
+    NoSize,
+    #[error("--size {asked} is not the size of the volume in {dir}, which is {found}; `resize` changes it")]
+    OtherSize { dir: PathBuf, asked: u64, found: u64 },
+    #[error("--replicas {count} is not possible: a volume has 1 to {MAX_REPLICAS}")]
+    Replicas { count: usize },
+    #[error("--replicas {asked} is not what the volume in {dir} has, which is {found}")]
+    OtherReplicas { dir: PathBuf, asked: usize, found: usize },
+    #[error("--dir {dir} is used by another process")]
+    InUse { dir: PathBuf },
+    #[error("--dir {dir}: its path is too long for the sockets in it; {max} bytes are possible")]
+    DirTooLong { dir: PathBuf, max: usize },
+    #[error("{path} is not the description of a volume")]
+    Description { path: PathBuf, source: serde_json::Error },
+    #[error("cannot use {path}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("cannot listen on {address}")]
+    Listen { address: Address, source: io::Error },
+    #[error("cannot create the replica in {path}")]
+    Create { path: PathBuf, source: CreateError },
+    #[error("cannot open the replica in {path}")]
+    Open { path: PathBuf, source: OpenError },
+    #[error("cannot start the process of replica {index}")]
+    Spawn { index: usize, source: io::Error },
+    #[error("replica {index} did not come up; see {log}")]
+    NotUp { index: usize, log: PathBuf },
+    #[error("cannot use the volume's record")]
+    Record { source: ControlError },
+    #[error("the data path failed")]
+    Shard { source: io::Error },
+    #[error("the volume is not served any more: {why}")]
+    Over { why: String },
+}
+
+/// A volume that is ready to be served.
+#[derive(Debug)]
+pub struct Lab {
+    shard: Shard,
+    shared: Arc<Shared>,
+    /// Held as long as the volume is served.
+    _lock: File,
+    ended: Arc<Mutex<Option<String>>>,
+    in_process: bool,
+}
+
+/// What the threads of a laboratory share.
+pub(super) struct Shared {
+    dir: PathBuf,
+    description: Mutex<Description>,
+    handle: Handle,
+    driver: Driver,
+    in_process: bool,
+    spawn: Box<dyn Fn(&ServeOptions) -> Command + Send + Sync>,
+    /// Children that were started here, to be waited for.
+    children: Mutex<Vec<std::process::Child>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl Lab {
+    /// Makes the volume if there is none, starts what does not run, and takes the volume.
+    pub fn new(options: LabOptions) -> Result<Self, LabError> {
+        let LabOptions { dir, size, replicas, nbd, in_process, driver, spawn, notices } = options;
+        check_size(size)?;
+        if let Some(count) = replicas
+            && !(1..=MAX_REPLICAS).contains(&count)
+        {
+            return Err(LabError::Replicas { count });
+        }
+        let io = |path: &Path| { let path = path.to_owned(); move |source| LabError::Io { path, source } };
+        std::fs::create_dir_all(&dir).map_err(io(&dir))?;
+        let dir = dir.canonicalize().map_err(io(&dir))?;
+        check_length(&dir)?;
+        let lock = lock_directory(&dir)?;
+        let description = Description::load_or_create(&dir, size, replicas)?;
+        // First, so that an address that is taken leaves nothing behind that runs.
+        let listeners = nbd.iter().map(|address| {
+            Listener::bind(address).map_err(|source| LabError::Listen { address: address.clone(), source })
+        }).collect::<Result<Vec<_>, _>>()?;
+        let mut shard = Shard::new(driver).map_err(|source| LabError::Shard { source })?;
+        let shared = Arc::new(Shared {
+            dir: dir.clone(),
+            handle: shard.handle(),
+            driver,
+            in_process,
+            spawn,
+            children: Mutex::default(),
+            description: Mutex::new(description.clone()),
+        });
+        let mut places = Vec::new();
+        for (index, replica) in description.replicas.iter().enumerate() {
+            let path = shared.replica_dir(index);
+            create_replica(&path, description.volume, *replica, description.size)?;
+            let place = match in_process {
+                true => {
+                    let open = |source| LabError::Open { path: path.clone(), source };
+                    shard.add_replica(&path).map_err(open)?;
+                    Place::Here
+                }
+                false => Place::At(shared.start_replica(index)?),
+            };
+            places.push((*replica, place));
+        }
+        let ended = Arc::new(Mutex::new(None));
+        let volume = VolumeOptions {
+            config: config(description.volume),
+            replicas: places,
+            control: Box::new(open_record(&dir, &description)?),
+            name: String::new(),
+            listeners,
+            notices: keep_end(ended.clone(), notices),
+        };
+        shard.add_volume(volume).map_err(|source| LabError::Shard { source })?;
+        Ok(Self { shard, shared, _lock: lock, ended, in_process })
+    }
+
+    /// To stop it, and to ask it, from other threads.
+    pub fn handle(&self) -> Handle {
+        self.shared.handle.clone()
+    }
+
+    /// Serves until it is stopped, or until the volume is lost to somebody else.
+    pub fn run(mut self) -> Result<(), LabError> {
+        let control = control::listen(&self.shared)?;
+        let result = self.shard.run().map_err(|source| LabError::Shard { source });
+        drop(self.shard);
+        drop(control);
+        if !self.in_process {
+            self.shared.stop_replicas();
+        }
+        result?;
+        match self.ended.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(why) => Err(LabError::Over { why }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Remembers why the volume ended, if not because somebody wanted it to.
+fn keep_end(
+    ended: Arc<Mutex<Option<String>>>,
+    mut then: Box<dyn FnMut(&Notice) + Send>,
+) -> Box<dyn FnMut(&Notice) + Send> {
+    Box::new(move |notice| {
+        let why = match notice {
+            Notice::Fenced { by } => Some(format!("another engine took it as generation {by}")),
+            Notice::Faulted { why } => Some(why.to_string()),
+            _ => None,
+        };
+        if why.is_some() {
+            *ended.lock().unwrap_or_else(PoisonError::into_inner) = why;
+        }
+        then(notice);
+    })
+}
+
+fn config(volume: VolumeId) -> Config {
+    Config {
+        // Processes on one machine answer at once or are gone.
+        open_wait: Duration::from_secs(2),
+        ..Config::new(volume, EngineId::random(), "lab")
+    }
+}
+
+fn check_size(size: Option<u64>) -> Result<(), LabError> {
+    let Some(size) = size else { return Ok(()) };
+    let reason = if size == 0 {
+        "a volume is not empty"
+    } else if !size.is_multiple_of(BLOCK) {
+        "it is not a multiple of 4096"
+    } else if size > MAX_VOLUME {
+        "the largest volume is 15 TiB"
+    } else {
+        return Ok(());
+    };
+    Err(LabError::Size { size, reason })
+}
+
+/// The longest name of a socket, less what is put after the directory.
+fn check_length(dir: &Path) -> Result<(), LabError> {
+    const MAX: usize = 107 - "/replica-00.sock".len();
+    match dir.as_os_str().len() <= MAX {
+        true => Ok(()),
+        false => Err(LabError::DirTooLong { dir: dir.to_owned(), max: MAX }),
+    }
+}
+
+/// Keeps others out for as long as the file is open, whatever happens to this process.
+fn lock_directory(dir: &Path) -> Result<File, LabError> {
+    let io = |source| LabError::Io { path: dir.to_owned(), source };
+    let file = File::open(dir).map_err(io)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(LabError::InUse { dir: dir.to_owned() }),
+        Err(std::fs::TryLockError::Error(source)) => Err(io(source)),
+    }
+}
+
+/// Makes the files of a replica, unless they are there.
+fn create_replica(path: &Path, volume: VolumeId, replica: ReplicaId, size: u64) -> Result<(), LabError> {
+    std::fs::create_dir_all(path).map_err(|source| LabError::Io { path: path.to_owned(), source })?;
+    let mut files = Directory::new(path);
+    if crate::store::read_super(&mut files).is_ok_and(|found| found.replica == replica) {
+        return Ok(());
+    }
+    let fail = |source| LabError::Create { path: path.to_owned(), source };
+    crate::store::create(&mut files, &CreateOptions::new(volume, replica, size)).map_err(fail)
+}
+
+fn open_record(dir: &Path, description: &Description) -> Result<FileControl, LabError> {
+    let path = dir.join("record.json");
+    let fail = |source| LabError::Record { source };
+    match path.exists() {
+        true => FileControl::open(&path).map_err(fail),
+        false => {
+            let record = Record::new(description.replicas.iter().copied());
+            FileControl::create(&path, &record).map_err(fail)
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Asking a laboratory that runs: one line of JSON each way, over a socket in its directory.
+
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::{LabError, Shared, create_replica};
+use crate::ids::ReplicaId;
+use crate::run::{AdminReply, AdminRequest, VolumeStatus};
+
+/// The longest request that anybody needs.
+const MAX_LINE: u64 = 1 << 20;
+
+/// What a laboratory can be asked.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LabRequest {
+    Status,
+    Volume(AdminRequest),
+    /// Ends a replica's process as a crash would.
+    KillReplica { index: usize },
+    StartReplica { index: usize },
+    /// Throws a replica away and lets an empty one take its place.
+    RebuildReplica { index: usize },
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LabReply {
+    Status { volume: VolumeStatus, replicas: Vec<ReplicaStatus> },
+    Volume(AdminReply),
+    Done,
+    Error { message: String },
+}
+
+/// A replica's place on this machine.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplicaStatus {
+    pub index: usize,
+    pub id: ReplicaId,
+    pub dir: PathBuf,
+    /// Nothing if it does not run.
+    pub pid: Option<u32>,
+}
+
+/// Why nothing was answered.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    #[error("no volume is being served in {dir}")]
+    NotRunning { dir: PathBuf },
+    #[error("cannot speak to the volume in {dir}")]
+    Io { dir: PathBuf, source: io::Error },
+    #[error("the answer cannot be understood")]
+    Answer { source: serde_json::Error },
+    #[error("{message}")]
+    Refused { message: String },
+}
+
+/// Asks the laboratory of a directory.
+pub fn ask(dir: &Path, request: &LabRequest) -> Result<LabReply, ClientError> {
+    let io = |source| ClientError::Io { dir: dir.to_owned(), source };
+    let mut stream = UnixStream::connect(dir.join("control.sock"))
+        .map_err(|_| ClientError::NotRunning { dir: dir.to_owned() })?;
+    let mut line = serde_json::to_vec(request).map_err(|source| ClientError::Answer { source })?;
+    line.push(b'\n');
+    stream.write_all(&line).map_err(io)?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).map_err(io)?;
+    match serde_json::from_str(&answer).map_err(|source| ClientError::Answer { source })? {
+        LabReply::Error { message } => Err(ClientError::Refused { message }),
+        reply => Ok(reply),
+    }
+}
+
+/// Removes the socket when it is dropped; the thread ends with the process.
+#[derive(Debug)]
+pub(super) struct Listening(PathBuf);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+pub(super) fn listen(shared: &Arc<Shared>) -> Result<Listening, LabError> {
+    let path = shared.dir.join("control.sock");
+    let fail = |source| LabError::Io { path: path.clone(), source };
+    // The directory is locked, so whoever had it is gone.
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&path).map_err(fail)?;
+    let shared = shared.clone();
+    let accept = move || {
+        for stream in listener.incoming().flatten() {
+            let shared = shared.clone();
+            let answer = move || {
+                // Whoever asked may be gone by now.
+                let _ = converse(&shared, stream);
+            };
+            let _ = std::thread::Builder::new().stack_size(256 << 10).spawn(answer);
+        }
+    };
+    std::thread::Builder::new().name("lab-control".to_owned()).spawn(accept).map_err(fail)?;
+    Ok(Listening(path))
+}
+
+fn converse(shared: &Shared, stream: UnixStream) -> io::Result<()> {
+    let mut line = String::new();
+    io::Read::take(BufReader::new(&stream), MAX_LINE).read_line(&mut line)?;
+    let reply = match serde_json::from_str(&line) {
+        Ok(request) => shared.answer(request),
+        Err(error) => LabReply::Error { message: format!("not a request: {error}") },
+    };
+    let mut line = serde_json::to_vec(&reply)?;
+    line.push(b'\n');
+    (&stream).write_all(&line)
+}
+
+impl Shared {
+    fn answer(&self, request: LabRequest) -> LabReply {
+        let result = match request {
+            LabRequest::Status => self.status(),
+            LabRequest::Volume(request) => {
+                self.handle.ask(0, request).map(LabReply::Volume).map_err(|error| error.to_string())
+            }
+            LabRequest::KillReplica { index } => self.checked(index).and_then(|_| {
+                match self.kill_replica(index) {
+                    true => Ok(LabReply::Done),
+                    false => Err(format!("replica {index} does not run")),
+                }
+            }),
+            LabRequest::StartReplica { index } => self.checked(index).and_then(|_| {
+                self.reap();
+                self.start_replica(index).map(|_| LabReply::Done).map_err(|error| chain(&error))
+            }),
+            LabRequest::RebuildReplica { index } => self.checked(index).and_then(|old| {
+                self.replace(index, old).map(|()| LabReply::Done)
+            }),
+        };
+        result.unwrap_or_else(|message| LabReply::Error { message })
+    }
+
+    fn status(&self) -> Result<LabReply, String> {
+        let reply = self.handle.ask(0, AdminRequest::Status).map_err(|error| error.to_string())?;
+        let AdminReply::Status(volume) = reply else { return Err("no status".to_owned()) };
+        self.reap();
+        let description = self.description.lock().unwrap_or_else(PoisonError::into_inner);
+        let replicas = description.replicas.iter().enumerate().map(|(index, id)| ReplicaStatus {
+            index,
+            id: *id,
+            dir: self.replica_dir(index),
+            pid: match self.in_process {
+                true => Some(std::process::id()),
+                false => self.replica_pid(index).map(|pid| pid.as_raw_nonzero().get().unsigned_abs()),
+            },
+        });
+        Ok(LabReply::Status { replicas: replicas.collect(), volume: *volume })
+    }
+
+    /// The replica at a place, if it is one that can be killed and started.
+    fn checked(&self, index: usize) -> Result<ReplicaId, String> {
+        if self.in_process {
+            return Err("the replicas are in the process of the engine".to_owned());
+        }
+        let description = self.description.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = description.replicas.len();
+        let found = description.replicas.get(index).copied();
+        found.ok_or_else(|| format!("there is no replica {index}; they are 0 to {}", count - 1))
+    }
+
+    fn replace(&self, index: usize, old: ReplicaId) -> Result<(), String> {
+        let reply = self.handle.ask(0, AdminRequest::Status).map_err(|error| error.to_string())?;
+        let AdminReply::Status(status) = reply else { return Err("no status".to_owned()) };
+        let others = status.replicas.iter().any(|it| it.id != old && it.state == "in-sync");
+        if !others {
+            return Err(format!("replica {index} is the only one that has everything"));
+        }
+        self.kill_replica(index);
+        let dir = self.replica_dir(index);
+        let fail = |error: io::Error| format!("cannot use {}: {error}", dir.display());
+        std::fs::remove_dir_all(&dir).map_err(fail)?;
+        let new = ReplicaId::random();
+        let volume = {
+            let mut description = self.description.lock().unwrap_or_else(PoisonError::into_inner);
+            description.replicas[index] = new;
+            description.save(&self.dir).map_err(|error| chain(&error))?;
+            description.volume
+        };
+        create_replica(&dir, volume, new, status.size).map_err(|error| chain(&error))?;
+        let address = self.start_replica(index).map_err(|error| chain(&error))?;
+        let request = AdminRequest::Replace { old, new, at: Some(address) };
+        self.handle.ask(0, request).map(|_| ()).map_err(|error| error.to_string())
+    }
+}
+
+/// An error with everything that caused it, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}
+

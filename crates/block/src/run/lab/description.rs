@@ -1,0 +1,67 @@
+//! Which volume a directory holds.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::LabError;
+use crate::ids::{ReplicaId, VolumeId};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Description {
+    pub(super) volume: VolumeId,
+    /// As it was made; the replicas know how large it is now.
+    pub(super) size: u64,
+    pub(super) replicas: Vec<ReplicaId>,
+}
+
+impl Description {
+    pub(super) fn load_or_create(
+        dir: &Path,
+        size: Option<u64>,
+        replicas: Option<usize>,
+    ) -> Result<Self, LabError> {
+        let path = dir.join("volume.json");
+        let io = |source| LabError::Io { path: path.clone(), source };
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let size = size.ok_or(LabError::NoSize)?;
+                let replicas = (0..replicas.unwrap_or(3)).map(|_| ReplicaId::random()).collect();
+                let description = Self { volume: VolumeId::random(), size, replicas };
+                description.save(dir)?;
+                return Ok(description);
+            }
+            Err(error) => return Err(io(error)),
+        };
+        let found: Self = serde_json::from_slice(&bytes)
+            .map_err(|source| LabError::Description { path: path.clone(), source })?;
+        let dir = dir.to_owned();
+        match (size, replicas) {
+            (Some(asked), _) if asked != found.size => {
+                Err(LabError::OtherSize { dir, asked, found: found.size })
+            }
+            (_, Some(asked)) if asked != found.replicas.len() => {
+                Err(LabError::OtherReplicas { dir, asked, found: found.replicas.len() })
+            }
+            _ => Ok(found),
+        }
+    }
+
+    /// Replaces the file in one step.
+    pub(super) fn save(&self, dir: &Path) -> Result<(), LabError> {
+        let path = dir.join("volume.json");
+        let aside = dir.join("volume.new");
+        let store = || -> std::io::Result<()> {
+            let mut file = File::create(&aside)?;
+            file.write_all(&serde_json::to_vec_pretty(self)?)?;
+            file.sync_all()?;
+            std::fs::rename(&aside, &path)?;
+            File::open(dir)?.sync_all()
+        };
+        store().map_err(|source| LabError::Io { path: path.clone(), source })
+    }
+}

@@ -1,0 +1,167 @@
+//! Processes of replicas: being one, and finding, starting and ending them.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+
+use super::{LabError, Shared};
+use crate::run::{Address, Driver, Listener, Shard};
+use crate::store::OpenError;
+
+/// How long a replica may take to come up: it may have a log to replay.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A process of a replica ends by itself when no engine has come for so long.
+const LONELY: Duration = Duration::from_secs(60);
+
+/// What a process of replicas is told.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    pub dir: PathBuf,
+    /// Where engines connect.
+    pub listen: Address,
+    pub driver: Driver,
+    /// End when no engine has been connected for so long.
+    pub idle: Option<Duration>,
+}
+
+/// Why a replica cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("{dir} is used by another process")]
+    InUse { dir: PathBuf },
+    #[error("cannot use {dir}")]
+    Io { dir: PathBuf, source: io::Error },
+    #[error("cannot open the replica in {dir}")]
+    Open { dir: PathBuf, source: OpenError },
+    #[error("cannot listen on {address}")]
+    Listen { address: Address, source: io::Error },
+    #[error("the data path failed")]
+    Shard { source: io::Error },
+}
+
+/// Serves a replica until the process is ended; `ready` is told where.
+pub fn serve(options: &ServeOptions, ready: impl FnOnce(&Shard, &Address)) -> Result<(), ServeError> {
+    let dir = &options.dir;
+    let io = |source| ServeError::Io { dir: dir.clone(), source };
+    let lock = std::fs::File::open(dir).map_err(io)?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(std::fs::TryLockError::WouldBlock) => return Err(ServeError::InUse { dir: dir.clone() }),
+        Err(std::fs::TryLockError::Error(source)) => return Err(io(source)),
+    }
+    let mut shard = Shard::new(options.driver).map_err(|source| ServeError::Shard { source })?;
+    shard.add_replica(dir).map_err(|source| ServeError::Open { dir: dir.clone(), source })?;
+    let fail = |source| ServeError::Listen { address: options.listen.clone(), source };
+    let listener = Listener::bind(&options.listen).map_err(fail)?;
+    let address = listener.address().map_err(fail)?;
+    shard.listen_for_engines(listener).map_err(fail)?;
+    if let Some(idle) = options.idle {
+        shard.end_when_idle(idle);
+    }
+    ready(&shard, &address);
+    let result = shard.run().map_err(|source| ServeError::Shard { source });
+    drop(lock);
+    result
+}
+
+impl Shared {
+    pub(super) fn replica_dir(&self, index: usize) -> PathBuf {
+        self.dir.join(format!("replica-{index}"))
+    }
+
+    fn socket(&self, index: usize) -> PathBuf {
+        self.dir.join(format!("replica-{index}.sock"))
+    }
+
+    /// The process that serves a replica, if there is one.
+    pub(super) fn replica_pid(&self, index: usize) -> Option<Pid> {
+        pid_of(&self.socket(index))
+    }
+
+    /// Starts the process of a replica, unless it runs, and says where it is reached.
+    pub(super) fn start_replica(&self, index: usize) -> Result<Address, LabError> {
+        let socket = self.socket(index);
+        if pid_of(&socket).is_none() {
+            self.spawn_replica(index, &socket)?;
+        }
+        Ok(Address::Unix(socket))
+    }
+
+    fn spawn_replica(&self, index: usize, socket: &Path) -> Result<(), LabError> {
+        let options = ServeOptions {
+            dir: self.replica_dir(index),
+            listen: Address::Unix(socket.to_owned()),
+            driver: self.driver,
+            idle: Some(LONELY),
+        };
+        let fail = |source| LabError::Spawn { index, source };
+        let log = self.dir.join(format!("replica-{index}.log"));
+        let errors = std::fs::File::options().create(true).append(true).open(&log).map_err(fail)?;
+        let mut command = (self.spawn)(&options);
+        // In a group of its own: Ctrl-C at a terminal is for the engine, which then ends them.
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).process_group(0);
+        let mut child = command.spawn().map_err(fail)?;
+        let start = Instant::now();
+        while pid_of(socket).is_none() {
+            let ended = child.try_wait().map_err(fail)?.is_some();
+            if ended || start.elapsed() > PATIENCE {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(LabError::NotUp { index, log });
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.children.lock().unwrap_or_else(PoisonError::into_inner).push(child);
+        Ok(())
+    }
+
+    /// Ends a process as a crash would. False if there is none.
+    pub(super) fn kill_replica(&self, index: usize) -> bool {
+        let Some(pid) = self.replica_pid(index) else { return false };
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
+        let start = Instant::now();
+        while self.replica_pid(index) == Some(pid) && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.reap();
+        true
+    }
+
+    /// Takes note of children that have ended.
+    pub(super) fn reap(&self) {
+        let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
+        children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    }
+
+    /// Ends all processes of replicas; the engine has let go of them.
+    pub(super) fn stop_replicas(&self) {
+        let count = self.description.lock().unwrap_or_else(PoisonError::into_inner).replicas.len();
+        for index in 0..count {
+            if let Some(pid) = self.replica_pid(index) {
+                let _ = rustix::process::kill_process(pid, Signal::TERM);
+            }
+        }
+        let start = Instant::now();
+        while (0..count).any(|index| self.replica_pid(index).is_some()) {
+            if start.elapsed() > PATIENCE {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.reap();
+    }
+}
+
+/// Who listens on a socket: the kernel knows, whatever files say.
+fn pid_of(socket: &Path) -> Option<Pid> {
+    let stream = UnixStream::connect(socket).ok()?;
+    let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
+    Some(peer.pid)
+}

@@ -1,0 +1,327 @@
+//! One thread, everything that it serves, and its turns.
+//!
+//! ```text
+//!  wait ─► read sockets, take completions, messages, timers ─► engines and sessions, until
+//!   ▲      nobody has anything to say ─► one send per socket, one submission ─┐
+//!   └────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! A shard owns engines, replicas and sockets alone: nothing on the way of a request takes a
+//! lock or changes threads. Other threads speak to it through a [`Handle`]. What it must not
+//! wait for (syncs, cold reads, the control plane) happens elsewhere and comes back as an event.
+
+mod admin;
+mod client;
+mod engine;
+mod peer;
+mod sources;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+pub use self::admin::{AdminError, AdminReply, AdminRequest, Handle, MemberStatus, VolumeStatus};
+use self::admin::Message;
+pub use self::engine::{Place, VolumeOptions};
+use self::engine::Volume;
+use self::peer::Link;
+use self::sources::{Source, Sources};
+use super::host::{Host, Wanted};
+use super::listen::Listener;
+use super::offload::{Done, Driver, Job, Offload};
+use super::poll::{Interest, Poll, Ready, Token, Waker};
+use crate::ids::{BootId, ReplicaId};
+use crate::repl::session::ConnectionId;
+use crate::store::OpenError;
+
+/// How often replicas get to do background work while they have some.
+const BUSY: Duration = Duration::from_millis(20);
+
+/// How often they are looked at otherwise.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// One thread's worth of volumes and replicas.
+#[derive(Debug)]
+pub struct Shard {
+    poll: Poll,
+    waker: Waker,
+    inbox: mpsc::Receiver<Message>,
+    handle: Handle,
+    start: Instant,
+    offload: Offload,
+    sources: Sources,
+    volumes: Vec<Volume>,
+    hosts: BTreeMap<ReplicaId, Host>,
+    boot: BootId,
+    /// Who an operation that is carried out elsewhere belongs to.
+    away: BTreeMap<u64, (ReplicaId, u64)>,
+    next_away: u64,
+    /// Connections of engines in this shard to replicas in it.
+    local: BTreeMap<ConnectionId, Link>,
+    next_local: ConnectionId,
+    /// Sockets with something to send.
+    dirty: Vec<Token>,
+    /// Sockets that are not read until there is room.
+    paused: Vec<Token>,
+    next_tick: Duration,
+    /// When the last connection of an engine to a replica here ended.
+    idle_since: Option<Duration>,
+    /// End when no engine has been connected for so long.
+    idle_limit: Option<Duration>,
+    stopping: bool,
+}
+
+impl Shard {
+    pub fn new(driver: Driver) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let waker = Waker::new()?;
+        let offload = Offload::new(driver, &waker)?;
+        let mut sources = Sources::default();
+        let token = sources.insert(Source::Waker);
+        poll.add(waker.fd(), token, Interest::READ)?;
+        let (sender, inbox) = mpsc::channel();
+        let handle = Handle::new(sender, waker.clone());
+        Ok(Self {
+            poll,
+            waker,
+            inbox,
+            handle,
+            start: Instant::now(),
+            offload,
+            sources,
+            volumes: Vec::new(),
+            hosts: BTreeMap::new(),
+            boot: boot_id()?,
+            away: BTreeMap::new(),
+            next_away: 0,
+            local: BTreeMap::new(),
+            next_local: sources::LOCAL,
+            dirty: Vec::new(),
+            paused: Vec::new(),
+            next_tick: Duration::ZERO,
+            idle_since: Some(Duration::ZERO),
+            idle_limit: None,
+            stopping: false,
+        })
+    }
+
+    /// To speak to the shard from other threads.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Whether files are served by io_uring.
+    pub fn uses_uring(&self) -> bool {
+        self.offload.uses_uring()
+    }
+
+    /// End by itself when no engine has been connected for so long.
+    pub fn end_when_idle(&mut self, limit: Duration) {
+        self.idle_limit = Some(limit);
+    }
+
+    /// Serves the replica in a directory.
+    pub fn add_replica(&mut self, path: &Path) -> Result<ReplicaId, OpenError> {
+        let host = Host::open(path, self.boot)?;
+        let replica = host.replica;
+        self.hosts.insert(replica, host);
+        Ok(replica)
+    }
+
+    /// Lets engines of other processes reach the replicas.
+    pub fn listen_for_engines(&mut self, listener: Listener) -> io::Result<()> {
+        self.listen(Source::EngineListener(listener))
+    }
+
+    fn listen(&mut self, source: Source) -> io::Result<()> {
+        let token = self.sources.insert(source);
+        let Some(source) = self.sources.get(token) else { return Ok(()) };
+        self.poll.add(source, token, Interest::READ)
+    }
+
+    /// Serves until it is stopped, or until every volume that it had is over.
+    pub fn run(&mut self) -> io::Result<()> {
+        let mut ready = Vec::new();
+        let mut done = Vec::new();
+        self.settle();
+        loop {
+            self.send()?;
+            if self.is_over() {
+                return Ok(());
+            }
+            ready.clear();
+            self.poll.wait(self.patience(), &mut ready)?;
+            for event in &ready {
+                self.ready(*event, &mut done);
+            }
+            self.tick();
+            self.settle();
+        }
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn is_over(&self) -> bool {
+        let volumes_over = self.volumes.iter().all(|volume| volume.engine.is_over());
+        let idle = match (self.idle_limit, self.idle_since) {
+            (Some(limit), Some(since)) => self.now() >= since + limit,
+            _ => false,
+        };
+        let nothing_away = self.hosts.values().all(|host| !host.is_away());
+        let wanted = self.stopping || idle || !self.volumes.is_empty();
+        wanted && volumes_over && nothing_away
+    }
+
+    fn patience(&self) -> Duration {
+        let deadlines = self.volumes.iter().map(|volume| volume.engine.deadline());
+        let next = deadlines.fold(self.next_tick, Duration::min);
+        next.saturating_sub(self.now())
+    }
+
+    fn ready(&mut self, event: Ready, done: &mut Vec<Done>) {
+        let Some(source) = self.sources.get_mut(event.token) else { return };
+        match source {
+            Source::Waker => {
+                self.waker.rest();
+                self.reap(done);
+                self.messages();
+            }
+            Source::NbdListener { .. } | Source::EngineListener(_) => self.accept(event.token),
+            Source::Client(_) => self.client_ready(event),
+            Source::Engine(_) => self.engine_ready(event),
+            Source::Replica(_) => self.replica_ready(event),
+        }
+    }
+
+    /// Takes what was carried out elsewhere.
+    fn reap(&mut self, done: &mut Vec<Done>) {
+        self.offload.reap(done);
+        for one in done.drain(..) {
+            let Some((replica, key)) = self.away.remove(&one.key) else { continue };
+            let Some(host) = self.hosts.get_mut(&replica) else { continue };
+            let mut wanted = Wanted::default();
+            host.done(key, one, &mut wanted);
+            self.wanted(replica, wanted);
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = self.now();
+        if now < self.next_tick {
+            return;
+        }
+        let mut busy = false;
+        let replicas: Vec<ReplicaId> = self.hosts.keys().copied().collect();
+        for replica in replicas {
+            let Some(host) = self.hosts.get_mut(&replica) else { continue };
+            let mut wanted = Wanted::default();
+            host.tick(&mut wanted);
+            busy |= host.is_busy();
+            self.wanted(replica, wanted);
+        }
+        self.next_tick = now + if busy { BUSY } else { QUIET };
+    }
+
+    /// Lets engines and sessions speak until nobody has anything to say.
+    fn settle(&mut self) {
+        let now = self.now();
+        for at in 0..self.volumes.len() {
+            let volume = &mut self.volumes[at];
+            if volume.engine.deadline() <= now {
+                volume.events.push_back(crate::repl::engine::Event::Timer);
+            }
+        }
+        loop {
+            let mut quiet = true;
+            for at in 0..self.volumes.len() {
+                while let Some(event) = self.volumes[at].events.pop_front() {
+                    quiet = false;
+                    self.engine_event(at, event);
+                }
+            }
+            if quiet {
+                self.resume();
+            }
+            if quiet && self.volumes.iter().all(|volume| volume.events.is_empty()) {
+                return;
+            }
+        }
+    }
+
+    /// Sends what has been gathered.
+    fn send(&mut self) -> io::Result<()> {
+        for token in std::mem::take(&mut self.dirty) {
+            if let Some(dirty) = self.sources.dirty(token) {
+                *dirty = false;
+            }
+            self.send_to(token);
+        }
+        self.offload.enter()
+    }
+
+    fn send_to(&mut self, token: Token) {
+        let Some(stream) = self.sources.get_mut(token).and_then(Source::outgoing) else { return };
+        if stream.flush().is_err() {
+            self.lose(token);
+            return;
+        }
+        self.set_interest(token);
+    }
+
+    /// Tells the poll what is wanted of a socket now.
+    fn set_interest(&mut self, token: Token) {
+        let Some(source) = self.sources.get_mut(token) else { return };
+        let read = source.wants_more();
+        let Some(stream) = source.stream() else { return };
+        let interest = Interest { read, write: stream.waiting() > 0 };
+        if stream.interest != interest {
+            stream.interest = interest;
+            // Fails for a socket that is gone, and reading that will say so.
+            let _ = self.poll.change(&*stream, token, interest);
+        }
+    }
+
+    fn mark_dirty(&mut self, token: Token) {
+        if let Some(dirty) = self.sources.dirty(token)
+            && !*dirty
+        {
+            *dirty = true;
+            self.dirty.push(token);
+        }
+    }
+
+    /// A connection has ended, for whatever reason.
+    fn lose(&mut self, token: Token) {
+        match self.sources.remove(token) {
+            Some(Source::Client(client)) => self.client_lost(&client),
+            Some(Source::Engine(inbound)) => self.inbound_lost(token, &inbound),
+            Some(Source::Replica(outbound)) => self.outbound_lost(&outbound),
+            _ => {}
+        }
+    }
+
+    /// Carries out what a host wants.
+    fn wanted(&mut self, replica: ReplicaId, wanted: Wanted) {
+        for (key, op) in wanted.ops {
+            let number = self.next_away;
+            self.next_away += 1;
+            self.away.insert(number, (replica, key));
+            self.offload.submit(Job { key: number, op });
+        }
+        for action in wanted.actions {
+            self.session_action(replica, action);
+        }
+        if wanted.reborn {
+            self.drop_connections_to(replica);
+        }
+    }
+}
+
+fn boot_id() -> io::Result<BootId> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    text.trim().parse().map_err(|_| io::ErrorKind::InvalidData.into())
+}

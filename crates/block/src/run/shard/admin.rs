@@ -1,0 +1,271 @@
+//! What people and controllers ask of a shard, from other threads.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::Shard;
+use super::client::Origin;
+use crate::ids::{Epoch, Generation, ReplicaId, SnapshotId};
+use crate::repl::engine::{
+    Command, ControlAnswer, Event, GuestError, GuestReply, GuestRequest, GuestResult,
+};
+use super::engine::Place;
+use crate::run::poll::Waker;
+use crate::run::stream::Address;
+use crate::wire::SnapshotInfo;
+
+/// Something for a shard to do.
+#[derive(Debug)]
+pub(super) enum Message {
+    Stop,
+    Control { volume: usize, answer: ControlAnswer },
+    Admin { volume: usize, request: AdminRequest, answer: mpsc::Sender<AdminResult> },
+}
+
+type AdminResult = Result<AdminReply, AdminError>;
+
+/// Something asked about a volume, or of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum AdminRequest {
+    Status,
+    Snapshot { name: String, #[serde(default)] labels: BTreeMap<String, String> },
+    /// By name or by id.
+    DeleteSnapshot { name: String },
+    Revert { name: String },
+    Resize { size: u64 },
+    /// Compares everything on all replicas, and repairs.
+    Scrub,
+    /// Takes a replica out for good, and another in.
+    Replace { old: ReplicaId, new: ReplicaId, at: Option<Address> },
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "kebab-case")]
+pub enum AdminReply {
+    Done,
+    Status(Box<VolumeStatus>),
+    Snapshot { id: SnapshotId },
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AdminError {
+    #[error("the volume is not served any more")]
+    Gone,
+    #[error("there is no snapshot {name:?}")]
+    NoSnapshot { name: String },
+    #[error("there is a snapshot {name:?} already")]
+    SnapshotExists { name: String },
+    #[error("{0}")]
+    Refused(GuestError),
+}
+
+/// A volume, as people see it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeStatus {
+    pub phase: String,
+    pub generation: Generation,
+    pub epoch: Epoch,
+    pub size: u64,
+    pub replicas: Vec<MemberStatus>,
+    /// Regions that must be compared before they can be read.
+    pub unreconciled: u64,
+    pub snapshots: Vec<SnapshotInfo>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberStatus {
+    pub id: ReplicaId,
+    /// `in-sync`, `learner` or `away`.
+    pub state: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebuilt_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebuild_bytes: Option<u64>,
+    pub latency_micros: u64,
+}
+
+/// Who asked, and for what.
+#[derive(Debug)]
+pub(super) struct Answerer {
+    answer: mpsc::Sender<AdminResult>,
+    reply: AdminReply,
+    size: Option<u64>,
+}
+
+/// Speaks to a shard from another thread.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    sender: mpsc::Sender<Message>,
+    waker: Waker,
+}
+
+impl Handle {
+    pub(super) fn new(sender: mpsc::Sender<Message>, waker: Waker) -> Self {
+        Self { sender, waker }
+    }
+
+    pub(super) fn send(&self, message: Message) {
+        // A shard that has ended needs nothing any more.
+        let _ = self.sender.send(message);
+        self.waker.wake();
+    }
+
+    /// Lets go of everything, cleanly, and ends the shard.
+    pub fn stop(&self) {
+        self.send(Message::Stop);
+    }
+
+    /// Asks, and waits for the answer.
+    pub fn ask(&self, volume: usize, request: AdminRequest) -> Result<AdminReply, AdminError> {
+        let (answer, answered) = mpsc::channel();
+        self.send(Message::Admin { volume, request, answer });
+        answered.recv().unwrap_or(Err(AdminError::Gone))
+    }
+}
+
+impl Shard {
+    pub(super) fn messages(&mut self) {
+        while let Ok(message) = self.inbox.try_recv() {
+            match message {
+                Message::Stop => {
+                    self.stopping = true;
+                    for volume in &mut self.volumes {
+                        volume.events.push_back(Event::Command(Command::Close));
+                    }
+                }
+                Message::Control { volume, answer } => {
+                    self.volumes[volume].events.push_back(Event::Control(answer));
+                }
+                Message::Admin { volume, request, answer } => self.admin(volume, request, answer),
+            }
+        }
+    }
+
+    fn admin(&mut self, at: usize, request: AdminRequest, answer: mpsc::Sender<AdminResult>) {
+        if at >= self.volumes.len() {
+            let _ = answer.send(Err(AdminError::Gone));
+            return;
+        }
+        let found = |name: &str| self.snapshot(at, name);
+        let result = match request {
+            AdminRequest::Status => {
+                let _ = answer.send(Ok(AdminReply::Status(Box::new(self.volume_status(at)))));
+                return;
+            }
+            AdminRequest::Snapshot { name, .. } if found(&name).is_ok() => {
+                Err(AdminError::SnapshotExists { name })
+            }
+            AdminRequest::Snapshot { name, labels } => {
+                let id = SnapshotId::random();
+                let created = now_seconds().to_string();
+                let request = GuestRequest::Snapshot { id, name, created, labels };
+                Ok((request, AdminReply::Snapshot { id }))
+            }
+            AdminRequest::DeleteSnapshot { name } => found(&name)
+                .map(|id| (GuestRequest::DeleteSnapshot { id }, AdminReply::Done)),
+            AdminRequest::Revert { name } => {
+                found(&name).map(|to| (GuestRequest::Revert { to }, AdminReply::Done))
+            }
+            AdminRequest::Resize { size } => Ok((GuestRequest::Resize { size }, AdminReply::Done)),
+            AdminRequest::Scrub => return self.command(at, [Command::Scrub], &answer),
+            AdminRequest::Replace { old, new, at: place } => {
+                let replicas = &mut self.volumes[at].replicas;
+                replicas.retain(|(id, _)| *id != old);
+                replicas.push((new, place.map_or(Place::Here, Place::At)));
+                let commands = [Command::RemoveReplica(old), Command::AddReplica(new)];
+                return self.command(at, commands, &answer);
+            }
+        };
+        let (request, reply) = match result {
+            Ok(found) => found,
+            Err(error) => {
+                let _ = answer.send(Err(error));
+                return;
+            }
+        };
+        let size = match request {
+            GuestRequest::Resize { size } => Some(size),
+            _ => None,
+        };
+        let volume = &mut self.volumes[at];
+        let id = volume.guest_id();
+        volume.asked.insert(id, Origin::Admin(Answerer { answer, reply, size }));
+        volume.events.push_back(Event::Guest { id, request });
+    }
+
+    fn command<const N: usize>(
+        &mut self,
+        at: usize,
+        commands: [Command; N],
+        answer: &mpsc::Sender<AdminResult>,
+    ) {
+        let events = commands.into_iter().map(Event::Command);
+        self.volumes[at].events.extend(events);
+        let _ = answer.send(Ok(AdminReply::Done));
+    }
+
+    pub(super) fn admin_answered(&mut self, at: usize, answerer: Answerer, result: GuestResult) {
+        let Answerer { answer, reply, size } = answerer;
+        if let (Some(size), Ok(_)) = (size, &result) {
+            self.resized(at, size);
+        }
+        let result: Result<GuestReply, AdminError> = result.map_err(|error| match error {
+            GuestError::Shutdown => AdminError::Gone,
+            error => AdminError::Refused(error),
+        });
+        let _ = answer.send(result.map(|_| reply));
+    }
+
+    fn snapshot(&self, at: usize, name: &str) -> Result<SnapshotId, AdminError> {
+        let snapshots = self.volumes[at].engine.status().snapshots;
+        let found = snapshots.iter().find(|it| it.name == name || it.id.to_string() == name);
+        found.map(|it| it.id).ok_or_else(|| AdminError::NoSnapshot { name: name.to_owned() })
+    }
+
+    fn volume_status(&self, at: usize) -> VolumeStatus {
+        let volume = &self.volumes[at];
+        let status = volume.engine.status();
+        let member = |(id, _): &(ReplicaId, _)| {
+            let rebuild = status.rebuilds.iter().find(|it| it.replica == *id);
+            let latency = status.latency.iter().find(|(it, _)| it == id);
+            let connected = volume.links.contains_key(id);
+            let state = match (status.isr.contains(id), rebuild) {
+                (_, Some(_)) => "learner",
+                (true, None) if connected => "in-sync",
+                (true, None) => "in-sync, not connected",
+                (false, None) => "away",
+            };
+            MemberStatus {
+                id: *id,
+                state: state.to_owned(),
+                rebuilt_bytes: rebuild.map(|it| it.done_bytes),
+                rebuild_bytes: rebuild.map(|it| it.total_bytes),
+                latency_micros: latency.map_or(0, |(_, it)| micros(*it)),
+            }
+        };
+        VolumeStatus {
+            phase: status.phase.to_owned(),
+            generation: status.generation,
+            epoch: status.epoch,
+            size: status.size,
+            replicas: volume.replicas.iter().map(member).collect(),
+            unreconciled: status.unreconciled,
+            snapshots: status.snapshots,
+        }
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn now_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_secs())
+}

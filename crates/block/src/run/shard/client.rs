@@ -1,0 +1,330 @@
+//! Clients of a volume, over NBD.
+
+use bytes::BytesMut;
+
+use super::Shard;
+use super::admin::Answerer;
+use super::peer::Inbound;
+use super::sources::Source;
+use crate::nbd::{
+    Errno, Export, Extent, Handshake, Negotiated, Replies, Reply, Request, RequestKind, Requests,
+    Step,
+};
+use crate::repl::engine::{Event, GuestError, GuestId, GuestReply, GuestRequest, GuestResult};
+use crate::run::poll::{Interest, Ready, Token};
+use crate::run::stream::{Filled, Stream};
+
+/// A client whose requests and answers hold so many bytes is not listened to until some are gone.
+const MAX_BYTES: usize = 64 << 20;
+
+/// So many requests at once are more than any client needs.
+const MAX_REQUESTS: usize = 1024;
+
+/// Reads from one socket in a turn, so that the others get theirs.
+const MAX_FILLS: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) stream: Stream,
+    volume: usize,
+    phase: Phase,
+    input: BytesMut,
+    /// Heads of replies that have not been handed to the stream.
+    heads: BytesMut,
+    /// Requests that were not answered, and the bytes that they hold.
+    asked: usize,
+    bytes: usize,
+    /// Has said that it goes, once everything is answered.
+    leaving: bool,
+    /// The engine takes no more for now.
+    held: bool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Handshake(Handshake),
+    Serving { requests: Requests, replies: Replies },
+}
+
+/// Who waits for an answer of the engine.
+#[derive(Debug)]
+pub(super) enum Origin {
+    Client { token: Token, cookie: u64, offset: u64, bytes: usize, then_flush: bool },
+    Admin(Answerer),
+}
+
+impl Client {
+    /// Puts everything that is to go out into the stream.
+    pub(super) fn gather(&mut self) {
+        if !self.heads.is_empty() {
+            let heads = self.heads.split().freeze();
+            self.stream.push(heads);
+        }
+    }
+
+    pub(super) fn wants_more(&self) -> bool {
+        !self.leaving
+            && !self.held
+            && self.asked < MAX_REQUESTS
+            && self.bytes + self.stream.waiting() < MAX_BYTES
+    }
+
+    fn put(&mut self, cookie: u64, reply: Reply) {
+        let Phase::Serving { replies, .. } = &self.phase else { return };
+        if let Some(data) = replies.put(cookie, reply, &mut self.heads) {
+            self.gather();
+            self.stream.push(data);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.leaving && self.asked == 0 && self.stream.waiting() == 0 && self.heads.is_empty()
+    }
+}
+
+impl Shard {
+    /// Lets in who has connected.
+    pub(super) fn accept(&mut self, token: Token) {
+        loop {
+            let (accepted, volume) = match self.sources.get(token) {
+                Some(Source::NbdListener { volume, listener }) => (listener.accept(), Some(*volume)),
+                Some(Source::EngineListener(listener)) => (listener.accept(), None),
+                _ => return,
+            };
+            let stream = match accepted {
+                Ok(Some(stream)) => stream,
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    return;
+                }
+            };
+            let source = match volume {
+                None => Source::Engine(Box::new(Inbound::new(stream))),
+                Some(volume) => Source::Client(Box::new(self.greet(stream, volume))),
+            };
+            let token = self.sources.insert(source);
+            let Some(source) = self.sources.get(token) else { continue };
+            if self.poll.add(source, token, Interest::READ).is_err() {
+                self.lose(token);
+            }
+            self.mark_dirty(token);
+        }
+    }
+
+    fn greet(&self, stream: Stream, at: usize) -> Client {
+        let volume = &self.volumes[at];
+        let export = Export {
+            name: volume.name.clone(),
+            size: volume.engine.status().size,
+            read_only: false,
+        };
+        let mut heads = BytesMut::new();
+        let handshake = Handshake::begin(export, &mut heads);
+        Client {
+            stream,
+            volume: at,
+            phase: Phase::Handshake(handshake),
+            input: BytesMut::new(),
+            heads,
+            asked: 0,
+            bytes: 0,
+            leaving: false,
+            held: false,
+        }
+    }
+
+    pub(super) fn client_ready(&mut self, event: Ready) {
+        if event.writable {
+            self.send_to(event.token);
+        }
+        for _ in 0..MAX_FILLS {
+            let Some(Source::Client(client)) = self.sources.get_mut(event.token) else { return };
+            if !event.readable || !client.wants_more() {
+                break;
+            }
+            let missing = match &client.phase {
+                Phase::Handshake(_) => 0,
+                Phase::Serving { .. } => Requests::missing(&client.input),
+            };
+            match client.stream.fill(&mut client.input, missing) {
+                Ok(Filled::Some) => {}
+                Ok(Filled::Nothing) => break,
+                Ok(Filled::End) | Err(_) => return self.lose(event.token),
+            }
+            if !self.client_input(event.token) {
+                return;
+            }
+        }
+        self.pause(event.token);
+    }
+
+    /// Takes what has arrived. False when the client is no more.
+    fn client_input(&mut self, token: Token) -> bool {
+        loop {
+            let Some(Source::Client(client)) = self.sources.get_mut(token) else { return false };
+            match &mut client.phase {
+                Phase::Handshake(handshake) => {
+                    let step = handshake.on(&mut client.input, &mut client.heads);
+                    match step {
+                        Ok(Step::NeedMore) => break,
+                        Ok(Step::Go(negotiated)) => client.phase = serving(&negotiated),
+                        Ok(Step::End) => {
+                            client.leaving = true;
+                            break;
+                        }
+                        Err(error) => {
+                            tracing::info!(%error, "a client does not speak the protocol");
+                            self.lose(token);
+                            return false;
+                        }
+                    }
+                }
+                Phase::Serving { requests, .. } => match requests.next(&mut client.input) {
+                    Ok(Some(request)) => self.client_asks(token, request),
+                    Ok(None) => break,
+                    Err(error) => {
+                        tracing::info!(%error, "a client sent something that is no request");
+                        self.lose(token);
+                        return false;
+                    }
+                },
+            }
+        }
+        self.mark_dirty(token);
+        true
+    }
+
+    fn client_asks(&mut self, token: Token, request: Request) {
+        let Some(Source::Client(client)) = self.sources.get_mut(token) else { return };
+        let Request { cookie, kind } = request;
+        let (offset, bytes, then_flush) = match &kind {
+            RequestKind::Read { offset, length } => (*offset, *length as usize, false),
+            RequestKind::Write { data, .. } => (0, data.len(), false),
+            RequestKind::Trim { fua, .. } => (0, 0, *fua),
+            _ => (0, 0, false),
+        };
+        let request = match kind {
+            RequestKind::Read { length: 0, .. } => {
+                return client.put(cookie, Reply::Data { offset, data: bytes::Bytes::new() });
+            }
+            RequestKind::Write { data, .. } if data.is_empty() => {
+                return client.put(cookie, Reply::Done);
+            }
+            RequestKind::Read { offset, length } => GuestRequest::Read { offset, length },
+            RequestKind::Write { offset, data, fua } => GuestRequest::Write { offset, data, fua },
+            RequestKind::Flush => GuestRequest::Flush,
+            RequestKind::Trim { offset, length, .. } => {
+                GuestRequest::Discard { offset, length: length.into() }
+            }
+            RequestKind::WriteZeroes { offset, length, fua, .. } => {
+                GuestRequest::WriteZeroes { offset, length: length.into(), fua }
+            }
+            RequestKind::BlockStatus { length, .. } => {
+                return client.put(cookie, Reply::Extents(vec![Extent { length, hole: false }]));
+            }
+            RequestKind::Disconnect => {
+                client.leaving = true;
+                return;
+            }
+            RequestKind::Bad(errno) => return client.put(cookie, Reply::Failed(errno)),
+        };
+        client.asked += 1;
+        client.bytes += bytes;
+        let volume = &mut self.volumes[client.volume];
+        let id = volume.guest_id();
+        volume.asked.insert(id, Origin::Client { token, cookie, offset, bytes, then_flush });
+        volume.events.push_back(Event::Guest { id, request });
+    }
+
+    /// The engine has answered.
+    pub(super) fn guest_answered(&mut self, at: usize, id: GuestId, result: GuestResult) {
+        match self.volumes[at].asked.remove(&id) {
+            Some(Origin::Client { token, cookie, offset, bytes, then_flush }) => {
+                if then_flush && result.is_ok() {
+                    let volume = &mut self.volumes[at];
+                    let id = volume.guest_id();
+                    let origin = Origin::Client { token, cookie, offset, bytes, then_flush: false };
+                    volume.asked.insert(id, origin);
+                    let request = GuestRequest::Flush;
+                    return volume.events.push_back(Event::Guest { id, request });
+                }
+                let Some(Source::Client(client)) = self.sources.get_mut(token) else { return };
+                client.asked -= 1;
+                client.bytes -= bytes;
+                client.put(cookie, reply(offset, result));
+                self.mark_dirty(token);
+            }
+            Some(Origin::Admin(answerer)) => self.admin_answered(at, answerer, result),
+            None => {}
+        }
+    }
+
+    /// Stops listening to a client that has asked for much.
+    fn pause(&mut self, token: Token) {
+        let Some(Source::Client(client)) = self.sources.get_mut(token) else { return };
+        client.held = self.volumes[client.volume].engine.is_saturated();
+        if !client.wants_more() {
+            self.paused.push(token);
+        }
+        self.set_interest(token);
+    }
+
+    /// Listens again to those for whom there is room now, and lets go who wanted to.
+    pub(super) fn resume(&mut self) {
+        for token in std::mem::take(&mut self.paused) {
+            let Some(Source::Client(client)) = self.sources.get_mut(token) else { continue };
+            client.held = self.volumes[client.volume].engine.is_saturated();
+            if client.leaving {
+                self.send_to(token);
+                if let Some(Source::Client(client)) = self.sources.get(token) {
+                    match client.is_done() {
+                        true => self.lose(token),
+                        false => self.paused.push(token),
+                    }
+                }
+            } else if client.wants_more() {
+                self.set_interest(token);
+                // What arrived before it was paused may be whole requests already.
+                self.client_ready(Ready { token, readable: true, writable: false });
+            } else {
+                self.paused.push(token);
+            }
+        }
+    }
+
+    /// A client is gone. What it has asked for is carried out all the same.
+    pub(super) fn client_lost(&mut self, client: &Client) {
+        tracing::debug!(asked = client.asked, "a client is gone");
+    }
+
+    /// The volume has another size.
+    pub(super) fn resized(&mut self, at: usize, size: u64) {
+        let tokens: Vec<Token> = self.sources.tokens().map(|(token, _)| token).collect();
+        for token in tokens {
+            if let Some(Source::Client(client)) = self.sources.get_mut(token)
+                && client.volume == at
+                && let Phase::Serving { requests, .. } = &mut client.phase
+            {
+                requests.resize(size);
+            }
+        }
+    }
+}
+
+fn serving(negotiated: &Negotiated) -> Phase {
+    Phase::Serving { requests: Requests::new(*negotiated), replies: Replies::new(negotiated) }
+}
+
+fn reply(offset: u64, result: GuestResult) -> Reply {
+    match result {
+        Ok(GuestReply::Done) => Reply::Done,
+        Ok(GuestReply::Data(data)) => Reply::Data { offset, data },
+        Err(error) => Reply::Failed(match error {
+            GuestError::Invalid | GuestError::NoSnapshot => Errno::Invalid,
+            GuestError::NoSpace => Errno::NoSpace,
+            GuestError::Shutdown => Errno::ShuttingDown,
+            GuestError::Io | GuestError::Busy => Errno::Io,
+        }),
+    }
+}

@@ -1,0 +1,311 @@
+//! Connections between engines and replicas: frames in, frames out, or neither when both are in
+//! this shard.
+
+use std::time::Duration;
+
+
+use super::sources::Source;
+use super::{Shard, Wanted};
+use crate::ids::ReplicaId;
+use crate::repl::engine::{Connection, Event};
+use crate::repl::session::{ConnectionId, SessionAction, SessionEvent};
+use crate::run::poll::{Interest, Ready, Token};
+use crate::run::stream::{Address, Filled, Stream};
+use crate::wire::{
+    Call, Decoder, Encoded, Request, decode_answer, decode_call, encode_answer, encode_call,
+};
+
+/// An engine whose answers wait for so many bytes is not listened to until it has taken some.
+const MAX_WAITING: usize = 64 << 20;
+
+/// Reads from one socket in a turn, so that the others get theirs.
+const MAX_FILLS: usize = 16;
+
+/// Which engine uses a connection, as which.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Link {
+    pub(super) volume: usize,
+    pub(super) replica: ReplicaId,
+    pub(super) connection: Connection,
+}
+
+/// An engine elsewhere.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    pub(super) stream: Stream,
+    decoder: Decoder,
+    /// Which replica it speaks to, once it has said so.
+    pub(super) replica: Option<ReplicaId>,
+}
+
+impl Inbound {
+    pub(super) fn new(stream: Stream) -> Self {
+        Self { stream, decoder: Decoder::default(), replica: None }
+    }
+
+    pub(super) fn wants_more(&self) -> bool {
+        self.stream.waiting() < MAX_WAITING
+    }
+}
+
+/// A replica elsewhere.
+#[derive(Debug)]
+pub(super) struct Outbound {
+    pub(super) stream: Stream,
+    decoder: Decoder,
+    pub(super) link: Link,
+    connecting: bool,
+}
+
+impl Shard {
+    /// Connects an engine to one of its replicas.
+    pub(super) fn connect(&mut self, link: Link, address: Option<Address>) {
+        let Some(address) = address else { return self.connect_inside(link) };
+        let stream = match Stream::connect(&address) {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::debug!(replica = %link.replica, %address, %error, "cannot connect");
+                return self.disconnected(link);
+            }
+        };
+        let connecting = matches!(address, Address::Tcp(_));
+        let outbound = Outbound { stream, decoder: Decoder::default(), link, connecting };
+        let token = self.sources.insert(Source::Replica(Box::new(outbound)));
+        let interest = Interest { read: true, write: connecting };
+        let Some(Source::Replica(outbound)) = self.sources.get_mut(token) else { return };
+        outbound.stream.interest = interest;
+        if self.poll.add(&outbound.stream, token, interest).is_err() {
+            return self.lose(token);
+        }
+        self.volumes[link.volume].links.insert(link.replica, (link.connection, token));
+        if !connecting {
+            self.connected(link);
+        }
+    }
+
+    fn connect_inside(&mut self, link: Link) {
+        if !self.hosts.contains_key(&link.replica) {
+            return self.disconnected(link);
+        }
+        let id = self.next_local;
+        self.next_local += 1;
+        self.local.insert(id, link);
+        self.volumes[link.volume].links.insert(link.replica, (link.connection, id));
+        self.connected(link);
+    }
+
+    fn connected(&mut self, link: Link) {
+        let event = Event::Connected { replica: link.replica, connection: link.connection };
+        self.volumes[link.volume].events.push_back(event);
+    }
+
+    pub(super) fn disconnected(&mut self, link: Link) {
+        let volume = &mut self.volumes[link.volume];
+        if volume.links.get(&link.replica).is_some_and(|(it, _)| *it == link.connection) {
+            volume.links.remove(&link.replica);
+        }
+        let event = Event::Disconnected { replica: link.replica, connection: link.connection };
+        volume.events.push_back(event);
+    }
+
+    /// An engine here calls a replica.
+    pub(super) fn call(&mut self, to: ConnectionId, replica: ReplicaId, call: Call) {
+        if self.local.contains_key(&to) {
+            self.session_event(replica, SessionEvent::Call { connection: to, call });
+        } else if let Some(Source::Replica(outbound)) = self.sources.get_mut(to) {
+            push(&mut outbound.stream, encode_call(&call));
+            self.mark_dirty(to);
+        }
+    }
+
+    /// An engine here ends a connection.
+    pub(super) fn hang_up(&mut self, to: ConnectionId, replica: ReplicaId) {
+        if self.local.remove(&to).is_some() {
+            self.session_event(replica, SessionEvent::Closed { connection: to });
+        } else {
+            self.sources.remove(to);
+        }
+    }
+
+    pub(super) fn session_event(&mut self, replica: ReplicaId, event: SessionEvent) {
+        let Some(host) = self.hosts.get_mut(&replica) else { return };
+        let mut wanted = Wanted::default();
+        host.on(event, &mut wanted);
+        self.wanted(replica, wanted);
+    }
+
+    pub(super) fn session_action(&mut self, replica: ReplicaId, action: SessionAction) {
+        match action {
+            SessionAction::Answer { connection, op, answer } => {
+                if let Some(link) = self.local.get(&connection) {
+                    let (volume, connection) = (link.volume, link.connection);
+                    let event = Event::Answer { replica, connection, answer };
+                    self.volumes[volume].events.push_back(event);
+                } else if let Some(Source::Engine(inbound)) = self.sources.get_mut(connection) {
+                    push(&mut inbound.stream, encode_answer(op, &answer));
+                    self.mark_dirty(connection);
+                }
+            }
+            SessionAction::Drop { connection } => match self.local.remove(&connection) {
+                Some(link) => self.disconnected(link),
+                // The session has forgotten it already.
+                None => {
+                    self.sources.remove(connection);
+                    self.count_engines();
+                }
+            },
+            SessionAction::Disk { .. } => unreachable!("hosts keep these for themselves"),
+        }
+    }
+
+    /// A replica has begun another life: nobody may go on as if nothing had been.
+    pub(super) fn drop_connections_to(&mut self, replica: ReplicaId) {
+        let local: Vec<ConnectionId> = self.local.iter().filter(|(_, link)| link.replica == replica)
+            .map(|(id, _)| *id).collect();
+        for id in local {
+            if let Some(link) = self.local.remove(&id) {
+                self.disconnected(link);
+            }
+        }
+        let remote: Vec<Token> = self.sources.tokens().filter_map(|(token, source)| match source {
+            Source::Engine(inbound) if inbound.replica == Some(replica) => Some(token),
+            _ => None,
+        }).collect();
+        for token in remote {
+            self.sources.remove(token);
+        }
+        self.count_engines();
+    }
+
+    /// Something came from an engine elsewhere.
+    pub(super) fn engine_ready(&mut self, event: Ready) {
+        if event.writable {
+            self.send_to(event.token);
+        }
+        for _ in 0..MAX_FILLS {
+            let Some(Source::Engine(inbound)) = self.sources.get_mut(event.token) else { return };
+            if !event.readable || !inbound.wants_more() {
+                break;
+            }
+            match fill(&inbound.stream, &mut inbound.decoder) {
+                Ok(Filled::Some) => {}
+                Ok(Filled::Nothing) => break,
+                Ok(Filled::End) | Err(_) => return self.lose(event.token),
+            }
+            if !self.engine_calls(event.token) {
+                return;
+            }
+        }
+        self.set_interest(event.token);
+    }
+
+    /// Takes the whole calls that have arrived. False when the connection is no more.
+    fn engine_calls(&mut self, token: Token) -> bool {
+        loop {
+            let Some(Source::Engine(inbound)) = self.sources.get_mut(token) else { return false };
+            let decoded = inbound.decoder.next_frame().and_then(|frame| frame.map(decode_call).transpose());
+            let call = match decoded {
+                Ok(Some(call)) => call,
+                Ok(None) => return true,
+                Err(error) => {
+                    tracing::warn!(%error, "an engine sent something that is no call");
+                    self.lose(token);
+                    return false;
+                }
+            };
+            if let Request::Hello(hello) = &call.request {
+                inbound.replica = Some(hello.replica);
+            }
+            let Some(replica) = inbound.replica.filter(|it| self.hosts.contains_key(it)) else {
+                tracing::warn!("an engine asked for a replica that is not here");
+                self.lose(token);
+                return false;
+            };
+            self.idle_since = None;
+            self.session_event(replica, SessionEvent::Call { connection: token, call });
+        }
+    }
+
+    pub(super) fn inbound_lost(&mut self, token: Token, inbound: &Inbound) {
+        if let Some(replica) = inbound.replica {
+            self.session_event(replica, SessionEvent::Closed { connection: token });
+        }
+        self.count_engines();
+    }
+
+    /// Notes when the last engine has gone.
+    fn count_engines(&mut self) {
+        let any = self.sources.tokens().any(|(_, source)| matches!(source, Source::Engine(_)));
+        let now: Duration = self.now();
+        if !any {
+            self.idle_since.get_or_insert(now);
+        }
+    }
+
+    /// Something came from a replica elsewhere, or it can be reached now.
+    pub(super) fn replica_ready(&mut self, event: Ready) {
+        let Some(Source::Replica(outbound)) = self.sources.get_mut(event.token) else { return };
+        if outbound.connecting && event.writable {
+            if outbound.stream.connect_error().is_err() {
+                return self.lose(event.token);
+            }
+            outbound.connecting = false;
+            let link = outbound.link;
+            self.connected(link);
+            self.set_interest(event.token);
+            return;
+        }
+        if event.writable {
+            self.send_to(event.token);
+        }
+        for _ in 0..MAX_FILLS {
+            let Some(Source::Replica(outbound)) = self.sources.get_mut(event.token) else { return };
+            if !event.readable {
+                return;
+            }
+            match fill(&outbound.stream, &mut outbound.decoder) {
+                Ok(Filled::Some) => {}
+                Ok(Filled::Nothing) => return,
+                Ok(Filled::End) | Err(_) => return self.lose(event.token),
+            }
+            if !self.replica_answers(event.token) {
+                return;
+            }
+        }
+    }
+
+    fn replica_answers(&mut self, token: Token) -> bool {
+        loop {
+            let Some(Source::Replica(outbound)) = self.sources.get_mut(token) else { return false };
+            let decoded = outbound.decoder.next_frame().and_then(|frame| frame.map(decode_answer).transpose());
+            let Link { volume, replica, connection } = outbound.link;
+            match decoded {
+                Ok(Some(answer)) => {
+                    let event = Event::Answer { replica, connection, answer };
+                    self.volumes[volume].events.push_back(event);
+                }
+                Ok(None) => return true,
+                Err(error) => {
+                    tracing::warn!(%replica, %error, "a replica sent something that is no answer");
+                    self.lose(token);
+                    return false;
+                }
+            }
+        }
+    }
+
+    pub(super) fn outbound_lost(&mut self, outbound: &Outbound) {
+        self.disconnected(outbound.link);
+    }
+}
+
+fn fill(stream: &Stream, decoder: &mut Decoder) -> std::io::Result<Filled> {
+    let missing = decoder.missing();
+    stream.fill(decoder.buffer(), missing)
+}
+
+fn push(stream: &mut Stream, frame: Encoded) {
+    let Encoded { head, body } = frame;
+    stream.push(head);
+    stream.push(body);
+}

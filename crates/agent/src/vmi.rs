@@ -29,6 +29,7 @@ mod view;
 mod watch;
 
 pub(crate) use dial::{DialError, Opening};
+pub(crate) use guest::os_info;
 pub(crate) use live::Live;
 pub(crate) use object::Vmi;
 pub(crate) use registry::Machines;

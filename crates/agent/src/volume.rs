@@ -8,6 +8,7 @@
 //!
 //! Refuses to remove files that no volume of ours accounts for.
 
+mod cache;
 mod checksum;
 mod clone;
 mod disk;
@@ -35,6 +36,7 @@ use hyper::body::Incoming;
 use kube::Client;
 use tokio::sync::{mpsc, oneshot};
 
+use self::cache::Images;
 use self::disk::Disks;
 use self::keep::{Keeper, Shared};
 use self::readers::Readers;
@@ -42,6 +44,7 @@ use self::upload::Arrival;
 use crate::config::Config;
 use crate::event::Reporter;
 
+pub(crate) use cache::{ContainerDisk, MissingDisk, Policy, Wanted};
 pub(crate) use source::unfilled;
 pub(crate) use upload::UploadError;
 
@@ -60,6 +63,7 @@ pub(crate) struct OpenError {
 #[derive(Debug, Clone)]
 pub(crate) struct Volumes {
     readers: Readers,
+    images: Images,
     uploads: mpsc::Sender<Arrival>,
 }
 
@@ -74,6 +78,9 @@ impl Volumes {
         let failed = |source| OpenError { path: path.clone(), source };
         let disks = Disks::open(path.clone()).map_err(failed)?;
         let found = disks.scan().map_err(failed)?;
+        let root = config.data_dir.join("images");
+        let images = Images::start(client.clone(), config.node_name.clone(), root.clone(), tasks)
+            .map_err(|source| OpenError { path: root, source })?;
         let readers = Readers::default();
         let shared = Shared {
             reporter: Reporter::new(client.clone(), &config.node_name),
@@ -85,7 +92,7 @@ impl Volumes {
         let (uploads, arrivals) = mpsc::channel(WAITING);
         let keeper = Keeper::new(shared, found);
         tasks.spawn("volumes", keeper.run(arrivals, tasks.stop_signal()));
-        Ok(Self { readers, uploads })
+        Ok(Self { readers, images, uploads })
     }
 
     /// Takes in an image for a volume that waits for one; returns when it is in place.
@@ -94,6 +101,15 @@ impl Volumes {
         let arrival = Arrival { volume, body, answer };
         self.uploads.send(arrival).await.map_err(|_| UploadError::Stopped)?;
         answered.await.map_err(|_| UploadError::Stopped)?
+    }
+
+    /// The disk of a container image, to be read by machines and written by none. It does not
+    /// wait for a long pull: who wants the disk asks again.
+    pub(crate) async fn container_disk(
+        &self,
+        wanted: &Wanted,
+    ) -> Result<ContainerDisk, MissingDisk> {
+        self.images.disk(wanted).await
     }
 
     /// Whether a disk is being copied and so must not be written to now.

@@ -1,16 +1,26 @@
 //! Requests that are answered at once: what a guest says, and what is done to it.
 
+use std::time::Duration;
+
+use base::Chain;
 use http::{Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use qemu::guest_agent::{AgentError, FileSystem, Info, Shutdown, User};
 use qemu::qmp::QmpError;
+use serde_json::{Value, json};
+use tracing::warn;
 
-use super::answer::{Body, Failure, content, done};
+use super::answer::{Body, Failure, content, done, json as json_body};
 use super::route::{Act, Read};
-use crate::vmi::Live;
+use crate::vmi::{Live, os_info};
 
 /// Options are a few fields.
 const LARGEST_OPTIONS: usize = 64 << 10;
+/// Upstream's: a guest is not left frozen for longer unless somebody asks for it.
+const FROZEN: Duration = Duration::from_secs(300);
+/// For the agent to say that it is there, before something else is tried.
+const PING: Duration = Duration::from_secs(2);
 
 pub(super) async fn read(live: &Live, what: Read) -> Result<Response<Body>, Failure> {
     match what {
@@ -19,15 +29,95 @@ pub(super) async fn read(live: &Live, what: Read) -> Result<Response<Body>, Fail
             Err(failure) => Err(Failure::internal(&failure)),
         },
         Read::Log => {
-            let path = live.running.dir().serial_log();
-            let log = tokio::task::spawn_blocking(move || std::fs::read(path)).await;
-            Ok(content("text/plain; charset=utf-8", log.ok().and_then(Result::ok).unwrap_or_default()))
+            let console = live.running.dir().serial_log();
+            let log = tokio::task::spawn_blocking(move || {
+                // What did not fit any more lies beside it.
+                let mut log = std::fs::read(console.with_extension("log.1")).unwrap_or_default();
+                log.extend(std::fs::read(console).unwrap_or_default());
+                log
+            });
+            Ok(content("text/plain; charset=utf-8", log.await.unwrap_or_default()))
         }
-        Read::GuestOsInfo | Read::UserList | Read::FilesystemList => Err(Failure::new(
+        Read::GuestOsInfo => guest_info(live).await,
+        Read::UserList => {
+            let users = live.agent.users().await.map_err(silent)?;
+            let items: Vec<Value> = users.iter().map(user).collect();
+            Ok(json_body(&list("VirtualMachineInstanceGuestOSUserList", items)))
+        }
+        Read::FilesystemList => {
+            let systems = live.agent.file_systems().await.map_err(silent)?;
+            let items: Vec<Value> = systems.iter().map(file_system).collect();
+            Ok(json_body(&list("VirtualMachineInstanceFileSystemList", items)))
+        }
+    }
+}
+
+/// An agent that is not there is told in upstream's words.
+fn silent(failure: AgentError) -> Failure {
+    match failure {
+        AgentError::Refused { .. } => Failure::internal(&failure),
+        _ => Failure::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "VMI does not have guest agent connected",
-        )),
+        ),
     }
+}
+
+async fn guest_info(live: &Live) -> Result<Response<Body>, Failure> {
+    let agent = &live.agent;
+    let known: Info = agent.info().await.map_err(silent)?;
+    // What one of many questions leaves open is left out.
+    let os = agent.os_info().await.map(os_info).unwrap_or_default();
+    let users = agent.users().await.unwrap_or_default();
+    let systems = agent.file_systems().await.unwrap_or_default();
+    let commands: Vec<Value> = known
+        .supported_commands
+        .iter()
+        .map(|command| json!({"name": command.name, "enabled": command.enabled}))
+        .collect();
+    let mut info = json!({
+        "apiVersion": "subresources.kubevirt.io/v1",
+        "kind": "VirtualMachineInstanceGuestAgentInfo",
+        "guestAgentVersion": known.version,
+        "supportedCommands": commands,
+        "os": os,
+        "userList": users.iter().map(user).collect::<Vec<_>>(),
+        "fsInfo": {"disks": systems.iter().map(file_system).collect::<Vec<_>>()},
+    });
+    if let Ok(hostname) = agent.hostname().await {
+        info["hostname"] = hostname.into();
+    }
+    if let Ok(timezone) = agent.timezone().await {
+        info["timezone"] = format!("{}, {}", timezone.zone, timezone.offset).into();
+    }
+    if agent.is_frozen().await.unwrap_or(false) {
+        info["fsFreezeStatus"] = "frozen".into();
+    }
+    Ok(json_body(&info))
+}
+
+fn list(kind: &str, items: Vec<Value>) -> Value {
+    json!({"apiVersion": "subresources.kubevirt.io/v1", "kind": kind, "metadata": {}, "items": items})
+}
+
+fn user(user: &User) -> Value {
+    json!({"userName": user.user, "domain": user.domain, "loginTime": user.login_time})
+}
+
+fn file_system(system: &FileSystem) -> Value {
+    let disks: Vec<Value> = system
+        .disk
+        .iter()
+        .map(|disk| json!({"serial": disk.serial, "busType": disk.bus_type}))
+        .collect();
+    json!({
+        "diskName": system.name,
+        "mountPoint": system.mountpoint,
+        "fileSystemType": system.kind,
+        "usedBytes": system.used_bytes.unwrap_or(0),
+        "totalBytes": system.total_bytes.unwrap_or(0),
+        "disk": disks,
+    })
 }
 
 pub(super) async fn act(
@@ -39,18 +129,86 @@ pub(super) async fn act(
     let options = options.map_err(|_| {
         Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "the options are too long")
     })?;
-    let _options = options.to_bytes();
+    let options = serde_json::from_slice(&options.to_bytes()).unwrap_or(Value::Null);
     let failed = |failure: QmpError| Failure::internal(&failure);
     let qmp = live.running.qmp().await.map_err(failed)?;
     match what {
         Act::Pause => qmp.pause().await.map_err(failed)?,
         Act::Unpause => qmp.resume().await.map_err(failed)?,
         Act::Reset => qmp.reset().await.map_err(failed)?,
-        Act::SoftReboot => qmp.power_down().await.map_err(failed)?,
-        Act::Freeze | Act::Unfreeze => {
-            let text = "VMI does not have guest agent connected";
-            return Err(Failure::new(StatusCode::CONFLICT, text));
+        // An agent reboots; without one the power button must do, and the guest ends.
+        Act::SoftReboot => match live.agent.ping(PING).await {
+            Ok(()) => live.agent.shutdown(Shutdown::Reboot).await.map_err(silent)?,
+            Err(_) => qmp.power_down().await.map_err(failed)?,
+        },
+        Act::Freeze => freeze(live, &options).await?,
+        Act::Unfreeze => {
+            live.agent.thaw().await.map_err(silent)?;
+            live.ask_again();
         }
     }
     Ok(done())
+}
+
+/// Freezes the guest's file systems, and thaws them if nobody does in time.
+async fn freeze(live: &Live, options: &Value) -> Result<(), Failure> {
+    live.agent.freeze().await.map_err(silent)?;
+    live.ask_again();
+    let limit = options["unfreezeTimeout"].as_str().and_then(span).unwrap_or(FROZEN);
+    if limit.is_zero() {
+        return Ok(());
+    }
+    let (live, mut stop) = (live.clone(), live.running.tasks().stop_signal());
+    live.running.tasks().clone().spawn("thaw", async move {
+        tokio::select! {
+            () = tokio::time::sleep(limit) => {}
+            _ = live.running.exited() => return,
+            () = stop.requested() => {}
+        }
+        if live.agent.is_frozen().await.unwrap_or(false) {
+            warn!("nobody thawed a guest's file systems in time");
+            if let Err(failure) = live.agent.thaw().await {
+                warn!(error = %Chain(&failure), "cannot thaw a guest's file systems");
+            }
+            live.ask_again();
+        }
+    });
+    Ok(())
+}
+
+/// A span of time as Go writes it: `5m0s`, `1h`, `500ms`.
+fn span(text: &str) -> Option<Duration> {
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        let unit_end = rest[digits..]
+            .find(|c: char| c.is_ascii_digit())
+            .map_or(rest.len(), |length| digits + length);
+        let unit = match &rest[digits..unit_end] {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 0.001,
+            _ => return None,
+        };
+        total += Duration::try_from_secs_f64(number * unit).ok()?;
+        rest = &rest[unit_end..];
+    }
+    Some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_read_as_go_writes_them() {
+        for (text, seconds) in
+            [("5m0s", Some(300.0)), ("1h1m", Some(3660.0)), ("500ms", Some(0.5)), ("0s", Some(0.0)), ("x", None), ("5", None)]
+        {
+            assert_eq!(span(text).map(|span| span.as_secs_f64()), seconds, "{text}");
+        }
+    }
 }

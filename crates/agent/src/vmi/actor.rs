@@ -32,7 +32,7 @@ use crate::network::{Attachment, RECORD};
 
 /// How long a failed step waits before it is tried again.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
-const LAST_RETRY: Duration = Duration::from_secs(10);
+const LAST_RETRY: Duration = Duration::from_secs(5);
 
 pub(super) struct Actor {
     pub(super) context: Arc<Context>,
@@ -58,7 +58,7 @@ pub(super) struct Actor {
     /// Whether people were told that the guest is paused by a failed request.
     pub(super) told_of_pause: bool,
     /// Memory that the guest was asked to use beyond its start.
-    pub(super) requested_growth: u64,
+    pub(super) requested_growth: Option<u64>,
     /// Volumes that are awaited, and why they are not there.
     pub(super) pending: BTreeMap<String, String>,
     /// The object's generation when its volumes were last looked at.
@@ -110,7 +110,7 @@ impl Actor {
             condemned: None,
             news: None,
             told_of_pause: false,
-            requested_growth: 0,
+            requested_growth: None,
             pending: BTreeMap::new(),
             seen_generation: 0,
             sizes: Vec::new(),
@@ -200,13 +200,10 @@ impl Actor {
     fn known(&mut self) -> Known {
         let known = self.object.borrow_and_update().clone();
         if let (Some(written), Known::Present(told)) = (&self.written, &known) {
-            // Versions are opaque, but ours is what the server answered to our own write: what
-            // the watch told before that is older.
-            if told.version == written.version {
-                self.written = None;
-            } else {
+            if is_older(&told.version, &written.version) {
                 return Known::Present(Arc::clone(written));
             }
+            self.written = None;
         }
         known
     }
@@ -421,6 +418,12 @@ impl Actor {
         let (reporter, about) = (self.context.reporter.clone(), vmi.reference());
         self.tasks.spawn("event", async move { reporter.report(&about, note).await });
     }
+}
+
+/// Whether one version of an object is from before the other. Since Kubernetes 1.35 versions
+/// are numbers that grow; where they are not, what the watch told last is the newest.
+fn is_older(one: &str, other: &str) -> bool {
+    matches!((one.parse::<u64>(), other.parse::<u64>()), (Ok(one), Ok(other)) if one < other)
 }
 
 fn instant(at: Timestamp) -> Instant {

@@ -13,7 +13,7 @@ use qemu::guest_agent::{AgentError, GuestAgent, Interface};
 use qemu::qmp::{Event, Qmp, QmpError};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tracing::debug;
 use virt::v1::VirtualMachineInstanceGuestOSInfo as OsInfo;
@@ -87,6 +87,8 @@ pub(super) struct Follower {
     pub(super) running: Running,
     pub(super) agent: GuestAgent,
     pub(super) info: Arc<watch::Sender<Info>>,
+    /// Somebody knows that the answers have changed.
+    pub(super) again: Arc<Notify>,
 }
 
 impl Follower {
@@ -132,6 +134,11 @@ impl Follower {
                     Err(RecvError::Lagged(_)) => open = self.look().await,
                     Err(RecvError::Closed) => return,
                 },
+                () = self.again.notified() => {
+                    open = self.look().await;
+                    pace.reset();
+                    ask_at = Instant::now();
+                }
                 () = tokio::time::sleep_until(due) => {
                     if ping_at <= Instant::now() {
                         open = self.look().await;

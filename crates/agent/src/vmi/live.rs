@@ -9,7 +9,7 @@ use qemu::Running;
 use qemu::console::Console;
 use qemu::guest_agent::GuestAgent;
 use qemu::qmp::RunState;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::guest::{Follower, Info};
 use super::probe;
@@ -25,6 +25,7 @@ pub(crate) struct Live {
     pub(crate) agent: GuestAgent,
     pub(crate) info: watch::Receiver<Info>,
     attachments: Arc<Mutex<Vec<Attachment>>>,
+    again: Arc<Notify>,
 }
 
 impl Live {
@@ -46,14 +47,21 @@ impl Live {
             agent: agent.clone(),
             info,
             attachments: Arc::new(Mutex::new(attachments)),
+            again: Arc::new(Notify::new()),
         };
         if let Known::Present(vmi) = object.borrow().clone() {
             probe::start(&live, &vmi, &sender, tasks);
         }
         let context = Arc::clone(context);
-        let follower = Follower { context, object, running, agent, info: sender };
+        let again = Arc::clone(&live.again);
+        let follower = Follower { context, object, running, agent, info: sender, again };
         tasks.spawn("guest", follower.run(tasks.stop_signal()));
         live
+    }
+
+    /// Asks QEMU and the guest now, because something was done to them.
+    pub(crate) fn ask_again(&self) {
+        self.again.notify_one();
     }
 
     pub(crate) fn attachments(&self) -> Vec<Attachment> {

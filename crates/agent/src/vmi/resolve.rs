@@ -4,6 +4,7 @@
 //! What is missing is no failure: the machine waits, says for what, and this is asked again.
 
 mod claim;
+mod container;
 mod data;
 mod file;
 
@@ -24,6 +25,7 @@ use super::seed;
 use super::status::Trouble;
 use super::translate::Backing;
 use crate::context::Context;
+use crate::volume::MissingDisk;
 
 /// A volume that can be attached.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,6 +53,8 @@ pub(crate) enum ResolveError {
     Request { kind: &'static str, name: String, source: Fault },
     #[error("cannot {doing} {}", path.display())]
     File { doing: &'static str, path: PathBuf, source: io::Error },
+    #[error("volume {volume}")]
+    ContainerDisk { volume: String, source: MissingDisk },
     #[error("volume {volume}: its image cannot be used")]
     Image { volume: String, source: Box<dyn std::error::Error + Send + Sync> },
 }
@@ -63,6 +67,7 @@ impl ResolveError {
             Self::Missing { .. } | Self::Key { .. } => "FailedMount",
             Self::Pending { kind: "image", .. } => "ErrImagePull",
             Self::Pending { .. } => "VolumeNotReady",
+            Self::ContainerDisk { source, .. } => source.reason(),
             Self::Image { .. } => "InvalidImage",
             Self::Volume { .. } | Self::Request { .. } | Self::File { .. } => "FailedMount",
         }
@@ -122,11 +127,8 @@ impl Resolver<'_> {
             let path = self.dir.vm().join(format!("empty-{}.img", volume.name));
             return self.sparse(&path, size).map(Some);
         }
-        if volume.container_disk.is_some() {
-            return Err(ResolveError::Volume {
-                volume: volume.name.clone(),
-                problem: "container disks are not supported on this node".into(),
-            });
+        if let Some(source) = &volume.container_disk {
+            return self.container(volume, source).boxed().await.map(Some);
         }
         match self.seed(volume).boxed().await? {
             Some(seed) => self.seed_disk(volume, &seed).map(Some),

@@ -115,7 +115,7 @@ impl Actor {
         let info = live.info.borrow().clone();
         let now = Now {
             sockets: info.topology.map_or(machine.cpu.sockets, |topology| topology.sockets),
-            growth: self.requested_growth,
+            growth: self.requested_growth.unwrap_or(info.growth),
         };
         let mut trouble = None;
         for change in hotplug::changes(vmi, &wanted, &machine, now) {
@@ -240,11 +240,13 @@ impl Actor {
             Change::FillSockets(sockets) => {
                 let count = qmp.fill_sockets(sockets).await?;
                 info!(count, "processors added");
+                live.ask_again();
                 Ok(None)
             }
             Change::Grow(bytes) => {
                 qmp.request_growth(bytes).await?;
-                self.requested_growth = bytes;
+                self.requested_growth = Some(bytes);
+                live.ask_again();
                 Ok(None)
             }
         }

@@ -14,6 +14,7 @@ use http::header::{
 use http::StatusCode;
 use reqwest::{Certificate, Client, Response, Url};
 use tokio::sync::mpsc::Sender;
+use tracing::debug;
 
 use super::checksum::Checksum;
 use super::gauge::{Gauge, Trouble};
@@ -142,6 +143,7 @@ impl Download {
             }
             let pause = backoff.delay();
             let text = format!("{}; trying again in {} s", Chain(&failure), pause.as_secs());
+            debug!(url = %self.url, at = self.at, error = text, "fetching is held up");
             gauge.stumble(Trouble { reason: "Error", message: text });
             tokio::time::sleep(pause).await;
         }

@@ -70,10 +70,16 @@ impl Echo {
     }
 }
 
-/// Some work on the volume has ended; without an echo it went wrong.
+/// Some work on the volume has ended, well or with a complaint.
 struct Done {
     volume: String,
-    echo: Option<Echo>,
+    result: Result<Echo, String>,
+}
+
+/// What went wrong with a volume last, and how long to leave it alone.
+struct Trouble {
+    complaint: String,
+    pauses: Backoff,
 }
 
 /// The task that owns what is known.
@@ -84,7 +90,7 @@ pub(super) struct Keeper {
     found: BTreeMap<String, Found>,
     jobs: JoinSet<Done>,
     under_way: BTreeMap<String, (Doing, AbortHandle)>,
-    pauses: BTreeMap<String, Backoff>,
+    troubles: BTreeMap<String, Trouble>,
 }
 
 enum News {
@@ -105,7 +111,7 @@ impl Keeper {
             found: found.into_iter().collect(),
             jobs: JoinSet::new(),
             under_way: BTreeMap::new(),
-            pauses: BTreeMap::new(),
+            troubles: BTreeMap::new(),
         }
     }
 
@@ -139,14 +145,14 @@ impl Keeper {
             News::Claim(event) => self.claim_event(event),
             News::Volume(event) => self.volume_event(event),
             News::Upload(arrival) => self.receive(arrival),
-            News::Ended(Ok(Done { volume, echo })) => {
+            News::Ended(Ok(Done { volume, result })) => {
                 self.under_way.remove(&volume);
-                match echo {
-                    None => {}
-                    Some(echo) => {
-                        self.pauses.remove(&volume);
+                match result {
+                    Ok(echo) => {
+                        self.troubles.remove(&volume);
                         self.hear(&volume, echo);
                     }
+                    Err(complaint) => self.trouble(&volume).complaint = complaint,
                 }
                 self.look(volume);
             }
@@ -218,7 +224,8 @@ impl Keeper {
             Action::Provision { claim: uid } => {
                 let Some(claim) = claim(&uid) else { return };
                 let volume = claim.volume_name();
-                self.spawn(volume, Doing::Other, |_| make(shared, claim));
+                let known = self.trouble(&volume).complaint.clone();
+                self.spawn(volume, Doing::Other, |_| make(shared, claim, known));
             }
             Action::Fill { volume, claim: uid, source } => {
                 let Some(claim) = claim(&uid) else { return };
@@ -259,21 +266,34 @@ impl Keeper {
     where
         F: Future<Output = Result<Echo, ProvisionError>> + Send + 'static,
     {
-        let fresh = || Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-        let pause = self.pauses.entry(volume.clone()).or_insert_with(fresh).delay();
+        let trouble = self.trouble(&volume);
+        let (pause, known) = (trouble.pauses.delay(), trouble.complaint.clone());
         let (name, work) = (volume.clone(), work(volume.clone()));
         let handle = self.jobs.spawn(async move {
-            let echo = match work.await {
-                Ok(echo) => Some(echo),
+            let result = match work.await {
+                Ok(echo) => Ok(echo),
                 Err(failure) => {
-                    warn!(volume = name, error = %Chain(&failure), "volume is not as it should be");
+                    let complaint = Chain(&failure).to_string();
+                    // What stays wrong is told once.
+                    if complaint == known {
+                        debug!(volume = name, error = complaint, "volume is still not as it should be");
+                    } else {
+                        warn!(volume = name, error = complaint, "volume is not as it should be");
+                    }
                     tokio::time::sleep(pause).await;
-                    None
+                    Err(complaint)
                 }
             };
-            Done { volume: name, echo }
+            Done { volume: name, result }
         });
         self.under_way.insert(volume, (doing, handle));
+    }
+
+    fn trouble(&mut self, volume: &str) -> &mut Trouble {
+        self.troubles.entry(volume.to_owned()).or_insert_with(|| Trouble {
+            complaint: String::new(),
+            pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+        })
     }
 
     /// An upload begins if its claim waits for one.
@@ -304,11 +324,14 @@ impl Keeper {
     }
 }
 
-async fn make(shared: Shared, claim: Claim) -> Result<Echo, ProvisionError> {
+/// `known` is what the claim was told already.
+async fn make(shared: Shared, claim: Claim, known: String) -> Result<Echo, ProvisionError> {
     match provision::provision(&shared, &claim).await {
         Ok(volume) => Ok(volume.map_or(Echo::Nothing, |volume| Echo::Volume(Box::new(volume)))),
         Err(failure) => {
-            provision::complain(&shared, &claim, &failure).await;
+            if Chain(&failure).to_string() != known {
+                provision::complain(&shared, &claim, &failure).await;
+            }
             Err(failure)
         }
     }

@@ -56,6 +56,12 @@ impl Resolver<'_> {
         let (Some("Bound"), Some(bound)) = (phase, bound) else {
             return Err(pending("it is not bound to a volume yet".into()));
         };
+        if let Some(why) = crate::volume::unfilled(&claim) {
+            return Err(pending(why));
+        }
+        if self.context.volumes.is_being_copied(&bound) {
+            return Err(pending("it is being cloned".into()));
+        }
         let volumes = Api::<PersistentVolume>::all(client.clone());
         let volume = present(volumes.get(&bound).await).map_err(unread("PV"))?;
         let Some(volume) = volume else {

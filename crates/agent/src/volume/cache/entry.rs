@@ -1,0 +1,337 @@
+//! The directory of container disks. Blocking, except for [`Shelf::find`] and the like, which
+//! look at a few small files.
+//!
+//!   images/<key>/disk.img     the raw disk
+//!   images/<key>/info.json    the names that it was pulled by; its age is that of the last use
+//!   images/.pull-*/           what is being pulled; of no worth to the next process
+
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::clock;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::ContainerDisk;
+use crate::volume::checksum::hex;
+use crate::volume::disk::{remove_slowly, sync};
+
+const DISK: &str = "disk.img";
+const INFO: &str = "info.json";
+const PULLING: &str = ".pull-";
+
+/// An image that nobody uses is kept this long.
+const KEPT: SignedDuration = SignedDuration::from_hours(24);
+/// And this long when room is short: somebody may be about to use it.
+const KEPT_WHEN_TIGHT: SignedDuration = SignedDuration::from_mins(5);
+/// Parts of a hundred that are free when room is short.
+const TIGHT: u64 = 15;
+
+/// Groups that may read container disks, beside those of shared disks.
+const GROUPS: u32 = 0x7300_0000;
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Info {
+    images: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+}
+
+/// The directory; clones share it.
+#[derive(Debug, Clone)]
+pub(super) struct Shelf {
+    root: PathBuf,
+    /// Held by who changes names or removes.
+    changing: Arc<Mutex<()>>,
+}
+
+/// What machines of this node use: images and the files in them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Used(BTreeSet<(String, Option<String>)>);
+
+impl Used {
+    pub(super) fn of<'a>(vmis: impl Iterator<Item = &'a Value>) -> Self {
+        let live = vmis.filter(|vmi| {
+            !matches!(vmi["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+        });
+        let volumes = live.flat_map(|vmi| vmi["spec"]["volumes"].as_array().into_iter().flatten());
+        Self(
+            volumes
+                .filter_map(|volume| {
+                    let disk = &volume["containerDisk"];
+                    let path = disk["path"].as_str().map(str::to_owned);
+                    Some((disk["image"].as_str()?.to_owned(), path))
+                })
+                .collect(),
+        )
+    }
+
+    fn has(&self, info: &Info) -> bool {
+        info.images.iter().any(|image| self.0.contains(&(image.clone(), info.path.clone())))
+    }
+}
+
+/// The name of the directory for one file of an image.
+pub(super) fn key(digest: &str, path: Option<&str>) -> String {
+    let digest = digest.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
+    match path {
+        None => digest,
+        Some(path) => format!("{digest}-{}", &hex(&Sha256::digest(path))[..8]),
+    }
+}
+
+/// A directory that goes when it is dropped, with what is left in it.
+#[derive(Debug)]
+pub(super) struct Pulling(PathBuf);
+
+impl Pulling {
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Pulling {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Shelf {
+    pub(super) fn open(root: PathBuf) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o711).create(&root)?;
+        for entry in fs::read_dir(&root)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(PULLING) {
+                fs::remove_dir_all(entry.path())?;
+            }
+        }
+        Ok(Self { root: root.canonicalize()?, changing: Arc::default() })
+    }
+
+    /// A place to pull to. The reader of images must be able to pass through.
+    pub(super) fn begin(&self) -> io::Result<Pulling> {
+        let folder = self.root.join(format!("{PULLING}{:x}", clock::now().as_nanosecond()));
+        DirBuilder::new().mode(0o711).create(&folder)?;
+        Ok(Pulling(folder))
+    }
+
+    /// The disk that was pulled by this name last.
+    pub(super) fn find(&self, image: &str, path: Option<&str>) -> Option<ContainerDisk> {
+        let entries = fs::read_dir(&self.root).ok()?;
+        let newest = entries
+            .filter_map(|entry| {
+                let key = entry.ok()?.file_name().into_string().ok()?;
+                let info = self.info(&key)?;
+                let named = info.images.contains(image) && info.path.as_deref() == path;
+                let age = fs::metadata(self.root.join(&key).join(INFO)).ok()?.modified().ok()?;
+                named.then_some((age, key))
+            })
+            .max()?;
+        let disk = self.disk(&newest.1);
+        self.touch(&newest.1);
+        disk.path.exists().then_some(disk)
+    }
+
+    /// Notes that a disk which is here has this name now.
+    pub(super) fn name(
+        &self,
+        key: &str,
+        image: &str,
+        path: Option<&str>,
+    ) -> io::Result<Option<ContainerDisk>> {
+        let _changing = self.changing.lock();
+        let disk = self.disk(key);
+        if !disk.path.exists() {
+            return Ok(None);
+        }
+        // A tag that has moved on means the newer image.
+        for other in self.keys()? {
+            if other != key
+                && let Some(mut info) = self.info(&other)
+                && info.path.as_deref() == path
+                && info.images.remove(image)
+            {
+                write(&self.root.join(&other), &info)?;
+            }
+        }
+        let mut info = self.info(key).unwrap_or_default();
+        info.path = path.map(str::to_owned);
+        info.images.insert(image.to_owned());
+        write(&self.root.join(key), &info)?;
+        Ok(Some(disk))
+    }
+
+    /// Takes a complete disk in.
+    pub(super) fn keep(
+        &self,
+        key: &str,
+        folder: &Pulling,
+        disk: &Path,
+        image: &str,
+        path: Option<&str>,
+    ) -> io::Result<ContainerDisk> {
+        let file = File::open(disk)?;
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::fchown(&file, Some(0), Some(group(key)))?;
+            file.set_permissions(fs::Permissions::from_mode(0o440))?;
+        } else {
+            file.set_permissions(fs::Permissions::from_mode(0o400))?;
+        }
+        file.sync_all()?;
+        fs::rename(disk, folder.path().join(DISK))?;
+        sync(folder.path())?;
+        match fs::rename(folder.path(), self.root.join(key)) {
+            // Somebody else pulled the same.
+            Err(_) if self.disk(key).path.exists() => {}
+            renamed => renamed?,
+        }
+        sync(&self.root)?;
+        let kept = self.name(key, image, path)?;
+        kept.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Removes what nobody uses; answers what that was.
+    pub(super) fn collect(&self, used: &Used, now: Timestamp) -> io::Result<Vec<String>> {
+        let stat = rustix::fs::statvfs(&self.root)?;
+        let tight = stat.f_bavail * 100 < stat.f_blocks * TIGHT;
+        let _changing = self.changing.lock();
+        let mut removed = Vec::new();
+        for key in self.keys()? {
+            let info = self.info(&key).unwrap_or_default();
+            let age = self.last_use(&key).map_or(SignedDuration::MAX, |last| now.duration_since(last));
+            if !used.has(&info) && is_old(age, tight) {
+                let dir = self.root.join(&key);
+                remove_slowly(&dir.join(DISK))?;
+                fs::remove_dir_all(&dir)?;
+                removed.push(key);
+            }
+        }
+        Ok(removed)
+    }
+
+    fn keys(&self) -> io::Result<Vec<String>> {
+        let mut keys = Vec::new();
+        for entry in fs::read_dir(&self.root)? {
+            match entry?.file_name().into_string() {
+                Ok(name) if name.starts_with("sha") => keys.push(name),
+                _ => {}
+            }
+        }
+        Ok(keys)
+    }
+
+    fn disk(&self, key: &str) -> ContainerDisk {
+        let group = rustix::process::geteuid().is_root().then(|| group(key));
+        ContainerDisk { path: self.root.join(key).join(DISK), group }
+    }
+
+    fn info(&self, key: &str) -> Option<Info> {
+        serde_json::from_slice(&fs::read(self.root.join(key).join(INFO)).ok()?).ok()
+    }
+
+    fn last_use(&self, key: &str) -> Option<Timestamp> {
+        let modified = fs::metadata(self.root.join(key).join(INFO)).ok()?.modified().ok()?;
+        Timestamp::try_from(modified).ok()
+    }
+
+    fn touch(&self, key: &str) {
+        let now = Duration::try_from(clock::now().as_duration()).unwrap_or_default();
+        if let Ok(file) = File::options().write(true).open(self.root.join(key).join(INFO)) {
+            let _ = file.set_modified(std::time::UNIX_EPOCH + now);
+        }
+    }
+}
+
+/// Whether an image that nobody uses may go.
+fn is_old(age: SignedDuration, tight: bool) -> bool {
+    age > if tight { KEPT_WHEN_TIGHT } else { KEPT }
+}
+
+fn group(key: &str) -> u32 {
+    let hash = Sha256::digest(key);
+    GROUPS + (u32::from(hash[0]) << 8) + u32::from(hash[1])
+}
+
+fn write(dir: &Path, info: &Info) -> io::Result<()> {
+    let temporary = dir.join("info.new");
+    fs::write(&temporary, serde_json::to_vec(info)?)?;
+    File::open(&temporary)?.sync_all()?;
+    fs::rename(&temporary, dir.join(INFO))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn shelf() -> (tempfile::TempDir, Shelf) {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = Shelf::open(folder.path().join("images")).unwrap();
+        (folder, shelf)
+    }
+
+    fn keep(shelf: &Shelf, digest: &str, image: &str, content: &str) -> ContainerDisk {
+        let folder = shelf.begin().unwrap();
+        let disk = folder.path().join("raw");
+        fs::write(&disk, content).unwrap();
+        shelf.keep(&key(digest, None), &folder, &disk, image, None).unwrap()
+    }
+
+    #[test]
+    fn a_disk_is_found_by_the_names_that_mean_it_now() {
+        let (_folder, shelf) = shelf();
+        assert_eq!(shelf.find("a:1", None), None);
+        let one = keep(&shelf, "sha256:1", "a:1", "one");
+        assert_eq!(shelf.find("a:1", None), Some(one.clone()));
+        assert_eq!(shelf.find("a:1", Some("/x")), None);
+        let two = keep(&shelf, "sha256:2", "a:1", "two");
+        assert_eq!(shelf.find("a:1", None), Some(two.clone()), "the tag moved");
+        keep(&shelf, "sha256:1", "b:1", "again");
+        assert_eq!(shelf.find("b:1", None), Some(one.clone()));
+        assert_eq!(fs::read_to_string(&one.path).unwrap(), "one", "what is here stays");
+    }
+
+    #[test]
+    fn what_a_killed_pull_left_goes() {
+        let (folder, shelf) = shelf();
+        let pulling = shelf.begin().unwrap();
+        fs::write(pulling.path().join("image"), "half").unwrap();
+        std::mem::forget(pulling);
+        Shelf::open(folder.path().join("images")).unwrap();
+        assert_eq!(fs::read_dir(folder.path().join("images")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn images_go_when_nobody_has_used_them_for_long() {
+        let (_folder, shelf) = shelf();
+        keep(&shelf, "sha256:1", "a:1", "one");
+        keep(&shelf, "sha256:2", "b:1", "two");
+        let vmi = |phase: &str| {
+            json!({"status": {"phase": phase},
+                   "spec": {"volumes": [{"containerDisk": {"image": "a:1"}}]}})
+        };
+        let (running, over) = (vmi("Running"), vmi("Succeeded"));
+        let now = clock::now();
+        let later = now + SignedDuration::from_hours(48);
+        assert_eq!(Used::of([&over].into_iter()), Used::default());
+        let used = Used::of([&running].into_iter());
+        assert_eq!(shelf.collect(&used, now).unwrap(), Vec::<String>::new());
+        assert_eq!(shelf.collect(&used, later).unwrap(), ["sha256-2"]);
+        assert!(shelf.find("a:1", None).is_some());
+    }
+
+    #[test]
+    fn the_same_digest_with_another_file_is_another_disk() {
+        assert_eq!(key("sha256:ab", None), "sha256-ab");
+        assert_ne!(key("sha256:ab", Some("/x")), key("sha256:ab", Some("/y")));
+    }
+}

@@ -10,6 +10,8 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 # End-to-end tests mostly wait: for processes, for syncs, for each other.
 export RUST_TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
 
+# DEMO=no starts the server without the machine of the first steps.
+export DEMO ?= yes
 # Arguments for the server: make run ARGS='--listen 0.0.0.0:6443 --data-dir /srv/sheaf'
 ARGS ?=
 
@@ -18,10 +20,11 @@ help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 .PHONY: run
-run: ## Build the release binary and start a single node (ARGS=… for options of `sheaf server`)
+run: ## Build and start a single node with a machine to log in to (ARGS=… for `sheaf server`, DEMO=no for none)
 	@scripts/setup run
 	@cargo build --release --locked -p sheaf
-	@exec "$(CARGO_TARGET_DIR)/release/sheaf" server $(ARGS)
+	@scripts/demo "$(CARGO_TARGET_DIR)/release/sheaf" $(ARGS) & \
+		exec "$(CARGO_TARGET_DIR)/release/sheaf" server $(ARGS)
 
 .PHONY: build
 build: ## Build the release binary only

@@ -174,9 +174,9 @@ fn announce(layout: &Layout, url: &str, advertise: SocketAddr) -> Result<()> {
         "\nSheaf is running.\n\n  URL         {url}\n  kubeconfig  {kubeconfig}\n\n\
          Try next, in another terminal:\n  \
          export KUBECONFIG={kubeconfig}\n  \
-         kubectl get namespaces\n  \
-         kubectl api-resources\n  \
-         kubectl create configmap hello --from-literal=who=world\n\n\
+         kubectl get nodes,storageclasses\n  \
+         sheaf vm create web --image FILE|URL --ssh-key ~/.ssh/id_ed25519.pub\n  \
+         sheaf vm console web\n\n\
          Stop with Ctrl-C.\n\n"
     ))
 }

@@ -14,6 +14,8 @@ use crate::config::Config;
 use crate::event::Reporter;
 use crate::host::Trial;
 use crate::network::Networks;
+use crate::order::Order;
+use crate::processors::Processors;
 use crate::volume::Volumes;
 
 /// Users for machines: above all that systemd and container tools hand out.
@@ -29,6 +31,9 @@ pub(crate) struct Context {
     /// What was found out about QEMU here.
     pub(crate) trial: watch::Receiver<Trial>,
     pub(crate) cgroup: Option<cgroup::Layout>,
+    pub(crate) processors: Processors,
+    /// Who starts before whom after a power cut.
+    pub(crate) order: Order,
     pub(crate) volumes: Volumes,
 }
 

@@ -15,6 +15,8 @@ mod event;
 mod host;
 mod network;
 mod node;
+mod order;
+mod processors;
 mod start;
 mod vmi;
 mod volume;

@@ -98,17 +98,21 @@ impl Networks {
     pub(crate) async fn start(
         settings: &Settings,
         existing: &[Attachment],
-        vhost: bool,
         tasks: &Tasks,
     ) -> Self {
         let mode = match nat(settings, existing, tasks).await {
             Ok(nat) => Mode::Nat(Box::new(nat)),
             Err(why) => {
-                warn!(reason = %why, "guests get user-mode networks");
+                match settings {
+                    Settings::User => info!(reason = %why, "guests get user-mode networks"),
+                    Settings::Nat { .. } => {
+                        warn!(reason = %why, "guests get user-mode networks");
+                    }
+                }
                 Mode::User { why }
             }
         };
-        Self { mode, vhost }
+        Self { mode, vhost: Path::new("/dev/vhost-net").exists() }
     }
 
     /// Why guests have no network of the node, if they have none.

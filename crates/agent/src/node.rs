@@ -21,7 +21,7 @@ use tracing::{debug, info, warn};
 use crate::api::{MANAGER, merge, present};
 use crate::config::Config;
 
-pub(crate) use facts::Virtualization;
+pub(crate) use facts::{Findings, Virtualization};
 
 /// As kubelet's: a node is given up when its lease is this old.
 const LEASE_SECONDS: i32 = 40;
@@ -52,12 +52,12 @@ impl<T> Doing<T> for kube::Result<T> {
 pub(crate) async fn run(
     client: Client,
     config: Config,
-    mut virtualization: watch::Receiver<Virtualization>,
+    mut findings: watch::Receiver<Findings>,
     mut stop: Stop,
 ) {
     let mut failing = false;
     loop {
-        let found = virtualization.borrow_and_update().clone();
+        let found = findings.borrow_and_update().clone();
         let wait = match beat(&client, &config, found).await {
             Ok(()) => {
                 failing = false;
@@ -76,7 +76,7 @@ pub(crate) async fn run(
         };
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
-            Ok(()) = virtualization.changed() => {}
+            Ok(()) = findings.changed() => {}
             () = stop.requested() => return,
         }
     }
@@ -85,9 +85,9 @@ pub(crate) async fn run(
 async fn beat(
     client: &Client,
     config: &Config,
-    virtualization: Virtualization,
+    findings: Findings,
 ) -> Result<(), BeatError> {
-    let facts = facts::Facts { virtualization, ..facts::read(&config.data_dir) };
+    let facts = facts::Facts { findings, ..facts::read(&config.data_dir) };
     let nodes = Api::<Node>::all(client.clone());
     let name = &config.node_name;
     let uid = match present(nodes.get(name).await).doing("read the node")? {

@@ -1,6 +1,6 @@
 //! Putting the agent's parts together.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,9 @@ use crate::endpoint::{self, Endpoint};
 use crate::event::Reporter;
 use crate::host::{self, Trial};
 use crate::network::{Attachment, Networks, RECORD};
-use crate::node::{self, Virtualization};
+use crate::node::{self, Findings};
+use crate::order::Order;
+use crate::processors::{self, Processors};
 use crate::vmi::{self, Machines};
 use crate::volume::Volumes;
 
@@ -41,14 +43,19 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     let volumes = Volumes::start(client.clone(), &config, tasks)
         .map_err(|failure| StartError::Directory { path: failure.path, source: failure.source })?;
     let (trial, trials) = watch::channel(Trial::default());
-    let (told, virtualization) = watch::channel(Virtualization::Unknown);
+    let (told, findings) = watch::channel(Findings::default());
+    let told = Arc::new(told);
     let cache = config.agent_dir().join("probe.json");
     tasks.spawn("trial", host::run(cache, trial, tasks.stop_signal()));
-    tasks.spawn("trial-told", tell(trials.clone(), told));
-    let node = node::run(client.clone(), config.clone(), virtualization, tasks.stop_signal());
+    tasks.spawn("trial-told", tell(trials.clone(), Arc::clone(&told)));
+    let node = node::run(client.clone(), config.clone(), findings, tasks.stop_signal());
     tasks.spawn("node", node);
     let all = tasks.clone();
-    tasks.spawn("machines", async move { machines(client, config, found, trials, volumes, all).await });
+    tasks.spawn("machines", async move {
+        let networks = Networks::start(&config.network, &found.attachments, &all).await;
+        told.send_modify(|told| told.network = networks.shortcoming().map(str::to_owned));
+        machines(client, config, found, networks, trials, volumes, all).await;
+    });
     Ok(())
 }
 
@@ -58,18 +65,18 @@ struct Found {
     uids: Vec<String>,
     users: BTreeSet<u32>,
     attachments: Vec<Attachment>,
+    processors: BTreeMap<String, Vec<usize>>,
 }
 
 async fn machines(
     client: Client,
     config: Config,
     found: Found,
+    networks: Networks,
     trial: watch::Receiver<Trial>,
     volumes: Volumes,
     tasks: Tasks,
 ) {
-    let vhost = Path::new("/dev/vhost-net").exists() && Path::new("/dev/kvm").exists();
-    let networks = Networks::start(&config.network, &found.attachments, vhost, &tasks).await;
     let is_root = rustix::process::geteuid().is_root();
     let cgroup = match cgroup::detect() {
         Ok(layout) if is_root => layout,
@@ -79,7 +86,11 @@ async fn machines(
             None
         }
     };
+    let rebooted = has_rebooted(&config.agent_dir().join("boot"));
+    let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let context = Arc::new(Context {
+        processors: Processors::new(count, found.processors),
+        order: Order::new(rebooted),
         reporter: Reporter::new(client.clone(), &config.node_name),
         client,
         config,
@@ -104,10 +115,24 @@ async fn machines(
     vmi::run(context, machines, found.uids, tasks, stop).await;
 }
 
-async fn tell(mut trials: watch::Receiver<Trial>, told: watch::Sender<Virtualization>) {
+async fn tell(mut trials: watch::Receiver<Trial>, told: Arc<watch::Sender<Findings>>) {
     while trials.changed().await.is_ok() {
-        told.send_replace(trials.borrow_and_update().virtualization.clone());
+        let found = trials.borrow_and_update().virtualization.clone();
+        told.send_modify(|told| told.virtualization = found);
     }
+}
+
+/// Whether the host was started anew since this was last asked.
+fn has_rebooted(record: &Path) -> bool {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let before = std::fs::read_to_string(record).ok();
+    if before.as_deref() == Some(boot.as_str()) {
+        return false;
+    }
+    if let Err(failure) = std::fs::write(record, &boot) {
+        warn!(error = %Chain(&failure), "cannot note when the host was started");
+    }
+    before.is_some()
 }
 
 /// Makes the directory of machines. Their users must be able to pass through the directories
@@ -135,6 +160,9 @@ fn scan(dir: &Path) -> io::Result<Found> {
         }
         if let Ok(Some(spec)) = folder.load::<Spec>("machine.json") {
             found.users.extend(spec.confinement.identity.map(|identity| identity.uid));
+        }
+        if let Ok(Some(own)) = folder.load::<Vec<usize>>(processors::RECORD) {
+            found.processors.insert(uid.clone(), own);
         }
         found.uids.push(uid);
     }

@@ -16,7 +16,15 @@ pub(crate) struct Facts {
     pub(crate) cpu: Cpu,
     pub(crate) memory: Memory,
     pub(crate) disk: Disk,
+    pub(crate) findings: Findings,
+}
+
+/// What takes more than a look to find out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Findings {
     pub(crate) virtualization: Virtualization,
+    /// Why guests have no network of the node, if they have none.
+    pub(crate) network: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,7 +72,7 @@ pub(crate) enum Virtualization {
     },
 }
 
-/// Reads everything but [`Facts::virtualization`], which takes a trial.
+/// Reads everything but [`Facts::findings`], which take a trial.
 pub(crate) fn read(data_dir: &Path) -> Facts {
     let uname = rustix::system::uname();
     let id = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
@@ -78,7 +86,7 @@ pub(crate) fn read(data_dir: &Path) -> Facts {
         cpu: cpu(&id("/proc/cpuinfo")),
         memory: memory(&id("/proc/meminfo"), huge_pages()),
         disk: disk(data_dir),
-        virtualization: Virtualization::Unknown,
+        findings: Findings::default(),
     }
 }
 

@@ -113,11 +113,11 @@ fn labels(config: &Config, facts: &Facts) -> Map<String, Value> {
     }
     set("kubernetes.io/hostname".into(), &config.node_name);
     set("node-role.kubernetes.io/control-plane".into(), "true");
-    let able = !matches!(facts.virtualization, Virtualization::Missing { .. });
+    let able = !matches!(facts.findings.virtualization, Virtualization::Missing { .. });
     set("kubevirt.io/schedulable".into(), if able { "true" } else { "false" });
     set("machine-type.node.kubevirt.io/q35".into(), "true");
     set("machine-type.node.kubevirt.io/pc".into(), "true");
-    if let Some(accelerator) = accelerator(&facts.virtualization) {
+    if let Some(accelerator) = accelerator(&facts.findings.virtualization) {
         set("node.sheaf.io/accelerator".into(), accelerator);
     }
     let vendor = facts.cpu.vendor.trim_start_matches("Genuine").trim_start_matches("Authentic");
@@ -125,7 +125,7 @@ fn labels(config: &Config, facts: &Facts) -> Map<String, Value> {
         set(format!("cpu-vendor.node.kubevirt.io/{vendor}"), "true");
     }
     // A guest without KVM gets whatever QEMU emulates, whatever the host is.
-    if matches!(facts.virtualization, Virtualization::Kvm { .. }) {
+    if matches!(facts.findings.virtualization, Virtualization::Kvm { .. }) {
         set("cpu-model.node.kubevirt.io/host-passthrough".into(), "true");
         for feature in facts.cpu.features.iter().filter(|feature| is_label_name(feature)) {
             set(format!("cpu-feature.node.kubevirt.io/{feature}"), "true");
@@ -148,7 +148,7 @@ fn annotations(facts: &Facts) -> Map<String, Value> {
         annotations.insert("node.sheaf.io/cpu-model".into(), facts.cpu.model.clone().into());
     }
     if let Virtualization::Kvm { qemu } | Virtualization::Emulated { qemu, .. } =
-        &facts.virtualization
+        &facts.findings.virtualization
     {
         annotations.insert("node.sheaf.io/qemu-version".into(), qemu.clone().into());
     }
@@ -216,7 +216,7 @@ fn resources(facts: &Facts, memory: u64) -> Value {
             if *reserved == 0 { "0".into() } else { format!("{}Mi", reserved >> 20) };
         resources[format!("hugepages-{size}")] = amount.into();
     }
-    if matches!(facts.virtualization, Virtualization::Kvm { .. }) {
+    if matches!(facts.findings.virtualization, Virtualization::Kvm { .. }) {
         resources["devices.kubevirt.io/kvm"] = "1k".into();
     }
     resources
@@ -271,7 +271,7 @@ fn findings(facts: &Facts) -> Vec<Finding> {
         let status = if is { "True" } else { "False" };
         Finding { kind, status, reason, message: message.into() }
     };
-    let (status, reason, message) = match &facts.virtualization {
+    let (status, reason, message) = match &facts.findings.virtualization {
         Virtualization::Kvm { qemu } => ("True", "Kvm", format!("guests run under KVM, QEMU {qemu}")),
         Virtualization::Emulated { qemu, why } => {
             ("True", "Emulated", format!("guests are emulated by QEMU {qemu}: {why}"))
@@ -299,6 +299,7 @@ fn findings(facts: &Facts) -> Vec<Finding> {
             ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
         ),
         Finding { kind: "Virtualization", status, reason, message },
+        network(facts.findings.network.as_deref()),
         Finding {
             kind: "Ready",
             status: "True",
@@ -306,6 +307,14 @@ fn findings(facts: &Facts) -> Vec<Finding> {
             message: "the agent is running".into(),
         },
     ]
+}
+
+fn network(shortcoming: Option<&str>) -> Finding {
+    let (status, reason, message) = match shortcoming {
+        None => ("True", "Bridged", "guests have addresses on a network of this node".into()),
+        Some(why) => ("False", "UserMode", format!("guests have user-mode networks: {why}")),
+    };
+    Finding { kind: "GuestNetwork", status, reason, message }
 }
 
 #[cfg(test)]

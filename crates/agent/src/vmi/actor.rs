@@ -363,6 +363,8 @@ impl Actor {
         if let Some(uid) = self.uid.take() {
             self.context.users.give_back(uid);
         }
+        let name = self.dir.path().file_name().unwrap_or_default().to_string_lossy();
+        self.context.processors.give_back(&name);
         self.local = Local::Nothing;
         self.succeeded();
         After::Again

@@ -20,6 +20,7 @@ use qemu::machine::Accelerator;
 use qemu::process::cgroup::Limits;
 use qemu::process::{Confinement, Identity, LaunchError};
 use serde_json::Value;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::actor::{Actor, After};
@@ -30,6 +31,7 @@ use super::status::{Trouble, View};
 use super::translate::{self, Host, Outlet, Surroundings, TranslateError};
 use crate::api::present;
 use crate::network::{Attachment, ConnectError, RECORD, binding};
+use crate::processors::{self, TooFew};
 
 /// Why a machine is not started now.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +48,10 @@ pub(super) enum StartError {
     NoQemu { what: String },
     #[error("no user is left for another machine")]
     NoUser,
+    #[error(transparent)]
+    Processors(#[from] TooFew),
+    #[error("the machine {before} starts first (sheaf.io/start-order)")]
+    Order { before: String },
     #[error("cannot {doing} {}", path.display())]
     File { doing: &'static str, path: PathBuf, source: io::Error },
     #[error("cannot read the network {name}")]
@@ -58,6 +64,8 @@ impl StartError {
             Self::Volume(failure) => failure.reason(),
             Self::Network(_) | Self::Definition { .. } => "NetworkNotReady",
             Self::NoQemu { .. } => "NodeNotReady",
+            Self::Processors(_) => "NotEnoughProcessors",
+            Self::Order { .. } => "WaitingForStartOrder",
             // Upstream's reason for whatever its hypervisor refused.
             _ => "Synchronizing with the Domain failed.",
         };
@@ -104,6 +112,9 @@ impl Actor {
             };
             return Err(StartError::NoQemu { what });
         };
+        if let Some(hold) = self.context.order.hold(vmi, Instant::now()) {
+            return Err(StartError::Order { before: hold.before });
+        }
         let identity = self.identity()?;
         let failed = |doing| {
             let path = self.dir.path().to_path_buf();
@@ -127,11 +138,19 @@ impl Actor {
             limits: Some(limits(vmi)),
             cgroup: self.context.cgroup.clone(),
         };
+        let own = self.processors(vmi, machine.cpu.count())?;
         let spec = Spec { machine, confinement };
         let running = self.context.launcher.launch(&self.dir, spec).await?;
         self.volumes = volumes;
         self.attend(running.clone()).await;
+        if let Some(own) = own {
+            let each: Vec<Vec<usize>> = own.iter().map(|cpu| vec![*cpu]).collect();
+            if let Err(failure) = running.pin(&each).await {
+                warn!(error = %Chain(&failure), "cannot tie a machine to its processors");
+            }
+        }
         running.begin().await.map_err(LaunchError::from)?;
+        self.context.order.started(vmi, Instant::now());
         Ok(())
     }
 
@@ -156,6 +175,19 @@ impl Actor {
             kernel: None,
         };
         Ok(translate::machine(vmi, &around)?)
+    }
+
+    /// Processors of the machine's own, if it asks for them; noted before it uses them.
+    fn processors(&self, vmi: &Vmi, count: u32) -> Result<Option<Vec<usize>>, StartError> {
+        let cpu = vmi.spec.domain.cpu.as_ref();
+        if !cpu.is_some_and(|cpu| cpu.dedicated_cpu_placement == Some(true)) {
+            return Ok(None);
+        }
+        let own = self.context.processors.take(&vmi.uid, count as usize)?;
+        let path = self.dir.path().join(processors::RECORD);
+        let failed = |source| StartError::File { doing: "write", path, source };
+        self.dir.store(processors::RECORD, &own).map_err(failed)?;
+        Ok(Some(own))
     }
 
     /// The user of the machine; the same for every attempt.

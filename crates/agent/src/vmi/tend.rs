@@ -59,6 +59,12 @@ impl Actor {
         if self.condemned.is_some() {
             return After::Again;
         }
+        if live.running.state() == Some(RunState::Prelaunch) {
+            // Whoever started the process was killed before it let the guest run.
+            if let Err(failure) = live.running.begin().await {
+                debug!(error = %Chain(&failure), "cannot let the guest run");
+            }
+        }
         let first = vmi.phase() == Phase::Scheduled;
         let mut wait = self.resume_if_room(&live).await;
         // The start is told first: devices that come later may take their time.
@@ -288,7 +294,8 @@ impl Actor {
         let attachment = attachments.iter().find(|each| each.interface == name);
         let attachment = attachment.expect("it was added above");
         let outlet = self.context.networks.connect(vmi, interface, attachment).await?;
-        let nic = translate::nic(vmi, interface, &outlet)?;
+        let accelerator = live.running.spec().machine.accelerator;
+        let nic = translate::nic(vmi, interface, &outlet, accelerator)?;
         let (taps, vhosts) = match &nic.backend {
             NicBackend::Tap { ifname, queues, vhost } => {
                 let failed = |source| ChangeError::Tap { ifname: ifname.clone(), source };

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use super::actor::Actor;
-use super::object::Vmi;
+use super::object::{Phase, Vmi};
 use super::registry::{Entry, Known, Machines};
 use crate::context::Context;
 
@@ -79,6 +79,10 @@ impl Keeper {
                 self.present(object);
             }
             Event::InitDone => {
+                let lost: Vec<_> = self.machines.present();
+                let ran = lost.iter().map(AsRef::as_ref);
+                let ran = ran.filter(|vmi: &&Vmi| vmi.phase() == Phase::Running);
+                self.context.order.expect(ran, tokio::time::Instant::now());
                 for uid in self.machines.uids() {
                     if !self.listed.contains(&uid) {
                         self.machines.tell(&uid, Known::Gone);

@@ -1,6 +1,6 @@
 use std::net::Ipv4Addr;
 
-use super::super::facts::{Cpu, Disk, Memory};
+use super::super::facts::{Cpu, Disk, Findings, Memory};
 use super::*;
 
 fn config() -> Config {
@@ -19,7 +19,10 @@ fn facts() -> Facts {
         cpu: Cpu { count: 4, vendor: "GenuineIntel".into(), model: "Xeon".into(), features: vec!["vmx".into()] },
         memory: Memory { total: 8 << 30, available: 4 << 30, huge_pages: vec![(2 << 20, 1 << 30), (1 << 30, 0)] },
         disk: Disk { total: 100 << 30, free: 50 << 30 },
-        virtualization: Virtualization::Emulated { qemu: "7.2.22".into(), why: "no /dev/kvm".into() },
+        findings: Findings {
+            virtualization: Virtualization::Emulated { qemu: "7.2.22".into(), why: "no /dev/kvm".into() },
+            network: None,
+        },
         ..Facts::default()
     }
 }
@@ -48,7 +51,7 @@ fn what_others_wrote_stays() {
 fn a_change_of_the_host_is_written_and_nothing_else() {
     let node = birth(&config(), &facts(), at(0));
     let mut now = facts();
-    now.virtualization = Virtualization::Kvm { qemu: "7.2.22".into() };
+    now.findings.virtualization = Virtualization::Kvm { qemu: "7.2.22".into() };
     let Patches { metadata, status } = patches(&config(), &now, &node, at(100));
     assert_eq!(
         metadata.unwrap(),
@@ -73,7 +76,7 @@ fn a_change_of_the_host_is_written_and_nothing_else() {
 #[test]
 fn labels_of_a_lost_feature_are_removed() {
     let mut before = facts();
-    before.virtualization = Virtualization::Kvm { qemu: "7.2.22".into() };
+    before.findings.virtualization = Virtualization::Kvm { qemu: "7.2.22".into() };
     let node = birth(&config(), &before, at(0));
     let patch = patches(&config(), &facts(), &node, at(1)).metadata.unwrap();
     assert_eq!(patch["metadata"]["labels"]["cpu-feature.node.kubevirt.io/vmx"], Value::Null);
@@ -83,7 +86,7 @@ fn labels_of_a_lost_feature_are_removed() {
 #[test]
 fn a_host_without_qemu_says_what_is_missing_and_takes_no_guests() {
     let mut facts = facts();
-    facts.virtualization = Virtualization::Missing { what: "install qemu-system-x86".into() };
+    facts.findings.virtualization = Virtualization::Missing { what: "install qemu-system-x86".into() };
     let node = birth(&config(), &facts, at(0));
     assert_eq!(node["metadata"]["labels"]["kubevirt.io/schedulable"], "false");
     let conditions = node["status"]["conditions"].as_array().unwrap();

@@ -1,6 +1,6 @@
 //! Network interfaces: the guest's side, and the address each has unless it was given one.
 
-use qemu::machine::{Link, Nic, NicModel};
+use qemu::machine::{Accelerator, Link, Nic, NicBackend, NicModel};
 use sha2::{Digest, Sha256};
 use virt::v1::Interface;
 
@@ -17,12 +17,17 @@ pub(super) fn nics(vmi: &Vmi, around: &Surroundings<'_>) -> Result<Vec<Nic>, Tra
                 let interface = interface.name.clone();
                 return Err(TranslateError::Interface { interface, problem });
             };
-            nic(vmi, interface, outlet)
+            nic(vmi, interface, outlet, around.host.accelerator)
         })
         .collect()
 }
 
-pub(crate) fn nic(vmi: &Vmi, spec: &Interface, outlet: &Outlet) -> Result<Nic, TranslateError> {
+pub(crate) fn nic(
+    vmi: &Vmi,
+    spec: &Interface,
+    outlet: &Outlet,
+    accelerator: Accelerator,
+) -> Result<Nic, TranslateError> {
     let mut nic = Nic::new(spec.name.clone(), mac(vmi, spec), outlet.backend.clone());
     nic.model = match spec.model.as_deref().unwrap_or_default() {
         "" | "virtio" => NicModel::Virtio,
@@ -37,6 +42,10 @@ pub(crate) fn nic(vmi: &Vmi, spec: &Interface, outlet: &Outlet) -> Result<Nic, T
             return Err(TranslateError::Interface { interface: spec.name.clone(), problem });
         }
     };
+    // The kernel moves packets only for guests whose processors it runs.
+    if let NicBackend::Tap { vhost, .. } = &mut nic.backend {
+        *vhost &= accelerator == Accelerator::Kvm;
+    }
     nic.boot_index = spec.boot_order.and_then(|order| u32::try_from(order).ok());
     nic.link = if spec.state.as_deref() == Some("down") { Link::Down } else { Link::Up };
     nic.mtu = outlet.mtu;

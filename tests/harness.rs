@@ -3,6 +3,7 @@
 mod etcd;
 mod http;
 mod kubectl;
+mod node;
 mod server;
 mod tls;
 mod wait;
@@ -10,9 +11,10 @@ mod wait;
 pub(crate) use etcd::Etcd;
 pub(crate) use http::{Http, Reply, block_on};
 pub(crate) use kubectl::Kubectl;
+pub(crate) use node::Node;
 pub(crate) use server::Sheaf;
 pub(crate) use tls::tls;
-pub(crate) use wait::eventually;
+pub(crate) use wait::{eventually, poll};
 
 /// Panics with both texts unless `text` contains `part`.
 #[track_caller]

@@ -19,4 +19,5 @@ mod limits;
 mod lists;
 mod store;
 mod vm_controller;
+mod vm_life;
 mod watch;

@@ -70,8 +70,15 @@ impl Sheaf {
     /// Starts a process on this directory; its output replaces that of the one before.
     pub(crate) fn spawn(&self) -> Child {
         let file = |name: &str| File::create(self.directory.path().join(name)).unwrap();
-        Command::new(binary())
-            .args(["server", "--listen", "127.0.0.1:0", "--no-agent", "--log-format", "json"])
+        let mut command = Command::new(binary());
+        // Only a server that is told the name of its node has an agent.
+        if !self.arguments.iter().any(|argument| argument == "--node-name") {
+            command.arg("server").arg("--no-agent");
+        } else {
+            command.arg("server");
+        }
+        command
+            .args(["--listen", "127.0.0.1:0", "--log-format", "json"])
             .arg("--data-dir")
             .arg(self.data())
             .args(&self.arguments)

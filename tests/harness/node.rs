@@ -1,0 +1,146 @@
+//! A server with an agent, whose machines end with the test.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::kubectl::Kubectl;
+use super::server::Sheaf;
+use super::wait::poll;
+
+/// One node that runs machines.
+pub(crate) struct Node {
+    pub(crate) sheaf: Sheaf,
+}
+
+impl Node {
+    /// A node without a network of its own, so that tests do not meet.
+    pub(crate) fn start() -> Self {
+        let mut sheaf = Sheaf::prepared(&["--node-name", "one", "--guest-network", "user"]);
+        let qemu = Command::new("qemu-system-x86_64").arg("--version").output();
+        assert!(qemu.is_ok(), "QEMU is missing; scripts/setup test installs it");
+        // Machines run as users of their own, who must be able to pass.
+        let above = sheaf.data().parent().unwrap().to_owned();
+        fs::set_permissions(above, fs::Permissions::from_mode(0o711)).unwrap();
+        sheaf.begin();
+        let node = Self { sheaf };
+        // Disks of tests are files of the host, which KubeVirt allows only where asked to.
+        let gates = r#"{"spec":{"configuration":{"developerConfiguration":{"featureGates":["HostDisk"]}}}}"#;
+        poll("the installation can be configured", || {
+            let line = format!("patch kubevirt kubevirt -n kubevirt --type merge -p {gates}");
+            let output = node.kubectl().output(&line, "");
+            let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+            if output.status.success() { Ok(()) } else { Err(complaint) }
+        });
+        node
+    }
+
+    pub(crate) fn kubectl(&self) -> Kubectl {
+        self.sheaf.kubectl()
+    }
+
+    /// A disk with the guest of one sector.
+    pub(crate) fn disk(&self, name: &str) -> PathBuf {
+        let path = self.sheaf.scratch(name);
+        let mut image = pulse();
+        image.resize(1 << 20, 0);
+        fs::write(&path, image).unwrap();
+        path
+    }
+
+    /// The folders of machines.
+    pub(crate) fn folders(&self) -> Vec<PathBuf> {
+        let all = fs::read_dir(self.sheaf.data().join("agent/vmis"));
+        all.into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    }
+
+    /// The processes of machines that exist.
+    pub(crate) fn processes(&self) -> Vec<Pid> {
+        let data = self.sheaf.data();
+        let ours = format!("{}/agent/vmis/", data.display());
+        let mut found = Vec::new();
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let Ok(number) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
+            let Ok(line) = fs::read(entry.path().join("cmdline")) else { continue };
+            let line = String::from_utf8_lossy(&line);
+            if line.contains("-pidfile") && line.contains(&ours) {
+                found.extend(Pid::from_raw(number));
+            }
+        }
+        found
+    }
+
+    /// What the only machine has said on its serial port.
+    pub(crate) fn said(&self) -> String {
+        let folders = self.folders();
+        let [folder] = folders.as_slice() else { return String::new() };
+        let text = fs::read(folder.join("serial.log")).unwrap_or_default();
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    #[track_caller]
+    pub(crate) fn until_said(&self, part: &str) {
+        poll(&format!("the guest says {part:?}"), || {
+            let said = self.said();
+            if said.contains(part) { Ok(()) } else { Err(said) }
+        });
+    }
+
+    /// Waits until an object has this value at a JSON pointer.
+    #[track_caller]
+    pub(crate) fn until(&self, path: &str, pointer: &str, value: &str) -> Value {
+        let http = self.sheaf.http();
+        poll(&format!("{pointer} of {path} is {value}"), || {
+            let object = http.get(path).json();
+            match object.pointer(pointer).and_then(Value::as_str) {
+                Some(seen) if seen == value => Ok(object),
+                _ => Err(object.to_string()),
+            }
+        })
+    }
+
+    /// Waits until nothing of any machine is left on the node.
+    #[track_caller]
+    pub(crate) fn until_empty(&self) {
+        poll("nothing is left of machines", || {
+            let (processes, folders) = (self.processes(), self.folders());
+            match processes.is_empty() && folders.is_empty() {
+                true => Ok(()),
+                false => Err(format!("{processes:?} {folders:?}")),
+            }
+        });
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        for process in self.processes() {
+            let _ = kill_process(process, Signal::KILL);
+        }
+    }
+}
+
+/// The guest of one sector, assembled.
+fn pulse() -> Vec<u8> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/guests/pulse.S");
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let tool = |program: &str, arguments: &[&str], files: [&Path; 2]| {
+        let done = Command::new(program)
+            .args(arguments)
+            .arg(files[0])
+            .arg("-o")
+            .arg(files[1])
+            .status()
+            .unwrap_or_else(|_| panic!("{program} is missing; scripts/setup test installs it"));
+        assert!(done.success(), "{program} failed");
+    };
+    tool("as", &["--32"], [&source, &path("pulse.o")]);
+    let link = ["-m", "elf_i386", "-Ttext", "0x7c00", "--oformat", "binary"];
+    tool("ld", &link, [&path("pulse.o"), &path("pulse")]);
+    fs::read(path("pulse")).unwrap()
+}

@@ -1,0 +1,186 @@
+//! Virtual machines that run: a real QEMU with a guest of one sector, from kubectl to the
+//! process and back, and through the death of everybody involved.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::{Signal, kill_process};
+
+use crate::harness::{Node, eventually};
+
+const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
+const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
+
+fn machine(name: &str, strategy: &str, disk: &Path) -> String {
+    format!(
+        "
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {{name: {name}}}
+spec:
+  runStrategy: {strategy}
+  template:
+    spec:
+      terminationGracePeriodSeconds: 20
+      domain:
+        memory: {{guest: 16Mi}}
+        devices:
+          disks: [{{name: root, disk: {{bus: virtio}}}}]
+          interfaces: [{{name: default, masquerade: {{}}}}]
+      networks: [{{name: default, pod: {{}}}}]
+      volumes:
+      - name: root
+        hostDisk: {{path: {}, type: Disk}}
+",
+        disk.display()
+    )
+}
+
+fn at(collection: &str, name: &str) -> String {
+    format!("{collection}/{name}")
+}
+
+fn running(node: &Node, name: &str) -> serde_json::Value {
+    node.until(&at(VMIS, name), "/status/phase", "Running")
+}
+
+#[test]
+fn a_machine_is_started_and_stopped_and_keeps_its_disk() {
+    let node = Node::start();
+    let kubectl = node.kubectl();
+    kubectl.apply(&machine("a", "Always", &node.disk("a.img")));
+    let vmi = running(&node, "a");
+    node.until_said("boot 1");
+    assert_eq!(vmi["status"]["nodeName"], "one");
+    assert_eq!(vmi["status"]["volumeStatus"][0]["target"], "vda");
+    assert_eq!(vmi["status"]["interfaces"][0]["name"], "default");
+    let phases: Vec<_> = vmi["status"]["phaseTransitionTimestamps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|each| each["phase"].as_str().unwrap())
+        .collect();
+    assert!(phases.ends_with(&["Scheduling", "Scheduled", "Running"]), "{phases:?}");
+    node.until(&at(VMS, "a"), "/status/printableStatus", "Running");
+
+    kubectl.run(r#"patch vm a --type merge -p {"spec":{"runStrategy":"Halted"}}"#);
+    node.until(&at(VMS, "a"), "/status/printableStatus", "Stopped");
+    node.until_empty();
+
+    kubectl.run(r#"patch vm a --type merge -p {"spec":{"runStrategy":"Always"}}"#);
+    running(&node, "a");
+    node.until_said("boot 2");
+    kubectl.run("delete vm a");
+    node.until_empty();
+}
+
+#[test]
+fn a_guest_outlives_the_server_and_is_found_again() {
+    let mut node = Node::start();
+    node.kubectl().apply(&machine("a", "Always", &node.disk("a.img")));
+    running(&node, "a");
+    node.until_said("boot 1");
+    let before = node.processes();
+    assert_eq!(before.len(), 1);
+
+    node.sheaf.kill();
+    assert_eq!(node.processes(), before);
+    node.sheaf.begin();
+
+    // Its console is heard again, so it is in our hands again.
+    let heard = node.said().len();
+    eventually("the guest is heard", || node.said().len() > heard);
+    running(&node, "a");
+    assert_eq!(node.processes(), before);
+    assert_eq!(node.said().matches("boot").count(), 1);
+
+    node.kubectl().run("delete vm a");
+    node.until_empty();
+}
+
+#[test]
+fn a_guest_that_is_killed_fails_and_is_started_again() {
+    let node = Node::start();
+    node.kubectl().apply(&machine("a", "Always", &node.disk("a.img")));
+    let first = running(&node, "a");
+    let uid = first["metadata"]["uid"].as_str().unwrap().to_owned();
+    node.until_said("boot 1");
+    kill_process(node.processes()[0], Signal::KILL).unwrap();
+    eventually("another run has begun", || {
+        let vmi = node.sheaf.http().get(&at(VMIS, "a")).json();
+        vmi["metadata"]["uid"] != uid.as_str() && vmi["status"]["phase"] == "Running"
+    });
+    node.until_said("boot 2");
+    assert_eq!(node.processes().len(), 1);
+}
+
+#[test]
+fn a_guest_that_powers_off_has_succeeded() {
+    let node = Node::start();
+    node.kubectl().apply(&machine("a", "Once", &node.disk("a.img")));
+    running(&node, "a");
+    node.until_said("boot 1");
+    // The power button, as the guest's own user would press it.
+    node.kubectl().run("delete vmi a --wait=false");
+    node.until_empty();
+    assert!(node.sheaf.http().get(&at(VMIS, "a")).status == 404);
+}
+
+#[test]
+fn a_machine_waits_for_what_is_missing_and_says_for_what() {
+    let mut node = Node::start();
+    node.sheaf.provokes("guest cannot be started yet");
+    let kubectl = node.kubectl();
+    kubectl.apply(
+        "
+apiVersion: kubevirt.io/v1
+kind: VirtualMachineInstance
+metadata: {name: a}
+spec:
+  terminationGracePeriodSeconds: 0
+  domain:
+    memory: {guest: 16Mi}
+    devices: {disks: [{name: seed, disk: {bus: virtio}}]}
+  volumes: [{name: seed, cloudInitNoCloud: {secretRef: {name: later}}}]
+",
+    );
+    eventually("the condition names the secret", || {
+        let vmi = node.sheaf.http().get(&at(VMIS, "a")).json();
+        let conditions = vmi["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().any(|each| {
+            each["type"] == "Synchronized"
+                && each["status"] == "False"
+                && each["message"].as_str().is_some_and(|text| text.contains("secret later"))
+        })
+    });
+    assert!(node.processes().is_empty());
+    kubectl.run("create secret generic later --from-literal=userdata=hello");
+    let vmi = running(&node, "a");
+    let conditions = vmi["status"]["conditions"].as_array().unwrap();
+    assert!(!conditions.iter().any(|each| each["type"] == "Synchronized"), "{conditions:?}");
+    kubectl.run("delete vmi a");
+    node.until_empty();
+}
+
+#[test]
+fn whoever_kills_the_server_finds_one_guest_or_none() {
+    let mut node = Node::start();
+    let kubectl = node.kubectl();
+    kubectl.apply(&machine("a", "Halted", &node.disk("a.img")));
+    for round in 0..6 {
+        let strategy = if round % 2 == 0 { "Always" } else { "Halted" };
+        let patch = format!(r#"{{"spec":{{"runStrategy":"{strategy}"}}}}"#);
+        node.kubectl().run(&format!("patch vm a --type merge -p {patch}"));
+        // Whatever it is in the middle of.
+        std::thread::sleep(Duration::from_millis(60 * round));
+        node.sheaf.kill();
+        assert!(node.processes().len() <= 1);
+        node.sheaf.begin();
+        let wanted = if round % 2 == 0 { "Running" } else { "Stopped" };
+        node.until(&at(VMS, "a"), "/status/printableStatus", wanted);
+        let expected = usize::from(round % 2 == 0);
+        eventually("there are as many guests as there should be", || {
+            node.processes().len() == expected && node.folders().len() == expected
+        });
+    }
+}

@@ -69,11 +69,7 @@ pub(crate) struct Volumes {
 
 impl Volumes {
     /// Begins to keep the volumes of this node; ends with `tasks`.
-    pub(crate) fn start(
-        client: Client,
-        config: &Config,
-        tasks: &Tasks,
-    ) -> Result<Self, OpenError> {
+    pub(crate) fn start(client: Client, config: &Config, tasks: &Tasks) -> Result<Self, OpenError> {
         let path = config.data_dir.join("volumes");
         let failed = |source| OpenError { path: path.clone(), source };
         let disks = Disks::open(path.clone()).map_err(failed)?;

@@ -102,10 +102,8 @@ impl Copy<'_> {
     /// The volume of the source, which must be one of this node.
     async fn find(&self) -> Result<String, CloneError> {
         let (namespace, name) = (self.namespace.to_owned(), self.name.to_owned());
-        let claims = Api::<PersistentVolumeClaim>::namespaced(
-            self.shared.client.clone(),
-            self.namespace,
-        );
+        let claims =
+            Api::<PersistentVolumeClaim>::namespaced(self.shared.client.clone(), self.namespace);
         let found = present(claims.get(self.name).await)
             .map_err(|source| CloneError::Request { what: "the source", source: Fault(source) })?;
         let Some(claim) = found else { return Err(CloneError::Missing { namespace, name }) };
@@ -142,10 +140,10 @@ pub(super) async fn user_of(
     claim: &str,
 ) -> Result<Option<String>, CloneError> {
     let vmis = vmis_in(&shared.client, namespace);
-    let vmis = vmis.list(&ListParams::default()).await.map_err(|source| CloneError::Request {
-        what: "machines",
-        source: Fault(source),
-    })?;
+    let vmis = vmis
+        .list(&ListParams::default())
+        .await
+        .map_err(|source| CloneError::Request { what: "machines", source: Fault(source) })?;
     let user = vmis.items.into_iter().find(|vmi| uses(&vmi.data, claim));
     Ok(user.and_then(|vmi| vmi.metadata.name))
 }
@@ -179,9 +177,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_writes_keeps_others_from_copying() {
-        let vmi = |phase: &str, volume: Value| {
-            json!({"status": {"phase": phase}, "spec": {"volumes": [volume]}})
-        };
+        let vmi = |phase: &str, volume: Value| json!({"status": {"phase": phase}, "spec": {"volumes": [volume]}});
         let claim = json!({"persistentVolumeClaim": {"claimName": "c"}});
         let read = json!({"persistentVolumeClaim": {"claimName": "c", "readOnly": true}});
         for (vmi, expected) in [

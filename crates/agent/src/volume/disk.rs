@@ -120,12 +120,8 @@ impl Disks {
     /// Makes an empty disk of this length; one that is there is only made longer.
     pub(super) fn make(&self, volume: &str, size: u64) -> io::Result<()> {
         let path = self.disk(volume);
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(&path)?;
+        let file =
+            OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path)?;
         if file.metadata()?.len() < size {
             file.set_len(size)?;
         }

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use base::{Backoff, Chain};
 use bytes::Bytes;
+use http::StatusCode;
 use http::header::{
     CONTENT_RANGE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE,
 };
-use http::StatusCode;
 use reqwest::{Certificate, Client, Response, Url};
 use tokio::sync::mpsc::Sender;
 use tracing::debug;

@@ -139,8 +139,12 @@ impl Job {
             }
             Err(failure) => {
                 let trouble = failure.trouble();
-                warn!(claim = self.claim.name, namespace = self.claim.namespace,
-                      error = trouble.message, "claim cannot be filled");
+                warn!(
+                    claim = self.claim.name,
+                    namespace = self.claim.namespace,
+                    error = trouble.message,
+                    "claim cannot be filled"
+                );
                 let note = Note::warning("ImportFailed", trouble.message.clone());
                 self.shared.reporter.report(&about, note).await;
                 teller.failed(&trouble).await.map_err(FillError::Tell)

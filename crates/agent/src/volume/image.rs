@@ -41,8 +41,11 @@ impl ConvertError {
         match self {
             Self::TooLarge { .. } => true,
             Self::Image(ImageError::Refused { .. } | ImageError::Unexpected { .. }) => true,
+            // These are not the image's fault, and somebody may put them right.
             Self::Image(ImageError::Tool(ToolError::Failed { said, .. })) => {
-                !said.contains("No space left on device")
+                !["No space left on device", "Permission denied"]
+                    .iter()
+                    .any(|problem| said.contains(problem))
             }
             _ => false,
         }
@@ -78,6 +81,9 @@ pub(super) async fn to_disk(
     if info.kind == Kind::Raw {
         return Ok(from.to_owned());
     }
+    if info.kind == Kind::Qcow2 {
+        check(&tool, from).await?;
+    }
     let failed = |source| ConvertError::File { path: at.to_owned(), source };
     let target = OpenOptions::new().create_new(true).write(true).mode(0o600).open(at);
     drop(target.map_err(failed)?);
@@ -86,6 +92,20 @@ pub(super) async fn to_disk(
     image::convert(&tool, (from, info.kind), (at, ImageFormat::Raw), progress).await?;
     let _ = remove_slowly(from);
     Ok(at.to_owned())
+}
+
+/// QEMU reads zeros where a damaged or shortened image has nothing. Room that was lost inside
+/// of the image does no harm.
+async fn check(tool: &Tool, path: &Path) -> Result<(), ConvertError> {
+    use qemu::image::ToolError;
+    match image::check(tool, path).await {
+        Err(ImageError::Tool(ToolError::Failed { said, program })) if said.contains("ERROR") => {
+            let said = said.lines().find(|line| line.contains("ERROR")).unwrap_or_default().into();
+            Err(ImageError::Tool(ToolError::Failed { program, said }).into())
+        }
+        Err(ImageError::Tool(ToolError::Failed { .. })) | Ok(()) => Ok(()),
+        Err(failure) => Err(failure.into()),
+    }
 }
 
 fn hand_to_reader(path: &Path, tool: &Tool) -> Result<(), ConvertError> {

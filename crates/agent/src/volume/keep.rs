@@ -210,7 +210,11 @@ impl Keeper {
             claims: self.claims.iter().map(|(uid, claim)| (uid.as_str(), claim)).collect(),
             volumes: self.volumes.iter().map(|(name, volume)| (name.as_str(), volume)).collect(),
             found: self.found.iter().map(|(name, found)| (name.as_str(), *found)).collect(),
-            under_way: self.under_way.iter().map(|(name, (doing, _))| (name.as_str(), *doing)).collect(),
+            under_way: self
+                .under_way
+                .iter()
+                .map(|(name, (doing, _))| (name.as_str(), *doing))
+                .collect(),
         };
         for action in plan(&world) {
             self.start(action);
@@ -276,7 +280,11 @@ impl Keeper {
                     let complaint = Chain(&failure).to_string();
                     // What stays wrong is told once.
                     if complaint == known {
-                        debug!(volume = name, error = complaint, "volume is still not as it should be");
+                        debug!(
+                            volume = name,
+                            error = complaint,
+                            "volume is still not as it should be"
+                        );
                     } else {
                         warn!(volume = name, error = complaint, "volume is not as it should be");
                     }

@@ -45,7 +45,8 @@ async fn user(
 ) -> Result<(String, String), LookupError> {
     let data = secret(client, namespace, name).await?.data.unwrap_or_default();
     let text = |key: &'static str| {
-        let value = data.get(key).ok_or(LookupError::Key { kind: "secret", name: name.into(), key });
+        let value =
+            data.get(key).ok_or(LookupError::Key { kind: "secret", name: name.into(), key });
         value.map(|value| String::from_utf8_lossy(&value.0).trim().to_owned())
     };
     Ok((text("accessKeyId")?, text("secretKey")?))

@@ -29,7 +29,8 @@ impl<T> Mirror<T> {
         match event {
             Event::Init => self.listed = Some(BTreeMap::new()),
             Event::InitApply(object) => {
-                if let (Some(listed), Some((key, Some(value)))) = (&mut self.listed, read(&object)) {
+                if let (Some(listed), Some((key, Some(value)))) = (&mut self.listed, read(&object))
+                {
                     listed.insert(key, value);
                 }
             }
@@ -87,7 +88,8 @@ mod tests {
         for event in [Event::InitDone, Event::Apply("c"), Event::Delete("a")] {
             mirror.apply(event, read);
         }
-        let keys = |mirror: &Mirror<()>| mirror.iter().map(|(key, ())| key.clone()).collect::<Vec<_>>();
+        let keys =
+            |mirror: &Mirror<()>| mirror.iter().map(|(key, ())| key.clone()).collect::<Vec<_>>();
         assert_eq!(keys(&mirror), ["b", "c"]);
         for event in [Event::Init, Event::InitApply("c"), Event::InitDone] {
             mirror.apply(event, read);

@@ -155,9 +155,9 @@ fn is_on(object: &PersistentVolume, node: &str) -> bool {
         .into_iter()
         .flat_map(|required| &required.node_selector_terms)
         .flat_map(|term| term.match_expressions.iter().flatten());
-    expressions.into_iter().any(|own| {
-        own.key == HOSTNAME && own.values.iter().flatten().any(|value| value == node)
-    })
+    expressions
+        .into_iter()
+        .any(|own| own.key == HOSTNAME && own.values.iter().flatten().any(|value| value == node))
 }
 
 fn bytes(quantity: &Quantity) -> Option<u64> {

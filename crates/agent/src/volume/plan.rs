@@ -48,20 +48,40 @@ pub(super) enum Doing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
     /// Make a volume for the claim with this uid.
-    Provision { claim: String },
+    Provision {
+        claim: String,
+    },
     /// Take the mark off the directory of a volume that exists.
-    Settle { volume: String },
-    Fill { volume: String, claim: String, source: Source },
+    Settle {
+        volume: String,
+    },
+    Fill {
+        volume: String,
+        claim: String,
+        source: Source,
+    },
     /// Make disk, volume and claim say this size.
-    Grow { volume: String, claim: String, size: u64 },
+    Grow {
+        volume: String,
+        claim: String,
+        size: u64,
+    },
     /// Remove files and then the volume.
-    Remove { volume: String },
+    Remove {
+        volume: String,
+    },
     /// Let a deleted volume go and keep its files.
-    Release { volume: String },
+    Release {
+        volume: String,
+    },
     /// Remove a directory that no volume was ever made for.
-    Discard { volume: String },
+    Discard {
+        volume: String,
+    },
     /// Stop what is under way.
-    Cancel { volume: String },
+    Cancel {
+        volume: String,
+    },
 }
 
 /// Decides what would bring the volumes nearer to what the claims want.

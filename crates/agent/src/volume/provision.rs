@@ -28,7 +28,9 @@ use crate::event::Note;
 pub(super) enum ProvisionError {
     #[error("no room for a volume: {free} bytes are free and {need} are needed at least")]
     NoRoom { free: u64, need: u64 },
-    #[error("cannot make a volume from {what}: only a PersistentVolumeClaim of the same namespace can be copied")]
+    #[error(
+        "cannot make a volume from {what}: only a PersistentVolumeClaim of the same namespace can be copied"
+    )]
     Origin { what: String },
     #[error(transparent)]
     Clone(#[from] CloneError),

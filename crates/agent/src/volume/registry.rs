@@ -67,9 +67,8 @@ pub(super) struct Manifest {
 impl Image {
     pub(super) fn new(name: &str, access: &Access) -> Result<Self, PullError> {
         let plain = name.strip_prefix(SCHEME).unwrap_or(name);
-        let reference: Reference = plain
-            .parse()
-            .map_err(|source| PullError::Name { image: name.to_owned(), source })?;
+        let reference: Reference =
+            plain.parse().map_err(|source| PullError::Name { image: name.to_owned(), source })?;
         let pem = access.certificates.as_ref().map(|(_, pem)| pem.as_slice());
         let registry = reference.resolve_registry().to_owned();
         let protocol = if is_local(&registry) {
@@ -141,11 +140,7 @@ impl Image {
         let pulled = self.client.pull_blob_stream(&self.reference, layer).await;
         let mut stream = pulled.map_err(|problem| self.failed(problem))?;
         let (sender, feed) = qemu::image::feed();
-        let search = Search {
-            image: image.clone(),
-            wanted: wanted.map(normal),
-            to: to.to_owned(),
-        };
+        let search = Search { image: image.clone(), wanted: wanted.map(normal), to: to.to_owned() };
         let searching = tokio::task::spawn_blocking(move || search.run(feed));
         let (mut at, mut is_open) = (0, true);
         let mut broken = None;
@@ -225,9 +220,8 @@ impl Search {
         match &self.wanted {
             Some(wanted) => path == wanted,
             None => {
-                let hidden = path.file_name().is_some_and(|name| {
-                    name.to_string_lossy().starts_with('.')
-                });
+                let hidden =
+                    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
                 path.parent() == Some(Path::new(FOLDER)) && !hidden
             }
         }
@@ -301,8 +295,7 @@ mod tests {
     fn search(files: &[(&str, &[u8])], wanted: Option<&str>) -> Result<Option<Vec<u8>>, PullError> {
         let folder = tempfile::tempdir().unwrap();
         let to = folder.path().join("out");
-        let search =
-            Search { image: "i".into(), wanted: wanted.map(normal), to: to.clone() };
+        let search = Search { image: "i".into(), wanted: wanted.map(normal), to: to.clone() };
         let found = search.run(io::Cursor::new(layer(files)))?;
         Ok(found.then(|| std::fs::read(to).unwrap()))
     }

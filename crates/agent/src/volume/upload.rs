@@ -82,8 +82,13 @@ pub(super) async fn upload(
     };
     match taken {
         Ok(received) => {
-            info!(claim = claim.name, namespace = claim.namespace, kind = received.kind.driver(),
-                  bytes = received.bytes, "image uploaded");
+            info!(
+                claim = claim.name,
+                namespace = claim.namespace,
+                kind = received.kind.driver(),
+                bytes = received.bytes,
+                "image uploaded"
+            );
             teller.succeeded().await.map_err(|failure| UploadError::Failed(Box::new(failure)))
         }
         Err(failure) => {
@@ -110,9 +115,7 @@ async fn pump(mut body: Incoming, into: mpsc::Sender<io::Result<Bytes>>, gauge: 
     while let Some(frame) = body.frame().await {
         let piece = match frame {
             Ok(frame) => frame.into_data().map(Ok),
-            Err(failure) => {
-                Ok(Err(io::Error::new(io::ErrorKind::ConnectionAborted, failure)))
-            }
+            Err(failure) => Ok(Err(io::Error::new(io::ErrorKind::ConnectionAborted, failure))),
         };
         let Ok(piece) = piece else { continue };
         at += piece.as_ref().map_or(0, Bytes::len);

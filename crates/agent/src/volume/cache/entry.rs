@@ -59,9 +59,8 @@ pub(super) struct Used(BTreeSet<(String, Option<String>)>);
 
 impl Used {
     pub(super) fn of<'a>(vmis: impl Iterator<Item = &'a Value>) -> Self {
-        let live = vmis.filter(|vmi| {
-            !matches!(vmi["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
-        });
+        let live = vmis
+            .filter(|vmi| !matches!(vmi["status"]["phase"].as_str(), Some("Succeeded" | "Failed")));
         let volumes = live.flat_map(|vmi| vmi["spec"]["volumes"].as_array().into_iter().flatten());
         Self(
             volumes
@@ -206,7 +205,8 @@ impl Shelf {
         let mut removed = Vec::new();
         for key in self.keys()? {
             let info = self.info(&key).unwrap_or_default();
-            let age = self.last_use(&key).map_or(SignedDuration::MAX, |last| now.duration_since(last));
+            let age =
+                self.last_use(&key).map_or(SignedDuration::MAX, |last| now.duration_since(last));
             if !used.has(&info) && is_old(age, tight) {
                 let dir = self.root.join(&key);
                 remove_slowly(&dir.join(DISK))?;

@@ -184,7 +184,8 @@ fn files_go_only_with_their_volume_or_if_they_never_had_one() {
 #[test]
 fn a_claim_is_filled_until_it_says_that_it_is() {
     let with = |source: Source, progress| Claim { source: Some(source), progress, ..bound() };
-    let case = |what, claim, expected| Case { what, claim: Some(claim), expected, ..Case::default() };
+    let case =
+        |what, claim, expected| Case { what, claim: Some(claim), expected, ..Case::default() };
     let unbound = Claim { is_bound: false, ..with(Source::Blank, Progress::Open) };
     let gone = Claim { is_deleting: true, ..with(Source::Blank, Progress::Open) };
     check(vec![
@@ -220,12 +221,7 @@ fn a_larger_request_grows_disk_volume_and_claim() {
     let grown = Found { is_new: false, size: Some(2 * GIB) };
     let large = || Volume { capacity: 2 * GIB, ..volume() };
     check(vec![
-        Case {
-            what: "asked",
-            claim: Some(larger(GIB)),
-            expected: &["grow"],
-            ..Case::default()
-        },
+        Case { what: "asked", claim: Some(larger(GIB)), expected: &["grow"], ..Case::default() },
         Case {
             what: "stopped after the file",
             claim: Some(larger(GIB)),

@@ -1,11 +1,12 @@
 //! Runs the simulator of a cluster: `cargo run -p block --example sim -- --seeds 100000`.
 //!
 //! `--from N` begins at another seed; `--seed N` runs one seed and tells what happens;
+//! `--real-store` has replicas on the real store over simulated files, not on a model of one;
 //! `--keep-going` does not stop at the first seed that fails.
 
 use std::process::ExitCode;
 
-use block::sim::{Outcome, Plan, run_plan, run_seed};
+use block::sim::{Outcome, Plan, run_plan};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -13,8 +14,13 @@ fn main() -> ExitCode {
         let at = arguments.iter().position(|argument| argument == name)?;
         arguments.get(at + 1)?.parse::<u64>().ok()
     };
+    let real = arguments.iter().any(|argument| argument == "--real-store");
+    let plan = |seed: u64| match real {
+        true => Plan::from_seed(seed).with_real_store(),
+        false => Plan::from_seed(seed),
+    };
     if let Some(seed) = number("--seed") {
-        let mut plan = Plan::from_seed(seed);
+        let mut plan = plan(seed);
         plan.trace = true;
         eprintln!("{plan:#?}");
         return report(run_plan(plan).map(|outcome| eprintln!("{outcome:?}")));
@@ -24,7 +30,7 @@ fn main() -> ExitCode {
     let mut failed = 0;
     let mut total = Outcome::default();
     for seed in from..from + count {
-        match run_seed(seed) {
+        match run_plan(plan(seed)) {
             Ok(outcome) => total.add(&outcome),
             Err(violation) => {
                 eprintln!("{violation}");

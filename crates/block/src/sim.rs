@@ -13,6 +13,7 @@
 //! Not part of what is shipped; it is public so that a long run needs no test harness.
 
 mod disk;
+mod disks;
 mod finish;
 mod guest;
 mod hosts;
@@ -21,6 +22,7 @@ mod net;
 mod oracle;
 mod plan;
 mod rng;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod traffic;

@@ -65,24 +65,12 @@ impl ModelDisk {
         }
     }
 
-    pub(crate) fn promised(&self) -> Generation {
-        self.promised
-    }
-
     pub(crate) fn head(&self) -> &Blocks {
         &self.now
     }
 
     pub(crate) fn snapshots(&self) -> &[(SnapshotInfo, Blocks)] {
         &self.snapshots
-    }
-
-    pub(crate) fn size(&self) -> u64 {
-        self.size
-    }
-
-    pub(crate) fn log(&self) -> &BTreeSet<u32> {
-        &self.log
     }
 
     /// Does what it was asked, now.

@@ -36,7 +36,7 @@ impl World {
         self.net.heal_all();
         self.control_away = false;
         for host in 0..self.hosts.len() {
-            self.hosts[host].disk.full = false;
+            self.hosts[host].disk.set_full(false);
             self.hosts[host].hangs_until = self.now;
             self.start_host(host);
         }
@@ -151,24 +151,29 @@ impl World {
         }
     }
 
-    fn compare_host(&self, first: usize, host: usize) -> Result<(), String> {
-        let (one, other) = (&self.hosts[first].disk, &self.hosts[host].disk);
-        same(one.head(), other.head(), self.plan.blocks)?;
-        let ids = |disk: &super::disk::ModelDisk| -> Vec<_> {
-            disk.snapshots().iter().map(|(info, _)| info.clone()).collect()
+    fn compare_host(&mut self, first: usize, host: usize) -> Result<(), String> {
+        let blocks = self.plan.blocks;
+        let head = self.hosts[host].disk.head();
+        same(&self.hosts[first].disk.head(), &head, blocks)?;
+        let mut shape = |host: usize| {
+            let disk = &mut self.hosts[host].disk;
+            (disk.snapshots(), disk.size())
         };
-        if ids(one) != ids(other) || one.size() != other.size() {
-            return Err(format!("snapshots {:?}, not {:?}", ids(other), ids(one)));
+        let (expected, found) = (shape(first), shape(host));
+        if expected != found {
+            return Err(format!("snapshots and size {found:?}, not {expected:?}"));
         }
-        for ((info, one), (_, other)) in one.snapshots().iter().zip(other.snapshots()) {
-            same(one, other, self.plan.blocks)
+        for info in &found.0 {
+            let one = self.hosts[first].disk.snapshot(info);
+            same(&one, &self.hosts[host].disk.snapshot(info), blocks)
                 .map_err(|error| format!("snapshot {}: {error}", info.name))?;
         }
-        if !other.log().is_empty() {
-            return Err(format!("regions {:?} are dirty after a clean stop", other.log()));
+        let dirty = self.hosts[host].disk.log();
+        if !dirty.is_empty() {
+            return Err(format!("regions {dirty:?} are dirty after a clean stop"));
         }
-        for block in 0..self.plan.blocks {
-            let cell = cell(other.head(), block);
+        for block in 0..blocks {
+            let cell = cell(&head, block);
             if crc32c::crc32c(&cell.data) != cell.crc {
                 return Err(format!("block {block} does not fit its checksum"));
             }

@@ -105,7 +105,7 @@ impl World {
 
     fn ask_snapshot(&mut self, server: usize) {
         let known: Vec<SnapshotId> =
-            self.hosts[0].disk.snapshots().iter().map(|(info, _)| info.id).collect();
+            self.hosts[0].disk.snapshots().iter().map(|info| info.id).collect();
         let request = if known.len() > 2 || (!known.is_empty() && self.rng.chance(200)) {
             GuestRequest::DeleteSnapshot { id: known[self.rng.index(known.len())] }
         } else {
@@ -113,7 +113,7 @@ impl World {
             GuestRequest::Snapshot {
                 id,
                 name: format!("s{}", self.next_guest),
-                created: String::new(),
+                created: "0".to_owned(),
                 labels: std::collections::BTreeMap::new(),
             }
         };

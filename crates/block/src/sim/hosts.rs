@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::Time;
-use super::disk::ModelDisk;
-use super::world::{CHUNK, REGION, Start, What, World};
+use super::disks::Disk;
+use super::world::{CHUNK, Start, What, World};
 use crate::ids::{BootId, EngineId, Generation, InstanceId, ReplicaId};
 use crate::repl::disk::DiskRequest;
 use crate::repl::engine::{Command, Config, Engine, Event, GuestId};
@@ -14,7 +14,7 @@ use crate::repl::session::{Identity, Session};
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) replica: ReplicaId,
-    pub(crate) disk: ModelDisk,
+    pub(crate) disk: Disk,
     pub(crate) session: Option<Session>,
     pub(crate) instance: InstanceId,
     pub(crate) boot: BootId,
@@ -80,7 +80,7 @@ impl World {
             instance: it.instance,
             boot: it.boot,
         };
-        let mut session = Session::new(identity, it.disk.promised(), REGION);
+        let mut session = Session::new(identity, it.disk.promised(), self.plan.region());
         session.sabotage(self.plan.sabotage);
         it.session = Some(session);
     }

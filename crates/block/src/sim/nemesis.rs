@@ -98,7 +98,7 @@ impl World {
             }
             Fault::Hang => self.hosts[host].hangs_until = self.now + length,
             Fault::Full => {
-                self.hosts[host].disk.full = true;
+                self.hosts[host].disk.set_full(true);
                 self.after(length, What::DiskFree { host });
             }
             Fault::Rot => {
@@ -192,6 +192,12 @@ impl World {
             self.hosts[host].disk.half_done(request, &mut self.rng);
         }
         self.hosts[host].disk.stopped();
+        if self.plan.real_store {
+            // The store keeps in memory which blocks were written until it is asked to flush: the
+            // end of its process loses as much as that of its machine. It says so when it is
+            // opened, and then a guest cannot live on.
+            self.oracle.power_cut(self.now);
+        }
         let replica = self.hosts[host].replica;
         for wire in self.net.of_replica(host) {
             self.deliver(wire, Event::Disconnected { replica, connection: wire.1 });

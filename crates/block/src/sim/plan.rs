@@ -49,6 +49,8 @@ pub struct Plan {
     pub zeroes: u64,
     /// Requests of odd sectors instead of whole blocks.
     pub ragged: bool,
+    /// Replicas are on the real store instead of a model of one.
+    pub real_store: bool,
     /// Longest time until a crashed engine is replaced, in microseconds.
     pub restart: u64,
     /// The engine is killed before everything is read at the end.
@@ -100,11 +102,28 @@ impl Plan {
             flushes: rng.between(0, 200),
             zeroes: rng.between(0, 150),
             ragged: rng.chance(300),
+            real_store: false,
             restart: 200_000,
             kill_at_end: false,
             final_reads: 2,
             sabotage: Sabotage::default(),
             trace: false,
+        }
+    }
+
+    /// The same with the real store, which cannot be made to rot here.
+    pub fn with_real_store(mut self) -> Self {
+        self.real_store = true;
+        self.faults.rot = false;
+        self
+    }
+
+    /// Bytes of a region of the dirty-region log.
+    pub(crate) fn region(&self) -> u64 {
+        match self.real_store {
+            true => crate::store::geometry::REGION,
+            // Small, so that a small volume has several.
+            false => 8 * crate::wire::BLOCK,
         }
     }
 }

@@ -55,6 +55,17 @@ fn volumes_survive_what_odd_seeds_bring() {
 }
 
 #[test]
+fn volumes_on_the_real_store_survive_too() {
+    for seed in 0..seeds() / 8 {
+        if let Err(violation) = run_plan(Plan::from_seed(seed).with_real_store()) {
+            panic!(
+                "{violation}\nrun it with: cargo run -p block --example sim -- --real-store --seed {seed}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_seed_replays_exactly() {
     for seed in [3, 17, 99] {
         assert_eq!(run_seed(seed), run_seed(seed));

@@ -133,3 +133,12 @@ fn session_connection(wire: Wire) -> u64 {
 pub(crate) fn engine_wire(connection: u64) -> Wire {
     (usize::try_from(connection / 1_000_000).expect("few engines"), connection % 1_000_000)
 }
+
+pub(crate) fn reencode(op: wire::Op, answer: &wire::Answer) -> wire::Answer {
+    let encoded = wire::encode_answer(op, answer);
+    let mut decoder = wire::Decoder::default();
+    decoder.push(&encoded.head);
+    decoder.push(&encoded.body);
+    let frame = decoder.next_frame().ok().flatten().expect("our own frame is whole");
+    wire::decode_answer(frame).expect("our own frame is an answer")
+}

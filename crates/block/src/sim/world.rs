@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 
 use super::disk::ModelDisk;
+use super::disks::Disk;
 use super::hosts::{Host, Server};
 use super::net::{Net, Way, Wire};
 use super::oracle::Oracle;
-use super::traffic::engine_wire;
+use super::stored::StoredDisk;
+use super::traffic::{engine_wire, reencode};
 use super::{Outcome, Plan, Rng, Time, Violation};
 use crate::ids::{BootId, Generation, InstanceId, ReplicaId, VolumeId};
 use crate::repl::control::{Record, Version, Versioned};
 use crate::repl::engine::{Action, ControlAnswer, Event, Notice};
 use crate::repl::session::{SessionAction, SessionEvent};
-use crate::wire::{self, BLOCK, Call};
+use crate::wire::{BLOCK, Call};
 
-/// Blocks of a region of the dirty-region log, here.
-pub(crate) const REGION: u64 = 8 * BLOCK;
 pub(crate) const CHUNK: u64 = 2 * BLOCK;
 
 #[derive(Debug)]
@@ -109,10 +109,15 @@ impl World {
         let mut rng = Rng::new(plan.seed ^ 0xabcd);
         let size = plan.blocks * BLOCK;
         let mut hosts = Vec::new();
+        let volume = VolumeId::from_u128(rng.u128());
         for _ in 0..plan.replicas {
+            let replica = ReplicaId::from_u128(rng.u128());
             hosts.push(Host {
-                replica: ReplicaId::from_u128(rng.u128()),
-                disk: ModelDisk::new(size, REGION),
+                replica,
+                disk: match plan.real_store {
+                    true => Disk::Stored(Box::new(StoredDisk::new(volume, replica, size))),
+                    false => Disk::Model(ModelDisk::new(size, plan.region())),
+                },
                 session: None,
                 instance: InstanceId::from_u128(rng.u128()),
                 boot: BootId::from_u128(rng.u128()),
@@ -126,7 +131,7 @@ impl World {
         let left = plan.requests;
         let sectors = usize::try_from(size).expect("small") / super::oracle::SECTOR;
         Self {
-            volume: VolumeId::from_u128(rng.u128()),
+            volume,
             plan,
             rng,
             now: Time::ZERO,
@@ -218,7 +223,7 @@ impl World {
                 }
             }
             What::Arrived { from, to } => self.arrived(from, to),
-            What::DiskFree { host } => self.hosts[host].disk.full = false,
+            What::DiskFree { host } => self.hosts[host].disk.set_full(false),
             What::ControlBack => self.control_away = false,
             What::Supervise => self.supervise(),
         }
@@ -387,13 +392,4 @@ impl World {
             self.wrong(format!("the record went from {:?} to {record:?}", self.record.record));
         }
     }
-}
-
-fn reencode(op: wire::Op, answer: &wire::Answer) -> wire::Answer {
-    let encoded = wire::encode_answer(op, answer);
-    let mut decoder = wire::Decoder::default();
-    decoder.push(&encoded.head);
-    decoder.push(&encoded.body);
-    let frame = decoder.next_frame().ok().flatten().expect("our own frame is whole");
-    wire::decode_answer(frame).expect("our own frame is an answer")
 }

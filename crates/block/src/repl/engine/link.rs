@@ -169,6 +169,9 @@ impl Engine {
         let member = &mut self.members[slot];
         let restarted = member.life.is_some_and(|(instance, _)| instance != opened.instance);
         if restarted && matches!(member.role, Role::InSync) {
+            if opened.lost_writes {
+                return self.fault(Fault::LostWrites);
+            }
             // Its writes were interrupted, and may be half done.
             for region in &opened.dirty {
                 let span = Span::new(u64::from(*region) * self.region, self.region);

@@ -187,9 +187,8 @@ impl Engine {
             return false;
         }
         let leaving = self.slots(|member| matches!(member.role, Role::InSync) && !lost(member));
-        let hopeless = |slot: usize| {
-            self.members[slot].fault.is_some_and(|fault| !Member::is_curable(fault))
-        };
+        let hopeless =
+            |slot: usize| self.members[slot].fault.is_some_and(|fault| !Member::is_curable(fault));
         if leaving.without(staying).iter().all(hopeless) {
             self.fault(Fault::LostWrites);
         }

@@ -7,7 +7,6 @@
 use super::event::{GuestError, MemberFault, Time};
 use super::guest::Waiting;
 use super::locks::Holder;
-use super::member::Role;
 use super::{Engine, Phase};
 use crate::ids::Seq;
 use crate::repl::sabotage::skips;
@@ -122,14 +121,13 @@ impl Engine {
         self.issue(request, Scope::Each, to, owner)
     }
 
-    /// To the in-sync set, and to live learners if it changes blocks.
+    /// To the in-sync set, and to live learners if it changes blocks. Members that are leaving
+    /// are waited for although they get nothing: until the record says that they have left, they
+    /// may be all that another engine finds.
     pub(super) fn issue_all(&mut self, request: Request, owner: Owner) -> u64 {
-        let targets = match request.changes_blocks() {
-            true => self.slots(super::member::Member::gets_changes),
-            false => {
-                self.slots(|member| matches!(member.role, Role::InSync | Role::Joining { .. }))
-            }
-        };
+        let changes = request.changes_blocks();
+        let live = self.slots(|member| changes && member.gets_changes());
+        let targets = self.required().or(live);
         self.issue(request, Scope::All, targets, owner)
     }
 

@@ -15,7 +15,13 @@ use crate::wire::{BLOCK, BlockState, Crcs, Reply, Request, Verify};
 
 impl Engine {
     pub(super) fn mapped(&mut self, id: u64) {
+        let served = self.slots(super::member::Member::is_served);
         let Some(sync) = self.syncs.get_mut(&id) else { return };
+        if !sync.taking_part.without(served).is_empty() {
+            // Somebody has left meanwhile; the others do without.
+            sync.step = Step::Locking;
+            return;
+        }
         let (compare, targets, trusted) = match sync.kind {
             SyncKind::Rebuild { learner, compare, .. } => {
                 let learner = Slots::one(learner);

@@ -102,7 +102,8 @@ async fn connection(endpoint: Arc<Endpoint>, stream: UnixStream) {
         let (endpoint, begin) = (Arc::clone(&endpoint), begin.clone());
         async move { Ok::<_, Infallible>(handle(&endpoint, request, &begin).await) }
     });
-    let served = http1::Builder::new().serve_connection(TokioIo::new(stream), service).with_upgrades();
+    let served =
+        http1::Builder::new().serve_connection(TokioIo::new(stream), service).with_upgrades();
     let mut served = std::pin::pin!(served);
     loop {
         tokio::select! {
@@ -129,9 +130,7 @@ async fn handle(
     begin: &tokio::sync::mpsc::Sender<stream::Begin>,
 ) -> Response<Body> {
     let answer = match route(request.method(), request.uri().path()) {
-        Ok(Route::Stream(target, what)) => {
-            upgrade(endpoint, target, what, request, begin).await
-        }
+        Ok(Route::Stream(target, what)) => upgrade(endpoint, target, what, request, begin).await,
         Ok(Route::Read(target, what)) => match live(endpoint, &target) {
             Ok(live) => act::read(&live, what).await,
             Err(failure) => Err(failure),

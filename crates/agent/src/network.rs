@@ -95,11 +95,7 @@ struct Nat {
 
 impl Networks {
     /// Brings the node's network up with the attachments that exist, and removes all else.
-    pub(crate) async fn start(
-        settings: &Settings,
-        existing: &[Attachment],
-        tasks: &Tasks,
-    ) -> Self {
+    pub(crate) async fn start(settings: &Settings, existing: &[Attachment], tasks: &Tasks) -> Self {
         let mode = match nat(settings, existing, tasks).await {
             Ok(nat) => Mode::Nat(Box::new(nat)),
             Err(why) => {
@@ -221,8 +217,7 @@ impl Networks {
 
     /// The address that the interface's guest was seen to use on a bridge of the host.
     pub(crate) async fn learned(&self, attachment: &Attachment) -> Option<Ipv4Addr> {
-        let (Mode::Nat(nat), Place::Bridge { bridge, .. }) = (&self.mode, &attachment.place)
-        else {
+        let (Mode::Nat(nat), Place::Bridge { bridge, .. }) = (&self.mode, &attachment.place) else {
             return None;
         };
         let mac: Mac = attachment.mac.parse().ok()?;

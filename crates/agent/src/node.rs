@@ -82,11 +82,7 @@ pub(crate) async fn run(
     }
 }
 
-async fn beat(
-    client: &Client,
-    config: &Config,
-    findings: Findings,
-) -> Result<(), BeatError> {
+async fn beat(client: &Client, config: &Config, findings: Findings) -> Result<(), BeatError> {
     let facts = facts::Facts { findings, ..facts::read(&config.data_dir) };
     let nodes = Api::<Node>::all(client.clone());
     let name = &config.node_name;

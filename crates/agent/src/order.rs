@@ -49,7 +49,10 @@ enum State {
     Free,
     /// It went down; which machines ran will be known with the first list.
     Unlisted,
-    Returning { expected: Vec<Expected>, until: Instant },
+    Returning {
+        expected: Vec<Expected>,
+        until: Instant,
+    },
 }
 
 impl Order {
@@ -101,9 +104,10 @@ impl Order {
 
 impl Expected {
     fn of(vmi: &Vmi) -> Self {
-        let delay = vmi.annotations.get(DELAY).and_then(|text| {
-            text.trim_end_matches('s').parse::<u64>().ok()
-        });
+        let delay = vmi
+            .annotations
+            .get(DELAY)
+            .and_then(|text| text.trim_end_matches('s').parse::<u64>().ok());
         Self {
             namespace: vmi.namespace.clone(),
             name: vmi.name.clone(),
@@ -159,7 +163,8 @@ mod tests {
     #[tokio::test]
     async fn machines_come_back_one_number_after_the_other() {
         let now = Instant::now();
-        let (db, web, any) = (named("db", Some(1), 30), named("web", Some(2), 0), named("x", None, 0));
+        let (db, web, any) =
+            (named("db", Some(1), 30), named("web", Some(2), 0), named("x", None, 0));
         let order = Order::new(true);
         assert!(held(&order, &db, now).is_some(), "the list is not known yet");
         order.expect([&any, &web, &db].into_iter(), now);

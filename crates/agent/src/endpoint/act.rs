@@ -120,15 +120,10 @@ fn file_system(system: &FileSystem) -> Value {
     })
 }
 
-pub(super) async fn act(
-    live: &Live,
-    what: Act,
-    body: Incoming,
-) -> Result<Response<Body>, Failure> {
+pub(super) async fn act(live: &Live, what: Act, body: Incoming) -> Result<Response<Body>, Failure> {
     let options = http_body_util::Limited::new(body, LARGEST_OPTIONS).collect().await;
-    let options = options.map_err(|_| {
-        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "the options are too long")
-    })?;
+    let options = options
+        .map_err(|_| Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "the options are too long"))?;
     let options = serde_json::from_slice(&options.to_bytes()).unwrap_or(Value::Null);
     let failed = |failure: QmpError| Failure::internal(&failure);
     let qmp = live.running.qmp().await.map_err(failed)?;
@@ -205,9 +200,14 @@ mod tests {
 
     #[test]
     fn spans_are_read_as_go_writes_them() {
-        for (text, seconds) in
-            [("5m0s", Some(300.0)), ("1h1m", Some(3660.0)), ("500ms", Some(0.5)), ("0s", Some(0.0)), ("x", None), ("5", None)]
-        {
+        for (text, seconds) in [
+            ("5m0s", Some(300.0)),
+            ("1h1m", Some(3660.0)),
+            ("500ms", Some(0.5)),
+            ("0s", Some(0.0)),
+            ("x", None),
+            ("5", None),
+        ] {
             assert_eq!(span(text).map(|span| span.as_secs_f64()), seconds, "{text}");
         }
     }

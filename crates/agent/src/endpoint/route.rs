@@ -109,8 +109,16 @@ mod tests {
         let target = || Target { namespace: "ns".into(), name: "vm".into() };
         let cases = [
             ("GET", "/v1/vmis/ns/vm/console", Ok(Route::Stream(target(), Stream::Console))),
-            ("GET", "/v1/vmis/ns/vm/portforward/22/tcp", Ok(Route::Stream(target(), Stream::Tcp(22)))),
-            ("GET", "/v1/vmis/ns/vm/portforward/53/udp", Ok(Route::Stream(target(), Stream::Udp(53)))),
+            (
+                "GET",
+                "/v1/vmis/ns/vm/portforward/22/tcp",
+                Ok(Route::Stream(target(), Stream::Tcp(22))),
+            ),
+            (
+                "GET",
+                "/v1/vmis/ns/vm/portforward/53/udp",
+                Ok(Route::Stream(target(), Stream::Udp(53))),
+            ),
             ("GET", "/v1/vmis/ns/vm/portforward/0/tcp", Err(NoRoute::BadPort)),
             ("GET", "/v1/vmis/ns/vm/portforward/70000/tcp", Err(NoRoute::BadPort)),
             ("GET", "/v1/vmis/ns/vm/screenshot", Ok(Route::Read(target(), Read::Screenshot))),

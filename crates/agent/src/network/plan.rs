@@ -28,9 +28,8 @@ pub(crate) fn binding(
     interface: &Interface,
     definition: Option<&Value>,
 ) -> Result<Binding, ConnectError> {
-    let unsupported = |what: String| {
-        Err(ConnectError::Unsupported { interface: interface.name.clone(), what })
-    };
+    let unsupported =
+        |what: String| Err(ConnectError::Unsupported { interface: interface.name.clone(), what });
     if interface.sriov.is_some() || interface.macvtap.is_some() {
         return unsupported("only masquerade and bridge are supported".into());
     }
@@ -165,10 +164,7 @@ mod tests {
     #[test]
     fn guests_are_found_by_name() {
         let vmi = vmi(json!({"domain": {}, "hostname": "web", "subdomain": "front"}));
-        assert_eq!(
-            names_of(&vmi),
-            ["web.ns.vm.cluster.local", "web.front.ns.svc.cluster.local"]
-        );
+        assert_eq!(names_of(&vmi), ["web.ns.vm.cluster.local", "web.front.ns.svc.cluster.local"]);
     }
 
     #[test]

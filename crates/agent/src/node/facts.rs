@@ -115,7 +115,8 @@ fn cpu(info: &str) -> Cpu {
 fn memory(info: &str, huge_pages: Vec<(u64, u64)>) -> Memory {
     let field = |name: &str| {
         let line = info.lines().find_map(|line| line.strip_prefix(name));
-        let kibibytes = line.and_then(|rest| rest.trim_start_matches(':').split_whitespace().next());
+        let kibibytes =
+            line.and_then(|rest| rest.trim_start_matches(':').split_whitespace().next());
         kibibytes.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0) * 1024
     };
     Memory { total: field("MemTotal"), available: field("MemAvailable"), huge_pages }

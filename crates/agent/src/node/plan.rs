@@ -212,8 +212,7 @@ fn resources(facts: &Facts, memory: u64) -> Value {
             kibibytes if kibibytes % (1 << 10) == 0 => format!("{}Mi", kibibytes >> 10),
             kibibytes => format!("{kibibytes}Ki"),
         };
-        let amount =
-            if *reserved == 0 { "0".into() } else { format!("{}Mi", reserved >> 20) };
+        let amount = if *reserved == 0 { "0".into() } else { format!("{}Mi", reserved >> 20) };
         resources[format!("hugepages-{size}")] = amount.into();
     }
     if matches!(facts.findings.virtualization, Virtualization::Kvm { .. }) {
@@ -232,9 +231,8 @@ struct Finding {
 /// Ours with what is found now, in the usual order, after those of others.
 fn all_conditions(facts: &Facts, have: &[Value], now: Timestamp) -> Vec<Value> {
     let findings = findings(facts);
-    let is_ours = |condition: &&Value| {
-        findings.iter().any(|finding| condition["type"] == finding.kind)
-    };
+    let is_ours =
+        |condition: &&Value| findings.iter().any(|finding| condition["type"] == finding.kind);
     let mut all: Vec<Value> = have.iter().filter(|each| !is_ours(each)).cloned().collect();
     for finding in &findings {
         let before = have.iter().find(|condition| condition["type"] == finding.kind);
@@ -252,9 +250,9 @@ fn condition(finding: &Finding, before: Option<&Value>, now: Timestamp) -> Value
         return before.clone();
     }
     let now = Value::from(rfc3339(now));
-    let since = before.filter(|_| same("status", finding.status)).map(|before| {
-        before["lastTransitionTime"].clone()
-    });
+    let since = before
+        .filter(|_| same("status", finding.status))
+        .map(|before| before["lastTransitionTime"].clone());
     json!({
         "type": finding.kind,
         "status": finding.status,
@@ -272,7 +270,9 @@ fn findings(facts: &Facts) -> Vec<Finding> {
         Finding { kind, status, reason, message: message.into() }
     };
     let (status, reason, message) = match &facts.findings.virtualization {
-        Virtualization::Kvm { qemu } => ("True", "Kvm", format!("guests run under KVM, QEMU {qemu}")),
+        Virtualization::Kvm { qemu } => {
+            ("True", "Kvm", format!("guests run under KVM, QEMU {qemu}"))
+        }
         Virtualization::Emulated { qemu, why } => {
             ("True", "Emulated", format!("guests are emulated by QEMU {qemu}: {why}"))
         }

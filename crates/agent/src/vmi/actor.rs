@@ -179,8 +179,7 @@ impl Actor {
 
     /// Begins to look after a running process.
     pub(super) async fn attend(&mut self, running: qemu::Running) {
-        let attachments: Vec<Attachment> =
-            self.dir.load(RECORD).ok().flatten().unwrap_or_default();
+        let attachments: Vec<Attachment> = self.dir.load(RECORD).ok().flatten().unwrap_or_default();
         let object = self.object.clone();
         let live = Live::attend(&self.context, running, object, attachments, &self.tasks).await;
         self.live.send_replace(Some(live.clone()));
@@ -351,8 +350,7 @@ impl Actor {
     }
 
     async fn clean_up(&mut self) -> After {
-        let attachments: Vec<Attachment> =
-            self.dir.load(RECORD).ok().flatten().unwrap_or_default();
+        let attachments: Vec<Attachment> = self.dir.load(RECORD).ok().flatten().unwrap_or_default();
         for attachment in &attachments {
             self.context.networks.disconnect(attachment).await;
         }

@@ -100,14 +100,10 @@ fn secret(credential: &AccessCredential) -> Option<&str> {
 fn plan(credential: &AccessCredential, data: &Data) -> Vec<Task> {
     let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).trim().to_owned();
     if let Some(ssh) = &credential.ssh_public_key {
-        let keys: Vec<String> =
-            data.values().map(text).filter(|key| !key.is_empty()).collect();
+        let keys: Vec<String> = data.values().map(text).filter(|key| !key.is_empty()).collect();
         let agent = ssh.propagation_method.qemu_guest_agent.as_ref();
         let users = agent.map(|agent| agent.users.clone()).unwrap_or_default();
-        return users
-            .into_iter()
-            .map(|user| Task::Keys { user, keys: keys.clone() })
-            .collect();
+        return users.into_iter().map(|user| Task::Keys { user, keys: keys.clone() }).collect();
     }
     data.iter()
         .map(|(user, password)| Task::Password { user: user.clone(), password: text(password) })

@@ -68,10 +68,7 @@ pub(crate) async fn tcp(live: &Live, port: u16) -> Result<TcpStream, DialError> 
 }
 
 /// A socket for datagrams to a UDP port of the guest; the opening is closed when it is done.
-pub(crate) async fn udp(
-    live: &Live,
-    port: u16,
-) -> Result<(UdpSocket, Option<Opening>), DialError> {
+pub(crate) async fn udp(live: &Live, port: u16) -> Result<(UdpSocket, Option<Opening>), DialError> {
     let (address, opening) = reach(live, port, Protocol::Udp).await?;
     let any: IpAddr = match address {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -142,8 +139,7 @@ impl Opening {
 
 async fn command(live: &Live, line: &str) -> Result<String, QmpError> {
     let qmp = live.running.qmp().await?;
-    let said: String =
-        qmp.execute("human-monitor-command", json!({"command-line": line})).await?;
+    let said: String = qmp.execute("human-monitor-command", json!({"command-line": line})).await?;
     Ok(said.trim().to_owned())
 }
 

@@ -234,13 +234,17 @@ mod tests {
 
     #[test]
     fn processors_and_memory_grow_within_their_bounds() {
-        let sockets = |count: u32| move |spec: &mut Value| {
-            spec["domain"]["cpu"]["sockets"] = count.into();
+        let sockets = |count: u32| {
+            move |spec: &mut Value| {
+                spec["domain"]["cpu"]["sockets"] = count.into();
+            }
         };
         check(sockets(3), &machine(), &[], &[Change::FillSockets(3)]);
         check(sockets(5), &machine(), &[], &[]);
-        let memory = |size: &'static str| move |spec: &mut Value| {
-            spec["domain"]["memory"]["guest"] = size.into();
+        let memory = |size: &'static str| {
+            move |spec: &mut Value| {
+                spec["domain"]["memory"]["guest"] = size.into();
+            }
         };
         check(memory("2Gi"), &machine(), &[], &[Change::Grow(1 << 30)]);
         check(memory("8Gi"), &machine(), &[], &[]);

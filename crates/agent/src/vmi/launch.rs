@@ -88,8 +88,13 @@ impl Actor {
             Err(failure) => {
                 let trouble = failure.trouble();
                 if self.trouble.as_ref() != Some(&trouble) {
-                    warn!(namespace = vmi.namespace, name = vmi.name, reason = trouble.reason,
-                          error = trouble.message, "guest cannot be started yet");
+                    warn!(
+                        namespace = vmi.namespace,
+                        name = vmi.name,
+                        reason = trouble.reason,
+                        error = trouble.message,
+                        "guest cannot be started yet"
+                    );
                     let note = crate::event::Note::warning("SyncFailed", trouble.message.clone());
                     self.report(vmi, note);
                 }
@@ -122,12 +127,8 @@ impl Actor {
         };
         self.dir.create(identity.as_ref()).map_err(failed("make"))?;
         let outlets = self.connect(vmi, identity.as_ref()).await?;
-        let resolver = Resolver {
-            context: &self.context,
-            vmi,
-            dir: &self.dir,
-            identity: identity.as_ref(),
-        };
+        let resolver =
+            Resolver { context: &self.context, vmi, dir: &self.dir, identity: identity.as_ref() };
         let volumes = resolver.all().await?;
         let state = State::of(&self.context, vmi, &self.dir);
         let machine = self.machine(vmi, &host, &volumes, &outlets, &state)?;
@@ -264,11 +265,7 @@ impl Actor {
 }
 
 /// The groups that give the machine's user what it needs beside its own files.
-fn permit(
-    mut identity: Identity,
-    host: &Host,
-    volumes: &BTreeMap<String, Resolved>,
-) -> Identity {
+fn permit(mut identity: Identity, host: &Host, volumes: &BTreeMap<String, Resolved>) -> Identity {
     if host.accelerator == Accelerator::Kvm {
         identity.groups.extend(crate::host::kvm_group());
     }

@@ -216,10 +216,7 @@ mod tests {
         let mut tally = Tally::default();
         let verdicts = [true, true, false, false, true, false, false, false]
             .map(|success| tally.count(success, rhythm));
-        assert_eq!(
-            verdicts,
-            [None, Some(true), None, None, None, None, None, Some(false)]
-        );
+        assert_eq!(verdicts, [None, Some(true), None, None, None, None, None, Some(false)]);
     }
 
     #[test]

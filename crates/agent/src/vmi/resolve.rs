@@ -148,7 +148,11 @@ impl Resolver<'_> {
             return Ok(Some(seed::config_drive(vmi, &data, &data::tagged(vmi))));
         }
         if let Some(source) = &volume.sysprep {
-            return self.sysprep(volume, source).boxed().await.map(|data| Some(seed::sysprep(data)));
+            return self
+                .sysprep(volume, source)
+                .boxed()
+                .await
+                .map(|data| Some(seed::sysprep(data)));
         }
         if let Some(source) = &volume.config_map {
             let name = source.name.as_deref().unwrap_or_default();
@@ -174,10 +178,8 @@ impl Resolver<'_> {
 
     fn seed_disk(&self, volume: &Volume, seed: &seed::Seed) -> Result<Resolved, ResolveError> {
         let path = self.dir.path().join(format!("seed-{}.iso", volume.name));
-        let image = file::iso(seed).map_err(|source| ResolveError::Image {
-            volume: volume.name.clone(),
-            source,
-        })?;
+        let image = file::iso(seed)
+            .map_err(|source| ResolveError::Image { volume: volume.name.clone(), source })?;
         let size = image.len() as u64;
         file::write(&path, &image)
             .and_then(|()| file::hand_over(&path, self.identity, 0o400))
@@ -217,8 +219,11 @@ impl Resolver<'_> {
                 volume: volume.name.clone(),
                 problem: "a host disk that is to be created needs a capacity".into(),
             })?;
-            file::sparse(&path, units(capacity, volume)?)
-                .map_err(|source| ResolveError::File { doing: "make", path: path.clone(), source })?;
+            file::sparse(&path, units(capacity, volume)?).map_err(|source| ResolveError::File {
+                doing: "make",
+                path: path.clone(),
+                source,
+            })?;
         }
         self.image_file(volume, path, source.shared == Some(true))
     }
@@ -241,12 +246,14 @@ fn plain_file(path: PathBuf, size: Option<u64>) -> Resolved {
 }
 
 fn units(quantity: &virt::api::atom::Quantity, volume: &Volume) -> Result<u64, ResolveError> {
-    quantity.units().and_then(|units| u64::try_from(units).ok()).filter(|size| *size > 0).ok_or_else(
-        || ResolveError::Volume {
+    quantity
+        .units()
+        .and_then(|units| u64::try_from(units).ok())
+        .filter(|size| *size > 0)
+        .ok_or_else(|| ResolveError::Volume {
             volume: volume.name.clone(),
             problem: format!("{quantity} is not a size"),
-        },
-    )
+        })
 }
 
 /// Whether the volume may come and go while the guest runs.

@@ -46,8 +46,7 @@ pub(crate) fn no_cloud(vmi: &Vmi, data: &CloudInit) -> Seed {
         public_keys: numbered(&data.ssh_keys),
     };
     let meta = serde_json::to_vec(&meta).expect("text is JSON");
-    let mut files =
-        vec![("user-data".into(), data.user_data.clone()), ("meta-data".into(), meta)];
+    let mut files = vec![("user-data".into(), data.user_data.clone()), ("meta-data".into(), meta)];
     if !data.network_data.is_empty() {
         files.push(("network-config".into(), data.network_data.clone()));
     }
@@ -97,7 +96,10 @@ pub(crate) struct Tagged {
 
 /// One file per key.
 pub(crate) fn keys(label: Option<&str>, data: BTreeMap<String, Vec<u8>>) -> Seed {
-    Seed { label: label.filter(|label| !label.is_empty()).unwrap_or("cfgdata").into(), files: data.into_iter().collect() }
+    Seed {
+        label: label.filter(|label| !label.is_empty()).unwrap_or("cfgdata").into(),
+        files: data.into_iter().collect(),
+    }
 }
 
 /// The answer files of Windows' setup, under every name it looks for.

@@ -149,10 +149,10 @@ impl Patch<'_> {
         }
         let mut want = want;
         // Fields of an object that are no longer wanted would survive a merge.
-        if let (Some(Value::Object(have)), Value::Object(want)) =
-            (self.have.get(field), &mut want)
+        if let (Some(Value::Object(have)), Value::Object(want)) = (self.have.get(field), &mut want)
         {
-            for key in have.keys().filter(|key| !want.contains_key(*key)).cloned().collect::<Vec<_>>()
+            for key in
+                have.keys().filter(|key| !want.contains_key(*key)).cloned().collect::<Vec<_>>()
             {
                 want.insert(key, Value::Null);
             }
@@ -269,7 +269,8 @@ fn guest_fields(patch: &mut Patch<'_>, vmi: &Vmi, guest: &Guest) {
     let mut volumes: Vec<&Volume> = guest.volumes.iter().collect();
     volumes.sort_by(|one, two| one.name.cmp(&two.name));
     let have = vmi.status["volumeStatus"].as_array().cloned().unwrap_or_default();
-    let volumes: Vec<Value> = volumes.into_iter().map(|volume| volume_status(volume, &have)).collect();
+    let volumes: Vec<Value> =
+        volumes.into_iter().map(|volume| volume_status(volume, &have)).collect();
     patch.put("volumeStatus", if volumes.is_empty() { Value::Null } else { volumes.into() });
 }
 
@@ -293,11 +294,9 @@ fn volume_status(volume: &Volume, have: &[Value]) -> Value {
     let attachment = before.and_then(|before| before.get("hotplugVolume")).cloned();
     status["hotplugVolume"] = attachment.unwrap_or_else(|| json!({}));
     let (phase, reason, message) = match hotplug {
-        Hotplug::Attached => (
-            "Ready",
-            "VolumeReady",
-            format!("Successfully attach hotplugged volume {name} to VM"),
-        ),
+        Hotplug::Attached => {
+            ("Ready", "VolumeReady", format!("Successfully attach hotplugged volume {name} to VM"))
+        }
         Hotplug::Pending(why) => ("Pending", "VolumePending", why.clone()),
         Hotplug::Detaching => {
             ("Detaching", "VolumeDetaching", format!("Waiting for the guest to release {name}"))

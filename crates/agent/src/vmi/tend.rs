@@ -95,9 +95,9 @@ impl Actor {
             Source::File(image) if !disk.read_only => Some(image.path.clone()),
             _ => None,
         });
-        let full = paths.filter_map(|path| rustix::fs::statvfs(&path).ok()).any(|stat| {
-            stat.f_bavail * stat.f_frsize < ROOM
-        });
+        let full = paths
+            .filter_map(|path| rustix::fs::statvfs(&path).ok())
+            .any(|stat| stat.f_bavail * stat.f_frsize < ROOM);
         if !self.told_of_pause {
             self.told_of_pause = true;
             warn!(full, "guest is paused by a failed request of a disk");
@@ -258,12 +258,7 @@ impl Actor {
         }
     }
 
-    async fn plug_disk(
-        &mut self,
-        live: &Live,
-        qmp: &Qmp,
-        disk: Disk,
-    ) -> Result<Note, ChangeError> {
+    async fn plug_disk(&mut self, live: &Live, qmp: &Qmp, disk: Disk) -> Result<Note, ChangeError> {
         qmp.plug_disk(&disk).await?;
         self.pending.remove(&disk.name);
         let message = format!("Successfully attach hotplugged volume {} to VM", disk.name);

@@ -97,9 +97,9 @@ fn volume_list(
                 .and_then(|found| found.size)
                 .or_else(|| before(&volume.name)?["size"].as_u64()),
             hotplug,
-            claim: found.and_then(|found| found.claim.clone()).or_else(|| {
-                before(&volume.name)?.get("persistentVolumeClaimInfo").cloned()
-            }),
+            claim: found
+                .and_then(|found| found.claim.clone())
+                .or_else(|| before(&volume.name)?.get("persistentVolumeClaimInfo").cloned()),
         });
     }
     for disk in disks.iter().filter(|disk| disk.source != Source::Empty) {
@@ -197,10 +197,8 @@ fn interface(
         Place::User => Some(USER_ADDRESS.to_owned()),
         Place::Bridge { .. } => None,
     });
-    let told = info
-        .interfaces
-        .iter()
-        .find(|told| nic.mac.eq_ignore_ascii_case(&told.hardware_address));
+    let told =
+        info.interfaces.iter().find(|told| nic.mac.eq_ignore_ascii_case(&told.hardware_address));
     let mut all = told.map(addresses).unwrap_or_default();
     if let Some(given) = &given {
         // What others reach it by comes first, whatever else the guest has.

@@ -16,11 +16,23 @@ fn config() -> Config {
 
 fn facts() -> Facts {
     Facts {
-        cpu: Cpu { count: 4, vendor: "GenuineIntel".into(), model: "Xeon".into(), features: vec!["vmx".into()] },
-        memory: Memory { total: 8 << 30, available: 4 << 30, huge_pages: vec![(2 << 20, 1 << 30), (1 << 30, 0)] },
+        cpu: Cpu {
+            count: 4,
+            vendor: "GenuineIntel".into(),
+            model: "Xeon".into(),
+            features: vec!["vmx".into()],
+        },
+        memory: Memory {
+            total: 8 << 30,
+            available: 4 << 30,
+            huge_pages: vec![(2 << 20, 1 << 30), (1 << 30, 0)],
+        },
         disk: Disk { total: 100 << 30, free: 50 << 30 },
         findings: Findings {
-            virtualization: Virtualization::Emulated { qemu: "7.2.22".into(), why: "no /dev/kvm".into() },
+            virtualization: Virtualization::Emulated {
+                qemu: "7.2.22".into(),
+                why: "no /dev/kvm".into(),
+            },
             network: None,
         },
         ..Facts::default()
@@ -43,7 +55,10 @@ fn what_others_wrote_stays() {
     node["metadata"]["labels"]["zone"] = "a".into();
     node["spec"] = json!({"unschedulable": true, "taints": [{"key": "k", "effect": "NoSchedule"}]});
     node["status"]["capacity"]["example.com/gpu"] = "2".into();
-    node["status"]["conditions"].as_array_mut().unwrap().insert(0, json!({"type": "NetworkUnavailable", "status": "False"}));
+    node["status"]["conditions"]
+        .as_array_mut()
+        .unwrap()
+        .insert(0, json!({"type": "NetworkUnavailable", "status": "False"}));
     assert_eq!(patches(&config(), &facts(), &node, at(100)), Patches::default());
 }
 
@@ -86,12 +101,16 @@ fn labels_of_a_lost_feature_are_removed() {
 #[test]
 fn a_host_without_qemu_says_what_is_missing_and_takes_no_guests() {
     let mut facts = facts();
-    facts.findings.virtualization = Virtualization::Missing { what: "install qemu-system-x86".into() };
+    facts.findings.virtualization =
+        Virtualization::Missing { what: "install qemu-system-x86".into() };
     let node = birth(&config(), &facts, at(0));
     assert_eq!(node["metadata"]["labels"]["kubevirt.io/schedulable"], "false");
     let conditions = node["status"]["conditions"].as_array().unwrap();
     let found = conditions.iter().find(|each| each["type"] == "Virtualization").unwrap();
-    assert_eq!((&found["status"], &found["message"]), (&json!("False"), &json!("install qemu-system-x86")));
+    assert_eq!(
+        (&found["status"], &found["message"]),
+        (&json!("False"), &json!("install qemu-system-x86"))
+    );
 }
 
 #[test]
@@ -100,7 +119,12 @@ fn pressure_is_told() {
     facts.memory.available = 50 << 20;
     facts.disk.free = 1 << 30;
     let node = birth(&config(), &facts, at(0));
-    for (kind, want) in [("MemoryPressure", "True"), ("DiskPressure", "True"), ("PIDPressure", "False"), ("Ready", "True")] {
+    for (kind, want) in [
+        ("MemoryPressure", "True"),
+        ("DiskPressure", "True"),
+        ("PIDPressure", "False"),
+        ("Ready", "True"),
+    ] {
         let conditions = node["status"]["conditions"].as_array().unwrap();
         let found = conditions.iter().find(|each| each["type"] == kind).unwrap();
         assert_eq!(found["status"], want, "{kind}");
@@ -113,6 +137,9 @@ fn capacity_is_what_the_host_has_and_allocatable_what_guests_may_use() {
     let capacity = &node["status"]["capacity"];
     assert_eq!(capacity["memory"], "8388608Ki");
     assert_eq!(node["status"]["allocatable"]["memory"], "7864320Ki");
-    assert_eq!((&capacity["hugepages-2Mi"], &capacity["hugepages-1Gi"]), (&json!("1024Mi"), &json!("0")));
+    assert_eq!(
+        (&capacity["hugepages-2Mi"], &capacity["hugepages-1Gi"]),
+        (&json!("1024Mi"), &json!("0"))
+    );
     assert_eq!(allocatable_memory(1 << 30), (1 << 30) - (256 << 20));
 }

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use client::Fault;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::Api;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
-use kube::Api;
 use qemu::machine::{FileImage, ImageFormat, Source};
 use serde_json::{Value, json};
 use virt::v1::{EphemeralVolumeSource, Volume};
 
-use super::{Resolved, ResolveError, Resolver, file, plain_file};
+use super::{ResolveError, Resolved, Resolver, file, plain_file};
 use crate::api::present;
 use crate::vmi::translate::Backing;
 
@@ -158,8 +158,7 @@ impl Resolver<'_> {
             source,
         })?;
         let facts = file::facts(&path);
-        let image =
-            FileImage { path, format: ImageFormat::Qcow2, backing: Some(Box::new(base)) };
+        let image = FileImage { path, format: ImageFormat::Qcow2, backing: Some(Box::new(base)) };
         let backing = Backing {
             source: Source::File(image),
             read_only: false,
@@ -174,8 +173,7 @@ impl Resolver<'_> {
         let gvk = GroupVersionKind::gvk("cdi.kubevirt.io", "v1beta1", "DataVolume");
         let kind = ApiResource::from_gvk_with_plural(&gvk, "datavolumes");
         let client = self.context.client.clone();
-        let volumes =
-            Api::<DynamicObject>::namespaced_with(client, &self.vmi.namespace, &kind);
+        let volumes = Api::<DynamicObject>::namespaced_with(client, &self.vmi.namespace, &kind);
         let found = present(volumes.get(name).await).map_err(|source| ResolveError::Request {
             kind: "DataVolume",
             name: name.into(),

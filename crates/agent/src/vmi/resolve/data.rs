@@ -85,8 +85,7 @@ impl Resolver<'_> {
     async fn ssh_keys(&self, carrier: Carrier) -> Result<Vec<String>, ResolveError> {
         let mut keys = Vec::new();
         let credentials = self.vmi.spec.access_credentials.iter();
-        let secrets: Vec<&str> =
-            credentials.filter_map(|each| ssh_secret(each, carrier)).collect();
+        let secrets: Vec<&str> = credentials.filter_map(|each| ssh_secret(each, carrier)).collect();
         for name in secrets {
             let data = self.secret(name, false).await?;
             keys.extend(
@@ -98,7 +97,11 @@ impl Resolver<'_> {
         Ok(keys)
     }
 
-    async fn secret_key(&self, name: &str, keys: [&'static str; 2]) -> Result<Vec<u8>, ResolveError> {
+    async fn secret_key(
+        &self,
+        name: &str,
+        keys: [&'static str; 2],
+    ) -> Result<Vec<u8>, ResolveError> {
         let mut data = self.secret(name, false).await?;
         let found = keys.iter().find_map(|key| data.remove(*key));
         found.ok_or(ResolveError::Key { kind: "secret", name: name.into(), key: keys[0] })

@@ -48,12 +48,8 @@ pub(super) fn sparse(path: &Path, size: u64) -> io::Result<()> {
 /// Writes a whole file, or leaves the one that was there.
 pub(super) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension("new");
-    let mut file = OpenOptions::new()
-        .create(true)
-        .truncate(true)
-        .write(true)
-        .mode(0o600)
-        .open(&temporary)?;
+    let mut file =
+        OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
     file.write_all(content)?;
     fs::rename(&temporary, path)
 }

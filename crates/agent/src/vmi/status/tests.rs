@@ -17,7 +17,12 @@ fn guest() -> Guest {
         credentials: None,
         machine_type: "pc-q35-7.2".into(),
         topology: Topology { sockets: 1, cores: 2, threads: 1 },
-        memory: Memory { at_boot: 1 << 30, current: 1 << 30, requested: 1 << 30, overhead: 96 << 20 },
+        memory: Memory {
+            at_boot: 1 << 30,
+            current: 1 << 30,
+            requested: 1 << 30,
+            overhead: 96 << 20,
+        },
         user: 1000,
         volumes: Vec::new(),
         interfaces: Vec::new(),
@@ -75,8 +80,12 @@ fn a_start_is_written_whole_and_carries_the_version_it_is_based_on() {
     );
     assert_eq!(vmi.status["currentCPUTopology"], json!({"sockets": 1, "cores": 2, "threads": 1}));
     assert_eq!(vmi.status["memory"]["guestAtBoot"], "1Gi");
-    let kinds: Vec<_> =
-        vmi.status["conditions"].as_array().unwrap().iter().map(|each| each["type"].clone()).collect();
+    let kinds: Vec<_> = vmi.status["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|each| each["type"].clone())
+        .collect();
     assert_eq!(kinds, ["Ready", "LiveMigratable", "StorageLiveMigratable"]);
 }
 
@@ -104,7 +113,10 @@ fn waiting_says_for_what_and_stops_saying_it() {
     let change = patch(&vmi, &waiting, at(0)).unwrap();
     apply(&mut vmi, &change);
     let told = condition(&vmi, "Synchronized").unwrap();
-    assert_eq!((&told["status"], &told["message"]), (&json!("False"), &json!("secret s does not exist")));
+    assert_eq!(
+        (&told["status"], &told["message"]),
+        (&json!("False"), &json!("secret s does not exist"))
+    );
     let change = patch(&vmi, &running(guest()), at(1)).unwrap();
     apply(&mut vmi, &change);
     assert_eq!(condition(&vmi, "Synchronized"), None);
@@ -176,7 +188,8 @@ fn an_end_takes_back_what_was_only_true_of_a_running_guest() {
 
 #[test]
 fn sizes_are_written_in_the_largest_whole_unit() {
-    for (bytes, text) in [(0, "0"), (1, "1"), (1 << 30, "1Gi"), (96 << 20, "96Mi"), (1536, "1536")] {
+    for (bytes, text) in [(0, "0"), (1, "1"), (1 << 30, "1Gi"), (96 << 20, "96Mi"), (1536, "1536")]
+    {
         assert_eq!(quantity(bytes), text);
     }
 }

@@ -13,7 +13,9 @@ const LEAST_MEMORY: u64 = 1 << 20;
 
 pub(super) fn memory(domain: &DomainSpec) -> Result<Memory, TranslateError> {
     let spec = domain.memory.as_ref();
-    let resource = |wanted: fn(&virt::v1::ResourceRequirements) -> &virt::api::atom::Map<virt::api::atom::Quantity>| {
+    let resource = |wanted: fn(
+        &virt::v1::ResourceRequirements,
+    ) -> &virt::api::atom::Map<virt::api::atom::Quantity>| {
         domain.resources.as_ref().and_then(|resources| wanted(resources).get("memory"))
     };
     let guest = spec
@@ -202,9 +204,5 @@ pub(super) fn firmware(
         };
         return Err(TranslateError::Needs { field: "firmware.bootloader.efi", what });
     };
-    Ok(Firmware::Efi(Efi {
-        secure_boot,
-        code: installed.code.clone(),
-        vars: around.nvram.clone(),
-    }))
+    Ok(Firmware::Efi(Efi { secure_boot, code: installed.code.clone(), vars: around.nvram.clone() }))
 }

@@ -11,10 +11,7 @@ use super::{Surroundings, TranslateError};
 /// Empty ports for what is plugged in while the guest runs.
 const SPARE_PORTS: u8 = 8;
 
-pub(super) fn devices(
-    domain: &DomainSpec,
-    firmware: &Firmware,
-) -> Result<Devices, TranslateError> {
+pub(super) fn devices(domain: &DomainSpec, firmware: &Firmware) -> Result<Devices, TranslateError> {
     let spec = &domain.devices;
     let fixed = spec.disable_hotplug == Some(true);
     let graphics = spec.autoattach_graphics_device != Some(false);

@@ -43,9 +43,7 @@ pub(crate) fn disk(
             (DiskDevice::Cdrom, cdrom.bus.as_deref(), cdrom.readonly != Some(false))
         }
         (_, _, Some(lun)) => (DiskDevice::Lun, lun.bus.as_deref(), lun.readonly == Some(true)),
-        (Some(disk), _, _) => {
-            (DiskDevice::Disk, disk.bus.as_deref(), disk.readonly == Some(true))
-        }
+        (Some(disk), _, _) => (DiskDevice::Disk, disk.bus.as_deref(), disk.readonly == Some(true)),
         _ => (DiskDevice::Disk, None, false),
     };
     let bus = match bus.unwrap_or_default() {

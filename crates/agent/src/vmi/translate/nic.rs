@@ -37,8 +37,10 @@ pub(crate) fn nic(
         "pcnet" => NicModel::Pcnet,
         "ne2k_pci" => NicModel::Ne2kPci,
         other => {
-            let problem = format!("the model {other:?} is not one of virtio, e1000, e1000e, \
-                                   rtl8139, pcnet, ne2k_pci");
+            let problem = format!(
+                "the model {other:?} is not one of virtio, e1000, e1000e, \
+                                   rtl8139, pcnet, ne2k_pci"
+            );
             return Err(TranslateError::Interface { interface: spec.name.clone(), problem });
         }
     };

@@ -6,7 +6,8 @@ use super::*;
 use crate::vmi::fixture::vmi;
 
 fn host() -> Host {
-    let efi = |secure_boot, code: &str| Efi { secure_boot, code: code.into(), vars: "/vars".into() };
+    let efi =
+        |secure_boot, code: &str| Efi { secure_boot, code: code.into(), vars: "/vars".into() };
     Host {
         accelerator: Accelerator::Tcg,
         firmware: vec![efi(true, "/secure"), efi(false, "/plain")],
@@ -65,9 +66,24 @@ fn a_plain_machine_has_what_upstream_gives_to_everyone() {
     assert_eq!(machine.name, "ns_vm");
     assert_eq!(machine.uuid, "5d307ca9-b3ef-428c-8861-06e72d69f223");
     assert_eq!(machine.machine_type, "q35");
-    check(&machine.cpu, expect![[r#"{"model":"best","features":[],"sockets":1,"cores":1,"threads":1,"max_sockets":1}"#]]);
-    check(&machine.memory, expect![[r#"{"guest":67108864,"max":0,"slots":0,"backing":"anonymous","shared":false,"locked":false}"#]]);
-    check(&machine.devices, expect![[r#"{"rng":false,"balloon":{"statistics_interval":10,"free_page_reporting":true},"watchdog":null,"inputs":[],"sound":null,"video":"vga","vnc":true,"serial":true,"guest_agent":true,"panic":null,"vsock_cid":null,"scsi":true,"spare_ports":8}"#]]);
+    check(
+        &machine.cpu,
+        expect![[
+            r#"{"model":"best","features":[],"sockets":1,"cores":1,"threads":1,"max_sockets":1}"#
+        ]],
+    );
+    check(
+        &machine.memory,
+        expect![[
+            r#"{"guest":67108864,"max":0,"slots":0,"backing":"anonymous","shared":false,"locked":false}"#
+        ]],
+    );
+    check(
+        &machine.devices,
+        expect![[
+            r#"{"rng":false,"balloon":{"statistics_interval":10,"free_page_reporting":true},"watchdog":null,"inputs":[],"sound":null,"video":"vga","vnc":true,"serial":true,"guest_agent":true,"panic":null,"vsock_cid":null,"scsi":true,"spare_ports":8}"#
+        ]],
+    );
 }
 
 #[test]
@@ -76,8 +92,14 @@ fn processors_follow_the_topology() {
         "sockets": 2, "cores": 3, "maxSockets": 8, "model": "Nehalem",
         "features": [{"name": "vmx", "policy": "disable"}, {"name": "aes"}, {"name": "x", "policy": "optional"}],
     }}));
-    check(&machine.cpu, expect![[r#"{"model":{"named":"Nehalem"},"features":[{"name":"vmx","enabled":false},{"name":"aes","enabled":true}],"sockets":2,"cores":3,"threads":1,"max_sockets":8}"#]]);
-    let pinned = domain(json!({"cpu": {"sockets": 2, "maxSockets": 8, "dedicatedCpuPlacement": true}}));
+    check(
+        &machine.cpu,
+        expect![[
+            r#"{"model":{"named":"Nehalem"},"features":[{"name":"vmx","enabled":false},{"name":"aes","enabled":true}],"sockets":2,"cores":3,"threads":1,"max_sockets":8}"#
+        ]],
+    );
+    let pinned =
+        domain(json!({"cpu": {"sockets": 2, "maxSockets": 8, "dedicatedCpuPlacement": true}}));
     assert_eq!(pinned.cpu.max_sockets, 2);
     assert!(pinned.devices.balloon.is_none());
 }
@@ -89,7 +111,8 @@ fn memory_comes_from_the_guest_size_or_else_from_the_request() {
     assert_eq!(size(request).unwrap().guest, 1 << 30);
     let growing = json!({"memory": {"guest": "1Gi", "maxGuest": "4Gi"}});
     assert_eq!(size(growing).unwrap().max, 4 << 30);
-    let huge = json!({"memory": {"guest": "1Gi", "maxGuest": "4Gi", "hugepages": {"pageSize": "2Mi"}}});
+    let huge =
+        json!({"memory": {"guest": "1Gi", "maxGuest": "4Gi", "hugepages": {"pageSize": "2Mi"}}});
     let huge = size(huge).unwrap();
     assert_eq!((huge.backing, huge.max), (Pages::HugePages(2 << 20), 0));
     for (domain, message) in [
@@ -106,8 +129,14 @@ fn memory_comes_from_the_guest_size_or_else_from_the_request() {
 #[test]
 fn firmware_is_chosen_by_what_is_installed() {
     let efi = |efi: Value| domain(json!({"firmware": {"bootloader": {"efi": efi}}})).firmware;
-    check(&efi(json!({})), expect![[r#"{"efi":{"secure_boot":true,"code":"/secure","vars":"/run/nvram.fd"}}"#]]);
-    check(&efi(json!({"secureBoot": false})), expect![[r#"{"efi":{"secure_boot":false,"code":"/plain","vars":"/run/nvram.fd"}}"#]]);
+    check(
+        &efi(json!({})),
+        expect![[r#"{"efi":{"secure_boot":true,"code":"/secure","vars":"/run/nvram.fd"}}"#]],
+    );
+    check(
+        &efi(json!({"secureBoot": false})),
+        expect![[r#"{"efi":{"secure_boot":false,"code":"/plain","vars":"/run/nvram.fd"}}"#]],
+    );
     let bios = domain(json!({"firmware": {"bootloader": {"bios": {"useSerial": true}}}}));
     assert_eq!(bios.firmware, Firmware::BiosWithSerial);
 }
@@ -173,7 +202,10 @@ fn an_explicit_order_is_the_only_one() {
 
 #[test]
 fn a_cd_drive_may_be_empty_and_a_disk_may_not() {
-    let disks = with_disks(json!([{"name": "cd", "cdrom": {"bus": "sata"}}, {"name": "no", "disk": {}}]), json!([]));
+    let disks = with_disks(
+        json!([{"name": "cd", "cdrom": {"bus": "sata"}}, {"name": "no", "disk": {}}]),
+        json!([]),
+    );
     assert_eq!(disks.len(), 1);
     assert_eq!(disks[0].source, Source::Empty);
 }
@@ -192,7 +224,8 @@ fn io_threads_follow_the_policy() {
         let volumes = json!([{"name": "a", "emptyDisk": {"capacity": "1Mi"}},
                              {"name": "b", "emptyDisk": {"capacity": "1Mi"}}]);
         let machine = make(json!({"domain": domain, "volumes": volumes})).unwrap();
-        let threads: Vec<_> = machine.disks.iter().map(|disk| disk.io_thread.clone().unwrap()).collect();
+        let threads: Vec<_> =
+            machine.disks.iter().map(|disk| disk.io_thread.clone().unwrap()).collect();
         (machine.io_threads.join(","), threads.join(","))
     };
     assert_eq!(spec("shared"), ("shared".into(), "shared,b".into()));
@@ -219,18 +252,20 @@ fn what_cannot_be_is_refused_by_name() {
 
 #[test]
 fn interfaces_keep_their_addresses_over_restarts() {
-    let spec = || json!({
-        "domain": {
-            "memory": {"guest": "64Mi"},
-            "firmware": {"uuid": "u"},
-            "devices": {"interfaces": [
-                {"name": "a", "masquerade": {}},
-                {"name": "b", "bridge": {}, "macAddress": "52-54-00-AA-BB-CC", "model": "e1000e"},
-                {"name": "c", "bridge": {}, "state": "absent"},
-                {"name": "d", "bridge": {}, "state": "down"},
-            ]},
-        },
-    });
+    let spec = || {
+        json!({
+            "domain": {
+                "memory": {"guest": "64Mi"},
+                "firmware": {"uuid": "u"},
+                "devices": {"interfaces": [
+                    {"name": "a", "masquerade": {}},
+                    {"name": "b", "bridge": {}, "macAddress": "52-54-00-AA-BB-CC", "model": "e1000e"},
+                    {"name": "c", "bridge": {}, "state": "absent"},
+                    {"name": "d", "bridge": {}, "state": "down"},
+                ]},
+            },
+        })
+    };
     let one = make(spec()).unwrap().nics;
     assert_eq!(one, make(spec()).unwrap().nics);
     let names: Vec<_> = one.iter().map(|nic| nic.name.as_str()).collect();

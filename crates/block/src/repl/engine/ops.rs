@@ -179,6 +179,8 @@ impl Engine {
         });
         self.window += span.len();
         self.flush.regions.begin(self.region, span, self.now);
+        // The replicas' logs have room for a limited number; when it is used up, writes wait.
+        self.flush.due |= self.flush.regions.len() > self.config.max_dirty;
         if let Some(op) = self.ops.get_mut(&id) {
             op.hold = Hold::Range(holder, span);
         }

@@ -5,7 +5,9 @@
 //! of changes through one feed of metadata, and keep no copies of objects.
 
 mod active;
+mod claim;
 mod condition;
+mod data_volume;
 mod endpoints;
 mod event;
 #[cfg(test)]

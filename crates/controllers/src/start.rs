@@ -12,7 +12,9 @@ use tokio::sync::{mpsc, watch};
 use crate::hub::{Hub, Outlet};
 use crate::reconcile::{self, Interest, Reconciler, Touch};
 use crate::service_account::TokenMinter;
-use crate::{hub, installation, storage_protection, vm, vm_pool, vmi, vmi_replica_set};
+use crate::{
+    claim, data_volume, hub, installation, storage_protection, vm, vm_pool, vmi, vmi_replica_set,
+};
 use crate::{endpoints, garbage, namespace, quota, role_aggregation, root_ca, service_account};
 
 /// Changes on their way to one reader.
@@ -150,6 +152,9 @@ impl Started<'_> {
         let machines = vm::Machines::default();
         let keeper = vm::Keeper::new(client(), machines.0.clone());
         outlets.push(self.add("vm", machines, keeper));
+        outlets.push(self.add("claim", claim::Storage, claim::Binder::new(client())));
+        let filler = data_volume::Filler::new(client());
+        outlets.push(self.add("data-volume", data_volume::Filled, filler));
         let sets = vmi_replica_set::Sets::default();
         let replicator = vmi_replica_set::Replicator::new(client(), sets.0.clone());
         outlets.push(self.add("vmi-replica-set", sets, replicator));

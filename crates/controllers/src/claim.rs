@@ -1,0 +1,218 @@
+//! Claims and volumes find each other: binding, releasing, and telling provisioners where a
+//! volume is to be made.
+//!
+//! Making, growing and removing the volumes themselves is the business of each node's agent.
+
+mod plan;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use serde_json::{Value, json};
+
+use self::plan::Wait;
+use crate::event::{self, About, Tone};
+use crate::key::Key;
+use crate::object::{self, text};
+use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::resource::{CLAIMS, CLASSES, NODES, Objects, VOLUMES};
+
+/// When there is no node, or no class: both may come without a claim being touched.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const SOURCE: &str = "persistentvolume-controller";
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Work {
+    Claim(Key),
+    Volume(Arc<str>),
+}
+
+/// Every claim and every volume is looked at when it changes.
+#[derive(Debug, Default)]
+pub(crate) struct Storage;
+
+impl Interest for Storage {
+    type Key = Work;
+
+    fn keys(&mut self, touch: &Touch) -> Vec<Work> {
+        match touch {
+            Touch::Object { kind, namespace, name, .. } if CLAIMS.is(kind) => {
+                vec![Work::Claim(Key::new(namespace, name))]
+            }
+            Touch::Object { kind, name, state: State::Live | State::Deleting, .. }
+                if VOLUMES.is(kind) =>
+            {
+                vec![Work::Volume(Arc::clone(name))]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+pub(crate) struct Binder {
+    objects: Objects,
+}
+
+impl Reconciler for Binder {
+    type Key = Work;
+
+    async fn reconcile(&self, work: &Work) -> Result<Next, Failure> {
+        match work {
+            Work::Claim(key) => self.claim(key).await,
+            Work::Volume(name) => self.volume(name).await,
+        }
+    }
+}
+
+impl Binder {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { objects: Objects(client) }
+    }
+
+    async fn claim(&self, key: &Key) -> Result<Next, Failure> {
+        let found = self.objects.get(CLAIMS, &key.namespace, &key.name).await;
+        let Some(claim) = found.doing("get the claim")? else {
+            return self.gone(key).await;
+        };
+        if text(&claim, "/status/phase") == "Bound" || object::is_deleting(&claim) {
+            return Ok(Next::Done);
+        }
+        let volumes = self.objects.list(VOLUMES, "", "").await.doing("list volumes")?;
+        if let Some(volume) = plan::choose(&claim, &volumes) {
+            return self.bind(&claim, volume).await;
+        }
+        self.wait(&claim).await
+    }
+
+    /// The volume first: a claim that says it is bound must find itself in the volume.
+    async fn bind(&self, claim: &Value, volume: &Value) -> Result<Next, Failure> {
+        let mut volume = volume.clone();
+        if let Some(mut patch) = plan::bind_volume(claim, &volume) {
+            patch["metadata"] = object::version(&volume).into();
+            let written = self.objects.merge(VOLUMES, "", object::name(&volume), &patch).await;
+            volume = written.doing("promise the volume")?;
+        }
+        let (namespace, name) = (object::namespace(claim), object::name(claim));
+        let mut claim = claim.clone();
+        if let Some(patch) = plan::bind_claim(&claim, &volume) {
+            let written = self.objects.merge(CLAIMS, namespace, name, &patch).await;
+            claim = written.doing("bind the claim")?;
+        }
+        if let Some(patch) = plan::bound_status(&claim, &volume) {
+            let written = self.objects.merge_status(CLAIMS, namespace, name, &patch).await;
+            claim = written.doing("say that the claim is bound")?;
+        }
+        self.say_phase(&volume, plan::volume_phase(&volume, Some(&claim))).await
+    }
+
+    async fn wait(&self, claim: &Value) -> Result<Next, Failure> {
+        let class = self.objects.get(CLASSES, "", plan::class_name(claim)).await;
+        match plan::wait(claim, class.doing("get the storage class")?.as_ref()) {
+            Wait::Provisioner | Wait::Consumer => Ok(Next::Done),
+            Wait::Nobody => Ok(Next::Again(LOOK_AGAIN)),
+            Wait::Node { provisioner } => {
+                let nodes = self.objects.list(NODES, "", "").await.doing("list nodes")?;
+                let Some(node) = plan::node(&nodes) else { return Ok(Next::Again(LOOK_AGAIN)) };
+                let patch = plan::announcement(claim, node, &provisioner);
+                let (namespace, name) = (object::namespace(claim), object::name(claim));
+                let written = self.objects.merge(CLAIMS, namespace, name, &patch).await;
+                written.doing("name the node of a claim")?;
+                let about = About {
+                    api_version: "v1",
+                    kind: "PersistentVolumeClaim",
+                    namespace,
+                    name,
+                    uid: object::uid(claim),
+                };
+                let message = format!(
+                    "Waiting for a volume to be created by the external provisioner '{provisioner}'"
+                );
+                let reason = "ExternalProvisioning";
+                event::tell(&self.objects.0, SOURCE, &about, Tone::Normal, reason, message).await;
+                Ok(Next::Done)
+            }
+        }
+    }
+
+    /// A claim was deleted: what was promised to it is free of it.
+    async fn gone(&self, key: &Key) -> Result<Next, Failure> {
+        let volumes = self.objects.list(VOLUMES, "", "").await.doing("list volumes")?;
+        for volume in &volumes {
+            let promised = text(volume, "/spec/claimRef/name") == &*key.name
+                && text(volume, "/spec/claimRef/namespace") == &*key.namespace;
+            if promised {
+                self.say_phase(volume, plan::volume_phase(volume, None)).await?;
+            }
+        }
+        Ok(Next::Done)
+    }
+
+    async fn volume(&self, name: &str) -> Result<Next, Failure> {
+        let Some(volume) = self.objects.get(VOLUMES, "", name).await.doing("get the volume")?
+        else {
+            return Ok(Next::Done);
+        };
+        let key = Key::new(
+            text(&volume, "/spec/claimRef/namespace"),
+            text(&volume, "/spec/claimRef/name"),
+        );
+        let found = self.objects.get(CLAIMS, &key.namespace, &key.name).await;
+        let claim = found.doing("get the claim")?;
+        if let Some(claim) = &claim
+            && text(claim, "/status/phase") != "Bound"
+            && plan::is_for(&volume, claim)
+        {
+            return self.claim(&key).await;
+        }
+        self.say_phase(&volume, plan::volume_phase(&volume, claim.as_ref())).await
+    }
+
+    async fn say_phase(&self, volume: &Value, phase: &str) -> Result<Next, Failure> {
+        if text(volume, "/status/phase") != phase {
+            let patch = json!({"status": {"phase": phase}});
+            let written = self.objects.merge_status(VOLUMES, "", object::name(volume), &patch);
+            written.await.doing("say what a volume is")?;
+        }
+        Ok(Next::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::Fake;
+
+    #[tokio::test]
+    async fn a_claim_and_a_volume_are_bound_and_released() {
+        let fake = Fake::new();
+        let binder = Binder::new(fake.client());
+        let class = json!({"metadata": {"name": "local"}, "provisioner": "sheaf.io/local"});
+        fake.create("storage.k8s.io/storageclasses", "", class);
+        let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+        fake.create("nodes", "", json!({"metadata": {"name": "n1"}, "status": ready}));
+        let spec =
+            json!({"storageClassName": "local", "resources": {"requests": {"storage": "1Gi"}}});
+        let claim = json!({"metadata": {"name": "c"}, "spec": spec});
+        let uid = fake.create("persistentvolumeclaims", "n", claim);
+        let key = Key::new("n", "c");
+        let claim = || fake.get("persistentvolumeclaims", "n", "c").unwrap();
+        let volume = || fake.get("persistentvolumes", "", "v").unwrap();
+        binder.claim(&key).await.unwrap();
+        assert_eq!(object::annotation(&claim(), "volume.kubernetes.io/selected-node"), Some("n1"));
+
+        let reference = json!({"namespace": "n", "name": "c", "uid": uid});
+        let spec = json!({
+            "storageClassName": "local", "capacity": {"storage": "1Gi"}, "claimRef": reference,
+        });
+        fake.create("persistentvolumes", "", json!({"metadata": {"name": "v"}, "spec": spec}));
+        binder.volume("v").await.unwrap();
+        assert_eq!(text(&claim(), "/spec/volumeName"), "v");
+        assert_eq!(text(&claim(), "/status/phase"), "Bound");
+        assert_eq!(text(&volume(), "/status/phase"), "Bound");
+
+        fake.delete("persistentvolumeclaims", "n", "c", "Background");
+        binder.claim(&key).await.unwrap();
+        assert_eq!(text(&volume(), "/status/phase"), "Released");
+    }
+}

@@ -104,6 +104,10 @@ impl Regions {
         self.suspects > 0 && self.entries.get(&region).is_some_and(|entry| entry.suspect)
     }
 
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
     pub(crate) fn has_room(&self) -> bool {
         self.active < self.limit
     }
@@ -132,21 +136,23 @@ impl Regions {
 
     /// Marks what may become inactive at the end of a clean.
     pub(crate) fn mark_candidates(&mut self, eager: Eager) {
-        // With no room left, recent use is no excuse.
+        // As long as there is room, an active region costs nothing and saves a record; without
+        // any left, recent use is no excuse. Where the caller decides, it has decided.
+        let spare_all = eager == Eager::No && !self.is_crowded() && !self.holds;
         let spare_touched = eager == Eager::No && self.has_room();
         for entry in self.entries.values_mut() {
             let touched = std::mem::take(&mut entry.touched);
-            let spared = touched && spare_touched;
+            let spared = spare_all || (touched && spare_touched);
             let in_use = entry.writers > 0 || entry.locked;
             let in_doubt = entry.inherited || entry.held || entry.suspect;
             entry.candidate = entry.phase == Phase::Active && !in_use && !in_doubt && !spared;
         }
     }
 
-    /// Whether an active region waits for nothing but its writers.
+    /// Whether a region waits for nothing but its record and its writers to become inactive.
     pub(crate) fn may_become_inactive(&self) -> bool {
         self.entries.values().any(|entry| {
-            entry.phase == Phase::Active && !entry.inherited && !entry.held && !entry.suspect
+            entry.phase != Phase::Inactive && !entry.inherited && !entry.held && !entry.suspect
         })
     }
 
@@ -263,13 +269,25 @@ mod tests {
 
     #[test]
     fn recent_use_saves_a_region_once() {
-        let mut regions = Regions::new(8);
-        regions.activate(Region(1));
-        regions.activated(Region(1));
+        let mut regions = Regions::new(3);
+        for number in [1, 2] {
+            regions.activate(Region(number));
+            regions.activated(Region(number));
+            regions.mark_candidates(Eager::No);
+            regions.mark_candidates(Eager::No);
+            assert_eq!(regions.candidates(), [], "there is room");
+        }
+        regions.entry(Region(2)).touched = true;
+        regions.limit = 2;
         regions.mark_candidates(Eager::No);
-        assert_eq!(regions.candidates(), []);
+        assert_eq!(regions.candidates(), [Region(1), Region(2)], "there is none");
+        regions.limit = 5;
+        regions.activate(Region(3));
+        regions.activated(Region(3));
+        regions.activate(Region(4));
+        regions.activated(Region(4));
         regions.mark_candidates(Eager::No);
-        assert_eq!(regions.candidates(), [Region(1)]);
+        assert_eq!(regions.candidates(), [Region(1), Region(2)], "it gets tight");
     }
 
     #[test]

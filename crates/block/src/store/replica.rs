@@ -128,6 +128,8 @@ pub struct Replica {
     out: VecDeque<Action>,
     life: Life,
     rechecked: u64,
+    /// Operations that were asked of the driver.
+    issued: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,6 +244,7 @@ impl Replica {
             out: VecDeque::new(),
             life: Life::Serving,
             rechecked: 0,
+            issued: 0,
         };
         replica.rebuild_chain();
         replica.settle();
@@ -324,20 +327,23 @@ impl Replica {
         self.ops.len() == 0 && self.ios.len() == 0 && self.out.is_empty()
     }
 
-    /// Does everything that can be done without waiting.
+    /// Does everything that can be done without waiting: goes round until nothing happens.
     fn settle(&mut self) {
         loop {
+            let before = (self.issued, self.clean.begun, self.clean.ended);
             while let Some(key) = self.ready.pop_front() {
                 self.drive(key);
             }
-            self.pump_log();
-            self.advance_clean();
             self.advance_control();
             self.advance_work();
             self.advance_trash();
             self.advance_punch();
             self.advance_verify();
-            if self.ready.is_empty() || matches!(self.life, Life::Stopped(_)) {
+            self.advance_clean();
+            self.pump_log();
+            let after = (self.issued, self.clean.begun, self.clean.ended);
+            let quiet = self.ready.is_empty() && before == after;
+            if quiet || matches!(self.life, Life::Stopped(_)) {
                 return;
             }
         }
@@ -420,6 +426,7 @@ impl Replica {
 
     fn issue(&mut self, purpose: Purpose, file: FileId, op: IoOp) {
         let id = IoId(self.ios.insert(purpose));
+        self.issued += 1;
         self.out.push_back(Action::Io(Io { id, file, op }));
     }
 

@@ -169,8 +169,10 @@ impl Replica {
 
     /// Takes the next region, unless the batch is full or everything is done.
     fn lock_next(&mut self, parking: &mut Parking, key: Key, batch: &mut BatchOp) -> bool {
+        // Locked regions stay active; there must be room for one more.
+        let most = SCAN.min(self.regions.limit() / 2);
         let full = batch.regions >= BATCH
-            || batch.locked.len() >= SCAN
+            || batch.locked.len() >= most
             || batch.copied >= self.work.budget
             || self.control.is_holding()
             || batch.at.0 >= region_count(self.meta.size);

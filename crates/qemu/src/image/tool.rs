@@ -12,8 +12,8 @@ use tokio::process::{ChildStdout, Command};
 
 use crate::process::{Identity, confine};
 
-/// A gigabyte of address space: enough for any table of an honest image.
-const MEMORY: u64 = 1 << 30;
+/// Address space: enough for any table of an honest image and for the stacks of 64 threads.
+const MEMORY: u64 = 2 << 30;
 /// Seconds of processor time.
 const CPU: u64 = 4 * 3600;
 const LAST_WORDS: usize = 2000;
@@ -99,6 +99,9 @@ impl Tool {
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("LC_ALL", "C")
+            // Each arena takes 64 MiB of address space, and there is one for many a thread:
+            // with them qemu-img now and then has no room for a thread and aborts.
+            .env("MALLOC_ARENA_MAX", "2")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

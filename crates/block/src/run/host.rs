@@ -23,8 +23,8 @@ use crate::repl::session::{Identity, Session, SessionAction, SessionEvent};
 use crate::store::files::{Directory, FileId};
 use crate::store::geometry::{REGION, Region};
 use crate::store::{
-    Action, DirectoryBases, IoId, IoOp, IoResult, Limits, OpenError, OpenOptions, Replica, RequestError,
-    RequestId, Status,
+    Action, DirectoryBases, IoId, IoOp, IoResult, Limits, OpenError, OpenOptions, Replica,
+    RequestError, RequestId,
 };
 use crate::wire::{Pong, Refusal};
 
@@ -97,10 +97,6 @@ impl Host {
         })
     }
 
-    pub(super) fn status(&self) -> Option<Status> {
-        self.store.as_ref().map(Replica::status)
-    }
-
     pub(super) fn on(&mut self, event: SessionEvent, wanted: &mut Wanted) {
         let from = wanted.actions.len();
         self.session.on(event, &mut wanted.actions);
@@ -129,7 +125,6 @@ impl Host {
             return;
         }
         let Some(store) = &mut self.store else { return };
-        let closes = matches!(request, DiskRequest::CloseClean);
         match translate::plan(request, store, &self.inherited) {
             Plan::Answer(result) => self.answered(id, result, wanted),
             Plan::Ask { asked, requests } => {
@@ -142,7 +137,6 @@ impl Host {
                 }
             }
         }
-        let _ = closes;
         self.pump(wanted);
     }
 

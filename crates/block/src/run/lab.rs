@@ -67,7 +67,9 @@ pub enum LabError {
     Size { size: u64, reason: &'static str },
     #[error("--size is needed for a new volume")]
     NoSize,
-    #[error("--size {asked} is not the size of the volume in {dir}, which is {found}; `resize` changes it")]
+    #[error(
+        "--size {asked} is not the size of the volume in {dir}, which is {found}; `resize` changes it"
+    )]
     OtherSize { dir: PathBuf, asked: u64, found: u64 },
     #[error("--replicas {count} is not possible: a volume has 1 to {MAX_REPLICAS}")]
     Replicas { count: usize },
@@ -138,16 +140,23 @@ impl Lab {
         {
             return Err(LabError::Replicas { count });
         }
-        let io = |path: &Path| { let path = path.to_owned(); move |source| LabError::Io { path, source } };
+        let io = |path: &Path| {
+            let path = path.to_owned();
+            move |source| LabError::Io { path, source }
+        };
         std::fs::create_dir_all(&dir).map_err(io(&dir))?;
         let dir = dir.canonicalize().map_err(io(&dir))?;
         check_length(&dir)?;
         let lock = lock_directory(&dir)?;
         let description = Description::load_or_create(&dir, size, replicas)?;
         // First, so that an address that is taken leaves nothing behind that runs.
-        let listeners = nbd.iter().map(|address| {
-            Listener::bind(address).map_err(|source| LabError::Listen { address: address.clone(), source })
-        }).collect::<Result<Vec<_>, _>>()?;
+        let listeners = nbd
+            .iter()
+            .map(|address| {
+                Listener::bind(address)
+                    .map_err(|source| LabError::Listen { address: address.clone(), source })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
         let mut shard = Shard::new(driver).map_err(|source| LabError::Shard { source })?;
         let shared = Arc::new(Shared {
             dir: dir.clone(),
@@ -268,8 +277,14 @@ fn lock_directory(dir: &Path) -> Result<File, LabError> {
 }
 
 /// Makes the files of a replica, unless they are there.
-fn create_replica(path: &Path, volume: VolumeId, replica: ReplicaId, size: u64) -> Result<(), LabError> {
-    std::fs::create_dir_all(path).map_err(|source| LabError::Io { path: path.to_owned(), source })?;
+fn create_replica(
+    path: &Path,
+    volume: VolumeId,
+    replica: ReplicaId,
+    size: u64,
+) -> Result<(), LabError> {
+    std::fs::create_dir_all(path)
+        .map_err(|source| LabError::Io { path: path.to_owned(), source })?;
     let mut files = Directory::new(path);
     if crate::store::read_super(&mut files).is_ok_and(|found| found.replica == replica) {
         return Ok(());

@@ -29,16 +29,44 @@ pub(super) struct Job {
 
 #[derive(Debug)]
 pub(super) enum Op {
-    Read { file: Arc<File>, offset: u64, len: usize },
-    Write { file: Arc<File>, offset: u64, data: Bytes, durable: bool },
-    Sync { file: Arc<File> },
-    Punch { file: Arc<File>, offset: u64, len: u64 },
-    Allocate { file: Arc<File>, offset: u64, len: u64 },
-    Truncate { file: Arc<File>, len: u64 },
+    Read {
+        file: Arc<File>,
+        offset: u64,
+        len: usize,
+    },
+    Write {
+        file: Arc<File>,
+        offset: u64,
+        data: Bytes,
+        durable: bool,
+    },
+    Sync {
+        file: Arc<File>,
+    },
+    Punch {
+        file: Arc<File>,
+        offset: u64,
+        len: u64,
+    },
+    Allocate {
+        file: Arc<File>,
+        offset: u64,
+        len: u64,
+    },
+    Truncate {
+        file: Arc<File>,
+        len: u64,
+    },
     /// Makes the file, or empties it.
-    Create { path: PathBuf },
-    Remove { path: PathBuf },
-    SyncDirectory { path: PathBuf },
+    Create {
+        path: PathBuf,
+    },
+    Remove {
+        path: PathBuf,
+    },
+    SyncDirectory {
+        path: PathBuf,
+    },
 }
 
 #[derive(Debug)]

@@ -13,6 +13,7 @@
 mod admin;
 mod client;
 mod engine;
+mod parts;
 mod peer;
 mod sources;
 
@@ -22,10 +23,10 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-pub use self::admin::{AdminError, AdminReply, AdminRequest, Handle, MemberStatus, VolumeStatus};
 use self::admin::Message;
-pub use self::engine::{Place, VolumeOptions};
+pub use self::admin::{AdminError, AdminReply, AdminRequest, Handle, MemberStatus, VolumeStatus};
 use self::engine::Volume;
+pub use self::engine::{Place, VolumeOptions};
 use self::peer::Link;
 use self::sources::{Source, Sources};
 use super::host::{Host, Wanted};

@@ -8,7 +8,9 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use bytes::{Buf, Bytes, BytesMut};
-use rustix::net::{AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType,
+};
 
 use super::poll::Interest;
 
@@ -193,7 +195,10 @@ fn socket(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
 }
 
 /// Reads into the room at the end of `buffer`.
-#[expect(unsafe_code, reason = "the room is not initialised; clearing it first costs as much as a copy")]
+#[expect(
+    unsafe_code,
+    reason = "the room is not initialised; clearing it first costs as much as a copy"
+)]
 fn receive(fd: BorrowedFd<'_>, buffer: &mut BytesMut) -> rustix::io::Result<usize> {
     let (_, count) = rustix::net::recv(fd, buffer.spare_capacity_mut(), RecvFlags::empty())?;
     let length = buffer.len() + count;

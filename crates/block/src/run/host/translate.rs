@@ -20,12 +20,18 @@ pub(super) enum Plan {
 #[derive(Debug)]
 pub(super) enum Asked {
     /// Any success is the answer.
-    Done { tolerant: Tolerant },
+    Done {
+        tolerant: Tolerant,
+    },
     Close,
     Data,
     Dirty,
     /// The map, and the data to compare it with.
-    Map { map: Option<Vec<BlockInfo>>, data: Option<ReadData>, both: bool },
+    Map {
+        map: Option<Vec<BlockInfo>>,
+        data: Option<ReadData>,
+        both: bool,
+    },
 }
 
 /// Which refusal means that there is nothing left to do.
@@ -78,7 +84,9 @@ pub(super) fn plan(request: DiskRequest, store: &Replica, inherited: &[Region]) 
             Request::Settle { regions: regions.into_iter().map(Region).collect() }
         }
         DiskRequest::Promise { generation } => Request::Promise { generation },
-        DiskRequest::SetEpoch { epoch } => return ask(Request::SetEpoch { epoch }, Tolerant::Stale),
+        DiskRequest::SetEpoch { epoch } => {
+            return ask(Request::SetEpoch { epoch }, Tolerant::Stale);
+        }
         DiskRequest::Reconciled => Request::Reconciled { regions: inherited.to_vec() },
         DiskRequest::CloseClean => {
             return Plan::Ask { asked: Asked::Close, requests: vec![Request::CloseClean] };

@@ -21,10 +21,16 @@ pub enum LabRequest {
     Status,
     Volume(AdminRequest),
     /// Ends a replica's process as a crash would.
-    KillReplica { index: usize },
-    StartReplica { index: usize },
+    KillReplica {
+        index: usize,
+    },
+    StartReplica {
+        index: usize,
+    },
     /// Throws a replica away and lets an empty one take its place.
-    RebuildReplica { index: usize },
+    RebuildReplica {
+        index: usize,
+    },
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -129,19 +135,19 @@ impl Shared {
             LabRequest::Volume(request) => {
                 self.handle.ask(0, request).map(LabReply::Volume).map_err(|error| error.to_string())
             }
-            LabRequest::KillReplica { index } => self.checked(index).and_then(|_| {
-                match self.kill_replica(index) {
+            LabRequest::KillReplica { index } => {
+                self.checked(index).and_then(|_| match self.kill_replica(index) {
                     true => Ok(LabReply::Done),
                     false => Err(format!("replica {index} does not run")),
-                }
-            }),
+                })
+            }
             LabRequest::StartReplica { index } => self.checked(index).and_then(|_| {
                 self.reap();
                 self.start_replica(index).map(|_| LabReply::Done).map_err(|error| chain(&error))
             }),
-            LabRequest::RebuildReplica { index } => self.checked(index).and_then(|old| {
-                self.replace(index, old).map(|()| LabReply::Done)
-            }),
+            LabRequest::RebuildReplica { index } => self
+                .checked(index)
+                .and_then(|old| self.replace(index, old).map(|()| LabReply::Done)),
         };
         result.unwrap_or_else(|message| LabReply::Error { message })
     }
@@ -157,7 +163,9 @@ impl Shared {
             dir: self.replica_dir(index),
             pid: match self.in_process {
                 true => Some(std::process::id()),
-                false => self.replica_pid(index).map(|pid| pid.as_raw_nonzero().get().unsigned_abs()),
+                false => {
+                    self.replica_pid(index).map(|pid| pid.as_raw_nonzero().get().unsigned_abs())
+                }
             },
         });
         Ok(LabReply::Status { replicas: replicas.collect(), volume: *volume })
@@ -210,4 +218,3 @@ fn chain(error: &dyn std::error::Error) -> String {
     }
     text
 }
-

@@ -47,13 +47,18 @@ pub enum ServeError {
 }
 
 /// Serves a replica until the process is ended; `ready` is told where.
-pub fn serve(options: &ServeOptions, ready: impl FnOnce(&Shard, &Address)) -> Result<(), ServeError> {
+pub fn serve(
+    options: &ServeOptions,
+    ready: impl FnOnce(&Shard, &Address),
+) -> Result<(), ServeError> {
     let dir = &options.dir;
     let io = |source| ServeError::Io { dir: dir.clone(), source };
     let lock = std::fs::File::open(dir).map_err(io)?;
     match lock.try_lock() {
         Ok(()) => {}
-        Err(std::fs::TryLockError::WouldBlock) => return Err(ServeError::InUse { dir: dir.clone() }),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            return Err(ServeError::InUse { dir: dir.clone() });
+        }
         Err(std::fs::TryLockError::Error(source)) => return Err(io(source)),
     }
     let mut shard = Shard::new(options.driver).map_err(|source| ServeError::Shard { source })?;

@@ -168,4 +168,3 @@ pub(crate) fn write_at(file: &File, offset: u64, data: &[u8], durable: bool) -> 
     }
     Ok(())
 }
-

@@ -4,7 +4,10 @@
 //! what the kernel works with (the file, the data, the room to read into) until it is done; the
 //! ring is emptied before it is dropped.
 
-#![expect(unsafe_code, reason = "the kernel reads and writes memory that operations name by address")]
+#![expect(
+    unsafe_code,
+    reason = "the kernel reads and writes memory that operations name by address"
+)]
 
 use std::collections::VecDeque;
 use std::io;
@@ -52,12 +55,8 @@ impl Ring {
         let ring = IoUring::new(ENTRIES)?;
         let mut probe = io_uring::Probe::new();
         ring.submitter().register_probe(&mut probe)?;
-        let needed = [
-            opcode::Read::CODE,
-            opcode::Write::CODE,
-            opcode::Fsync::CODE,
-            opcode::Fallocate::CODE,
-        ];
+        let needed =
+            [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE, opcode::Fallocate::CODE];
         if !needed.iter().all(|code| probe.is_supported(*code)) {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -73,7 +72,10 @@ impl Ring {
             Op::Write { .. } | Op::Sync { .. } | Op::Punch { .. } | Op::Allocate { .. } => {
                 BytesMut::new()
             }
-            Op::Truncate { .. } | Op::Create { .. } | Op::Remove { .. } | Op::SyncDirectory { .. } => {
+            Op::Truncate { .. }
+            | Op::Create { .. }
+            | Op::Remove { .. }
+            | Op::SyncDirectory { .. } => {
                 return Err(job);
             }
         };
@@ -171,11 +173,14 @@ impl Running {
                 let len = rest.len().min(MAX_TRANSFER) as u32;
                 let flags = if *durable { durable_flag() } else { 0 };
                 let offset = offset + self.done as u64;
-                opcode::Write::new(fd(file), rest.as_ptr(), len).offset(offset).rw_flags(flags).build()
+                opcode::Write::new(fd(file), rest.as_ptr(), len)
+                    .offset(offset)
+                    .rw_flags(flags)
+                    .build()
             }
             Op::Punch { file, offset, len } => {
-                let mode = rustix::fs::FallocateFlags::PUNCH_HOLE
-                    | rustix::fs::FallocateFlags::KEEP_SIZE;
+                let mode =
+                    rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
                 let entry = opcode::Fallocate::new(fd(file), *len).offset(*offset);
                 entry.mode(mode.bits() as i32).build()
             }
@@ -211,9 +216,7 @@ impl Running {
             }
             Op::Read { .. } => None,
             Op::Write { data, .. } if self.done >= data.len() => Some(Ok(bytes::Bytes::new())),
-            Op::Write { .. } if result == 0 => {
-                Some(Err(fault(&io::ErrorKind::WriteZero.into())))
-            }
+            Op::Write { .. } if result == 0 => Some(Err(fault(&io::ErrorKind::WriteZero.into()))),
             Op::Write { .. } => None,
             _ => Some(Ok(bytes::Bytes::new())),
         }

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::mpsc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::Shard;
 use super::client::Origin;
+use super::engine::Place;
 use crate::ids::{Epoch, Generation, ReplicaId, SnapshotId};
 use crate::repl::engine::{
     Command, ControlAnswer, Event, GuestError, GuestReply, GuestRequest, GuestResult,
 };
-use super::engine::Place;
 use crate::run::poll::Waker;
 use crate::run::stream::Address;
 use crate::wire::SnapshotInfo;
@@ -32,15 +32,31 @@ type AdminResult = Result<AdminReply, AdminError>;
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum AdminRequest {
     Status,
-    Snapshot { name: String, #[serde(default)] labels: BTreeMap<String, String> },
+    Snapshot {
+        name: String,
+        /// Seconds since 1970.
+        created: u64,
+        #[serde(default)]
+        labels: BTreeMap<String, String>,
+    },
     /// By name or by id.
-    DeleteSnapshot { name: String },
-    Revert { name: String },
-    Resize { size: u64 },
+    DeleteSnapshot {
+        name: String,
+    },
+    Revert {
+        name: String,
+    },
+    Resize {
+        size: u64,
+    },
     /// Compares everything on all replicas, and repairs.
     Scrub,
     /// Takes a replica out for good, and another in.
-    Replace { old: ReplicaId, new: ReplicaId, at: Option<Address> },
+    Replace {
+        old: ReplicaId,
+        new: ReplicaId,
+        at: Option<Address>,
+    },
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -162,14 +178,15 @@ impl Shard {
             AdminRequest::Snapshot { name, .. } if found(&name).is_ok() => {
                 Err(AdminError::SnapshotExists { name })
             }
-            AdminRequest::Snapshot { name, labels } => {
+            AdminRequest::Snapshot { name, created, labels } => {
                 let id = SnapshotId::random();
-                let created = now_seconds().to_string();
+                let created = created.to_string();
                 let request = GuestRequest::Snapshot { id, name, created, labels };
                 Ok((request, AdminReply::Snapshot { id }))
             }
-            AdminRequest::DeleteSnapshot { name } => found(&name)
-                .map(|id| (GuestRequest::DeleteSnapshot { id }, AdminReply::Done)),
+            AdminRequest::DeleteSnapshot { name } => {
+                found(&name).map(|id| (GuestRequest::DeleteSnapshot { id }, AdminReply::Done))
+            }
             AdminRequest::Revert { name } => {
                 found(&name).map(|to| (GuestRequest::Revert { to }, AdminReply::Done))
             }
@@ -194,10 +211,8 @@ impl Shard {
             GuestRequest::Resize { size } => Some(size),
             _ => None,
         };
-        let volume = &mut self.volumes[at];
-        let id = volume.guest_id();
-        volume.asked.insert(id, Origin::Admin(Answerer { answer, reply, size }));
-        volume.events.push_back(Event::Guest { id, request });
+        let origin = Origin::Admin(Answerer { answer, reply, size });
+        self.volumes[at].ask(origin, request);
     }
 
     fn command<const N: usize>(
@@ -264,8 +279,4 @@ impl Shard {
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-fn now_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_secs())
 }

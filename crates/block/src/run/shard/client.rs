@@ -10,7 +10,7 @@ use crate::nbd::{
     Errno, Export, Extent, Handshake, Negotiated, Replies, Reply, Request, RequestKind, Requests,
     Step,
 };
-use crate::repl::engine::{Event, GuestError, GuestId, GuestReply, GuestRequest, GuestResult};
+use crate::repl::engine::{GuestError, GuestId, GuestReply, GuestRequest, GuestResult};
 use crate::run::poll::{Interest, Ready, Token};
 use crate::run::stream::{Filled, Stream};
 
@@ -49,8 +49,19 @@ enum Phase {
 /// Who waits for an answer of the engine.
 #[derive(Debug)]
 pub(super) enum Origin {
-    Client { token: Token, cookie: u64, offset: u64, bytes: usize, then_flush: bool },
+    Client {
+        token: Token,
+        cookie: u64,
+        offset: u64,
+        bytes: usize,
+        then_flush: bool,
+    },
     Admin(Answerer),
+    /// A piece of a long request.
+    Part {
+        whole: u64,
+        index: usize,
+    },
 }
 
 impl Client {
@@ -87,7 +98,9 @@ impl Shard {
     pub(super) fn accept(&mut self, token: Token) {
         loop {
             let (accepted, volume) = match self.sources.get(token) {
-                Some(Source::NbdListener { volume, listener }) => (listener.accept(), Some(*volume)),
+                Some(Source::NbdListener { volume, listener }) => {
+                    (listener.accept(), Some(*volume))
+                }
                 Some(Source::EngineListener(listener)) => (listener.accept(), None),
                 _ => return,
             };
@@ -231,23 +244,23 @@ impl Shard {
         };
         client.asked += 1;
         client.bytes += bytes;
-        let volume = &mut self.volumes[client.volume];
-        let id = volume.guest_id();
-        volume.asked.insert(id, Origin::Client { token, cookie, offset, bytes, then_flush });
-        volume.events.push_back(Event::Guest { id, request });
+        let origin = Origin::Client { token, cookie, offset, bytes, then_flush };
+        self.volumes[client.volume].ask(origin, request);
     }
 
     /// The engine has answered.
     pub(super) fn guest_answered(&mut self, at: usize, id: GuestId, result: GuestResult) {
-        match self.volumes[at].asked.remove(&id) {
-            Some(Origin::Client { token, cookie, offset, bytes, then_flush }) => {
+        if let Some(origin) = self.volumes[at].asked.remove(&id) {
+            self.tell(at, origin, result);
+        }
+    }
+
+    fn tell(&mut self, at: usize, origin: Origin, result: GuestResult) {
+        match origin {
+            Origin::Client { token, cookie, offset, bytes, then_flush } => {
                 if then_flush && result.is_ok() {
-                    let volume = &mut self.volumes[at];
-                    let id = volume.guest_id();
                     let origin = Origin::Client { token, cookie, offset, bytes, then_flush: false };
-                    volume.asked.insert(id, origin);
-                    let request = GuestRequest::Flush;
-                    return volume.events.push_back(Event::Guest { id, request });
+                    return self.volumes[at].ask(origin, GuestRequest::Flush);
                 }
                 let Some(Source::Client(client)) = self.sources.get_mut(token) else { return };
                 client.asked -= 1;
@@ -255,8 +268,13 @@ impl Shard {
                 client.put(cookie, reply(offset, result));
                 self.mark_dirty(token);
             }
-            Some(Origin::Admin(answerer)) => self.admin_answered(at, answerer, result),
-            None => {}
+            Origin::Admin(answerer) => self.admin_answered(at, answerer, result),
+            Origin::Part { whole, index } => {
+                if let Some((origin, result)) = self.volumes[at].part_answered(whole, index, result)
+                {
+                    self.tell(at, origin, result);
+                }
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use super::Shard;
 use super::admin::Message;
 use super::client::Origin;
+use super::parts::Whole;
 use super::peer::Link;
 use super::sources::Source;
 use crate::ids::ReplicaId;
@@ -60,6 +61,8 @@ pub(super) struct Volume {
     waiting: Vec<Listener>,
     /// Who asked for what.
     pub(super) asked: BTreeMap<GuestId, Origin>,
+    /// Requests that were cut.
+    pub(super) wholes: BTreeMap<u64, Whole>,
     next_guest: GuestId,
     notices: Box<dyn FnMut(&Notice) + Send>,
 }
@@ -81,7 +84,8 @@ impl Shard {
     pub fn add_volume(&mut self, options: VolumeOptions) -> std::io::Result<usize> {
         let VolumeOptions { config, replicas, control, name, listeners, notices } = options;
         let at = self.volumes.len();
-        let here = |(replica, place): &(ReplicaId, Place)| (*place == Place::Here).then_some(*replica);
+        let here =
+            |(replica, place): &(ReplicaId, Place)| (*place == Place::Here).then_some(*replica);
         let command = Command::Activate {
             replicas: replicas.iter().map(|(replica, _)| *replica).collect(),
             local: replicas.iter().find_map(here),
@@ -97,6 +101,7 @@ impl Shard {
             name,
             waiting: listeners,
             asked: BTreeMap::new(),
+            wholes: BTreeMap::new(),
             next_guest: 1,
             notices,
         });

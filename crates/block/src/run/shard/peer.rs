@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-
 use super::sources::Source;
 use super::{Shard, Wanted};
 use crate::ids::ReplicaId;
@@ -160,17 +159,25 @@ impl Shard {
 
     /// A replica has begun another life: nobody may go on as if nothing had been.
     pub(super) fn drop_connections_to(&mut self, replica: ReplicaId) {
-        let local: Vec<ConnectionId> = self.local.iter().filter(|(_, link)| link.replica == replica)
-            .map(|(id, _)| *id).collect();
+        let local: Vec<ConnectionId> = self
+            .local
+            .iter()
+            .filter(|(_, link)| link.replica == replica)
+            .map(|(id, _)| *id)
+            .collect();
         for id in local {
             if let Some(link) = self.local.remove(&id) {
                 self.disconnected(link);
             }
         }
-        let remote: Vec<Token> = self.sources.tokens().filter_map(|(token, source)| match source {
-            Source::Engine(inbound) if inbound.replica == Some(replica) => Some(token),
-            _ => None,
-        }).collect();
+        let remote: Vec<Token> = self
+            .sources
+            .tokens()
+            .filter_map(|(token, source)| match source {
+                Source::Engine(inbound) if inbound.replica == Some(replica) => Some(token),
+                _ => None,
+            })
+            .collect();
         for token in remote {
             self.sources.remove(token);
         }
@@ -203,7 +210,8 @@ impl Shard {
     fn engine_calls(&mut self, token: Token) -> bool {
         loop {
             let Some(Source::Engine(inbound)) = self.sources.get_mut(token) else { return false };
-            let decoded = inbound.decoder.next_frame().and_then(|frame| frame.map(decode_call).transpose());
+            let decoded =
+                inbound.decoder.next_frame().and_then(|frame| frame.map(decode_call).transpose());
             let call = match decoded {
                 Ok(Some(call)) => call,
                 Ok(None) => return true,
@@ -277,7 +285,10 @@ impl Shard {
     fn replica_answers(&mut self, token: Token) -> bool {
         loop {
             let Some(Source::Replica(outbound)) = self.sources.get_mut(token) else { return false };
-            let decoded = outbound.decoder.next_frame().and_then(|frame| frame.map(decode_answer).transpose());
+            let decoded = outbound
+                .decoder
+                .next_frame()
+                .and_then(|frame| frame.map(decode_answer).transpose());
             let Link { volume, replica, connection } = outbound.link;
             match decoded {
                 Ok(Some(answer)) => {

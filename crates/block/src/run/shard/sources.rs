@@ -14,7 +14,10 @@ pub(super) const LOCAL: u64 = 1 << 63;
 #[derive(Debug)]
 pub(super) enum Source {
     Waker,
-    NbdListener { volume: usize, listener: Listener },
+    NbdListener {
+        volume: usize,
+        listener: Listener,
+    },
     EngineListener(Listener),
     /// A client of a volume.
     Client(Box<Client>),

@@ -1,0 +1,9 @@
+//! A volume as its users have it: real clients, real processes, and what happens to them.
+//!
+//! Every test runs the laboratory of `examples/lab.rs` in a directory of its own. What clients
+//! were promised is compared afterwards, through the volume and on each replica alone.
+
+mod clients;
+mod faults;
+mod lab;
+mod odd;

@@ -11,6 +11,7 @@ mod credential;
 pub(crate) mod dial;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod grow;
 mod guest;
 mod hotplug;
 mod launch;
@@ -27,6 +28,7 @@ mod tend;
 mod translate;
 mod view;
 mod watch;
+mod write;
 
 pub(crate) use dial::{DialError, Opening};
 pub(crate) use guest::os_info;

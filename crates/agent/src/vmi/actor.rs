@@ -9,23 +9,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Backoff, Chain, Stop, Tasks, clock};
-use client::Fault;
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
 use qemu::qmp::RunState;
 use qemu::{Exit, Found, RunDir};
-use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{Instrument as _, debug, info, info_span, warn};
 
+use super::grow::Size;
 use super::live::{Live, News};
-use super::object::{FINALIZER, Vmi};
+use super::object::Vmi;
 use super::plan::{self, Outcome, Seen, Step, Want};
 use super::registry::Known;
 use super::resolve::Resolved;
-use super::status::{self, Trouble, View};
-use crate::api;
+use super::status::{Trouble, View};
 use crate::context::Context;
 use crate::event::Note;
 use crate::network::{Attachment, RECORD};
@@ -48,7 +46,7 @@ pub(super) struct Actor {
     backoff: Backoff,
     retry_at: Option<Instant>,
     /// The object as our last write left it, until the watch tells of a newer one.
-    written: Option<Arc<Vmi>>,
+    pub(super) written: Option<Arc<Vmi>>,
     /// Volumes that were found, for the status.
     pub(super) volumes: BTreeMap<String, Resolved>,
     pub(super) uid: Option<u32>,
@@ -63,8 +61,8 @@ pub(super) struct Actor {
     pub(super) pending: BTreeMap<String, String>,
     /// The object's generation when its volumes were last looked at.
     pub(super) seen_generation: i64,
-    /// Sizes of the files that QEMU was last told of, by node.
-    pub(super) sizes: Vec<(String, u64)>,
+    /// Sizes of the files that QEMU was last told of.
+    pub(super) sizes: Vec<Size>,
 }
 
 /// What there is on this node.
@@ -366,57 +364,6 @@ impl Actor {
         self.local = Local::Nothing;
         self.succeeded();
         After::Again
-    }
-
-    async fn release(&mut self, vmi: &Arc<Vmi>) -> After {
-        let rest: Vec<&String> = vmi.finalizers.iter().filter(|each| *each != FINALIZER).collect();
-        let patch = json!({
-            "metadata": {"resourceVersion": vmi.version, "finalizers": rest},
-        });
-        let vmis = api::vmis_in(&self.context.client, &vmi.namespace);
-        match api::merge(&vmis, &vmi.name, &patch).await {
-            Ok(object) => {
-                self.remember(object);
-                After::Wait(None)
-            }
-            Err(failure) => self.write_failed(failure),
-        }
-    }
-
-    /// Writes what differs between the stored status and `view`.
-    pub(super) async fn write(&mut self, vmi: &Arc<Vmi>, view: &View) -> Result<(), After> {
-        let Some(patch) = status::patch(vmi, view, clock::now()) else { return Ok(()) };
-        let vmis = api::vmis_in(&self.context.client, &vmi.namespace);
-        match api::merge(&vmis, &vmi.name, &patch).await {
-            Ok(object) => {
-                self.remember(object);
-                Ok(())
-            }
-            Err(failure) => Err(self.write_failed(failure)),
-        }
-    }
-
-    fn remember(&mut self, object: kube::api::DynamicObject) {
-        match Vmi::read(object) {
-            Ok(vmi) => self.written = Some(Arc::new(vmi)),
-            Err(failure) => warn!(error = %Chain(&failure), "cannot read what was written"),
-        }
-    }
-
-    fn write_failed(&mut self, failure: kube::Error) -> After {
-        self.written = None;
-        if api::is_conflict(&failure) || matches!(&failure, kube::Error::Api(s) if s.code == 404) {
-            // The watch tells what happened; a look in a moment is for the case that it did.
-            debug!("the object changed meanwhile");
-        } else {
-            warn!(error = %Fault(failure), "cannot write the status");
-        }
-        self.later()
-    }
-
-    pub(super) fn report(&self, vmi: &Vmi, note: Note) {
-        let (reporter, about) = (self.context.reporter.clone(), vmi.reference());
-        self.tasks.spawn("event", async move { reporter.report(&about, note).await });
     }
 }
 

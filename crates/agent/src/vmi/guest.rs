@@ -4,10 +4,12 @@
 //! QEMU tells by events when the guest opens the agent's channel and when memory or
 //! processors change, and what has not changed for a while is asked for less and less.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Backoff, Chain, Stop};
+use parking_lot::Mutex;
 use qemu::Running;
 use qemu::guest_agent::{AgentError, GuestAgent, Interface};
 use qemu::qmp::{Event, Qmp, QmpError};
@@ -22,6 +24,7 @@ use super::credential::Credentials;
 use super::registry::Known;
 use super::status::{AgentState, Readiness, Topology};
 use crate::context::Context;
+use crate::network::Attachment;
 
 /// How often QEMU is asked whether it is there.
 const PING: Duration = Duration::from_secs(20);
@@ -42,6 +45,8 @@ pub(crate) struct Info {
     pub(crate) agent: AgentState,
     pub(crate) os: OsInfo,
     pub(crate) interfaces: Vec<Interface>,
+    /// Addresses that were seen on bridges of the host, by interface.
+    pub(crate) learned: BTreeMap<String, String>,
     pub(crate) readiness: Readiness,
     pub(crate) machine_type: String,
     pub(crate) topology: Option<Topology>,
@@ -61,6 +66,7 @@ impl Default for Info {
             agent: AgentState::Absent,
             os: OsInfo::default(),
             interfaces: Vec::new(),
+            learned: BTreeMap::new(),
             readiness: Readiness::Ready,
             machine_type: String::new(),
             topology: None,
@@ -89,6 +95,7 @@ pub(super) struct Follower {
     pub(super) info: Arc<watch::Sender<Info>>,
     /// Somebody knows that the answers have changed.
     pub(super) again: Arc<Notify>,
+    pub(super) attachments: Arc<Mutex<Vec<Attachment>>>,
 }
 
 impl Follower {
@@ -182,7 +189,20 @@ impl Follower {
         if !silent {
             self.channel_changed(open);
         }
+        self.learn().await;
         open
+    }
+
+    /// Looks for the addresses of interfaces that somebody else gives addresses to.
+    async fn learn(&self) {
+        let attachments = self.attachments.lock().clone();
+        let mut learned = BTreeMap::new();
+        for attachment in attachments {
+            if let Some(address) = self.context.networks.learned(&attachment).await {
+                learned.insert(attachment.interface, address.to_string());
+            }
+        }
+        update(&self.info, |info| info.learned = learned);
     }
 
     /// Asks the guest.

@@ -19,7 +19,7 @@ pub(super) enum Change {
     PlugDisk(Disk),
     UnplugDisk(Disk),
     /// The drive with the medium that is to be in it.
-    ChangeMedium(Disk),
+    Medium(Disk),
     /// An interface of this name came.
     PlugNic(String),
     UnplugNic(Nic),
@@ -65,11 +65,11 @@ fn disks(vmi: &Vmi, wanted: &[Disk], machine: &Machine) -> Vec<Change> {
             match (want, volume) {
                 (Some(want), _) if want.source != disk.source => {
                     let changed = Disk { source: want.source.clone(), ..disk.clone() };
-                    changes.push(Change::ChangeMedium(changed));
+                    changes.push(Change::Medium(changed));
                 }
                 (None, None) if disk.source != Source::Empty => {
                     let empty = Disk { source: Source::Empty, ..disk.clone() };
-                    changes.push(Change::ChangeMedium(empty));
+                    changes.push(Change::Medium(empty));
                 }
                 _ => {}
             }
@@ -188,13 +188,18 @@ mod tests {
                 disks.push(json!({"name": "new", "disk": {"bus": "scsi"}}));
             }
         };
-        check(with_new(true), &machine(), &[new.clone()], &[Change::PlugDisk(new.clone())]);
-        check(with_new(false), &machine(), &[new.clone()], &[]);
+        check(
+            with_new(true),
+            &machine(),
+            std::slice::from_ref(&new),
+            &[Change::PlugDisk(new.clone())],
+        );
+        check(with_new(false), &machine(), std::slice::from_ref(&new), &[]);
         // Its claim is not bound yet.
         check(with_new(true), &machine(), &[], &[]);
         let mut attached = machine();
         attached.disks.push(new.clone());
-        check(with_new(true), &attached, &[new.clone()], &[]);
+        check(with_new(true), &attached, std::slice::from_ref(&new), &[]);
         check(|_| {}, &attached, &[], &[Change::UnplugDisk(new)]);
     }
 
@@ -209,9 +214,9 @@ mod tests {
             disks.push(json!({"name": "cd", "cdrom": {}}));
         };
         let empty = Disk { source: Source::Empty, ..cd.clone() };
-        check(drive, &with_cd, &[], &[Change::ChangeMedium(empty)]);
+        check(drive, &with_cd, &[], &[Change::Medium(empty)]);
         let other = Disk { source: Source::File(FileImage::raw("/two.iso")), ..cd };
-        check(drive, &with_cd, &[other.clone()], &[Change::ChangeMedium(other)]);
+        check(drive, &with_cd, std::slice::from_ref(&other), &[Change::Medium(other.clone())]);
     }
 
     #[test]

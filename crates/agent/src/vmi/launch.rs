@@ -181,7 +181,7 @@ impl Actor {
     /// Processors of the machine's own, if it asks for them; noted before it uses them.
     fn processors(&self, vmi: &Vmi, count: u32) -> Result<Option<Vec<usize>>, StartError> {
         let cpu = vmi.spec.domain.cpu.as_ref();
-        if !cpu.is_some_and(|cpu| cpu.dedicated_cpu_placement == Some(true)) {
+        if cpu.is_none_or(|cpu| cpu.dedicated_cpu_placement != Some(true)) {
             return Ok(None);
         }
         let own = self.context.processors.take(&vmi.uid, count as usize)?;

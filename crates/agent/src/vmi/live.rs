@@ -54,7 +54,15 @@ impl Live {
         }
         let context = Arc::clone(context);
         let again = Arc::clone(&live.again);
-        let follower = Follower { context, object, running, agent, info: sender, again };
+        let follower = Follower {
+            context,
+            object,
+            running,
+            agent,
+            info: sender,
+            again,
+            attachments: Arc::clone(&live.attachments),
+        };
         tasks.spawn("guest", follower.run(tasks.stop_signal()));
         live
     }

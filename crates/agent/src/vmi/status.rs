@@ -323,7 +323,7 @@ fn qos_class(vmi: &Vmi) -> &'static str {
 pub(crate) fn quantity(bytes: u64) -> String {
     const UNITS: [(&str, u64); 4] =
         [("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
-    let unit = UNITS.into_iter().find(|(_, size)| bytes > 0 && bytes % size == 0);
+    let unit = UNITS.into_iter().find(|(_, size)| bytes > 0 && bytes.is_multiple_of(*size));
     unit.map_or_else(|| bytes.to_string(), |(name, size)| format!("{}{name}", bytes / size))
 }
 

@@ -8,7 +8,6 @@ use futures_util::FutureExt as _;
 use qemu::machine::{Disk, Nic, NicBackend, Source};
 use qemu::process::{open_tap, open_vhost_net};
 use qemu::qmp::{Qmp, QmpError, RunState, UnplugError};
-use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
@@ -22,12 +21,16 @@ use super::{translate, view};
 use crate::event::Note;
 use crate::network::{ConnectError, RECORD, binding};
 
+/// For QEMU to make a change.
+const ANSWER: Duration = Duration::from_secs(10);
 /// For a guest to let go of a device.
 const RELEASE: Duration = Duration::from_secs(5);
 /// How often a guest that ran out of storage is looked at.
 const ROOM_CHECK: Duration = Duration::from_secs(3);
 /// Less room than this would only pause the guest again.
 const ROOM: u64 = 64 << 20;
+/// How often the sizes of a guest's disks are looked at.
+const SIZE_CHECK: Duration = Duration::from_secs(5);
 /// How often a change that did not succeed is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(3);
 
@@ -81,7 +84,9 @@ impl Actor {
             return After::Again;
         }
         self.succeeded();
-        After::Wait(wait)
+        // Files grow without anybody telling us.
+        let again = Instant::now() + SIZE_CHECK;
+        After::Wait(Some(wait.map_or(again, |wait| wait.min(again))))
     }
 
     /// A guest that was paused because storage was full goes on when there is room.
@@ -119,6 +124,9 @@ impl Actor {
         let machine = live.running.spec().machine;
         let (wanted, mut open) = self.wanted_disks(vmi, live, &machine).await;
         let info = live.info.borrow().clone();
+        if info.silent {
+            return Some(Instant::now() + TRY_AGAIN);
+        }
         let now = Now {
             sockets: info.topology.map_or(machine.cpu.sockets, |topology| topology.sockets),
             growth: self.requested_growth.unwrap_or(info.growth),
@@ -143,9 +151,7 @@ impl Actor {
                 }
             }
         }
-        if let Err(failure) = self.grow_disks(live).await {
-            debug!(error = %Chain(&failure), "cannot grow a disk");
-        }
+        self.grow_disks(vmi, live).await;
         self.trouble = trouble;
         open.then(|| Instant::now() + TRY_AGAIN)
     }
@@ -210,7 +216,7 @@ impl Actor {
         live: &Live,
         change: Change,
     ) -> Result<Option<Note>, ChangeError> {
-        let qmp = live.running.qmp().await?;
+        let qmp = live.running.qmp().await?.with_limit(ANSWER);
         match change {
             Change::PlugDisk(disk) => self.plug_disk(live, &qmp, disk).await.map(Some),
             Change::UnplugDisk(disk) => {
@@ -220,7 +226,7 @@ impl Actor {
                 let message = format!("Volume {} has been unplugged", disk.name);
                 Ok(Some(Note::normal("VolumeUnplugged", message)))
             }
-            Change::ChangeMedium(drive) => {
+            Change::Medium(drive) => {
                 qmp.change_medium(&drive).await?;
                 record(live, |machine| {
                     if let Some(disk) = machine.disks.iter_mut().find(|d| d.name == drive.name) {
@@ -314,37 +320,6 @@ impl Actor {
         }
         self.dir.store(RECORD, &rest).map_err(ChangeError::Record)?;
         live.set_attachments(rest);
-        Ok(())
-    }
-
-    /// Tells QEMU of files that have grown under it.
-    async fn grow_disks(&mut self, live: &Live) -> Result<(), QmpError> {
-        let machine = live.running.spec().machine;
-        let files: Vec<(String, u64)> = machine
-            .disks
-            .iter()
-            .filter_map(|disk| match &disk.source {
-                Source::File(image) if image.backing.is_none() && !disk.read_only => {
-                    Some((disk.node(), std::fs::metadata(&image.path).ok()?.len()))
-                }
-                _ => None,
-            })
-            .collect();
-        if files == self.sizes {
-            return Ok(());
-        }
-        let qmp = live.running.qmp().await?;
-        let nodes: Vec<Value> =
-            qmp.execute("query-named-block-nodes", json!({"flat": true})).await?;
-        for (node, size) in &files {
-            let known = nodes.iter().find(|each| each["node-name"] == node.as_str());
-            let seen = known.and_then(|known| known["image"]["virtual-size"].as_u64());
-            if seen.is_some_and(|seen| seen < *size) {
-                info!(node, size, "a disk has grown");
-                qmp.resize_block(node, *size).await?;
-            }
-        }
-        self.sizes = files;
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ use qemu::machine::{Accelerator, Machine, Start};
 
 use super::object::Vmi;
 
-pub(crate) use disk::{disk, is_bootable};
+pub(crate) use disk::disk;
 pub(crate) use nic::{mac, nic};
 
 /// What the node can do.

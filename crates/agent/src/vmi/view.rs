@@ -195,7 +195,7 @@ fn interface(
     let given = attachment.and_then(|attachment| match &attachment.place {
         Place::Nat { address, .. } => Some(address.to_string()),
         Place::User => Some(USER_ADDRESS.to_owned()),
-        Place::Bridge { .. } => None,
+        Place::Bridge { .. } => info.learned.get(&attachment.interface).cloned(),
     });
     let told =
         info.interfaces.iter().find(|told| nic.mac.eq_ignore_ascii_case(&told.hardware_address));

@@ -137,7 +137,7 @@ pub(super) fn boot_index(vmi: &Vmi, index: usize) -> Option<u32> {
 }
 
 /// Whether a volume may hold an operating system; seeds do not.
-pub(crate) fn is_bootable(volume: &Volume) -> bool {
+fn is_bootable(volume: &Volume) -> bool {
     volume.persistent_volume_claim.is_some()
         || volume.data_volume.is_some()
         || volume.container_disk.is_some()

@@ -1,0 +1,67 @@
+//! What a machine's task writes to the API: its object's status, its finalizer, events.
+
+use std::sync::Arc;
+
+use base::{Chain, clock};
+use client::Fault;
+use serde_json::json;
+use tracing::{debug, warn};
+
+use super::actor::{Actor, After};
+use super::object::{FINALIZER, Vmi};
+use super::status::{self, View};
+use crate::api;
+use crate::event::Note;
+
+impl Actor {
+    pub(super) async fn release(&mut self, vmi: &Arc<Vmi>) -> After {
+        let rest: Vec<&String> = vmi.finalizers.iter().filter(|each| *each != FINALIZER).collect();
+        let patch = json!({
+            "metadata": {"resourceVersion": vmi.version, "finalizers": rest},
+        });
+        let vmis = api::vmis_in(&self.context.client, &vmi.namespace);
+        match api::merge(&vmis, &vmi.name, &patch).await {
+            Ok(object) => {
+                self.remember(object);
+                After::Wait(None)
+            }
+            Err(failure) => self.write_failed(failure),
+        }
+    }
+
+    /// Writes what differs between the stored status and `view`.
+    pub(super) async fn write(&mut self, vmi: &Arc<Vmi>, view: &View) -> Result<(), After> {
+        let Some(patch) = status::patch(vmi, view, clock::now()) else { return Ok(()) };
+        let vmis = api::vmis_in(&self.context.client, &vmi.namespace);
+        match api::merge(&vmis, &vmi.name, &patch).await {
+            Ok(object) => {
+                self.remember(object);
+                Ok(())
+            }
+            Err(failure) => Err(self.write_failed(failure)),
+        }
+    }
+
+    fn remember(&mut self, object: kube::api::DynamicObject) {
+        match Vmi::read(object) {
+            Ok(vmi) => self.written = Some(Arc::new(vmi)),
+            Err(failure) => warn!(error = %Chain(&failure), "cannot read what was written"),
+        }
+    }
+
+    fn write_failed(&mut self, failure: kube::Error) -> After {
+        self.written = None;
+        if api::is_conflict(&failure) || matches!(&failure, kube::Error::Api(s) if s.code == 404) {
+            // The watch tells what happened; a look in a moment is for the case that it did.
+            debug!("the object changed meanwhile");
+        } else {
+            warn!(error = %Fault(failure), "cannot write the status");
+        }
+        self.later()
+    }
+
+    pub(super) fn report(&self, vmi: &Vmi, note: Note) {
+        let (reporter, about) = (self.context.reporter.clone(), vmi.reference());
+        self.tasks.spawn("event", async move { reporter.report(&about, note).await });
+    }
+}

@@ -191,7 +191,7 @@ mod tests {
         let key = Key::new("n", "p");
         pooler.reconcile(&key).await.unwrap();
         assert_eq!(fake.names(VM), ["p-0", "p-1"]);
-        assert_eq!(pooler.dependents.of(&Key::new("n", "p-1")), [key.clone()]);
+        assert_eq!(pooler.dependents.of(&Key::new("n", "p-1")), vec![key.clone()]);
         let change = json!({"spec": {"replicas": 1, "virtualMachineTemplate":
             {"spec": {"template": {"spec": {"domain": {"a": 2}}}}}}});
         fake.merge(POOL, "n", "p", &change);

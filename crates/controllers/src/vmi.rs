@@ -57,6 +57,11 @@ impl Reconciler for Placer {
         match work {
             Work::Instance(key) => self.instance(key).await,
             Work::Node(name) => self.node(name).await,
+            Work::Recount => {
+                let vmis = self.objects.list(VMIS, "", "").await.doing("list instances")?;
+                self.ledger.keep_only(&vmis);
+                Ok(Next::Done)
+            }
         }
     }
 }

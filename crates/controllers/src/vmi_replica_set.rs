@@ -181,7 +181,7 @@ mod tests {
         replicator.reconcile(&key).await.unwrap();
         let names = || fake.names(VMI);
         assert_eq!(names().len(), 2);
-        assert_eq!(replicator.dependents.of(&Key::new("n", &names()[0])), [key.clone()]);
+        assert_eq!(replicator.dependents.of(&Key::new("n", &names()[0])), vec![key.clone()]);
         let ready = json!({"status": {"phase": "Running",
             "conditions": [{"type": "Ready", "status": "True"}]}});
         fake.merge(VMI, "n", &names()[0], &ready);

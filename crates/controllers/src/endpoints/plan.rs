@@ -106,9 +106,12 @@ fn hostname<'a>(service: &Value, pod: &'a Value) -> Option<&'a str> {
     (here && !hostname.is_empty()).then_some(hostname)
 }
 
+/// Ports and the addresses that answer them.
+type Group = (Vec<Value>, Vec<Value>);
+
 /// All slices that the service should have.
 pub(crate) fn slices(service: &Value, pods: &[Value]) -> Vec<Value> {
-    let mut groups: BTreeMap<(&str, String), (Vec<Value>, Vec<Value>)> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, String), Group> = BTreeMap::new();
     let families = list(service, "/spec/ipFamilies");
     for wanted in families {
         // A service that nobody answers has an empty slice, so that one can be watched.

@@ -25,19 +25,31 @@ pub(crate) struct Update {
     pub(crate) restart: Option<String>,
 }
 
+/// How much of a change is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Everything,
+    /// What is plugged in and out. The rest has to wait for a restart anyway.
+    Devices,
+}
+
 /// Compares a machine, given its template's spec with everything applied, with its instance.
-pub(crate) fn update(template: &Value, vmi: &Value) -> Update {
+pub(crate) fn update(template: &Value, vmi: &Value, scope: Scope) -> Update {
     let mut update = Update::default();
     if is_deleting(vmi) || matches!(text(vmi, "/status/phase"), "Succeeded" | "Failed") {
         return update;
     }
     let mut spec = Map::new();
-    if !is_migrating(vmi) {
+    if scope == Scope::Everything && !is_migrating(vmi) {
         placement(template, vmi, &mut spec);
     }
     let mut domain = Map::new();
     let mut requests = Map::new();
-    for part in [processors, memory] {
+    let parts: &[Part] = match scope {
+        Scope::Everything => &[processors, memory],
+        Scope::Devices => &[],
+    };
+    for part in parts {
         match part(template, vmi) {
             Ok(Some((field, value, request))) => {
                 domain.insert(field.into(), value);
@@ -86,6 +98,9 @@ fn placement(template: &Value, vmi: &Value, spec: &mut Map<String, Value>) {
         spec.insert(field.into(), wanted);
     }
 }
+
+/// What one part of the domain changes, or why it cannot.
+type Part = fn(&Value, &Value) -> Result<Change, String>;
 
 /// A field of the domain, its value, and the request that follows.
 type Change = Option<(&'static str, Value, Option<(String, Value)>)>;

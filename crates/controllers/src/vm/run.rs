@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::instance::Start;
 use super::instancetype::Expanded;
+use super::live::Scope;
 use super::status::Restart;
 use super::{Keeper, Work, instance, instancetype, is_over, live};
 use crate::event::Tone;
@@ -103,14 +104,16 @@ impl Keeper {
                     instancetype::restart(&self.objects, vm, expanded, started, &vmi).await?;
             }
         }
-        if work.findings.restart == Restart::NotNeeded {
-            let update = live::update(&expanded.spec["template"]["spec"], &vmi);
-            if let Some(reason) = update.restart {
-                work.findings.restart = Restart::Needed(reason);
-            }
-            if let Some(update) = update.patch {
-                patch["spec"] = update["spec"].clone();
-            }
+        let scope = match work.findings.restart {
+            Restart::Needed(_) => Scope::Devices,
+            Restart::Unknown | Restart::NotNeeded => Scope::Everything,
+        };
+        let update = live::update(&expanded.spec["template"]["spec"], &vmi, scope);
+        if let Some(reason) = update.restart {
+            work.findings.restart = Restart::Needed(reason);
+        }
+        if let Some(update) = update.patch {
+            patch["spec"] = update["spec"].clone();
         }
         if is_merged(&vmi, &patch) {
             return Ok(vmi);

@@ -14,6 +14,8 @@ pub(crate) enum Work {
     Instance(Key),
     /// A node that may be lost, with all that has a place there.
     Node(Arc<str>),
+    /// Instances may have gone without being seen.
+    Recount,
 }
 
 /// Who waits for what; shared with the placer, who finds it out.
@@ -75,7 +77,8 @@ impl Interest for Waiting {
                     return Vec::new();
                 }
                 let waiting = self.storage.all().into_iter().map(Work::Instance);
-                waiting.chain(self.for_room()).collect()
+                let recount = VMIS.is(kind).then_some(Work::Recount);
+                recount.into_iter().chain(waiting).chain(self.for_room()).collect()
             }
         }
     }
@@ -108,6 +111,7 @@ mod tests {
             let show = |work: Work| match work {
                 Work::Instance(key) => key.name.to_string(),
                 Work::Node(name) => format!("node {name}"),
+                Work::Recount => "all".to_owned(),
             };
             waiting.keys(&touch).into_iter().map(show).collect()
         };

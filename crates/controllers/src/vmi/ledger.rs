@@ -4,7 +4,7 @@
 //! It is filled from one list and kept by looking at every instance that changes. A place
 //! is taken here before it is written: two placements at once cannot both have the last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -38,6 +38,12 @@ impl Ledger {
             }
         }
         places.filled = true;
+    }
+
+    /// Forgets those that are not among all instances there are.
+    pub(crate) fn keep_only(&self, vmis: &[Value]) {
+        let alive: BTreeSet<Key> = vmis.iter().map(Key::of).collect();
+        self.lock().tenants.retain(|key, _| alive.contains(key));
     }
 
     /// Takes note of an instance that changed.
@@ -162,6 +168,10 @@ mod tests {
         ledger.note(&vmi("a", "Running", "one"));
         ledger.fill(&[vmi("a", "Scheduled", "two"), vmi("b", "Failed", "one")]);
         assert!(ledger.is_filled() && ledger.on_node("one").len() == 1);
+        ledger.keep_only(&[vmi("a", "Running", "one")]);
+        assert_eq!(ledger.on_node("one").len(), 1);
         assert!(ledger.look(&vmi("c", "Pending", ""), &[], &nodes).is_err());
+        ledger.keep_only(&[]);
+        assert!(ledger.look(&vmi("c", "Pending", ""), &[], &nodes).is_ok());
     }
 }

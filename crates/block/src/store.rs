@@ -34,7 +34,9 @@ mod tests;
 pub use self::check::{
     CheckProgress, Depth, Finding, LayerReport, Problem, Report, Severity, check,
 };
-pub use self::create::{CreateError, CreateOptions, LOG_PAGES, RemoveError, create, remove};
+pub use self::create::{
+    CreateError, CreateOptions, LOG_PAGES, RESERVE, RemoveError, create, remove,
+};
 pub use self::open::{
     BaseError, BasePlace, Bases, DirectoryBases, NoBases, OpenError, OpenOptions, open, read_super,
 };

@@ -220,6 +220,11 @@ impl Cache {
             .collect()
     }
 
+    /// Whether a file's pages on disk are older than those in memory.
+    pub(crate) fn has_unwritten(&self, map: FileId) -> bool {
+        self.pages.iter().flatten().any(|page| page.key.file == map && page.is_dirty())
+    }
+
     /// Bytes held, for the bound that a test asserts.
     pub(crate) fn memory(&self) -> usize {
         let page = size_of::<Option<Page>>() + size_of::<Crcs>();

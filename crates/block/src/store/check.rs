@@ -152,10 +152,11 @@ fn check_names(files: &mut dyn Files, meta: &SuperBlock, report: &mut Report) {
         .flat_map(|layer| {
             [FileId::Data(Place::Own, layer.file), FileId::Map(Place::Own, layer.file)]
         })
-        .chain([FileId::Super, FileId::Log])
+        .chain([FileId::Super, FileId::Log, FileId::Reserve])
         .collect();
     for file in &needed {
-        if !names.contains(&file.to_string()) {
+        // Without its reserve a replica works; the next open makes one.
+        if *file != FileId::Reserve && !names.contains(&file.to_string()) {
             report.add(Problem::Missing { file: *file });
         }
     }

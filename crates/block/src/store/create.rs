@@ -14,6 +14,9 @@ use crate::ids::{Epoch, Generation, ReplicaId, VolumeId};
 /// The usual length of the log.
 pub const LOG_PAGES: u32 = 1024;
 
+/// The usual reserve: a page for each region that may be active.
+pub const RESERVE: u64 = 4 << 20;
+
 /// What the new replica is.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
@@ -22,6 +25,8 @@ pub struct CreateOptions {
     /// Bytes; a multiple of 4096.
     pub size: u64,
     pub log_pages: u32,
+    /// Bytes that are kept free for replay after an unclean stop on a full disk.
+    pub reserve: u64,
     /// What shows through where nothing was written. A snapshot must be pinned before.
     pub base: Option<Base>,
     /// Snapshots that a rebuild will fill, from the oldest to the newest.
@@ -37,6 +42,7 @@ impl CreateOptions {
             replica,
             size,
             log_pages: LOG_PAGES,
+            reserve: RESERVE,
             base: None,
             snapshots: Vec::new(),
             promised: Generation::default(),
@@ -81,6 +87,11 @@ pub fn create(files: &mut dyn Files, options: &CreateOptions) -> Result<(), Crea
             files.create(file).map_err(fail(file))?;
         }
     }
+    files.create(FileId::Reserve).map_err(fail(FileId::Reserve))?;
+    if options.reserve > 0 {
+        files.allocate(FileId::Reserve, 0, options.reserve).map_err(fail(FileId::Reserve))?;
+    }
+    files.sync(FileId::Reserve).map_err(fail(FileId::Reserve))?;
     files.sync_directory().map_err(fail(FileId::Directory))?;
     for slot in SLOTS {
         files.write_durable(FileId::Super, slot, &encoded).map_err(fail(FileId::Super))?;
@@ -121,6 +132,7 @@ fn first_super_block(options: &CreateOptions) -> SuperBlock {
             session: 0,
             clean: Some(1),
             log_pages: options.log_pages,
+            reserve: options.reserve,
             promised: options.promised,
             epoch: options.epoch,
             layers,

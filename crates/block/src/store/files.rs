@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `super` | identity, layer table, state: [`super::super_block`] |
 //! | `log` | ring of records: [`super::log`] |
+//! | `reserve` | space that replay may use when the disk is full: [`super::open`] |
 //! | `L<n>.data` | blocks of a layer, each at its offset in the volume; sparse |
 //! | `L<n>.map` | presence and checksums of a layer's blocks: [`super::map`] |
 //!
@@ -42,6 +43,7 @@ pub enum Place {
 pub enum FileId {
     Super,
     Log,
+    Reserve,
     Data(Place, FileNo),
     Map(Place, FileNo),
     /// The raw image that is the base with this position.
@@ -53,7 +55,7 @@ pub enum FileId {
 impl FileId {
     pub fn place(self) -> Place {
         match self {
-            Self::Super | Self::Log | Self::Directory => Place::Own,
+            Self::Super | Self::Log | Self::Reserve | Self::Directory => Place::Own,
             Self::Data(place, _) | Self::Map(place, _) => place,
             Self::Image(base) => Place::Base(base),
         }
@@ -74,6 +76,7 @@ impl FileId {
         match name {
             "super" => return Some(Self::Super),
             "log" => return Some(Self::Log),
+            "reserve" => return Some(Self::Reserve),
             _ => {}
         }
         let (number, kind) = name.strip_prefix('L')?.split_once('.')?;
@@ -95,6 +98,7 @@ impl fmt::Display for FileId {
         match self {
             Self::Super => f.write_str("super"),
             Self::Log => f.write_str("log"),
+            Self::Reserve => f.write_str("reserve"),
             Self::Data(_, no) => write!(f, "L{}.data", no.0),
             Self::Map(_, no) => write!(f, "L{}.map", no.0),
             Self::Image(_) => f.write_str("image"),

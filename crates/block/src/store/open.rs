@@ -10,6 +10,11 @@
 //! Replay writes the presence that the log holds into the maps, in the slot that does not count
 //! yet, so a crash during replay is followed by the same replay. A torn slot can only belong to
 //! a region that the log names; those are mended here, and from then on a bad slot is damage.
+//!
+//! The place of a page is allocated before it is needed, but a power cut may undo that. If the
+//! disk is full then, replay uses the space of the file `reserve`, which is filled up again when
+//! there is room. A second power cut before that may find no space at all: the replica opens
+//! when there is some, and nothing is lost.
 
 mod base;
 mod replay;
@@ -95,6 +100,7 @@ pub fn open(
     for slot in SLOTS {
         files.write_durable(FileId::Super, slot, &encoded).map_err(io)?;
     }
+    fill_reserve(files, meta.body.reserve);
     let limits = options.limits;
     Ok(Replica::new(Opened { meta, bases, base_links, counts, suspects, cursor, log, limits }))
 }
@@ -190,6 +196,17 @@ fn remove_orphans(files: &mut dyn Files, meta: &SuperBlock) -> Result<(), OpenEr
         }
     }
     if removed { files.sync_directory().map_err(io) } else { Ok(()) }
+}
+
+/// Takes the reserve back if replay has used it. A disk that is still full is no reason not to
+/// open.
+fn fill_reserve(files: &mut dyn Files, bytes: u64) {
+    if bytes > 0 && files.len(FileId::Reserve).is_ok_and(|len| len.unwrap_or(0) < bytes) {
+        let _: Result<(), IoFault> = files.create(FileId::Reserve);
+        if files.allocate(FileId::Reserve, 0, bytes).is_err() {
+            let _: Result<(), IoFault> = files.truncate(FileId::Reserve, 0);
+        }
+    }
 }
 
 /// After a clean stop the log begins anew, with a checkpoint.

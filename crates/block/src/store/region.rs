@@ -207,6 +207,16 @@ impl Regions {
         found.map(|(region, _)| *region)
     }
 
+    /// A write failed: what it left is not known, and is found out before the region is used.
+    pub(crate) fn doubt(&mut self, region: Region) {
+        let entry = self.entry(region);
+        entry.unreadable = false;
+        if !entry.suspect {
+            entry.suspect = true;
+            self.suspects += 1;
+        }
+    }
+
     /// The checksums of a region can be believed from now on.
     pub(crate) fn verified(&mut self, region: Region) {
         let entry = self.entry(region);

@@ -61,6 +61,9 @@ pub struct Body {
     /// the log. Nothing in the log before it is needed.
     pub clean: Option<u64>,
     pub log_pages: u32,
+    /// Bytes that are kept free for replay.
+    #[serde(default)]
+    pub reserve: u64,
     pub promised: Generation,
     pub epoch: Epoch,
     pub layers: LayerTable,

@@ -8,6 +8,7 @@ use crate::store::geometry::Region;
 use crate::store::layer::written_files;
 use crate::store::log::{self, LogError, LogWriter, Record};
 use crate::store::map::{self, MapPage, Owner, PAGE, PAIR, Pair, Presence, decode_pair, no_crcs};
+use crate::store::request::IoFault;
 use crate::store::super_block::SuperBlock;
 
 /// What a log says about the state of a replica.
@@ -103,8 +104,21 @@ fn mend_maps(files: &mut dyn Files, meta: &SuperBlock, sum: &Sum) -> Result<(), 
     let logged = sum.presence.iter().filter(|((file, _), _)| exists(file));
     pages.extend(logged.map(|(page, presence)| (*page, Some(*presence))));
     let mut touched = BTreeSet::new();
+    let mut reserved = true;
     for ((file, region), presence) in pages {
-        if is_inside(meta, region) && mend(files, meta, file, region, presence)? {
+        if !is_inside(meta, region) {
+            continue;
+        }
+        let mended = match mend(files, meta, file, region, presence) {
+            Err(OpenError::Io { source: IoFault::NoSpace, .. }) if reserved => {
+                reserved = false;
+                let io = |source| OpenError::Io { file: FileId::Reserve, source };
+                files.truncate(FileId::Reserve, 0).map_err(io)?;
+                mend(files, meta, file, region, presence)?
+            }
+            other => other?,
+        };
+        if mended {
             touched.insert(file);
         }
     }
@@ -164,7 +178,7 @@ fn write_page(
     seq: u64,
     presence: &Presence,
     page: &MapPage,
-) -> Result<(), crate::store::request::IoFault> {
+) -> Result<(), IoFault> {
     let data = map::encode(owner, seq, presence, &page.crcs);
     files.write(FileId::Map(Place::Own, owner.file), map::offset(owner.region, seq), &data)
 }

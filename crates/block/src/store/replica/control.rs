@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 use self::change::{Effect, Plan};
 use super::{Life, Purpose, Replica, own_data, own_map};
-use crate::store::files::FileId;
+use crate::store::files::{FileId, FileNo};
 use crate::store::layer::{LayerNo, WorkKind, written_files};
 use crate::store::region::Eager;
 use crate::store::request::{IoFault, IoOp, IoResult, Reply, Request, RequestError, RequestId};
@@ -229,7 +229,7 @@ impl Replica {
         for layer in &mut next.body.layers.layers {
             layer.blocks = self.counts.get(&layer.file).copied().unwrap_or(0);
             // Whoever stops being written takes its doubts along.
-            layer.unverified = were.contains(&layer.file) && !self.regions.are_verified();
+            layer.unverified = were.contains(&layer.file) && self.is_in_doubt(layer.file);
         }
         if let Some(work) = &mut next.body.work
             && self.meta.body.work.as_ref().is_some_and(|current| current.no == work.no)
@@ -246,6 +246,11 @@ impl Replica {
         let data = Bytes::from(encoded);
         self.write_slot(SLOTS[0], data.clone());
         Ok(State::Writing { next: Box::new(next), data, effect })
+    }
+
+    /// Whether the checksums that a layer has on disk may be older than its data.
+    pub(super) fn is_in_doubt(&self, file: FileNo) -> bool {
+        !self.regions.are_verified() || self.cache.has_unwritten(own_map(file))
     }
 
     fn write_slot(&mut self, offset: u64, data: Bytes) {

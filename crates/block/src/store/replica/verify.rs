@@ -58,6 +58,12 @@ impl Replica {
         if verify.reading.is_some() {
             return Step::Wait;
         }
+        // New writes wait for us; those in flight record their checksums first.
+        let entry = self.regions.entry(verify.region);
+        if entry.writers > 0 {
+            entry.waiting.push(key);
+            return Step::Wait;
+        }
         while let Some(file) = verify.files.last().copied() {
             if self.meta.body.layers.by_file(file).is_none() {
                 verify.files.pop();

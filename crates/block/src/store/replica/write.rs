@@ -6,6 +6,9 @@
 //!   └───────┘               └─written, fua──► Flushing ──► (reply)
 //! ```
 //!
+//! A write that fails may have changed some of its sectors: its regions are read again before they
+//! are used, so that their checksums are those of what is there.
+//!
 //! A write goes to its place in the layer's file at once; the map in memory follows when it has
 //! been written. The block counts as present after a power cut only once a flush has made its
 //! data durable and then its presence: until then a reader sees what was there before.
@@ -206,6 +209,9 @@ impl Replica {
                     page.current.set_data(&blocks);
                     self.mark_changed(index);
                 }
+            }
+            if !written {
+                self.regions.doubt(span.region);
             }
             let entry = self.regions.entry(span.region);
             entry.writers -= 1;

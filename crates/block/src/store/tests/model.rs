@@ -1,7 +1,7 @@
 //! What a volume may say: for each block the values it may have after a power cut, and the one
 //! it has now. A value is the number of the write for each of its eight sectors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
@@ -37,6 +37,8 @@ impl BlockModel {
 pub(super) struct Model {
     blocks: BTreeMap<u64, BlockModel>,
     pub(super) snapshots: BTreeMap<SnapshotId, BTreeMap<u64, Value>>,
+    /// Blocks of writes that failed: old or new, until somebody looks.
+    pub(super) uncertain: BTreeSet<u64>,
     next: u32,
 }
 
@@ -63,6 +65,7 @@ impl Model {
 
     pub(super) fn answered(&mut self, block: u64, position: usize) {
         self.block(block).current = position;
+        self.uncertain.remove(&block);
     }
 
     pub(super) fn now(&self, block: u64) -> Value {
@@ -110,6 +113,7 @@ impl Model {
             }
         }
         *model = BlockModel::certain(found);
+        self.uncertain.remove(&block);
         Ok(())
     }
 }

@@ -11,9 +11,9 @@ use crate::store::files::sim::{Keep, Rng, SimFiles};
 use crate::store::geometry::{BLOCK, REGION_BLOCKS};
 use crate::store::layer::LayerNo;
 use crate::store::{
-    Action, CreateOptions, Depth, Finding, Io, IoFault, IoOp, Limits, NoBases, OpenOptions,
-    Problem, Replica, Reply, Request, RequestError, RequestId, Severity, View, check, crc, create,
-    open, read_super,
+    Action, CreateOptions, Depth, Finding, Io, IoFault, IoOp, Limits, NoBases, OpenError,
+    OpenOptions, Problem, Replica, Reply, Request, RequestError, RequestId, Severity, View, check,
+    crc, create, open, read_super,
 };
 
 pub(super) const REGIONS: u64 = 16;
@@ -25,8 +25,17 @@ pub(super) const LIMITS: Limits =
 
 #[derive(Clone, Debug)]
 enum Asked {
-    Read { view: View, first: u64, count: u64 },
-    Write { blocks: Vec<(u64, usize)> },
+    Read {
+        view: View,
+        first: u64,
+        count: u64,
+    },
+    /// All of the range is busy; only blocks that the model knows are named.
+    Write {
+        first: u64,
+        count: u64,
+        blocks: Vec<(u64, usize)>,
+    },
     Flush(Covered),
     Snapshot(SnapshotId),
     Delete(SnapshotId),
@@ -49,16 +58,17 @@ pub(super) struct World {
     pub(super) size: u64,
     /// Whether requests may fail for lack of space.
     pub(super) tight: bool,
+    pub(super) failures: u64,
     pub(super) steps: u64,
 }
 
 pub(super) fn options() -> CreateOptions {
     let (volume, replica) = (VolumeId::from_u128(1), ReplicaId::from_u128(2));
     let size = REGIONS * u64::from(REGION_BLOCKS) * BLOCK;
-    CreateOptions { log_pages: 32, ..CreateOptions::new(volume, replica, size) }
+    CreateOptions { log_pages: 32, reserve: 96 << 10, ..CreateOptions::new(volume, replica, size) }
 }
 
-pub(super) fn reopen(files: &mut SimFiles) -> Result<Replica, crate::store::OpenError> {
+pub(super) fn reopen(files: &mut SimFiles) -> Result<Replica, OpenError> {
     open(files, &mut NoBases, OpenOptions { limits: LIMITS, ..OpenOptions::default() })
 }
 
@@ -79,6 +89,7 @@ impl World {
             snapshots: 0,
             size: options().size,
             tight: false,
+            failures: 0,
             steps: 0,
         }
     }
@@ -167,12 +178,15 @@ impl World {
         let data = data.freeze();
         let crcs = crc::of_blocks(&data).collect();
         let request = Request::Write { offset: first * BLOCK, data, crcs, fua };
-        self.submit(request, Asked::Write { blocks });
+        self.submit(request, Asked::Write { first, count, blocks });
     }
 
     fn ask_zero(&mut self) {
         let (first, mut count) = self.place();
-        if self.rng.one_in(4) {
+        if self.tight {
+            // A longer one may fail half way.
+            count = 1;
+        } else if self.rng.one_in(4) {
             count = (REGIONS * u64::from(REGION_BLOCKS) - first).min(1 + self.rng.below(1500));
         }
         let inside = |block: &u64| (first..first + count).contains(block);
@@ -192,7 +206,7 @@ impl World {
             0 => Request::Discard { offset, len },
             _ => Request::WriteZeroes { offset, len, fua: self.rng.one_in(8) },
         };
-        self.submit(request, Asked::Write { blocks });
+        self.submit(request, Asked::Write { first, count, blocks });
     }
 
     fn ask_read(&mut self, view: View) {
@@ -212,7 +226,7 @@ impl World {
             Asked::Read { view: View::Head, first, count } => {
                 self.busy.extend(*first..*first + *count);
             }
-            Asked::Write { blocks } => self.busy.extend(blocks.iter().map(|(block, _)| *block)),
+            Asked::Write { first, count, .. } => self.busy.extend(*first..*first + *count),
             _ => {}
         }
         self.asked.insert(id, asked);
@@ -255,7 +269,7 @@ impl World {
 
     /// Whether no guest request is in flight, as an engine makes sure before a snapshot.
     fn is_calm(&self) -> bool {
-        self.busy.is_empty() && !self.is_changing()
+        self.busy.is_empty() && !self.is_changing() && self.model.uncertain.is_empty()
     }
 
     /// Whether a snapshot is being read.
@@ -294,17 +308,17 @@ impl World {
     fn answer(&mut self, id: RequestId, result: Result<Reply, RequestError>) -> Result<(), String> {
         let asked = self.asked.remove(&id).ok_or("a request was answered twice")?;
         match &asked {
-            Asked::Read { view: View::Head, first, count } => {
+            Asked::Read { view: View::Head, first, count } | Asked::Write { first, count, .. } => {
                 (*first..*first + *count).for_each(|block| assert!(self.busy.remove(&block)));
-            }
-            Asked::Write { blocks } => {
-                blocks.iter().for_each(|(block, _)| assert!(self.busy.remove(block)));
             }
             _ => {}
         }
         let reply = match result {
             Ok(reply) => reply,
-            Err(RequestError::NoSpace) if self.tight => return self.out_of_space(&asked),
+            Err(RequestError::NoSpace) if self.tight => {
+                self.out_of_space(&asked);
+                return Ok(());
+            }
             Err(error) => return Err(format!("{asked:?} failed: {error}")),
         };
         match asked {
@@ -313,6 +327,10 @@ impl World {
                     format!("{view:?} {first}+{count}: {e} {:#?}", self.replica.status())
                 })?;
                 for (block, found) in (first..first + count).zip(found) {
+                    if view == View::Head && self.model.uncertain.contains(&block) {
+                        self.model.observe(block, found)?;
+                        continue;
+                    }
                     let expected = match view {
                         View::Head => self.model.now(block),
                         View::Snapshot(id) => {
@@ -324,7 +342,7 @@ impl World {
                     }
                 }
             }
-            Asked::Write { blocks } => {
+            Asked::Write { blocks, .. } => {
                 blocks.iter().for_each(|(block, position)| self.model.answered(*block, *position));
             }
             Asked::Flush(covered) => self.model.flushed(&covered),
@@ -350,18 +368,12 @@ impl World {
         Ok(())
     }
 
-    /// A write that failed left something that is old or new; it is written again until it works.
-    fn out_of_space(&mut self, asked: &Asked) -> Result<(), String> {
-        if let Asked::Write { blocks } = asked {
-            // Nothing of it may be visible: presence was not changed, and blocks that exist
-            // need no new space.
-            for (block, _) in blocks {
-                let now = self.model.now(*block);
-                let position = self.model.submitted(*block, now);
-                self.model.answered(*block, position);
-            }
+    /// A write that failed left something that is old or new.
+    fn out_of_space(&mut self, asked: &Asked) {
+        if let Asked::Write { blocks, .. } = asked {
+            self.failures += 1;
+            self.model.uncertain.extend(blocks.iter().map(|(block, _)| *block));
         }
-        Ok(())
     }
 
     /// Completes everything that is in flight.
@@ -388,7 +400,15 @@ impl World {
         }
         files.power_cut(keep);
         examine(&mut files);
-        let replica = reopen(&mut files).unwrap_or_else(|error| panic!("cannot open: {error:?}"));
+        let replica = match reopen(&mut files) {
+            Ok(replica) => replica,
+            // The reserve was used up by an earlier cut: it opens when there is room.
+            Err(OpenError::Io { source: IoFault::NoSpace, .. }) if self.tight => {
+                files.capacity = None;
+                reopen(&mut files).unwrap()
+            }
+            Err(error) => panic!("cannot open: {error:?}"),
+        };
         let mut world = World {
             files,
             replica,
@@ -401,6 +421,7 @@ impl World {
             snapshots: self.snapshots + 1,
             size: self.size,
             tight: self.tight,
+            failures: self.failures,
             steps: 0,
         };
         world.decide(self.asked.values());
@@ -445,7 +466,7 @@ impl World {
             .collect();
         for block in &blocks {
             let found = self.read_now(View::Head, *block)?;
-            if after_cut {
+            if after_cut || self.model.uncertain.contains(block) {
                 self.model.observe(*block, found)?;
             } else if found != self.model.now(*block) {
                 return Err(format!("block {block}: {found:?} not {:?}", self.model.now(*block)));

@@ -242,7 +242,7 @@ impl Replica {
         let body = &self.meta.body;
         let busy = body.layers.chain(no).any(|layer| {
             layer.filling
-                || (layer.unverified && !self.regions.are_verified())
+                || (layer.unverified && self.is_in_doubt(layer.file))
                 || body.work.as_ref().is_some_and(|work| work.kind.concerns(layer.no))
         });
         if busy { Err(RequestError::SnapshotBusy { id }) } else { Ok(()) }

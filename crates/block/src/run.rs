@@ -16,6 +16,7 @@ mod offload;
 mod poll;
 mod shard;
 mod stream;
+mod sys;
 
 pub use self::listen::Listener;
 pub use self::offload::Driver;

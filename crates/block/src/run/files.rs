@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use rustix::io::ReadWriteFlags;
 
 use super::offload::{Op, fault, write_at};
+use super::sys::read_cached;
 use crate::store::files::{FileId, Place};
 use crate::store::{IoOp, IoResult};
 
@@ -105,22 +105,4 @@ impl Table {
             (_, Place::Base(at)) => base(at)?.join(id.local().to_string()),
         })
     }
-}
-
-/// Reads what the kernel has in memory; nothing if the disk would have to be asked.
-fn read_cached(file: &File, offset: u64, len: usize) -> Option<Bytes> {
-    let mut data = BytesMut::zeroed(len);
-    let mut done = 0;
-    while done < len {
-        let room = &mut [IoSliceMut::new(&mut data[done..])];
-        let at = offset + done as u64;
-        match rustix::io::preadv2(file, room, at, ReadWriteFlags::NOWAIT) {
-            // Past the end, where it reads as zeroes.
-            Ok(0) => break,
-            Ok(count) => done += count,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return None,
-        }
-    }
-    Some(data.freeze())
 }

@@ -68,7 +68,9 @@ pub(super) struct Wanted {
 
 impl Host {
     pub(super) fn open(path: &Path, boot: BootId) -> Result<Self, OpenError> {
-        let limits = Limits { settled_by_caller: true, ..Limits::default() };
+        // Sessions compare what comes over a wire with its checksums.
+        let limits =
+            Limits { settled_by_caller: true, summed_by_caller: true, ..Limits::default() };
         let (store, table) = open_store(path, limits)?;
         let status = store.status();
         let identity = Identity {

@@ -8,11 +8,10 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use bytes::{Buf, Bytes, BytesMut};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType,
-};
+use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType};
 
 use super::poll::Interest;
+use super::sys::receive;
 
 /// Read at once when nothing is known about how much will come.
 const CHUNK: usize = 128 << 10;
@@ -192,17 +191,4 @@ impl AsFd for Stream {
 fn socket(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     rustix::net::socket_with(family, SocketType::STREAM, flags, None)
-}
-
-/// Reads into the room at the end of `buffer`.
-#[expect(
-    unsafe_code,
-    reason = "the room is not initialised; clearing it first costs as much as a copy"
-)]
-fn receive(fd: BorrowedFd<'_>, buffer: &mut BytesMut) -> rustix::io::Result<usize> {
-    let (_, count) = rustix::net::recv(fd, buffer.spare_capacity_mut(), RecvFlags::empty())?;
-    let length = buffer.len() + count;
-    // SAFETY: the kernel has written the first `count` bytes of the spare capacity.
-    unsafe { buffer.set_len(length) };
-    Ok(count)
 }

@@ -44,7 +44,7 @@ use super::files::FileNo;
 use super::geometry::{Blocks, Region};
 use super::map::Presence;
 
-pub(crate) use self::writer::{LogWriter, Lsn};
+pub(crate) use self::writer::{LogWriter, Lsn, Need};
 
 pub const PAGE: usize = 4096;
 const MAGIC: u32 = u32::from_le_bytes(*b"SLOG");

@@ -77,11 +77,18 @@ pub struct Limits {
     /// Regions leave the dirty-region log only after [`Request::Settle`]: whether the peers have
     /// what was written to them is more than a replica can know.
     pub settled_by_caller: bool,
+    /// The caller has compared data with its checksums: they are not summed again.
+    pub summed_by_caller: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { cache_pages: 2048, active_regions: 768, settled_by_caller: false }
+        Self {
+            cache_pages: 2048,
+            active_regions: 768,
+            settled_by_caller: false,
+            summed_by_caller: false,
+        }
     }
 }
 
@@ -130,6 +137,7 @@ pub struct Replica {
     rechecked: u64,
     /// Operations that were asked of the driver.
     issued: u64,
+    summed_by_caller: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,6 +253,7 @@ impl Replica {
             life: Life::Serving,
             rechecked: 0,
             issued: 0,
+            summed_by_caller: limits.summed_by_caller,
         };
         replica.rebuild_chain();
         replica.settle();
@@ -339,6 +348,7 @@ impl Replica {
             self.advance_trash();
             self.advance_punch();
             self.advance_verify();
+            self.pump_log();
             self.advance_clean();
             self.pump_log();
             let after = (self.issued, self.clean.begun, self.clean.ended);
@@ -467,6 +477,9 @@ impl Replica {
                             blocks: len / BLOCK,
                             crcs: crcs.len(),
                         });
+                    }
+                    if self.summed_by_caller && matches!(request, Request::Write { .. }) {
+                        return None;
                     }
                     let bad = super::crc::first_mismatch(data, crcs)?;
                     Some(RequestError::Checksum { offset: offset + bad as u64 * BLOCK })

@@ -3,6 +3,8 @@
 //! Every test runs the laboratory of `examples/lab.rs` in a directory of its own. What clients
 //! were promised is compared afterwards, through the volume and on each replica alone.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod clients;
 mod faults;
 mod lab;

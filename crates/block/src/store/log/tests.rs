@@ -24,7 +24,7 @@ impl Ring {
     }
 
     fn flush(&mut self) {
-        while let Some(batch) = self.writer.next_batch() {
+        while let Some(batch) = self.writer.next_batch(Need::Checkpoint) {
             for (offset, data) in &batch.writes {
                 self.bytes[*offset as usize..*offset as usize + data.len()].copy_from_slice(data);
             }
@@ -97,7 +97,7 @@ fn a_torn_batch_counts_for_nothing_and_its_leftovers_never_return() {
         for number in 0..120 {
             ring.writer.append(presence(1000 + number));
         }
-        let batch = ring.writer.next_batch().unwrap();
+        let batch = ring.writer.next_batch(Need::Checkpoint).unwrap();
         let mut all = true;
         for (offset, data) in &batch.writes {
             for (at, page) in data.chunks(PLACE).enumerate() {

@@ -16,8 +16,16 @@ use super::{Header, PAGE, PLACE, ROOM, Record, encode_page};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Lsn(pub u64);
 
-/// Pages that only the end of a checkpoint may use: without it nothing would ever be free again.
-const RESERVE: u64 = 2;
+/// The part of the ring that only a checkpoint may use: without it nothing would ever be free
+/// again.
+const RESERVE: u64 = 4;
+
+/// Whether a checkpoint waits for the records that are queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    Usual,
+    Checkpoint,
+}
 
 #[derive(Debug)]
 pub(crate) struct LogWriter {
@@ -116,15 +124,27 @@ impl LogWriter {
         self.durable_tail == self.tail
     }
 
+    /// Whether records wait for a checkpoint to make room.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.writing.is_none() && !self.queue.is_empty() && self.room(Need::Usual) == 0
+    }
+
+    /// Pages that may be written now.
+    fn room(&self, need: Need) -> u64 {
+        let free = self.pages - (self.next - self.durable_tail);
+        match need {
+            Need::Usual => free.saturating_sub(self.pages / RESERVE),
+            Need::Checkpoint => free,
+        }
+    }
+
     /// The next pages to write, if there is something to write and room for it.
-    pub(crate) fn next_batch(&mut self) -> Option<Batch> {
+    pub(crate) fn next_batch(&mut self, need: Need) -> Option<Batch> {
         if self.writing.is_some() || (self.queue.is_empty() && !self.force) {
             return None;
         }
-        let free = self.pages - (self.next - self.durable_tail);
-        let limit = if self.force { free.max(1) } else { free.saturating_sub(RESERVE) };
-        // One turn of the ring must not overwrite itself.
-        let limit = limit.min(free);
+        let need = if self.force { Need::Checkpoint } else { need };
+        let limit = self.room(need);
         if limit == 0 {
             return None;
         }

@@ -31,7 +31,7 @@ pub struct BasePlace {
 pub enum BaseError {
     #[error("nothing was said about the files at {path}")]
     Unknown { path: String },
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}")]
     Io { path: String, source: IoFault },
     #[error("{path} holds no replica: {first}; {second}", first = slots[0], second = slots[1])]
     Super { path: String, slots: [SlotError; 2] },

@@ -73,6 +73,16 @@ impl Replica {
         }
     }
 
+    /// Whether the clean that runs waits for records in the log: they may use the room that others
+    /// may not. A few batches are enough, and others that are queued go along.
+    pub(super) fn clean_needs_log(&self) -> bool {
+        match self.clean.state {
+            State::Flushing => self.flush.is_committing(),
+            State::Checkpointing | State::Ending => true,
+            State::Idle | State::Writing | State::Syncing => false,
+        }
+    }
+
     pub(super) fn clean_flushed(&mut self) {
         debug_assert!(self.clean.state == State::Flushing);
         self.clean.state = State::Checkpointing;

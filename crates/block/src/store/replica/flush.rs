@@ -15,7 +15,8 @@ use super::{LogWaiter, Purpose, Replica, own_data};
 use crate::store::cache::PageIndex;
 use crate::store::files::{FileId, FileNo, Place};
 use crate::store::geometry::Region;
-use crate::store::log::{Lsn, Record};
+use crate::store::log::{Lsn, Need, Record};
+use crate::store::region::Eager;
 use crate::store::request::{IoOp, IoResult, Reply, RequestId};
 use crate::store::slab::Key;
 
@@ -48,6 +49,10 @@ pub(super) enum Waiter {
 }
 
 impl Flush {
+    pub(super) fn is_committing(&self) -> bool {
+        self.state == State::Committing
+    }
+
     /// Whether a sync of the file is in flight.
     pub(super) fn is_syncing(&self, file: FileNo) -> bool {
         matches!(self.state, State::Syncing { .. }) && self.files.contains(&file)
@@ -167,7 +172,11 @@ impl Replica {
 
     /// Writes the next batch of the log if there is one.
     pub(super) fn pump_log(&mut self) {
-        if let Some(batch) = self.log.next_batch() {
+        let need = if self.clean_needs_log() { Need::Checkpoint } else { Need::Usual };
+        if self.log.is_blocked() && self.clean.ended == self.clean.begun {
+            self.want_clean(Eager::No);
+        }
+        if let Some(batch) = self.log.next_batch(need) {
             for (offset, data) in batch.writes {
                 let op = IoOp::Write { offset, data, durable: true };
                 self.issue(Purpose::Log, FileId::Log, op);
@@ -198,7 +207,7 @@ impl Replica {
         }
         // A clean that runs moves the tail when it ends.
         if self.log.is_half_full() && self.clean.ended == self.clean.begun {
-            self.want_clean(crate::store::region::Eager::No);
+            self.want_clean(Eager::No);
         }
     }
 }

@@ -5,7 +5,7 @@
 mod device;
 mod hardware;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::config::{ClusterConfig, EVEN_PARITY};
 use crate::memory;
@@ -87,8 +87,10 @@ pub fn default_instance(
             json!({"guestAtBoot": guest, "guestCurrent": guest, "guestRequested": guest});
     }
     if !status["currentCPUTopology"].is_object() {
+        // What the specification leaves open stays open; the node fills it in.
+        let known = ["cores", "sockets", "threads"].into_iter().filter(|part| !cpu[*part].is_null());
         status["currentCPUTopology"] =
-            json!({"cores": cpu["cores"], "sockets": cpu["sockets"], "threads": cpu["threads"]});
+            known.map(|part| (part.to_owned(), cpu[part].clone())).collect::<Map<_, _>>().into();
     }
     if !config.has("Root") {
         status["runtimeUser"] = 107.into();

@@ -186,18 +186,19 @@ mod tests {
     #[tokio::test]
     async fn a_claim_and_a_volume_are_bound_and_released() {
         let fake = Fake::new();
+        fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
         let binder = Binder::new(fake.client());
         let class = json!({"metadata": {"name": "local"}, "provisioner": "sheaf.io/local"});
         fake.create("storage.k8s.io/storageclasses", "", class);
         let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
-        fake.create("nodes", "", json!({"metadata": {"name": "n1"}, "status": ready}));
+        fake.create("/nodes", "", json!({"metadata": {"name": "n1"}, "status": ready}));
         let spec =
             json!({"storageClassName": "local", "resources": {"requests": {"storage": "1Gi"}}});
         let claim = json!({"metadata": {"name": "c"}, "spec": spec});
-        let uid = fake.create("persistentvolumeclaims", "n", claim);
+        let uid = fake.create("/persistentvolumeclaims", "n", claim);
         let key = Key::new("n", "c");
-        let claim = || fake.get("persistentvolumeclaims", "n", "c").unwrap();
-        let volume = || fake.get("persistentvolumes", "", "v").unwrap();
+        let claim = || fake.get("/persistentvolumeclaims", "n", "c").unwrap();
+        let volume = || fake.get("/persistentvolumes", "", "v").unwrap();
         binder.claim(&key).await.unwrap();
         assert_eq!(object::annotation(&claim(), "volume.kubernetes.io/selected-node"), Some("n1"));
 
@@ -205,13 +206,13 @@ mod tests {
         let spec = json!({
             "storageClassName": "local", "capacity": {"storage": "1Gi"}, "claimRef": reference,
         });
-        fake.create("persistentvolumes", "", json!({"metadata": {"name": "v"}, "spec": spec}));
+        fake.create("/persistentvolumes", "", json!({"metadata": {"name": "v"}, "spec": spec}));
         binder.volume("v").await.unwrap();
         assert_eq!(text(&claim(), "/spec/volumeName"), "v");
         assert_eq!(text(&claim(), "/status/phase"), "Bound");
         assert_eq!(text(&volume(), "/status/phase"), "Bound");
 
-        fake.delete("persistentvolumeclaims", "n", "c", "Background");
+        fake.delete("/persistentvolumeclaims", "n", "c", "Background");
         binder.claim(&key).await.unwrap();
         assert_eq!(text(&volume(), "/status/phase"), "Released");
     }

@@ -147,6 +147,7 @@ mod tests {
     #[tokio::test]
     async fn a_data_volume_gets_its_claim_and_repeats_its_state() {
         let fake = Fake::new();
+        fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
         let filler = Filler::new(fake.client());
         let spec = json!({
             "source": {"http": {"url": "http://x"}},
@@ -163,12 +164,12 @@ mod tests {
             let dv = fake.get("cdi.kubevirt.io/datavolumes", "n", "d").unwrap();
             text(&dv, "/status/phase").to_owned()
         };
-        assert!(fake.get("persistentvolumeclaims", "n", "d").is_some());
+        assert!(fake.get("/persistentvolumeclaims", "n", "d").is_some());
         assert_eq!(phase(), "Pending");
         let filled = json!({
             "metadata": {"annotations": {plan::POD_PHASE: "Succeeded"}}, "status": {"phase": "Bound"},
         });
-        fake.merge("persistentvolumeclaims", "n", "d", &filled);
+        fake.merge("/persistentvolumeclaims", "n", "d", &filled);
         filler.reconcile(&key).await.unwrap();
         assert_eq!(phase(), "Succeeded");
     }

@@ -1,4 +1,4 @@
-//! `make bench`: what Sheaf's API server costs, measured on a release build.
+//! `make bench`: what Sheaf's API server and its volumes cost, measured on a release build.
 //!
 //! Everything is on as in production: TLS, RBAC, fsync. Each figure is printed with the
 //! limit it is held to; on a shared machine the absolute times wobble, so the CPU time per
@@ -9,6 +9,7 @@ mod figures;
 mod peer;
 mod process;
 mod scenario;
+mod volume;
 
 use std::path::PathBuf;
 
@@ -17,7 +18,7 @@ use clap::Parser;
 
 use crate::figures::Figures;
 
-/// Measure a release build of Sheaf's API server.
+/// Measure a release build of Sheaf: its API server and its volumes.
 #[derive(Debug, Parser)]
 struct Args {
     /// The binary to measure; by default the one beside this program.
@@ -38,6 +39,20 @@ struct Args {
     /// Measure on etcd instead of the embedded store.
     #[arg(long)]
     etcd: bool,
+    /// Measure this only.
+    #[arg(long, value_enum)]
+    only: Option<Part>,
+    /// How long each load on a volume runs.
+    #[arg(long, default_value_t = 2)]
+    seconds: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// The API server.
+    Api,
+    /// Replicated volumes.
+    Volumes,
 }
 
 fn main() -> Result<()> {
@@ -54,6 +69,13 @@ fn main() -> Result<()> {
     );
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut figures = Figures::default();
+    if args.only != Some(Part::Api) {
+        volume::run(&sheaf, args.seconds, &mut figures)?;
+    }
+    if args.only == Some(Part::Volumes) {
+        figures.print();
+        return Ok(());
+    }
     runtime.block_on(async {
         if !args.no_peer {
             Box::pin(peer::measure(&mut figures)).await.context("cannot measure etcd")?;

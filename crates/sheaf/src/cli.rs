@@ -1,6 +1,7 @@
 //! The command line: what can be said, with the help that teaches it.
 
 mod vm;
+mod volume;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use vm::{CreateArgs, Machine, Place, VmCommand};
+pub(crate) use volume::{DevCommand, IoDriver, Output, ReplicaCommand, VolumeAction, VolumeArgs};
 
 /// Virtual machines, replicated storage and networks behind the Kubernetes API, in one binary.
 #[derive(Debug, Parser)]
@@ -42,6 +44,12 @@ pub(crate) enum Command {
     /// Back up, restore or move the API server's data.
     #[command(subcommand)]
     Store(StoreCommand),
+    /// Replicas of volumes: verify the directory of one.
+    #[command(subcommand)]
+    Replica(ReplicaCommand),
+    /// For developers: volumes without a cluster.
+    #[command(subcommand)]
+    Dev(DevCommand),
     /// Print the versions of Sheaf and of the Kubernetes API it speaks.
     Version(VersionArgs),
     /// Print a completion script for your shell.

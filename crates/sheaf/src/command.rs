@@ -1,6 +1,8 @@
 //! What each command does, one file each.
 
+mod dev;
 mod kubeconfig;
+mod replica;
 mod server;
 mod store;
 mod token;
@@ -21,6 +23,8 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
         Command::Vm(command) => vm::run(command),
         Command::Token(command) => token::run(command),
         Command::Store(command) => store::run(command),
+        Command::Replica(command) => replica::run(command),
+        Command::Dev(command) => dev::run(command),
         Command::Version(args) => version::run(&args),
         Command::Completion { shell } => {
             let mut script = Vec::new();

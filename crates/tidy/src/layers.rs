@@ -33,7 +33,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("agent", &["base", "block", "client", "kinds", "net", "qemu", "types", "virt"]),
     (
         "sheaf",
-        &["agent", "apiserver", "auth", "base", "block", "client", "controllers", "gateway", "store", "virt"],
+        &[
+            "agent",
+            "apiserver",
+            "auth",
+            "base",
+            "block",
+            "client",
+            "controllers",
+            "gateway",
+            "store",
+            "virt",
+        ],
     ),
     // For developers.
     ("tidy", &[]),

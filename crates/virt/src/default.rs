@@ -88,7 +88,8 @@ pub fn default_instance(
     }
     if !status["currentCPUTopology"].is_object() {
         // What the specification leaves open stays open; the node fills it in.
-        let known = ["cores", "sockets", "threads"].into_iter().filter(|part| !cpu[*part].is_null());
+        let known =
+            ["cores", "sockets", "threads"].into_iter().filter(|part| !cpu[*part].is_null());
         status["currentCPUTopology"] =
             known.map(|part| (part.to_owned(), cpu[part].clone())).collect::<Map<_, _>>().into();
     }

@@ -55,11 +55,9 @@ impl Tool {
             let _ = stdout.read_to_end(&mut said).await;
             said
         });
-        let said =
-            tokio::time::timeout(self.limit, running).await.map_err(|_| ToolError::TimedOut {
-                program: self.program.clone(),
-                limit: self.limit,
-            })??;
+        let said = tokio::time::timeout(self.limit, running).await.map_err(|_| {
+            ToolError::TimedOut { program: self.program.clone(), limit: self.limit }
+        })??;
         Ok(String::from_utf8_lossy(&said).into_owned())
     }
 

@@ -32,8 +32,12 @@ pub(crate) async fn run(api: &Api) -> Result<(), BootstrapError> {
     let made = |make: Option<fn() -> Vec<Value>>| make.map(|make| make()).unwrap_or_default();
     // What needs nothing but namespaces goes together: on etcd, every wave takes its time.
     let definitions = all(api, made(api.extensions.definitions));
-    tokio::try_join!(roles(api), all(api, objects), definitions)?;
-    all(api, made(api.extensions.objects)).await
+    // What the extensions bring may lie in namespaces that they bring as well.
+    let (namespaces, rest): (Vec<Value>, Vec<Value>) = made(api.extensions.objects)
+        .into_iter()
+        .partition(|object| object["kind"] == "Namespace");
+    tokio::try_join!(roles(api), all(api, objects), definitions, all(api, namespaces))?;
+    all(api, rest).await
 }
 
 /// Creates what is missing, all at once: one sync covers them.

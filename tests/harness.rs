@@ -11,7 +11,7 @@ mod wait;
 pub(crate) use etcd::Etcd;
 pub(crate) use http::{Http, Reply, block_on};
 pub(crate) use kubectl::Kubectl;
-pub(crate) use node::Node;
+pub(crate) use node::{Node, assemble};
 pub(crate) use server::Sheaf;
 pub(crate) use tls::tls;
 pub(crate) use wait::{eventually, poll};

@@ -1,12 +1,13 @@
 //! Virtual machines that run: a real QEMU with a guest of one sector, from kubectl to the
 //! process and back, and through the death of everybody involved.
 
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Signal, kill_process};
 
-use crate::harness::{Node, eventually};
+use crate::harness::{Node, assemble, eventually};
 
 const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
 const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
@@ -120,10 +121,19 @@ fn a_guest_that_powers_off_has_succeeded() {
     node.kubectl().apply(&machine("a", "Once", &node.disk("a.img")));
     running(&node, "a");
     node.until_said("boot 1");
-    // The power button, as the guest's own user would press it.
-    node.kubectl().run("delete vmi a --wait=false");
+    // Through the console: the guest shows what it said, and takes an `x` for the end.
+    let mut console = node.console("a");
+    let mut shown = Vec::new();
+    while !String::from_utf8_lossy(&shown).contains("boot 1") {
+        let mut piece = [0; 256];
+        let length = console.read(&mut piece).unwrap();
+        assert!(length > 0, "the console ended after {:?}", String::from_utf8_lossy(&shown));
+        shown.extend_from_slice(&piece[..length]);
+    }
+    console.write_all(b"x").unwrap();
+    node.until(&at(VMIS, "a"), "/status/phase", "Succeeded");
     node.until_empty();
-    assert!(node.sheaf.http().get(&at(VMIS, "a")).status == 404);
+    node.until(&at(VMS, "a"), "/status/printableStatus", "Stopped");
 }
 
 #[test]
@@ -183,4 +193,66 @@ fn whoever_kills_the_server_finds_one_guest_or_none() {
             node.processes().len() == expected && node.folders().len() == expected
         });
     }
+}
+
+/// A file system of a size, mounted until it is dropped.
+struct Small(std::path::PathBuf);
+
+impl Small {
+    fn mount(path: std::path::PathBuf) -> Self {
+        std::fs::create_dir(&path).unwrap();
+        run("mount", &["-t", "tmpfs", "-o", "size=4m,mode=711", "tmpfs"], &path);
+        Self(path)
+    }
+
+    fn grow(&self) {
+        run("mount", &["-o", "remount,size=200m"], &self.0);
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[track_caller]
+fn run(program: &str, arguments: &[&str], path: &Path) {
+    let done = std::process::Command::new(program).args(arguments).arg(path).status().unwrap();
+    assert!(done.success(), "{program} {arguments:?} failed; this test needs root");
+}
+
+#[test]
+fn a_full_disk_pauses_the_guest_until_there_is_room() {
+    let mut node = Node::start();
+    node.sheaf.provokes("guest is paused by a failed request of a disk");
+    let small = Small::mount(node.sheaf.scratch("small"));
+    let disk = small.0.join("fill.img");
+    std::fs::write(&disk, assemble("fill")).unwrap();
+    std::fs::File::options().write(true).open(&disk).unwrap().set_len(17 << 20).unwrap();
+    node.kubectl().apply(&format!(
+        "
+apiVersion: kubevirt.io/v1
+kind: VirtualMachineInstance
+metadata: {{name: a}}
+spec:
+  terminationGracePeriodSeconds: 0
+  domain:
+    memory: {{guest: 16Mi}}
+    devices: {{disks: [{{name: root, disk: {{bus: virtio}}}}]}}
+  volumes: [{{name: root, hostDisk: {{path: {}, type: Disk}}}}]
+",
+        disk.display()
+    ));
+    let paused = || {
+        let vmi = node.sheaf.http().get(&at(VMIS, "a")).json();
+        let conditions = vmi["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().any(|each| each["reason"] == "PausedIOError")
+    };
+    eventually("the guest is paused", paused);
+    small.grow();
+    node.until_said("full");
+    eventually("the guest is no longer paused", || !paused());
+    node.kubectl().run("delete vmi a");
+    node.until_empty();
 }

@@ -1,9 +1,12 @@
 //! A server with an agent, whose machines end with the test.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -46,7 +49,7 @@ impl Node {
     /// A disk with the guest of one sector.
     pub(crate) fn disk(&self, name: &str) -> PathBuf {
         let path = self.sheaf.scratch(name);
-        let mut image = pulse();
+        let mut image = assemble("pulse");
         image.resize(1 << 20, 0);
         fs::write(&path, image).unwrap();
         path
@@ -90,6 +93,26 @@ impl Node {
         });
     }
 
+    /// The console of a machine, as the API server reaches it.
+    pub(crate) fn console(&self, name: &str) -> UnixStream {
+        let mut stream = UnixStream::connect(self.sheaf.data().join("agent/agent.sock")).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let request = format!(
+            "GET /v1/vmis/default/{name}/console HTTP/1.1\r\nHost: node\r\n\
+             Connection: Upgrade\r\nUpgrade: sheaf-stream\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8_lossy(&head).into_owned();
+        assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+        stream
+    }
+
     /// Waits until an object has this value at a JSON pointer.
     #[track_caller]
     pub(crate) fn until(&self, path: &str, pointer: &str, value: &str) -> Value {
@@ -124,9 +147,10 @@ impl Drop for Node {
     }
 }
 
-/// The guest of one sector, assembled.
-fn pulse() -> Vec<u8> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/guests/pulse.S");
+/// A guest of one sector from `tests/guests`, assembled.
+pub(crate) fn assemble(name: &str) -> Vec<u8> {
+    let guests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/guests");
+    let source = guests.join(format!("{name}.S"));
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let tool = |program: &str, arguments: &[&str], files: [&Path; 2]| {
@@ -139,8 +163,8 @@ fn pulse() -> Vec<u8> {
             .unwrap_or_else(|_| panic!("{program} is missing; scripts/setup test installs it"));
         assert!(done.success(), "{program} failed");
     };
-    tool("as", &["--32"], [&source, &path("pulse.o")]);
+    tool("as", &["--32"], [&source, &path("object")]);
     let link = ["-m", "elf_i386", "-Ttext", "0x7c00", "--oformat", "binary"];
-    tool("ld", &link, [&path("pulse.o"), &path("pulse")]);
-    fs::read(path("pulse")).unwrap()
+    tool("ld", &link, [&path("object"), &path("image")]);
+    fs::read(path("image")).unwrap()
 }

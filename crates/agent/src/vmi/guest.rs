@@ -27,7 +27,7 @@ use crate::context::Context;
 use crate::network::Attachment;
 
 /// How often QEMU is asked whether it is there.
-const PING: Duration = Duration::from_secs(20);
+const PING: Duration = Duration::from_secs(30);
 /// A QEMU that takes longer to answer is called silent.
 const ANSWER: Duration = Duration::from_secs(5);
 /// How often the agent is asked.

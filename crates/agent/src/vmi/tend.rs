@@ -30,7 +30,7 @@ const ROOM_CHECK: Duration = Duration::from_secs(3);
 /// Less room than this would only pause the guest again.
 const ROOM: u64 = 64 << 20;
 /// How often the sizes of a guest's disks are looked at.
-const SIZE_CHECK: Duration = Duration::from_secs(5);
+const SIZE_CHECK: Duration = Duration::from_secs(10);
 /// How often a change that did not succeed is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(3);
 
@@ -128,7 +128,8 @@ impl Actor {
             return Some(Instant::now() + TRY_AGAIN);
         }
         let now = Now {
-            sockets: info.topology.map_or(machine.cpu.sockets, |topology| topology.sockets),
+            // Not known yet: then nothing is missing yet.
+            sockets: info.topology.map_or(u32::MAX, |topology| topology.sockets),
             growth: self.requested_growth.unwrap_or(info.growth),
         };
         let mut trouble = None;

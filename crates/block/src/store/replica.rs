@@ -23,11 +23,14 @@
 //! is the only way to know what is true.
 
 mod access;
+mod chain;
 mod clean;
 mod control;
 mod flush;
 mod look;
+mod ops;
 mod read;
+mod refuse;
 mod repair;
 mod status;
 mod trash;
@@ -42,25 +45,20 @@ use self::access::Parking;
 use self::clean::Clean;
 use self::control::Control;
 use self::flush::Flush;
-use self::look::{MapOp, ScrubOp};
-use self::read::{Gate, ReadOp};
-use self::repair::RepairOp;
+use self::ops::{Op, OpKind, Step};
+use self::read::Gate;
 pub use self::status::{Progress, SnapshotStatus, Status};
 use self::trash::Trash;
-use self::verify::{PunchOp, VerifyOp};
-use self::work::{BatchOp, WorkState};
-use self::write::WriteOp;
-use self::zero::ZeroOp;
+use self::work::WorkState;
 use super::cache::{Cache, PageIndex, PageKey};
 use super::files::{FileId, FileNo, Place};
-use super::geometry::{BLOCK, MAX_REQUEST, Region};
-use super::layer::{Link, Work, WorkKind};
+use super::geometry::Region;
+use super::layer::Link;
 use super::log::{LogWriter, Lsn};
 use super::open::BasePlace;
 use super::region::{Eager, Regions};
 use super::request::{
-    Action, Io, IoFault, IoId, IoOp, IoResult, LayerRef, Reply, Request, RequestError, RequestId,
-    StopReason, View,
+    Action, Io, IoFault, IoId, IoOp, IoResult, Reply, Request, RequestError, RequestId, StopReason,
 };
 use super::slab::{Key, Slab};
 use super::super_block::SuperBlock;
@@ -167,37 +165,6 @@ enum Purpose {
     CleanSync(FileId),
     Control(FileId),
     Trash,
-}
-
-/// Something that takes more than one step.
-#[derive(Debug)]
-struct Op {
-    /// Nothing if the replica itself wants it.
-    request: Option<RequestId>,
-    kind: OpKind,
-}
-
-#[derive(Debug)]
-enum OpKind {
-    Read(ReadOp),
-    Write(WriteOp),
-    Zero(ZeroOp),
-    Map(MapOp),
-    Scrub(ScrubOp),
-    Repair(RepairOp),
-    Verify(VerifyOp),
-    Punch(PunchOp),
-    Batch(BatchOp),
-}
-
-/// Whether an operation goes on.
-#[derive(Debug)]
-enum Step {
-    /// Somebody puts it on the ready list.
-    Wait,
-    /// It goes to the end of the ready list by itself.
-    Again,
-    Done(Result<Reply, RequestError>),
 }
 
 /// What [`super::open`] knows after it has read a directory.
@@ -359,77 +326,6 @@ impl Replica {
         }
     }
 
-    fn start(&mut self, request: Option<RequestId>, kind: OpKind) {
-        let key = self.ops.insert(Op { request, kind });
-        self.drive(key);
-    }
-
-    /// Lets an operation look at the world again.
-    fn drive(&mut self, key: Key) {
-        let Some(mut op) = self.ops.lend(key) else { return };
-        let step = match &mut op.kind {
-            OpKind::Read(read) => self.step_read(key, read),
-            OpKind::Write(write) => self.step_write(key, write),
-            OpKind::Zero(zero) => self.step_zero(key, zero),
-            OpKind::Map(map) => self.step_map(key, map),
-            OpKind::Scrub(scrub) => self.step_scrub(key, scrub),
-            OpKind::Repair(repair) => self.step_repair(key, repair),
-            OpKind::Verify(verify) => self.step_verify(key, verify),
-            OpKind::Punch(punch) => self.step_punch(key, punch),
-            OpKind::Batch(batch) => self.step_batch(key, batch),
-        };
-        self.after(key, op, step);
-    }
-
-    fn op_io(&mut self, key: Key, part: u32, result: IoResult) {
-        let Some(mut op) = self.ops.lend(key) else { return };
-        let step = match &mut op.kind {
-            OpKind::Read(read) => self.read_io(read, part, result),
-            OpKind::Write(write) => self.write_io(key, write, result),
-            OpKind::Scrub(scrub) => self.scrub_io(key, scrub, result),
-            OpKind::Repair(repair) => self.repair_io(repair, result),
-            OpKind::Verify(verify) => self.verify_io(key, verify, result),
-            OpKind::Punch(punch) => self.punch_io(punch, result),
-            OpKind::Batch(batch) => self.batch_io(key, batch, part, result),
-            OpKind::Zero(_) | OpKind::Map(_) => unreachable!("does no I/O of its own"),
-        };
-        self.after(key, op, step);
-    }
-
-    fn after(&mut self, key: Key, op: Op, step: Step) {
-        match step {
-            Step::Wait => self.ops.give_back(key, op),
-            Step::Again => {
-                self.ops.give_back(key, op);
-                self.ready.push_back(key);
-            }
-            Step::Done(result) => {
-                self.ops.free(key);
-                if let Some(id) = op.request {
-                    self.reply(id, result);
-                }
-            }
-        }
-    }
-
-    /// Ends operations that wait for something that failed.
-    fn fail_ops(&mut self, keys: Vec<Key>, error: &RequestError) {
-        for key in keys {
-            if let Some(mut op) = self.ops.lend(key) {
-                match &mut op.kind {
-                    OpKind::Verify(verify) => self.abandon_verify(verify, error),
-                    OpKind::Punch(punch) => self.abandon_punch(punch),
-                    OpKind::Batch(batch) => self.abandon_batch(batch, error),
-                    OpKind::Scrub(scrub) => self.end_scrub(scrub),
-                    OpKind::Repair(repair) => self.abandon_repair(repair),
-                    OpKind::Read(read) => self.leave(read),
-                    OpKind::Write(_) | OpKind::Zero(_) | OpKind::Map(_) => {}
-                }
-                self.after(key, op, Step::Done(Err(error.clone())));
-            }
-        }
-    }
-
     fn reply(&mut self, id: RequestId, result: Result<Reply, RequestError>) {
         self.out.push_back(Action::Reply { id, result });
     }
@@ -461,142 +357,6 @@ impl Replica {
 
     fn cannot_sync(&mut self, file: FileId, fault: IoFault) {
         self.stop(StopReason::Sync { file, errno: fault.errno() });
-    }
-
-    /// Why a request cannot even begin.
-    fn refusal(&self, request: &Request) -> Option<RequestError> {
-        match request {
-            Request::Read { offset, len, .. } => self.bad_range(*offset, *len, MAX_REQUEST),
-            Request::Write { offset, data, crcs, .. }
-            | Request::Fill { offset, data, crcs, .. }
-            | Request::Repair { offset, data, crcs, .. } => {
-                let len = data.len() as u64;
-                self.bad_range(*offset, len, MAX_REQUEST).or_else(|| {
-                    if crcs.len() as u64 != len / BLOCK {
-                        return Some(RequestError::CrcCount {
-                            blocks: len / BLOCK,
-                            crcs: crcs.len(),
-                        });
-                    }
-                    if self.summed_by_caller && matches!(request, Request::Write { .. }) {
-                        return None;
-                    }
-                    let bad = super::crc::first_mismatch(data, crcs)?;
-                    Some(RequestError::Checksum { offset: offset + bad as u64 * BLOCK })
-                })
-            }
-            Request::WriteZeroes { offset, len, .. }
-            | Request::Discard { offset, len }
-            | Request::FillZeroes { offset, len, .. } => self.bad_range(*offset, *len, u64::MAX),
-            Request::ReadMap { offset, len, .. } => self.bad_range(*offset, *len, look::MAX_MAP),
-            Request::Scrub { region } => self.bad_range(region.start(), 0, 0),
-            _ => None,
-        }
-        .or_else(|| self.bad_layer(request))
-    }
-
-    fn bad_range(&self, offset: u64, len: u64, most: u64) -> Option<RequestError> {
-        let size = self.meta.size;
-        if !offset.is_multiple_of(BLOCK) || !len.is_multiple_of(BLOCK) {
-            Some(RequestError::Unaligned { offset, len })
-        } else if offset.checked_add(len).is_none_or(|end| end > size) {
-            Some(RequestError::OutOfRange { offset, len, size })
-        } else if len > most {
-            Some(RequestError::TooLong { len })
-        } else {
-            None
-        }
-    }
-
-    fn bad_layer(&self, request: &Request) -> Option<RequestError> {
-        let named = match request {
-            Request::Read { view: View::Snapshot(id), .. }
-            | Request::ReadMap { of: super::request::MapOf::View(View::Snapshot(id)), .. }
-            | Request::ReadMap {
-                of: super::request::MapOf::Layer(LayerRef::Snapshot(id)), ..
-            }
-            | Request::Repair { layer: LayerRef::Snapshot(id), .. } => *id,
-            Request::Fill { layer: LayerRef::Snapshot(id), .. }
-            | Request::FillZeroes { layer: LayerRef::Snapshot(id), .. } => {
-                let layer = self.meta.body.layers.by_snapshot(*id);
-                if layer.is_some_and(|layer| !layer.filling) {
-                    return Some(RequestError::SnapshotSealed { id: *id });
-                }
-                *id
-            }
-            _ => return None,
-        };
-        let missing = self.meta.body.layers.by_snapshot(named).is_none();
-        missing.then_some(RequestError::NoSuchSnapshot { id: named })
-    }
-
-    fn rebuild_chain(&mut self) {
-        let head = self.meta.body.layers.head;
-        self.chain = self.links_from(head);
-        self.chain_version += 1;
-    }
-
-    fn links_from(&self, top: super::layer::LayerNo) -> Vec<Link> {
-        let work = self.current_work();
-        let mut links = self.meta.body.layers.links(top, work.as_ref());
-        links.extend(&self.base_links);
-        links
-    }
-
-    /// The work on its way, with the cursor as it is now.
-    fn current_work(&self) -> Option<Work> {
-        let work = self.meta.body.work.as_ref()?;
-        Some(Work { cursor: self.work.cursor(), ..work.clone() })
-    }
-
-    /// The file that a write to the head goes to.
-    fn head_file(&self, region: Region) -> FileNo {
-        let layers = &self.meta.body.layers;
-        if let Some(Work { kind: WorkKind::MergeDown { from, into }, .. }) = &self.meta.body.work
-            && *from == layers.head
-            && region < self.work.cursor()
-        {
-            return layers.get(*into).file;
-        }
-        layers.head().file
-    }
-
-    /// Whether something shows through where the file has nothing.
-    fn has_below(&self, file: FileNo) -> bool {
-        let layer = self.meta.body.layers.by_file(file);
-        self.meta.body.base.is_some() || layer.is_none_or(|layer| layer.parent.is_some())
-    }
-}
-
-impl OpKind {
-    /// The operation for a request, or the request back if it changes the super block.
-    fn for_request(replica: &Replica, request: Request) -> Result<Self, Request> {
-        Ok(match request {
-            Request::Read { view, offset, len } => Self::Read(ReadOp::new(view, offset, len)),
-            Request::Write { offset, data, crcs, fua } => {
-                Self::Write(WriteOp::new(LayerRef::Head, offset, data, crcs, fua))
-            }
-            Request::Fill { layer, offset, data, crcs } => {
-                Self::Write(WriteOp::new(layer, offset, data, crcs, false))
-            }
-            Request::Repair { layer, offset, data, crcs } => {
-                Self::Repair(RepairOp::new(layer, offset, data, crcs))
-            }
-            Request::WriteZeroes { offset, len, fua } => {
-                Self::Zero(ZeroOp::new(LayerRef::Head, offset, len, fua))
-            }
-            Request::Discard { offset, len } => {
-                Self::Zero(ZeroOp::new(LayerRef::Head, offset, len, false))
-            }
-            Request::FillZeroes { layer, offset, len, vacant } => {
-                let mut zero = ZeroOp::new(layer, offset, len, false);
-                zero.vacant = vacant;
-                Self::Zero(zero)
-            }
-            Request::ReadMap { of, offset, len } => Self::Map(MapOp::new(of, offset, len)),
-            Request::Scrub { region } => Self::Scrub(ScrubOp::new(replica, region)),
-            other => return Err(other),
-        })
     }
 }
 

@@ -87,7 +87,8 @@ impl Replica {
         debug_assert!(self.clean.state == State::Flushing);
         self.clean.state = State::Checkpointing;
         let work = self.meta.body.work.as_ref().map_or(0, |work| work.no);
-        self.log.append(Record::Checkpoint { work, cursor: self.work.cursor() });
+        let cursor = self.work.logged_cursor();
+        self.log.append(Record::Checkpoint { work, cursor });
         let active: Vec<Region> = self.regions.active().map(|(region, _)| region).collect();
         for region in active {
             self.log.append(Record::Activate(region));

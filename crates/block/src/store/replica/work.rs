@@ -41,6 +41,8 @@ const SCAN: usize = 64;
 #[derive(Debug)]
 pub(super) struct WorkState {
     cursor: Region,
+    /// The last cursor that is in the log, or on its way there.
+    logged: Region,
     budget: u64,
     running: bool,
     /// Why it does not go on; cleared by the next grant.
@@ -52,11 +54,18 @@ pub(super) struct WorkState {
 
 impl WorkState {
     pub(super) fn new(cursor: Region) -> Self {
-        Self { cursor, budget: 0, running: false, stalled: None, copied: 0, verifying: 0 }
+        let logged = cursor;
+        Self { cursor, logged, budget: 0, running: false, stalled: None, copied: 0, verifying: 0 }
     }
 
     pub(super) fn cursor(&self) -> Region {
         self.cursor
+    }
+
+    /// For a checkpoint, which comes after every record that is on its way: what it says must not
+    /// be older than what it makes unnecessary.
+    pub(super) fn logged_cursor(&self) -> Region {
+        self.logged
     }
 
     pub(super) fn grant(&mut self, bytes: u64) {
@@ -71,6 +80,7 @@ impl WorkState {
     /// Other work, or none.
     pub(super) fn restart(&mut self) {
         self.cursor = Region(0);
+        self.logged = Region(0);
         self.copied = 0;
     }
 
@@ -147,6 +157,7 @@ impl Replica {
                 Stage::Flushing => {
                     let work = self.meta.body.work.as_ref().map_or(0, |work| work.no);
                     let lsn = self.log.append(Record::Cursor { work, region: batch.at });
+                    self.work.logged = batch.at;
                     self.log_waiters.push_back((lsn, LogWaiter::Op(key)));
                     batch.stage = Stage::Cursor;
                     Ok(false)

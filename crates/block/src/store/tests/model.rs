@@ -28,6 +28,14 @@ impl BlockModel {
         Self { values: vec![value], dropped: 0, current: 0 }
     }
 
+    /// From now on it is this value for certain. Positions go on from where they were: a flush on
+    /// its way names older ones.
+    fn settle(&mut self, value: Value) {
+        self.dropped += self.values.len();
+        self.values = vec![value];
+        self.current = self.dropped;
+    }
+
     fn now(&self) -> Value {
         self.values[self.current - self.dropped]
     }
@@ -94,10 +102,10 @@ impl Model {
     /// The volume has exactly this content, durably.
     pub(super) fn become_certain(&mut self, content: &BTreeMap<u64, Value>) {
         for (block, model) in &mut self.blocks {
-            *model = BlockModel::certain(content.get(block).copied().unwrap_or(ZERO));
+            model.settle(content.get(block).copied().unwrap_or(ZERO));
         }
         for (block, value) in content {
-            *self.block(*block) = BlockModel::certain(*value);
+            self.block(*block).settle(*value);
         }
     }
 
@@ -112,7 +120,7 @@ impl Model {
                 ));
             }
         }
-        *model = BlockModel::certain(found);
+        model.settle(found);
         self.uncertain.remove(&block);
         Ok(())
     }

@@ -229,13 +229,6 @@ impl World {
             Asked::Write { first, count, .. } => self.busy.extend(*first..*first + *count),
             _ => {}
         }
-        if std::env::var("STORE_TRACE").is_ok() {
-            eprintln!(
-                "ask {id:?} {}",
-                format!("{request:?}").chars().take(90).collect::<String>()
-                    + &format!("{asked:?}").chars().take(200).collect::<String>()
-            );
-        }
         self.asked.insert(id, asked);
         self.replica.submit(id, request);
     }
@@ -297,21 +290,6 @@ impl World {
     fn complete_one(&mut self) {
         let at = self.rng.below(self.pending.len() as u64) as usize;
         let io = self.pending.swap_remove(at);
-        if std::env::var("STORE_TRACE").is_ok() {
-            let op = match &io.op {
-                IoOp::Write { offset, data, .. } => {
-                    format!("write {}+{}", offset / 4096, data.len() / 4096)
-                }
-                IoOp::Read { offset, len } => format!("read {}+{}", offset / 4096, len / 4096),
-                IoOp::Punch { offset, len } => format!("punch {}+{}", offset / 4096, len / 4096),
-                o => format!("{o:?}"),
-            };
-            eprintln!(
-                "  io {} {op} full {:?}",
-                io.file,
-                self.files.capacity.map(|c| c as i64 - self.files.used() as i64)
-            );
-        }
         let result = perform(&mut self.files, io.file, &io.op);
         self.replica.complete(io.id, result);
     }
@@ -329,9 +307,6 @@ impl World {
 
     fn answer(&mut self, id: RequestId, result: Result<Reply, RequestError>) -> Result<(), String> {
         let asked = self.asked.remove(&id).ok_or("a request was answered twice")?;
-        if std::env::var("STORE_TRACE").is_ok() {
-            eprintln!("answer {id:?} {:?}", result.is_ok());
-        }
         match &asked {
             Asked::Read { view: View::Head, first, count } | Asked::Write { first, count, .. } => {
                 (*first..*first + *count).for_each(|block| assert!(self.busy.remove(&block)));
@@ -423,35 +398,7 @@ impl World {
                 let _: Result<Bytes, IoFault> = perform(&mut files, io.file, &io.op);
             }
         }
-        if std::env::var("STORE_TRACE").is_ok() {
-            eprintln!(
-                "CUT {keep:?} pending {:?}",
-                self.pending
-                    .iter()
-                    .map(|io| match &io.op {
-                        IoOp::Write { offset, data, .. } =>
-                            format!("{} write {}+{}", io.file, offset / 4096, data.len() / 4096),
-                        IoOp::Read { offset, len } =>
-                            format!("{} read {}+{}", io.file, offset / 4096, len / 4096),
-                        o => format!("{} {o:?}", io.file),
-                    })
-                    .collect::<Vec<_>>()
-            );
-        }
         files.power_cut(keep);
-        if std::env::var("STORE_TRACE").is_ok() {
-            let m = read_super(&mut files).unwrap();
-            eprintln!(
-                "SUPER {:?} work {:?}",
-                m.body
-                    .layers
-                    .layers
-                    .iter()
-                    .map(|l| (l.no.0, l.file.0, l.parent, l.removed, l.unverified))
-                    .collect::<Vec<_>>(),
-                m.body.work
-            );
-        }
         examine(&mut files);
         let replica = match reopen(&mut files) {
             Ok(replica) => replica,

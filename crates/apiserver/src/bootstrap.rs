@@ -33,9 +33,8 @@ pub(crate) async fn run(api: &Api) -> Result<(), BootstrapError> {
     // What needs nothing but namespaces goes together: on etcd, every wave takes its time.
     let definitions = all(api, made(api.extensions.definitions));
     // What the extensions bring may lie in namespaces that they bring as well.
-    let (namespaces, rest): (Vec<Value>, Vec<Value>) = made(api.extensions.objects)
-        .into_iter()
-        .partition(|object| object["kind"] == "Namespace");
+    let (namespaces, rest): (Vec<Value>, Vec<Value>) =
+        made(api.extensions.objects).into_iter().partition(|object| object["kind"] == "Namespace");
     tokio::try_join!(roles(api), all(api, objects), definitions, all(api, namespaces))?;
     all(api, rest).await
 }

@@ -46,6 +46,11 @@ impl CloneError {
         matches!(self, Self::Smaller { .. })
     }
 
+    /// Whether the source is only not ready yet.
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self, Self::Missing { .. } | Self::Pending { .. } | Self::InUse { .. })
+    }
+
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::InUse { .. } => "CloneSourceInUse",

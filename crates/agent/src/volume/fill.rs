@@ -10,7 +10,7 @@ use std::time::Duration;
 use base::{Backoff, Chain};
 use client::Fault;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::checksum::{Checksum, ChecksumError, Mismatch};
 use super::clone::CloneError;
@@ -164,6 +164,7 @@ impl Job {
             let pause = backoff.delay();
             let Trouble { reason, message } = failure.trouble();
             let message = format!("{message}; trying again in {} s", pause.as_secs());
+            debug!(volume = self.volume, error = message, "filling is held up");
             gauge.stumble(Trouble { reason, message });
             tokio::time::sleep(pause).await;
             gauge.recover();

@@ -94,8 +94,8 @@ pub(super) struct Keeper {
 }
 
 enum News {
-    Claim(Event<PersistentVolumeClaim>),
-    Volume(Event<PersistentVolume>),
+    Claim(Box<Event<PersistentVolumeClaim>>),
+    Volume(Box<Event<PersistentVolume>>),
     Upload(Arrival),
     /// What was under way for some volume has ended.
     Ended(Result<Done, tokio::task::JoinError>),
@@ -124,8 +124,8 @@ impl Keeper {
         let mut volumes = std::pin::pin!(steady(volumes, "volumes"));
         loop {
             let news = tokio::select! {
-                Some(event) = claims.next() => News::Claim(event),
-                Some(event) = volumes.next() => News::Volume(event),
+                Some(event) = claims.next() => News::Claim(Box::new(event)),
+                Some(event) = volumes.next() => News::Volume(Box::new(event)),
                 Some(arrival) = uploads.recv() => News::Upload(arrival),
                 Some(ended) = self.jobs.join_next() => News::Ended(ended),
                 () = stop.requested() => News::Stop,
@@ -142,8 +142,8 @@ impl Keeper {
 
     fn apply(&mut self, news: News) {
         match news {
-            News::Claim(event) => self.claim_event(event),
-            News::Volume(event) => self.volume_event(event),
+            News::Claim(event) => self.claim_event(*event),
+            News::Volume(event) => self.volume_event(*event),
             News::Upload(arrival) => self.receive(arrival),
             News::Ended(Ok(Done { volume, result })) => {
                 self.under_way.remove(&volume);
@@ -279,7 +279,7 @@ impl Keeper {
                 Err(failure) => {
                     let complaint = Chain(&failure).to_string();
                     // What stays wrong is told once.
-                    if complaint == known {
+                    if complaint == known || failure.is_waiting() {
                         debug!(
                             volume = name,
                             error = complaint,

@@ -42,6 +42,13 @@ pub(super) enum ProvisionError {
     Fill(#[from] FillError),
 }
 
+impl ProvisionError {
+    /// Whether nothing is wrong and only something else has to happen first.
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self, Self::Clone(failure) if failure.is_waiting())
+    }
+}
+
 trait Asking<T> {
     fn to(self, doing: &'static str) -> Result<T, ProvisionError>;
 }

@@ -203,7 +203,7 @@ impl Search {
         let mut found = false;
         for entry in archive.entries().map_err(unread)? {
             let mut entry = entry.map_err(unread)?;
-            let path = normal(&entry.path().map_err(unread)?.to_string_lossy());
+            let path = normal(entry.path().map_err(unread)?.to_string_lossy());
             if !entry.header().entry_type().is_file() || !self.is_it(&path) {
                 continue;
             }

@@ -214,7 +214,7 @@ fn status_text(volume: &VolumeStatus, replicas: &[ReplicaStatus]) -> String {
 
 fn rebuilt(member: &MemberStatus) -> Option<String> {
     let (done, all) = (member.rebuilt_bytes?, member.rebuild_bytes?);
-    let percent = if all == 0 { 0 } else { done * 100 / all };
+    let percent = (done * 100).checked_div(all).unwrap_or(0);
     Some(format!("{percent} %"))
 }
 

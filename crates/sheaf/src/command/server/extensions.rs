@@ -45,7 +45,6 @@ pub(super) fn new() -> (Extensions, Door) {
         rules: vec![Arc::new(rules::Machines)],
         groups: vec![machines, uploads],
         paths: vec![Arc::new(Proxy { door: door.clone() })],
-        ..Extensions::default()
     };
     (extensions, door)
 }

@@ -152,13 +152,15 @@ async fn pipe(
     let back = async {
         while let Some(Ok(message)) = incoming.next().await {
             match message {
-                Message::Binary(bytes) => {
+                Message::Close(_) => return,
+                // Pings and their like carry nothing for the other side.
+                message if !message.is_binary() => {}
+                message => {
+                    let bytes = message.into_data();
                     if writer.write_all(&bytes).await.is_err() || writer.flush().await.is_err() {
                         return;
                     }
                 }
-                Message::Close(_) => return,
-                _ => {}
             }
         }
     };

@@ -159,7 +159,7 @@ fn act(dir: &Path, action: VolumeAction) -> Result<()> {
             }
         }
         VolumeAction::Snapshot { name } => {
-            let created = u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or(0);
+            let created = u64::try_from(base::clock::now().as_second()).unwrap_or(0);
             let request = AdminRequest::Snapshot { name, created, labels: Default::default() };
             match volume(request)? {
                 LabReply::Volume(AdminReply::Snapshot { id }) => print(&format!("{id}\n")),

@@ -48,7 +48,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use barrier::Barrier;
 pub use event::{
-    Action, Command, Config, Connection, ControlAnswer, Event, Fault, GuestError, GuestId,
+    Action, Command, Config, Connection, ControlAnswer, Event, Extent, Fault, GuestError, GuestId,
     GuestReply, GuestRequest, GuestResult, MemberFault, Notice, Progress, RebuildKind, Status,
     Time,
 };

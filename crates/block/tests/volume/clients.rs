@@ -135,3 +135,14 @@ fn a_volume_grows_while_it_is_used() {
     );
     assert!(tool("nbdinfo", &[&lab.uri()]).contains("export-size: 100663296"));
 }
+
+#[test]
+fn holes_are_told_apart_from_data() {
+    let lab = Lab::start(64 * MIB, 2, &[]);
+    qemu_io(&lab, &["write -P 1 0 1M", "write -P 1 9M 64k", "write -P 1 16M 1M", "discard 16M 1M"]);
+    let said = tool("nbdinfo", &["--map", "--totals", &lab.uri()]);
+    let data = said.lines().find(|line| line.contains("data")).unwrap_or_default();
+    assert!(data.trim_start().starts_with("1114112"), "1 MiB and 64 KiB hold data: {said}");
+    let map = tool("qemu-img", &["map", "--output=json", "-f", "raw", &lab.uri()]);
+    assert!(map.contains("\"start\": 9437184, \"length\": 65536"), "{map}");
+}

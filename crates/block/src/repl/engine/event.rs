@@ -140,15 +140,45 @@ pub enum ControlAnswer {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum GuestRequest {
-    Read { offset: u64, length: u32 },
-    Write { offset: u64, data: Bytes, fua: bool },
+    Read {
+        offset: u64,
+        length: u32,
+    },
+    Write {
+        offset: u64,
+        data: Bytes,
+        fua: bool,
+    },
     Flush,
-    Discard { offset: u64, length: u64 },
-    WriteZeroes { offset: u64, length: u64, fua: bool },
-    Snapshot { id: SnapshotId, name: String, created: String, labels: BTreeMap<String, String> },
-    DeleteSnapshot { id: SnapshotId },
-    Revert { to: SnapshotId },
-    Resize { size: u64 },
+    /// Which parts of a range hold data. The answer may end before the range does.
+    Map {
+        offset: u64,
+        length: u64,
+    },
+    Discard {
+        offset: u64,
+        length: u64,
+    },
+    WriteZeroes {
+        offset: u64,
+        length: u64,
+        fua: bool,
+    },
+    Snapshot {
+        id: SnapshotId,
+        name: String,
+        created: String,
+        labels: BTreeMap<String, String>,
+    },
+    DeleteSnapshot {
+        id: SnapshotId,
+    },
+    Revert {
+        to: SnapshotId,
+    },
+    Resize {
+        size: u64,
+    },
 }
 
 impl GuestRequest {
@@ -172,6 +202,15 @@ pub type GuestResult = Result<GuestReply, GuestError>;
 pub enum GuestReply {
     Done,
     Data(Bytes),
+    Map(Vec<Extent>),
+}
+
+/// A run of bytes that are alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    pub length: u64,
+    /// Nothing is stored for it, and it reads as zeroes.
+    pub hole: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

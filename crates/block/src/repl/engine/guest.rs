@@ -9,18 +9,21 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use super::event::{
-    Action, GuestError, GuestId, GuestReply, GuestRequest, GuestResult, Notice, Time,
+    Action, Extent, GuestError, GuestId, GuestReply, GuestRequest, GuestResult, Notice, Time,
 };
 use super::ops::{OneResult, Owner};
 use super::{Engine, Phase};
 use crate::repl::span::Span;
-use crate::wire::{BLOCK, MAX_DATA, Refusal, Reply, Request};
+use crate::wire::{BLOCK, BlockState, MAX_DATA, Refusal, Reply, Request, Verify};
 
 /// The unit that a guest may address.
 pub(super) const SECTOR: u64 = 512;
 
 /// Ranges without data are cut into pieces of this size, so that none blocks others for long.
 const MAX_RANGE: u64 = 64 << 20;
+
+/// A map is told for so much at once.
+const MAP: u64 = MAX_DATA as u64;
 
 /// How often a read is tried before the block counts as unreadable.
 const ATTEMPTS: u8 = 4;
@@ -37,6 +40,7 @@ pub(super) struct Waiting {
 #[derive(Debug, Clone)]
 pub(super) enum What {
     Read(Span),
+    Map(Span),
     Write { offset: u64, data: Bytes, fua: bool },
     Discard(Span),
     WriteZeroes { span: Span, fua: bool },
@@ -53,9 +57,10 @@ impl Waiting {
     /// The blocks that it touches.
     pub(super) fn span(&self) -> Span {
         match &self.what {
-            What::Read(span) | What::Discard(span) | What::WriteZeroes { span, .. } => {
-                span.aligned(BLOCK)
-            }
+            What::Read(span)
+            | What::Map(span)
+            | What::Discard(span)
+            | What::WriteZeroes { span, .. } => span.aligned(BLOCK),
             What::Write { offset, data, .. } => {
                 Span::new(*offset, data.len() as u64).aligned(BLOCK)
             }
@@ -65,14 +70,17 @@ impl Waiting {
     /// Needs nothing of what is there already.
     fn is_whole(&self) -> bool {
         let exact = match &self.what {
-            What::Read(span) | What::Discard(span) | What::WriteZeroes { span, .. } => *span,
+            What::Read(span)
+            | What::Map(span)
+            | What::Discard(span)
+            | What::WriteZeroes { span, .. } => *span,
             What::Write { offset, data, .. } => Span::new(*offset, data.len() as u64),
         };
         exact == self.span()
     }
 
     fn is_read(&self) -> bool {
-        matches!(self.what, What::Read(_))
+        matches!(self.what, What::Read(_) | What::Map(_))
     }
 }
 
@@ -106,6 +114,17 @@ impl Engine {
             }
             GuestRequest::WriteZeroes { offset, length, fua } => {
                 self.cut(id, Span::new(offset, length), |span| What::WriteZeroes { span, fua });
+            }
+            GuestRequest::Map { offset, length } => {
+                let end = offset.saturating_add(length).min(offset / MAP * MAP + MAP);
+                match self.phase {
+                    // Not known, and data can always be read.
+                    Phase::Standby => {
+                        let extent = Extent { length, hole: false };
+                        self.reply(id, Ok(GuestReply::Map(vec![extent])));
+                    }
+                    _ => self.enqueue(id, What::Map(Span { start: offset, end })),
+                }
             }
             // Nothing was acknowledged here, so nothing can be missing.
             GuestRequest::Flush if self.phase == Phase::Standby => {
@@ -192,7 +211,7 @@ impl Engine {
     /// The size of the volume is known when the engine is active, not before.
     fn check(&self, waiting: &Waiting) -> Result<(), GuestError> {
         let (span, limit) = match &waiting.what {
-            What::Read(span) => (*span, u64::from(MAX_DATA)),
+            What::Read(span) | What::Map(span) => (*span, u64::from(MAX_DATA)),
             What::Write { offset, data, .. } => (
                 Span { start: *offset, end: offset.saturating_add(data.len() as u64) },
                 u64::from(MAX_DATA),
@@ -224,7 +243,7 @@ impl Engine {
 
     fn start(&mut self, waiting: Waiting) {
         match &waiting.what {
-            What::Read(_) => self.start_read(waiting),
+            What::Read(_) | What::Map(_) => self.start_read(waiting),
             What::Write { .. } => self.start_write(waiting),
             What::Discard(span) => {
                 let (offset, length) = (span.start, length(*span));
@@ -238,7 +257,11 @@ impl Engine {
     fn start_read(&mut self, waiting: Waiting) {
         let span = waiting.span();
         let Some(slot) = self.fastest() else { return self.queue.push_back(waiting) };
-        let request = Request::Read { view: None, offset: span.start, length: length(span) };
+        let (view, offset, length) = (None, span.start, length(span));
+        let request = match waiting.what {
+            What::Map(_) => Request::ReadMap { view, offset, length, verify: Verify::Suspect },
+            _ => Request::Read { view, offset, length },
+        };
         let owner = Owner::Read { waiting, since: self.now };
         let id = self.issue_one(request, slot, owner);
         self.locks.read(id, span);
@@ -262,7 +285,11 @@ impl Engine {
         result: OneResult,
     ) {
         self.locks.read_done(id);
-        let What::Read(span) = waiting.what else { return };
+        let span = match waiting.what {
+            What::Read(span) => span,
+            What::Map(span) => return self.map_answered(waiting, span, result),
+            _ => return,
+        };
         let blocks = waiting.span();
         match result {
             Ok(Reply::Data { data, crcs })
@@ -287,6 +314,18 @@ impl Engine {
                 waiting.attempts += 1;
                 self.begin_repair(waiting);
             }
+        }
+    }
+
+    fn map_answered(&mut self, waiting: Waiting, span: Span, result: OneResult) {
+        match result {
+            Ok(Reply::Map(blocks)) => {
+                let extents = extents(&blocks, span);
+                self.reply(waiting.guest, Ok(GuestReply::Map(extents)));
+            }
+            // The member went away: another one is asked.
+            Err(None) => self.queue.push_front(waiting),
+            _ => self.reply(waiting.guest, Err(GuestError::Io)),
         }
     }
 
@@ -315,6 +354,23 @@ impl Engine {
             self.out.push(Action::Reply { id, result: Err(GuestError::Shutdown) });
         }
     }
+}
+
+/// The runs of a range, given its blocks.
+fn extents(blocks: &[BlockState], span: Span) -> Vec<Extent> {
+    let mut extents: Vec<Extent> = Vec::new();
+    let mut at = span.start;
+    for block in blocks {
+        let end = (at / BLOCK * BLOCK + BLOCK).min(span.end);
+        let (length, hole) = (end.saturating_sub(at), *block == BlockState::Zero);
+        at = end;
+        match extents.last_mut() {
+            Some(last) if last.hole == hole => last.length += length,
+            _ => extents.push(Extent { length, hole }),
+        }
+    }
+    extents.retain(|extent| extent.length > 0);
+    extents
 }
 
 /// The length of a range that is known to be short.

@@ -62,9 +62,11 @@ impl Throttle {
     pub(super) fn tick(&mut self, now: Time) {
         let (count, total) = std::mem::take(&mut self.seen);
         let suffers = count > 0 && total / count > self.limit;
-        self.rate = match suffers {
-            true => self.rate / 2,
-            false => self.rate + self.rate / 8,
+        self.rate = match (suffers, count) {
+            (true, _) => self.rate / 2,
+            // Nobody is there who could suffer.
+            (false, 0) => self.rate * 2,
+            (false, _) => self.rate + self.rate / 8,
         };
         self.rate = self.rate.clamp(self.slowest, self.fastest);
         let passed = now.saturating_sub(self.filled).min(Duration::from_secs(1));

@@ -46,6 +46,15 @@ enum Phase {
     Serving { requests: Requests, replies: Replies },
 }
 
+/// What is done with an answer before it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    Tell,
+    Flush,
+    /// Only the first run of a map was asked for.
+    First,
+}
+
 /// Who waits for an answer of the engine.
 #[derive(Debug)]
 pub(super) enum Origin {
@@ -54,7 +63,7 @@ pub(super) enum Origin {
         cookie: u64,
         offset: u64,
         bytes: usize,
-        then_flush: bool,
+        then: Then,
     },
     Admin(Answerer),
     /// A piece of a long request.
@@ -211,11 +220,12 @@ impl Shard {
     fn client_asks(&mut self, token: Token, request: Request) {
         let Some(Source::Client(client)) = self.sources.get_mut(token) else { return };
         let Request { cookie, kind } = request;
-        let (offset, bytes, then_flush) = match &kind {
-            RequestKind::Read { offset, length } => (*offset, *length as usize, false),
-            RequestKind::Write { data, .. } => (0, data.len(), false),
-            RequestKind::Trim { fua, .. } => (0, 0, *fua),
-            _ => (0, 0, false),
+        let (offset, bytes, then) = match &kind {
+            RequestKind::Read { offset, length } => (*offset, *length as usize, Then::Tell),
+            RequestKind::Write { data, .. } => (0, data.len(), Then::Tell),
+            RequestKind::Trim { fua: true, .. } => (0, 0, Then::Flush),
+            RequestKind::BlockStatus { one: true, .. } => (0, 0, Then::First),
+            _ => (0, 0, Then::Tell),
         };
         let request = match kind {
             RequestKind::Read { length: 0, .. } => {
@@ -233,8 +243,8 @@ impl Shard {
             RequestKind::WriteZeroes { offset, length, fua, .. } => {
                 GuestRequest::WriteZeroes { offset, length: length.into(), fua }
             }
-            RequestKind::BlockStatus { length, .. } => {
-                return client.put(cookie, Reply::Extents(vec![Extent { length, hole: false }]));
+            RequestKind::BlockStatus { offset, length, .. } => {
+                GuestRequest::Map { offset, length: length.into() }
             }
             RequestKind::Disconnect => {
                 client.leaving = true;
@@ -244,7 +254,7 @@ impl Shard {
         };
         client.asked += 1;
         client.bytes += bytes;
-        let origin = Origin::Client { token, cookie, offset, bytes, then_flush };
+        let origin = Origin::Client { token, cookie, offset, bytes, then };
         self.volumes[client.volume].ask(origin, request);
     }
 
@@ -257,15 +267,19 @@ impl Shard {
 
     fn tell(&mut self, at: usize, origin: Origin, result: GuestResult) {
         match origin {
-            Origin::Client { token, cookie, offset, bytes, then_flush } => {
-                if then_flush && result.is_ok() {
-                    let origin = Origin::Client { token, cookie, offset, bytes, then_flush: false };
+            Origin::Client { token, cookie, offset, bytes, then } => {
+                if then == Then::Flush && result.is_ok() {
+                    let origin = Origin::Client { token, cookie, offset, bytes, then: Then::Tell };
                     return self.volumes[at].ask(origin, GuestRequest::Flush);
                 }
                 let Some(Source::Client(client)) = self.sources.get_mut(token) else { return };
                 client.asked -= 1;
                 client.bytes -= bytes;
-                client.put(cookie, reply(offset, result));
+                let mut reply = reply(offset, result);
+                if let (Then::First, Reply::Extents(extents)) = (then, &mut reply) {
+                    extents.truncate(1);
+                }
+                client.put(cookie, reply);
                 self.mark_dirty(token);
             }
             Origin::Admin(answerer) => self.admin_answered(at, answerer, result),
@@ -338,6 +352,7 @@ fn reply(offset: u64, result: GuestResult) -> Reply {
     match result {
         Ok(GuestReply::Done) => Reply::Done,
         Ok(GuestReply::Data(data)) => Reply::Data { offset, data },
+        Ok(GuestReply::Map(extents)) => Reply::Extents(extents.iter().map(extent).collect()),
         Err(error) => Reply::Failed(match error {
             GuestError::Invalid | GuestError::NoSnapshot => Errno::Invalid,
             GuestError::NoSpace => Errno::NoSpace,
@@ -345,4 +360,9 @@ fn reply(offset: u64, result: GuestResult) -> Reply {
             GuestError::Io | GuestError::Busy => Errno::Io,
         }),
     }
+}
+
+fn extent(extent: &crate::repl::engine::Extent) -> Extent {
+    // What is told at once is a small part of what a length can say.
+    Extent { length: u32::try_from(extent.length).unwrap_or(u32::MAX), hole: extent.hole }
 }

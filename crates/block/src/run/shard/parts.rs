@@ -62,7 +62,7 @@ impl Volume {
         whole.left -= 1;
         match result {
             Ok(GuestReply::Data(data)) => whole.data[index] = data,
-            Ok(GuestReply::Done) => {}
+            Ok(GuestReply::Done | GuestReply::Map(_)) => {}
             Err(error) => whole.error = Some(error),
         }
         if whole.left > 0 {

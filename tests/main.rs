@@ -20,4 +20,5 @@ mod lists;
 mod store;
 mod vm_controller;
 mod vm_life;
+mod volume;
 mod watch;

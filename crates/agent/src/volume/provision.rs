@@ -20,7 +20,7 @@ use super::gauge::Gauge;
 use super::keep::Shared;
 use super::object::{Claim, FINALIZER, HOSTNAME, PROVISIONED_BY, PROVISIONER};
 use super::source::Origin;
-use crate::api::{MANAGER, merge, present};
+use crate::api::{MANAGER, is_conflict, merge, present};
 use crate::event::Note;
 
 /// Why a volume is not as it should be; it is tried again.
@@ -175,18 +175,23 @@ pub(super) async fn remove(shared: &Shared, volume: &str) -> Result<(), Provisio
 /// Takes our finalizer off.
 pub(super) async fn release(shared: &Shared, volume: &str) -> Result<(), ProvisionError> {
     let volumes = Api::<PersistentVolume>::all(shared.client.clone());
-    let found = present(volumes.get(volume).await).to("read the volume")?;
-    let Some(found) = found else { return Ok(()) };
-    let finalizers = found.metadata.finalizers.unwrap_or_default();
-    let left: Vec<&String> = finalizers.iter().filter(|each| *each != FINALIZER).collect();
-    if left.len() == finalizers.len() {
-        return Ok(());
+    loop {
+        let found = present(volumes.get(volume).await).to("read the volume")?;
+        let Some(found) = found else { return Ok(()) };
+        let finalizers = found.metadata.finalizers.unwrap_or_default();
+        let left: Vec<&String> = finalizers.iter().filter(|each| *each != FINALIZER).collect();
+        if left.len() == finalizers.len() {
+            return Ok(());
+        }
+        let patch = json!({"metadata": {
+            "resourceVersion": found.metadata.resource_version, "finalizers": left,
+        }});
+        match merge(&volumes, volume, &patch).await {
+            // Others take theirs off at the same time.
+            Err(failure) if is_conflict(&failure) => {}
+            written => return present(written).to("release the volume").map(|_| ()),
+        }
     }
-    let patch = json!({"metadata": {
-        "resourceVersion": found.metadata.resource_version, "finalizers": left,
-    }});
-    present(merge(&volumes, volume, &patch).await).to("release the volume")?;
-    Ok(())
 }
 
 /// Removes a directory that no volume was made for. What the watch says may be late, so the

@@ -1,0 +1,108 @@
+//! A registry of container images from the distribution's package, and pushing to it.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::harness::eventually;
+
+pub(super) struct Registry {
+    process: Child,
+    pub(super) address: String,
+}
+
+impl Registry {
+    pub(super) fn start(folder: &Path) -> Self {
+        fs::create_dir_all(folder).unwrap();
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = free.to_string();
+        let config = json!({
+            "version": 0.1,
+            "log": {"level": "error"},
+            "storage": {"filesystem": {"rootdirectory": folder.join("data")}},
+            "http": {"addr": address},
+        });
+        let file = folder.join("config.yml");
+        fs::write(&file, config.to_string()).unwrap();
+        let process = Command::new("docker-registry")
+            .arg("serve")
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("docker-registry is installed (apt install docker-registry)");
+        let registry = Self { process, address };
+        eventually("the registry answers", || {
+            TcpStream::connect(&registry.address).is_ok()
+                && registry.send("GET", "/v2/", "", b"").0 == 200
+        });
+        registry
+    }
+
+    /// Pushes an image of one layer; answers its name.
+    pub(super) fn push(&self, name: &str, layer: &[u8]) -> String {
+        let config = json!({
+            "architecture": "amd64", "os": "linux", "config": {},
+            "rootfs": {"type": "layers", "diff_ids": []},
+        });
+        let config = config.to_string().into_bytes();
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
+            "config": self.blob(name, "application/vnd.docker.container.image.v1+json", &config),
+            "layers": [self.blob(name, "application/vnd.docker.image.rootfs.diff.tar.gzip", layer)],
+        });
+        let kind = manifest["mediaType"].as_str().unwrap();
+        let path = format!("/v2/{name}/manifests/1");
+        let (code, text) = self.send("PUT", &path, kind, manifest.to_string().as_bytes());
+        assert_eq!(code, 201, "{text}");
+        format!("{}/{name}:1", self.address)
+    }
+
+    fn blob(&self, name: &str, kind: &str, content: &[u8]) -> Value {
+        let digest = format!("sha256:{}", super::sha256(content));
+        let (code, text) = self.send("POST", &format!("/v2/{name}/blobs/uploads/"), "", b"");
+        assert_eq!(code, 202, "{text}");
+        let line = text.lines().find(|line| line.to_lowercase().starts_with("location:")).unwrap();
+        let place = line.split_once(':').unwrap().1.trim();
+        let place = place.trim_start_matches(&format!("http://{}", self.address));
+        let (code, text) = self.send(
+            "PUT",
+            &format!("{place}&digest={digest}"),
+            "application/octet-stream",
+            content,
+        );
+        assert_eq!(code, 201, "{text}");
+        json!({"mediaType": kind, "digest": digest, "size": content.len()})
+    }
+
+    /// Status and the whole answer.
+    fn send(&self, method: &str, path: &str, kind: &str, body: &[u8]) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
+             Connection: close\r\n\r\n",
+            self.address,
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(body).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let text = String::from_utf8_lossy(&answer).into_owned();
+        let code = text.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+        (code, text)
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -31,7 +31,7 @@ pub(crate) enum UploadError {
     Unknown(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("the upload did not end well")]
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error("the image is refused")]
+    #[error("cannot take this image")]
     Refused(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("the agent is stopping, or the claim was deleted")]
     Stopped,

@@ -61,7 +61,7 @@ fn all(seeds: impl Iterator<Item = u64>, run: fn(u64) -> Result<(), String>) {
 
 #[test]
 fn nothing_durable_is_lost_and_nothing_else_appears() {
-    all(seeds(150).chain(PINNED), run);
+    all(seeds(60).chain(PINNED), run);
 }
 
 /// As [`run`], on a disk that is full most of the time.
@@ -91,7 +91,7 @@ fn run_tight(seed: u64) -> Result<(), String> {
 
 #[test]
 fn a_full_disk_costs_nothing_but_the_writes_that_were_refused() {
-    all(seeds(60), run_tight);
+    all(seeds(25), run_tight);
 }
 
 /// Does one thing after the other and, before each operation on a file, cuts the power in every

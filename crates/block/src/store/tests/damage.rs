@@ -107,7 +107,7 @@ fn a_flipped_bit_anywhere_is_found_or_harmless() {
         let whole = sample(stop);
         let mut rng = Rng::new(stop as u64);
         let mut seen = [0; 3];
-        for round in 0..600 {
+        for round in 0..300 {
             let mut files = whole.clone();
             let file =
                 [FileId::Super, FileId::Log, own(0)[0], own(0)[1], own(1)[0], own(1)[1]][round % 6];

@@ -17,21 +17,28 @@ mod compare;
 mod compiled;
 mod cost;
 mod eval;
+mod expression;
 pub(crate) mod field_path;
 mod function;
+mod inquiry;
 mod library;
 mod lookup;
 mod macros;
+mod message;
 mod name;
 mod operator;
 mod program;
+mod scene;
 mod signature;
 mod types;
 mod value;
 
 pub(crate) use admission::check_rules;
 pub use compiled::Compiled;
+pub use expression::{CompileError, Expression, Names, Wanted};
+pub use inquiry::{Authorize, Question, ResourceTarget, Target, Verdict};
 pub use name::is_cel_word;
+pub use scene::{EvalError, Found, PatchError, Scene};
 
 /// Steps that one evaluation of one expression may take.
 const RULE_BUDGET: u64 = 1_000_000;

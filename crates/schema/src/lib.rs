@@ -5,7 +5,7 @@
 //! their `openAPIV3Schema`) and built-in types (built from the table in crate
 //! `types`). No I/O, no clock, not async.
 
-mod cel;
+pub mod cel;
 mod default;
 mod field;
 mod metadata;

@@ -8,12 +8,17 @@ mod call;
 
 use std::rc::Rc;
 
-use kube_cel::cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, LiteralValue, SelectExpr};
+use kube_cel::cel::common::ast::{
+    ComprehensionExpr, EntryExpr, Expr, LiteralValue, SelectExpr, StructExpr,
+};
 use kube_cel::cel::parser::Expression;
 
+use super::expression::{Names, named};
+use super::message;
 use super::program::Issue;
 use super::signature;
 use super::types::{Field, Ty, Typed};
+use crate::node::Additional;
 
 /// What is known about an expression.
 #[derive(Debug, Clone)]
@@ -41,6 +46,8 @@ pub(super) struct Checker<'c, 'a> {
     source: &'c str,
     this: &'c Typed<'a>,
     old: Typed<'a>,
+    /// Takes the place of both where an expression is not a rule of a schema.
+    names: Option<&'c Names<'a>>,
     issues: Vec<Issue>,
 }
 
@@ -57,7 +64,20 @@ impl<'c, 'a> Checker<'c, 'a> {
         } else {
             this.clone()
         };
-        let mut checker = Self { source, this, old, issues: Vec::new() };
+        let mut checker = Self { source, this, old, names: None, issues: Vec::new() };
+        let info = checker.visit(expression, None);
+        (info, checker.issues)
+    }
+
+    /// Checks a whole expression over names.
+    pub(super) fn check_names(
+        source: &'c str,
+        expression: &Expression,
+        names: &'c Names<'a>,
+    ) -> (Info<'a>, Vec<Issue>) {
+        let this = &Typed::dynamic();
+        let old = this.clone();
+        let mut checker = Checker { source, this, old, names: Some(names), issues: Vec::new() };
         let info = checker.visit(expression, None);
         (info, checker.issues)
     }
@@ -122,7 +142,8 @@ impl<'c, 'a> Checker<'c, 'a> {
                 let values = Rc::new(Typed::dynamic());
                 Info::new(Ty::Map(values), map.entries.len() as u64, cost)
             }
-            Expr::Struct(_) | Expr::Unspecified => Info::new(Ty::Dyn, 1, 40),
+            Expr::Struct(message) => self.construct(message, around),
+            Expr::Unspecified => Info::new(Ty::Dyn, 1, 40),
         }
     }
 
@@ -139,9 +160,11 @@ impl<'c, 'a> Checker<'c, 'a> {
             }
             scope = here.parent;
         }
+        let known = self.names.and_then(|names| names.find(name));
         let typed = match name {
-            "self" => self.this.clone(),
-            "oldSelf" => self.old.clone(),
+            _ if known.is_some() => known.unwrap_or_else(Typed::dynamic),
+            "self" if self.names.is_none() => self.this.clone(),
+            "oldSelf" if self.names.is_none() => self.old.clone(),
             "bool" | "int" | "uint" | "double" | "string" | "bytes" | "list" | "map"
             | "null_type" | "type" => Typed::new(Ty::Type, 1),
             _ => {
@@ -156,6 +179,12 @@ impl<'c, 'a> Checker<'c, 'a> {
         if signature::type_name(select).is_some() {
             return Info::new(Ty::Type, 1, 1);
         }
+        if let Some(typed) = self.named_field(select, around) {
+            return Info {
+                typed: if select.test { Typed::new(Ty::Bool, 1) } else { typed },
+                cost: 2,
+            };
+        }
         let operand = self.visit(&select.operand, around);
         let field = self.field(&operand.typed, &select.field);
         let cost = operand.cost.saturating_add(1);
@@ -165,6 +194,7 @@ impl<'c, 'a> Checker<'c, 'a> {
     fn field(&mut self, typed: &Typed<'a>, name: &str) -> Typed<'a> {
         match typed.field(name) {
             Field::Known(field) => return field,
+            Field::Undefined if self.is_open(typed, name) => {}
             Field::Undefined => {
                 self.report(&format!(".{name}"), format!("undefined field '{name}'"));
             }
@@ -174,6 +204,52 @@ impl<'c, 'a> Checker<'c, 'a> {
             }
         }
         Typed::dynamic()
+    }
+
+    /// Whether a schema leaves open what is in a field. Rules of a schema do not see such
+    /// fields, all others do.
+    fn is_open(&self, typed: &Typed<'a>, name: &str) -> bool {
+        let Ty::Object(node, _) = &typed.ty else { return false };
+        let declared = node.property(&super::name::unescape(name)).is_some();
+        self.names.is_some() && (declared || matches!(node.additional, Additional::Anything))
+    }
+
+    /// `variables.name` and `authorizer.requestResource`, which are no fields of anything.
+    fn named_field(&mut self, select: &SelectExpr, around: Around<'_, 'a>) -> Option<Typed<'a>> {
+        let names = self.names?;
+        let Expr::Ident(name) = &select.operand.expr else { return None };
+        let mut shadow = around;
+        while let Some(here) = shadow {
+            if here.name == name {
+                return None;
+            }
+            shadow = here.parent;
+        }
+        match (name.as_str(), select.field.as_str()) {
+            ("variables", field) => Some(names.find_variable(field).unwrap_or_else(|| {
+                self.report(&format!(".{field}"), format!("undefined field '{field}'"));
+                Typed::dynamic()
+            })),
+            ("authorizer", "requestResource") => names.request_resource(),
+            _ => None,
+        }
+    }
+
+    fn construct(&mut self, message: &StructExpr, around: Around<'_, 'a>) -> Info<'a> {
+        let name = message.type_name.trim_start_matches('.');
+        let known = self.names.is_some_and(Names::has_constructors) && message::is_known(name);
+        if self.names.is_some() && !known {
+            self.report(name, format!("undeclared reference to '{name}' (in container '')"));
+        }
+        let mut cost = 40_u64;
+        for entry in &message.entries {
+            let EntryExpr::StructField(field) = &entry.expr else { continue };
+            cost = cost.saturating_add(self.visit(&field.value, around).cost);
+            if known && !message::has_field(name, &field.field) {
+                self.report(&field.field, format!("undefined field '{}'", field.field));
+            }
+        }
+        Info::new(if known { named(name) } else { Ty::Dyn }, 1, cost)
     }
 
     /// The type of the variable of a macro over `range`.

@@ -11,7 +11,9 @@ use kube_cel::cel::common::ast::{
 use kube_cel::cel::parser::Expression;
 
 use super::compare;
+use super::inquiry::Authorize;
 use super::lookup;
+use super::scene::Inside;
 use super::signature;
 use super::value::{Text, Val};
 
@@ -53,6 +55,8 @@ pub(super) type Outcome<'a> = Result<Val<'a>, Error>;
 pub(super) struct Machine<'a> {
     pub(super) this: Val<'a>,
     pub(super) old: Option<Val<'a>>,
+    /// Takes the place of both where an expression is not a rule of a schema.
+    scene: Option<Rc<Inside<'a>>>,
     left: Cell<u64>,
 }
 
@@ -67,7 +71,20 @@ pub(super) type Around<'s, 'a> = Option<&'s Scope<'s, 'a>>;
 
 impl<'a> Machine<'a> {
     pub(super) fn new(this: Val<'a>, old: Option<Val<'a>>, budget: u64) -> Self {
-        Self { this, old, left: Cell::new(budget) }
+        Self { this, old, scene: None, left: Cell::new(budget) }
+    }
+
+    /// An evaluation over the names of a scene.
+    pub(super) fn on(scene: Rc<Inside<'a>>, budget: u64) -> Self {
+        Self { this: Val::Null, old: None, scene: Some(scene), left: Cell::new(budget) }
+    }
+
+    pub(super) fn has_scene(&self) -> bool {
+        self.scene.is_some()
+    }
+
+    pub(super) fn authority(&self) -> Option<&'a dyn Authorize> {
+        self.scene.as_ref().and_then(|scene| scene.authority)
     }
 
     pub(super) fn left(&self) -> u64 {
@@ -90,9 +107,8 @@ impl<'a> Machine<'a> {
             Expr::Comprehension(fold) => self.fold(fold, around),
             Expr::List(list) => self.list(list, around),
             Expr::Map(map) => self.map(map, around),
-            Expr::Struct(_) | Expr::Unspecified => {
-                Err(Error::Other("messages cannot be constructed".to_owned()))
-            }
+            Expr::Struct(message) => self.construct(message, around),
+            Expr::Unspecified => Err(Error::Other("messages cannot be constructed".to_owned())),
         }
     }
 
@@ -104,8 +120,11 @@ impl<'a> Machine<'a> {
             }
             scope = here.parent;
         }
+        if let Some(value) = self.scene.as_ref().and_then(|scene| scene.value(name)) {
+            return value;
+        }
         match name {
-            "self" => Ok(self.this.clone()),
+            "self" if self.scene.is_none() => Ok(self.this.clone()),
             "oldSelf" => self
                 .old
                 .clone()
@@ -121,6 +140,9 @@ impl<'a> Machine<'a> {
     fn select(&self, select: &'a SelectExpr, around: Around<'_, 'a>) -> Outcome<'a> {
         if let Some(name) = signature::type_name(select) {
             return Ok(Val::Type(name));
+        }
+        if let Some(outcome) = self.scene_field(select, around) {
+            return outcome;
         }
         let operand = self.eval(&select.operand, around)?;
         if let Val::Optional(inner) = &operand {
@@ -139,6 +161,29 @@ impl<'a> Machine<'a> {
             return Ok(Val::Bool(found.is_some()));
         }
         found.ok_or_else(|| Error::NoKey(select.field.clone()))
+    }
+
+    /// `variables.name` and `authorizer.requestResource`, which are no fields of anything.
+    fn scene_field(&self, select: &'a SelectExpr, around: Around<'_, 'a>) -> Option<Outcome<'a>> {
+        let scene = self.scene.as_ref()?;
+        let Expr::Ident(name) = &select.operand.expr else { return None };
+        let mut shadow = around;
+        while let Some(here) = shadow {
+            if here.name == name {
+                return None;
+            }
+            shadow = here.parent;
+        }
+        match (name.as_str(), select.field.as_str()) {
+            ("variables", name) if select.test => {
+                Some(Ok(Val::Bool(scene.variable(name, self).is_some())))
+            }
+            ("variables", name) => Some(
+                scene.variable(name, self).unwrap_or_else(|| Err(Error::NoKey(name.to_owned()))),
+            ),
+            ("authorizer", "requestResource") => scene.request_resource().map(Ok),
+            _ => None,
+        }
     }
 
     fn list(&self, list: &'a ListExpr, around: Around<'_, 'a>) -> Outcome<'a> {

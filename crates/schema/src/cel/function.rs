@@ -32,6 +32,9 @@ impl<'a> Machine<'a> {
             return outcome;
         }
         let name = qualified.unwrap_or(&call.func_name);
+        if let Some(outcome) = self.inquire(name, target.as_ref(), &arguments) {
+            return outcome;
+        }
         if let Some(outcome) = self.native(name, target.as_ref(), &arguments) {
             return outcome;
         }

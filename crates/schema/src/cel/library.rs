@@ -68,7 +68,7 @@ pub(super) fn equals(left: &cel::Value, right: &cel::Value) -> bool {
 
 fn to_cel(value: &Val<'_>) -> cel::Value {
     match value {
-        Val::Null | Val::Type(_) => cel::Value::Null,
+        Val::Null | Val::Type(_) | Val::Inquiry(_) | Val::Verdict(_) => cel::Value::Null,
         Val::Bool(value) => cel::Value::Bool(*value),
         Val::Int(value) => cel::Value::Int(*value),
         Val::Uint(value) => cel::Value::UInt(*value),
@@ -89,6 +89,12 @@ fn to_cel(value: &Val<'_>) -> cel::Value {
             };
             (key, to_cel(value))
         })),
+        Val::Message(message) => cel_map(
+            message
+                .fields
+                .iter()
+                .map(|(name, value)| (CelKey::String(Arc::new((*name).to_owned())), to_cel(value))),
+        ),
         Val::Object(..) | Val::Entries(..) => cel_map(
             lookup::fields(value)
                 .into_iter()

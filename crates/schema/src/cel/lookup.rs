@@ -21,6 +21,7 @@ pub(super) fn select<'a>(value: &Val<'a>, field: &str) -> Result<Option<Val<'a>>
             Ok(map.get(field).map(|value| Val::view(value, *values, Resource::No)))
         }
         Val::Map(map) => Ok(map.get(&Key::Text(field.into())).cloned()),
+        Val::Message(message) => Ok(message.fields.get(field).cloned()),
         other => Err(Error::overload("select", [other])),
     }
 }

@@ -1,4 +1,5 @@
 mod facts;
+mod scenes;
 
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};

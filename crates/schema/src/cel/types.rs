@@ -24,6 +24,8 @@ pub(super) enum Ty<'a> {
     Map(Rc<Typed<'a>>),
     Object(&'a Node, Resource),
     Optional(Rc<Typed<'a>>),
+    /// What is known by its name alone: constructed objects, questions about rights.
+    Named(Rc<str>),
     Type,
 }
 
@@ -132,6 +134,7 @@ impl Ty<'_> {
             (Self::Dyn | Self::Null, _) | (_, Ty::Dyn | Ty::Null) => true,
             (Self::List(left), Ty::List(right)) => left.ty.matches(&right.ty),
             (Self::Optional(left), Ty::Optional(right)) => left.ty.matches(&right.ty),
+            (Self::Named(left), Ty::Named(right)) => left == right,
             (left, right) => std::mem::discriminant(left) == std::mem::discriminant(right),
         }
     }
@@ -154,6 +157,7 @@ impl fmt::Display for Ty<'_> {
             Self::Map(element) => write!(out, "map(string, {})", element.ty),
             Self::Object(..) => out.write_str("object"),
             Self::Optional(inner) => write!(out, "optional_type({})", inner.ty),
+            Self::Named(name) => out.write_str(name),
             Self::Type => out.write_str("type"),
         }
     }

@@ -9,7 +9,9 @@ use std::sync::{Arc, LazyLock};
 use kube_cel::cel;
 use serde_json::{Map, Value};
 
+use super::inquiry::{self, Inquiry, Verdict};
 use super::library;
+use super::message::Message;
 use crate::node::{Additional, Node, Schema, Type};
 
 #[derive(Debug, Clone)]
@@ -30,6 +32,11 @@ pub(super) enum Val<'a> {
     /// A JSON object with free keys, and the schema of its values.
     Entries(&'a Map<String, Value>, Option<&'a Node>),
     Optional(Option<Rc<Val<'a>>>),
+    /// What an expression constructs by name.
+    Message(Rc<Message<'a>>),
+    /// A question about rights, and the answer to one.
+    Inquiry(Rc<Inquiry>),
+    Verdict(Rc<Verdict>),
     /// A name of a type.
     Type(&'static str),
     /// A value that only the libraries understand: times, quantities, addresses.
@@ -163,6 +170,10 @@ impl<'a> Val<'a> {
             Self::Map(_) | Self::Entries(..) => "map",
             Self::Object(..) => "object",
             Self::Optional(_) => "optional_type",
+            Self::Message(message) if message.name == "JSONPatch" => "JSONPatch",
+            Self::Message(_) => "Object",
+            Self::Inquiry(inquiry) => inquiry::type_name(inquiry),
+            Self::Verdict(_) => inquiry::DECISION,
             Self::Type(_) => "type",
             Self::Foreign(cel::Value::Timestamp(_)) => "google.protobuf.Timestamp",
             Self::Foreign(cel::Value::Duration(_)) => "google.protobuf.Duration",
@@ -203,6 +214,7 @@ impl<'a> Val<'a> {
             Self::Bytes(bytes) => 1 + bytes.len() as u64 / 10,
             Self::List(list) => sum(&mut list.iter().cloned()),
             Self::Map(map) => sum(&mut map.values().cloned()),
+            Self::Message(message) => sum(&mut message.fields.values().cloned()),
             Self::Array(list, _) => json_weight_list(list, most),
             Self::Object(map, ..) | Self::Entries(map, _) => json_weight_map(map, most),
             _ => 1,

@@ -7,6 +7,8 @@ use kube_cel::cel::parser::Expression;
 
 use super::{Around, Checker, Info, Scope};
 use crate::cel::cost::traversal;
+use crate::cel::expression::named;
+use crate::cel::inquiry::{self, Returns};
 use crate::cel::types::{Ty, Typed};
 use crate::cel::value::Val;
 use crate::cel::{library, signature};
@@ -72,6 +74,9 @@ impl<'a> Checker<'_, 'a> {
         target: Option<Info<'a>>,
         arguments: &[Info<'a>],
     ) -> Info<'a> {
+        if let Some(info) = self.inquiry(name, target.as_ref(), arguments) {
+            return info;
+        }
         let values: Vec<&Info<'a>> = target.iter().chain(arguments).collect();
         let sizes: Vec<u64> = values.iter().map(|info| info.typed.size).collect();
         let total = sizes.iter().copied().fold(0, u64::saturating_add);
@@ -117,6 +122,36 @@ impl<'a> Checker<'_, 'a> {
             },
         };
         Info { typed, cost }
+    }
+
+    /// A step of a question about rights; `None` if the target is not one.
+    fn inquiry(
+        &mut self,
+        name: &str,
+        target: Option<&Info<'a>>,
+        arguments: &[Info<'a>],
+    ) -> Option<Info<'a>> {
+        let target = target?;
+        let Ty::Named(of) = &target.typed.ty else { return None };
+        let cost =
+            arguments.iter().fold(inquiry::cost(name), |sum, info| sum.saturating_add(info.cost));
+        let cost = cost.saturating_add(target.cost);
+        let ty = match inquiry::result(of, name, arguments.len()) {
+            Some(Returns::Chain(next)) => named(next),
+            Some(Returns::Bool) => Ty::Bool,
+            Some(Returns::Text) => Ty::Text,
+            None => {
+                let types: Vec<String> =
+                    arguments.iter().map(|info| info.typed.ty.to_string()).collect();
+                let text = format!(
+                    "found no matching overload for '{name}' applied to '{of}.({})'",
+                    types.join(", ")
+                );
+                self.report(&format!(".{name}"), text);
+                Ty::Dyn
+            }
+        };
+        Some(Info::new(ty, 1, cost))
     }
 
     fn operator(&mut self, call: &CallExpr, operands: &[Info<'a>]) -> Option<Info<'a>> {

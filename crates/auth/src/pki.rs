@@ -22,6 +22,7 @@
 
 mod authority;
 mod files;
+mod given;
 mod issue;
 mod pair;
 pub mod renewal;
@@ -38,6 +39,7 @@ use crate::token::key::{KeyError, KeyRing};
 use crate::user::MASTERS;
 use authority::Authority;
 pub(crate) use files::write_private;
+pub use given::{GivenError, GivenFiles, ensure_self_signed};
 use pair::Pair;
 pub(crate) use pair::pem as encode_pem;
 pub use pair::{Facts, PairError};

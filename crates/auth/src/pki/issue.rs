@@ -60,6 +60,22 @@ pub(super) fn server(
     names: impl IntoIterator<Item = String>,
     lifetime: Lifetime,
 ) -> Result<CertificateDer<'static>, rcgen::Error> {
+    serving(names, lifetime)?.signed_by(key, issuer).map(Into::into)
+}
+
+/// The same, signed by nobody else.
+pub(super) fn self_signed(
+    key: &KeyPair,
+    names: impl IntoIterator<Item = String>,
+    lifetime: Lifetime,
+) -> Result<CertificateDer<'static>, rcgen::Error> {
+    serving(names, lifetime)?.self_signed(key).map(Into::into)
+}
+
+fn serving(
+    names: impl IntoIterator<Item = String>,
+    lifetime: Lifetime,
+) -> Result<CertificateParams, rcgen::Error> {
     let mut params = lifetime.params();
     params.distinguished_name = common_name("kube-apiserver");
     for name in names {
@@ -69,7 +85,7 @@ pub(super) fn server(
         };
         params.subject_alt_names.push(name);
     }
-    leaf(params, ExtendedKeyUsagePurpose::ServerAuth).signed_by(key, issuer).map(Into::into)
+    Ok(leaf(params, ExtendedKeyUsagePurpose::ServerAuth))
 }
 
 /// A certificate that names a user and the groups they are in.

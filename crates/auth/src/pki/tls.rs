@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, ResolvesServerCert, VerifierBuilderError, WebPkiClientVerifier};
@@ -18,7 +18,6 @@ use rustls::{
 };
 
 use super::Pki;
-use super::authority::Authority;
 use crate::identity::{IdentityError, common_name, user_from_certificate};
 use crate::user::User;
 
@@ -53,6 +52,33 @@ pub enum Peer {
     FrontProxy { name: String },
 }
 
+/// What a server shows and believes, wherever it comes from.
+#[derive(Debug)]
+pub struct Material {
+    /// The serving certificate, its own first.
+    pub certs: Vec<CertificateDer<'static>>,
+    pub key: PrivateKeyDer<'static>,
+    /// Whose certificates name users; none means that no client has one.
+    pub users: Vec<CertificateDer<'static>>,
+    /// Whose certificates let their bearers speak for users.
+    pub front_proxies: Vec<CertificateDer<'static>>,
+    /// Which of those may; empty means all.
+    pub front_proxy_names: Vec<String>,
+}
+
+impl Material {
+    fn of(pki: &Pki) -> Self {
+        let key = PrivatePkcs8KeyDer::from(pki.serving.key().serialize_der());
+        Self {
+            certs: pki.serving.certs().to_vec(),
+            key: PrivateKeyDer::from(key),
+            users: pki.ca.trusted().cloned().collect(),
+            front_proxies: pki.front_proxy_ca.trusted().cloned().collect(),
+            front_proxy_names: Vec::new(),
+        }
+    }
+}
+
 /// The server's side of TLS.
 #[derive(Debug, Clone)]
 pub struct Tls {
@@ -63,9 +89,17 @@ pub struct Tls {
 
 impl Tls {
     pub fn new(pki: &Pki) -> Result<Self, TlsError> {
+        Self::with(Material::of(pki))
+    }
+
+    /// TLS with certificates that somebody else looks after.
+    pub fn with(material: Material) -> Result<Self, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let serving = Arc::new(Serving(ArcSwap::from(certified_key(pki, &provider)?)));
-        let trust = Arc::new(Trust(ArcSwap::from_pointee(Roots::new(pki, &provider)?)));
+        let trust = Arc::new(Trust {
+            roots: ArcSwap::from_pointee(Roots::new(&material, &provider)?),
+            signatures: provider.signature_verification_algorithms,
+        });
+        let serving = Arc::new(Serving(ArcSwap::from(certified_key(material, &provider)?)));
         let builder = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(TlsError::Serving)?;
@@ -82,10 +116,16 @@ impl Tls {
 
     /// Takes over renewed certificates; new connections see them.
     pub fn reload(&self, pki: &Pki) -> Result<(), TlsError> {
+        self.replace(Material::of(pki))
+    }
+
+    /// The same for what [`Self::with`] was given.
+    pub fn replace(&self, material: Material) -> Result<(), TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let (key, roots) = (certified_key(pki, &provider)?, Roots::new(pki, &provider)?);
+        let roots = Roots::new(&material, &provider)?;
+        let key = certified_key(material, &provider)?;
         self.serving.0.store(key);
-        self.trust.0.store(Arc::new(roots));
+        self.trust.roots.store(Arc::new(roots));
         Ok(())
     }
 
@@ -97,11 +137,15 @@ impl Tls {
         let (cert, rest) = chain.split_first().ok_or(PeerError::NoCertificate)?;
         let seconds = u64::try_from(now.as_second()).unwrap_or_default();
         let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
-        let roots = self.trust.0.load();
-        if roots.front_proxies.verify_client_cert(cert, rest, now).is_ok() {
-            return Ok(Peer::FrontProxy { name: common_name(cert)? });
+        let roots = self.trust.roots.load();
+        if verified(roots.front_proxies.as_ref(), cert, rest, now).is_ok() {
+            let name = common_name(cert)?;
+            // One that may not speak for others may still be somebody itself.
+            if roots.front_proxy_names.is_empty() || roots.front_proxy_names.contains(&name) {
+                return Ok(Peer::FrontProxy { name });
+            }
         }
-        roots.users.verify_client_cert(cert, rest, now).map_err(PeerError::NotTrusted)?;
+        verified(roots.users.as_ref(), cert, rest, now).map_err(PeerError::NotTrusted)?;
         Ok(Peer::User(user_from_certificate(cert)?))
     }
 }
@@ -111,10 +155,11 @@ pub fn server_config(pki: &Pki) -> Result<Arc<ServerConfig>, TlsError> {
     Ok(Tls::new(pki)?.config())
 }
 
-fn certified_key(pki: &Pki, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, TlsError> {
-    let key = PrivatePkcs8KeyDer::from(pki.serving.key().serialize_der());
-    let certs = pki.serving.certs().to_vec();
-    CertifiedKey::from_der(certs, PrivateKeyDer::from(key), provider)
+fn certified_key(
+    material: Material,
+    provider: &CryptoProvider,
+) -> Result<Arc<CertifiedKey>, TlsError> {
+    CertifiedKey::from_der(material.certs, material.key, provider)
         .map(Arc::new)
         .map_err(TlsError::Serving)
 }
@@ -128,35 +173,60 @@ impl ResolvesServerCert for Serving {
     }
 }
 
+type Verifier = Arc<dyn ClientCertVerifier>;
+
 #[derive(Debug)]
 struct Roots {
-    users: Arc<dyn ClientCertVerifier>,
-    front_proxies: Arc<dyn ClientCertVerifier>,
+    users: Option<Verifier>,
+    front_proxies: Option<Verifier>,
+    front_proxy_names: Vec<String>,
 }
 
 impl Roots {
-    fn new(pki: &Pki, provider: &Arc<CryptoProvider>) -> Result<Self, TlsError> {
-        let verifier = |authority: &Authority| {
+    fn new(material: &Material, provider: &Arc<CryptoProvider>) -> Result<Self, TlsError> {
+        let verifier = |trusted: &[CertificateDer<'static>]| {
+            if trusted.is_empty() {
+                return Ok(None);
+            }
             let mut roots = RootCertStore::empty();
-            for cert in authority.trusted() {
+            for cert in trusted {
                 roots.add(cert.clone()).map_err(TlsError::Root)?;
             }
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
                 .allow_unauthenticated()
                 .build()
+                .map(Some)
                 .map_err(TlsError::Verifier)
         };
-        Ok(Self { users: verifier(&pki.ca)?, front_proxies: verifier(&pki.front_proxy_ca)? })
+        Ok(Self {
+            users: verifier(&material.users)?,
+            front_proxies: verifier(&material.front_proxies)?,
+            front_proxy_names: material.front_proxy_names.clone(),
+        })
     }
+}
+
+fn verified(
+    verifier: Option<&Verifier>,
+    cert: &CertificateDer<'_>,
+    rest: &[CertificateDer<'_>],
+    now: UnixTime,
+) -> Result<ClientCertVerified, rustls::Error> {
+    let unknown = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+    verifier.ok_or(unknown)?.verify_client_cert(cert, rest, now)
 }
 
 /// Believes clients of either authority; which one it was is asked later.
 #[derive(Debug)]
-struct Trust(ArcSwap<Roots>);
+struct Trust {
+    roots: ArcSwap<Roots>,
+    signatures: WebPkiSupportedAlgorithms,
+}
 
 impl ClientCertVerifier for Trust {
     fn offer_client_auth(&self) -> bool {
-        true
+        let roots = self.roots.load();
+        roots.users.is_some() || roots.front_proxies.is_some()
     }
 
     fn client_auth_mandatory(&self) -> bool {
@@ -175,10 +245,10 @@ impl ClientCertVerifier for Trust {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        let roots = self.0.load();
-        let user = roots.users.verify_client_cert(cert, intermediates, now);
+        let roots = self.roots.load();
+        let user = verified(roots.users.as_ref(), cert, intermediates, now);
         user.or_else(|error| {
-            roots.front_proxies.verify_client_cert(cert, intermediates, now).map_err(|_| error)
+            verified(roots.front_proxies.as_ref(), cert, intermediates, now).map_err(|_| error)
         })
     }
 
@@ -188,7 +258,7 @@ impl ClientCertVerifier for Trust {
         cert: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.load().users.verify_tls12_signature(message, cert, signature)
+        rustls::crypto::verify_tls12_signature(message, cert, signature, &self.signatures)
     }
 
     fn verify_tls13_signature(
@@ -197,11 +267,11 @@ impl ClientCertVerifier for Trust {
         cert: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.load().users.verify_tls13_signature(message, cert, signature)
+        rustls::crypto::verify_tls13_signature(message, cert, signature, &self.signatures)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.load().users.supported_verify_schemes()
+        self.signatures.supported_schemes()
     }
 }
 

@@ -1,12 +1,18 @@
-//! The keys of service-account tokens: one P-256 key that signs (ES256), and any
-//! number that only verify because tokens they signed are still about.
+//! The keys of service-account tokens: one key that signs, and any number that only
+//! verify because tokens they signed are still about.
+//!
+//! Keys that we make are on P-256 (ES256). A key that somebody else made, as for a server
+//! that stands in for another, may be RSA as well (RS256).
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
-use jsonwebtoken::{DecodingKey, EncodingKey};
-use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData};
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, PublicKeyData};
+use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::{PemObject, SectionKind};
 use serde_json::{Value, json};
+use x509_parser::prelude::{FromDer, SubjectPublicKeyInfo, X509Certificate};
+use x509_parser::public_key::PublicKey;
 
 use crate::pki::encode_pem;
 
@@ -25,8 +31,10 @@ pub enum KeyError {
     NoPrivateKey,
     #[error("private key is not usable")]
     Private(#[source] rcgen::Error),
-    #[error("key is not on curve P-256")]
-    NotP256,
+    #[error("key is neither on curve P-256 nor RSA")]
+    Unsupported,
+    #[error("certificate is not readable")]
+    Certificate,
 }
 
 /// The signing key and all keys that verify, the signing one included.
@@ -57,7 +65,10 @@ impl KeyRing {
             let (kind, der) = section.map_err(KeyError::Pem)?;
             match kind {
                 SectionKind::PublicKey => older.push(VerifyingKey::from_spki(&der)?),
-                SectionKind::PrivateKey | SectionKind::EcPrivateKey => {
+                SectionKind::Certificate => older.push(VerifyingKey::from_certificate(&der)?),
+                SectionKind::PrivateKey
+                | SectionKind::EcPrivateKey
+                | SectionKind::RsaPrivateKey => {
                     let key = private_key(kind, der)?;
                     match &signing {
                         None => signing = Some(key),
@@ -93,18 +104,30 @@ impl KeyRing {
         &self.verifying[0].id
     }
 
+    pub(super) fn algorithm(&self) -> Algorithm {
+        self.verifying[0].algorithm()
+    }
+
     pub(super) fn encoding_key(&self) -> EncodingKey {
-        EncodingKey::from_ec_der(self.signing.serialized_der())
+        match self.algorithm() {
+            Algorithm::RS256 => EncodingKey::from_rsa_pem(self.signing.serialize_pem().as_bytes())
+                .expect("an RSA key that was read and written again"),
+            _ => EncodingKey::from_ec_der(self.signing.serialized_der()),
+        }
     }
 }
 
 fn private_key(kind: SectionKind, der: Vec<u8>) -> Result<KeyPair, KeyError> {
     let der = match kind {
-        SectionKind::EcPrivateKey => rustls::pki_types::PrivateKeyDer::Sec1(der.into()),
-        _ => rustls::pki_types::PrivateKeyDer::Pkcs8(der.into()),
+        SectionKind::EcPrivateKey => PrivateKeyDer::Sec1(der.into()),
+        SectionKind::RsaPrivateKey => PrivateKeyDer::Pkcs1(der.into()),
+        _ => PrivateKeyDer::Pkcs8(der.into()),
     };
-    let key = KeyPair::from_der_and_sign_algo(&der, &PKCS_ECDSA_P256_SHA256);
-    key.map_err(KeyError::Private)
+    match KeyPair::from_der_and_sign_algo(&der, &PKCS_ECDSA_P256_SHA256) {
+        Ok(key) => Ok(key),
+        Err(error) => KeyPair::from_der_and_sign_algo(&der, &PKCS_RSA_SHA256).map_err(|_| error),
+    }
+    .map_err(KeyError::Private)
 }
 
 /// A public key, named by the hash of its encoding.
@@ -112,17 +135,27 @@ fn private_key(kind: SectionKind, der: Vec<u8>) -> Result<KeyPair, KeyError> {
 pub struct VerifyingKey {
     id: String,
     spki: Vec<u8>,
+    numbers: Numbers,
+}
+
+/// What a key is made of, each as big-endian bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Numbers {
+    P256 { x: Vec<u8>, y: Vec<u8> },
+    Rsa { modulus: Vec<u8>, exponent: Vec<u8> },
 }
 
 impl VerifyingKey {
     /// From the DER of a SubjectPublicKeyInfo.
     pub fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
-        let point = spki.strip_prefix(&P256_PREFIX).ok_or(KeyError::NotP256)?;
-        if point.len() != 64 {
-            return Err(KeyError::NotP256);
-        }
+        let numbers = numbers(spki).ok_or(KeyError::Unsupported)?;
         let id = BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, spki));
-        Ok(Self { id, spki: spki.to_vec() })
+        Ok(Self { id, spki: spki.to_vec(), numbers })
+    }
+
+    fn from_certificate(der: &[u8]) -> Result<Self, KeyError> {
+        let (_, cert) = X509Certificate::from_der(der).map_err(|_| KeyError::Certificate)?;
+        Self::from_spki(cert.public_key().raw)
     }
 
     /// What the header of a token calls it.
@@ -130,24 +163,53 @@ impl VerifyingKey {
         &self.id
     }
 
-    fn coordinates(&self) -> (String, String) {
-        let (x, y) = self.spki[P256_PREFIX.len()..].split_at(32);
-        (BASE64_URL_SAFE_NO_PAD.encode(x), BASE64_URL_SAFE_NO_PAD.encode(y))
+    pub(super) fn algorithm(&self) -> Algorithm {
+        match self.numbers {
+            Numbers::P256 { .. } => Algorithm::ES256,
+            Numbers::Rsa { .. } => Algorithm::RS256,
+        }
     }
 
     /// RFC 7517.
     pub fn jwk(&self) -> Value {
-        let (x, y) = self.coordinates();
-        json!({
-            "use": "sig", "kty": "EC", "kid": self.id, "crv": "P-256", "alg": "ES256",
-            "x": x, "y": y,
-        })
+        let text = |bytes: &Vec<u8>| BASE64_URL_SAFE_NO_PAD.encode(bytes);
+        match &self.numbers {
+            Numbers::P256 { x, y } => json!({
+                "use": "sig", "kty": "EC", "kid": self.id, "crv": "P-256", "alg": "ES256",
+                "x": text(x), "y": text(y),
+            }),
+            Numbers::Rsa { modulus, exponent } => json!({
+                "use": "sig", "kty": "RSA", "kid": self.id, "alg": "RS256",
+                "n": text(modulus), "e": text(exponent),
+            }),
+        }
     }
 
     pub(super) fn decoding_key(&self) -> DecodingKey {
-        let (x, y) = self.coordinates();
-        DecodingKey::from_ec_components(&x, &y).expect("two base64 texts that we just made")
+        match &self.numbers {
+            Numbers::P256 { x, y } => {
+                let [x, y] = [x, y].map(|bytes| BASE64_URL_SAFE_NO_PAD.encode(bytes));
+                DecodingKey::from_ec_components(&x, &y).expect("two base64 texts that we just made")
+            }
+            Numbers::Rsa { modulus, exponent } => {
+                DecodingKey::from_rsa_raw_components(modulus, exponent)
+            }
+        }
     }
+}
+
+fn numbers(spki: &[u8]) -> Option<Numbers> {
+    if let Some(point) = spki.strip_prefix(&P256_PREFIX) {
+        let (x, y) = point.split_at_checked(32)?;
+        return (y.len() == 32).then(|| Numbers::P256 { x: x.to_vec(), y: y.to_vec() });
+    }
+    let (_, info) = SubjectPublicKeyInfo::from_der(spki).ok()?;
+    let Ok(PublicKey::RSA(key)) = info.parsed() else { return None };
+    let plain = |bytes: &[u8]| {
+        let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+        bytes[zeros..].to_vec()
+    };
+    Some(Numbers::Rsa { modulus: plain(key.modulus), exponent: plain(key.exponent) })
 }
 
 #[cfg(test)]
@@ -171,6 +233,28 @@ mod tests {
     }
 
     #[test]
+    fn a_key_of_others_may_be_rsa_and_come_in_a_certificate() {
+        let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048).unwrap();
+        let params = rcgen::CertificateParams::new(vec!["signer".to_owned()]).unwrap();
+        let cert = params.self_signed(&key).unwrap().pem();
+        let ring = KeyRing::parse(&(key.serialize_pem() + &cert)).unwrap();
+        assert_eq!(ring.verifying().len(), 1, "the certificate has the same key");
+        assert_eq!(ring.algorithm(), Algorithm::RS256);
+        let jwk = ring.verifying()[0].jwk();
+        assert_eq!((&jwk["kty"], &jwk["e"]), (&json!("RSA"), &json!("AQAB")));
+        let tokens = crate::token::ServiceAccountTokens::new("https://i", vec![], vec![], &ring);
+        let grant = crate::token::TokenGrant {
+            namespace: "n".into(),
+            service_account: crate::token::ObjectRef::new("a", "u"),
+            expiration_seconds: 600,
+            ..Default::default()
+        };
+        let now = jiff::Timestamp::from_second(1_800_000_000).unwrap();
+        let token = tokens.issue(&grant, now).token;
+        assert!(tokens.verify(&token, &[], now).is_ok());
+    }
+
+    #[test]
     fn what_is_no_key_is_refused() {
         assert!(matches!(KeyRing::parse(""), Err(KeyError::NoPrivateKey)));
         let public = KeyRing::generate().unwrap().rotated().unwrap().to_pem();
@@ -180,7 +264,7 @@ mod tests {
         assert!(matches!(KeyRing::parse(&other.serialize_pem()), Err(KeyError::Private(_))));
         assert!(matches!(
             VerifyingKey::from_spki(&other.subject_public_key_info()),
-            Err(KeyError::NotP256)
+            Err(KeyError::Unsupported)
         ));
     }
 }

@@ -81,7 +81,7 @@ pub struct ServiceAccountTokens {
     audiences: Vec<String>,
     header: Header,
     signing: EncodingKey,
-    verifying: Vec<(String, DecodingKey)>,
+    verifying: Vec<(String, Algorithm, DecodingKey)>,
     jwks: Value,
 }
 
@@ -108,10 +108,11 @@ impl ServiceAccountTokens {
         let header = Header {
             typ: None,
             kid: Some(keys.signing_id().to_owned()),
-            ..Header::new(Algorithm::ES256)
+            ..Header::new(keys.algorithm())
         };
         let ring = keys.verifying();
-        let verifying = ring.iter().map(|key| (key.id().to_owned(), key.decoding_key()));
+        let verifying =
+            ring.iter().map(|key| (key.id().to_owned(), key.algorithm(), key.decoding_key()));
         let jwks: Vec<Value> = ring.iter().map(super::key::VerifyingKey::jwk).collect();
         Self {
             verifying: verifying.collect(),
@@ -241,14 +242,14 @@ impl ServiceAccountTokens {
         use jsonwebtoken::errors::ErrorKind;
         let header = jsonwebtoken::decode_header(token).map_err(|_| TokenError::NotOurs)?;
         // Times are checked against the clock we were given, audiences by our own rules.
-        let mut validation = Validation::new(Algorithm::ES256);
-        validation.required_spec_claims.clear();
-        validation.validate_exp = false;
-        validation.validate_aud = false;
         let keys = self.verifying.iter();
-        let keys = keys.filter(|(id, _)| header.kid.as_ref().is_none_or(|kid| kid == id));
+        let keys = keys.filter(|(id, ..)| header.kid.as_ref().is_none_or(|kid| kid == id));
         let mut failure = TokenError::UnknownKey;
-        for (_, key) in keys {
+        for (_, algorithm, key) in keys {
+            let mut validation = Validation::new(*algorithm);
+            validation.required_spec_claims.clear();
+            validation.validate_exp = false;
+            validation.validate_aud = false;
             match jsonwebtoken::decode::<C>(token, key, &validation) {
                 Ok(data) => return Ok(data.claims),
                 Err(error) => {
@@ -284,12 +285,16 @@ impl ServiceAccountTokens {
 
     /// For `/.well-known/openid-configuration`; `jwks_uri` is where [`Self::jwks`] is served.
     pub fn discovery(&self, jwks_uri: &str) -> Value {
+        let mut algorithms: Vec<String> =
+            self.verifying.iter().map(|(_, algorithm, _)| format!("{algorithm:?}")).collect();
+        algorithms.sort();
+        algorithms.dedup();
         json!({
             "issuer": self.issuer(),
             "jwks_uri": jwks_uri,
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": ["ES256"],
+            "id_token_signing_alg_values_supported": algorithms,
         })
     }
 }

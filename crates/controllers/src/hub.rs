@@ -12,7 +12,8 @@ use crate::reconcile::Touch;
 
 pub(crate) struct Hub {
     pub(crate) updates: mpsc::Receiver<Update>,
-    pub(crate) collector: mpsc::Sender<Update>,
+    /// Where there is one: some clusters collect by themselves.
+    pub(crate) collector: Option<mpsc::Sender<Update>>,
     pub(crate) outlets: Vec<Outlet>,
 }
 
@@ -41,7 +42,9 @@ impl Hub {
                     let _ = outlet.touches.send(touch.clone()).await;
                 }
             }
-            if self.collector.send(update).await.is_err() {
+            if let Some(collector) = &self.collector
+                && collector.send(update).await.is_err()
+            {
                 return;
             }
         }

@@ -36,4 +36,4 @@ mod vmi;
 mod vmi_replica_set;
 
 pub use service_account::TokenMinter;
-pub use start::{Config, Leadership, start};
+pub use start::{Config, Duties, Leadership, start};

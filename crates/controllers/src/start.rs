@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Stop, Tasks};
-use client::{Catalog, Election, Term, Timing};
+use client::{Catalog, Election, Term, Timing, Update};
 use kube::Client;
 use tokio::sync::{mpsc, watch};
 
@@ -23,17 +23,32 @@ const QUEUE: usize = 256;
 const STOP_LIMIT: Duration = Duration::from_millis(1500);
 
 /// What the controllers have to be told.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Config {
     pub leadership: Leadership,
-    /// The bundle that clients inside the cluster trust the server by, PEM.
-    pub root_ca: String,
-    pub minter: Arc<dyn TokenMinter>,
+    pub duties: Duties,
 }
 
-impl fmt::Debug for Config {
+/// How much of a cluster is left to these controllers.
+#[derive(Clone)]
+pub enum Duties {
+    /// All that upstream's controller manager does for a cluster without pods, and virtual
+    /// machines.
+    Cluster {
+        /// The bundle that clients inside the cluster trust the server by, PEM.
+        root_ca: String,
+        minter: Arc<dyn TokenMinter>,
+    },
+    /// Virtual machines only: the cluster has controllers of its own for the rest.
+    Machines,
+}
+
+impl fmt::Debug for Duties {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Config").field("leadership", &self.leadership).finish_non_exhaustive()
+        out.write_str(match self {
+            Self::Cluster { .. } => "Cluster",
+            Self::Machines => "Machines",
+        })
     }
 }
 
@@ -82,14 +97,18 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) {
 fn run_all(client: &Client, config: &Config) -> Tasks {
     let tasks = Tasks::default();
     let (updates, received) = mpsc::channel(QUEUE);
-    let (collector, collected) = mpsc::channel(QUEUE);
     let (catalog_sender, catalog) = watch::channel(Arc::<Catalog>::default());
     let mut outlets = Vec::new();
 
-    let started = Started { client, config, catalog: &catalog, tasks: &tasks };
-    started.reconcilers(&mut outlets);
-    let garbage = garbage::run(client.clone(), catalog.clone(), collected, tasks.stop_signal());
-    tasks.spawn("garbage", garbage);
+    let started = Started { client, catalog: &catalog, tasks: &tasks };
+    let collector = match &config.duties {
+        Duties::Cluster { root_ca, minter } => {
+            started.cluster(root_ca, minter, &mut outlets);
+            Some(started.collector())
+        }
+        Duties::Machines => None,
+    };
+    started.machines(&mut outlets);
     let hub = Hub { updates: received, collector, outlets };
     tasks.spawn("hub", hub.run(tasks.stop_signal()));
     let (client, mut stop) = (client.clone(), tasks.stop_signal());
@@ -104,16 +123,25 @@ fn run_all(client: &Client, config: &Config) -> Tasks {
 
 struct Started<'a> {
     client: &'a Client,
-    config: &'a Config,
     catalog: &'a watch::Receiver<Arc<Catalog>>,
     tasks: &'a Tasks,
 }
 
 impl Started<'_> {
-    fn reconcilers(&self, outlets: &mut Vec<Outlet>) {
+    /// What collects garbage, and where it learns of changes.
+    fn collector(&self) -> mpsc::Sender<Update> {
+        let (collector, collected) = mpsc::channel(QUEUE);
+        let stop = self.tasks.stop_signal();
+        let garbage = garbage::run(self.client.clone(), self.catalog.clone(), collected, stop);
+        self.tasks.spawn("garbage", garbage);
+        collector
+    }
+
+    /// Those that every cluster needs.
+    fn cluster(&self, root_ca: &str, minter: &Arc<dyn TokenMinter>, outlets: &mut Vec<Outlet>) {
         let client = || self.client.clone();
         let catalog = || self.catalog.clone();
-        let root_ca = || self.config.root_ca.clone();
+        let root_ca = || root_ca.to_owned();
 
         let finalizer = namespace::Finalizer { client: client(), catalog: catalog() };
         outlets.push(self.add("namespace", namespace::Terminating::default(), finalizer));
@@ -128,9 +156,10 @@ impl Started<'_> {
         let protector = storage_protection::Protector { client: client() };
         let waiting = storage_protection::Waiting::default();
         outlets.push(self.add("storage-protection", waiting, protector));
-        self.machines(outlets);
+        let services = endpoints::Services::default();
+        outlets.push(self.add("endpoints", services, endpoints::Publisher::new(client())));
 
-        let minter = Arc::clone(&self.config.minter);
+        let minter = Arc::clone(minter);
         let filler = service_account::Filler { client: client(), root_ca: root_ca(), minter };
         let mut tokens = self.add("token", service_account::Tokens, filler);
         tokens.wants = service_account::concerns_tokens;
@@ -163,8 +192,6 @@ impl Started<'_> {
         outlets.push(self.add("vm-pool", pools, pooler));
         let reporter = installation::Reporter::new(client());
         outlets.push(self.add("installation", installation::Installations, reporter));
-        let services = endpoints::Services::default();
-        outlets.push(self.add("endpoints", services, endpoints::Publisher::new(client())));
     }
 
     fn add<I, R>(&self, name: &'static str, interest: I, reconciler: R) -> Outlet

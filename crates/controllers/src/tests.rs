@@ -8,7 +8,7 @@ use base::Tasks;
 use serde_json::{Value, json};
 
 use crate::fake::Fake;
-use crate::{Config, Leadership, TokenMinter, start};
+use crate::{Config, Duties, Leadership, TokenMinter, start};
 
 const MAPS: &str = "/configmaps";
 const PODS: &str = "/pods";
@@ -31,7 +31,8 @@ impl TokenMinter for Minter {
 fn cluster(leadership: Leadership) -> (Fake, Tasks) {
     let (fake, tasks) = (Fake::new(), Tasks::default());
     fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
-    let config = Config { leadership, root_ca: "pem".into(), minter: Arc::new(Minter) };
+    let duties = Duties::Cluster { root_ca: "pem".into(), minter: Arc::new(Minter) };
+    let config = Config { leadership, duties };
     start(fake.client(), config, &tasks);
     (fake, tasks)
 }

@@ -33,18 +33,31 @@ pub(crate) async fn mutate(
     object: &mut Value,
     old: Option<&Value>,
 ) -> ApiResult<()> {
-    if operation == Operation::Create {
+    let asked = &call.api.settings;
+    if operation == Operation::Create && asked.admits("NamespaceLifecycle") {
         namespace::exists(call, object).await?;
     }
     extension::mutate(call, operation, object, old)?;
     match &*call.served.table {
         "persistentvolumeclaims" | "persistentvolumes" => {
-            storage::mutate(call, operation, object);
-            limits::mutate(call, operation, object)
+            if asked.admits("DefaultStorageClass") {
+                storage::mutate(call, operation, object);
+            }
+            if asked.admits("LimitRanger") {
+                limits::mutate(call, operation, object)
+            } else {
+                Ok(())
+            }
         }
         "pods" => {
-            runtime_class::mutate(call, operation, object)?;
-            limits::mutate(call, operation, object)
+            if asked.admits("RuntimeClass") {
+                runtime_class::mutate(call, operation, object)?;
+            }
+            if asked.admits("LimitRanger") {
+                limits::mutate(call, operation, object)
+            } else {
+                Ok(())
+            }
         }
         _ => Ok(()),
     }
@@ -108,7 +121,9 @@ pub(crate) async fn validate(
     namespace::protected(call, operation, old)?;
     if let Some(object) = object {
         rights::check(call, operation, object, old)?;
-        limits::validate(call, operation, object)?;
+        if call.api.settings.admits("LimitRanger") {
+            limits::validate(call, operation, object)?;
+        }
         if &*call.served.table == crd::TABLE {
             let errors = crd::validate(object, old);
             if !errors.is_empty() {
@@ -119,7 +134,9 @@ pub(crate) async fn validate(
     }
     // Before quotas, which count what they let pass.
     let warnings = extension::validate(call, operation, object, old)?;
-    if let Some(object) = object {
+    if let Some(object) = object
+        && call.api.settings.admits("ResourceQuota")
+    {
         quota::check(call, operation, object, old, dry_run).await?;
     }
     Ok(warnings)

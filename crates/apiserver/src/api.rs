@@ -1,5 +1,6 @@
 //! The server's state: everything a request needs, shared by all of them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -38,6 +39,7 @@ pub struct State {
     pub(crate) tasks: Tasks,
     pub(crate) ready: std::sync::atomic::AtomicBool,
     pub(crate) traffic: crate::traffic::Traffic,
+    pub(crate) audit: Option<crate::audit::Audit>,
 }
 
 /// What the server is told at start.
@@ -54,6 +56,81 @@ pub struct Settings {
     /// How long events are kept.
     pub event_ttl: std::time::Duration,
     pub version: crate::version::Version,
+    /// Who decides what users may do; the first that allows it.
+    pub authorization: Vec<Authorization>,
+    /// Whether requests without credentials are somebody.
+    pub anonymous: bool,
+    /// Checks that are left out, by the names of upstream's plugins.
+    pub disabled_admission: BTreeSet<String>,
+    /// How front proxies name the users they speak for.
+    pub front_proxy: FrontProxy,
+    /// What is written down of requests; nothing unless asked for.
+    pub audit: Option<crate::audit::AuditConfig>,
+}
+
+impl Settings {
+    /// The usual ones for a server at `advertise`.
+    pub fn new(
+        advertise: std::net::SocketAddr,
+        service_range: crate::service_ip::Cidr,
+        version: crate::version::Version,
+    ) -> Self {
+        Self {
+            advertise,
+            service_range,
+            ca_pem: String::new(),
+            front_proxy_ca_pem: String::new(),
+            event_ttl: std::time::Duration::from_secs(3600),
+            version,
+            authorization: vec![Authorization::Rbac],
+            anonymous: true,
+            disabled_admission: BTreeSet::new(),
+            front_proxy: FrontProxy::default(),
+            audit: None,
+        }
+    }
+
+    /// Whether the check that upstream calls `plugin` is made.
+    pub(crate) fn admits(&self, plugin: &str) -> bool {
+        self.disabled_admission.is_empty() || !self.disabled_admission.contains(plugin)
+    }
+}
+
+/// One that decides what users may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Authorization {
+    /// Everybody may do everything.
+    AlwaysAllow,
+    /// Nobody may, except members of `system:masters`.
+    AlwaysDeny,
+    /// By roles and bindings.
+    Rbac,
+    /// Nodes, by what runs on them.
+    Node,
+}
+
+/// The headers by which a front proxy names a user.
+#[derive(Debug, Clone)]
+pub struct FrontProxy {
+    /// The common names of certificates that may; empty means all of their authority.
+    pub allowed_names: Vec<String>,
+    pub username: Vec<String>,
+    pub uid: Vec<String>,
+    pub group: Vec<String>,
+    pub extra_prefix: Vec<String>,
+}
+
+impl Default for FrontProxy {
+    fn default() -> Self {
+        let one = |name: &str| vec![name.to_owned()];
+        Self {
+            allowed_names: Vec::new(),
+            username: one("X-Remote-User"),
+            uid: one("X-Remote-Uid"),
+            group: one("X-Remote-Group"),
+            extra_prefix: one("X-Remote-Extra-"),
+        }
+    }
 }
 
 impl std::ops::Deref for Api {

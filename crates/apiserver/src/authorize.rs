@@ -1,8 +1,11 @@
 //! Whether a user may do what a request asks for.
 
+mod node;
+
 use auth::{Attributes, Decision, ResourceRequest, Target, User};
 
-use crate::api::Api;
+use crate::api::{Api, Authorization};
+use crate::audit;
 use crate::call::Call;
 use crate::rights;
 use crate::status::{ApiError, ApiResult, Subject};
@@ -16,14 +19,43 @@ pub(crate) fn check(
 ) -> ApiResult<()> {
     // Masters need no policy, and must get in while there is none.
     if user.is_in(auth::user::MASTERS) {
+        audit::annotate("authorization.k8s.io/decision", || "allow".to_owned());
         return Ok(());
     }
-    match rights::policy(api).authorize(user, attributes) {
-        Decision::Allow(_) => Ok(()),
+    match decide(api, user, attributes) {
+        Decision::Allow(reason) => {
+            audit::annotate("authorization.k8s.io/decision", || "allow".to_owned());
+            audit::annotate("authorization.k8s.io/reason", || reason.to_string());
+            Ok(())
+        }
         Decision::NoOpinion(reason) => {
+            audit::annotate("authorization.k8s.io/decision", || "forbid".to_owned());
+            audit::annotate("authorization.k8s.io/reason", || reason.clone());
             Err(ApiError::forbidden(subject, auth::forbidden_message(user, attributes, &reason)))
         }
     }
+}
+
+/// Asks those who decide, until one allows it.
+pub(crate) fn decide(api: &Api, user: &User, attributes: &Attributes<'_>) -> Decision {
+    let mut reasons = Vec::new();
+    for authorizer in &api.settings.authorization {
+        let decision = match authorizer {
+            Authorization::AlwaysAllow => Decision::Allow("".into()),
+            Authorization::AlwaysDeny if user.is_in(auth::user::MASTERS) => {
+                Decision::Allow("".into())
+            }
+            Authorization::AlwaysDeny => Decision::NoOpinion("Everything is forbidden.".to_owned()),
+            Authorization::Rbac => rights::policy(api).authorize(user, attributes),
+            Authorization::Node => node::decide(api, user, attributes),
+        };
+        match decision {
+            Decision::Allow(reason) => return Decision::Allow(reason),
+            Decision::NoOpinion(reason) if reason.is_empty() => {}
+            Decision::NoOpinion(reason) => reasons.push(reason),
+        }
+    }
+    Decision::NoOpinion(reasons.join(", "))
 }
 
 /// The same for a path outside of the resources.

@@ -41,21 +41,31 @@ pub(crate) fn fixed(settings: &Settings) -> Vec<Value> {
             2_000_000_000,
             "For what the cluster cannot do without.",
         ),
-        json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {
-                "name": "extension-apiserver-authentication", "namespace": "kube-system",
-            },
-            "data": {
-                "client-ca-file": settings.ca_pem,
-                "requestheader-client-ca-file": settings.front_proxy_ca_pem,
-                "requestheader-allowed-names": "[]",
-                "requestheader-username-headers": "[\"X-Remote-User\"]",
-                "requestheader-group-headers": "[\"X-Remote-Group\"]",
-                "requestheader-extra-headers-prefix": "[\"X-Remote-Extra-\"]",
-            },
-        }),
+        authentication(settings),
     ]
+}
+
+/// What servers behind this one need to know to believe its word about users.
+fn authentication(settings: &Settings) -> Value {
+    let list = |items: &[String]| json!(items).to_string();
+    let mut data = json!({});
+    if !settings.ca_pem.is_empty() {
+        data["client-ca-file"] = settings.ca_pem.clone().into();
+    }
+    if !settings.front_proxy_ca_pem.is_empty() {
+        let proxy = &settings.front_proxy;
+        data["requestheader-client-ca-file"] = settings.front_proxy_ca_pem.clone().into();
+        data["requestheader-allowed-names"] = list(&proxy.allowed_names).into();
+        data["requestheader-username-headers"] = list(&proxy.username).into();
+        data["requestheader-uid-headers"] = list(&proxy.uid).into();
+        data["requestheader-group-headers"] = list(&proxy.group).into();
+        data["requestheader-extra-headers-prefix"] = list(&proxy.extra_prefix).into();
+    }
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+        "data": data,
+    })
 }
 
 /// Where the `kubernetes` service leads. A loopback address may not be an endpoint, so a

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
-use crate::api::{Api, ObjectStore};
+use crate::api::{Api, FrontProxy, ObjectStore};
 use crate::object;
 use crate::status::{ApiError, ApiResult, Subject};
 
@@ -98,7 +98,7 @@ pub(crate) fn authenticate(
     };
     match peer {
         Some(Peer::FrontProxy { .. }) => {
-            if let Some(user) = forwarded(headers) {
+            if let Some(user) = forwarded(&api.settings.front_proxy, headers) {
                 return Ok(user.authenticated());
             }
         }
@@ -107,7 +107,8 @@ pub(crate) fn authenticate(
     }
     match bearer(headers) {
         None if headers.contains_key(AUTHORIZATION) => Err(ApiError::unauthorized()),
-        None => Ok(User::anonymous()),
+        None if api.settings.anonymous => Ok(User::anonymous()),
+        None => Err(ApiError::unauthorized()),
         Some(token) => {
             let known = review(api, token, &[]).map_err(|_| ApiError::unauthorized())?;
             Ok(known.user.authenticated())
@@ -221,12 +222,17 @@ fn is_past_grace(object: &serde_json::Value, now: Timestamp) -> bool {
 }
 
 /// The user that a trusted front proxy speaks for.
-fn forwarded(headers: &HeaderMap) -> Option<User> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let name = text("x-remote-user").filter(|name| !name.is_empty())?;
-    let mut user = User::new(name, all(headers, "x-remote-group"));
-    user.uid = text("x-remote-uid").unwrap_or("").to_owned();
-    user.extra = extra(headers, "x-remote-extra-");
+fn forwarded(names: &FrontProxy, headers: &HeaderMap) -> Option<User> {
+    let first = |names: &[String]| {
+        let mut values = names.iter().filter_map(|name| headers.get(name)?.to_str().ok());
+        values.find(|value| !value.is_empty())
+    };
+    let groups = names.group.iter().flat_map(|name| all(headers, name));
+    let mut user = User::new(first(&names.username)?, groups.collect::<Vec<_>>());
+    first(&names.uid).unwrap_or("").clone_into(&mut user.uid);
+    for prefix in &names.extra_prefix {
+        user.extra.extend(extra(headers, &prefix.to_ascii_lowercase()));
+    }
     Some(user)
 }
 

@@ -19,6 +19,7 @@ mod after;
 mod answer;
 mod api;
 mod api_services;
+pub mod audit;
 mod authorize;
 mod body;
 mod bootstrap;
@@ -62,7 +63,7 @@ mod watch;
 mod websocket;
 mod write;
 
-pub use api::{Api, Settings};
+pub use api::{Api, Authorization, FrontProxy, Settings};
 pub use body::RequestBody;
 pub use bootstrap::BootstrapError;
 pub use identity::{Authenticator, Transport};

@@ -7,6 +7,7 @@ use schema::FieldError;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
+use crate::authorize;
 use crate::body::{self, Accepts, RequestBody};
 use crate::call::Call;
 use crate::identity;
@@ -135,7 +136,7 @@ fn access(call: &Call<'_>, review: &Value, user: &User) -> ApiResult<Value> {
             target: Target::Path(path["path"].as_str().unwrap_or("")),
         }
     };
-    Ok(match rights::policy(call.api).authorize(user, &attributes) {
+    Ok(match authorize::decide(call.api, user, &attributes) {
         Decision::Allow(reason) if reason.is_empty() => json!({"allowed": true}),
         Decision::Allow(reason) => json!({"allowed": true, "reason": &*reason}),
         Decision::NoOpinion(reason) if reason.is_empty() => json!({"allowed": false}),

@@ -18,6 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use crate::api::Api;
+use crate::audit::Remote;
 use crate::identity::Transport;
 use crate::websocket::Upgrade;
 
@@ -107,6 +108,9 @@ impl Connection {
                 if request.headers().contains_key(http::header::UPGRADE) {
                     let upgrade = hyper::upgrade::on(&mut request);
                     request.extensions_mut().insert(Upgrade::new(upgrade));
+                }
+                if api.audit.is_some() {
+                    request.extensions_mut().insert(Remote(from));
                 }
                 let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
                 Ok::<_, std::convert::Infallible>(api.handle(request, &transport).await)

@@ -28,20 +28,31 @@ use crate::{authorize, discovery, health, read, review, subresource, watch, writ
 impl Api {
     /// Answers one request.
     pub async fn handle(&self, request: Request<RequestBody>, transport: &Transport) -> Reply {
-        let (parts, body) = request.into_parts();
-        let encoding = error_encoding(&parts);
-        let id = uuid::Uuid::new_v4().to_string();
-        let mut reply = match self.answer(&parts, body, transport).await {
-            Ok(reply) => reply,
-            Err(error) => {
-                self.traffic.failed();
-                respond::failure(&error, encoding)
-            }
+        let id = audit_id(&request);
+        let head = request.method() == Method::HEAD;
+        let mut reply = match &self.audit {
+            None => self.answer_request(request, transport).await,
+            Some(audit) => Box::pin(self.answer_audited(audit, request, transport, &id)).await,
         };
         if let Ok(id) = HeaderValue::from_str(&id) {
             reply.headers_mut().insert("audit-id", id);
         }
-        if parts.method == Method::HEAD { respond::without_body(reply) } else { reply }
+        if head { respond::without_body(reply) } else { reply }
+    }
+
+    pub(crate) async fn answer_request(
+        &self,
+        request: Request<RequestBody>,
+        transport: &Transport,
+    ) -> Reply {
+        let (parts, body) = request.into_parts();
+        match self.answer(&parts, body, transport).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                self.traffic.failed();
+                respond::failure(&error, error_encoding(&parts))
+            }
+        }
     }
 
     async fn answer(
@@ -143,6 +154,13 @@ impl Api {
         respond::warn(&mut reply, &call.warnings);
         Ok(reply)
     }
+}
+
+/// The name of a request in logs: its sender may have given it one.
+fn audit_id(request: &Request<RequestBody>) -> String {
+    let given = request.headers().get("audit-id").and_then(|id| id.to_str().ok());
+    let given = given.filter(|id| !id.is_empty() && id.len() <= 64);
+    given.map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned)
 }
 
 /// Errors are sent in the client's encoding, where it has one that we speak.

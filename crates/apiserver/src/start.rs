@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use store::{Config, Store};
 
 use crate::api::{Api, Settings, State};
+use crate::audit::Audit;
 use crate::bootstrap::{self, BootstrapError};
 use crate::catalog::Catalog;
 use crate::extension::Extensions;
@@ -26,6 +27,8 @@ use crate::{api_services, cleanup, expiry, refresh, server_lease};
 pub enum StartError {
     #[error("cannot open the store")]
     Store(#[source] store::OpenError),
+    #[error(transparent)]
+    Audit(#[from] crate::audit::AuditError),
     #[error("cannot write the first objects")]
     Bootstrap(#[from] BootstrapError),
 }
@@ -41,6 +44,7 @@ impl Api {
     ) -> Result<Self, StartError> {
         let store = Store::open(config, ObjectShape, tasks).await.map_err(StartError::Store)?;
         let built_in = kinds::builtin().iter().map(|row| Arc::new(Served::built_in(row)));
+        let audit = settings.audit.clone().map(|audit| Audit::start(audit, tasks)).transpose()?;
         let api = Self::from_state(State {
             store,
             catalog: ArcSwap::from_pointee(Catalog::new(built_in.collect(), 0)),
@@ -54,6 +58,7 @@ impl Api {
             tasks: tasks.clone(),
             ready: AtomicBool::new(false),
             traffic: Traffic::default(),
+            audit,
         });
         refresh::catalog(&api);
         bootstrap::run(&api).await?;

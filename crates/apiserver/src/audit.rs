@@ -1,0 +1,401 @@
+//! Who did what and when, written down as upstream's audit events. Off unless asked for,
+//! and then outside of the way of a request: it looks at what goes in and what comes out.
+//!
+//! Those who decide something inside tell it by [`annotate`], which costs next to nothing
+//! while nobody listens.
+
+mod log;
+mod policy;
+mod sink;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use auth::User;
+use base::{Tasks, clock};
+use bytes::Bytes;
+use http::header::USER_AGENT;
+use http::{HeaderMap, Request, request};
+use http_body_util::{BodyExt as _, Full};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::body::{self, Accepts, RequestBody};
+use crate::identity::{self, Transport};
+use crate::options::Query;
+use crate::respond::Reply;
+use crate::route::{self, ResourcePath};
+
+pub use log::LogConfig;
+use policy::{Facts, Level, Stage, Target, Verdict};
+pub use policy::{Policy, PolicyError};
+use sink::Sinks;
+pub use sink::{Batching, Receiver};
+
+tokio::task_local! {
+    static ANNOTATIONS: RefCell<BTreeMap<String, String>>;
+}
+
+/// Adds a note to the event of the request that is being served, if it has one.
+pub(crate) fn annotate(key: &str, value: impl FnOnce() -> String) {
+    let _ = ANNOTATIONS.try_with(|notes| {
+        notes.borrow_mut().entry(key.to_owned()).or_insert_with(value);
+    });
+}
+
+/// Where a request came from; set by whoever accepted the connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Remote(pub(crate) SocketAddr);
+
+/// What is written down, and where to.
+#[derive(Clone)]
+pub struct AuditConfig {
+    pub policy: Policy,
+    pub log: Option<LogConfig>,
+    pub webhook: Option<(Arc<dyn Receiver>, Batching)>,
+}
+
+impl std::fmt::Debug for AuditConfig {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("AuditConfig").field("log", &self.log).finish_non_exhaustive()
+    }
+}
+
+/// Why nothing can be written down.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open the audit log {}", path.display())]
+pub struct AuditError {
+    path: std::path::PathBuf,
+    source: std::io::Error,
+}
+
+#[derive(Debug)]
+pub(crate) struct Audit {
+    policy: Policy,
+    sinks: Arc<Sinks>,
+}
+
+impl Audit {
+    pub(crate) fn start(config: AuditConfig, tasks: &Tasks) -> Result<Self, AuditError> {
+        let mut sinks = Sinks::default();
+        if let Some(log) = config.log {
+            let path = log.path.clone();
+            sinks.to_file(log, tasks).map_err(|source| AuditError { path, source })?;
+        }
+        if let Some((receiver, batching)) = config.webhook {
+            sinks.to_webhook(receiver, batching, tasks);
+        }
+        Ok(Self { policy: config.policy, sinks: Arc::new(sinks) })
+    }
+
+    pub(crate) fn lost(&self) -> u64 {
+        self.sinks.lost()
+    }
+}
+
+impl Api {
+    /// Answers a request and writes down what the policy wants of it.
+    pub(crate) async fn answer_audited(
+        &self,
+        audit: &Audit,
+        request: Request<RequestBody>,
+        transport: &Transport,
+        id: &str,
+    ) -> Reply {
+        let (parts, body) = request.into_parts();
+        let path = percent_encoding::percent_decode_str(parts.uri.path()).decode_utf8_lossy();
+        let sender = identity::authenticate(self, transport, &parts.headers);
+        let sender = sender.unwrap_or_else(|_| User::new("", Vec::<String>::new()));
+        let asked = Asked::new(&parts, &path);
+        let facts = Facts { user: &sender, verb: &asked.verb, target: asked.target() };
+        let verdict = audit.policy.judge(&facts);
+        if verdict.level == Level::None {
+            drop(path);
+            return self.answer_request(Request::from_parts(parts, body), transport).await;
+        }
+        let mut event = asked.event(&parts, &sender, id, &verdict);
+        let impersonated = identity::impersonate(self, sender.clone(), &parts.headers);
+        if let Ok(other) = impersonated
+            && other != sender
+        {
+            event["impersonatedUser"] = other.to_user_info();
+        }
+        let is_resource = asked.resource.is_some();
+        drop(path);
+        let mut record = Record { event, verdict, sinks: audit.sinks.clone(), ended: false };
+        record.stage(Stage::RequestReceived).await;
+        let body = match record.verdict.level >= Level::Request && is_resource {
+            true => record.note_request(&parts.headers, body).await,
+            false => body,
+        };
+        let work = self.answer_request(Request::from_parts(parts, body), transport);
+        let notes = RefCell::new(BTreeMap::new());
+        let (reply, notes) = ANNOTATIONS
+            .scope(notes, async {
+                let reply = work.await;
+                (reply, ANNOTATIONS.with(|notes| notes.take()))
+            })
+            .await;
+        if !notes.is_empty() {
+            record.event["annotations"] = json!(notes);
+        }
+        record.finish(reply, is_resource).await
+    }
+}
+
+/// What a request is about, in the words of an event.
+struct Asked<'a> {
+    path: &'a str,
+    verb: String,
+    resource: Option<ResourcePath<'a>>,
+}
+
+impl<'a> Asked<'a> {
+    fn new(parts: &request::Parts, path: &'a str) -> Self {
+        let query = Query::parse(parts.uri.query().unwrap_or(""));
+        let method = parts.method.as_str().to_ascii_lowercase();
+        match route::parse(path) {
+            route::Target::Resource(resource) => {
+                let verb = route::verb(&parts.method, &resource, query.wants_watch());
+                let verb = verb.map_or(method, str::to_owned);
+                Self { path, verb, resource: Some(resource) }
+            }
+            _ => Self { path, verb: method, resource: None },
+        }
+    }
+
+    fn target(&self) -> Target<'a> {
+        match &self.resource {
+            Some(path) => Target::Resource {
+                group: path.group,
+                resource: path.resource,
+                subresource: path.subresource,
+                namespace: path.namespace,
+                name: path.name,
+            },
+            None => Target::Path(self.path),
+        }
+    }
+
+    fn event(&self, parts: &request::Parts, user: &User, id: &str, verdict: &Verdict) -> Value {
+        let uri = parts.uri.path_and_query().map_or("", |uri| uri.as_str());
+        let mut event = json!({
+            "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": verdict.level.name(),
+            "auditID": id, "stage": "", "requestURI": uri, "verb": self.verb,
+            "user": user.to_user_info(),
+            "sourceIPs": source_addresses(parts),
+            "requestReceivedTimestamp": clock::rfc3339_micro(clock::now()),
+            "stageTimestamp": "",
+        });
+        if let Some(agent) = text(&parts.headers, USER_AGENT.as_str()) {
+            event["userAgent"] = agent.into();
+        }
+        if let Some(path) = &self.resource {
+            let mut object = json!({"resource": path.resource, "apiVersion": path.version});
+            for (field, value) in [
+                ("namespace", path.namespace),
+                ("name", path.name),
+                ("apiGroup", path.group),
+                ("subresource", path.subresource),
+            ] {
+                if !value.is_empty() {
+                    object[field] = value.into();
+                }
+            }
+            event["objectRef"] = object;
+        }
+        event
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// From the one that began the request to the one that connected to us.
+fn source_addresses(parts: &request::Parts) -> Vec<String> {
+    let forwarded = text(&parts.headers, "x-forwarded-for").unwrap_or("").split(',');
+    let mut found: Vec<String> = forwarded
+        .filter_map(|address| address.trim().parse::<std::net::IpAddr>().ok())
+        .map(|address| address.to_string())
+        .collect();
+    if found.is_empty() {
+        found.extend(text(&parts.headers, "x-real-ip").map(str::to_owned));
+    }
+    let direct = parts.extensions.get::<Remote>().map(|remote| remote.0.ip().to_string());
+    found.extend(direct.filter(|direct| found.last() != Some(direct)));
+    found
+}
+
+/// An event that is growing.
+struct Record {
+    event: Value,
+    verdict: Verdict,
+    sinks: Arc<Sinks>,
+    ended: bool,
+}
+
+impl Record {
+    fn line(&mut self, stage: Stage, now: Timestamp) -> Option<Bytes> {
+        if !self.verdict.wants(stage) {
+            return None;
+        }
+        self.event["stage"] = stage.name().into();
+        self.event["stageTimestamp"] = clock::rfc3339_micro(now).into();
+        Some(Bytes::from(self.event.to_string()))
+    }
+
+    async fn stage(&mut self, stage: Stage) {
+        if let Some(line) = self.line(stage, clock::now()) {
+            self.sinks.take(line).await;
+        }
+    }
+
+    /// Reads the body to write it down, and hands it on.
+    async fn note_request(&mut self, headers: &HeaderMap, body: RequestBody) -> RequestBody {
+        // What is too large or breaks off is refused by whoever reads it next.
+        let Ok(bytes) = body::read(body).await else {
+            let broken = std::io::Error::other("the request body could not be read");
+            let failing = futures_util::stream::once(async { Err(Box::from(broken)) });
+            return http_body_util::StreamBody::new(failing).boxed_unsync();
+        };
+        if !bytes.is_empty() {
+            let patch = body::media_type(headers).ends_with("patch+json");
+            let parsed = match patch {
+                true => serde_json::from_slice(&bytes).ok(),
+                false => body::parse(headers, &bytes, Accepts::All).ok().map(|body| body.value),
+            };
+            if let Some(object) = parsed {
+                self.event["requestObject"] = self.shown(object);
+            }
+        }
+        Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+    }
+
+    fn shown(&self, mut object: Value) -> Value {
+        if self.verdict.omit_managed_fields {
+            without_managed_fields(&mut object);
+            for item in object["items"].as_array_mut().into_iter().flatten() {
+                without_managed_fields(item);
+            }
+        }
+        object
+    }
+
+    /// Writes down how it went. The end of a stream is when its body is dropped.
+    async fn finish(mut self, reply: Reply, is_resource: bool) -> Reply {
+        let code = reply.status().as_u16();
+        self.event["responseStatus"] = json!({"metadata": {}, "code": code});
+        if self.event["verb"] == "watch" && code < 300 {
+            self.stage(Stage::ResponseStarted).await;
+            let mut ending = Ending(Some(self));
+            return reply.map(|body| {
+                body.map_frame(move |frame| {
+                    ending.touch();
+                    frame
+                })
+                .boxed_unsync()
+            });
+        }
+        let wants_body = self.verdict.level == Level::RequestResponse && is_resource;
+        let reply = if wants_body || code >= 400 {
+            let (parts, body) = reply.into_parts();
+            let bytes = body.collect().await.map(|all| all.to_bytes()).unwrap_or_default();
+            self.note_answer(&parts.headers, &bytes, wants_body);
+            Reply::from_parts(parts, crate::respond::full(bytes))
+        } else {
+            reply
+        };
+        self.stage(Stage::ResponseComplete).await;
+        self.ended = true;
+        reply
+    }
+
+    fn note_answer(&mut self, headers: &HeaderMap, bytes: &Bytes, whole: bool) {
+        if headers.contains_key(http::header::CONTENT_ENCODING) {
+            return;
+        }
+        let Ok(answer) = body::parse(headers, bytes, Accepts::All) else { return };
+        let answer = answer.value;
+        if answer["kind"] == "Status" {
+            let mut status = answer.clone();
+            if let Some(fields) = status.as_object_mut() {
+                fields.remove("kind");
+                fields.remove("apiVersion");
+            }
+            self.event["responseStatus"] = status;
+        }
+        if whole {
+            self.event["responseObject"] = self.shown(answer);
+        }
+    }
+}
+
+fn without_managed_fields(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+}
+
+impl Drop for Record {
+    /// A request that was given up, or a handler that panicked, is written down as well.
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let stage = if std::thread::panicking() { Stage::Panic } else { Stage::ResponseComplete };
+        if let Some(line) = self.line(stage, clock::now()) {
+            self.sinks.take_now(line);
+        }
+    }
+}
+
+/// Keeps the record of a stream until its end.
+struct Ending(Option<Record>);
+
+impl Ending {
+    /// Keeps the record where the body is.
+    fn touch(&mut self) {
+        debug_assert!(self.0.is_some(), "it ends with the body");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_of_a_request_is_told_from_its_beginning() {
+        let request = |headers: &[(&str, &str)]| {
+            let mut request = Request::get("/api").extension(Remote(([192, 0, 2, 9], 1).into()));
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            source_addresses(&request.body(()).unwrap().into_parts().0)
+        };
+        assert_eq!(request(&[]), ["192.0.2.9"]);
+        assert_eq!(
+            request(&[("x-forwarded-for", "10.0.0.1, 10.0.0.2")]),
+            ["10.0.0.1", "10.0.0.2", "192.0.2.9"]
+        );
+        assert_eq!(request(&[("x-real-ip", "10.0.0.3")]), ["10.0.0.3", "192.0.2.9"]);
+        assert_eq!(request(&[("x-forwarded-for", "192.0.2.9")]), ["192.0.2.9"]);
+    }
+
+    #[tokio::test]
+    async fn notes_reach_the_request_they_are_made_in() {
+        annotate("a", || panic!("nobody listens"));
+        let notes = RefCell::new(BTreeMap::new());
+        let found = ANNOTATIONS
+            .scope(notes, async {
+                annotate("a", || "first".to_owned());
+                annotate("a", || "second".to_owned());
+                ANNOTATIONS.with(|notes| notes.take())
+            })
+            .await;
+        assert_eq!(found, BTreeMap::from([("a".to_owned(), "first".to_owned())]));
+    }
+}

@@ -1,0 +1,161 @@
+//! The audit log as a file of JSON lines that is put aside when it has grown, and forgotten
+//! when it is old.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+
+/// Where the log lies and how much of it is kept. Zero means without limit.
+#[derive(Debug, Clone)]
+pub struct LogConfig {
+    /// `-` is standard output.
+    pub path: PathBuf,
+    /// In days.
+    pub max_age: u32,
+    pub max_backups: u32,
+    /// In bytes.
+    pub max_size: u64,
+}
+
+pub(super) struct Log {
+    config: LogConfig,
+    file: File,
+    size: u64,
+}
+
+impl Log {
+    pub(super) fn open(config: LogConfig) -> io::Result<Self> {
+        let file = open(&config.path)?;
+        let size = file.metadata()?.len();
+        Ok(Self { config, file, size })
+    }
+
+    /// Appends whole lines.
+    pub(super) fn write(&mut self, lines: &[Bytes], now: Timestamp) -> io::Result<()> {
+        let mut text = Vec::with_capacity(lines.iter().map(|line| line.len() + 1).sum());
+        for line in lines {
+            text.extend_from_slice(line);
+            text.push(b'\n');
+        }
+        let limit = self.config.max_size;
+        if limit > 0 && self.size > 0 && self.size + text.len() as u64 > limit {
+            self.rotate(now)?;
+        }
+        self.file.write_all(&text)?;
+        self.size += text.len() as u64;
+        Ok(())
+    }
+
+    fn rotate(&mut self, now: Timestamp) -> io::Result<()> {
+        let path = &self.config.path;
+        // Two in one millisecond would be one; the second waits for the next line then.
+        let aside = backup_name(path, now);
+        if !is_stream(path) && !aside.exists() {
+            fs::rename(path, &aside)?;
+            self.file = open(path)?;
+            self.size = 0;
+        }
+        for old in forgotten(&backups(path)?, &self.config, now) {
+            fs::remove_file(old)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_stream(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let path = if is_stream(path) { Path::new("/dev/stdout") } else { path };
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+/// `audit.log` put aside is `audit-2026-01-02T03-04-05.678.log`.
+fn backup_name(path: &Path, now: Timestamp) -> PathBuf {
+    let (stem, extension) = parts(path);
+    let time = now.strftime("%Y-%m-%dT%H-%M-%S.%3f");
+    path.with_file_name(format!("{stem}-{time}{extension}"))
+}
+
+fn parts(path: &Path) -> (String, String) {
+    let text = |part: Option<&std::ffi::OsStr>| {
+        part.map(|part| part.to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    let extension = text(path.extension());
+    let extension = if extension.is_empty() { extension } else { format!(".{extension}") };
+    (text(path.file_stem()), extension)
+}
+
+/// What was put aside, newest first, with when.
+fn backups(path: &Path) -> io::Result<Vec<(Timestamp, PathBuf)>> {
+    let (stem, extension) = parts(path);
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let time = name
+            .strip_prefix(&stem)
+            .and_then(|rest| rest.strip_prefix('-'))
+            .and_then(|rest| rest.strip_suffix(extension.as_str()))
+            .and_then(time_of);
+        found.extend(time.map(|time| (time, entry.path())));
+    }
+    found.sort_by(|a, b| b.cmp(a));
+    Ok(found)
+}
+
+fn time_of(text: &str) -> Option<Timestamp> {
+    let (date, time) = text.split_once('T')?;
+    format!("{date}T{}Z", time.replace('-', ":")).parse().ok()
+}
+
+/// Those of `backups` (newest first) that are too many or too old.
+fn forgotten(backups: &[(Timestamp, PathBuf)], config: &LogConfig, now: Timestamp) -> Vec<PathBuf> {
+    let oldest = now.as_second() - i64::from(config.max_age) * 86_400;
+    let keep = usize::try_from(config.max_backups).unwrap_or(usize::MAX);
+    let gone = |(index, (time, _)): &(usize, &(Timestamp, PathBuf))| {
+        (keep > 0 && *index >= keep) || (config.max_age > 0 && time.as_second() < oldest)
+    };
+    backups.iter().enumerate().filter(gone).map(|(_, (_, path))| path.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_has_grown_is_put_aside_and_only_so_many_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("logs/audit.log");
+        let config = LogConfig { path: path.clone(), max_age: 0, max_backups: 2, max_size: 30 };
+        let mut log = Log::open(config).unwrap();
+        for second in 0..6 {
+            let now = Timestamp::from_second(1_800_000_000 + second).unwrap();
+            log.write(&[Bytes::from(format!("{{\"line\":{second},\"x\":1}}"))], now).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"line\":5,\"x\":1}\n");
+        let kept = backups(&path).unwrap();
+        assert_eq!(kept.len(), 2);
+        assert_eq!(fs::read_to_string(&kept[0].1).unwrap(), "{\"line\":4,\"x\":1}\n");
+    }
+
+    #[test]
+    fn what_is_too_old_goes() {
+        let time = |text: &str| text.parse::<Timestamp>().unwrap();
+        let at = |text: &str| (time(text), PathBuf::from(text));
+        let all =
+            [at("2026-01-10T00:00:00Z"), at("2026-01-05T00:00:00Z"), at("2026-01-01T00:00:00Z")];
+        let config = LogConfig { path: "a".into(), max_age: 7, max_backups: 0, max_size: 1 };
+        let gone = forgotten(&all, &config, time("2026-01-11T00:00:00Z"));
+        assert_eq!(gone, [PathBuf::from("2026-01-01T00:00:00Z")]);
+    }
+}

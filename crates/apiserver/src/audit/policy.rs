@@ -1,0 +1,345 @@
+//! Which requests are written down, and how much of them: a policy of `audit.k8s.io/v1`.
+//! Pure: a policy and the facts of a request in, a verdict out.
+
+use serde::Deserialize;
+
+use auth::User;
+
+/// How much of a request is written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub(crate) enum Level {
+    None,
+    Metadata,
+    Request,
+    RequestResponse,
+}
+
+impl Level {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "None",
+            Self::Metadata => "Metadata",
+            Self::Request => "Request",
+            Self::RequestResponse => "RequestResponse",
+        }
+    }
+}
+
+/// When a request is written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(crate) enum Stage {
+    RequestReceived,
+    ResponseStarted,
+    ResponseComplete,
+    Panic,
+}
+
+impl Stage {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::RequestReceived => "RequestReceived",
+            Self::ResponseStarted => "ResponseStarted",
+            Self::ResponseComplete => "ResponseComplete",
+            Self::Panic => "Panic",
+        }
+    }
+}
+
+/// Why a policy cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    #[error("the policy is not readable")]
+    Unreadable(#[source] serde_saphyr::Error),
+    #[error("apiVersion and kind are {found:?}, must be audit.k8s.io/v1 and Policy")]
+    Kind { found: String },
+    #[error("{field}: {problem}")]
+    Field { field: String, problem: &'static str },
+}
+
+/// The rules, in order; the first that fits counts.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Policy {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default, rename = "metadata")]
+    _metadata: serde_json::Value,
+    rules: Vec<Rule>,
+    #[serde(default)]
+    omit_stages: Vec<Stage>,
+    #[serde(default)]
+    omit_managed_fields: bool,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Rule {
+    level: Level,
+    #[serde(default)]
+    users: Vec<String>,
+    #[serde(default)]
+    user_groups: Vec<String>,
+    #[serde(default)]
+    verbs: Vec<String>,
+    #[serde(default)]
+    resources: Vec<Resources>,
+    #[serde(default)]
+    namespaces: Vec<String>,
+    #[serde(default, rename = "nonResourceURLs")]
+    urls: Vec<String>,
+    #[serde(default)]
+    omit_stages: Vec<Stage>,
+    omit_managed_fields: Option<bool>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Resources {
+    #[serde(default)]
+    group: String,
+    #[serde(default)]
+    resources: Vec<String>,
+    #[serde(default)]
+    resource_names: Vec<String>,
+}
+
+/// What a policy decides by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Facts<'a> {
+    pub(crate) user: &'a User,
+    pub(crate) verb: &'a str,
+    pub(crate) target: Target<'a>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target<'a> {
+    Resource {
+        group: &'a str,
+        resource: &'a str,
+        subresource: &'a str,
+        namespace: &'a str,
+        name: &'a str,
+    },
+    Path(&'a str),
+}
+
+/// What is to be written down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) level: Level,
+    omitted: Vec<Stage>,
+    pub(crate) omit_managed_fields: bool,
+}
+
+impl Verdict {
+    pub(crate) fn wants(&self, stage: Stage) -> bool {
+        self.level > Level::None && !self.omitted.contains(&stage)
+    }
+}
+
+impl Policy {
+    pub fn parse(text: &str) -> Result<Self, PolicyError> {
+        let policy: Self = serde_saphyr::from_str(text).map_err(PolicyError::Unreadable)?;
+        if (policy.api_version.as_str(), policy.kind.as_str()) != ("audit.k8s.io/v1", "Policy") {
+            let found = format!("{} {}", policy.api_version, policy.kind);
+            return Err(PolicyError::Kind { found });
+        }
+        if policy.rules.is_empty() {
+            let problem = "a policy needs at least one rule";
+            return Err(PolicyError::Field { field: "rules".to_owned(), problem });
+        }
+        for (index, rule) in policy.rules.iter().enumerate() {
+            rule.check().map_err(|(field, problem)| PolicyError::Field {
+                field: format!("rules[{index}].{field}"),
+                problem,
+            })?;
+        }
+        Ok(policy)
+    }
+
+    pub(crate) fn judge(&self, facts: &Facts<'_>) -> Verdict {
+        let Some(rule) = self.rules.iter().find(|rule| rule.fits(facts)) else {
+            return Verdict { level: Level::None, omitted: vec![], omit_managed_fields: false };
+        };
+        let omitted = self.omit_stages.iter().chain(&rule.omit_stages).copied().collect();
+        let omit_managed_fields = rule.omit_managed_fields.unwrap_or(self.omit_managed_fields);
+        Verdict { level: rule.level, omitted, omit_managed_fields }
+    }
+}
+
+impl Rule {
+    fn check(&self) -> Result<(), (&'static str, &'static str)> {
+        let of_resources = !self.resources.is_empty() || !self.namespaces.is_empty();
+        if of_resources && !self.urls.is_empty() {
+            let problem = "rules cannot apply to both regular resources and non-resource URLs";
+            return Err(("nonResourceURLs", problem));
+        }
+        for url in &self.urls {
+            if url != "*" && !url.starts_with('/') {
+                return Err((
+                    "nonResourceURLs",
+                    "non-resource URL rules must begin with a '/' character",
+                ));
+            }
+            if url.trim_end_matches('*').contains('*') {
+                return Err((
+                    "nonResourceURLs",
+                    "non-resource URL wildcards '*' must be the final character of the rule",
+                ));
+            }
+        }
+        let named = |of: &Resources| of.resources.is_empty() && !of.resource_names.is_empty();
+        if self.resources.iter().any(named) {
+            return Err(("resources", "using resourceNames requires at least one resource"));
+        }
+        Ok(())
+    }
+
+    fn fits(&self, facts: &Facts<'_>) -> bool {
+        let listed =
+            |list: &[String], item: &str| list.is_empty() || list.iter().any(|it| it == item);
+        if !listed(&self.users, &facts.user.name) || !listed(&self.verbs, facts.verb) {
+            return false;
+        }
+        if !self.user_groups.is_empty()
+            && !self.user_groups.iter().any(|group| facts.user.is_in(group))
+        {
+            return false;
+        }
+        let of_resources = !self.resources.is_empty() || !self.namespaces.is_empty();
+        match facts.target {
+            Target::Resource { group, resource, subresource, namespace, name } if of_resources => {
+                listed(&self.namespaces, namespace)
+                    && (self.resources.is_empty()
+                        || self.resources.iter().any(|rule| {
+                            rule.group == group && rule.fits(resource, subresource, name)
+                        }))
+            }
+            Target::Path(path) if !self.urls.is_empty() => {
+                self.urls.iter().any(|url| match url.strip_suffix('*') {
+                    Some(prefix) => path.starts_with(prefix),
+                    None => path == url,
+                })
+            }
+            _ => !of_resources && self.urls.is_empty(),
+        }
+    }
+}
+
+impl Resources {
+    fn fits(&self, resource: &str, subresource: &str, name: &str) -> bool {
+        if self.resources.is_empty() {
+            return true;
+        }
+        if !self.resource_names.is_empty() && !self.resource_names.iter().any(|it| it == name) {
+            return false;
+        }
+        self.resources.iter().any(|pattern| match pattern.split_once('/') {
+            None => pattern == "*" || (pattern == resource && subresource.is_empty()),
+            Some(("*", part)) => part == subresource,
+            Some((whole, "*")) => whole == resource,
+            Some((whole, part)) => whole == resource && part == subresource,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLICY: &str = r#"
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+omitManagedFields: true
+rules:
+- {level: None, users: ["system:kube-proxy"], verbs: [watch]}
+- {level: None, nonResourceURLs: ["/healthz*", "/version"]}
+- level: RequestResponse
+  resources: [{group: "", resources: ["pods"]}]
+  omitManagedFields: false
+- {level: Metadata, resources: [{group: "", resources: ["pods/log", "pods/status"]}]}
+- level: None
+  resources: [{group: "", resources: ["configmaps"], resourceNames: ["controller-leader"]}]
+- level: Request
+  resources: [{group: "", resources: ["configmaps"]}]
+  namespaces: ["kube-system"]
+- {level: Metadata, resources: [{group: apps, resources: ["*/scale"]}], omitStages: [ResponseStarted]}
+- {level: Request, userGroups: ["ops"]}
+- {level: Metadata, resources: [{group: ""}, {group: extensions}]}
+"#;
+
+    fn of<'a>(path: &'a str) -> Target<'a> {
+        let parts: Vec<&str> = path.split(' ').collect();
+        match parts[..] {
+            [group, resource, subresource, namespace, name] => {
+                Target::Resource { group, resource, subresource, namespace, name }
+            }
+            _ => Target::Path(path),
+        }
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_decides() {
+        let policy = Policy::parse(POLICY).unwrap();
+        let none: [&str; 0] = [];
+        for (user, groups, verb, target, expected) in [
+            ("system:kube-proxy", &none[..], "watch", " services   ", Level::None),
+            ("system:kube-proxy", &none, "list", " services   ", Level::Metadata),
+            ("jane", &none, "get", "/healthz/etcd", Level::None),
+            ("jane", &none, "get", "/version/", Level::None),
+            ("jane", &none, "create", " pods  n ", Level::RequestResponse),
+            ("jane", &none, "get", " pods log n p", Level::Metadata),
+            ("jane", &none, "get", " pods exec n p", Level::Metadata),
+            ("jane", &none, "update", " configmaps  kube-system controller-leader", Level::None),
+            ("jane", &none, "update", " configmaps  kube-system other", Level::Request),
+            ("jane", &none, "update", " configmaps  n other", Level::Metadata),
+            ("jane", &none, "update", "apps deployments scale n d", Level::Metadata),
+            ("jane", &none, "update", "apps deployments  n d", Level::None),
+            ("jane", &["ops"], "update", "apps deployments  n d", Level::Request),
+            ("jane", &["ops"], "get", "/metrics", Level::Request),
+        ] {
+            let user = User::new(user, groups.iter().copied());
+            let target = if target == "/version/" { of("/version") } else { of(target) };
+            let verdict = policy.judge(&Facts { user: &user, verb, target });
+            assert_eq!(verdict.level, expected, "{} {verb} {target:?}", user.name);
+            assert!(!verdict.wants(Stage::RequestReceived));
+        }
+    }
+
+    #[test]
+    fn stages_and_managed_fields_are_left_out_by_rule_or_by_policy() {
+        let policy = Policy::parse(POLICY).unwrap();
+        let user = User::new("jane", Vec::<String>::new());
+        let judge =
+            |target| policy.judge(&Facts { user: &user, verb: "update", target: of(target) });
+        let scale = judge("apps deployments scale n d");
+        assert!(!scale.wants(Stage::ResponseStarted) && scale.wants(Stage::ResponseComplete));
+        assert!(scale.omit_managed_fields && !judge(" pods  n p").omit_managed_fields);
+    }
+
+    #[test]
+    fn a_wrong_policy_says_where() {
+        let head = "apiVersion: audit.k8s.io/v1\nkind: Policy\n";
+        for (text, expected) in [
+            (
+                "kind: Policy\nrules: [{level: None}]".to_owned(),
+                "apiVersion and kind are \" Policy\", must be audit.k8s.io/v1 and Policy",
+            ),
+            (format!("{head}rules: []"), "rules: a policy needs at least one rule"),
+            (
+                format!("{head}rules: [{{level: None, nonResourceURLs: [healthz]}}]"),
+                "rules[0].nonResourceURLs: non-resource URL rules must begin with a '/' character",
+            ),
+            (
+                format!("{head}rules: [{{level: None, nonResourceURLs: [/a], namespaces: [n]}}]"),
+                "rules[0].nonResourceURLs: rules cannot apply to both regular resources and non-resource URLs",
+            ),
+            (format!("{head}rules: [{{level: Some}}]"), "the policy is not readable"),
+        ] {
+            assert_eq!(Policy::parse(&text).unwrap_err().to_string(), expected, "{text}");
+        }
+    }
+}

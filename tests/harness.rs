@@ -1,6 +1,7 @@
 //! What tests are written with: servers, clients and bounded waiting.
 
 mod etcd;
+mod foreign;
 mod http;
 mod kubectl;
 mod node;
@@ -9,10 +10,11 @@ mod tls;
 mod wait;
 
 pub(crate) use etcd::Etcd;
+pub(crate) use foreign::Foreign;
 pub(crate) use http::{Http, Reply, block_on};
 pub(crate) use kubectl::Kubectl;
 pub(crate) use node::{Node, assemble};
-pub(crate) use server::Sheaf;
+pub(crate) use server::{Sheaf, binary};
 pub(crate) use tls::tls;
 pub(crate) use wait::{eventually, poll};
 

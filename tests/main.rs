@@ -6,6 +6,7 @@
 
 mod harness;
 
+mod audit;
 mod bad_input;
 mod clients;
 mod crd;
@@ -14,6 +15,7 @@ mod faults;
 mod garbage;
 mod golden;
 mod identity;
+mod kube_apiserver;
 mod kubectl;
 mod limits;
 mod lists;

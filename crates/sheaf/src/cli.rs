@@ -1,13 +1,17 @@
 //! The command line: what can be said, with the help that teaches it.
 
+mod audit;
+pub(crate) mod kube_apiserver;
 mod vm;
 mod volume;
 
+use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use audit::AuditArgs;
 pub(crate) use vm::{CreateArgs, Machine, Place, VmCommand};
 pub(crate) use volume::{DevCommand, IoDriver, Output, ReplicaCommand, VolumeAction, VolumeArgs};
 
@@ -29,10 +33,32 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// What was said, also to a program that is started under another's name: a link called
+/// kube-apiserver to this program behaves like `sheaf kube-apiserver`.
+pub(crate) fn words(given: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = given.into_iter().collect();
+    let name = words.first().and_then(|program| Path::new(program).file_name());
+    if name.is_some_and(|name| name == "kube-apiserver") {
+        words.insert(1, "kube-apiserver".into());
+    }
+    words
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a Sheaf node: the API server, its controllers and the agent.
     Server(Box<ServerArgs>),
+    /// Run the API server alone, with the flags of upstream's kube-apiserver.
+    #[command(name = "kube-apiserver", disable_help_flag = true)]
+    KubeApiserver {
+        /// Flags of kube-apiserver; --help lists those that have an effect.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
+        flags: Vec<String>,
+    },
+    /// Run the controllers of virtual machines in a Kubernetes that is already there.
+    Controllers(ControllersArgs),
+    /// Print what to install for that with kubectl: definitions, roles, storage classes.
+    Manifests(ManifestsArgs),
     /// Virtual machines: list, create, start, stop, console, ssh, and why one does not run.
     #[command(subcommand)]
     Vm(VmCommand),
@@ -142,6 +168,8 @@ pub(crate) struct ServerArgs {
     /// The default is tokens.csv in the data directory, which `sheaf token` manages.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) audit: AuditArgs,
     /// How long events are kept, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     pub(crate) event_ttl: u64,
@@ -165,6 +193,45 @@ pub(crate) struct ServerArgs {
     /// What is logged: error, warn, info, debug, trace, or per module as in `info,store=debug`.
     #[arg(long, value_name = "LEVEL", default_value = "info", env = "SHEAF_LOG")]
     pub(crate) log_level: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  \
+    sheaf manifests --only definitions | kubectl apply --server-side -f -\n  \
+    sheaf manifests --only objects | kubectl apply --server-side -f -\n  \
+    sheaf controllers --kubeconfig ~/.kube/config\n\n\
+    Several may run; one at a time works, which they agree on by a lease in kube-system.")]
+pub(crate) struct ControllersArgs {
+    /// How to reach the cluster, and as whom.
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    pub(crate) kubeconfig: PathBuf,
+    /// What this process is called in the lease; the default is the host's name and a number.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) identity: Option<String>,
+    /// How log lines look.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) log_format: LogFormat,
+    /// What is logged: error, warn, info, debug, trace, or per module as in `info,client=debug`.
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = "SHEAF_LOG")]
+    pub(crate) log_level: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  \
+    sheaf manifests --only definitions | kubectl apply --server-side -f -\n  \
+    sheaf manifests --only objects | kubectl apply --server-side -f -")]
+pub(crate) struct ManifestsArgs {
+    /// Print these only: objects can be made when their definitions are there.
+    #[arg(long, value_enum)]
+    pub(crate) only: Option<ManifestPart>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ManifestPart {
+    /// CustomResourceDefinitions.
+    Definitions,
+    /// Namespaces, roles, storage classes and the configuration.
+    Objects,
 }
 
 #[derive(Debug, Args)]
@@ -276,6 +343,15 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_link_under_the_name_of_kube_apiserver_behaves_like_it() {
+        let line = |text: &str| words(text.split(' ').map(OsString::from));
+        let cli = Cli::try_parse_from(line("/bin/kube-apiserver --help --etcd-servers=a")).unwrap();
+        let Command::KubeApiserver { flags } = cli.command else { panic!() };
+        assert_eq!(flags, ["--help", "--etcd-servers=a"]);
+        assert_eq!(line("/bin/sheaf version").len(), 2);
     }
 
     #[test]

@@ -1,7 +1,11 @@
 //! What each command does, one file each.
 
+mod audit;
+mod controllers;
 mod dev;
+mod kube_apiserver;
 mod kubeconfig;
+mod manifests;
 mod replica;
 mod server;
 mod store;
@@ -19,6 +23,9 @@ use crate::cli::{Cli, Command};
 pub(crate) fn run(cli: Cli) -> Result<()> {
     match cli.command {
         Command::Server(args) => server::run(&args),
+        Command::KubeApiserver { flags } => kube_apiserver::run(flags),
+        Command::Controllers(args) => controllers::run(&args),
+        Command::Manifests(args) => manifests::run(&args),
         Command::Kubeconfig(args) => kubeconfig::run(&args),
         Command::Vm(command) => vm::run(command),
         Command::Token(command) => token::run(command),

@@ -18,7 +18,7 @@ use clap::Parser as _;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = cli::Cli::parse_from(cli::words(std::env::args_os()));
     match command::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

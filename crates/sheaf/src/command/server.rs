@@ -2,8 +2,10 @@
 
 mod certificates;
 mod extensions;
-mod names;
-mod tokens;
+pub(super) mod names;
+pub(super) mod tokens;
+
+pub(super) use extensions::ARCHITECTURE;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use auth::pki::Pki;
 use auth::pki::tls::Tls;
 use auth::token::{ObjectRef, ServiceAccountTokens};
 use base::{Tasks, clock};
-use controllers::Leadership;
+use controllers::{Duties, Leadership};
 use store::Config;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -27,22 +29,31 @@ use crate::data_dir::Layout;
 use crate::{in_process, logging};
 
 /// Who issues service-account tokens, as upstream calls it by default.
-const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+pub(super) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 /// How long everything but the controllers may take to end after a signal.
-const FAREWELL: Duration = Duration::from_millis(1200);
+pub(super) const FAREWELL: Duration = Duration::from_millis(1200);
 
 pub(super) fn run(args: &ServerArgs) -> Result<()> {
     logging::start(args.log_format, &args.log_level)?;
     let layout = Layout::new(args.data.data_dir.as_deref())?;
     let _lock = layout.take()?;
+    in_runtime(serve(args, &layout))
+}
+
+/// Runs a service to its end.
+pub(super) fn in_runtime(service: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("sheaf")
         .build()
         .context("cannot start the runtime")?;
-    let outcome = runtime.block_on(serve(args, &layout));
+    let outcome = runtime.block_on(service);
     runtime.shutdown_timeout(Duration::from_millis(200));
     outcome
+}
+
+pub(super) async fn listen(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
 }
 
 async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
@@ -54,9 +65,7 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
         .service_cluster_ip_range
         .parse::<apiserver::Cidr>()
         .context("--service-cluster-ip-range is wrong")?;
-    let listener = TcpListener::bind(args.listen)
-        .await
-        .with_context(|| format!("cannot listen on {}", args.listen))?;
+    let listener = listen(args.listen).await?;
     let listening = listener.local_addr().context("cannot tell the address listened on")?;
     let advertise = names::advertised(listening, args.advertise_address);
     let names = names::serving(args, advertise, service_range.first());
@@ -68,12 +77,11 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
     let tls = Tls::new(&pki).context("cannot set up TLS")?;
     let tasks = Tasks::default();
     let settings = Settings {
-        advertise,
-        service_range,
         ca_pem: pki.ca_pem(),
         front_proxy_ca_pem: pki.front_proxy_ca_pem(),
         event_ttl: Duration::from_secs(args.event_ttl),
-        version: super::version::VERSION,
+        audit: super::audit::config(&args.audit).await?,
+        ..Settings::new(advertise, service_range, super::version::VERSION)
     };
     let mint =
         || ServiceAccountTokens::new(ISSUER, Vec::new(), Vec::new(), pki.service_account_keys());
@@ -115,7 +123,8 @@ fn start_controllers(
         StoreKind::Sqlite => Leadership::Sole,
         StoreKind::Etcd => Leadership::Lease { identity },
     };
-    let config = controllers::Config { leadership, root_ca, minter: Arc::new(minter) };
+    let duties = Duties::Cluster { root_ca, minter: Arc::new(minter) };
+    let config = controllers::Config { leadership, duties };
     controllers::start(in_process::client(api.clone(), user), config, tasks);
 }
 
@@ -181,7 +190,7 @@ fn announce(layout: &Layout, url: &str, advertise: SocketAddr) -> Result<()> {
     ))
 }
 
-async fn wait_for_signal() -> Result<()> {
+pub(super) async fn wait_for_signal() -> Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for Ctrl-C")?;
     tokio::select! {

@@ -17,7 +17,8 @@ use kube::Client;
 use tokio::net::UnixStream;
 
 /// Go's name of what this program was built for, which is what its guests are.
-const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+pub(in crate::command) const ARCHITECTURE: &str =
+    if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
 
 /// The additions, and the place where their client is put once there is a server to be a
 /// client of.

@@ -8,7 +8,7 @@ use auth::pki::ServingNames;
 use crate::cli::ServerArgs;
 
 /// The address that clients are told: the given one, or the one listened on.
-pub(super) fn advertised(listening: SocketAddr, given: Option<IpAddr>) -> SocketAddr {
+pub(in crate::command) fn advertised(listening: SocketAddr, given: Option<IpAddr>) -> SocketAddr {
     let ip = given.unwrap_or_else(|| match listening.ip() {
         // "All addresses" is nowhere to connect to; on this machine loopback always works.
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -18,11 +18,15 @@ pub(super) fn advertised(listening: SocketAddr, given: Option<IpAddr>) -> Socket
     SocketAddr::new(ip, listening.port())
 }
 
-pub(super) fn url(advertise: SocketAddr) -> String {
+pub(in crate::command) fn url(advertise: SocketAddr) -> String {
     format!("https://{advertise}")
 }
 
-pub(super) fn serving(args: &ServerArgs, advertise: SocketAddr, service: IpAddr) -> ServingNames {
+pub(in crate::command) fn serving(
+    args: &ServerArgs,
+    advertise: SocketAddr,
+    service: IpAddr,
+) -> ServingNames {
     let mut names = ServingNames { dns: Vec::new(), addresses: vec![advertise.ip(), service] };
     if !args.listen.ip().is_unspecified() {
         names.addresses.push(args.listen.ip());
@@ -44,12 +48,18 @@ fn hostname() -> Option<String> {
 }
 
 /// Unique among the servers of a cluster, and the same after a restart on the same port.
-pub(super) fn identity(listening: SocketAddr) -> String {
+pub(in crate::command) fn identity(listening: SocketAddr) -> String {
     format!("{}_{listening}", hostname().unwrap_or_else(|| "sheaf".to_owned()))
 }
 
+/// Unique among processes: a guest has no port of its own.
+pub(in crate::command) fn guest_identity() -> String {
+    let host = hostname().unwrap_or_else(|| "sheaf".to_owned());
+    format!("{host}_{}", std::process::id())
+}
+
 /// What the node of this server is called: a DNS subdomain.
-pub(super) fn node(args: &ServerArgs) -> Result<String> {
+pub(in crate::command) fn node(args: &ServerArgs) -> Result<String> {
     let Some(name) = args.node_name.clone().or_else(hostname) else {
         bail!("cannot tell the name of this host; say --node-name");
     };
@@ -66,7 +76,10 @@ pub(super) fn node(args: &ServerArgs) -> Result<String> {
 }
 
 /// The network of this node's guests.
-pub(super) fn guest_network(args: &ServerArgs, advertise: SocketAddr) -> agent::Network {
+pub(in crate::command) fn guest_network(
+    args: &ServerArgs,
+    advertise: SocketAddr,
+) -> agent::Network {
     match args.guest_network.as_str() {
         "user" => agent::Network::User,
         cidr => agent::Network::Nat {

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 /// A file that was changed by hand counts within this time; `sheaf token` sends a signal.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-pub(super) fn follow(api: &Api, path: PathBuf, tasks: &Tasks) -> Result<()> {
+pub(in crate::command) fn follow(api: &Api, path: PathBuf, tasks: &Tasks) -> Result<()> {
     let mut seen = changed(&path);
     let tokens =
         read(&path).with_context(|| format!("cannot read the tokens in {}", path.display()))?;

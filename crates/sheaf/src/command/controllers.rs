@@ -1,0 +1,48 @@
+//! `sheaf controllers`: our controllers as a guest in somebody else's cluster, which they
+//! know by a kubeconfig and by nothing else.
+
+use anyhow::{Context as _, Result, bail};
+use base::Tasks;
+use controllers::{Duties, Leadership};
+use kube::Client;
+use tracing::info;
+
+use super::server;
+use crate::cli::ControllersArgs;
+use crate::logging;
+
+pub(super) fn run(args: &ControllersArgs) -> Result<()> {
+    logging::start(args.log_format, &args.log_level)?;
+    server::in_runtime(work(args))
+}
+
+async fn work(args: &ControllersArgs) -> Result<()> {
+    let client = client::from_kubeconfig(&args.kubeconfig).await?;
+    let version = client.apiserver_version().await.context("cannot reach the cluster")?;
+    require_definitions(&client).await?;
+    let identity = args.identity.clone().unwrap_or_else(server::names::guest_identity);
+    info!(cluster = version.git_version, identity, "working as a guest");
+    let tasks = Tasks::default();
+    let config = controllers::Config {
+        leadership: Leadership::Lease { identity },
+        duties: Duties::Machines,
+    };
+    controllers::start(client, config, &tasks);
+    server::wait_for_signal().await?;
+    info!("stopping");
+    tasks.stop(server::FAREWELL).await;
+    Ok(())
+}
+
+/// Without the definitions there is nothing to do, and no error would ever say why.
+async fn require_definitions(client: &Client) -> Result<()> {
+    let catalog = client::discover(client).await.context("cannot tell what the cluster serves")?;
+    if catalog.resource("kubevirt.io", "virtualmachines").is_none() {
+        bail!(
+            "the cluster does not know virtual machines; install their definitions first:\n  \
+             sheaf manifests --only definitions | kubectl apply --server-side -f -\n  \
+             sheaf manifests --only objects | kubectl apply --server-side -f -"
+        );
+    }
+    Ok(())
+}

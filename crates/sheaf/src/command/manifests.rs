@@ -1,0 +1,27 @@
+//! `sheaf manifests`: what a cluster needs before our controllers can work in it.
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use super::server::ARCHITECTURE;
+use crate::cli::{ManifestPart, ManifestsArgs};
+
+pub(super) fn run(args: &ManifestsArgs) -> Result<()> {
+    let mut documents = Vec::new();
+    if args.only != Some(ManifestPart::Objects) {
+        documents.extend(virt::definitions().iter().cloned());
+    }
+    if args.only != Some(ManifestPart::Definitions) {
+        documents.extend(virt::first_objects(ARCHITECTURE, &base::clock::now_rfc3339()));
+    }
+    super::print(&text(&documents)?)
+}
+
+fn text(documents: &[Value]) -> Result<String> {
+    let mut text = String::new();
+    for document in documents {
+        text.push_str("---\n");
+        text += &serde_saphyr::to_string(document).context("cannot write YAML")?;
+    }
+    Ok(text)
+}

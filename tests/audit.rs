@@ -1,0 +1,194 @@
+//! What is written down of requests.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Sheaf, assert_has, poll};
+
+const POLICY: &str = r#"
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+omitManagedFields: true
+rules:
+- {level: None, userGroups: ["system:masters"], users: ["system:apiserver", "system:sheaf-controllers"]}
+- {level: RequestResponse, resources: [{group: "", resources: [configmaps]}], namespaces: [default]}
+- {level: Metadata, resources: [{group: "", resources: [secrets, namespaces]}]}
+- {level: Metadata, nonResourceURLs: ["/version"]}
+"#;
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// A server that writes to a log of its own, and a place where the log is read.
+fn audited(more: &[&str]) -> (Sheaf, std::path::PathBuf) {
+    let mut server = Sheaf::prepared(&[]);
+    let (policy, log) = (server.scratch("policy.yaml"), server.scratch("logs/audit.log"));
+    std::fs::write(&policy, POLICY).unwrap();
+    let mut arguments = vec![
+        format!("--audit-policy-file={}", policy.display()),
+        format!("--audit-log-path={}", log.display()),
+    ];
+    arguments.extend(more.iter().map(|&more| more.to_owned()));
+    server.set_arguments(arguments);
+    server.begin();
+    (server, log)
+}
+
+fn events(log: &std::path::Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[track_caller]
+fn event(log: &std::path::Path, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+    poll(what, || events(log).into_iter().find(&fits).ok_or_else(|| format!("{:#?}", events(log))))
+}
+
+#[test]
+fn the_policy_says_what_is_written_down_and_how_much() {
+    let (server, log) = audited(&[]);
+    let http = server.http();
+    let map = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
+    let reply = http.with("audit-id", "my-request").post(MAPS, &map);
+    assert_eq!((reply.status, reply.header("audit-id")), (201, "my-request"));
+    http.post(
+        "/api/v1/namespaces/default/secrets",
+        &json!({"metadata": {"name": "s"}, "stringData": {"k": "hidden"}}),
+    )
+    .ok();
+    let jane = http.with("impersonate-user", "jane");
+    jane.get(MAPS).refused(403);
+    http.get("/version").ok();
+    http.get("/healthz");
+
+    let made = event(&log, "the creation", |event| event["auditID"] == "my-request");
+    assert_eq!(made["level"], "RequestResponse");
+    assert_eq!((&made["stage"], &made["verb"]), (&json!("ResponseComplete"), &json!("create")));
+    assert_eq!(made["user"]["username"], "system:admin");
+    assert_eq!(
+        made["objectRef"],
+        json!({"resource": "configmaps", "namespace": "default", "apiVersion": "v1"})
+    );
+    assert_eq!(made["requestObject"]["data"], json!({"k": "v"}));
+    assert_eq!(made["responseObject"]["metadata"]["name"], "a");
+    assert!(made["responseObject"]["metadata"].get("managedFields").is_none());
+    assert_eq!(made["responseStatus"]["code"], 201);
+    assert_eq!(made["sourceIPs"], json!(["127.0.0.1"]));
+    assert_eq!(made["annotations"]["authorization.k8s.io/decision"], "allow");
+
+    let secret = event(&log, "the secret", |event| {
+        event["objectRef"]["resource"] == "secrets" && event["verb"] == "create"
+    });
+    assert!(secret.get("requestObject").is_none() && secret.get("responseObject").is_none());
+    assert!(!std::fs::read_to_string(&log).unwrap().contains("hidden"));
+
+    let refused = event(&log, "the refusal", |event| {
+        event["verb"] == "list" && event["responseStatus"]["code"] == 403
+    });
+    assert_eq!(refused["impersonatedUser"]["username"], "jane");
+    assert_eq!(refused["responseStatus"]["reason"], "Forbidden");
+    event(&log, "the version", |event| event["requestURI"] == "/version");
+    assert!(!events(&log).iter().any(|event| event["requestURI"] == "/healthz"));
+}
+
+#[test]
+fn a_watch_is_written_down_when_it_begins_and_when_it_ends() {
+    let (server, log) = audited(&[]);
+    let http = server.http();
+    let watch = http.watch(&format!("{MAPS}?timeoutSeconds=1"));
+    watch.rest();
+    let watches = |stage: &'static str| {
+        move |event: &Value| {
+            event["verb"] == "watch"
+                && event["stage"] == stage
+                && event["user"]["username"] == "system:admin"
+        }
+    };
+    let started = event(&log, "it begins", watches("ResponseStarted"));
+    let ended = event(&log, "it ends", watches("ResponseComplete"));
+    assert_eq!(started["auditID"], ended["auditID"]);
+}
+
+#[test]
+fn old_logs_are_put_aside() {
+    let (server, log) = audited(&["--audit-log-maxsize=1", "--audit-log-maxbackup=1"]);
+    let http = server.http();
+    let large = "x".repeat(300_000);
+    for name in ["a", "b", "c"] {
+        http.post(MAPS, &json!({"metadata": {"name": name}, "data": {"k": large}})).ok();
+    }
+    event(&log, "the last one", |event| event["responseObject"]["metadata"]["name"] == "c");
+    let files = std::fs::read_dir(log.parent().unwrap()).unwrap().count();
+    assert_eq!(files, 2, "the log and one from before");
+}
+
+#[test]
+fn a_policy_without_a_place_is_refused() {
+    let server = Sheaf::prepared(&[]);
+    let output =
+        server.command("server --no-agent --listen 127.0.0.1:0 --audit-log-path=/tmp/none");
+    assert!(!output.status.success());
+    assert_has(String::from_utf8_lossy(&output.stderr), "--audit-policy-file is missing");
+}
+
+/// Takes one POST at a time and passes its body on.
+fn receiver() -> (u16, mpsc::Receiver<Value>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (sender, received) = mpsc::channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut reader = BufReader::new(stream.unwrap());
+            let mut length = 0;
+            loop {
+                let mut line = String::new();
+                if reader.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
+                    break;
+                }
+                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            let answer = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            reader.get_mut().write_all(answer.as_bytes()).unwrap();
+            if sender.send(serde_json::from_slice(&body).unwrap()).is_err() {
+                return;
+            }
+        }
+    });
+    (port, received)
+}
+
+#[test]
+fn a_webhook_gets_events_in_batches() {
+    let (port, received) = receiver();
+    let scratch = tempfile::tempdir().unwrap();
+    let config = scratch.path().join("webhook.yaml");
+    let text = format!(
+        "apiVersion: v1\nkind: Config\nclusters: [{{name: w, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]\n\
+         contexts: [{{name: w, context: {{cluster: w, user: w}}}}]\ncurrent-context: w\nusers: [{{name: w, user: {{}}}}]\n"
+    );
+    std::fs::write(&config, text).unwrap();
+    let file = format!("--audit-webhook-config-file={}", config.display());
+    let (server, _) = audited(&[&file, "--audit-webhook-batch-max-wait=200ms"]);
+    server.http().with("audit-id", "seen-outside").get(MAPS).ok();
+    let list = loop {
+        let list = received.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert_eq!(
+            (&list["kind"], &list["apiVersion"]),
+            (&json!("EventList"), &json!("audit.k8s.io/v1"))
+        );
+        let items = list["items"].as_array().unwrap();
+        if items.iter().any(|event| event["auditID"] == "seen-outside") {
+            break list;
+        }
+    };
+    assert!(!list["items"].as_array().unwrap().is_empty());
+}

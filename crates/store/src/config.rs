@@ -1,24 +1,37 @@
 //! Where a store lives and how much history it keeps.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::seal::Sealing;
 
 #[derive(Debug, Clone)]
 pub struct Config {
     pub engine: Engine,
     pub retention: Retention,
+    /// How values are kept; plain unless told otherwise.
+    pub sealing: Arc<Sealing>,
 }
 
 impl Config {
     /// A store in one SQLite file with the usual retention.
     pub fn sqlite(path: impl Into<PathBuf>) -> Self {
         let sqlite = SqliteConfig { path: path.into(), quota: None };
-        Self { engine: Engine::Sqlite(sqlite), retention: Retention::default() }
+        Self {
+            engine: Engine::Sqlite(sqlite),
+            retention: Retention::default(),
+            sealing: Arc::default(),
+        }
     }
 
     /// A store in etcd with the usual retention.
     pub fn etcd(etcd: EtcdConfig) -> Self {
-        Self { engine: Engine::Etcd(etcd), retention: Retention::default() }
+        Self {
+            engine: Engine::Etcd(etcd),
+            retention: Retention::default(),
+            sealing: Arc::default(),
+        }
     }
 }
 

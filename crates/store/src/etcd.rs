@@ -25,6 +25,7 @@ use parking_lot::Mutex;
 use crate::config::{EtcdConfig, Retention};
 use crate::mirror::Mirror;
 use crate::revision::Revision;
+use crate::seal::{SealError, Sealing};
 use crate::shape::Shape;
 use crate::store::{FenceError, Unhealthy};
 use crate::write::{Cause, Write, WriteError, Written};
@@ -63,6 +64,8 @@ pub enum OpenError {
     Unfinished { prefix: String },
     #[error("the revision offset under {prefix} is not a number")]
     Offset { prefix: String },
+    #[error("cannot read what is in etcd")]
+    Sealed { source: SealError },
     #[error("cannot follow the changes in etcd")]
     Follow { source: FenceError },
 }
@@ -87,18 +90,23 @@ impl<S: Shape> Etcd<S> {
     pub(crate) async fn open(
         config: EtcdConfig,
         retention: Retention,
+        sealing: Arc<Sealing>,
         shape: S,
         tasks: &Tasks,
     ) -> Result<(Arc<Mirror<S>>, Self), OpenError> {
-        let link = Link::connect(&config).await?;
+        let link = Link::connect(&config, sealing).await?;
         let offset = established_offset(&link).await?;
-        let unreachable = |source| OpenError::Unreachable { source };
+        let unreachable = |source| match source {
+            LinkError::Sealed(source) => OpenError::Sealed { source },
+            source => OpenError::Unreachable { source },
+        };
         let start = replay_start(&link).await.map_err(unreachable)?;
         let none = |_: &str, _: &str, _| None;
         let found = load::load(&link, offset, &shape, Some(start), &none).await;
         let found = match found {
-            // Somebody else compacts this cluster as well.
-            Err(error) if error.is_compacted() => {
+            // Somebody else compacts this cluster as well. And what was sealed with a key
+            // that is gone may be in the past only.
+            Err(error) if error.is_compacted() || matches!(error, LinkError::Sealed(_)) => {
                 load::load(&link, offset, &shape, None, &none).await
             }
             found => found,

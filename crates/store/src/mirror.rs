@@ -212,6 +212,10 @@ impl<S: Shape> Mirror<S> {
         tables.by_name.get(table).map_or(tables.oldest, |table| table.oldest())
     }
 
+    pub(crate) fn count(&self, table: &str) -> usize {
+        self.tables.read().by_name.get(table).map_or(0, |table| table.len())
+    }
+
     pub(crate) fn names(&self) -> Vec<Arc<str>> {
         let tables = self.tables.read();
         let filled = tables.by_name.iter().filter(|(_, table)| !table.is_empty());

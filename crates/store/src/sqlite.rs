@@ -26,10 +26,12 @@ use tokio::sync::{mpsc, oneshot};
 use crate::config::{Retention, SqliteConfig};
 use crate::mirror::Mirror;
 use crate::revision::Revision;
+use crate::seal::{SealError, Sealing};
 use crate::shape::Shape;
 use crate::store::Unhealthy;
 use crate::write::{Write, WriteError, Written};
 
+pub(crate) use backup::scrub;
 pub use backup::{BackupError, RestoreError, backup, restore};
 use database::Database;
 pub(crate) use read::Reader;
@@ -64,6 +66,8 @@ pub enum OpenError {
     Newer { path: PathBuf, found: i64, known: i64 },
     #[error("database {} contradicts itself at revision {revision}", path.display())]
     Inconsistent { path: PathBuf, revision: Revision },
+    #[error("cannot read what is in {}", path.display())]
+    Sealed { path: PathBuf, source: SealError },
     #[error("the store was closed while it was being opened")]
     Closed,
 }
@@ -83,13 +87,14 @@ impl<S: Shape> Sqlite<S> {
     pub(crate) async fn open(
         config: SqliteConfig,
         retention: Retention,
+        sealing: Arc<Sealing>,
         shape: S,
         tasks: &Tasks,
     ) -> Result<(Arc<Mirror<S>>, Self), OpenError> {
         let path = config.path.clone();
         let opening = tokio::task::spawn_blocking(move || {
             let lock = lock(&config.path)?;
-            let database = Database::open(&config)?;
+            let database = Database::open(&config, &sealing)?;
             let loaded = load::load(&database, &shape, &retention)?;
             Ok::<_, OpenError>((lock, config, database, shape, loaded))
         });

@@ -69,11 +69,13 @@ impl<S: Shape> Store<S> {
     pub async fn open(config: Config, shape: S, tasks: &Tasks) -> Result<Self, OpenError> {
         let (mirror, engine) = match config.engine {
             Engine::Sqlite(sqlite) => {
-                let (mirror, sqlite) = Sqlite::open(sqlite, config.retention, shape, tasks).await?;
+                let (mirror, sqlite) =
+                    Sqlite::open(sqlite, config.retention, config.sealing, shape, tasks).await?;
                 (mirror, Running::Sqlite(sqlite))
             }
             Engine::Etcd(etcd) => {
-                let (mirror, etcd) = Etcd::open(etcd, config.retention, shape, tasks).await?;
+                let (mirror, etcd) =
+                    Etcd::open(etcd, config.retention, config.sealing, shape, tasks).await?;
                 (mirror, Running::Etcd(Box::new(etcd)))
             }
         };
@@ -127,6 +129,11 @@ impl<S: Shape> Store<S> {
     /// The first revision from which `table` can be watched or listed.
     pub fn oldest(&self, table: &str) -> Revision {
         self.inner.mirror.oldest(table)
+    }
+
+    /// How many entries a table has.
+    pub fn count(&self, table: &str) -> usize {
+        self.inner.mirror.count(table)
     }
 
     /// The tables that have entries, in order.

@@ -6,6 +6,7 @@
 //! until its end, and no store opens on top of it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 use tokio::sync::mpsc;
@@ -58,7 +59,9 @@ pub async fn copy(
     let reader = reader.map_err(open)?;
     let total = reader.entries;
 
-    let link = Link::connect(to).await.map_err(|source| CopyError::Connect { source })?;
+    // Values go over as they are: what was sealed stays so.
+    let link =
+        Link::connect(to, Arc::default()).await.map_err(|source| CopyError::Connect { source })?;
     begin(&link, reader.revision.get()).await?;
     let (sender, mut batches) = mpsc::channel(4);
     let reading = tokio::task::spawn_blocking(move || read(&reader, &sender));

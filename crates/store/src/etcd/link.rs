@@ -4,6 +4,7 @@ use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::Backoff;
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 use super::OpenError;
 use super::key::Keys;
 use crate::config::{EtcdConfig, EtcdTls};
+use crate::seal::{SealError, Sealing};
 
 /// How long any single request may take.
 pub(super) const REQUEST: Duration = Duration::from_secs(5);
@@ -34,6 +36,7 @@ pub(super) struct Link {
     kv: KvClient,
     watch: WatchClient,
     pub(super) keys: Keys,
+    pub(super) sealing: Arc<Sealing>,
 }
 
 /// Why a request to etcd failed.
@@ -45,6 +48,8 @@ pub enum LinkError {
     Failed { source: etcd_client::Error },
     #[error("etcd has forgotten revisions it had acknowledged")]
     WentBack,
+    #[error(transparent)]
+    Sealed(#[from] SealError),
 }
 
 /// A single key and the revision of the store when it was read.
@@ -55,7 +60,10 @@ pub(super) struct Stored {
 }
 
 impl Link {
-    pub(super) async fn connect(config: &EtcdConfig) -> Result<Self, OpenError> {
+    pub(super) async fn connect(
+        config: &EtcdConfig,
+        sealing: Arc<Sealing>,
+    ) -> Result<Self, OpenError> {
         let mut options = ConnectOptions::new()
             .with_connect_timeout(CONNECT)
             .with_keep_alive(PING, PONG)
@@ -72,6 +80,7 @@ impl Link {
             kv: client.kv_client().max_decoding_message_size(MESSAGE),
             watch: client.watch_client().max_decoding_message_size(MESSAGE),
             keys: Keys::new(&config.prefix),
+            sealing,
         })
     }
 

@@ -11,6 +11,7 @@ use super::link::{Link, LinkError, revision};
 use super::value::opened;
 use crate::mirror::Loaded;
 use crate::revision::Revision;
+use crate::seal::SealError;
 use crate::shape::{Entry, Shape};
 
 /// Keys per page: some megabytes of usual values.
@@ -51,8 +52,10 @@ pub(super) async fn load<S: Shape>(
                 _ => Ok(None),
             }
         };
-        let take = async { here.kvs().iter().for_each(|kv| loading.take(kv)) };
-        match tokio::join!(next, take).0? {
+        let take = async { here.kvs().iter().try_for_each(|kv| loading.take(kv)) };
+        let (next, taken) = tokio::join!(next, take);
+        taken?;
+        match next? {
             Some(next) => here = next,
             None => break,
         }
@@ -72,21 +75,26 @@ struct Loading<'a, S: Shape> {
 }
 
 impl<S: Shape> Loading<'_, S> {
-    fn take(&mut self, kv: &KeyValue) {
-        let Some((table, name)) = self.link.keys.parse(kv.key()) else { return };
+    fn take(&mut self, kv: &KeyValue) -> Result<(), SealError> {
+        let Some((table, name)) = self.link.keys.parse(kv.key()) else { return Ok(()) };
         let revision = self.offset.revision(kv.mod_revision());
-        let entry = (self.known)(table, name, revision).unwrap_or_else(|| {
-            let created = self.offset.revision(kv.create_revision());
-            let value = Bytes::copy_from_slice(opened(kv.value()).0);
-            let item = self.shape.shape(table, name, value, revision, created);
-            Arc::new(Entry { name: name.into(), revision, created, item })
-        });
+        let entry = match (self.known)(table, name, revision) {
+            Some(entry) => entry,
+            None => {
+                let created = self.offset.revision(kv.create_revision());
+                let stored = Bytes::copy_from_slice(opened(kv.value()).0);
+                let value = self.link.sealing.open(table, name, stored)?;
+                let item = self.shape.shape(table, name, value, revision, created);
+                Arc::new(Entry { name: name.into(), revision, created, item })
+            }
+        };
         if !self.tables.contains_key(table) {
             self.tables.insert(table.into(), Loaded::empty(Revision::ZERO));
         }
         if let Some(table) = self.tables.get_mut(table) {
             table.entries.insert(Arc::clone(&entry.name), entry);
         }
+        Ok(())
     }
 }
 

@@ -78,7 +78,19 @@ impl<S: Shape> Pump<S> {
         loop {
             let Err(broken) = self.follow().await;
             let repaired = match broken {
-                Broken::Compacted => self.reload().await.map_err(Broken::Link),
+                // A version that cannot be read may have been replaced since.
+                Broken::Link(LinkError::Sealed(_)) => {
+                    info!(
+                        "a version is sealed with a key that is not known, looking at the newest"
+                    );
+                    self.reload().await.map_err(Broken::Link)
+                }
+                Broken::Compacted => {
+                    warn!(
+                        "etcd has dropped history that was still needed, loading everything anew"
+                    );
+                    self.reload().await.map_err(Broken::Link)
+                }
                 broken => Err(broken),
             };
             if let Err(broken) = repaired {
@@ -107,35 +119,39 @@ impl<S: Shape> Pump<S> {
                 return Err(Broken::Ended { reason: response.cancel_reason().to_owned() });
             }
             self.works();
-            self.publish(&response);
+            self.publish(&response)?;
         }
     }
 
-    fn publish(&self, response: &WatchResponse) {
-        let Some(last) = response.events().last().and_then(Event::kv) else { return };
+    fn publish(&self, response: &WatchResponse) -> Result<(), LinkError> {
+        let Some(last) = response.events().last().and_then(Event::kv) else { return Ok(()) };
         let last = self.offset.revision(last.mod_revision());
-        let changes = response.events().iter().filter_map(|event| self.durable(event));
-        self.mirror.publish(changes.collect());
+        let changes = response.events().iter().filter_map(|event| self.durable(event).transpose());
+        self.mirror.publish(changes.collect::<Result<_, _>>()?);
         // The last event may have been one of our own records.
         self.mirror.skip_to(last);
+        Ok(())
     }
 
-    fn durable(&self, event: &Event) -> Option<Durable> {
-        let kv = event.kv()?;
-        let (table, name) = self.link.keys.parse(kv.key())?;
+    fn durable(&self, event: &Event) -> Result<Option<Durable>, LinkError> {
+        let Some(kv) = event.kv() else { return Ok(None) };
+        let Some((table, name)) = self.link.keys.parse(kv.key()) else { return Ok(None) };
         let change = match event.event_type() {
             EventType::Put => DurableChange::Put {
-                value: Bytes::copy_from_slice(opened(kv.value()).0),
+                value: self.link.sealing.open(
+                    table,
+                    name,
+                    Bytes::copy_from_slice(opened(kv.value()).0),
+                )?,
                 created: self.offset.revision(kv.create_revision()),
             },
             EventType::Delete => DurableChange::Delete,
         };
         let revision = self.offset.revision(kv.mod_revision());
-        Some(Durable { table: table.into(), name: name.into(), revision, change })
+        Ok(Some(Durable { table: table.into(), name: name.into(), revision, change }))
     }
 
     async fn reload(&self) -> Result<(), LinkError> {
-        warn!("etcd has dropped history that was still needed, loading everything anew");
         let known = |table: &str, name: &str, revision| {
             self.mirror.entry(table, name).filter(|entry| entry.revision == revision)
         };

@@ -55,7 +55,7 @@ pub(super) async fn write<S: Shape>(
     let entry = match &event {
         Some(event) => event.new.clone().or_else(|| event.old.clone()),
         // So much was written since that the event has left the history.
-        None => done.version.map(|found| remade(mirror.shape(), offset, &write, &found)),
+        None => done.version.map(|found| remade(link, mirror.shape(), offset, &write, &found)),
     };
     let entry = entry.expect("etcd returns the version a transaction made or removed");
     Ok(Written { revision, entry })
@@ -77,7 +77,10 @@ fn transaction(link: &Link, offset: Offset, write: &Write, tag: Tag) -> Txn {
     };
     let look = || TxnOp::get(key.clone(), Some(GetOptions::new().with_keys_only()));
     let operations = match &write.change {
-        Change::Put(value) => vec![TxnOp::put(key.clone(), sealed(value, tag), None), look()],
+        Change::Put(value) => {
+            let value = link.sealing.seal(&write.table, &write.name, value);
+            vec![TxnOp::put(key.clone(), sealed(&value, tag), None), look()]
+        }
         Change::Delete => {
             vec![TxnOp::delete(key.clone(), Some(DeleteOptions::new().with_prev_key()))]
         }
@@ -121,6 +124,7 @@ fn version_in(response: &TxnResponse) -> Option<KeyValue> {
 }
 
 fn remade<S: Shape>(
+    link: &Link,
     shape: &S,
     offset: Offset,
     write: &Write,
@@ -130,7 +134,11 @@ fn remade<S: Shape>(
     let created = offset.revision(found.create_revision());
     let value = match &write.change {
         Change::Put(value) => value.clone(),
-        Change::Delete => Bytes::copy_from_slice(opened(found.value()).0),
+        // What was removed was in the mirror, so it could be read.
+        Change::Delete => {
+            let stored = Bytes::copy_from_slice(opened(found.value()).0);
+            link.sealing.open(&write.table, &write.name, stored).unwrap_or_default()
+        }
     };
     let item = shape.shape(&write.table, &write.name, value, revision, created);
     Arc::new(Entry { name: Arc::clone(&write.name), revision, created, item })

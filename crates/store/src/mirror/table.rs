@@ -99,6 +99,10 @@ impl<S: Shape> Table<S> {
         at_once.find(|event| *event.name == *name).cloned()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.state.read().entries.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.state.read().entries.is_empty()
     }

@@ -90,6 +90,22 @@ pub fn restore(from: &Path, to: &Path) -> Result<(), RestoreError> {
     partial.finish(to).map_err(|source| RestoreError::Finish { path: to.to_owned(), source })
 }
 
+/// Drops all history of a store that is not open, and every trace of it in the file.
+pub(crate) fn scrub(path: &Path) -> rusqlite::Result<()> {
+    let mut connection = Connection::open(path)?;
+    let transaction = connection.transaction()?;
+    transaction.execute("DELETE FROM history", [])?;
+    transaction.execute(
+        "UPDATE meta SET value = (SELECT value FROM meta WHERE key = 'revision')
+         WHERE key = 'compacted'",
+        [],
+    )?;
+    transaction.commit()?;
+    // Deleted rows stay readable in free pages and in the log until both are written anew.
+    connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE);")?;
+    connection.close().map_err(|(_, error)| error)
+}
+
 fn copy(from: &Connection, to: &Path) -> rusqlite::Result<()> {
     // The path as text: SQLite takes no other, and the temporary name is beside one
     // it has already opened or will have to open.

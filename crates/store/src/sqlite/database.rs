@@ -35,6 +35,7 @@ use super::OpenError;
 use crate::config::SqliteConfig;
 use crate::mirror::{Durable, DurableChange};
 use crate::revision::Revision;
+use crate::seal::Sealing;
 use crate::write::{Change, Write, WriteError};
 
 const APPLICATION: i64 = 0x5348_4546;
@@ -58,6 +59,7 @@ const LAYOUT: &str = "
 /// The connection that writes, and what it knows about the file.
 pub(super) struct Database {
     pub(super) connection: Connection,
+    sealing: Arc<Sealing>,
     dictionary: BTreeMap<Arc<str>, i64>,
 }
 
@@ -68,13 +70,17 @@ pub(super) enum Verdict {
 }
 
 impl Database {
-    pub(super) fn open(config: &SqliteConfig) -> Result<Self, OpenError> {
+    pub(super) fn open(config: &SqliteConfig, sealing: &Arc<Sealing>) -> Result<Self, OpenError> {
         let fail = |source| OpenError::new(&config.path, source);
         let connection = Connection::open(&config.path).map_err(fail)?;
         check_format(&connection, &config.path)?;
         prepare(&connection, config.quota).map_err(fail)?;
         let dictionary = dictionary(&connection).map_err(fail)?;
-        Ok(Self { connection, dictionary })
+        Ok(Self { connection, sealing: Arc::clone(sealing), dictionary })
+    }
+
+    pub(super) fn sealing(&self) -> &Arc<Sealing> {
+        &self.sealing
     }
 
     pub(super) fn dictionary(&self) -> &BTreeMap<Arc<str>, i64> {
@@ -99,17 +105,19 @@ impl Database {
         }
         let change = match (change, &found) {
             (Change::Put(value), None) => {
+                let stored = self.sealing.seal(&table, &name, &value);
                 self.execute(
                     "INSERT INTO current (tbl, name, rev, created, value)
                      VALUES (?1, ?2, ?3, ?3, ?4)",
-                    params![tbl, &*name, revision.to_i64(), &*value],
+                    params![tbl, &*name, revision.to_i64(), &*stored],
                 )?;
                 DurableChange::Put { value, created: revision }
             }
             (Change::Put(value), Some(found)) => {
+                let stored = self.sealing.seal(&table, &name, &value);
                 self.execute(
                     "UPDATE current SET rev = ?2, value = ?3 WHERE id = ?1",
-                    params![found.id, revision.to_i64(), &*value],
+                    params![found.id, revision.to_i64(), &*stored],
                 )?;
                 DurableChange::Put { value, created: found.created }
             }
@@ -297,7 +305,8 @@ mod tests {
     fn commits_are_synced() {
         let directory = tempfile::TempDir::new().unwrap();
         let path = directory.path().join("store.sqlite");
-        let database = Database::open(&SqliteConfig { path, quota: None }).unwrap();
+        let database =
+            Database::open(&SqliteConfig { path, quota: None }, &Arc::default()).unwrap();
         let text = |name| -> String {
             let value = |row: &rusqlite::Row<'_>| row.get::<_, rusqlite::types::Value>(0);
             format!("{:?}", database.connection.pragma_query_value(None, name, value).unwrap())

@@ -17,6 +17,7 @@ use super::database::{Database, revision};
 use crate::config::Retention;
 use crate::mirror::{Loaded, Mirror, event_weight};
 use crate::revision::Revision;
+use crate::seal::{SealError, Sealing};
 use crate::shape::{Entry, Event, Shape};
 
 /// Rows handed to a shaping thread at once.
@@ -54,7 +55,8 @@ pub(super) fn load<S: Shape>(
 
     let current = revision(connection, "revision").map_err(fail)?;
     let compacted = revision(connection, "compacted").map_err(fail)?;
-    let entries = live(database, shape, &names).map_err(fail)?;
+    let sealed = |source| OpenError::Sealed { path: path.clone().into(), source };
+    let entries = live(database, shape, &names).map_err(fail)?.map_err(sealed)?;
     let newest = entries.values().flat_map(BTreeMap::values).map(|entry| entry.revision).max();
     if compacted > current || newest > Some(current) {
         return Err(OpenError::Inconsistent { path: path.into(), revision: current });
@@ -85,11 +87,17 @@ struct RawEntry {
 }
 
 impl RawEntry {
-    fn shaped<S: Shape>(self, shape: &S, names: &HashMap<i64, Arc<str>>) -> Arc<Entry<S::Item>> {
+    fn shaped<S: Shape>(
+        self,
+        shape: &S,
+        names: &HashMap<i64, Arc<str>>,
+        sealing: &Sealing,
+    ) -> Result<Version<S>, SealError> {
         let Self { tbl, name, revision, created, value } = self;
         let table = names.get(&tbl).map_or("", |table| table);
+        let value = sealing.open(table, &name, value)?;
         let item = shape.shape(table, &name, value, revision, created);
-        Arc::new(Entry { name, revision, created, item })
+        Ok(Arc::new(Entry { name, revision, created, item }))
     }
 }
 
@@ -97,12 +105,14 @@ fn live<S: Shape>(
     database: &Database,
     shape: &S,
     names: &HashMap<i64, Arc<str>>,
-) -> rusqlite::Result<BTreeMap<i64, Entries<S>>> {
+) -> rusqlite::Result<Result<BTreeMap<i64, Entries<S>>, SealError>> {
+    let sealing = &**database.sealing();
     let (sender, receiver) = sync_channel::<Vec<RawEntry>>(4 * SHAPERS);
     let receiver = Mutex::new(receiver);
     std::thread::scope(|scope| {
-        let shapers: Vec<_> =
-            (0..SHAPERS).map(|_| scope.spawn(|| shape_chunks(&receiver, shape, names))).collect();
+        let shapers: Vec<_> = (0..SHAPERS)
+            .map(|_| scope.spawn(|| shape_chunks(&receiver, shape, names, sealing)))
+            .collect();
         let mut select = database
             .connection
             .prepare("SELECT tbl, name, rev, created, value FROM current ORDER BY id")?;
@@ -121,13 +131,17 @@ fn live<S: Shape>(
         let mut unsorted: BTreeMap<i64, Vec<_>> = BTreeMap::new();
         for shaper in shapers {
             let shaped = shaper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let shaped = match shaped {
+                Ok(shaped) => shaped,
+                Err(error) => return Ok(Err(error)),
+            };
             for (tbl, entry) in shaped {
                 unsorted.entry(tbl).or_default().push((Arc::clone(&entry.name), entry));
             }
         }
         let sorted =
             unsorted.into_iter().map(|(tbl, entries)| (tbl, entries.into_iter().collect()));
-        Ok(sorted.collect())
+        Ok(Ok(sorted.collect()))
     })
 }
 
@@ -145,12 +159,19 @@ fn shape_chunks<S: Shape>(
     chunks: &Mutex<Receiver<Vec<RawEntry>>>,
     shape: &S,
     names: &HashMap<i64, Arc<str>>,
-) -> Vec<(i64, Arc<Entry<S::Item>>)> {
-    let mut shaped = Vec::new();
+    sealing: &Sealing,
+) -> Result<Vec<(i64, Version<S>)>, SealError> {
+    let (mut shaped, mut failure) = (Vec::new(), None);
     loop {
         let chunk = chunks.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(chunk) = chunk else { return shaped };
-        shaped.extend(chunk.into_iter().map(|raw| (raw.tbl, raw.shaped(shape, names))));
+        let Ok(chunk) = chunk else { return failure.map_or(Ok(shaped), Err) };
+        // After a failure the rest is only taken, so that the reader is not held up.
+        for raw in chunk.into_iter().filter(|_| failure.is_none()).collect::<Vec<_>>() {
+            match (raw.tbl, raw.shaped(shape, names, sealing)) {
+                (tbl, Ok(version)) => shaped.push((tbl, version)),
+                (_, Err(error)) => failure = Some(error),
+            }
+        }
     }
 }
 
@@ -202,7 +223,14 @@ impl<S: Shape> Past<'_, S> {
                 continue;
             }
             let old = match row.get::<_, Option<i64>>(2)? {
-                Some(_) => Some(raw_entry(row)?.shaped(self.shape, names)),
+                // What was sealed with a key that is gone is no history any more.
+                Some(_) => match raw_entry(row)?.shaped(self.shape, names, database.sealing()) {
+                    Ok(old) => Some(old),
+                    Err(_) => {
+                        table.cut = Some(revision);
+                        continue;
+                    }
+                },
                 None => None,
             };
             if !table.step(self.shape, self.retention, revision, name, old) {

@@ -32,6 +32,7 @@ use super::database::{Database, revision};
 use crate::config::SqliteConfig;
 use crate::mirror::Mirror;
 use crate::revision::Revision;
+use crate::seal::Sealing;
 use crate::shape::{Event, Shape};
 use crate::store::Unhealthy;
 use crate::write::{Cause, Change, Write, WriteError, Written};
@@ -72,6 +73,7 @@ pub(super) async fn pace<S: Shape>(
 
 pub(super) struct Writer<S: Shape> {
     config: SqliteConfig,
+    sealing: Arc<Sealing>,
     /// Absent while lost.
     database: Option<Database>,
     /// The batch whose outcome is to be read back, if the last commit failed.
@@ -93,8 +95,19 @@ impl<S: Shape> Writer<S> {
         health: Arc<Health>,
         compactor: Compactor,
     ) -> Self {
+        let sealing = Arc::clone(database.sealing());
         let database = Some(database);
-        Self { config, database, in_doubt: None, mirror, queue, next: None, health, compactor }
+        Self {
+            config,
+            sealing,
+            database,
+            in_doubt: None,
+            mirror,
+            queue,
+            next: None,
+            health,
+            compactor,
+        }
     }
 
     /// Works until the store is stopped or nobody holds it any more, then closes the
@@ -264,8 +277,8 @@ impl<S: Shape> Writer<S> {
     }
 
     fn reread(&self) -> Result<(Database, Revision), Cause> {
-        let database =
-            Database::open(&self.config).map_err(|error| -> Cause { Arc::new(error) })?;
+        let database = Database::open(&self.config, &self.sealing)
+            .map_err(|error| -> Cause { Arc::new(error) })?;
         let found = settled_revision(&database).map_err(|error| -> Cause { Arc::new(error) })?;
         Ok((database, found))
     }

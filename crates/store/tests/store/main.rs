@@ -7,5 +7,6 @@ mod crash;
 mod etcd;
 mod etcd_server;
 mod proxy;
+mod seal;
 mod sqlite;
 mod world;

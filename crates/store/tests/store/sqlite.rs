@@ -1,5 +1,6 @@
 //! What only the SQLite engine has: a file, a disk that fills up, and backups.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Chain, Tasks};
@@ -66,7 +67,7 @@ async fn a_full_disk_refuses_writes_until_there_is_room() {
     let engine = Engine::Sqlite(SqliteConfig { path, quota: Some(1 << 20) });
     // Frequent ticks.
     let retention = Retention { age: Duration::from_secs(1), ..Retention::default() };
-    let store = Session::open(Config { engine, retention }).await;
+    let store = Session::open(Config { engine, retention, sealing: Arc::default() }).await;
     let value = "v".repeat(20_000);
     let mut stored = 0;
     let error = loop {
@@ -102,7 +103,9 @@ async fn health_reports_a_full_disk_and_its_end() {
     let world = World::sqlite().await;
     let path = world.directory.path().join("store.sqlite");
     let engine = Engine::Sqlite(SqliteConfig { path, quota: Some(256 << 10) });
-    let store = Session::open(Config { engine, retention: Retention::default() }).await;
+    let store =
+        Session::open(Config { engine, retention: Retention::default(), sealing: Arc::default() })
+            .await;
     let refused = store.write(put("things", "big", vec![b'x'; 1 << 20], Expect::Any)).await;
     assert!(matches!(refused, Err(WriteError::NoSpace)));
     assert!(matches!(store.health(), Err(Unhealthy::NoSpace)));

@@ -1,0 +1,89 @@
+//! Writing again what is not kept as it would be written now: after a first key, a new key,
+//! or the decision to do without.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Tasks;
+use bytes::Bytes;
+
+use crate::config::{Config, Engine};
+use crate::etcd::Progress;
+use crate::revision::Revision;
+use crate::shape::Shape;
+use crate::sqlite;
+use crate::store::{OpenError, Store};
+use crate::write::{Change, Expect, Write, WriteError};
+
+/// Why not everything was written again. What was, stays so; it may be run again.
+#[derive(Debug, thiserror::Error)]
+pub enum ReencryptError {
+    #[error("cannot open the store")]
+    Open { source: OpenError },
+    #[error("cannot write {table} {name} again")]
+    Write { table: String, name: String, source: WriteError },
+    #[error("cannot drop the history of the store")]
+    Scrub { source: rusqlite::Error },
+}
+
+/// Writes everything again that `config.sealing` (see [`crate::Sealing::counting_stale`])
+/// finds to be kept otherwise, and tells how many that were.
+///
+/// A file must not be open elsewhere, and loses its history, which has the old values. etcd
+/// may be in use: what others change meanwhile is theirs, and sealed by them. Its history is
+/// its own to compact.
+pub async fn reencrypt(
+    config: Config,
+    mut progress: impl FnMut(Progress),
+) -> Result<u64, ReencryptError> {
+    let sealing = Arc::clone(&config.sealing);
+    let file = match &config.engine {
+        Engine::Sqlite(sqlite) => Some(sqlite.path.clone()),
+        Engine::Etcd(_) => None,
+    };
+    let tasks = Tasks::default();
+    let store = Store::open(config, Plain, &tasks)
+        .await
+        .map_err(|source| ReencryptError::Open { source })?;
+    let stale = sealing.stale();
+    let total = stale.len() as u64;
+    let mut copied = 0;
+    for (table, name) in stale {
+        if let Some(entry) = store.get(&table, &name) {
+            let write = Write {
+                table: table.as_str().into(),
+                name: name.as_str().into(),
+                expect: Expect::At(entry.revision),
+                change: Change::Put(entry.item.clone()),
+            };
+            match store.write(write).await {
+                Ok(_) | Err(WriteError::Conflict { .. }) => {}
+                Err(source) => return Err(ReencryptError::Write { table, name, source }),
+            }
+        }
+        copied += 1;
+        progress(Progress { copied, total });
+    }
+    drop(store);
+    tasks.stop(Duration::from_secs(10)).await;
+    if let Some(file) = file {
+        sqlite::scrub(&file).map_err(|source| ReencryptError::Scrub { source })?;
+    }
+    Ok(total)
+}
+
+/// Values as they are.
+struct Plain;
+
+impl Shape for Plain {
+    type Item = Bytes;
+    type Frame = ();
+
+    fn shape(&self, _: &str, _: &str, value: Bytes, _: Revision, _: Revision) -> Bytes {
+        value
+    }
+
+    fn weight(&self, item: &Bytes) -> usize {
+        item.len()
+    }
+}

@@ -26,6 +26,7 @@ mod given;
 mod issue;
 mod pair;
 pub mod renewal;
+mod request;
 mod serving;
 pub mod tls;
 
@@ -43,6 +44,7 @@ pub use given::{GivenError, GivenFiles, ensure_self_signed};
 use pair::Pair;
 pub(crate) use pair::pem as encode_pem;
 pub use pair::{Facts, PairError};
+pub use request::{Request, RequestError, Signer};
 pub use serving::ServingNames;
 
 /// What every node of a cluster must have in common.

@@ -1,12 +1,14 @@
-//! Bearer tokens: those of service accounts, which this server signs, and static
-//! ones from a file.
+//! Bearer tokens: those of service accounts, which this server signs, static ones from a
+//! file, those with which machines join, and those of somebody else's issuer.
 //!
 //! A service-account token that verifies says what was true when it was issued. That
 //! the account and the object it is bound to still exist, with the same uid, only
 //! the caller can check.
 
+pub mod bootstrap;
 mod claims;
 pub mod key;
+pub mod oidc;
 mod request;
 mod service_account;
 mod static_file;

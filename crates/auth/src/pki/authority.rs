@@ -212,11 +212,11 @@ impl Authority {
         Pair::new(key, vec![cert]).map_err(|_| rcgen::Error::CouldNotParseCertificate)
     }
 
-    fn issuer(&self) -> Result<Issuer<'static, &KeyPair>, rcgen::Error> {
+    pub(super) fn issuer(&self) -> Result<Issuer<'static, &KeyPair>, rcgen::Error> {
         Issuer::from_ca_cert_der(&self.current.certs()[0], self.current.key())
     }
 
-    fn lifetime(&self, length: SignedDuration, now: Timestamp) -> Lifetime {
+    pub(super) fn lifetime(&self, length: SignedDuration, now: Timestamp) -> Lifetime {
         Lifetime { now, length, limit: Some(self.facts().not_after) }
     }
 }

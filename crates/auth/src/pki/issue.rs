@@ -19,7 +19,7 @@ pub(super) struct Lifetime {
 }
 
 impl Lifetime {
-    fn params(self) -> CertificateParams {
+    pub(super) fn params(self) -> CertificateParams {
         let mut params = CertificateParams::default();
         let end = self.now.saturating_add(self.length).unwrap_or(Timestamp::MAX);
         let end = self.limit.map_or(end, |limit| end.min(limit));
@@ -142,7 +142,7 @@ fn subject(user: &str, groups: &[&str]) -> Vec<u8> {
     encode(SEQUENCE, &attributes)
 }
 
-fn with_subject(
+pub(super) fn with_subject(
     cert: &[u8],
     subject: &[u8],
     signer: &KeyPair,

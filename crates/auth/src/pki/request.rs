@@ -1,0 +1,276 @@
+//! Certificates that others ask for: what each signer is willing to sign, and how it is
+//! signed. The rules are upstream's.
+
+use jiff::{SignedDuration, Timestamp};
+use rcgen::{CertificateSigningRequestParams, ExtendedKeyUsagePurpose, KeyUsagePurpose, SanType};
+use rustls::pki_types::CertificateSigningRequestDer;
+use rustls::pki_types::pem::PemObject;
+use x509_parser::prelude::{FromDer, X509CertificationRequest};
+
+use super::{Pki, issue};
+use crate::pki::encode_pem;
+
+/// The longest that anything is signed for.
+const LONGEST: SignedDuration = SignedDuration::from_hours(24 * 365);
+const SHORTEST: SignedDuration = SignedDuration::from_mins(10);
+const NODES: &str = "system:nodes";
+const NODE_PREFIX: &str = "system:node:";
+
+/// One that signs, by the names of upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signer {
+    /// `kubernetes.io/kube-apiserver-client`: anybody as a client.
+    Client,
+    /// `kubernetes.io/kube-apiserver-client-kubelet`: a node as a client.
+    KubeletClient,
+    /// `kubernetes.io/kubelet-serving`: a node as a server.
+    KubeletServing,
+}
+
+impl Signer {
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "kubernetes.io/kube-apiserver-client" => Some(Self::Client),
+            "kubernetes.io/kube-apiserver-client-kubelet" => Some(Self::KubeletClient),
+            "kubernetes.io/kubelet-serving" => Some(Self::KubeletServing),
+            _ => None,
+        }
+    }
+}
+
+/// Why something is not signed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    #[error("unable to parse csr {0:?}")]
+    Unreadable(String),
+    #[error("certificate request is not signed by its own key")]
+    Signature,
+    #[error("usages did not match {wanted}")]
+    Usages { wanted: &'static str },
+    #[error("subject organization is not system:nodes")]
+    Organization,
+    #[error("subject common name does not begin with system:node:")]
+    CommonName,
+    #[error("DNS or IP subjectAltName is required")]
+    NamesRequired,
+    #[error("{kind} subjectAltNames are not allowed")]
+    NamesForbidden { kind: &'static str },
+    #[error("certificate cannot be issued")]
+    Issue,
+}
+
+/// A request, taken apart.
+#[derive(Debug)]
+pub struct Request {
+    params: CertificateSigningRequestParams,
+    /// As it is encoded, with every organization.
+    subject: Vec<u8>,
+    pub common_name: String,
+    pub organizations: Vec<String>,
+}
+
+impl Request {
+    /// Reads PEM and checks that whoever made it has the key.
+    pub fn parse(pem: &str) -> Result<Self, RequestError> {
+        let unreadable =
+            |error: &dyn std::fmt::Display| RequestError::Unreadable(error.to_string());
+        let der = CertificateSigningRequestDer::from_pem_slice(pem.as_bytes())
+            .map_err(|error| unreadable(&error))?;
+        let params =
+            CertificateSigningRequestParams::from_der(&der).map_err(|error| match error {
+                rcgen::Error::InvalidCertificationRequestSignature => RequestError::Signature,
+                other => unreadable(&other),
+            })?;
+        let (_, parsed) =
+            X509CertificationRequest::from_der(&der).map_err(|error| unreadable(&error))?;
+        let subject = &parsed.certification_request_info.subject;
+        let text = |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| {
+            attribute.as_str().unwrap_or("").to_owned()
+        };
+        let common_name = subject.iter_common_name().next().map(text).unwrap_or_default();
+        let organizations = subject.iter_organization().map(text).collect();
+        Ok(Self { params, subject: subject.as_raw().to_vec(), common_name, organizations })
+    }
+
+    /// Whether `signer` is willing to sign this for `usages`.
+    pub fn check(&self, signer: Signer, usages: &[String]) -> Result<(), RequestError> {
+        let names = &self.params.params.subject_alt_names;
+        check_usages(signer, usages)?;
+        if signer == Signer::Client {
+            return Ok(());
+        }
+        if self.organizations != [NODES] {
+            return Err(RequestError::Organization);
+        }
+        if !self.common_name.strip_prefix(NODE_PREFIX).is_some_and(|name| !name.is_empty()) {
+            return Err(RequestError::CommonName);
+        }
+        let kinds = names.iter().map(kind_of);
+        let allowed: &[&str] = match signer {
+            Signer::KubeletServing => &["DNS", "IP"],
+            Signer::Client | Signer::KubeletClient => &[],
+        };
+        if let Some(kind) = kinds.into_iter().find(|kind| !allowed.contains(kind)) {
+            return Err(RequestError::NamesForbidden { kind });
+        }
+        if signer == Signer::KubeletServing && names.is_empty() {
+            return Err(RequestError::NamesRequired);
+        }
+        Ok(())
+    }
+}
+
+fn kind_of(name: &SanType) -> &'static str {
+    match name {
+        SanType::DnsName(_) => "DNS",
+        SanType::IpAddress(_) => "IP",
+        SanType::Rfc822Name(_) => "Email",
+        SanType::URI(_) => "URI",
+        _ => "Other",
+    }
+}
+
+fn check_usages(signer: Signer, usages: &[String]) -> Result<(), RequestError> {
+    let (needed, wanted) = match signer {
+        Signer::Client => (
+            &["client auth"][..],
+            "client auth, with digital signature and key encipherment at most",
+        ),
+        Signer::KubeletClient => (
+            &["client auth", "digital signature"][..],
+            "digital signature and client auth, with key encipherment at most",
+        ),
+        Signer::KubeletServing => (
+            &["server auth", "digital signature"][..],
+            "digital signature and server auth, with key encipherment at most",
+        ),
+    };
+    let more = ["digital signature", "key encipherment"];
+    let has = |usage: &&str| usages.iter().any(|given| given == usage);
+    let known = |usage: &String| needed.contains(&&**usage) || more.contains(&&**usage);
+    if needed.iter().all(has) && usages.iter().all(known) {
+        return Ok(());
+    }
+    Err(RequestError::Usages { wanted })
+}
+
+impl Pki {
+    /// Signs what [`Request::check`] has let pass, for as long as was asked, within reason.
+    pub fn sign(
+        &self,
+        request: &Request,
+        signer: Signer,
+        usages: &[String],
+        seconds: Option<i64>,
+        now: Timestamp,
+    ) -> Result<String, RequestError> {
+        request.check(signer, usages)?;
+        let wanted = seconds.map_or(LONGEST, SignedDuration::from_secs);
+        let length = wanted.clamp(SHORTEST, LONGEST);
+        let mut params = request.params.clone();
+        let purpose = match signer {
+            Signer::KubeletServing => ExtendedKeyUsagePurpose::ServerAuth,
+            Signer::Client | Signer::KubeletClient => ExtendedKeyUsagePurpose::ClientAuth,
+        };
+        let encipherment = usages.iter().any(|usage| usage == "key encipherment");
+        let mut key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        key_usages.extend(encipherment.then_some(KeyUsagePurpose::KeyEncipherment));
+        let mut dated = self.ca.lifetime(length, now).params();
+        dated.distinguished_name = params.params.distinguished_name.clone();
+        dated.subject_alt_names = params.params.subject_alt_names.clone();
+        dated.key_usages = key_usages;
+        dated.extended_key_usages = vec![purpose];
+        dated.use_authority_key_identifier_extension = true;
+        params.params = dated;
+        let failed = |_| RequestError::Issue;
+        let issuer = self.ca.issuer().map_err(failed)?;
+        let cert = params.signed_by(&issuer).map_err(failed)?;
+        // Names of several organizations come back only by putting the subject in as it was.
+        let cert =
+            issue::with_subject(cert.der(), &request.subject, issuer.key()).map_err(failed)?;
+        Ok(encode_pem("CERTIFICATE", &cert))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    use super::*;
+
+    fn pem(name: &str, organization: &str, names: &[&str]) -> String {
+        let mut params =
+            CertificateParams::new(names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())
+                .unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        if !organization.is_empty() {
+            params.distinguished_name.push(DnType::OrganizationName, organization);
+        }
+        params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap()
+    }
+
+    fn usages(list: &[&str]) -> Vec<String> {
+        list.iter().map(|&usage| usage.to_owned()).collect()
+    }
+
+    #[test]
+    fn each_signer_signs_its_own_kind_only() {
+        use Signer::{Client, KubeletClient, KubeletServing};
+        let client: &[&str] = &["client auth", "digital signature"];
+        let server: &[&str] = &["server auth", "digital signature", "key encipherment"];
+        let node = |names: &[&str]| pem("system:node:a", "system:nodes", names);
+        for (signer, request, given, expected) in [
+            (Client, pem("jane", "dev", &[]), client, None),
+            (Client, pem("jane", "dev", &[]), &["client auth"][..], None),
+            (Client, pem("jane", "dev", &[]), server, Some("usages did not match")),
+            (KubeletClient, node(&[]), client, None),
+            (KubeletClient, node(&[]), &["client auth"], Some("usages did not match")),
+            (KubeletClient, node(&["host"]), client, Some("DNS subjectAltNames are not allowed")),
+            (KubeletClient, pem("jane", "system:nodes", &[]), client, Some("common name")),
+            (KubeletClient, pem("system:node:a", "dev", &[]), client, Some("organization")),
+            (KubeletServing, node(&["host", "10.0.0.1"]), server, None),
+            (KubeletServing, node(&[]), server, Some("DNS or IP subjectAltName is required")),
+            (KubeletServing, node(&["host"]), client, Some("usages did not match")),
+        ] {
+            let outcome = Request::parse(&request).unwrap().check(signer, &usages(given));
+            match (outcome, expected) {
+                (Ok(()), None) => {}
+                (Err(error), Some(part)) => {
+                    assert!(error.to_string().contains(part), "{signer:?}: {error}");
+                }
+                (outcome, expected) => panic!("{signer:?} {given:?}: {outcome:?} {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_signed_names_whom_it_was_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let now = Timestamp::from_second(1_800_000_000).unwrap();
+        let (pki, _) = Pki::open(dir.path(), &crate::pki::ServingNames::default(), now).unwrap();
+        let request = Request::parse(&pem("jane", "dev", &[])).unwrap();
+        let usages = usages(&["client auth"]);
+        let cert = pki.sign(&request, Signer::Client, &usages, Some(3600), now).unwrap();
+        let der = rustls::pki_types::CertificateDer::from_pem_slice(cert.as_bytes()).unwrap();
+        let tls = crate::pki::tls::Tls::new(&pki).unwrap();
+        let crate::pki::tls::Peer::User(user) = tls.peer(&[der.clone()], now).unwrap() else {
+            panic!("it names a user")
+        };
+        assert_eq!((user.name.as_str(), user.groups), ("jane", vec!["dev".to_owned()]));
+        let facts = crate::pki::Facts::of(&der).unwrap();
+        assert_eq!(facts.not_after.as_second() - now.as_second(), 3600);
+    }
+
+    #[test]
+    fn a_request_must_be_signed_by_its_own_key() {
+        assert!(matches!(Request::parse("nonsense"), Err(RequestError::Unreadable(_))));
+        let good = pem("jane", "", &[]);
+        let der = CertificateSigningRequestDer::from_pem_slice(good.as_bytes()).unwrap();
+        let mut bad = der.to_vec();
+        let at = bad.windows(4).position(|part| part == b"jane").unwrap();
+        bad[at] = b'k';
+        let bad = encode_pem("CERTIFICATE REQUEST", &bad);
+        assert_eq!(Request::parse(&bad).unwrap_err(), RequestError::Signature);
+    }
+}

@@ -5,6 +5,7 @@
 //! of changes through one feed of metadata, and keep no copies of objects.
 
 mod active;
+mod certificate;
 mod claim;
 mod condition;
 mod data_volume;
@@ -35,5 +36,6 @@ mod vm_pool;
 mod vmi;
 mod vmi_replica_set;
 
+pub use certificate::{CertificateAsk, CertificateSigner};
 pub use service_account::TokenMinter;
 pub use start::{Config, Duties, Leadership, start};

@@ -41,7 +41,7 @@ impl Resource {
         kind.is(self.group, self.plural)
     }
 
-    fn path(self, namespace: &str) -> String {
+    pub(crate) fn path(self, namespace: &str) -> String {
         let Self { group, version, plural } = self;
         let root = if group.is_empty() { "/api".into() } else { format!("/apis/{group}") };
         match namespace {

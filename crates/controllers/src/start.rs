@@ -9,6 +9,7 @@ use client::{Catalog, Election, Term, Timing, Update};
 use kube::Client;
 use tokio::sync::{mpsc, watch};
 
+use crate::certificate::{self, CertificateSigner};
 use crate::hub::{Hub, Outlet};
 use crate::reconcile::{self, Interest, Reconciler, Touch};
 use crate::service_account::TokenMinter;
@@ -38,6 +39,7 @@ pub enum Duties {
         /// The bundle that clients inside the cluster trust the server by, PEM.
         root_ca: String,
         minter: Arc<dyn TokenMinter>,
+        signer: Arc<dyn CertificateSigner>,
     },
     /// Virtual machines only: the cluster has controllers of its own for the rest.
     Machines,
@@ -102,8 +104,10 @@ fn run_all(client: &Client, config: &Config) -> Tasks {
 
     let started = Started { client, catalog: &catalog, tasks: &tasks };
     let collector = match &config.duties {
-        Duties::Cluster { root_ca, minter } => {
+        Duties::Cluster { root_ca, minter, signer } => {
             started.cluster(root_ca, minter, &mut outlets);
+            let authority = certificate::Authority::new(client.clone(), Arc::clone(signer));
+            outlets.push(started.add("certificate", certificate::Asked, authority));
             Some(started.collector())
         }
         Duties::Machines => None,

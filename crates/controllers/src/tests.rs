@@ -8,7 +8,7 @@ use base::Tasks;
 use serde_json::{Value, json};
 
 use crate::fake::Fake;
-use crate::{Config, Duties, Leadership, TokenMinter, start};
+use crate::{CertificateAsk, CertificateSigner, Config, Duties, Leadership, TokenMinter, start};
 
 const MAPS: &str = "/configmaps";
 const PODS: &str = "/pods";
@@ -28,10 +28,27 @@ impl TokenMinter for Minter {
 }
 
 /// Starts all controllers on a server with the namespace `n`.
+/// Signs nothing.
+struct Nobody;
+
+impl CertificateSigner for Nobody {
+    fn review(&self, _: &CertificateAsk<'_>) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+
+    fn sign(
+        &self,
+        _: &CertificateAsk<'_>,
+    ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+        Err("nobody signs".into())
+    }
+}
+
 fn cluster(leadership: Leadership) -> (Fake, Tasks) {
     let (fake, tasks) = (Fake::new(), Tasks::default());
     fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
-    let duties = Duties::Cluster { root_ca: "pem".into(), minter: Arc::new(Minter) };
+    let (minter, signer) = (Arc::new(Minter), Arc::new(Nobody));
+    let duties = Duties::Cluster { root_ca: "pem".into(), minter, signer };
     let config = Config { leadership, duties };
     start(fake.client(), config, &tasks);
     (fake, tasks)

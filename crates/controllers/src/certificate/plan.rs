@@ -1,0 +1,190 @@
+//! What is to be done about a request for a certificate.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::CertificateAsk;
+
+const NODE_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Nothing,
+    /// Approve it if the one who asks has rights to this subresource.
+    Consider {
+        subresource: &'static str,
+    },
+    Sign,
+    Refuse {
+        message: String,
+    },
+}
+
+/// The parts of a request that a signer looks at, decoded.
+#[derive(Debug)]
+pub(super) struct Parts {
+    request: String,
+    signer: String,
+    usages: Vec<String>,
+    seconds: Option<i64>,
+}
+
+impl Parts {
+    pub(super) fn of(object: &Value) -> Option<Self> {
+        let spec = &object["spec"];
+        let request = STANDARD.decode(spec["request"].as_str()?).ok()?;
+        let usages = spec["usages"].as_array().into_iter().flatten();
+        Some(Self {
+            request: String::from_utf8(request).ok()?,
+            signer: spec["signerName"].as_str()?.to_owned(),
+            usages: usages.filter_map(Value::as_str).map(str::to_owned).collect(),
+            seconds: spec["expirationSeconds"].as_i64(),
+        })
+    }
+
+    pub(super) fn ask(&self) -> CertificateAsk<'_> {
+        CertificateAsk {
+            request: &self.request,
+            signer: &self.signer,
+            usages: &self.usages,
+            seconds: self.seconds,
+        }
+    }
+}
+
+fn is(object: &Value, kind: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|condition| condition["type"] == kind)
+}
+
+/// `reviewed` is what the signer says of it: the name asked for, somebody else's, or why not.
+pub(super) fn step(object: &Value, reviewed: &Result<Option<String>, String>) -> Step {
+    let signed = object["status"]["certificate"].as_str().is_some_and(|text| !text.is_empty());
+    if signed || is(object, "Denied") || is(object, "Failed") {
+        return Step::Nothing;
+    }
+    match (reviewed, is(object, "Approved")) {
+        (Ok(None), _) | (Err(_), false) => Step::Nothing,
+        (Err(message), true) => Step::Refuse { message: message.clone() },
+        (Ok(Some(_)), true) => Step::Sign,
+        // Only nodes get theirs without anybody looking.
+        (Ok(Some(name)), false) if object["spec"]["signerName"] == NODE_CLIENT => {
+            let own = object["spec"]["username"] == name.as_str();
+            Step::Consider { subresource: if own { "selfnodeclient" } else { "nodeclient" } }
+        }
+        (Ok(Some(_)), false) => Step::Nothing,
+    }
+}
+
+/// The question whether the one who asks may have it.
+pub(super) fn review(object: &Value, subresource: &str) -> Value {
+    let spec = &object["spec"];
+    json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+        "spec": {
+            "user": spec["username"], "uid": spec["uid"], "groups": spec["groups"],
+            "extra": spec["extra"],
+            "resourceAttributes": {
+                "group": "certificates.k8s.io", "resource": "certificatesigningrequests",
+                "verb": "create", "subresource": subresource, "version": "*",
+            },
+        },
+    })
+}
+
+/// Adds a condition to those that are there; a merge patch replaces the list.
+fn with(object: &Value, condition: Value) -> Value {
+    let mut conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.push(condition);
+    json!({
+        "metadata": {"resourceVersion": object["metadata"]["resourceVersion"]},
+        "status": {"conditions": conditions},
+    })
+}
+
+pub(super) fn approval(object: &Value) -> Value {
+    with(
+        object,
+        json!({
+            "type": "Approved", "status": "True", "reason": "AutoApproved",
+            "message": "Auto approving kubelet client certificate after SubjectAccessReview.",
+        }),
+    )
+}
+
+pub(super) fn failure(object: &Value, message: &str, now: &str) -> Value {
+    with(
+        object,
+        json!({
+            "type": "Failed", "status": "True", "reason": "SignerValidationFailure",
+            "message": message, "lastUpdateTime": now, "lastTransitionTime": now,
+        }),
+    )
+}
+
+pub(super) fn encoded(pem: &str) -> String {
+    STANDARD.encode(pem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(signer: &str, user: &str, conditions: &[&str]) -> Value {
+        let conditions: Vec<Value> =
+            conditions.iter().map(|kind| json!({"type": kind, "status": "True"})).collect();
+        json!({
+            "spec": {"signerName": signer, "username": user},
+            "status": {"conditions": conditions},
+        })
+    }
+
+    #[test]
+    fn nodes_are_considered_and_what_is_approved_is_signed() {
+        let fits = Ok(Some("system:node:a".to_owned()));
+        let wrong = Err("usages did not match".to_owned());
+        let client = "kubernetes.io/kube-apiserver-client";
+        for (object, reviewed, expected) in [
+            (request(client, "jane", &[]), &fits, Step::Nothing),
+            (request(client, "jane", &["Approved"]), &fits, Step::Sign),
+            (request(client, "jane", &["Approved", "Failed"]), &fits, Step::Nothing),
+            (request(client, "jane", &["Denied"]), &fits, Step::Nothing),
+            (request(client, "jane", &["Approved"]), &Ok(None), Step::Nothing),
+            (request(client, "jane", &[]), &wrong, Step::Nothing),
+            (
+                request(client, "jane", &["Approved"]),
+                &wrong,
+                Step::Refuse { message: "usages did not match".to_owned() },
+            ),
+            (
+                request(NODE_CLIENT, "system:bootstrap:abc", &[]),
+                &fits,
+                Step::Consider { subresource: "nodeclient" },
+            ),
+            (
+                request(NODE_CLIENT, "system:node:a", &[]),
+                &fits,
+                Step::Consider { subresource: "selfnodeclient" },
+            ),
+        ] {
+            assert_eq!(step(&object, reviewed), expected, "{object}");
+        }
+        let mut done = request(client, "jane", &["Approved"]);
+        done["status"]["certificate"] = "LS0t".into();
+        assert_eq!(step(&done, &fits), Step::Nothing);
+    }
+
+    #[test]
+    fn conditions_are_added_to_those_that_are_there() {
+        let object = request("s", "u", &["Approved"]);
+        let patch = failure(&object, "why", "2026-01-01T00:00:00Z");
+        let kinds: Vec<_> = patch["status"]["conditions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|condition| condition["type"].as_str().unwrap())
+            .collect();
+        assert_eq!(kinds, ["Approved", "Failed"]);
+    }
+}

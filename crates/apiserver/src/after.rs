@@ -4,13 +4,14 @@
 use serde_json::Value;
 
 use crate::call::Call;
-use crate::{refresh, rights, service_ip};
+use crate::{fairness, refresh, rights, service_ip};
 
 /// Called after every request that may have written.
 pub(crate) async fn written(call: &Call<'_>) {
     match &*call.served.group {
         "apiextensions.k8s.io" => refresh::catalog(call.api),
         "rbac.authorization.k8s.io" => rights::changed(call.api),
+        "flowcontrol.apiserver.k8s.io" if call.api.is_ready() => fairness::refresh(call.api),
         _ => {}
     }
 }

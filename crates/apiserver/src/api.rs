@@ -40,6 +40,8 @@ pub struct State {
     pub(crate) ready: std::sync::atomic::AtomicBool,
     pub(crate) traffic: crate::traffic::Traffic,
     pub(crate) audit: Option<crate::audit::Audit>,
+    pub(crate) fairness: crate::fairness::Fairness,
+    pub(crate) oidc: Option<Arc<crate::oidc::Oidc>>,
 }
 
 /// What the server is told at start.
@@ -66,6 +68,12 @@ pub struct Settings {
     pub front_proxy: FrontProxy,
     /// What is written down of requests; nothing unless asked for.
     pub audit: Option<crate::audit::AuditConfig>,
+    /// How many requests are served at once, at most.
+    pub in_flight: crate::fairness::InFlight,
+    /// Somebody else's issuer whose tokens are believed.
+    pub oidc: Option<crate::oidc::OidcLogin>,
+    /// Whether machines may join with tokens from secrets.
+    pub bootstrap_tokens: bool,
 }
 
 impl Settings {
@@ -87,6 +95,9 @@ impl Settings {
             disabled_admission: BTreeSet::new(),
             front_proxy: FrontProxy::default(),
             audit: None,
+            in_flight: crate::fairness::InFlight::default(),
+            oidc: None,
+            bootstrap_tokens: false,
         }
     }
 

@@ -28,6 +28,7 @@ pub(crate) async fn run(api: &Api) -> Result<(), BootstrapError> {
         .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
     all(api, namespaces.to_vec()).await?;
     let mut objects = crate::bootstrap_objects::fixed(&api.settings);
+    objects.extend(crate::fairness::first_objects());
     objects.extend(crate::bootstrap_objects::own_endpoints(api.settings.advertise));
     let made = |make: Option<fn() -> Vec<Value>>| make.map(|make| make()).unwrap_or_default();
     // What needs nothing but namespaces goes together: on etcd, every wave takes its time.

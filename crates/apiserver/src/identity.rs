@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use auth::User;
 use auth::pki::tls::Peer;
+use auth::token::bootstrap;
+use auth::token::oidc::OidcError;
 use auth::token::{ServiceAccountTokens, StaticTokens, TokenError, Verified};
 use base::clock;
 use http::HeaderMap;
@@ -116,7 +118,7 @@ pub(crate) fn authenticate(
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
@@ -134,6 +136,8 @@ pub(crate) struct Reviewed {
 pub(crate) enum ReviewError {
     #[error(transparent)]
     Token(#[from] TokenError),
+    #[error(transparent)]
+    Oidc(#[from] OidcError),
     #[error("{what} {name:?} has been deleted")]
     Gone { what: &'static str, name: String },
     #[error("{what} UID ({found}) does not match claim ({claimed})")]
@@ -152,9 +156,39 @@ pub(crate) fn review(
     if let Some(user) = authenticator.static_tokens.load().lookup(token) {
         return Ok(Reviewed { user: user.clone(), audiences: audiences.to_vec() });
     }
+    if let Some(user) = joining(api, token) {
+        return Ok(Reviewed { user, audiences: audiences.to_vec() });
+    }
+    if let Some(oidc) = &api.oidc {
+        match oidc.verify(token) {
+            Ok(user) => return Ok(Reviewed { user, audiences: audiences.to_vec() }),
+            Err(OidcError::NotTheirs) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
     let verified = authenticator.verify(token, audiences)?;
     check_objects(&api.store, &verified, token)?;
     Ok(Reviewed { user: verified.user(), audiences: verified.audiences().to_vec() })
+}
+
+/// A machine that joins with a token which a secret vouches for.
+fn joining(api: &Api, token: &str) -> Option<User> {
+    use base64::Engine as _;
+    let (id, secret) = bootstrap::split(token).filter(|_| api.settings.bootstrap_tokens)?;
+    let name = format!("{}{id}", bootstrap::SECRET_PREFIX);
+    let stored = api.store.get("secrets", &object::key(bootstrap::NAMESPACE, &name))?;
+    let stored = stored.item.to_value();
+    let deleting = stored["metadata"]["deletionTimestamp"].is_string();
+    if stored["type"] != bootstrap::SECRET_TYPE || deleting {
+        return None;
+    }
+    let text = |value: &serde_json::Value| {
+        let bytes = base64::engine::general_purpose::STANDARD.decode(value.as_str()?).ok()?;
+        String::from_utf8(bytes).ok()
+    };
+    let fields = stored["data"].as_object().into_iter().flatten();
+    let data = fields.filter_map(|(key, value)| Some((key.clone(), text(value)?))).collect();
+    bootstrap::user(id, secret, &data, clock::now())
 }
 
 /// A token outlives neither its account nor the object that it is bound to.

@@ -10,6 +10,7 @@ use crate::api::{Api, ObjectEntry};
 use crate::catalog::Catalog;
 use crate::crd::{self, Document};
 use crate::custom::Custom;
+use crate::fairness;
 use crate::rights;
 use crate::served::{Origin, Served, Subresource};
 
@@ -98,6 +99,9 @@ const CUSTOM_VERBS: &[&str] =
 pub(crate) fn follow(api: &Api, tasks: &Tasks) {
     for table in rights::TABLES {
         follow_table(api, tasks, table, rights::changed);
+    }
+    for table in fairness::TABLES {
+        follow_table(api, tasks, table, fairness::refresh);
     }
     follow_table(api, tasks, crd::TABLE, catalog);
 }

@@ -3,8 +3,9 @@
 //! This is the only entrance. The network server and in-process clients both call
 //! [`Api::handle`], so that a controller is checked and answered like anybody else.
 
+use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use auth::User;
 use http::header::HeaderValue;
@@ -15,6 +16,7 @@ use crate::api::Api;
 use crate::body::{self, Accepts, RequestBody};
 use crate::call::Call;
 use crate::extension::{self, Asked};
+use crate::fairness::{self, Place};
 use crate::identity::{self, Transport};
 use crate::negotiate::{self, Encoding, Offer, Wanted};
 use crate::options::{self, ListOptions, Query, WriteOptions};
@@ -46,13 +48,26 @@ impl Api {
         transport: &Transport,
     ) -> Reply {
         let (parts, body) = request.into_parts();
-        match self.answer(&parts, body, transport).await {
-            Ok(reply) => reply,
-            Err(error) => {
-                self.traffic.failed();
-                respond::failure(&error, error_encoding(&parts))
-            }
+        let began = Instant::now();
+        let Ok(path) = percent_decode_str(parts.uri.path()).decode_utf8() else {
+            let error = ApiError::bad_request("the path is not valid UTF-8");
+            return respond::failure(&error, error_encoding(&parts));
+        };
+        if let Some(paths) = extension::open(self, &path) {
+            let asked = Asked { user: None, parts: parts.clone(), body };
+            return paths.answer(asked).await;
         }
+        let query = Query::parse(parts.uri.query().unwrap_or(""));
+        let asked = Understood::new(&parts, &path, &query);
+        let mut place = None;
+        let answer = self.answer(&parts, body, transport, &asked, &mut place).await;
+        let mut reply =
+            answer.unwrap_or_else(|error| respond::failure(&error, error_encoding(&parts)));
+        if let Some(place) = place {
+            place.mark(&mut reply);
+        }
+        self.traffic.note(&asked.verb, &asked.target, reply.status().as_u16(), began.elapsed());
+        reply
     }
 
     async fn answer(
@@ -60,40 +75,58 @@ impl Api {
         parts: &request::Parts,
         body: RequestBody,
         transport: &Transport,
+        asked: &Understood<'_>,
+        place: &mut Option<Place>,
     ) -> ApiResult<Reply> {
-        let path = percent_decode_str(parts.uri.path())
-            .decode_utf8()
-            .map_err(|_| ApiError::bad_request("the path is not valid UTF-8"))?;
-        if let Some(paths) = extension::open(self, &path) {
-            let asked = Asked { user: None, parts: parts.clone(), body };
-            return Ok(paths.answer(asked).await);
+        if let Some(oidc) = &self.oidc {
+            oidc.prepare(&parts.headers).await;
         }
         let user = identity::authenticate(self, transport, &parts.headers)?;
         let user = identity::impersonate(self, user, &parts.headers)?;
-        let query = Query::parse(parts.uri.query().unwrap_or(""));
-        let limit = options::timeout(&query)?;
-        match route::parse(&path) {
+        let limit = options::timeout(asked.query)?;
+        // Our own work must not wait behind what it may have to finish.
+        let outside = matches!(transport, Transport::Network(_));
+        match &asked.target {
             Target::Resource(target) => {
-                let _place = match transport {
-                    // Our own work must not wait behind what it may have to finish.
-                    Transport::InProcess(_) => None,
-                    Transport::Network(_) => Some(self.traffic.enter(&parts.method).await?),
+                let _seat = if outside {
+                    *place = self.fairness.place(&user, &asked.verb, target);
+                    let writes = !matches!(&*asked.verb, "get" | "list" | "watch");
+                    self.fairness.enter(place.as_ref(), writes, self.width(asked, target)).await?
+                } else {
+                    None
                 };
                 if let Some(group) = self.extensions.group(target.group) {
-                    return extension::call(self, group, &target, user, parts, body).await;
+                    return extension::call(self, group, target, user, parts, body).await;
                 }
-                self.resource(parts, body, &query, target, &user, limit).await
+                self.resource(parts, body, asked.query, *target, &user, limit).await
             }
-            Target::Discovery(wanted) => {
-                authorize::check_path(self, &user, parts.method.as_str(), &path)?;
-                only_reads(parts)?;
-                discovery::answer(self, wanted, &parts.headers)
-            }
-            Target::Other(other) => {
-                authorize::check_path(self, &user, parts.method.as_str(), other)?;
-                health::answer(self, other, parts, &query).await
+            Target::Discovery(_) | Target::Other(_) => {
+                let _seat = if outside {
+                    *place = self.fairness.place_path(&user, &asked.verb, asked.path);
+                    self.fairness.enter(place.as_ref(), false, 1).await?
+                } else {
+                    None
+                };
+                authorize::check_path(self, &user, parts.method.as_str(), asked.path)?;
+                match &asked.target {
+                    Target::Discovery(wanted) => {
+                        only_reads(parts)?;
+                        discovery::answer(self, *wanted, &parts.headers)
+                    }
+                    _ => health::answer(self, asked.path, parts, asked.query).await,
+                }
             }
         }
+    }
+
+    /// How many seats a request takes; only lists are large.
+    fn width(&self, asked: &Understood<'_>, target: &ResourcePath<'_>) -> u32 {
+        if asked.verb != "list" {
+            return 1;
+        }
+        let catalog = self.catalog.load();
+        let served = catalog.find(target.group, target.version, target.resource);
+        served.map_or(1, |served| fairness::width(self.store.count(&served.table)))
     }
 
     async fn resource(
@@ -153,6 +186,27 @@ impl Api {
         };
         respond::warn(&mut reply, &call.warnings);
         Ok(reply)
+    }
+}
+
+/// A request as far as its first line tells.
+struct Understood<'a> {
+    path: &'a str,
+    query: &'a Query,
+    target: Target<'a>,
+    verb: Cow<'static, str>,
+}
+
+impl<'a> Understood<'a> {
+    fn new(parts: &request::Parts, path: &'a str, query: &'a Query) -> Self {
+        let target = route::parse(path);
+        let verb = match &target {
+            Target::Resource(target) => route::verb(&parts.method, target, query.wants_watch()),
+            Target::Discovery(_) | Target::Other(_) => None,
+        };
+        let method = || parts.method.as_str().to_ascii_lowercase();
+        let verb = verb.map_or_else(|| Cow::Owned(method()), Cow::Borrowed);
+        Self { path, query, target, verb }
     }
 }
 
@@ -261,7 +315,6 @@ async fn dispatch(
             if is_websocket(parts) {
                 return crate::websocket::watch(call, &options, parts).await;
             }
-            call.api.traffic.watching();
             watch::watch(call, &options).await
         }
         _ => change(call, verb, body).await,

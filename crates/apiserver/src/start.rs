@@ -14,8 +14,10 @@ use crate::audit::Audit;
 use crate::bootstrap::{self, BootstrapError};
 use crate::catalog::Catalog;
 use crate::extension::Extensions;
+use crate::fairness::Fairness;
 use crate::identity::Authenticator;
 use crate::item::ObjectShape;
+use crate::oidc::Oidc;
 use crate::openapi::Documents;
 use crate::rights::Rights;
 use crate::served::Served;
@@ -45,6 +47,8 @@ impl Api {
         let store = Store::open(config, ObjectShape, tasks).await.map_err(StartError::Store)?;
         let built_in = kinds::builtin().iter().map(|row| Arc::new(Served::built_in(row)));
         let audit = settings.audit.clone().map(|audit| Audit::start(audit, tasks)).transpose()?;
+        let fairness = Fairness::new(settings.in_flight);
+        let oidc = settings.oidc.clone().map(|login| Oidc::start(login, tasks));
         let api = Self::from_state(State {
             store,
             catalog: ArcSwap::from_pointee(Catalog::new(built_in.collect(), 0)),
@@ -59,6 +63,8 @@ impl Api {
             ready: AtomicBool::new(false),
             traffic: Traffic::default(),
             audit,
+            fairness,
+            oidc,
         });
         refresh::catalog(&api);
         bootstrap::run(&api).await?;

@@ -31,9 +31,10 @@ pub(crate) async fn watch(call: &Call<'_>, options: &ListOptions) -> ApiResult<R
         Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
         Encoding::Json | Encoding::Yaml => "application/json",
     };
-    let chunks = stream::unfold(feed, |mut feed| async move {
+    let watching = call.api.traffic.watching();
+    let chunks = stream::unfold((feed, watching), |(mut feed, watching)| async move {
         let chunk = feed.next().await?;
-        Some((Bytes::from(chunk), feed))
+        Some((Bytes::from(chunk), (feed, watching)))
     });
     Ok(respond::reply(StatusCode::OK, content_type, respond::streamed(chunks)))
 }

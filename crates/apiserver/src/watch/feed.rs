@@ -151,6 +151,7 @@ impl Feed {
         let mut chunk = Vec::new();
         match outcome {
             Some(Ok(events)) => {
+                self.api.traffic.sent_events(events.len());
                 for event in &events {
                     self.event(&mut chunk, event);
                 }

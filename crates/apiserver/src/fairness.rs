@@ -1,0 +1,293 @@
+//! A flood from one leaves the others served: requests are told apart by FlowSchemas, and
+//! wait for seats in the queues of their priority level.
+//!
+//! Seats are few. Reading takes nothing but processors, so more readers at once than there
+//! are processors to serve them only stand in each other's way, in a queue that is not ours;
+//! writers mostly wait for the disk and share its syncs, so more of them are let in. How many
+//! a level may have at most follows from upstream's figures and its shares.
+//!
+//! Who is exempt, or in this process, takes no seat and pays next to nothing.
+
+mod objects;
+mod rules;
+mod schedule;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use auth::User;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::api::Api;
+use crate::refresh;
+use crate::respond::Reply;
+use crate::route::ResourcePath;
+use crate::status::{ApiError, ApiResult};
+
+pub(crate) use objects::all as first_objects;
+use rules::{Asked, Rules, Schema, What};
+use schedule::{Arrival, Scheduler, Slot};
+
+pub(crate) const SCHEMAS: &str = "flowschemas";
+pub(crate) const LEVELS: &str = "prioritylevelconfigurations";
+pub(crate) const TABLES: [&str; 2] = [SCHEMAS, LEVELS];
+
+/// Who waits longer than this is sent away, as upstream does.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// A list of so many objects takes one seat more; and at most so many.
+const OBJECTS_PER_SEAT: usize = 100;
+const WIDEST: u32 = 10;
+
+/// How many requests upstream would serve at once.
+#[derive(Debug, Clone, Copy)]
+pub struct InFlight {
+    pub reading: u32,
+    pub writing: u32,
+}
+
+impl Default for InFlight {
+    fn default() -> Self {
+        Self { reading: 400, writing: 200 }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Fairness {
+    rules: ArcSwap<Rules>,
+    in_flight: InFlight,
+    reading: Arc<Pool>,
+    writing: Arc<Pool>,
+}
+
+/// Seats of one kind.
+#[derive(Debug)]
+struct Pool {
+    scheduler: Mutex<Scheduler<oneshot::Sender<Slot>>>,
+    refused: AtomicU64,
+}
+
+impl Pool {
+    fn new(capacity: usize) -> Arc<Self> {
+        let capacity = u32::try_from(capacity).unwrap_or(u32::MAX);
+        let scheduler = Mutex::new(Scheduler::new(capacity));
+        Arc::new(Self { scheduler, refused: AtomicU64::new(0) })
+    }
+
+    fn seat(self: &Arc<Self>, slot: Slot) -> Seat {
+        Seat { slot, pool: Arc::clone(self), since: Instant::now() }
+    }
+
+    /// Tells those whose turn it is. One who has gone gives the seat to the next.
+    fn begin(&self, mut begun: Vec<(oneshot::Sender<Slot>, Slot)>) {
+        while let Some((waiting, slot)) = begun.pop() {
+            if let Err(slot) = waiting.send(slot) {
+                begun.extend(self.scheduler.lock().finish(&slot, 0.0));
+            }
+        }
+    }
+}
+
+/// A place among those who are served.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    slot: Slot,
+    pool: Arc<Pool>,
+    since: Instant,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let seconds = self.since.elapsed().as_secs_f64();
+        let begun = self.pool.scheduler.lock().finish(&self.slot, seconds);
+        self.pool.begin(begun);
+    }
+}
+
+/// Where a request belongs.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    schema: Arc<Schema>,
+    flow: u64,
+}
+
+impl Place {
+    /// Marks an answer with where its request belonged.
+    pub(crate) fn mark(&self, reply: &mut Reply) {
+        let headers = reply.headers_mut();
+        headers.insert("x-kubernetes-pf-flowschema-uid", self.schema.uid.clone());
+        headers.insert("x-kubernetes-pf-prioritylevel-uid", self.schema.level_uid.clone());
+    }
+}
+
+impl Fairness {
+    pub(crate) fn new(in_flight: InFlight) -> Self {
+        let processors = std::thread::available_parallelism().map_or(2, usize::from);
+        let most = |seats: usize, limit: u32| seats.min(usize::try_from(limit).unwrap_or(seats));
+        let fairness = Self {
+            rules: ArcSwap::from_pointee(Rules::default()),
+            in_flight,
+            reading: Pool::new(most(8 * processors, in_flight.reading)),
+            writing: Pool::new(most(32 * processors, in_flight.writing)),
+        };
+        let objects = objects::all();
+        let of =
+            |kind: &str| objects.iter().filter(|object| object["kind"] == kind).cloned().collect();
+        fairness.configure(of("FlowSchema"), of("PriorityLevelConfiguration"));
+        fairness
+    }
+
+    fn configure(&self, schemas: Vec<Value>, levels: Vec<Value>) {
+        let rules = Rules::read(&schemas, &levels);
+        for (pool, total) in
+            [(&self.reading, self.in_flight.reading), (&self.writing, self.in_flight.writing)]
+        {
+            let begun = {
+                let mut scheduler = pool.scheduler.lock();
+                scheduler.configure(&rules.limits(total));
+                scheduler.dispatch()
+            };
+            pool.begin(begun);
+        }
+        self.rules.store(Arc::new(rules));
+    }
+
+    /// Where a request for a resource belongs.
+    pub(crate) fn place(
+        &self,
+        user: &User,
+        verb: &str,
+        target: &ResourcePath<'_>,
+    ) -> Option<Place> {
+        let what = What::Resource {
+            group: target.group,
+            resource: target.resource,
+            subresource: target.subresource,
+            namespace: target.namespace,
+        };
+        self.classify(&Asked { user, verb, what })
+    }
+
+    /// The same for a path outside of the resources.
+    pub(crate) fn place_path(&self, user: &User, verb: &str, path: &str) -> Option<Place> {
+        self.classify(&Asked { user, verb, what: What::Path(path) })
+    }
+
+    fn classify(&self, asked: &Asked<'_>) -> Option<Place> {
+        let (schema, flow) = self.rules.load().classify(asked)?;
+        Some(Place { schema, flow })
+    }
+
+    /// Waits for a seat; nobody who is exempt needs one.
+    pub(crate) async fn enter(
+        &self,
+        place: Option<&Place>,
+        writes: bool,
+        width: u32,
+    ) -> ApiResult<Option<Seat>> {
+        let Some(place) = place.filter(|place| !place.schema.exempt) else { return Ok(None) };
+        let pool = if writes { &self.writing } else { &self.reading };
+        let (sender, receiver) = oneshot::channel();
+        let arrival =
+            pool.scheduler.lock().arrive(&place.schema.level, place.flow, width, || sender);
+        match arrival {
+            Arrival::Begins(slot) => return Ok(Some(pool.seat(slot))),
+            Arrival::Refused(_) => {}
+            Arrival::Waits => {
+                if let Ok(Ok(slot)) = tokio::time::timeout(PATIENCE, receiver).await {
+                    return Ok(Some(pool.seat(slot)));
+                }
+            }
+        }
+        pool.refused.fetch_add(1, Ordering::Relaxed);
+        Err(ApiError::too_many_requests("Too many requests, please try again later."))
+    }
+
+    /// Seats in use by those who read and those who write.
+    pub(crate) fn in_flight(&self) -> [(&'static str, u32); 2] {
+        let running = |pool: &Pool| pool.scheduler.lock().running();
+        [("readOnly", running(&self.reading)), ("mutating", running(&self.writing))]
+    }
+
+    pub(crate) fn refused(&self) -> u64 {
+        [&self.reading, &self.writing].iter().map(|pool| pool.refused.load(Ordering::Relaxed)).sum()
+    }
+
+    /// For each level: seats in use, seats it may have, and how many wait.
+    pub(crate) fn levels(&self) -> Vec<(String, u32, u32, usize)> {
+        let mut all: std::collections::BTreeMap<String, (u32, u32, usize)> = Default::default();
+        for pool in [&self.reading, &self.writing] {
+            for (name, running, seats, waiting) in pool.scheduler.lock().levels() {
+                let sum = all.entry(name.to_owned()).or_default();
+                *sum = (sum.0 + running, sum.1 + seats, sum.2 + waiting);
+            }
+        }
+        all.into_iter()
+            .map(|(name, (running, seats, waiting))| (name, running, seats, waiting))
+            .collect()
+    }
+}
+
+/// Takes over what the objects say now.
+pub(crate) fn refresh(api: &Api) {
+    let read = |table: &str| -> Vec<Value> {
+        refresh::entries(api, table).iter().map(|entry| entry.item.to_value()).collect()
+    };
+    let (schemas, mut levels) = (read(SCHEMAS), read(LEVELS));
+    if schemas.is_empty() && levels.is_empty() {
+        return;
+    }
+    // Somebody may have removed them; there must be a place for everybody all the same.
+    for object in objects::all() {
+        let wanted = object["kind"] == "PriorityLevelConfiguration"
+            && matches!(object["metadata"]["name"].as_str(), Some("exempt" | "catch-all"));
+        let there =
+            levels.iter().any(|level| level["metadata"]["name"] == object["metadata"]["name"]);
+        if wanted && !there {
+            levels.push(object);
+        }
+    }
+    api.fairness.configure(schemas, levels);
+}
+
+/// How many seats a list takes: what it costs grows with what there is.
+pub(crate) fn width(objects: usize) -> u32 {
+    let more = u32::try_from(objects / OBJECTS_PER_SEAT).unwrap_or(u32::MAX);
+    more.saturating_add(1).min(WIDEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_gives_up_waiting_leaves_their_turn_to_others() {
+        let fairness = Fairness::new(InFlight { reading: 1, writing: 1 });
+        let user = User::new("jane", ["system:authenticated"]);
+        let place = fairness.place_path(&user, "get", "/api").unwrap();
+        let first = fairness.enter(Some(&place), false, 1).await.unwrap();
+        assert!(first.is_some());
+        {
+            let gone = fairness.enter(Some(&place), false, 1);
+            tokio::pin!(gone);
+            let waited = tokio::time::timeout(Duration::from_millis(10), gone.as_mut()).await;
+            assert!(waited.is_err(), "there is one seat only");
+        }
+        let next = fairness.enter(Some(&place), false, 1);
+        tokio::pin!(next);
+        assert!(tokio::time::timeout(Duration::from_millis(10), next.as_mut()).await.is_err());
+        drop(first);
+        assert!(next.await.unwrap().is_some());
+        assert_eq!(fairness.in_flight()[0], ("readOnly", 0));
+    }
+
+    #[test]
+    fn large_lists_are_wide() {
+        for (objects, expected) in [(0, 1), (99, 1), (100, 2), (950, 10), (1_000_000, 10)] {
+            assert_eq!(width(objects), expected, "{objects}");
+        }
+    }
+}

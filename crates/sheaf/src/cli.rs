@@ -2,6 +2,7 @@
 
 mod audit;
 pub(crate) mod kube_apiserver;
+mod oidc;
 mod vm;
 mod volume;
 
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use audit::AuditArgs;
+pub(crate) use oidc::OidcArgs;
 pub(crate) use vm::{CreateArgs, Machine, Place, VmCommand};
 pub(crate) use volume::{DevCommand, IoDriver, Output, ReplicaCommand, VolumeAction, VolumeArgs};
 
@@ -135,6 +137,20 @@ pub(crate) struct EtcdArgs {
     pub(crate) etcd_prefix: String,
 }
 
+/// What is encrypted at rest.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct EncryptionArgs {
+    /// Encrypt secrets at rest, with a key that is made in the data directory.
+    ///
+    /// Keep a copy of encryption.keys apart from backups: without it secrets cannot be read.
+    #[arg(long, conflicts_with = "encryption_provider_config")]
+    pub(crate) encrypt_secrets: bool,
+    /// What is encrypted at rest and with which keys (an EncryptionConfiguration of
+    /// apiserver.config.k8s.io/v1).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) encryption_provider_config: Option<PathBuf>,
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sheaf server                                   single node, data in the default place\n  \
@@ -169,7 +185,11 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) encryption: EncryptionArgs,
+    #[command(flatten)]
     pub(crate) audit: AuditArgs,
+    #[command(flatten)]
+    pub(crate) oidc: OidcArgs,
     /// How long events are kept, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     pub(crate) event_ttl: u64,
@@ -309,6 +329,25 @@ pub(crate) enum StoreCommand {
         /// The backup to read.
         #[arg(long, value_name = "FILE")]
         from: PathBuf,
+    },
+    /// Write everything again that is not encrypted as it would be now.
+    ///
+    /// After encryption was turned on or off, or a key was added. An embedded store must not be
+    /// in use; etcd may be.
+    #[command(after_help = "Examples:\n  \
+        sheaf store reencrypt --encrypt-secrets             what was stored before that flag\n  \
+        sheaf store reencrypt --encrypt-secrets --new-key   with a new key; the old one is forgotten\n  \
+        sheaf store reencrypt                               back to plain")]
+    Reencrypt {
+        #[command(flatten)]
+        data: DataDir,
+        #[command(flatten)]
+        encryption: EncryptionArgs,
+        /// Make a new key first, and forget the older ones when nothing needs them any more.
+        #[arg(long, requires = "encrypt_secrets")]
+        new_key: bool,
+        #[command(flatten)]
+        etcd: EtcdArgs,
     },
     /// Copy the embedded store into an empty etcd: how one node becomes a cluster.
     ///

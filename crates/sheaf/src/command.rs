@@ -3,9 +3,11 @@
 mod audit;
 mod controllers;
 mod dev;
+mod encryption;
 mod kube_apiserver;
 mod kubeconfig;
 mod manifests;
+mod oidc;
 mod replica;
 mod server;
 mod store;

@@ -49,6 +49,11 @@ impl Layout {
         self.root.join("tokens.csv")
     }
 
+    /// What secrets are encrypted with, if they are.
+    pub(crate) fn encryption_keys(&self) -> PathBuf {
+        self.root.join("encryption.keys")
+    }
+
     /// Where the agent of this node answers.
     pub(crate) fn agent_socket(&self) -> PathBuf {
         self.root.join("agent/agent.sock")

@@ -11,9 +11,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use apiserver::{Authorization, FrontProxy};
+use apiserver::{Authorization, FrontProxy, InFlight};
 
-use super::{AuditArgs, EtcdArgs};
+use super::{AuditArgs, EtcdArgs, OidcArgs};
 pub(crate) use flag::{FlagError, Parsed, duration, help};
 
 /// What was said, with upstream's defaults for the rest.
@@ -36,6 +36,10 @@ pub(crate) struct Options {
     pub(crate) token_auth_file: Option<PathBuf>,
     pub(crate) disabled_admission: BTreeSet<String>,
     pub(crate) audit: AuditArgs,
+    pub(crate) encryption_provider_config: Option<PathBuf>,
+    pub(crate) oidc: OidcArgs,
+    pub(crate) bootstrap_tokens: bool,
+    pub(crate) in_flight: InFlight,
     pub(crate) event_ttl: Duration,
     pub(crate) verbosity: u8,
 }
@@ -52,6 +56,7 @@ pub(crate) struct ServiceAccounts {
 
 impl Options {
     pub(crate) fn read(flags: &Parsed) -> Result<Self, FlagError> {
+        let usual = InFlight::default();
         let authorization = authorization(flags)?;
         let open = authorization.contains(&Authorization::AlwaysAllow);
         Ok(Self {
@@ -86,6 +91,13 @@ impl Options {
             token_auth_file: flags.path("token-auth-file"),
             disabled_admission: disabled_admission(flags),
             audit: audit(flags)?,
+            encryption_provider_config: flags.path("encryption-provider-config"),
+            oidc: oidc(flags),
+            bootstrap_tokens: flags.flag("enable-bootstrap-token-auth", false)?,
+            in_flight: InFlight {
+                reading: flags.number("max-requests-inflight", usual.reading)?,
+                writing: flags.number("max-mutating-requests-inflight", usual.writing)?,
+            },
             event_ttl: flags.duration("event-ttl", Duration::from_secs(3600))?,
             verbosity: flags.number("v", 0)?,
         })
@@ -124,6 +136,21 @@ fn audit(flags: &Parsed) -> Result<AuditArgs, FlagError> {
         audit_webhook_initial_backoff: flags
             .duration("audit-webhook-initial-backoff", usual.audit_webhook_initial_backoff)?,
     })
+}
+
+fn oidc(flags: &Parsed) -> OidcArgs {
+    let text = |flag| flags.text(flag).map(str::to_owned);
+    OidcArgs {
+        oidc_issuer_url: text("oidc-issuer-url"),
+        oidc_client_id: text("oidc-client-id"),
+        oidc_username_claim: text("oidc-username-claim"),
+        oidc_username_prefix: text("oidc-username-prefix"),
+        oidc_groups_claim: text("oidc-groups-claim"),
+        oidc_groups_prefix: text("oidc-groups-prefix"),
+        oidc_required_claim: flags.list("oidc-required-claim"),
+        oidc_signing_algs: flags.list("oidc-signing-algs"),
+        oidc_ca_file: flags.path("oidc-ca-file"),
+    }
 }
 
 fn serving(flags: &Parsed) -> Result<Option<(PathBuf, PathBuf)>, FlagError> {

@@ -2,6 +2,7 @@
 //! no agent, no kinds of our own; certificates and keys are those it is told of.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -16,6 +17,7 @@ use store::Config;
 use tokio::net::TcpListener;
 use tracing::{error, info, warn};
 
+use super::encryption;
 use super::server::{self, names, tokens};
 use crate::cli::LogFormat;
 use crate::cli::kube_apiserver::{Options, Parsed, help};
@@ -47,7 +49,10 @@ pub(super) fn run(words: Vec<String>) -> Result<()> {
 }
 
 async fn serve(options: &Options) -> Result<()> {
-    let config = Config::etcd(super::store::etcd_config(&options.etcd)?);
+    let mut config = Config::etcd(super::store::etcd_config(&options.etcd)?);
+    if let Some(file) = &options.encryption_provider_config {
+        config.sealing = Arc::new(encryption::configured(file)?);
+    }
     let range = options
         .service_range
         .parse::<apiserver::Cidr>()
@@ -72,6 +77,9 @@ async fn serve(options: &Options) -> Result<()> {
         anonymous: options.anonymous,
         disabled_admission: options.disabled_admission.clone(),
         front_proxy: options.front_proxy.clone(),
+        in_flight: options.in_flight,
+        oidc: super::oidc::login(&options.oidc)?,
+        bootstrap_tokens: options.bootstrap_tokens,
         audit: super::audit::config(&options.audit).await?,
         ..Settings::new(advertise, range, super::version::VERSION)
     };

@@ -3,6 +3,7 @@
 mod certificates;
 mod extensions;
 pub(super) mod names;
+mod signer;
 pub(super) mod tokens;
 
 pub(super) use extensions::ARCHITECTURE;
@@ -24,6 +25,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
+use super::encryption;
 use crate::cli::{ServerArgs, StoreKind};
 use crate::data_dir::Layout;
 use crate::{in_process, logging};
@@ -57,10 +59,13 @@ pub(super) async fn listen(address: SocketAddr) -> Result<TcpListener> {
 }
 
 async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
-    let config = match args.store {
+    let chosen = encryption::choose(&args.encryption, &layout.encryption_keys())?;
+    let made = chosen.made();
+    let mut config = match args.store {
         StoreKind::Sqlite => Config::sqlite(layout.database()),
         StoreKind::Etcd => Config::etcd(super::store::etcd_config(&args.etcd)?),
     };
+    config.sealing = Arc::new(chosen.sealing);
     let service_range = args
         .service_cluster_ip_range
         .parse::<apiserver::Cidr>()
@@ -81,21 +86,26 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
         front_proxy_ca_pem: pki.front_proxy_ca_pem(),
         event_ttl: Duration::from_secs(args.event_ttl),
         audit: super::audit::config(&args.audit).await?,
+        oidc: super::oidc::login(&args.oidc)?,
+        bootstrap_tokens: true,
         ..Settings::new(advertise, service_range, super::version::VERSION)
     };
     let mint =
         || ServiceAccountTokens::new(ISSUER, Vec::new(), Vec::new(), pki.service_account_keys());
     let (tokens, minter) = (mint(), Minter(mint()));
     let (extensions, door) = extensions::new();
-    let api =
-        Api::start(config, settings, extensions, tokens, &tasks).await.context("cannot start")?;
+    let started = Api::start(config, settings, extensions, tokens, &tasks).await;
+    if started.is_err() {
+        encryption::give_up(made.as_deref());
+    }
+    let api = started.context("cannot start")?;
     door.open(in_process::client(api.clone(), gateway_user()), layout.agent_socket());
     tokens::follow(&api, args.token_auth_file.clone().unwrap_or_else(|| layout.tokens()), &tasks)?;
     let url = names::url(advertise);
     certificates::write_kubeconfig(layout, &pki, &url)?;
     let reconcilers = Tasks::default();
     let identity = names::identity(listening);
-    start_controllers(args, &api, pki.ca_pem(), minter, identity, &reconcilers);
+    start_controllers(args, &api, pki.ca_pem(), minter, layout.pki(), identity, &reconcilers);
     if !args.no_agent {
         start_agent(args, layout, advertise, &api, &tasks)?;
     }
@@ -115,6 +125,7 @@ fn start_controllers(
     api: &Api,
     root_ca: String,
     minter: Minter,
+    pki: std::path::PathBuf,
     identity: String,
     tasks: &Tasks,
 ) {
@@ -123,7 +134,8 @@ fn start_controllers(
         StoreKind::Sqlite => Leadership::Sole,
         StoreKind::Etcd => Leadership::Lease { identity },
     };
-    let duties = Duties::Cluster { root_ca, minter: Arc::new(minter) };
+    let signer = Arc::new(signer::Signer { dir: pki });
+    let duties = Duties::Cluster { root_ca, minter: Arc::new(minter), signer };
     let config = controllers::Config { leadership, duties };
     controllers::start(in_process::client(api.clone(), user), config, tasks);
 }

@@ -2,11 +2,13 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use store::{EtcdConfig, EtcdTls, Progress};
+use store::{Config, EtcdConfig, EtcdTls, Progress};
 
-use crate::cli::{EtcdArgs, StoreCommand};
+use super::encryption;
+use crate::cli::{EncryptionArgs, EtcdArgs, StoreCommand};
 use crate::data_dir::Layout;
 
 pub(super) fn run(command: StoreCommand) -> Result<()> {
@@ -37,6 +39,10 @@ pub(super) fn run(command: StoreCommand) -> Result<()> {
                 layout.root.display()
             ))
         }
+        StoreCommand::Reencrypt { data, encryption, new_key, etcd } => {
+            let layout = Layout::new(data.data_dir.as_deref())?;
+            reencrypt(&layout, &encryption, new_key, &etcd)
+        }
         StoreCommand::Copy { data, etcd } => {
             let layout = Layout::new(data.data_dir.as_deref())?;
             let from = layout.database();
@@ -57,6 +63,41 @@ pub(super) fn run(command: StoreCommand) -> Result<()> {
             ))
         }
     }
+}
+
+fn reencrypt(layout: &Layout, args: &EncryptionArgs, new_key: bool, etcd: &EtcdArgs) -> Result<()> {
+    let embedded = etcd.etcd_endpoints.is_empty();
+    let (_lock, mut config) = if embedded {
+        require_file(&layout.database())?;
+        (Some(layout.take()?), Config::sqlite(layout.database()))
+    } else {
+        (None, Config::etcd(etcd_config(etcd)?))
+    };
+    let own = layout.encryption_keys();
+    if new_key {
+        // Written before it is used; the older ones go only when nothing needs them.
+        let mut keys = vec![encryption::generate()?];
+        keys.extend(encryption::read(&own)?);
+        encryption::write(&own, &keys)?;
+    }
+    config.sealing = Arc::new(encryption::choose(args, &own)?.sealing.counting_stale());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let mut bar = Bar::default();
+    let count = runtime
+        .block_on(store::reencrypt(config, |progress| bar.show(progress)))
+        .context("cannot write everything again; it is safe to try once more")?;
+    bar.finish();
+    if embedded && args.encryption_provider_config.is_none() {
+        let mut keys = encryption::read(&own)?;
+        keys.truncate(usize::from(args.encrypt_secrets));
+        encryption::write(&own, &keys)?;
+    }
+    let kept = if args.encrypt_secrets || args.encryption_provider_config.is_some() {
+        "as its configuration says"
+    } else {
+        "plain"
+    };
+    super::print(&format!("{count} objects were written again; everything is kept {kept}\n"))
 }
 
 fn require_file(path: &Path) -> Result<()> {

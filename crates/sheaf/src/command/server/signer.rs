@@ -1,0 +1,31 @@
+//! The cluster's authority, for those who ask for certificates through the API.
+
+use std::path::PathBuf;
+
+use auth::pki::{Pki, Request, Signer as Kind};
+use base::clock;
+use controllers::{CertificateAsk, CertificateSigner};
+
+/// Reads its keys when they are needed, which is rare: they may have been renewed meanwhile.
+pub(super) struct Signer {
+    pub(super) dir: PathBuf,
+}
+
+impl CertificateSigner for Signer {
+    fn review(&self, ask: &CertificateAsk<'_>) -> Result<Option<String>, String> {
+        let Some(signer) = Kind::named(ask.signer) else { return Ok(None) };
+        let checked = Request::parse(ask.request)
+            .and_then(|request| request.check(signer, ask.usages).map(|()| request));
+        checked.map(|request| Some(request.common_name)).map_err(|error| error.to_string())
+    }
+
+    fn sign(
+        &self,
+        ask: &CertificateAsk<'_>,
+    ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+        let signer = Kind::named(ask.signer).ok_or("this signer is somebody else")?;
+        let request = Request::parse(ask.request)?;
+        let pki = Pki::load(&self.dir, clock::now())?;
+        Ok(pki.sign(&request, signer, ask.usages, ask.seconds, clock::now())?)
+    }
+}

@@ -3,6 +3,8 @@
 //! Each figure is the median of rounds that take turns, so that whatever else the machine does
 //! hits all of them. Everything is as in production: checksums, replication, real processes.
 
+mod guest;
+mod idle;
 mod lab;
 
 use std::path::Path;
@@ -42,8 +44,43 @@ pub(crate) fn run(sheaf: &Path, seconds: u32, figures: &mut Figures) -> Result<(
     snapshot(&subjects[2], figures)?;
     rebuild(&subjects[2], figures)?;
     let [_, one, three] = subjects;
-    drop((one, three));
-    scattered_rebuild(sheaf, figures)
+    drop(three);
+    shared_memory(&one, seconds, figures)?;
+    drop(one);
+    scattered_rebuild(sheaf, figures)?;
+    idle::measure(sheaf, figures)
+}
+
+/// The same volume over NBD and over memory that is shared, in turns.
+fn shared_memory(volume: &Subject, seconds: u32, figures: &mut Figures) -> Result<()> {
+    let mut guest = guest::Guest::connect(&volume.vhost)?;
+    let (span, time) = (512 << 20, Duration::from_secs(seconds.into()));
+    for (block, bytes) in [("4k", 4096), ("1m", 1 << 20)] {
+        for depth in [1, 32] {
+            for rw in ["randread", "randwrite"] {
+                let load = Load { rw, block, depth, seconds: Some(seconds) };
+                let (mut nbd, mut vhost) = (Vec::new(), Vec::new());
+                for _ in 0..ROUNDS {
+                    nbd.push(volume.fio(&load)?);
+                    let before = volume.cpu();
+                    let speed = guest.load(rw == "randwrite", bytes, depth as usize, span, time)?;
+                    let cpu = volume.cpu().saturating_sub(before);
+                    vhost.push((cpu.as_secs_f64() * 1e6 / speed.requests.max(1.0), speed));
+                }
+                nbd.sort_by(|a, b| a.iops.total_cmp(&b.iops));
+                vhost.sort_by(|a, b| a.1.iops.total_cmp(&b.1.iops));
+                let (cpu, speed) = &vhost[ROUNDS / 2];
+                let name = format!("{block} {rw} at QD {depth}, vhost");
+                figures.add(name.clone(), speed.iops, "IOPS");
+                figures.add(format!("{name}: p50"), speed.p50_micros, "µs");
+                figures.add(format!("{name}: p99"), speed.p99_micros, "µs");
+                figures.add(format!("{name}: CPU per request"), *cpu, "µs");
+                let ratio = speed.iops / nbd[ROUNDS / 2].iops;
+                figures.held(format!("{name} / NBD"), ratio, "×", Limit::Least(1.0));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// One kind of load on all subjects.
@@ -79,26 +116,36 @@ fn compare(subjects: &[Subject; 3], load: &Load, figures: &mut Figures) -> Resul
     Ok(())
 }
 
-/// The slowest write around a snapshot, beside the slowest without one.
+/// The slowest write around a snapshot, beside the slowest without one: the median of some, so
+/// that what else the machine does is not taken for it.
 fn snapshot(volume: &Subject, figures: &mut Figures) -> Result<()> {
-    let load = Load { rw: "randwrite", block: "4k", depth: 8, seconds: Some(4) };
-    let quiet = volume.fio(&load)?;
-    let (taken, busy) = std::thread::scope(|scope| {
-        let taking = scope.spawn(|| {
-            // In the middle of the load.
-            std::thread::sleep(Duration::from_secs(2));
-            let start = Instant::now();
-            volume.ask(&["snapshot", "bench"]).map(|_| start.elapsed())
+    const TIMES: usize = 5;
+    let load = Load { rw: "randwrite", block: "4k", depth: 8, seconds: Some(2) };
+    let (mut quiet, mut busy, mut took) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..TIMES {
+        quiet.push(volume.fio(&load)?.max_micros / 1e3);
+        let (taken, loaded) = std::thread::scope(|scope| {
+            let taking = scope.spawn(|| {
+                // In the middle of the load.
+                std::thread::sleep(Duration::from_secs(1));
+                let start = Instant::now();
+                volume.ask(&["snapshot", "bench"]).map(|_| start.elapsed())
+            });
+            let loaded = volume.fio(&load);
+            (taking.join(), loaded)
         });
-        let busy = volume.fio(&load);
-        (taking.join(), busy)
-    });
-    let taken = taken.map_err(|_| anyhow::anyhow!("taking a snapshot panicked"))??;
-    figures.add("snapshot under load takes", taken.as_secs_f64() * 1e3, "ms");
-    figures.add("slowest write without a snapshot", quiet.max_micros / 1e3, "ms");
+        let taken = taken.map_err(|_| anyhow::anyhow!("taking a snapshot panicked"))??;
+        took.push(taken.as_secs_f64() * 1e3);
+        busy.push(loaded?.max_micros / 1e3);
+        volume.ask(&["delete-snapshot", "bench"])?;
+    }
+    for values in [&mut quiet, &mut busy, &mut took] {
+        values.sort_by(f64::total_cmp);
+    }
+    figures.add("snapshot under load takes", took[TIMES / 2], "ms");
+    figures.add("slowest write without a snapshot", quiet[TIMES / 2], "ms");
     let limit = Limit::Most(20.0);
-    figures.held("slowest write around a snapshot", busy?.max_micros / 1e3, "ms", limit);
-    volume.ask(&["delete-snapshot", "bench"])?;
+    figures.held("slowest write around a snapshot", busy[TIMES / 2], "ms", limit);
     Ok(())
 }
 

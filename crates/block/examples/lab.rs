@@ -1,14 +1,16 @@
 //! A laboratory for one volume, without the rest of Sheaf.
 //!
-//! `lab volume DIR SIZE REPLICAS NBD.sock [in-process|threads]`, `lab ask DIR JSON`;
-//! `lab replica DIR SOCKET` is for itself.
+//! `lab volume DIR SIZE REPLICAS NBD.sock [in-process|threads|vhost=SOCK]`, `lab ask DIR JSON`;
+//! `lab storage DIR [IP:PORT] [boot=UUID]` is the storage process of a node; `lab replica DIR SOCKET` is for
+//! itself.
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use block::run::lab::{Lab, LabOptions, LabRequest, ServeOptions, ask, serve};
-use block::run::{Address, Driver};
+use block::run::{Address, Driver, Handle};
+use block::storage::{Storage, StorageOptions};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -26,6 +28,7 @@ fn main() -> Result<()> {
             serve(&options, |_, _| {})?;
         }
         ["volume", dir, size, replicas, nbd, rest @ ..] => volume(dir, size, replicas, nbd, rest)?,
+        ["storage", dir, rest @ ..] => storage(dir, rest)?,
         ["ask", dir, request] => {
             let request: LabRequest = serde_json::from_str(request)?;
             eprintln!("{}", serde_json::to_string_pretty(&ask(dir.as_ref(), &request)?)?);
@@ -40,6 +43,7 @@ fn driver(rest: &[&str]) -> Driver {
 }
 
 fn volume(dir: &str, size: &str, replicas: &str, nbd: &str, rest: &[&str]) -> Result<()> {
+    let vhost = rest.iter().find_map(|it| it.strip_prefix("vhost=")).map(PathBuf::from);
     let program = std::env::current_exe()?;
     let spawn = move |options: &ServeOptions| {
         let mut command = Command::new(&program);
@@ -54,16 +58,31 @@ fn volume(dir: &str, size: &str, replicas: &str, nbd: &str, rest: &[&str]) -> Re
         size: Some(size.parse()?),
         replicas: Some(replicas.parse()?),
         nbd: vec![Address::Unix(PathBuf::from(nbd))],
+        vhost: vhost.into_iter().collect(),
         in_process: rest.contains(&"in-process"),
         driver: driver(rest),
         spawn: Box::new(spawn),
         notices: Box::new(|notice| eprintln!("{notice:?}")),
     })?;
-    let handle = lab.handle();
+    end_with_input(lab.handle());
+    Ok(lab.run()?)
+}
+
+fn storage(dir: &str, rest: &[&str]) -> Result<()> {
+    let address = rest.iter().find(|it| !it.contains('=') && it.contains(':'));
+    let listen = address.map(|it| it.parse().map(Address::Tcp)).transpose()?;
+    let boot = rest.iter().find_map(|it| it.strip_prefix("boot="));
+    let boot = boot.map(str::parse).transpose()?;
+    let dir = PathBuf::from(dir);
+    let storage = Storage::new(&StorageOptions { dir, listen, driver: driver(rest), boot })?;
+    end_with_input(storage.handle());
+    Ok(storage.run(|| eprintln!("ready"))?)
+}
+
+/// Ends with its standard input, so that nothing is left of a test that was killed.
+fn end_with_input(handle: Handle) {
     std::thread::spawn(move || {
-        // Ends with its standard input, so that nothing is left of a test that was killed.
         let _ = std::io::Read::read_to_end(&mut std::io::stdin(), &mut Vec::new());
         handle.stop();
     });
-    Ok(lab.run()?)
 }

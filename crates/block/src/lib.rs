@@ -9,5 +9,7 @@ pub mod repl;
 pub mod run;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
+pub mod storage;
 pub mod store;
+mod vhost;
 pub mod wire;

@@ -21,7 +21,24 @@ mod sys;
 pub use self::listen::Listener;
 pub use self::offload::Driver;
 pub use self::shard::{
-    AdminError, AdminReply, AdminRequest, Handle, MemberStatus, Place, Shard, VolumeOptions,
-    VolumeStatus,
+    AdminError, AdminReply, AdminRequest, Handle, MemberStatus, OpenReplica, Place, Shard,
+    VolumeKey, VolumeOptions, VolumeStatus,
 };
 pub use self::stream::Address;
+
+/// Names this life of the kernel.
+pub(crate) fn boot() -> crate::ids::BootId {
+    host::boot_id()
+}
+
+/// An error with everything that caused it, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}

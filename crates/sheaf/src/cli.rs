@@ -3,6 +3,7 @@
 mod audit;
 pub(crate) mod kube_apiserver;
 mod oidc;
+mod storage;
 mod vm;
 mod volume;
 
@@ -14,6 +15,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use audit::AuditArgs;
 pub(crate) use oidc::OidcArgs;
+pub(crate) use storage::{StorageAction, StorageArgs};
 pub(crate) use vm::{CreateArgs, Machine, Place, VmCommand};
 pub(crate) use volume::{DevCommand, IoDriver, Output, ReplicaCommand, VolumeAction, VolumeArgs};
 
@@ -75,6 +77,8 @@ pub(crate) enum Command {
     /// Replicas of volumes: verify the directory of one.
     #[command(subcommand)]
     Replica(ReplicaCommand),
+    /// The storage process of a node: its replicas, and the volumes that are attached to it.
+    Storage(StorageArgs),
     /// For developers: volumes without a cluster.
     #[command(subcommand)]
     Dev(DevCommand),

@@ -10,6 +10,7 @@ mod manifests;
 mod oidc;
 mod replica;
 mod server;
+mod storage;
 mod store;
 mod token;
 mod version;
@@ -33,6 +34,7 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
         Command::Token(command) => token::run(command),
         Command::Store(command) => store::run(command),
         Command::Replica(command) => replica::run(command),
+        Command::Storage(args) => storage::run(args),
         Command::Dev(command) => dev::run(command),
         Command::Version(args) => version::run(&args),
         Command::Completion { shell } => {

@@ -19,6 +19,8 @@ pub(super) struct Subject {
     /// The program and the directory of a volume; none for qemu-nbd.
     volume: Option<(PathBuf, PathBuf)>,
     socket: PathBuf,
+    /// Where guests connect.
+    pub(super) vhost: PathBuf,
 }
 
 /// What fio does.
@@ -55,7 +57,7 @@ impl Subject {
             .stdin(Stdio::null())
             .spawn()
             .context("cannot start qemu-nbd; is qemu-utils installed?")?;
-        Self { child, volume: None, socket }.up()
+        Self { child, volume: None, socket, vhost: PathBuf::new() }.up()
     }
 
     /// A volume of ours. One replica is in the process of the engine, as on a node of a cluster.
@@ -64,13 +66,15 @@ impl Subject {
         let socket = dir.join(format!("volume-{replicas}.sock"));
         let mut command = Command::new(sheaf);
         command.args(["dev", "volume", "--size", SIZE, "--dir"]).arg(&volume);
+        let vhost = dir.join(format!("guest-{replicas}.sock"));
         command.arg("--nbd").arg(&socket).args(["--replicas", &replicas.to_string()]);
+        command.arg("--vhost").arg(&vhost);
         if replicas == 1 {
             command.arg("--in-process");
         }
         let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
         let child = child.with_context(|| format!("cannot start {}", sheaf.display()))?;
-        Self { child, volume: Some((sheaf.to_owned(), volume)), socket }.up()
+        Self { child, volume: Some((sheaf.to_owned(), volume)), socket, vhost }.up()
     }
 
     fn up(mut self) -> Result<Self> {
@@ -156,7 +160,7 @@ impl Subject {
     }
 
     /// CPU time that all its processes have used, user and system.
-    fn cpu(&self) -> Duration {
+    pub(super) fn cpu(&self) -> Duration {
         let ticks = |pid: &u32| -> u64 {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             let after = stat.rsplit(") ").next().unwrap_or("");

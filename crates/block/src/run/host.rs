@@ -292,6 +292,11 @@ impl Host {
         self.pump(wanted);
     }
 
+    /// What the store says of itself, while it is open.
+    pub(super) fn status(&self) -> Option<crate::store::Status> {
+        self.store.as_ref().map(Replica::status)
+    }
+
     /// Whether there is work to be granted.
     pub(super) fn is_busy(&self) -> bool {
         self.broken || self.store.as_ref().is_some_and(|store| store.status().work.is_some())
@@ -310,4 +315,11 @@ fn open_store(path: &Path, limits: Limits) -> Result<(Replica, Table), OpenError
     let store = crate::store::open(&mut files, &mut bases, options)?;
     let bases = store.bases().iter().map(|base| PathBuf::from(&base.path)).collect();
     Ok((store, Table::new(path, bases)))
+}
+
+/// This life of the kernel. One that cannot be named is taken for another each time: that only
+/// makes everybody more careful.
+pub(super) fn boot_id() -> BootId {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().parse().unwrap_or_else(|_| BootId::random())
 }

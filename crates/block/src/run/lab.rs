@@ -45,6 +45,8 @@ pub struct LabOptions {
     pub replicas: Option<usize>,
     /// Where clients connect.
     pub nbd: Vec<Address>,
+    /// Unix sockets that guests which share their memory connect to.
+    pub vhost: Vec<PathBuf>,
     /// Serve the replicas in this process.
     pub in_process: bool,
     pub driver: Driver,
@@ -133,7 +135,8 @@ impl std::fmt::Debug for Shared {
 impl Lab {
     /// Makes the volume if there is none, starts what does not run, and takes the volume.
     pub fn new(options: LabOptions) -> Result<Self, LabError> {
-        let LabOptions { dir, size, replicas, nbd, in_process, driver, spawn, notices } = options;
+        let LabOptions { dir, size, replicas, nbd, vhost, in_process, driver, spawn, notices } =
+            options;
         check_size(size)?;
         if let Some(count) = replicas
             && !(1..=MAX_REPLICAS).contains(&count)
@@ -150,13 +153,8 @@ impl Lab {
         let lock = lock_directory(&dir)?;
         let description = Description::load_or_create(&dir, size, replicas)?;
         // First, so that an address that is taken leaves nothing behind that runs.
-        let listeners = nbd
-            .iter()
-            .map(|address| {
-                Listener::bind(address)
-                    .map_err(|source| LabError::Listen { address: address.clone(), source })
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+        let listeners = bind(nbd)?;
+        let guests = bind(vhost.into_iter().map(Address::Unix))?;
         let mut shard = Shard::new(driver).map_err(|source| LabError::Shard { source })?;
         let shared = Arc::new(Shared {
             dir: dir.clone(),
@@ -188,9 +186,10 @@ impl Lab {
             control: Box::new(open_record(&dir, &description)?),
             name: String::new(),
             listeners,
+            guests,
             notices: keep_end(ended.clone(), notices),
         };
-        shard.add_volume(volume).map_err(|source| LabError::Shard { source })?;
+        shard.add_volume(volume);
         Ok(Self { shard, shared, _lock: lock, ended, in_process })
     }
 
@@ -214,6 +213,12 @@ impl Lab {
             None => Ok(()),
         }
     }
+}
+
+fn bind(addresses: impl IntoIterator<Item = Address>) -> Result<Vec<Listener>, LabError> {
+    let one =
+        |address| Listener::bind(&address).map_err(|source| LabError::Listen { address, source });
+    addresses.into_iter().map(one).collect()
 }
 
 /// Remembers why the volume ended, if not because somebody wanted it to.

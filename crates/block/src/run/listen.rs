@@ -3,7 +3,7 @@
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use super::stream::{Address, Stream};
@@ -49,6 +49,21 @@ impl Listener {
         match (&self.socket, &self.path) {
             (Socket::Tcp(socket), _) => Ok(Address::Tcp(socket.local_addr()?)),
             (Socket::Unix(_), path) => Ok(Address::Unix(path.clone().unwrap_or_default())),
+        }
+    }
+
+    /// The next that has connected, as it comes.
+    pub(super) fn accept_unix(&self) -> io::Result<Option<UnixStream>> {
+        let Socket::Unix(socket) = &self.socket else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        match socket.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false)?;
+                Ok(Some(stream))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
         }
     }
 

@@ -13,6 +13,7 @@
 mod admin;
 mod client;
 mod engine;
+mod guest;
 mod parts;
 mod peer;
 mod sources;
@@ -26,22 +27,40 @@ use std::time::{Duration, Instant};
 use self::admin::Message;
 pub use self::admin::{AdminError, AdminReply, AdminRequest, Handle, MemberStatus, VolumeStatus};
 use self::engine::Volume;
-pub use self::engine::{Place, VolumeOptions};
+pub use self::engine::{Place, VolumeKey, VolumeOptions};
+use self::guest::Guest;
 use self::peer::Link;
 use self::sources::{Source, Sources};
-use super::host::{Host, Wanted};
+use super::host::{Host, Wanted, boot_id};
 use super::listen::Listener;
 use super::offload::{Done, Driver, Job, Offload};
 use super::poll::{Interest, Poll, Ready, Token, Waker};
 use crate::ids::{BootId, ReplicaId};
 use crate::repl::session::ConnectionId;
 use crate::store::OpenError;
+use crate::vhost::DeviceId;
 
 /// How often replicas get to do background work while they have some.
 const BUSY: Duration = Duration::from_millis(20);
 
 /// How often they are looked at otherwise.
 const QUIET: Duration = Duration::from_secs(1);
+
+/// A replica that was opened, to be served by a shard. Opening reads its log, which takes too
+/// long for a thread that serves others.
+#[derive(Debug)]
+pub struct OpenReplica(Host);
+
+impl OpenReplica {
+    /// `boot` names this life of the kernel.
+    pub fn open(path: &Path, boot: BootId) -> Result<Self, OpenError> {
+        Host::open(path, boot).map(Self)
+    }
+
+    pub fn replica(&self) -> ReplicaId {
+        self.0.replica
+    }
+}
 
 /// One thread's worth of volumes and replicas.
 #[derive(Debug)]
@@ -54,14 +73,19 @@ pub struct Shard {
     offload: Offload,
     sources: Sources,
     volumes: Vec<Volume>,
+    next_life: u64,
     hosts: BTreeMap<ReplicaId, Host>,
-    boot: BootId,
     /// Who an operation that is carried out elsewhere belongs to.
     away: BTreeMap<u64, (ReplicaId, u64)>,
     next_away: u64,
     /// Connections of engines in this shard to replicas in it.
     local: BTreeMap<ConnectionId, Link>,
     next_local: ConnectionId,
+    /// Guests that share their memory.
+    guests: BTreeMap<DeviceId, Guest>,
+    next_device: DeviceId,
+    /// Rings with answers that their guests were not told of.
+    rung: Vec<Token>,
     /// Sockets with something to send.
     dirty: Vec<Token>,
     /// Sockets that are not read until there is room.
@@ -71,6 +95,8 @@ pub struct Shard {
     idle_since: Option<Duration>,
     /// End when no engine has been connected for so long.
     idle_limit: Option<Duration>,
+    /// Goes on when it has no volume, or none any more.
+    resident: bool,
     stopping: bool,
 }
 
@@ -93,17 +119,21 @@ impl Shard {
             offload,
             sources,
             volumes: Vec::new(),
+            next_life: 0,
             hosts: BTreeMap::new(),
-            boot: boot_id()?,
             away: BTreeMap::new(),
             next_away: 0,
             local: BTreeMap::new(),
             next_local: sources::LOCAL,
+            guests: BTreeMap::new(),
+            next_device: 0,
+            rung: Vec::new(),
             dirty: Vec::new(),
             paused: Vec::new(),
             next_tick: Duration::ZERO,
             idle_since: Some(Duration::ZERO),
             idle_limit: None,
+            resident: false,
             stopping: false,
         })
     }
@@ -123,12 +153,34 @@ impl Shard {
         self.idle_limit = Some(limit);
     }
 
+    /// Goes on until it is stopped, whatever becomes of its volumes.
+    pub fn stay(&mut self) {
+        self.resident = true;
+    }
+
     /// Serves the replica in a directory.
     pub fn add_replica(&mut self, path: &Path) -> Result<ReplicaId, OpenError> {
-        let host = Host::open(path, self.boot)?;
-        let replica = host.replica;
-        self.hosts.insert(replica, host);
-        Ok(replica)
+        let opened = OpenReplica::open(path, boot_id())?;
+        Ok(self.serve_replica(opened))
+    }
+
+    /// Serves a replica that was opened elsewhere.
+    pub fn serve_replica(&mut self, opened: OpenReplica) -> ReplicaId {
+        let replica = opened.0.replica;
+        self.hosts.insert(replica, opened.0);
+        replica
+    }
+
+    /// Serves a replica no more. Engines that use it find it gone.
+    pub fn drop_replica(&mut self, replica: ReplicaId) {
+        self.hosts.remove(&replica);
+        self.drop_connections_to(replica);
+    }
+
+    /// What a replica says of itself; nothing if it is not here, or closed because no engine
+    /// uses it.
+    pub fn replica_status(&self, replica: ReplicaId) -> Option<crate::store::Status> {
+        self.hosts.get(&replica)?.status()
     }
 
     /// Lets engines of other processes reach the replicas.
@@ -159,6 +211,7 @@ impl Shard {
             }
             self.tick();
             self.settle();
+            self.sweep();
         }
     }
 
@@ -173,12 +226,13 @@ impl Shard {
             _ => false,
         };
         let nothing_away = self.hosts.values().all(|host| !host.is_away());
-        let wanted = self.stopping || idle || !self.volumes.is_empty();
+        let wanted = self.stopping || idle || !(self.resident || self.volumes.is_empty());
         wanted && volumes_over && nothing_away
     }
 
     fn patience(&self) -> Duration {
-        let deadlines = self.volumes.iter().map(|volume| volume.engine.deadline());
+        let live = self.volumes.iter().filter(|volume| volume.is_live());
+        let deadlines = live.map(|volume| volume.engine.deadline());
         let next = deadlines.fold(self.next_tick, Duration::min);
         next.saturating_sub(self.now())
     }
@@ -192,6 +246,8 @@ impl Shard {
                 self.messages();
             }
             Source::NbdListener { .. } | Source::EngineListener(_) => self.accept(event.token),
+            Source::GuestListener { .. } => self.accept_guest(event.token),
+            Source::Ring(_) => self.ring_ready(event.token),
             Source::Client(_) => self.client_ready(event),
             Source::Engine(_) => self.engine_ready(event),
             Source::Replica(_) => self.replica_ready(event),
@@ -232,7 +288,7 @@ impl Shard {
         let now = self.now();
         for at in 0..self.volumes.len() {
             let volume = &mut self.volumes[at];
-            if volume.engine.deadline() <= now {
+            if volume.is_live() && volume.engine.deadline() <= now {
                 volume.events.push_back(crate::repl::engine::Event::Timer);
             }
         }
@@ -261,6 +317,7 @@ impl Shard {
             }
             self.send_to(token);
         }
+        self.ring_guests();
         self.offload.enter()
     }
 
@@ -275,10 +332,12 @@ impl Shard {
 
     /// Tells the poll what is wanted of a socket now.
     fn set_interest(&mut self, token: Token) {
+        let gathering = self.sources.dirty(token).is_some_and(|dirty| *dirty);
         let Some(source) = self.sources.get_mut(token) else { return };
         let read = source.wants_more();
         let Some(stream) = source.stream() else { return };
-        let interest = Interest { read, write: stream.waiting() > 0 };
+        // What was gathered in this turn is sent when it ends, and then fits in most cases.
+        let interest = Interest { read, write: stream.waiting() > 0 && !gathering };
         if stream.interest != interest {
             stream.interest = interest;
             // Fails for a socket that is gone, and reading that will say so.
@@ -320,9 +379,4 @@ impl Shard {
             self.drop_connections_to(replica);
         }
     }
-}
-
-fn boot_id() -> io::Result<BootId> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-    text.trim().parse().map_err(|_| io::ErrorKind::InvalidData.into())
 }

@@ -39,7 +39,10 @@ impl std::fmt::Display for Address {
 /// What reading gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filled {
+    /// There may be more.
     Some,
+    /// There was no more, so that asking again can wait until the poll says so.
+    Last,
     Nothing,
     End,
 }
@@ -130,6 +133,7 @@ impl Stream {
         }
         match receive(self.fd.as_fd(), buffer) {
             Ok(0) => Ok(Filled::End),
+            Ok(_) if buffer.len() < buffer.capacity() => Ok(Filled::Last),
             Ok(_) => Ok(Filled::Some),
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(Filled::Nothing),
             Err(errno) => Err(errno.into()),

@@ -9,10 +9,14 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// fio, writing and verifying in the background.
 fn writer(lab: &Lab, seconds: u32, name: &str) -> Child {
+    writer_at(lab, seconds, name, 32)
+}
+
+fn writer_at(lab: &Lab, seconds: u32, name: &str, depth: u32) -> Child {
     let mut fio = Command::new("timeout");
     fio.args(["150", "fio", "--ioengine=nbd", "--rw=randwrite", "--bs=4k", "--size=24m"]);
     fio.args([
-        "--iodepth=32",
+        format!("--iodepth={depth}").as_str(),
         "--fsync=128",
         "--time_based",
         "--verify=crc32c",
@@ -87,7 +91,7 @@ fn a_replica_that_hangs_is_left_behind_and_comes_back() {
 #[test]
 fn replicas_agree_after_the_engine_was_killed() {
     let mut lab = Lab::start(64 * MIB, 3, &[]);
-    let mut fio = writer(&lab, 60, "engine");
+    let mut fio = writer_at(&lab, 60, "engine", 64);
     wait_for_writes(&lab);
     lab.kill_engine();
     let _ = fio.kill();
@@ -98,7 +102,7 @@ fn replicas_agree_after_the_engine_was_killed() {
     let image = image.to_str().unwrap();
     tool("nbdcopy", &[&uri, image]);
     // Longhorn answers from whichever replica comes first, and they differ.
-    for _ in 0..5 {
+    for _ in 1..6 {
         tool("qemu-img", &["compare", "-f", "raw", "-F", "raw", image, &uri]);
     }
     lab.wait_in_sync(3);
@@ -116,6 +120,15 @@ fn flushed_data_outlives_everything_being_killed() {
         lab.kill_engine();
         for pid in pids {
             let _ = kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL);
+        }
+        // What is dying must not be taken for what runs.
+        for index in 0..replicas {
+            let socket = lab.volume_dir().join(format!("replica-{index}.sock"));
+            let start = Instant::now();
+            while std::os::unix::net::UnixStream::connect(&socket).is_ok() {
+                assert!(start.elapsed() < Duration::from_secs(60), "a replica does not die");
+                std::thread::sleep(Duration::from_millis(10));
+            }
         }
         lab.resume();
         qemu_io(&lab, &["read -P 5 0 32M"]);

@@ -6,6 +6,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod clients;
+mod cluster;
+mod cut;
 mod faults;
+mod guest;
 mod lab;
+mod node;
 mod odd;
+mod storage;

@@ -92,10 +92,10 @@ fn a_client_that_dies_in_the_middle_of_a_write_harms_nobody() {
 }
 
 /// A file system of its own, gone with the test.
-struct Small(tempfile::TempDir);
+pub(crate) struct Small(pub(crate) tempfile::TempDir);
 
 impl Small {
-    fn new(size: &str) -> Self {
+    pub(crate) fn new(size: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let options = format!("size={size}");
         tool("mount", &["-t", "tmpfs", "-o", &options, "tmpfs", dir.path().to_str().unwrap()]);

@@ -36,6 +36,9 @@ pub(crate) struct VolumeArgs {
     /// Address that NBD clients connect to; the protocol has neither encryption nor passwords.
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) listen: Option<SocketAddr>,
+    /// Unix socket that QEMU connects to with `vhost-user-blk`.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) vhost: Option<PathBuf>,
     /// Keep the replicas in the process of the engine.
     #[arg(long)]
     pub(crate) in_process: bool,

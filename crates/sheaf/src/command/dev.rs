@@ -24,16 +24,18 @@ pub(super) fn run(command: DevCommand) -> Result<()> {
 fn serve(args: VolumeArgs, dir: &Path) -> Result<()> {
     let mut nbd: Vec<Address> = args.nbd.into_iter().map(Address::Unix).collect();
     nbd.extend(args.listen.map(Address::Tcp));
-    if nbd.is_empty() {
-        bail!("--nbd or --listen is needed: where clients connect");
+    if nbd.is_empty() && args.vhost.is_none() {
+        bail!("--nbd, --listen or --vhost is needed: where clients connect");
     }
     let program = std::env::current_exe().context("cannot find this program")?;
-    let places: Vec<String> = nbd.iter().map(Address::to_string).collect();
+    let vhost = args.vhost.iter().map(|path| path.display().to_string());
+    let places: Vec<String> = nbd.iter().map(Address::to_string).chain(vhost).collect();
     let lab = Lab::new(LabOptions {
         dir: dir.to_owned(),
         size: args.size,
         replicas: args.replicas,
         nbd,
+        vhost: args.vhost.into_iter().collect(),
         in_process: args.in_process,
         driver: driver(args.io),
         spawn: Box::new(move |options| replica_command(&program, options)),
@@ -74,7 +76,7 @@ pub(super) fn driver(io: IoDriver) -> Driver {
 }
 
 /// Lets go of the volume at the first signal; a second one ends the process at once.
-fn stop_on_signal(handle: Handle) -> Result<()> {
+pub(super) fn stop_on_signal(handle: Handle) -> Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut interrupt, mut terminate) = {
@@ -232,7 +234,7 @@ fn snapshots_text(volume: &VolumeStatus) -> String {
     text
 }
 
-fn human(bytes: u64) -> String {
+pub(super) fn human(bytes: u64) -> String {
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     let whole =
         units.iter().find(|(shift, _)| bytes >> shift > 0 && bytes.is_multiple_of(1 << shift));

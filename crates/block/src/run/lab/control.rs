@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{LabError, Shared, create_replica};
 use crate::ids::ReplicaId;
-use crate::run::{AdminReply, AdminRequest, VolumeStatus};
+use crate::run::{AdminReply, AdminRequest, VolumeKey, VolumeStatus, chain};
 
 /// The longest request that anybody needs.
 const MAX_LINE: u64 = 1 << 20;
@@ -132,9 +132,11 @@ impl Shared {
     fn answer(&self, request: LabRequest) -> LabReply {
         let result = match request {
             LabRequest::Status => self.status(),
-            LabRequest::Volume(request) => {
-                self.handle.ask(0, request).map(LabReply::Volume).map_err(|error| error.to_string())
-            }
+            LabRequest::Volume(request) => self
+                .handle
+                .ask(VolumeKey::FIRST, request)
+                .map(LabReply::Volume)
+                .map_err(|error| error.to_string()),
             LabRequest::KillReplica { index } => {
                 self.checked(index).and_then(|_| match self.kill_replica(index) {
                     true => Ok(LabReply::Done),
@@ -153,7 +155,10 @@ impl Shared {
     }
 
     fn status(&self) -> Result<LabReply, String> {
-        let reply = self.handle.ask(0, AdminRequest::Status).map_err(|error| error.to_string())?;
+        let reply = self
+            .handle
+            .ask(VolumeKey::FIRST, AdminRequest::Status)
+            .map_err(|error| error.to_string())?;
         let AdminReply::Status(volume) = reply else { return Err("no status".to_owned()) };
         self.reap();
         let description = self.description.lock().unwrap_or_else(PoisonError::into_inner);
@@ -183,7 +188,10 @@ impl Shared {
     }
 
     fn replace(&self, index: usize, old: ReplicaId) -> Result<(), String> {
-        let reply = self.handle.ask(0, AdminRequest::Status).map_err(|error| error.to_string())?;
+        let reply = self
+            .handle
+            .ask(VolumeKey::FIRST, AdminRequest::Status)
+            .map_err(|error| error.to_string())?;
         let AdminReply::Status(status) = reply else { return Err("no status".to_owned()) };
         let others = status.replicas.iter().any(|it| it.id != old && it.state == "in-sync");
         if !others {
@@ -207,18 +215,6 @@ impl Shared {
         create_replica(&dir, volume, new, status.size).map_err(|error| chain(&error))?;
         let address = self.start_replica(index).map_err(|error| chain(&error))?;
         let request = AdminRequest::Replace { old, new, at: Some(address) };
-        self.handle.ask(0, request).map(|_| ()).map_err(|error| error.to_string())
+        self.handle.ask(VolumeKey::FIRST, request).map(|_| ()).map_err(|error| error.to_string())
     }
-}
-
-/// An error with everything that caused it, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Shard;
 use super::client::Origin;
-use super::engine::Place;
+use super::engine::{Place, VolumeKey};
 use crate::ids::{Epoch, Generation, ReplicaId, SnapshotId};
 use crate::repl::engine::{
     Command, ControlAnswer, Event, GuestError, GuestReply, GuestRequest, GuestResult,
@@ -21,8 +21,18 @@ use crate::wire::SnapshotInfo;
 #[derive(Debug)]
 pub(super) enum Message {
     Stop,
-    Control { volume: usize, answer: ControlAnswer },
-    Admin { volume: usize, request: AdminRequest, answer: mpsc::Sender<AdminResult> },
+    Control { volume: VolumeKey, answer: ControlAnswer },
+    Admin { volume: VolumeKey, request: AdminRequest, answer: mpsc::Sender<AdminResult> },
+    Work(Work),
+}
+
+/// Something that is done in the thread of the shard.
+pub(super) struct Work(Box<dyn FnOnce(&mut Shard) + Send>);
+
+impl std::fmt::Debug for Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Work")
+    }
 }
 
 type AdminResult = Result<AdminReply, AdminError>;
@@ -139,10 +149,30 @@ impl Handle {
     }
 
     /// Asks, and waits for the answer.
-    pub fn ask(&self, volume: usize, request: AdminRequest) -> Result<AdminReply, AdminError> {
+    pub fn ask(&self, volume: VolumeKey, request: AdminRequest) -> Result<AdminReply, AdminError> {
         let (answer, answered) = mpsc::channel();
         self.send(Message::Admin { volume, request, answer });
         answered.recv().unwrap_or(Err(AdminError::Gone))
+    }
+
+    /// Does something in the thread of the shard; nothing if that has ended. It must not wait
+    /// for anything: nobody is served meanwhile.
+    pub fn with<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Shard) -> R + Send + 'static,
+    ) -> Option<R> {
+        let (answer, answered) = mpsc::channel();
+        let work = move |shard: &mut Shard| drop(answer.send(work(shard)));
+        self.send(Message::Work(Work(Box::new(work))));
+        answered.recv().ok()
+    }
+
+    /// Finishes what is under way, lets go of a volume, and waits for that.
+    pub fn release(&self, volume: VolumeKey) {
+        let (left, leaving) = mpsc::channel();
+        self.with(move |shard| shard.release(volume, left));
+        // Nothing is ever sent: the other end is dropped when the volume has left.
+        let _ = leaving.recv();
     }
 }
 
@@ -152,23 +182,29 @@ impl Shard {
             match message {
                 Message::Stop => {
                     self.stopping = true;
-                    for volume in &mut self.volumes {
-                        volume.events.push_back(Event::Command(Command::Close));
-                    }
+                    (0..self.volumes.len()).for_each(|at| self.close(at));
                 }
                 Message::Control { volume, answer } => {
-                    self.volumes[volume].events.push_back(Event::Control(answer));
+                    if let Some(at) = self.place(volume) {
+                        self.volumes[at].events.push_back(Event::Control(answer));
+                    }
                 }
                 Message::Admin { volume, request, answer } => self.admin(volume, request, answer),
+                Message::Work(Work(work)) => work(self),
             }
         }
     }
 
-    fn admin(&mut self, at: usize, request: AdminRequest, answer: mpsc::Sender<AdminResult>) {
-        if at >= self.volumes.len() {
+    fn admin(
+        &mut self,
+        volume: VolumeKey,
+        request: AdminRequest,
+        answer: mpsc::Sender<AdminResult>,
+    ) {
+        let Some(at) = self.place(volume) else {
             let _ = answer.send(Err(AdminError::Gone));
             return;
-        }
+        };
         let found = |name: &str| self.snapshot(at, name);
         let result = match request {
             AdminRequest::Status => {

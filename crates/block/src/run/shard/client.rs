@@ -26,7 +26,7 @@ const MAX_FILLS: usize = 16;
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) stream: Stream,
-    volume: usize,
+    pub(super) volume: usize,
     phase: Phase,
     input: BytesMut,
     /// Heads of replies that have not been handed to the stream.
@@ -38,6 +38,8 @@ pub(super) struct Client {
     leaving: bool,
     /// The engine takes no more for now.
     held: bool,
+    /// Is not listened to any more.
+    closed: bool,
 }
 
 #[derive(Debug)]
@@ -66,6 +68,11 @@ pub(super) enum Origin {
         then: Then,
     },
     Admin(Answerer),
+    /// A guest that shares its memory.
+    Ring {
+        token: Token,
+        head: u16,
+    },
     /// A piece of a long request.
     Part {
         whole: u64,
@@ -84,9 +91,15 @@ impl Client {
 
     pub(super) fn wants_more(&self) -> bool {
         !self.leaving
+            && !self.closed
             && !self.held
             && self.asked < MAX_REQUESTS
             && self.bytes + self.stream.waiting() < MAX_BYTES
+    }
+
+    /// Listens no more; what was asked is still answered.
+    pub(super) fn close(&mut self) {
+        self.closed = true;
     }
 
     fn put(&mut self, cookie: u64, reply: Reply) {
@@ -153,6 +166,7 @@ impl Shard {
             bytes: 0,
             leaving: false,
             held: false,
+            closed: false,
         }
     }
 
@@ -169,13 +183,16 @@ impl Shard {
                 Phase::Handshake(_) => 0,
                 Phase::Serving { .. } => Requests::missing(&client.input),
             };
-            match client.stream.fill(&mut client.input, missing) {
-                Ok(Filled::Some) => {}
+            let filled = match client.stream.fill(&mut client.input, missing) {
                 Ok(Filled::Nothing) => break,
                 Ok(Filled::End) | Err(_) => return self.lose(event.token),
-            }
+                Ok(filled) => filled,
+            };
             if !self.client_input(event.token) {
                 return;
+            }
+            if filled == Filled::Last {
+                break;
             }
         }
         self.pause(event.token);
@@ -283,6 +300,7 @@ impl Shard {
                 self.mark_dirty(token);
             }
             Origin::Admin(answerer) => self.admin_answered(at, answerer, result),
+            Origin::Ring { token, head } => self.ring_answered(token, head, result),
             Origin::Part { whole, index } => {
                 if let Some((origin, result)) = self.volumes[at].part_answered(whole, index, result)
                 {
@@ -305,6 +323,10 @@ impl Shard {
     /// Listens again to those for whom there is room now, and lets go who wanted to.
     pub(super) fn resume(&mut self) {
         for token in std::mem::take(&mut self.paused) {
+            if let Some(Source::Ring(_)) = self.sources.get(token) {
+                self.ring_ready(token);
+                continue;
+            }
             let Some(Source::Client(client)) = self.sources.get_mut(token) else { continue };
             client.held = self.volumes[client.volume].engine.is_saturated();
             if client.leaving {

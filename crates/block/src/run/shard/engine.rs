@@ -1,7 +1,7 @@
 //! Engines of a shard: what they ask for is done here.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use super::Shard;
 use super::admin::Message;
@@ -16,6 +16,7 @@ use crate::repl::engine::{
 };
 use crate::repl::session::ConnectionId;
 use crate::run::listen::Listener;
+use crate::run::poll::Token;
 use crate::run::stream::Address;
 
 /// Where a replica is.
@@ -35,6 +36,8 @@ pub struct VolumeOptions {
     pub name: String,
     /// Where clients connect; they are let in when the volume can be served.
     pub listeners: Vec<Listener>,
+    /// Where guests that share their memory connect.
+    pub guests: Vec<Listener>,
     /// Is told what happens to the volume.
     pub notices: Box<dyn FnMut(&Notice) + Send>,
 }
@@ -48,17 +51,35 @@ impl std::fmt::Debug for VolumeOptions {
     }
 }
 
+/// Names a volume of a shard; nothing else, once the volume has left it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VolumeKey {
+    pub(super) at: usize,
+    pub(super) life: u64,
+}
+
+impl VolumeKey {
+    /// The volume that a shard was given first.
+    pub const FIRST: Self = Self { at: 0, life: 0 };
+}
+
 /// A volume that is served.
 pub(super) struct Volume {
+    pub(super) life: u64,
+    /// Has left the shard: its place is free.
+    pub(super) gone: bool,
+    /// Is to leave the shard when it is over, and who waits for that.
+    pub(super) leaving: Option<mpsc::Sender<()>>,
     pub(super) engine: Engine,
     pub(super) events: VecDeque<Event>,
     actions: Vec<Action>,
     pub(super) replicas: Vec<(ReplicaId, Place)>,
     /// The connection to each replica, as the engine and as the shard call it.
     pub(super) links: BTreeMap<ReplicaId, (Connection, ConnectionId)>,
-    control: mpsc::Sender<Ask>,
+    control: Arc<Mutex<Box<dyn ControlPlane + Send>>>,
     pub(super) name: String,
     waiting: Vec<Listener>,
+    waiting_guests: Vec<Listener>,
     /// Who asked for what.
     pub(super) asked: BTreeMap<GuestId, Origin>,
     /// Requests that were cut.
@@ -81,61 +102,106 @@ enum Ask {
 
 impl Shard {
     /// Takes a volume and serves it.
-    pub fn add_volume(&mut self, options: VolumeOptions) -> std::io::Result<usize> {
-        let VolumeOptions { config, replicas, control, name, listeners, notices } = options;
-        let at = self.volumes.len();
+    pub fn add_volume(&mut self, options: VolumeOptions) -> VolumeKey {
+        let VolumeOptions { config, replicas, control, name, listeners, guests, notices } = options;
+        let free = self.volumes.iter().position(|volume| volume.gone);
+        let key = VolumeKey { at: free.unwrap_or(self.volumes.len()), life: self.next_life };
+        self.next_life += 1;
         let here =
             |(replica, place): &(ReplicaId, Place)| (*place == Place::Here).then_some(*replica);
         let command = Command::Activate {
             replicas: replicas.iter().map(|(replica, _)| *replica).collect(),
             local: replicas.iter().find_map(here),
         };
-        let control = self.start_control(at, control)?;
-        self.volumes.push(Volume {
+        let volume = Volume {
+            life: key.life,
+            gone: false,
+            leaving: None,
             engine: Engine::new(config),
             events: VecDeque::from([Event::Command(command)]),
             actions: Vec::new(),
             replicas,
             links: BTreeMap::new(),
-            control,
+            control: Arc::new(Mutex::new(control)),
             name,
             waiting: listeners,
+            waiting_guests: guests,
             asked: BTreeMap::new(),
             wholes: BTreeMap::new(),
             next_guest: 1,
             notices,
-        });
-        Ok(at)
+        };
+        match self.volumes.get_mut(key.at) {
+            Some(place) => *place = volume,
+            None => self.volumes.push(volume),
+        }
+        key
     }
 
-    /// The control plane is asked by a thread of its own: it syncs files, or crosses a network.
-    fn start_control(
-        &self,
-        volume: usize,
-        control: Box<dyn ControlPlane + Send>,
-    ) -> std::io::Result<mpsc::Sender<Ask>> {
-        let (sender, receiver) = mpsc::channel::<Ask>();
-        let handle = self.handle.clone();
-        let thread = std::thread::Builder::new().name("block-control".to_owned());
-        thread.stack_size(256 << 10).spawn(move || {
-            for ask in receiver {
-                let answer = match &ask {
-                    Ask::Read => control.read().map(ControlAnswer::Read),
-                    Ask::Swap(expect, record) => {
-                        control.compare_and_swap(*expect, record).map(ControlAnswer::Swapped)
-                    }
-                };
-                let answer = answer.unwrap_or_else(|error| match error {
-                    ControlError::Conflict(now) => ControlAnswer::Conflict(*now),
-                    error => {
-                        tracing::error!(%error, "the control plane does not answer");
-                        ControlAnswer::Unavailable
-                    }
-                });
-                handle.send(Message::Control { volume, answer });
+    /// The volume that a key names, if it is still here.
+    pub(super) fn place(&self, key: VolumeKey) -> Option<usize> {
+        let volume = self.volumes.get(key.at)?;
+        (volume.life == key.life && !volume.gone).then_some(key.at)
+    }
+
+    /// Finishes what is under way, lets go of a volume and forgets it; `left` is told then.
+    pub(super) fn release(&mut self, key: VolumeKey, left: mpsc::Sender<()>) {
+        let Some(at) = self.place(key) else { return };
+        self.volumes[at].leaving = Some(left);
+        self.close(at);
+    }
+
+    /// Ends a volume. Its clients are not listened to any more: who is hung up on comes back
+    /// with what was not answered, who is refused tells its guest.
+    pub(super) fn close(&mut self, at: usize) {
+        for token in self.sources_of(at) {
+            match self.sources.get_mut(token) {
+                Some(Source::Client(client)) => client.close(),
+                _ => drop(self.sources.remove(token)),
             }
-        })?;
-        Ok(sender)
+            self.set_interest(token);
+        }
+        self.close_rings(at);
+        let volume = &mut self.volumes[at];
+        volume.waiting.clear();
+        volume.waiting_guests.clear();
+        volume.events.push_back(Event::Command(Command::Close));
+    }
+
+    /// Forgets volumes that are over and were to leave.
+    pub(super) fn sweep(&mut self) {
+        for at in 0..self.volumes.len() {
+            let volume = &mut self.volumes[at];
+            if volume.gone || volume.leaving.is_none() || !volume.engine.is_over() {
+                continue;
+            }
+            volume.gone = true;
+            volume.asked.clear();
+            volume.wholes.clear();
+            volume.events.clear();
+            let left = volume.leaving.take();
+            for device in self.guests_of(at) {
+                self.guest_gone(device);
+            }
+            for token in self.sources_of(at) {
+                self.send_to(token);
+                self.sources.remove(token);
+            }
+            drop(left);
+        }
+    }
+
+    /// Clients of a volume, and where they come in.
+    fn sources_of(&self, at: usize) -> Vec<Token> {
+        let of = |source: &Source| match source {
+            Source::Client(client) => client.volume == at,
+            Source::NbdListener { volume, .. } | Source::GuestListener { volume, .. } => {
+                *volume == at
+            }
+            _ => false,
+        };
+        let tokens = self.sources.tokens();
+        tokens.filter(|(_, source)| of(source)).map(|(token, _)| token).collect()
     }
 
     pub(super) fn engine_event(&mut self, at: usize, event: Event) {
@@ -178,8 +244,22 @@ impl Shard {
         }
     }
 
+    /// The control plane is asked by a thread of its own: it syncs files, or crosses a network.
+    /// That is rare enough for the thread to end with the answer.
     fn ask_control(&mut self, at: usize, ask: Ask) {
-        if self.volumes[at].control.send(ask).is_err() {
+        let volume = &mut self.volumes[at];
+        let (key, control) = (VolumeKey { at, life: volume.life }, volume.control.clone());
+        let handle = self.handle.clone();
+        let thread = std::thread::Builder::new().name("block-control".to_owned());
+        let started = thread.stack_size(256 << 10).spawn(move || {
+            let answer = {
+                let control = control.lock().unwrap_or_else(PoisonError::into_inner);
+                answer(&**control, &ask)
+            };
+            handle.send(Message::Control { volume: key, answer });
+        });
+        if let Err(error) = started {
+            tracing::error!(%error, "cannot ask the control plane");
             let event = Event::Control(ControlAnswer::Unavailable);
             self.volumes[at].events.push_back(event);
         }
@@ -188,8 +268,12 @@ impl Shard {
     fn noticed(&mut self, at: usize, notice: &Notice) {
         (self.volumes[at].notices)(notice);
         if let Notice::Active { .. } = notice {
-            for listener in std::mem::take(&mut self.volumes[at].waiting) {
-                if let Err(error) = self.listen(Source::NbdListener { volume: at, listener }) {
+            let nbd = std::mem::take(&mut self.volumes[at].waiting).into_iter();
+            let nbd = nbd.map(|listener| Source::NbdListener { volume: at, listener });
+            let guests = std::mem::take(&mut self.volumes[at].waiting_guests).into_iter();
+            let guests = guests.map(|listener| Source::GuestListener { volume: at, listener });
+            for source in nbd.chain(guests) {
+                if let Err(error) = self.listen(source) {
                     tracing::error!(%error, "cannot listen for clients");
                 }
             }
@@ -197,7 +281,28 @@ impl Shard {
     }
 }
 
+fn answer(control: &dyn ControlPlane, ask: &Ask) -> ControlAnswer {
+    let answer = match ask {
+        Ask::Read => control.read().map(ControlAnswer::Read),
+        Ask::Swap(expect, record) => {
+            control.compare_and_swap(*expect, record).map(ControlAnswer::Swapped)
+        }
+    };
+    answer.unwrap_or_else(|error| match error {
+        ControlError::Conflict(now) => ControlAnswer::Conflict(*now),
+        error => {
+            tracing::error!(%error, "the control plane does not answer");
+            ControlAnswer::Unavailable
+        }
+    })
+}
+
 impl Volume {
+    /// Serves, or will; nothing is asked of one that is over.
+    pub(super) fn is_live(&self) -> bool {
+        !self.gone && !self.engine.is_over()
+    }
+
     /// What the shard calls a connection of the engine, if it is the current one.
     fn link(&self, replica: ReplicaId, connection: Connection) -> Option<ConnectionId> {
         let (known, id) = self.links.get(&replica)?;

@@ -194,13 +194,16 @@ impl Shard {
             if !event.readable || !inbound.wants_more() {
                 break;
             }
-            match fill(&inbound.stream, &mut inbound.decoder) {
-                Ok(Filled::Some) => {}
+            let filled = match fill(&inbound.stream, &mut inbound.decoder) {
                 Ok(Filled::Nothing) => break,
                 Ok(Filled::End) | Err(_) => return self.lose(event.token),
-            }
+                Ok(filled) => filled,
+            };
             if !self.engine_calls(event.token) {
                 return;
+            }
+            if filled == Filled::Last {
+                break;
             }
         }
         self.set_interest(event.token);
@@ -271,12 +274,12 @@ impl Shard {
             if !event.readable {
                 return;
             }
-            match fill(&outbound.stream, &mut outbound.decoder) {
-                Ok(Filled::Some) => {}
+            let filled = match fill(&outbound.stream, &mut outbound.decoder) {
                 Ok(Filled::Nothing) => return,
                 Ok(Filled::End) | Err(_) => return self.lose(event.token),
-            }
-            if !self.replica_answers(event.token) {
+                Ok(filled) => filled,
+            };
+            if !self.replica_answers(event.token) || filled == Filled::Last {
                 return;
             }
         }

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::client::Client;
+use super::guest::RingSource;
 use super::peer::{Inbound, Outbound};
 use crate::run::listen::Listener;
 use crate::run::poll::Token;
@@ -19,6 +20,13 @@ pub(super) enum Source {
         listener: Listener,
     },
     EngineListener(Listener),
+    /// Where guests that share their memory connect.
+    GuestListener {
+        volume: usize,
+        listener: Listener,
+    },
+    /// A queue of such a guest.
+    Ring(Box<RingSource>),
     /// A client of a volume.
     Client(Box<Client>),
     /// An engine elsewhere, that uses a replica here.
@@ -33,7 +41,11 @@ impl Source {
             Self::Client(client) => Some(&mut client.stream),
             Self::Engine(inbound) => Some(&mut inbound.stream),
             Self::Replica(outbound) => Some(&mut outbound.stream),
-            Self::Waker | Self::NbdListener { .. } | Self::EngineListener(_) => None,
+            Self::Waker
+            | Self::NbdListener { .. }
+            | Self::EngineListener(_)
+            | Self::GuestListener { .. }
+            | Self::Ring(_) => None,
         }
     }
 
@@ -60,7 +72,10 @@ impl AsFd for Source {
             Self::Client(client) => client.stream.as_fd(),
             Self::Engine(inbound) => inbound.stream.as_fd(),
             Self::Replica(outbound) => outbound.stream.as_fd(),
-            Self::NbdListener { listener, .. } | Self::EngineListener(listener) => listener.as_fd(),
+            Self::NbdListener { listener, .. }
+            | Self::GuestListener { listener, .. }
+            | Self::EngineListener(listener) => listener.as_fd(),
+            Self::Ring(source) => source.ring.as_fd(),
             Self::Waker => unreachable!("the waker is added by itself"),
         }
     }

@@ -1,0 +1,216 @@
+//! What a storage process is asked and what it answers: one JSON value per line, in both
+//! directions, any number of them on a connection, answered in order.
+//!
+//! ```text
+//!  ► {"do":"create","volume":"6f…","size":1073741824}
+//!  ◄ {"is":"done"}
+//!  ► {"do":"attach","volume":"6f…","node":"n1","replicas":[{"id":"…"}],"nbd":"/run/v.sock","record":"file"}
+//!  ◄ {"is":"done"}
+//!  ► {"do":"volume","volume":"6f…","request":{"do":"snapshot","name":"a","created":1763200000}}
+//!  ◄ {"is":"volume","reply":{"is":"snapshot","id":"…"}}
+//!  ► {"do":"detach","volume":"00…"}
+//!  ◄ {"is":"error","message":"volume 00… is not attached"}
+//! ```
+//!
+//! Everything may be repeated: what is so already is left as it is and answered with `done`.
+//!
+//! A connection that says `{"do":"records"}` is answered with `done` and asked from then on:
+//!
+//! ```text
+//!  ◄ {"ask":1,"volume":"6f…","question":"read"}
+//!  ► {"ask":1,"answer":{"read":{"version":7,"record":{…}}}}
+//!  ◄ {"ask":2,"volume":"6f…","question":{"swap":{"expect":7,"record":{…}}}}
+//!  ► {"ask":2,"answer":{"swapped":8}}         or {"conflict":{…}}, or "unavailable"
+//! ```
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{ReplicaId, VolumeId};
+use crate::repl::control::{NodeName, Record, Version, Versioned};
+use crate::run::{Address, AdminReply, AdminRequest, VolumeStatus};
+
+/// The longest line that anybody needs.
+pub(super) const MAX_LINE: u64 = 1 << 20;
+
+/// What a storage process can be asked.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Request {
+    Status,
+    /// Makes an empty replica, and serves it to engines.
+    CreateReplica(NewReplica),
+    /// Serves a replica no more and removes its files.
+    RemoveReplica {
+        replica: ReplicaId,
+    },
+    /// Makes a volume that only this node knows: one replica, and a record in a file.
+    Create {
+        volume: VolumeId,
+        size: u64,
+    },
+    /// Removes a volume that only this node knows.
+    Delete {
+        volume: VolumeId,
+    },
+    /// Serves a volume to clients, now and after each restart.
+    Attach(Attachment),
+    /// Lets go of a volume.
+    Detach {
+        volume: VolumeId,
+    },
+    /// Something for a volume that is attached.
+    Volume {
+        volume: VolumeId,
+        request: AdminRequest,
+    },
+    /// The connection answers questions about records from now on.
+    Records,
+    /// Lets go of all volumes and ends; the next process serves them again.
+    Stop,
+}
+
+/// A replica to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NewReplica {
+    pub volume: VolumeId,
+    pub replica: ReplicaId,
+    /// Bytes; a multiple of 4096.
+    pub size: u64,
+    /// Its directory, on whichever disk; one in the process's own if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dir: Option<PathBuf>,
+}
+
+/// How a volume is served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Attachment {
+    pub volume: VolumeId,
+    /// This node, as the volume's record spells it.
+    pub node: NodeName,
+    pub replicas: Vec<ReplicaAt>,
+    /// The unix socket that NBD clients connect to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nbd: Option<PathBuf>,
+    /// The address that NBD clients connect to; the protocol has neither encryption nor passwords.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nbd_tcp: Option<SocketAddr>,
+    /// The unix socket that QEMU connects to with `vhost-user-blk`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vhost: Option<PathBuf>,
+    pub record: RecordPlace,
+}
+
+/// Where a replica is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplicaAt {
+    pub id: ReplicaId,
+    /// The storage process that serves it; this one if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Address>,
+}
+
+/// Where the record of a volume is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecordPlace {
+    /// In a file of this process: no other node knows the volume.
+    File,
+    /// Whoever sent [`Request::Records`] is asked.
+    Asked,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "kebab-case")]
+pub enum Reply {
+    Done,
+    Status(StorageStatus),
+    Volume { reply: AdminReply },
+    Error { message: String },
+}
+
+/// Everything that a storage process has.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StorageStatus {
+    pub pid: u32,
+    /// Where engines of other nodes reach the replicas here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listen: Option<Address>,
+    pub volumes: Vec<VolumeState>,
+    pub replicas: Vec<ReplicaState>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeState {
+    pub attachment: Attachment,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<VolumeStatus>,
+    /// Why it is not served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplicaState {
+    pub replica: ReplicaId,
+    pub volume: VolumeId,
+    pub dir: PathBuf,
+    /// Bytes of data in it. Unknown while no engine uses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_bytes: Option<u64>,
+    /// How far a merge or another work of the replica's own is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<WorkProgress>,
+    /// Why it is not served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkProgress {
+    pub done: u32,
+    pub total: u32,
+}
+
+/// What is asked of who knows the records.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Question {
+    pub ask: u64,
+    pub volume: VolumeId,
+    pub question: RecordQuestion,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecordQuestion {
+    Read,
+    Swap { expect: Version, record: Record },
+}
+
+/// What is answered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Answered {
+    pub(super) ask: u64,
+    pub(super) answer: RecordAnswer,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecordAnswer {
+    Read(Versioned),
+    Swapped(Version),
+    /// Nothing was changed; this is what is there.
+    Conflict(Versioned),
+    /// A change may or may not have happened.
+    Unavailable,
+}

@@ -1,0 +1,226 @@
+//! Replicas of this node: made, opened, removed.
+//!
+//! A replica is in the state when its files are complete, and its files go after it has left the
+//! state: what a crash leaves between is made or removed again.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::protocol::{NewReplica, ReplicaState, WorkProgress};
+use super::serve::Refused;
+use super::state::Kept;
+use super::{Inner, Shared, Thing};
+use crate::ids::ReplicaId;
+use crate::run::{OpenReplica, chain};
+use crate::store::files::Directory;
+use crate::store::{CreateError, CreateOptions, OpenError, RemoveError};
+
+/// Why a replica was not made, opened or removed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReplicaError {
+    #[error("replica {replica} is being changed; try again")]
+    Busy { replica: ReplicaId },
+    #[error("dir {path:?} must be absolute")]
+    Relative { path: PathBuf },
+    #[error("replica {replica} exists already, in {dir}, and is another one")]
+    Exists { replica: ReplicaId, dir: PathBuf },
+    #[error("dir {dir} holds replica {found}")]
+    Taken { dir: PathBuf, found: ReplicaId },
+    #[error(
+        "replica {replica} is used by volume {volume}, which is attached here; detach that first"
+    )]
+    Used { replica: ReplicaId, volume: crate::ids::VolumeId },
+    #[error("cannot use {path}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("cannot make the replica in {dir}")]
+    Create { dir: PathBuf, source: CreateError },
+    #[error("cannot open the replica in {dir}")]
+    Open { dir: PathBuf, source: OpenError },
+    #[error("cannot remove the replica in {dir}")]
+    Remove { dir: PathBuf, source: RemoveError },
+    #[error("the storage process is ending")]
+    Ending,
+}
+
+impl Shared {
+    /// Opens everything that the state names. What cannot be opened is told in the status, and
+    /// tried again when somebody asks for the replica to be made.
+    pub(super) fn open_replicas(&self) {
+        let kept: Vec<(ReplicaId, PathBuf)> = {
+            let inner = self.inner();
+            inner.state.replicas.iter().map(|(id, kept)| (*id, self.place(*id, kept))).collect()
+        };
+        // Each waits for its disk most of the time.
+        const AT_ONCE: usize = 8;
+        for some in kept.chunks(AT_ONCE) {
+            std::thread::scope(|scope| {
+                for (replica, dir) in some {
+                    scope.spawn(move || {
+                        if let Err(error) = self.open_replica(*replica, dir) {
+                            let error = chain(&error);
+                            tracing::error!(%replica, %error, "a replica cannot be served");
+                        }
+                    });
+                }
+            });
+        }
+        self.remove_leftovers();
+    }
+
+    /// The directory of a replica.
+    fn place(&self, replica: ReplicaId, kept: &Kept) -> PathBuf {
+        let own = || self.dir.join("replicas").join(replica.to_string());
+        kept.dir.clone().unwrap_or_else(own)
+    }
+
+    fn open_replica(&self, replica: ReplicaId, dir: &Path) -> Result<(), ReplicaError> {
+        let opened = self.try_open(replica, dir);
+        let result = opened.as_ref().map(|_| ()).map_err(|error| chain(error));
+        self.inner().replicas.insert(replica, result);
+        opened
+    }
+
+    fn try_open(&self, replica: ReplicaId, dir: &Path) -> Result<(), ReplicaError> {
+        let opened = OpenReplica::open(dir, self.boot)
+            .map_err(|source| ReplicaError::Open { dir: dir.to_owned(), source })?;
+        if opened.replica() != replica {
+            let found = opened.replica();
+            return Err(ReplicaError::Taken { dir: dir.to_owned(), found });
+        }
+        let served = self.handle.with(move |shard| shard.serve_replica(opened));
+        served.map(drop).ok_or(ReplicaError::Ending)
+    }
+
+    pub(super) fn create_replica(&self, new: &NewReplica) -> Result<(), Refused> {
+        let replica = new.replica;
+        let _busy = self.busy(Thing::Replica(replica)).ok_or(ReplicaError::Busy { replica })?;
+        if let Some(path) = new.dir.as_ref().filter(|path| path.is_relative()) {
+            return Err(ReplicaError::Relative { path: path.clone() }.into());
+        }
+        let kept = Kept { volume: new.volume, dir: new.dir.clone() };
+        let dir = self.place(replica, &kept);
+        let known = {
+            let inner = self.inner();
+            let found = inner.state.replicas.get(&replica);
+            if let Some(found) = found.filter(|found| **found != kept) {
+                let dir = self.place(replica, found);
+                return Err(ReplicaError::Exists { replica, dir }.into());
+            }
+            if matches!(inner.replicas.get(&replica), Some(Ok(()))) {
+                return Ok(());
+            }
+            found.is_some()
+        };
+        if !known {
+            make(&dir, new)?;
+        }
+        self.open_replica(replica, &dir)?;
+        let mut inner = self.inner();
+        inner.state.replicas.insert(replica, kept);
+        Ok(self.save(&inner)?)
+    }
+
+    pub(super) fn remove_replica(&self, replica: ReplicaId) -> Result<(), Refused> {
+        let _busy = self.busy(Thing::Replica(replica)).ok_or(ReplicaError::Busy { replica })?;
+        let dir = {
+            let mut inner = self.inner();
+            let uses = |it: &&super::Attachment| {
+                it.replicas.iter().any(|used| used.id == replica && used.at.is_none())
+            };
+            if let Some(used) = inner.state.volumes.values().find(uses) {
+                return Err(ReplicaError::Used { replica, volume: used.volume }.into());
+            }
+            let Some(kept) = inner.state.replicas.get(&replica).cloned() else { return Ok(()) };
+            // Pins are looked at first: a replica that a clone needs stays.
+            self.handle.with(move |shard| shard.drop_replica(replica));
+            inner.replicas.remove(&replica);
+            inner.state.replicas.remove(&replica);
+            self.save(&inner)?;
+            self.place(replica, &kept)
+        };
+        remove(&dir)?;
+        Ok(())
+    }
+
+    /// What a crash left in our own directory of replicas that are no more, or never were.
+    fn remove_leftovers(&self) {
+        let Ok(entries) = std::fs::read_dir(self.dir.join("replicas")) else { return };
+        for entry in entries.filter_map(Result::ok) {
+            let name = entry.file_name();
+            let Some(id) = name.to_str().and_then(|name| name.parse::<ReplicaId>().ok()) else {
+                continue;
+            };
+            if !self.inner().state.replicas.contains_key(&id)
+                && let Err(error) = remove(&entry.path())
+            {
+                let error = chain(&error);
+                tracing::warn!(replica = %id, %error, "cannot remove what is left of a replica");
+            }
+        }
+    }
+
+    pub(super) fn save(&self, inner: &Inner) -> Result<(), ReplicaError> {
+        let path = self.dir.join("state.json");
+        inner.state.save(&self.dir).map_err(|source| ReplicaError::Io { path, source })
+    }
+
+    pub(super) fn replica_states(&self) -> Vec<ReplicaState> {
+        let known: Vec<_> = {
+            let inner = self.inner();
+            let of = |(id, kept): (&ReplicaId, &Kept)| {
+                let error = inner.replicas.get(id).and_then(|it| it.clone().err());
+                (*id, kept.clone(), error)
+            };
+            inner.state.replicas.iter().map(of).collect()
+        };
+        let ids: Vec<ReplicaId> = known.iter().map(|(id, ..)| *id).collect();
+        let usage = self.handle.with(move |shard| {
+            let status = |id: &ReplicaId| shard.replica_status(*id);
+            ids.iter().map(status).collect::<Vec<_>>()
+        });
+        let usage = usage.unwrap_or_else(|| vec![None; known.len()]);
+        known
+            .into_iter()
+            .zip(usage)
+            .map(|((replica, kept, error), usage)| ReplicaState {
+                replica,
+                volume: kept.volume,
+                dir: self.place(replica, &kept),
+                used_bytes: usage.as_ref().map(|it| it.unique_bytes),
+                work: usage.and_then(|it| it.work).map(|work| WorkProgress {
+                    done: work.done_regions,
+                    total: work.total_regions,
+                }),
+                error,
+            })
+            .collect()
+    }
+}
+
+/// Makes the files of a replica, unless they are there.
+fn make(dir: &Path, new: &NewReplica) -> Result<(), ReplicaError> {
+    std::fs::create_dir_all(dir)
+        .map_err(|source| ReplicaError::Io { path: dir.to_owned(), source })?;
+    let mut files = Directory::new(dir);
+    match crate::store::read_super(&mut files) {
+        Ok(found) if found.replica == new.replica => return Ok(()),
+        Ok(found) => {
+            return Err(ReplicaError::Taken { dir: dir.to_owned(), found: found.replica });
+        }
+        // Without a super block it is what a crash left.
+        Err(_) => remove(dir)?,
+    }
+    std::fs::create_dir_all(dir)
+        .map_err(|source| ReplicaError::Io { path: dir.to_owned(), source })?;
+    let options = CreateOptions::new(new.volume, new.replica, new.size);
+    let made = crate::store::create(&mut files, &options);
+    made.map_err(|source| ReplicaError::Create { dir: dir.to_owned(), source })
+}
+
+fn remove(dir: &Path) -> Result<(), ReplicaError> {
+    let removed = crate::store::remove(&mut Directory::new(dir));
+    removed.map_err(|source| ReplicaError::Remove { dir: dir.to_owned(), source })?;
+    // Fails if somebody keeps something else in it, which is theirs then.
+    let _ = std::fs::remove_dir(dir);
+    Ok(())
+}

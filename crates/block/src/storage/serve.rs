@@ -1,0 +1,142 @@
+//! Taking requests: a thread per connection, which are few.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::Shared;
+use super::protocol::{Answered, MAX_LINE, Reply, Request, StorageStatus};
+use super::replicas::ReplicaError;
+use super::volumes::VolumeError;
+use crate::run::chain;
+
+/// Supervisors have one or two.
+const MAX_CONNECTIONS: usize = 64;
+
+/// Why a request was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refused {
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    #[error(transparent)]
+    Replica(#[from] ReplicaError),
+}
+
+/// Serves what was served before, then takes requests until the process ends.
+pub(super) fn serve(shared: &Arc<Shared>, path: &Path, ready: impl FnOnce()) {
+    shared.open_replicas();
+    shared.restore();
+    if let Err(error) = shared.save(&shared.inner()) {
+        tracing::error!(error = %chain(&error), "cannot save the state");
+    }
+    let listener = match UnixListener::bind(path) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(path = %path.display(), %error, "cannot take requests");
+            return shared.handle.stop();
+        }
+    };
+    ready();
+    let connections = Arc::new(AtomicUsize::new(0));
+    for stream in listener.incoming() {
+        let Ok(stream) = stream else { continue };
+        if connections.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
+            tracing::warn!("more connections than anybody needs; one is hung up on");
+            connections.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        let (shared, count) = (shared.clone(), connections.clone());
+        let thread = std::thread::Builder::new().name("storage-request".to_owned());
+        let started = thread.stack_size(512 << 10).spawn(move || {
+            converse(&shared, stream);
+            count.fetch_sub(1, Ordering::Relaxed);
+        });
+        if let Err(error) = started {
+            tracing::error!(%error, "cannot take a request");
+            connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn converse(shared: &Shared, stream: UnixStream) {
+    let Ok(mut writer) = stream.try_clone() else { return };
+    let mut reader = BufReader::new(stream);
+    while let Some(line) = line(&mut reader) {
+        let reply = match serde_json::from_str(&line) {
+            Ok(Request::Records) => return be_asked(shared, reader, writer),
+            Ok(request) => shared.answer(request),
+            Err(error) => Reply::Error { message: format!("this is no request: {error}") },
+        };
+        if say(&mut writer, &reply).is_err() {
+            return;
+        }
+    }
+}
+
+/// The connection answers questions about records from now on.
+fn be_asked(shared: &Shared, mut reader: BufReader<UnixStream>, mut writer: UnixStream) {
+    if say(&mut writer, &Reply::Done).is_err() {
+        return;
+    }
+    let number = shared.records.served_by(writer);
+    while let Some(line) = line(&mut reader) {
+        match serde_json::from_str::<Answered>(&line) {
+            Ok(answered) => shared.records.answered(answered),
+            Err(error) => {
+                tracing::warn!(%error, "an answer about a record cannot be understood");
+                break;
+            }
+        }
+    }
+    shared.records.gone(number);
+}
+
+fn line(reader: &mut BufReader<UnixStream>) -> Option<String> {
+    let mut line = String::new();
+    match reader.take(MAX_LINE).read_line(&mut line) {
+        Ok(count) if count > 0 && line.ends_with('\n') => Some(line),
+        _ => None,
+    }
+}
+
+fn say(writer: &mut UnixStream, reply: &Reply) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(reply)?;
+    line.push(b'\n');
+    writer.write_all(&line)
+}
+
+impl Shared {
+    fn answer(&self, request: Request) -> Reply {
+        let done = match request {
+            Request::Status => {
+                return Reply::Status(StorageStatus {
+                    pid: std::process::id(),
+                    listen: self.listen.clone(),
+                    volumes: self.volume_states(),
+                    replicas: self.replica_states(),
+                });
+            }
+            Request::Volume { volume, request } => match self.ask_volume(volume, request) {
+                Ok(reply) => return Reply::Volume { reply },
+                Err(error) => Err(error),
+            },
+            Request::CreateReplica(new) => self.create_replica(&new),
+            Request::RemoveReplica { replica } => self.remove_replica(replica),
+            Request::Create { volume, size } => self.create(volume, size),
+            Request::Delete { volume } => self.delete(volume),
+            Request::Attach(attachment) => self.attach(attachment),
+            Request::Detach { volume } => self.detach(volume),
+            Request::Stop => {
+                self.handle.stop();
+                Ok(())
+            }
+            Request::Records => Ok(()),
+        };
+        match done {
+            Ok(()) => Reply::Done,
+            Err(error) => Reply::Error { message: chain(&error) },
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! One queue of a guest: requests are taken from it and answers put back.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+
+use virtio_queue::{Queue, QueueT as _};
+use vm_memory::GuestAddress;
+
+use super::config::MAX_RING;
+use super::request::{self, Kind, Room, Status, Table};
+use super::{Memory, Setup, inflight};
+
+/// Why a ring cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RingError {
+    #[error("the guest's ring is not where it says")]
+    Invalid,
+    #[error("the guest's ring cannot be used")]
+    Queue(#[source] virtio_queue::Error),
+    #[error(transparent)]
+    Take(#[from] request::TakeError),
+}
+
+/// A request that was taken.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    /// Names it in its ring.
+    pub(crate) head: u16,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(crate) struct Ring {
+    queue: Queue,
+    memory: Arc<Memory>,
+    kick: File,
+    call: Option<File>,
+    inflight: Option<inflight::Queue>,
+    /// Requests that were taken and not answered.
+    open: BTreeMap<u16, Room>,
+    /// What another process was asked, to be taken first.
+    left: VecDeque<u16>,
+    /// Answers were put in since the guest was last told.
+    told: bool,
+    pub(crate) durable: bool,
+    /// Takes nothing more.
+    closed: bool,
+    /// Who waits for the last answer is told where the next request begins.
+    draining: Option<mpsc::Sender<u16>>,
+}
+
+impl Ring {
+    pub(crate) fn new(setup: Setup) -> Result<Self, RingError> {
+        let Setup { memory, kick, call, mut inflight, durable, .. } = setup;
+        let mut queue = Queue::new(MAX_RING).map_err(RingError::Queue)?;
+        queue.try_set_size(setup.size).map_err(RingError::Queue)?;
+        let address = |address| GuestAddress(address);
+        queue.try_set_desc_table_address(address(setup.descriptors)).map_err(RingError::Queue)?;
+        queue.try_set_avail_ring_address(address(setup.available)).map_err(RingError::Queue)?;
+        queue.try_set_used_ring_address(address(setup.used)).map_err(RingError::Queue)?;
+        queue.set_event_idx(setup.event_idx);
+        queue.set_ready(true);
+        if !queue.is_valid(&*memory) {
+            return Err(RingError::Invalid);
+        }
+        let used = queue.used_idx(&*memory, Ordering::Acquire).map_err(RingError::Queue)?.0;
+        let left: VecDeque<u16> =
+            inflight.as_mut().map(|queue| queue.resume(used)).unwrap_or_default().into();
+        queue.set_next_used(used);
+        // Who knows what is in flight knows better than QEMU where the rest begins.
+        queue.set_next_avail(match inflight {
+            Some(_) => used.wrapping_add(left.len() as u16),
+            None => setup.base,
+        });
+        Ok(Self {
+            queue,
+            memory,
+            kick,
+            call,
+            inflight,
+            open: BTreeMap::new(),
+            left,
+            told: true,
+            durable,
+            closed: false,
+            draining: None,
+        })
+    }
+
+    /// Takes note that the guest has something.
+    pub(crate) fn rest(&self) {
+        let _ = rustix::io::read(&self.kick, &mut [0u8; 8]);
+    }
+
+    /// The next request. None: the guest will kick when there is one.
+    pub(crate) fn take(&mut self) -> Result<Option<Taken>, RingError> {
+        if self.closed {
+            return Ok(None);
+        }
+        loop {
+            if let Some(head) = self.left.pop_front() {
+                return self.begin(head).map(Some);
+            }
+            let memory = &*self.memory;
+            if let Some(chain) = self.queue.pop_descriptor_chain(memory) {
+                let head = chain.head_index();
+                if let Some(inflight) = &mut self.inflight {
+                    inflight.begin(head);
+                }
+                return self.begin(head).map(Some);
+            }
+            if !self.queue.enable_notification(memory).map_err(RingError::Queue)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn begin(&mut self, head: u16) -> Result<Taken, RingError> {
+        let table = Table { at: self.queue.desc_table(), count: self.queue.size() };
+        let (kind, room) = request::take(&self.memory, table, head)?;
+        self.open.insert(head, room);
+        Ok(Taken { head, kind })
+    }
+
+    /// Answers a request. False if the ring knows of no such.
+    pub(crate) fn answer(&mut self, head: u16, data: &[u8], status: Status) -> bool {
+        let Some(room) = self.open.remove(&head) else { return false };
+        let written = room.put(&self.memory, data, status);
+        self.put(head, written);
+        true
+    }
+
+    pub(crate) fn answer_name(&mut self, head: u16) {
+        if let Some(room) = self.open.remove(&head) {
+            let written = room.put_name(&self.memory);
+            self.put(head, written);
+        }
+    }
+
+    fn put(&mut self, head: u16, written: u32) {
+        if let Some(inflight) = &self.inflight {
+            inflight.answering(head);
+        }
+        if let Err(error) = self.queue.add_used(&*self.memory, head, written) {
+            tracing::warn!(%error, "a guest's ring takes no answer");
+        }
+        if let Some(inflight) = &self.inflight {
+            inflight.end(head, self.queue.next_used());
+        }
+        self.told = false;
+        self.drained();
+    }
+
+    /// Tells the guest that there are answers, if it wants to know.
+    pub(crate) fn tell(&mut self) {
+        if std::mem::replace(&mut self.told, true) {
+            return;
+        }
+        let wanted = self.queue.needs_notification(&*self.memory).unwrap_or(true);
+        if let Some(call) = self.call.as_ref().filter(|_| wanted) {
+            // Fails only when it would overflow, and then the guest knows.
+            let _ = rustix::io::write(call, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Takes nothing more; `done` is told where the next request begins, once everything that
+    /// was taken has been answered.
+    pub(crate) fn drain(&mut self, done: mpsc::Sender<u16>) {
+        self.closed = true;
+        self.draining = Some(done);
+        self.drained();
+    }
+
+    /// Takes nothing more.
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Whether whoever wanted it drained has been told.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.draining.is_some() && self.open.is_empty()
+    }
+
+    fn drained(&mut self) {
+        if self.open.is_empty()
+            && let Some(done) = &self.draining
+        {
+            let _ = done.send(self.queue.next_avail().wrapping_sub(self.left.len() as u16));
+        }
+    }
+
+    pub(crate) fn set_call(&mut self, call: Option<File>) {
+        self.call = call;
+        // What was answered while nobody could be told.
+        if let Some(call) = &self.call {
+            let _ = rustix::io::write(call, &1u64.to_ne_bytes());
+        }
+    }
+
+    pub(crate) fn set_memory(&mut self, memory: Arc<Memory>) {
+        self.memory = memory;
+    }
+}
+
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.kick.as_fd()
+    }
+}

@@ -1,0 +1,145 @@
+//! `sheaf storage`: the storage process of a node, and asking it.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use block::ids::{ReplicaId, VolumeId};
+use block::run::{Address, AdminReply, AdminRequest};
+use block::storage::{
+    Attachment, Client, RecordPlace, ReplicaAt, ReplicaState, Storage, StorageOptions,
+    StorageStatus, VolumeState,
+};
+
+use super::dev::{driver, human, stop_on_signal};
+use super::print;
+use crate::cli::{Output, StorageAction, StorageArgs};
+
+/// The name of this node in the records of volumes that no other node knows.
+const NODE: &str = "local";
+
+pub(super) fn run(args: StorageArgs) -> Result<()> {
+    let dir = args.dir.clone().context("--dir is needed: the directory of the storage process")?;
+    match args.action {
+        None => serve(&args, dir),
+        Some(action) => act(&dir, action),
+    }
+}
+
+fn serve(args: &StorageArgs, dir: PathBuf) -> Result<()> {
+    let listen = args.listen.map(Address::Tcp);
+    let options = StorageOptions { dir, listen, driver: driver(args.io), boot: None };
+    let storage = Storage::new(&options)?;
+    stop_on_signal(storage.handle())?;
+    let files = if storage.uses_uring() { "io_uring" } else { "threads" };
+    let engines = storage.address().map_or_else(String::new, |it| format!(", engines on {it}"));
+    let ready = move || eprintln!("ready, files by {files}{engines}");
+    Ok(storage.run(ready)?)
+}
+
+fn act(dir: &Path, action: StorageAction) -> Result<()> {
+    let mut client = Client::connect(dir)?;
+    let volume = |client: &mut Client, id: &str, request| -> Result<AdminReply> {
+        Ok(client.volume(parse(id)?, request)?)
+    };
+    match action {
+        StorageAction::Status { output } => {
+            let status = client.status()?;
+            print(&match output {
+                Some(Output::Json) => serde_json::to_string_pretty(&status)? + "\n",
+                None => status_text(&status),
+            })
+        }
+        StorageAction::Create { size } => {
+            let volume = VolumeId::random();
+            client.create(volume, size)?;
+            print(&format!("{volume}\n"))
+        }
+        StorageAction::Delete { volume } => Ok(client.delete(parse(&volume)?)?),
+        StorageAction::Attach { volume, nbd, nbd_tcp, vhost } => {
+            let volume = parse(&volume)?;
+            let nbd = nbd.map(std::path::absolute).transpose()?;
+            let vhost = vhost.map(std::path::absolute).transpose()?;
+            // What `create` made: the replica has the name of its volume.
+            let replicas = vec![ReplicaAt { id: ReplicaId(volume.0), at: None }];
+            let (node, record) = (NODE.to_owned(), RecordPlace::File);
+            let attachment = Attachment { volume, node, replicas, nbd, nbd_tcp, vhost, record };
+            Ok(client.attach(attachment)?)
+        }
+        StorageAction::Detach { volume } => Ok(client.detach(parse(&volume)?)?),
+        StorageAction::Snapshot { volume: id, name } => {
+            let created = u64::try_from(base::clock::now().as_second()).unwrap_or(0);
+            let request = AdminRequest::Snapshot { name, created, labels: Default::default() };
+            match volume(&mut client, &id, request)? {
+                AdminReply::Snapshot { id } => print(&format!("{id}\n")),
+                _ => Ok(()),
+            }
+        }
+        StorageAction::DeleteSnapshot { volume: id, name } => {
+            volume(&mut client, &id, AdminRequest::DeleteSnapshot { name }).map(drop)
+        }
+        StorageAction::Revert { volume: id, name } => {
+            volume(&mut client, &id, AdminRequest::Revert { name }).map(drop)
+        }
+        StorageAction::Resize { volume: id, size } => {
+            volume(&mut client, &id, AdminRequest::Resize { size }).map(drop)
+        }
+        StorageAction::Scrub { volume: id } => {
+            volume(&mut client, &id, AdminRequest::Scrub).map(drop)
+        }
+        StorageAction::Ask { request } => {
+            let request = serde_json::from_str(&request).context("this is no request")?;
+            print(&(serde_json::to_string_pretty(&client.ask(&request)?)? + "\n"))
+        }
+        StorageAction::Stop => Ok(client.stop()?),
+    }
+}
+
+fn parse(volume: &str) -> Result<VolumeId> {
+    volume.parse().with_context(|| format!("VOLUME {volume:?} is not the id of one"))
+}
+
+fn status_text(status: &StorageStatus) -> String {
+    let mut text =
+        format!("{:<38}{:<14}{:<12}{:<10}SERVED ON\n", "VOLUME", "PHASE", "SIZE", "SYNC");
+    for volume in &status.volumes {
+        volume_line(&mut text, volume);
+    }
+    let _ = writeln!(text, "\n{:<38}{:<12}{:<10}DIR", "REPLICA", "DATA", "WORK");
+    for replica in &status.replicas {
+        replica_line(&mut text, replica);
+    }
+    text
+}
+
+fn volume_line(text: &mut String, volume: &VolumeState) {
+    let VolumeState { attachment, status, error } = volume;
+    let phase = status.as_ref().map_or("-", |it| it.phase.as_str());
+    let size = status.as_ref().map_or("-".to_owned(), |it| human(it.size));
+    let in_sync = status.as_ref().map_or("-".to_owned(), |it| {
+        let count = it.replicas.iter().filter(|it| it.state == "in-sync").count();
+        format!("{count} of {}", it.replicas.len())
+    });
+    let unix = attachment.nbd.as_ref().map(|it| it.display().to_string());
+    let vhost = attachment.vhost.as_ref().map(|it| it.display().to_string());
+    let places: Vec<String> =
+        unix.into_iter().chain(attachment.nbd_tcp.map(|it| it.to_string())).chain(vhost).collect();
+    let places = places.join(" ");
+    let id = attachment.volume.to_string();
+    let _ = writeln!(text, "{id:<38}{phase:<14}{size:<12}{in_sync:<10}{places}");
+    if let Some(error) = error {
+        let _ = writeln!(text, "  {error}");
+    }
+}
+
+fn replica_line(text: &mut String, replica: &ReplicaState) {
+    let used = replica.used_bytes.map_or("-".to_owned(), |it| format!("{} MiB", it >> 20));
+    let work = replica.work.map_or("-".to_owned(), |it| {
+        format!("{} %", u64::from(it.done) * 100 / u64::from(it.total.max(1)))
+    });
+    let (id, dir) = (replica.replica.to_string(), replica.dir.display());
+    let _ = writeln!(text, "{id:<38}{used:<12}{work:<10}{dir}");
+    if let Some(error) = &replica.error {
+        let _ = writeln!(text, "  {error}");
+    }
+}

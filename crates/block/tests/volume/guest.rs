@@ -225,7 +225,6 @@ fn signal(pid: u32, name: &str) {
 }
 
 #[test]
-#[ignore = "not yet seen to pass"]
 fn what_a_guest_synced_outlives_a_power_cut_of_its_node() {
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("disk.img");

@@ -2,6 +2,7 @@
 
 mod etcd;
 mod foreign;
+mod hook;
 mod http;
 mod kubectl;
 mod node;
@@ -11,6 +12,7 @@ mod wait;
 
 pub(crate) use etcd::Etcd;
 pub(crate) use foreign::Foreign;
+pub(crate) use hook::{Asked, Hook, Said};
 pub(crate) use http::{Http, Reply, block_on};
 pub(crate) use kubectl::Kubectl;
 pub(crate) use node::{Node, assemble};

@@ -6,9 +6,11 @@
 
 mod harness;
 
+mod aggregation;
 mod audit;
 mod bad_input;
 mod clients;
+mod conversion;
 mod crd;
 mod encryption;
 mod etcd;
@@ -21,8 +23,10 @@ mod kube_apiserver;
 mod kubectl;
 mod limits;
 mod lists;
+mod policy;
 mod store;
 mod vm_controller;
 mod vm_life;
 mod volume;
 mod watch;
+mod webhook;

@@ -26,6 +26,15 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     RUNTIME.block_on(future)
 }
 
+/// Runs something beside the test.
+pub(super) fn spawn<F>(future: F) -> tokio::task::JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    RUNTIME.spawn(future)
+}
+
 #[derive(Clone)]
 pub(crate) struct Http {
     client: Client,

@@ -145,6 +145,7 @@ async fn handle(
                 Err(failure) => Err(Failure::new(failure.code(), Chain(&failure).to_string())),
             }
         }
+        Ok(Route::Usage) => Ok(answer::json(&endpoint.machines.usage())),
         Err(NoRoute::NotFound) => Err(Failure::new(StatusCode::NOT_FOUND, "no such path")),
         Err(NoRoute::WrongMethod) => {
             Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, "wrong method"))

@@ -18,6 +18,7 @@ mod node;
 mod order;
 mod processors;
 mod start;
+mod usage;
 mod vmi;
 mod volume;
 

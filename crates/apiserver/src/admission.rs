@@ -1,24 +1,46 @@
 //! Checks and changes that look beyond the object itself: does its namespace live, is
 //! there quota, may its writer grant these rights. One file per concern.
 //!
-//! `mutate` may change the object; `validate` may only refuse, and runs last.
+//! `mutate` may change the object; `validate` may only refuse, and runs last. In each, our
+//! own rules come first, then policies and webhooks, and quotas at the very end:
+//!
+//! ```text
+//!   mutate     our rules ─► policies ─► webhooks ─┐ once more if the object changed
+//!                  ▲──────────────────────────────┘
+//!   validate   our rules ─► policies ─► webhooks ─► quotas
+//! ```
 
+mod attributes;
+mod authority;
+mod condition;
 mod extension;
+pub(crate) mod hooks;
 mod limits;
 mod namespace;
+mod policy;
 mod quota;
+mod resize;
 mod rights;
+mod round;
 mod runtime_class;
+mod service_account;
 mod storage;
+mod version;
+mod webhook;
 
 use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::call::Call;
 use crate::crd;
+use crate::matching::Constraints;
 use crate::object;
 use crate::service_ip;
-use crate::status::{ApiError, ApiResult};
+use crate::status::{ApiError, ApiResult, Subject};
+
+use attributes::Attributes;
+use hooks::Snapshot;
+use round::Rounds;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -27,7 +49,168 @@ pub(crate) enum Operation {
     Delete,
 }
 
+impl Operation {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// What is done, and how.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Act<'a> {
+    pub(crate) operation: Operation,
+    pub(crate) dry_run: bool,
+    /// Options that came in a body; others are in the query.
+    pub(crate) options: Option<&'a Value>,
+}
+
+impl Act<'_> {
+    pub(crate) fn new(operation: Operation, dry_run: bool) -> Self {
+        Self { operation, dry_run, options: None }
+    }
+}
+
 pub(crate) async fn mutate(
+    call: &Call<'_>,
+    act: &Act<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> ApiResult<()> {
+    own_rules(call, act.operation, object, old).await?;
+    let hooks = hooks::current(call.api);
+    if hooks.changes_nothing() || is_exempt(call) {
+        return Ok(());
+    }
+    let mut rounds = Rounds::default();
+    let mut changing = Some(std::mem::take(object));
+    let outcome = change(call, act, &hooks, &mut changing, old, &mut rounds).await;
+    *object = changing.unwrap_or_default();
+    outcome?;
+    if !rounds.changed {
+        return Ok(());
+    }
+    rounds.second = true;
+    own_rules(call, act.operation, object, old).await?;
+    let mut changing = Some(std::mem::take(object));
+    let outcome = change(call, act, &hooks, &mut changing, old, &mut rounds).await;
+    *object = changing.unwrap_or_default();
+    outcome
+}
+
+/// Asks those outside who change objects, once.
+async fn change(
+    call: &Call<'_>,
+    act: &Act<'_>,
+    hooks: &Snapshot,
+    object: &mut Option<Value>,
+    old: Option<&Value>,
+    rounds: &mut Rounds,
+) -> ApiResult<()> {
+    let attributes = Attributes::new(call, act, object.as_ref(), old);
+    let (policies, bindings) = (&hooks.mutating_policies, &hooks.mutating_bindings);
+    if call.api.settings.admits("MutatingAdmissionPolicy") {
+        policy::mutate(&attributes, policies, bindings, object, old, rounds).await?;
+    }
+    if call.api.settings.admits("MutatingAdmissionWebhook") {
+        webhook::mutate(&attributes, &hooks.mutating, object, old, rounds).await?;
+    }
+    Ok(())
+}
+
+/// Asks those outside about something that is not stored as it is sent: below `/scale`,
+/// `/eviction`, `/token`, and where there is no object at all.
+pub(crate) async fn outside(
+    call: &Call<'_>,
+    act: &Act<'_>,
+    object: &mut Option<Value>,
+    old: Option<&Value>,
+) -> ApiResult<()> {
+    let hooks = hooks::current(call.api);
+    if hooks.is_empty() || is_exempt(call) {
+        return Ok(());
+    }
+    let mut rounds = Rounds::default();
+    change(call, act, &hooks, object, old, &mut rounds).await?;
+    judge(call, act, &hooks, object.as_ref(), old).await
+}
+
+/// Asks those outside who judge.
+async fn judge(
+    call: &Call<'_>,
+    act: &Act<'_>,
+    hooks: &Snapshot,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> ApiResult<()> {
+    let attributes = Attributes::new(call, act, object, old);
+    let (policies, bindings) = (&hooks.validating_policies, &hooks.validating_bindings);
+    if call.api.settings.admits("ValidatingAdmissionPolicy") {
+        policy::validate(&attributes, policies, bindings, object, old).await?;
+    }
+    if call.api.settings.admits("ValidatingAdmissionWebhook") {
+        webhook::validate(&attributes, &hooks.validating, object, old).await?;
+    }
+    Ok(())
+}
+
+/// Shows a deletion to those who change objects; there is nothing that they could change.
+pub(crate) async fn mutate_deletion(
+    call: &Call<'_>,
+    act: &Act<'_>,
+    old: &Value,
+) -> ApiResult<()> {
+    let hooks = hooks::current(call.api);
+    if hooks.changes_nothing() || is_exempt(call) {
+        return Ok(());
+    }
+    change(call, act, &hooks, &mut None, Some(old), &mut Rounds::default()).await
+}
+
+/// Whoever configures webhooks and policies must be able to take them back.
+fn is_exempt(call: &Call<'_>) -> bool {
+    &*call.served.group == "admissionregistration.k8s.io"
+}
+
+/// Whether the labels of a write's namespace and object are those that are wanted.
+fn selected(
+    attributes: &Attributes<'_, '_>,
+    constraints: &Constraints,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> ApiResult<bool> {
+    let labels = |value: &Value, selector: &crate::selector::LabelSelector| {
+        let labels = &value["metadata"]["labels"];
+        selector.matches(|key| labels.get(key).and_then(Value::as_str))
+    };
+    let objects = &constraints.objects;
+    if !objects.is_empty() && ![object, old].into_iter().flatten().any(|it| labels(it, objects)) {
+        return Ok(false);
+    }
+    let namespaces = &constraints.namespaces;
+    if namespaces.is_empty() || (attributes.namespace.is_empty() && !attributes.is_namespace()) {
+        return Ok(true);
+    }
+    let itself = attributes.is_namespace() && attributes.call.path.subresource.is_empty();
+    if let Some(object) = object.filter(|_| itself) {
+        return Ok(labels(object, namespaces));
+    }
+    let name = &*attributes.namespace;
+    let Some(found) = attributes.api().store.get("namespaces", name) else {
+        return Err(ApiError::not_found(Subject { group: "", resource: "namespaces", name }));
+    };
+    Ok(namespaces.matches(|key| found.item.label(key)))
+}
+
+/// Whether a write that changes nothing is still somebody's business.
+pub(crate) fn is_watched(call: &Call<'_>) -> bool {
+    !hooks::current(call.api).is_empty() && !is_exempt(call)
+}
+
+async fn own_rules(
     call: &Call<'_>,
     operation: Operation,
     object: &mut Value,
@@ -52,6 +235,9 @@ pub(crate) async fn mutate(
         "pods" => {
             if asked.admits("RuntimeClass") {
                 runtime_class::mutate(call, operation, object)?;
+            }
+            if asked.admits("ServiceAccount") {
+                service_account::mutate(call, operation, object).await?;
             }
             if asked.admits("LimitRanger") {
                 limits::mutate(call, operation, object)
@@ -81,6 +267,10 @@ pub(crate) async fn complete(
                 object::metadata_mut(object).insert("finalizers".to_owned(), json!([crd::CLEANUP]));
             }
             judge_definition(call, object);
+            Ok(Reserved::default())
+        }
+        "validatingadmissionpolicies" => {
+            object["status"] = policy::check_types(call.api, object);
             Ok(Reserved::default())
         }
         service_ip::SERVICES if !dry_run => {
@@ -113,16 +303,19 @@ impl Reserved {
 /// May refuse; says what the client should be warned of.
 pub(crate) async fn validate(
     call: &Call<'_>,
-    operation: Operation,
+    act: &Act<'_>,
     object: Option<&Value>,
     old: Option<&Value>,
-    dry_run: bool,
 ) -> ApiResult<Vec<String>> {
+    let operation = act.operation;
     namespace::protected(call, operation, old)?;
     if let Some(object) = object {
         rights::check(call, operation, object, old)?;
         if call.api.settings.admits("LimitRanger") {
             limits::validate(call, operation, object)?;
+        }
+        if call.api.settings.admits("PersistentVolumeClaimResize") {
+            resize::validate(call, operation, object, old)?;
         }
         if &*call.served.table == crd::TABLE {
             let errors = crd::validate(object, old);
@@ -134,10 +327,16 @@ pub(crate) async fn validate(
     }
     // Before quotas, which count what they let pass.
     let warnings = extension::validate(call, operation, object, old)?;
+    let hooks = hooks::current(call.api);
+    // Those below see what was sent; `outside` has asked about it.
+    let elsewhere = matches!(call.path.subresource, "scale" | "eviction");
+    if !hooks.is_empty() && !is_exempt(call) && !elsewhere {
+        judge(call, act, &hooks, object, old).await?;
+    }
     if let Some(object) = object
         && call.api.settings.admits("ResourceQuota")
     {
-        quota::check(call, operation, object, old, dry_run).await?;
+        quota::check(call, operation, object, old, act.dry_run).await?;
     }
     Ok(warnings)
 }

@@ -3,8 +3,9 @@
 
 use serde_json::Value;
 
+use crate::admission::hooks;
 use crate::call::Call;
-use crate::{fairness, refresh, rights, service_ip};
+use crate::{aggregation, fairness, refresh, rights, service_ip};
 
 /// Called after every request that may have written.
 pub(crate) async fn written(call: &Call<'_>) {
@@ -12,6 +13,8 @@ pub(crate) async fn written(call: &Call<'_>) {
         "apiextensions.k8s.io" => refresh::catalog(call.api),
         "rbac.authorization.k8s.io" => rights::changed(call.api),
         "flowcontrol.apiserver.k8s.io" if call.api.is_ready() => fairness::refresh(call.api),
+        "admissionregistration.k8s.io" => hooks::changed(call.api),
+        "apiregistration.k8s.io" => aggregation::changed(call.api),
         _ => {}
     }
 }

@@ -8,10 +8,13 @@ use base::Tasks;
 use parking_lot::Mutex;
 use store::{Entry, Event, Store, WriteError, Written};
 
+use crate::admission::hooks::Hooks;
+use crate::aggregation::Aggregation;
 use crate::catalog::Catalog;
 use crate::identity::Authenticator;
 use crate::item::{Item, ObjectShape};
 use crate::openapi::Documents;
+use crate::outbound::Outbound;
 use crate::rights::Rights;
 use crate::status::{ApiError, Subject};
 
@@ -32,6 +35,9 @@ pub struct State {
     /// Held while the catalog is replaced, so that replacements do not cross.
     pub(crate) catalog_update: Mutex<()>,
     pub(crate) rights: Rights,
+    pub(crate) hooks: Hooks,
+    pub(crate) outbound: Outbound,
+    pub(crate) aggregation: Aggregation,
     pub(crate) authenticator: Authenticator,
     pub(crate) documents: Documents,
     pub(crate) settings: Settings,

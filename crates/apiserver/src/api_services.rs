@@ -10,12 +10,12 @@ use store::{Change, Expect, Write, WriteError};
 use tokio::sync::Notify;
 use tracing::warn;
 
+use crate::aggregation::TABLE;
 use crate::api::Api;
 use crate::catalog::Catalog;
 use crate::{item, object, refresh};
 
-const TABLE: &str = "apiregistration.k8s.io/apiservices";
-const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+pub(crate) const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
 /// Brings the objects in line with the catalog: now, and whenever it changes.
 pub(crate) fn start(api: &Api, tasks: &Tasks) {

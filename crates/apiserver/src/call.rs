@@ -8,6 +8,7 @@ use http::header::USER_AGENT;
 
 use crate::api::Api;
 use crate::negotiate::Wanted;
+use crate::notes::Notes;
 use crate::options::Query;
 use crate::route::ResourcePath;
 use crate::served::Served;
@@ -23,6 +24,8 @@ pub(crate) struct Call<'a> {
     pub(crate) headers: &'a HeaderMap,
     pub(crate) wanted: Wanted,
     pub(crate) warnings: Vec<String>,
+    /// What those who were asked had to say.
+    pub(crate) notes: Notes,
 }
 
 impl Call<'_> {

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use store::{Entry, Revision};
 
 use crate::catalog;
+use crate::conversion;
 use crate::crd::{Document, Version};
 use crate::item::Item;
 use crate::object;
@@ -28,6 +29,8 @@ pub(crate) struct Custom {
     pub(crate) definition: Arc<Entry<Item>>,
     pub(crate) storage_version: Box<str>,
     pub(crate) version: Version,
+    /// How its versions become each other, if not by changing their name.
+    pub(crate) conversion: Option<conversion::Webhook>,
     /// The definition is being deleted: nothing new may be made.
     pub(crate) is_terminating: bool,
     /// The newest version that should be used in place of this one.
@@ -61,6 +64,7 @@ impl Custom {
             definition,
             storage_version: document.storage_version().into(),
             version,
+            conversion: conversion::Webhook::of(&document.spec.conversion),
             is_terminating: document.metadata.deletion_timestamp.is_some(),
             successor,
             columns,

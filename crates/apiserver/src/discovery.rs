@@ -7,9 +7,10 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::aggregation;
 use crate::api::Api;
 use crate::catalog::{Catalog, Group};
-use crate::extension::{self, Extensions};
+use crate::extension;
 use crate::negotiate;
 use crate::respond::{self, Reply};
 use crate::route::Discovery;
@@ -23,7 +24,7 @@ pub(crate) fn answer(api: &Api, wanted: Discovery<'_>, headers: &HeaderMap) -> A
     let document = match wanted {
         Discovery::CoreVersions | Discovery::Groups if wants_aggregated(headers) => {
             let core = wanted == Discovery::CoreVersions;
-            return Ok(aggregated(&catalog, &api.extensions, core, headers));
+            return Ok(aggregated(api, &catalog, core, headers));
         }
         Discovery::CoreVersions => json!({
             "kind": "APIVersions",
@@ -36,7 +37,9 @@ pub(crate) fn answer(api: &Api, wanted: Discovery<'_>, headers: &HeaderMap) -> A
             let groups = catalog.groups();
             let listed = groups.iter().filter(|group| !group.name.is_empty()).map(group_value);
             let listed = listed.chain(api.extensions.groups.iter().map(extension::group_value));
-            json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": listed.collect::<Vec<_>>()})
+            let mut listed: Vec<Value> = listed.collect();
+            aggregation::groups(api, &mut listed);
+            json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": listed})
         }
         Discovery::Group(name) => {
             let groups = catalog.groups();
@@ -44,7 +47,8 @@ pub(crate) fn answer(api: &Api, wanted: Discovery<'_>, headers: &HeaderMap) -> A
             let mut group = match (group, api.extensions.group(name)) {
                 (Some(group), _) => group_value(group),
                 (None, Some(extended)) => extension::group_value(extended),
-                (None, None) => return Err(ApiError::unknown_resource()),
+                (None, None) => aggregation::versions_of(api, name)
+                    .ok_or_else(ApiError::unknown_resource)?,
             };
             group["kind"] = "APIGroup".into();
             group["apiVersion"] = "v1".into();
@@ -173,12 +177,7 @@ fn storage_version_hash(served: &Served) -> String {
     base64::engine::general_purpose::STANDARD.encode(&hash[..8])
 }
 
-fn aggregated(
-    catalog: &Catalog,
-    extensions: &Extensions,
-    core: bool,
-    headers: &HeaderMap,
-) -> Reply {
+fn aggregated(api: &Api, catalog: &Catalog, core: bool, headers: &HeaderMap) -> Reply {
     let mut groups: Vec<Value> = catalog
         .groups()
         .iter()
@@ -203,7 +202,8 @@ fn aggregated(
         })
         .collect();
     if !core {
-        groups.extend(extensions.groups.iter().map(extension::aggregated));
+        groups.extend(api.extensions.groups.iter().map(extension::aggregated));
+        aggregation::aggregated(api, &mut groups);
     }
     let document = json!({
         "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",

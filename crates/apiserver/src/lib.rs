@@ -16,6 +16,7 @@
 
 mod admission;
 mod after;
+mod aggregation;
 mod answer;
 mod api;
 mod api_services;
@@ -27,6 +28,7 @@ mod bootstrap_objects;
 mod call;
 mod catalog;
 mod cleanup;
+mod conversion;
 mod crd;
 mod custom;
 mod decode;
@@ -38,11 +40,14 @@ mod fairness;
 mod health;
 mod identity;
 mod item;
+mod matching;
 mod negotiate;
+mod notes;
 mod object;
 pub mod oidc;
 mod openapi;
 mod options;
+mod outbound;
 mod page;
 mod read;
 mod refresh;
@@ -63,6 +68,7 @@ mod table;
 mod traffic;
 mod version;
 mod watch;
+mod webhook;
 mod websocket;
 mod write;
 

@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha512};
 
+use crate::aggregation;
 use crate::api::Api;
 use crate::catalog::Catalog;
 use crate::negotiate;
@@ -112,6 +113,7 @@ pub(crate) async fn v3_index(api: &Api) -> ApiResult<Reply> {
             paths.insert(path, json!({"serverRelativeURL": url}));
         }
     }
+    aggregation::with_v3(api, &mut paths);
     Ok(respond::json(StatusCode::OK, &json!({"paths": paths})))
 }
 
@@ -175,17 +177,45 @@ pub(crate) async fn v2(api: &Api, headers: &HeaderMap) -> ApiResult<Reply> {
     let protobuf =
         protobuf.ok_or_else(|| ApiError::not_acceptable(&["application/json", V2_PROTOBUF]))?;
     let catalog = api.catalog.load_full();
-    let hash = hash(api, catalog.all().iter());
+    let remotes = aggregation::documents_v2(api);
+    let hash = hash_with(hash(api, catalog.all().iter()), &remotes);
     let server = api.settings.version.to_value()["gitVersion"].as_str().unwrap_or("").to_owned();
     let name = if protobuf { "v2.pb" } else { "v2" };
-    let zipped = rendered(api, name, &hash, move || whole(&catalog, &server, protobuf)).await?;
+    let zipped = rendered(api, name, &hash, move || {
+        whole(&catalog, &server, &remotes, protobuf)
+    })
+    .await?;
     send(headers, if protobuf { V2_PROTOBUF } else { "application/json" }, &hash, zipped)
 }
 
-fn whole(catalog: &Catalog, server: &str, protobuf: bool) -> Vec<u8> {
+/// The same hash if there is nothing of others in the document.
+fn hash_with(own: String, remotes: &[Value]) -> String {
+    if remotes.is_empty() {
+        return own;
+    }
+    let mut input = Sha512::new();
+    input.update(own);
+    remotes.iter().for_each(|document| input.update(document.to_string()));
+    input.finalize().iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02X}");
+        text
+    })
+}
+
+fn whole(catalog: &Catalog, server: &str, remotes: &[Value], protobuf: bool) -> Vec<u8> {
     let kinds: Vec<Described<'_>> =
         catalog.all().iter().filter_map(|served| described(served)).collect();
-    let document = document::v2(server, &kinds);
+    let mut document = document::v2(server, &kinds);
+    // What is ours wins where names meet.
+    for remote in remotes {
+        for part in ["paths", "definitions"] {
+            let theirs = remote[part].as_object().into_iter().flatten();
+            let Some(ours) = document[part].as_object_mut() else { continue };
+            for (name, value) in theirs {
+                ours.entry(name.clone()).or_insert_with(|| value.clone());
+            }
+        }
+    }
     if protobuf {
         gnostic::encode(&document)
     } else {

@@ -11,6 +11,7 @@ use store::{Range, Revision};
 use crate::answer::{Answer, list_meta};
 use crate::api::ObjectEntry;
 use crate::call::Call;
+use crate::conversion;
 use crate::negotiate::{Encoding, Form};
 use crate::options::{self, Freshness, ListOptions};
 use crate::page::{self, Position};
@@ -32,7 +33,10 @@ pub(crate) async fn get(call: &Call<'_>) -> ApiResult<Answer> {
     catch_up(call, freshness).await?;
     let key = call.served.key(call.namespace(), call.path.name);
     match call.api.store.get(&call.served.table, &key) {
-        Some(entry) => Ok(Answer::ok(entry)),
+        Some(entry) => {
+            let entry = conversion::shown_one(call.api, &call.served, entry).await?;
+            Ok(Answer::ok(entry))
+        }
         None => Err(ApiError::not_found(call.served.subject(call.path.name))),
     }
 }
@@ -243,7 +247,11 @@ fn expired(after: Option<&str>, prefix: &str) -> ApiError {
 }
 
 pub(crate) async fn list(call: &Call<'_>, options: &ListOptions) -> ApiResult<Reply> {
-    let page = page(call, options).await?;
+    let mut page = page(call, options).await?;
+    // Metadata is the same in all versions.
+    if !matches!(call.wanted.form, Form::Metadata(_)) {
+        page.entries = conversion::shown(call.api, &call.served, page.entries).await?;
+    }
     let encoding = call.wanted.encoding;
     match call.wanted.form {
         Form::Table(version) => {

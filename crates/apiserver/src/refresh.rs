@@ -6,6 +6,8 @@ use std::sync::Arc;
 use base::Tasks;
 use store::Range;
 
+use crate::admission::hooks;
+use crate::aggregation;
 use crate::api::{Api, ObjectEntry};
 use crate::catalog::Catalog;
 use crate::crd::{self, Document};
@@ -103,6 +105,10 @@ pub(crate) fn follow(api: &Api, tasks: &Tasks) {
     for table in fairness::TABLES {
         follow_table(api, tasks, table, fairness::refresh);
     }
+    for table in hooks::TABLES {
+        follow_table(api, tasks, table, hooks::changed);
+    }
+    follow_table(api, tasks, aggregation::TABLE, aggregation::changed);
     follow_table(api, tasks, crd::TABLE, catalog);
 }
 

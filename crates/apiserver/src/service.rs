@@ -19,13 +19,14 @@ use crate::extension::{self, Asked};
 use crate::fairness::{self, Place};
 use crate::identity::{self, Transport};
 use crate::negotiate::{self, Encoding, Offer, Wanted};
+use crate::notes::Notes;
 use crate::options::{self, ListOptions, Query, WriteOptions};
 use crate::respond::{self, Reply};
-use crate::route::{self, ResourcePath, Target};
+use crate::route::{self, Discovery, ResourcePath, Target};
 use crate::served::{Endpoint, Served};
 use crate::status::{ApiError, ApiResult, Subject};
 use crate::write::delete::DeleteOptions;
-use crate::{authorize, discovery, health, read, review, subresource, watch, write};
+use crate::{aggregation, authorize, discovery, health, read, review, subresource, watch, write};
 
 impl Api {
     /// Answers one request.
@@ -95,6 +96,10 @@ impl Api {
                 } else {
                     None
                 };
+                if let Some(remote) = aggregation::find(self, target.group, target.version) {
+                    allow(self, &user, &asked.verb, target, target.name)?;
+                    return aggregation::pass(self, &remote, &user, parts, body).await;
+                }
                 if let Some(group) = self.extensions.group(target.group) {
                     return extension::call(self, group, target, user, parts, body).await;
                 }
@@ -111,9 +116,19 @@ impl Api {
                 match &asked.target {
                     Target::Discovery(wanted) => {
                         only_reads(parts)?;
+                        if let Discovery::Resources { group, version } = wanted
+                            && let Some(remote) = aggregation::find(self, group, version)
+                        {
+                            return aggregation::pass(self, &remote, &user, parts, body).await;
+                        }
                         discovery::answer(self, *wanted, &parts.headers)
                     }
-                    _ => health::answer(self, asked.path, parts, asked.query).await,
+                    _ => {
+                        if let Some(remote) = described_elsewhere(self, asked.path) {
+                            return aggregation::pass(self, &remote, &user, parts, body).await;
+                        }
+                        health::answer(self, asked.path, parts, asked.query).await
+                    }
                 }
             }
         }
@@ -167,6 +182,7 @@ impl Api {
             query,
             headers: &parts.headers,
             warnings: Vec::new(),
+            notes: Notes::default(),
         };
         // Writes warn of it together with what their object brings up.
         if !matches!(verb, "create" | "update" | "patch") {
@@ -184,6 +200,7 @@ impl Api {
                 )));
             }
         };
+        call.notes.warnings().into_iter().for_each(|warning| call.warn(warning));
         respond::warn(&mut reply, &call.warnings);
         Ok(reply)
     }
@@ -221,6 +238,12 @@ fn audit_id(request: &Request<RequestBody>) -> String {
 fn error_encoding(parts: &request::Parts) -> Encoding {
     let offer = Offer { protobuf: true, transforms: true };
     negotiate::negotiate(&parts.headers, offer).map_or(Encoding::Json, |wanted| wanted.encoding)
+}
+
+/// Who has the document of a group that is served elsewhere: `/openapi/v3/apis/G/V`.
+fn described_elsewhere(api: &Api, path: &str) -> Option<Arc<aggregation::Remote>> {
+    let (group, version) = path.strip_prefix("/openapi/v3/apis/")?.split_once('/')?;
+    aggregation::find(api, group, version)
 }
 
 fn only_reads(parts: &request::Parts) -> ApiResult<()> {

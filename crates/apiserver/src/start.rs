@@ -9,6 +9,8 @@ use base::Tasks;
 use parking_lot::Mutex;
 use store::{Config, Store};
 
+use crate::admission::hooks::Hooks;
+use crate::aggregation::{self, Aggregation};
 use crate::api::{Api, Settings, State};
 use crate::audit::Audit;
 use crate::bootstrap::{self, BootstrapError};
@@ -19,6 +21,7 @@ use crate::identity::Authenticator;
 use crate::item::ObjectShape;
 use crate::oidc::Oidc;
 use crate::openapi::Documents;
+use crate::outbound::Outbound;
 use crate::rights::Rights;
 use crate::served::Served;
 use crate::traffic::Traffic;
@@ -55,6 +58,9 @@ impl Api {
             catalog_changed: Arc::default(),
             catalog_update: Mutex::new(()),
             rights: Rights::default(),
+            hooks: Hooks::default(),
+            outbound: Outbound::default(),
+            aggregation: Aggregation::default(),
             authenticator: Authenticator::new(tokens),
             documents: Documents::default(),
             settings,
@@ -71,6 +77,7 @@ impl Api {
         refresh::follow(&api, tasks);
         cleanup::start(&api, tasks);
         api_services::start(&api, tasks);
+        aggregation::start(&api, tasks);
         expiry::start(&api, tasks);
         server_lease::start(&api, tasks);
         api.ready.store(true, Ordering::Release);

@@ -2,6 +2,8 @@
 //!
 //! This is the one file that maps failures to HTTP codes, reasons and texts.
 
+use std::borrow::Cow;
+
 use http::StatusCode;
 use schema::FieldError;
 use serde_json::{Map, Value, json};
@@ -13,7 +15,7 @@ pub(crate) struct ApiError(Box<Failure>);
 #[derive(Debug, Clone, PartialEq)]
 struct Failure {
     code: u16,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     message: String,
     details: Map<String, Value>,
     /// `ListMeta.continue`, only for an expired list that may go on inconsistently.
@@ -47,7 +49,7 @@ impl ApiError {
     pub(crate) fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self(Box::new(Failure {
             code: code.as_u16(),
-            reason,
+            reason: Cow::Borrowed(reason),
             message: message.into(),
             details: Map::new(),
             continue_token: None,
@@ -225,6 +227,50 @@ impl ApiError {
         Self::new(code, denial.reason, denial.message).causes(causes.collect())
     }
 
+    /// A webhook refuses, with the `Status` that it explains itself by.
+    pub(crate) fn rejected(webhook: &str, status: Option<&Value>) -> Self {
+        let denied = format!("admission webhook {webhook:?} denied the request");
+        let field = |name: &str| status.map_or(&Value::Null, |status| &status[name]);
+        let text = |name: &str| field(name).as_str().unwrap_or("");
+        let message = match (text("message"), text("reason")) {
+            ("", "") => format!("{denied} without explanation"),
+            ("", reason) => format!("{denied}: {reason}"),
+            (message, _) => format!("{denied}: {message}"),
+        };
+        // A refusal is never a success, whatever the webhook says.
+        let code = field("code").as_u64().and_then(|code| u16::try_from(code).ok());
+        let code = code.filter(|code| (400..600).contains(code)).unwrap_or(400);
+        Self(Box::new(Failure {
+            code,
+            reason: Cow::Owned(text("reason").to_owned()),
+            message,
+            details: field("details").as_object().cloned().unwrap_or_default(),
+            continue_token: None,
+        }))
+    }
+
+    /// A policy refuses.
+    pub(crate) fn denied_by_policy(
+        subject: Subject<'_>,
+        code: StatusCode,
+        reason: &'static str,
+        why: &str,
+    ) -> Self {
+        let message = format!("{} is forbidden: {why}", subject.quoted());
+        Self::new(code, reason, message).about(subject).causes(vec![json!({"message": why})])
+    }
+
+    /// Policies that change objects could not; there is at least one complaint.
+    pub(crate) fn denied_mutation(
+        subject: Subject<'_>,
+        reason: &'static str,
+        complaints: Vec<String>,
+    ) -> Self {
+        let message = complaints.first().cloned().unwrap_or_default();
+        let causes = complaints.into_iter().map(|text| json!({"message": text})).collect();
+        Self::new(StatusCode::FORBIDDEN, reason, message).about(subject).causes(causes)
+    }
+
     /// Query options that contradict each other.
     pub(crate) fn invalid_options(kind: &str, errors: &[FieldError]) -> Self {
         Self::invalid(Subject { group: "meta.k8s.io", resource: kind, name: "" }, errors)
@@ -285,8 +331,8 @@ impl ApiError {
         StatusCode::from_u16(self.0.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    pub(crate) fn reason(&self) -> &'static str {
-        self.0.reason
+    pub(crate) fn reason(&self) -> &str {
+        &self.0.reason
     }
 
     #[cfg(test)]
@@ -313,7 +359,7 @@ impl ApiError {
             "code": self.0.code,
         });
         if !self.0.reason.is_empty() {
-            status["reason"] = self.0.reason.into();
+            status["reason"] = (*self.0.reason).into();
         }
         if !self.0.details.is_empty() {
             status["details"] = self.0.details.clone().into();

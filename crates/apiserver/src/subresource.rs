@@ -3,7 +3,7 @@
 mod approval;
 mod eviction;
 mod finalize;
-mod scale;
+pub(crate) mod scale;
 mod token;
 
 use crate::body::{self, Accepts, RequestBody};

@@ -24,20 +24,25 @@ use merge::Set;
 use serde_json::Value;
 use store::{Change, Expect, Write};
 
-use crate::api::ObjectWritten;
+use crate::api::{ObjectWritten, write_failure};
 use crate::call::Call;
+use crate::conversion;
 use crate::item;
 use crate::object;
 use crate::served::Endpoint;
-use crate::status::ApiResult;
+use crate::status::{ApiError, ApiResult, Subject};
 
 /// Puts one version of an object into the store.
 async fn put(
     call: &Call<'_>,
     mut object: Value,
     expect: Expect,
-) -> Result<ObjectWritten, store::WriteError> {
+) -> Result<ObjectWritten, PutError> {
     let key = call.served.key(object::namespace(&object), object::name(&object));
+    let converted = conversion::stored(call.api, &call.served, &object).await;
+    if let Some(stored) = converted.map_err(PutError::Conversion)? {
+        return put_converted(call, &object, stored, key, expect).await;
+    }
     call.served.to_storage(&mut object);
     let write = Write {
         table: call.served.table.clone(),
@@ -45,7 +50,50 @@ async fn put(
         expect,
         change: Change::Put(Bytes::from(item::encode(&object))),
     };
-    call.api.store.write(write).await
+    Ok(call.api.store.write(write).await?)
+}
+
+/// The same for an object that is stored in another form than it was sent in; the answer
+/// shows it as it was sent.
+async fn put_converted(
+    call: &Call<'_>,
+    object: &Value,
+    stored: Value,
+    key: String,
+    expect: Expect,
+) -> Result<ObjectWritten, PutError> {
+    let write = Write {
+        table: call.served.table.clone(),
+        name: key.into(),
+        expect,
+        change: Change::Put(Bytes::from(item::encode(&stored))),
+    };
+    let mut written = call.api.store.write(write).await?;
+    written.entry = conversion::remade(&written.entry, object);
+    Ok(written)
+}
+
+/// Why an object was not stored.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PutError {
+    #[error(transparent)]
+    Store(#[from] store::WriteError),
+    #[error("the object cannot be converted to the version that is stored")]
+    Conversion(ApiError),
+}
+
+impl PutError {
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Store(store::WriteError::Conflict { .. }))
+    }
+
+    /// What it means to the client.
+    pub(crate) fn told(self, subject: Subject<'_>) -> ApiError {
+        match self {
+            Self::Store(error) => write_failure(&error, subject),
+            Self::Conversion(error) => error,
+        }
+    }
 }
 
 /// Records which fields this request's manager now owns.

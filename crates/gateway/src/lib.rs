@@ -1,10 +1,12 @@
-//! What KubeVirt serves beside its objects: the group `subresources.kubevirt.io`.
+//! What KubeVirt serves beside its objects, the group `subresources.kubevirt.io`, and what a
+//! metrics server does.
 //!
 //! ```text
 //!   request ─► route ─┬► machine    start, stop, restart …: a patch of the machine
 //!                     ├► instance   pause, freeze, guest facts: asked of the node
 //!                     ├► stream     console, vnc, port forward: bytes to and from the node
-//!                     └► upload     images from a client to a volume of the node
+//!                     ├► upload     images from a client to a volume of the node
+//!                     └► metrics    what nodes and machines use: `metrics.k8s.io`
 //! ```
 //!
 //! Who asks has been authenticated and authorized by the API server. Objects are read and
@@ -16,6 +18,7 @@ mod expand;
 mod guard;
 mod instance;
 mod machine;
+mod metrics;
 mod node;
 mod objects;
 mod route;
@@ -32,6 +35,7 @@ use hyper::upgrade::OnUpgrade;
 use kube::Client;
 
 pub use answer::Reply;
+pub use metrics::{METRICS_GROUP, METRICS_RESOURCES};
 pub use node::{Nodes, Wire};
 pub use route::{GROUP, RESOURCES, Row, UPLOAD_GROUP, VERSIONS, subresource};
 pub use upload::owns as owns_path;
@@ -55,6 +59,7 @@ pub struct Asked {
 pub struct Gateway {
     client: Client,
     nodes: Arc<dyn Nodes>,
+    counts: metrics::Counts,
 }
 
 impl std::fmt::Debug for Gateway {
@@ -66,11 +71,15 @@ impl std::fmt::Debug for Gateway {
 impl Gateway {
     /// `client` may read and patch machines, instances, claims and volumes everywhere.
     pub fn new(client: Client, nodes: Arc<dyn Nodes>) -> Self {
-        Self { client, nodes }
+        Self { client, nodes, counts: metrics::Counts::default() }
     }
 
     /// A request to one of the groups.
     pub async fn answer(&self, asked: Asked) -> Reply {
+        if metrics::owns(asked.parts.uri.path()) {
+            let outcome = metrics::answer(self, &asked.parts).await;
+            return outcome.unwrap_or_else(|failure| failure.reply());
+        }
         let outcome = match route::parse(&asked.parts) {
             Ok(route) => self.dispatch(route, asked).await,
             Err(failure) => Err(failure),

@@ -1,9 +1,9 @@
 //! Group `admissionregistration.k8s.io`: who else has a say in a write.
 //!
-//! Expressions are only checked for being there; compiling them is the work of whoever
-//! runs them.
+//! Expressions are compiled to judge them; running them is the work of the API server.
 
 pub(crate) mod binding;
+pub(crate) mod expression;
 pub(crate) mod policy;
 mod rule;
 pub(crate) mod webhook;

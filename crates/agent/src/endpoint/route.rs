@@ -18,6 +18,8 @@ pub(crate) enum Route {
     Act(Target, Act),
     /// An image for the volume of this name.
     Upload(String),
+    /// What the node and its machines use.
+    Usage,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +61,7 @@ pub(crate) enum NoRoute {
 pub(crate) fn route(method: &Method, path: &str) -> Result<Route, NoRoute> {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let (wanted, route) = match parts.as_slice() {
+        ["v1", "usage"] => (Method::GET, Route::Usage),
         ["v1", "volumes", volume, "upload"] => (Method::PUT, Route::Upload((*volume).into())),
         ["v1", "vmis", namespace, name, rest @ ..] if !namespace.is_empty() && !name.is_empty() => {
             let target = Target { namespace: (*namespace).into(), name: (*name).into() };

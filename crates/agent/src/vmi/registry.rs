@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::live::Live;
 use super::object::Vmi;
+use crate::usage;
 
 /// What is known of a machine's object.
 #[derive(Debug, Clone)]
@@ -39,6 +40,24 @@ impl Machines {
             let named = vmi.namespace == namespace && vmi.name == name;
             named.then(|| entry.live.borrow().clone()).flatten()
         })
+    }
+
+    /// What the node and those machines that run use.
+    pub(crate) fn usage(&self) -> usage::Report {
+        let running: Vec<(String, String, i32)> = {
+            let machines = self.0.lock();
+            let running = machines.values().filter_map(|entry| {
+                let object = entry.object.borrow();
+                let Known::Present(vmi) = &*object else { return None };
+                let pid = entry.live.borrow().as_ref()?.running.process().pid;
+                Some((vmi.namespace.clone(), vmi.name.clone(), pid))
+            });
+            running.collect()
+        };
+        let machines = running.into_iter().filter_map(|(namespace, name, pid)| {
+            Some(usage::MachineUsage { namespace, name, usage: usage::process(pid)? })
+        });
+        usage::Report { node: usage::node(), machines: machines.collect() }
     }
 
     /// Tells a machine's task of its object; false if there is no such task.

@@ -9,6 +9,9 @@ use crate::call::Call;
 use crate::object;
 use crate::status::{ApiError, ApiResult};
 
+/// Where a pod is told what was filled in.
+const NOTE: &str = "kubernetes.io/limit-ranger";
+
 fn ranges(call: &Call<'_>) -> Vec<Value> {
     let prefix = format!("{}/", call.namespace());
     let range = Range { prefix: &prefix, ..Range::default() };
@@ -30,14 +33,37 @@ pub(super) fn mutate(call: &Call<'_>, operation: Operation, object: &mut Value) 
         return Ok(());
     }
     let ranges = ranges(call);
-    for item in items(&ranges, "Container") {
-        for list in ["containers", "initContainers"] {
-            for container in object["spec"][list].as_array_mut().into_iter().flatten() {
-                fill(container, item);
-            }
+    let items: Vec<&Value> = items(&ranges, "Container").collect();
+    let mut notes = Vec::new();
+    for (list, word) in [("containers", "container"), ("initContainers", "init container")] {
+        for container in object["spec"][list].as_array_mut().into_iter().flatten() {
+            let before = container["resources"].clone();
+            items.iter().for_each(|item| fill(container, item));
+            notes.extend(filled(&before, container, word));
         }
     }
+    if !notes.is_empty() {
+        let annotations = object::metadata_mut(object).entry("annotations");
+        let annotations = annotations.or_insert_with(|| json!({}));
+        annotations[NOTE] = format!("LimitRanger plugin set: {}", notes.join("; ")).into();
+    }
     Ok(())
+}
+
+/// What was filled in, in upstream's words.
+fn filled(before: &Value, container: &Value, word: &str) -> Vec<String> {
+    let name = container["name"].as_str().unwrap_or("");
+    let kinds = [("requests", "request"), ("limits", "limit")];
+    let texts = kinds.iter().filter_map(|(field, kind)| {
+        let after = container["resources"][*field].as_object()?;
+        let new: Vec<&str> = after
+            .keys()
+            .filter(|resource| before[*field].get(resource.as_str()).is_none())
+            .map(String::as_str)
+            .collect();
+        (!new.is_empty()).then(|| format!("{} {kind} for {word} {name}", new.join(", ")))
+    });
+    texts.collect()
 }
 
 fn fill(container: &mut Value, item: &Value) {
@@ -170,10 +196,16 @@ mod tests {
         let mut container = json!({"resources": {"limits": {"cpu": "2"}}});
         let item =
             json!({"default": {"cpu": "1", "memory": "1Gi"}, "defaultRequest": {"cpu": "100m"}});
+        let before = container["resources"].clone();
+        container["name"] = "c".into();
         fill(&mut container, &item);
         assert_eq!(
             container["resources"],
             json!({"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "100m"}})
+        );
+        assert_eq!(
+            filled(&before, &container, "container"),
+            ["cpu request for container c", "memory limit for container c"]
         );
     }
 }

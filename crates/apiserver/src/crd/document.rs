@@ -27,6 +27,8 @@ pub(crate) struct Spec {
     pub(crate) group: String,
     pub(crate) scope: String,
     pub(crate) versions: Vec<Version>,
+    #[serde(default)]
+    pub(crate) conversion: Value,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

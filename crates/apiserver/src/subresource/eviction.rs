@@ -4,6 +4,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use crate::admission::{self, Act, Operation};
 use crate::answer::Answer;
 use crate::body::{self, Accepts, RequestBody};
 use crate::call::Call;
@@ -20,11 +21,14 @@ pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<
     let Some(entry) = call.api.store.get(&call.served.table, &key) else {
         return Err(ApiError::not_found(call.served.subject(call.path.name)));
     };
-    check_budgets(call, &call.served.live(&entry))?;
     let wanted = &eviction["deleteOptions"];
+    let dry_run = wanted["dryRun"].as_array().is_some_and(|list| !list.is_empty())
+        || call.query.all("dryRun").iter().any(|value| value == "All");
+    let act = Act::new(Operation::Create, dry_run);
+    admission::outside(call, &act, &mut Some(eviction.clone()), None).await?;
+    check_budgets(call, &call.served.live(&entry))?;
     let options = DeleteOptions {
-        dry_run: wanted["dryRun"].as_array().is_some_and(|list| !list.is_empty())
-            || call.query.all("dryRun").iter().any(|value| value == "All"),
+        dry_run,
         grace_seconds: wanted["gracePeriodSeconds"].as_i64(),
         uid: wanted["preconditions"]["uid"].as_str().map(str::to_owned),
         ..DeleteOptions::default()

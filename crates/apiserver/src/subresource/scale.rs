@@ -48,7 +48,7 @@ fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
 }
 
 /// The Scale of an object.
-fn scale_of(served: &Served, live: &Value) -> Value {
+pub(crate) fn scale_of(served: &Served, live: &Value) -> Value {
     let paths = paths(served);
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
@@ -74,6 +74,18 @@ fn scale_of(served: &Served, live: &Value) -> Value {
         "apiVersion": "autoscaling/v1", "kind": "Scale",
         "metadata": metadata, "spec": spec, "status": status,
     })
+}
+
+/// Takes over the number of replicas that a Scale asks for.
+pub(crate) fn set_replicas(served: &Served, object: &mut Value, scale: &Value) {
+    let mut slot = object;
+    for field in paths(served).spec.split('.') {
+        if slot.is_null() {
+            *slot = json!({});
+        }
+        slot = &mut slot[field];
+    }
+    *slot = scale["spec"]["replicas"].as_i64().unwrap_or(0).into();
 }
 
 pub(super) async fn answer(call: &mut Call<'_>, verb: &str, body: RequestBody) -> ApiResult<Reply> {
@@ -139,15 +151,7 @@ fn propose(call: &Call<'_>, live: &Value, scale: &Value, whole: bool) -> ApiResu
         return Err(ApiError::invalid(subject, &[error]));
     }
     let mut object = live.clone();
-    let path = paths(&call.served).spec;
-    let mut slot = &mut object;
-    for field in path.split('.') {
-        if slot.is_null() {
-            *slot = json!({});
-        }
-        slot = &mut slot[field];
-    }
-    *slot = replicas.into();
+    set_replicas(&call.served, &mut object, &json!({"spec": {"replicas": replicas}}));
     let pinned = scale["metadata"].get("resourceVersion").filter(|_| whole).cloned();
     object::set_meta(&mut object, "resourceVersion", pinned);
     Ok(Proposal { object, managers_done: false })

@@ -6,6 +6,7 @@ use http::StatusCode;
 use schema::FieldError;
 use serde_json::{Value, json};
 
+use crate::admission::{self, Act, Operation};
 use crate::answer::Answer;
 use crate::body::{self, Accepts, RequestBody};
 use crate::call::Call;
@@ -31,6 +32,10 @@ pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<
     if !errors.is_empty() {
         return Err(ApiError::invalid(subject, &errors));
     }
+    let mut sent = Some(request);
+    let act = Act::new(Operation::Create, false);
+    admission::outside(call, &act, &mut sent, None).await?;
+    let mut request = sent.unwrap_or_default();
     let spec = TokenRequestSpec::of(&request);
     let mut grant = TokenGrant {
         namespace: namespace.to_owned(),

@@ -10,7 +10,9 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::api::{Api, ObjectEntry, ObjectEvent};
 use crate::call::Call;
+use crate::conversion;
 use crate::item::ObjectShape;
+use crate::negotiate::Form;
 use crate::options::ListOptions;
 use crate::read::Selection;
 use crate::served::Served;
@@ -41,6 +43,8 @@ pub(crate) struct Feed {
     selection: Selection,
     encoder: Encoder,
     stage: Stage,
+    /// Entries must be converted before they are shown.
+    converts: bool,
     bookmarks: bool,
     /// Mark the end of the initial state for clients that asked for it.
     marks_end: bool,
@@ -81,6 +85,8 @@ impl Feed {
         Self {
             stop: api.tasks.stop_signal(),
             encoder: Encoder::new(call.served.clone(), call.wanted, table::include(call.query)),
+            converts: conversion::is_needed(&call.served)
+                && !matches!(call.wanted.form, Form::Metadata(_)),
             served: call.served.clone(),
             selection,
             stage,
@@ -98,6 +104,16 @@ impl Feed {
         loop {
             match &mut self.stage {
                 Stage::Over => return None,
+                Stage::State(entries, revision) if self.converts && !entries.is_empty() => {
+                    let revision = *revision;
+                    let batch: Vec<ObjectEntry> =
+                        entries.drain(..entries.len().min(BATCH)).collect();
+                    let chunk = self.converted_state(batch).await;
+                    if matches!(self.stage, Stage::State(ref left, _) if left.is_empty()) {
+                        self.stage = Stage::State(VecDeque::new(), revision);
+                    }
+                    return Some(chunk);
+                }
                 Stage::State(entries, revision) => {
                     let revision = *revision;
                     let mut chunk = Vec::new();
@@ -150,6 +166,9 @@ impl Feed {
         };
         let mut chunk = Vec::new();
         match outcome {
+            Some(Ok(events)) if self.converts => {
+                return self.converted_events(&events).await;
+            }
             Some(Ok(events)) => {
                 self.api.traffic.sent_events(events.len());
                 for event in &events {
@@ -164,6 +183,44 @@ impl Feed {
             None => self.tick(&mut chunk),
         }
         chunk
+    }
+
+    /// The first state, where a webhook has to convert it.
+    async fn converted_state(&mut self, entries: Vec<ObjectEntry>) -> Vec<u8> {
+        let mut chunk = Vec::new();
+        match conversion::shown(&self.api, &self.served, entries).await {
+            Ok(entries) => {
+                for entry in &entries {
+                    self.encoder.object(&mut chunk, Kind::Added, entry);
+                }
+            }
+            Err(error) => self.fail(&mut chunk, &error),
+        }
+        chunk
+    }
+
+    /// Changes, where a webhook has to convert them.
+    async fn converted_events(&mut self, events: &[Arc<ObjectEvent>]) -> Vec<u8> {
+        let mut chunk = Vec::new();
+        let seen: Vec<_> = events.iter().filter_map(|event| self.seen(event)).collect();
+        let entries = seen.iter().map(|(_, entry, _)| entry.clone()).collect();
+        match conversion::shown(&self.api, &self.served, entries).await {
+            Ok(entries) => {
+                for ((kind, _, event), entry) in seen.iter().zip(&entries) {
+                    match kind {
+                        Kind::Deleted => self.encoder.removed(&mut chunk, entry, event),
+                        kind => self.encoder.object(&mut chunk, *kind, entry),
+                    }
+                }
+            }
+            Err(error) => self.fail(&mut chunk, &error),
+        }
+        chunk
+    }
+
+    fn fail(&mut self, chunk: &mut Vec<u8>, error: &ApiError) {
+        self.encoder.error(chunk, error);
+        self.stage = Stage::Over;
     }
 
     fn tick(&mut self, chunk: &mut Vec<u8>) {
@@ -182,15 +239,27 @@ impl Feed {
     }
 
     /// A change as this watch sees it: objects enter and leave a selection.
-    fn event(&mut self, chunk: &mut Vec<u8>, event: &ObjectEvent) {
+    fn seen<'e, E>(&self, event: &'e E) -> Option<(Kind, ObjectEntry, &'e E)>
+    where
+        E: std::borrow::Borrow<ObjectEvent>,
+    {
         let (selection, served) = (&self.selection, &self.served);
-        let old = event.old.as_ref().filter(|entry| selection.matches(served, entry));
-        let new = event.new.as_ref().filter(|entry| selection.matches(served, entry));
+        let change = event.borrow();
+        let old = change.old.as_ref().filter(|entry| selection.matches(served, entry));
+        let new = change.new.as_ref().filter(|entry| selection.matches(served, entry));
         match (old, new) {
-            (None, Some(new)) => self.encoder.object(chunk, Kind::Added, new),
-            (Some(_), Some(new)) => self.encoder.object(chunk, Kind::Modified, new),
-            (Some(old), None) => self.encoder.removed(chunk, old, event),
-            (None, None) => {}
+            (None, Some(new)) => Some((Kind::Added, new.clone(), event)),
+            (Some(_), Some(new)) => Some((Kind::Modified, new.clone(), event)),
+            (Some(old), None) => Some((Kind::Deleted, old.clone(), event)),
+            (None, None) => None,
+        }
+    }
+
+    fn event(&mut self, chunk: &mut Vec<u8>, event: &ObjectEvent) {
+        match self.seen(event) {
+            Some((Kind::Deleted, old, _)) => self.encoder.removed(chunk, &old, event),
+            Some((kind, new, _)) => self.encoder.object(chunk, kind, &new),
+            None => {}
         }
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::answer::Answer;
 use crate::api::ObjectEntry;
 use crate::call::Call;
+use crate::conversion;
 use crate::options::ListOptions;
 use crate::read;
 use crate::status::ApiResult;
@@ -22,7 +23,8 @@ pub(crate) async fn delete_collection(
     list: &ListOptions,
     options: &DeleteOptions,
 ) -> ApiResult<Answer> {
-    let page = read::page(call, list).await?;
+    let mut page = read::page(call, list).await?;
+    page.entries = conversion::shown(call.api, &call.served, page.entries).await?;
     let revision = page.revision;
     let call = &*call;
     let outcomes: Vec<ApiResult<Option<Value>>> = stream::iter(page.entries)

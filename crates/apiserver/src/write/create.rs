@@ -3,11 +3,10 @@
 use base::clock;
 use http::StatusCode;
 use serde_json::Value;
-use store::{Expect, WriteError};
+use store::Expect;
 
-use crate::admission::{self, Operation};
+use crate::admission::{self, Act, Operation};
 use crate::answer::Answer;
-use crate::api::write_failure;
 use crate::call::Call;
 use crate::decode::Parsed;
 use crate::object;
@@ -51,12 +50,18 @@ pub(super) async fn admit(
         return Err(ApiError::forbidden_because(subject, why));
     }
     let generated = object::name(&object).is_empty();
+    let act = Act::new(Operation::Create, dry_run);
+    for field in ["uid", "creationTimestamp"] {
+        object::set_meta(&mut object, field, None);
+    }
+    admission::mutate(call, &act, &mut object, None).await?;
+    intake::check_namespace(call, &mut object)?;
+    let generated = generated && object::name(&object).is_empty();
     object::set_meta(&mut object, "uid", Some(uuid::Uuid::new_v4().to_string().into()));
     object::set_meta(&mut object, "creationTimestamp", Some(clock::now_rfc3339().into()));
     if generated {
         draw_name(&mut object);
     }
-    admission::mutate(call, Operation::Create, &mut object, None).await?;
     call.served.prepare_create(&mut object);
     let errors = call.served.validate_create(&object);
     if !errors.is_empty() {
@@ -78,7 +83,8 @@ async fn finish(
     dry_run: bool,
 ) -> ApiResult<Answer> {
     let warnings =
-        admission::validate(call, Operation::Create, Some(&object), None, dry_run).await?;
+        admission::validate(call, &Act::new(Operation::Create, dry_run), Some(&object), None)
+            .await?;
     warnings.into_iter().for_each(|warning| call.warn(warning));
     if dry_run {
         let name = call.served.key(object::namespace(&object), object::name(&object));
@@ -96,17 +102,17 @@ async fn store(call: &Call<'_>, mut object: Value, generated: bool) -> ApiResult
         let name = object::name(&object).to_owned();
         match write::put(call, object.clone(), Expect::Absent).await {
             Ok(written) => return Ok(Answer::Stored(StatusCode::CREATED, written.entry)),
-            Err(WriteError::Conflict { .. }) if generated && draws < NAME_DRAWS => {
+            Err(error) if error.is_conflict() && generated && draws < NAME_DRAWS => {
                 draws += 1;
                 draw_name(&mut object);
             }
-            Err(WriteError::Conflict { .. }) if generated => {
+            Err(error) if error.is_conflict() && generated => {
                 return Err(ApiError::generated_name_taken(call.served.subject(&name)));
             }
-            Err(WriteError::Conflict { .. }) => {
+            Err(error) if error.is_conflict() => {
                 return Err(ApiError::already_exists(call.served.subject(&name)));
             }
-            Err(error) => return Err(write_failure(&error, call.served.subject(&name))),
+            Err(error) => return Err(error.told(call.served.subject(&name))),
         }
     }
 }

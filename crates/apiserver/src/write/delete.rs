@@ -5,17 +5,18 @@ use bytes::Bytes;
 use http::StatusCode;
 use schema::FieldError;
 use serde_json::{Value, json};
-use store::{Change, Expect, Write, WriteError};
+use store::{Change, Expect, Write};
 
-use crate::admission::{self, Operation};
+use crate::admission::{self, Act, Operation};
 use crate::answer::{self, Answer};
-use crate::api::{ObjectEntry, write_failure};
+use crate::api::ObjectEntry;
 use crate::body;
 use crate::call::Call;
+use crate::conversion;
 use crate::object;
 use crate::options::{self, Query};
 use crate::status::{ApiError, ApiResult};
-use crate::write;
+use crate::write::{self, PutError};
 
 pub(crate) const ORPHAN: &str = "orphan";
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
@@ -36,6 +37,8 @@ pub(crate) struct DeleteOptions {
     pub(crate) propagation: Option<Propagation>,
     pub(crate) uid: Option<String>,
     pub(crate) revision: Option<String>,
+    /// As they were sent, for those who are asked about the deletion.
+    pub(crate) given: Value,
 }
 
 impl DeleteOptions {
@@ -111,8 +114,18 @@ impl DeleteOptions {
             propagation,
             uid: text("uid"),
             revision: text("resourceVersion"),
+            given: given(body, policy),
         })
     }
+}
+
+/// The options as one object, wherever they came from.
+fn given(body: &Value, policy: Option<&str>) -> Value {
+    let mut given = body.clone();
+    if let Some(policy) = policy.filter(|policy| !policy.is_empty()) {
+        given["propagationPolicy"] = policy.into();
+    }
+    given
 }
 
 pub(crate) async fn delete(call: &Call<'_>, options: &DeleteOptions) -> ApiResult<Answer> {
@@ -131,15 +144,31 @@ pub(crate) async fn delete_key(
         let Some(entry) = call.api.store.get(&call.served.table, key) else {
             return Err(ApiError::not_found(call.served.subject(&name)));
         };
+        let entry = conversion::shown_one(call.api, &call.served, entry).await?;
         let live = call.served.live(&entry);
         check_preconditions(call, &live, options)?;
-        admission::validate(call, Operation::Delete, None, Some(&live), options.dry_run).await?;
+        admit(call, &live, options).await?;
         match attempt(call, &entry, live, options).await {
             Ok(answer) => return Ok(answer),
-            Err(WriteError::Conflict { .. }) => {}
-            Err(error) => return Err(write_failure(&error, call.served.subject(&name))),
+            Err(error) if error.is_conflict() => {}
+            Err(error) => return Err(error.told(call.served.subject(&name))),
         }
     }
+}
+
+async fn admit(call: &Call<'_>, live: &Value, options: &DeleteOptions) -> ApiResult<()> {
+    let act = Act {
+        operation: Operation::Delete,
+        dry_run: options.dry_run,
+        options: Some(&options.given),
+    };
+    // An eviction was judged as such.
+    if call.path.subresource.is_empty() {
+        admission::mutate_deletion(call, &act, live).await?;
+    }
+    let warnings = admission::validate(call, &act, None, Some(live)).await?;
+    warnings.into_iter().for_each(|warning| call.notes.warn(warning));
+    Ok(())
 }
 
 fn check_preconditions(call: &Call<'_>, live: &Value, options: &DeleteOptions) -> ApiResult<()> {
@@ -170,7 +199,7 @@ async fn attempt(
     entry: &ObjectEntry,
     live: Value,
     options: &DeleteOptions,
-) -> Result<Answer, WriteError> {
+) -> Result<Answer, PutError> {
     let finalizers = finalizers_after(&live, options.propagation);
     let grace = grace_seconds(call, &live, options);
     let held = !finalizers.is_empty() || grace > 0 || holds_namespace(call, &live);
@@ -193,7 +222,7 @@ async fn remove(
     entry: &ObjectEntry,
     mut live: Value,
     dry_run: bool,
-) -> Result<Answer, WriteError> {
+) -> Result<Answer, PutError> {
     if !dry_run {
         let removal = Write {
             table: call.served.table.clone(),

@@ -4,18 +4,20 @@
 use http::StatusCode;
 use schema::FieldError;
 use serde_json::Value;
-use store::{Change, Expect, Write, WriteError};
+use store::{Change, Expect, Write};
 
-use crate::admission::{self, Operation};
+use crate::admission::{self, Act, Operation};
 use crate::answer::Answer;
-use crate::api::{ObjectEntry, write_failure};
+use crate::api::ObjectEntry;
 use crate::call::Call;
+use crate::conversion;
 use crate::decode::Parsed;
 use crate::object;
 use crate::options::WriteOptions;
 use crate::served::Endpoint;
 use crate::status::{ApiError, ApiResult};
-use crate::write::{self, intake};
+use crate::subresource::scale;
+use crate::write::{self, PutError, intake};
 
 /// A changed object on its way in.
 #[derive(Debug)]
@@ -72,6 +74,7 @@ pub(crate) async fn change(
         let Some(entry) = call.api.store.get(&call.served.table, &key) else {
             return Err(ApiError::not_found(call.served.subject(&name)));
         };
+        let entry = conversion::shown_one(call.api, &call.served, entry).await?;
         let live = call.served.live(&entry);
         let proposal = propose(call, &live)?;
         let pinned = check_preconditions(call, &proposal.object, &live)?;
@@ -79,8 +82,8 @@ pub(crate) async fn change(
         match finish(call, new, &live, &entry, options.dry_run).await {
             Ok(answer) => return Ok(answer),
             // Somebody else wrote in between: what was asked for may still hold.
-            Err(WriteError::Conflict { .. }) if !pinned => {}
-            Err(error) => return Err(write_failure(&error, call.served.subject(&name))),
+            Err(error) if error.is_conflict() && !pinned => {}
+            Err(error) => return Err(error.told(call.served.subject(&name))),
         }
     }
 }
@@ -144,11 +147,16 @@ async fn settle(
         let manager = call.manager(options.field_manager.as_deref());
         write::track(call, Some(live), &mut new, &manager, endpoint)?;
     }
-    admission::mutate(call, Operation::Update, &mut new, Some(live)).await?;
+    let act = Act::new(Operation::Update, options.dry_run);
+    mutate(call, &act, &mut new, live).await?;
     call.served.prepare_update(&mut new, live, endpoint);
     object::copy_meta(&mut new, live, "resourceVersion");
     // Times of managers move only when something else does.
-    if merge::equal_ignoring_timestamps(&new, live) {
+    let unchanged = merge::equal_ignoring_timestamps(&new, live);
+    if unchanged {
+        if admission::is_watched(call) {
+            admission::validate(call, &act, Some(live), Some(live)).await?;
+        }
         return Ok(live.clone());
     }
     let errors = call.served.validate_update(&new, live, endpoint);
@@ -162,10 +170,26 @@ async fn settle(
         admission::complete(call, Operation::Update, &mut new, Some(live), options.dry_run).await?;
     }
     let warnings =
-        admission::validate(call, Operation::Update, Some(&new), Some(live), options.dry_run)
-            .await?;
+        admission::validate(call, &act, Some(&new), Some(live)).await?;
     warnings.into_iter().for_each(|warning| call.warn(warning));
     Ok(new)
+}
+
+/// Lets others change the object; below `/scale` they are shown nothing else.
+async fn mutate(call: &Call<'_>, act: &Act<'_>, new: &mut Value, live: &Value) -> ApiResult<()> {
+    if call.path.subresource != "scale" {
+        return admission::mutate(call, act, new, Some(live)).await;
+    }
+    if !admission::is_watched(call) {
+        return Ok(());
+    }
+    let mut scale = Some(scale::scale_of(&call.served, new));
+    let old = scale::scale_of(&call.served, live);
+    admission::outside(call, act, &mut scale, Some(&old)).await?;
+    if let Some(scale) = scale {
+        scale::set_replicas(&call.served, new, &scale);
+    }
+    Ok(())
 }
 
 async fn finish(
@@ -174,7 +198,7 @@ async fn finish(
     live: &Value,
     entry: &ObjectEntry,
     dry_run: bool,
-) -> Result<Answer, WriteError> {
+) -> Result<Answer, PutError> {
     // Nothing changes: no new revision, and nobody is woken.
     if new == *live {
         return Ok(Answer::ok(entry.clone()));

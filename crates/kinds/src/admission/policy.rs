@@ -1,9 +1,11 @@
 //! Admission policies written in CEL.
 
 use jiff::Timestamp;
+use schema::cel::{Names, Wanted};
 use schema::{FieldError, Path};
 use serde_json::Value;
 
+use super::expression::{admission_names, check as check_expression, params_of};
 use super::{FAILURE_POLICIES, REINVOCATION_POLICIES, rule};
 use crate::check::{self, SPEC};
 use crate::resource::{Column, Printer, Resource, Strategy, Subresource};
@@ -77,8 +79,10 @@ fn default(object: &mut Value) {
     }
 }
 
-/// What both kinds of policies share.
-fn validate(spec: &Value, errors: &mut Vec<FieldError>) {
+/// What both kinds of policies share; gives back what their expressions may use.
+fn validate(object: &Value, errors: &mut Vec<FieldError>) -> Names<'static> {
+    let null = Value::Null;
+    let spec = json::at(object, "/spec").unwrap_or(&null);
     check::required_one_of(spec, "failurePolicy", FAILURE_POLICIES, &SPEC, errors);
     if let Some(kind) = json::at(spec, "/paramKind") {
         rule::validate_param_kind(kind, &SPEC.field("paramKind"), errors);
@@ -93,7 +97,8 @@ fn validate(spec: &Value, errors: &mut Vec<FieldError>) {
             }
         }
     }
-    rule::validate_conditions(spec, &SPEC, errors);
+    let mut names = admission_names(params_of(object));
+    rule::validate_conditions(spec, &names, &SPEC, errors);
     let list = SPEC.field("variables");
     for (index, variable) in json::list(spec, "/variables").iter().enumerate() {
         let at = list.index(index);
@@ -108,7 +113,13 @@ fn validate(spec: &Value, errors: &mut Vec<FieldError>) {
             _ => {}
         }
         expression(variable, "expression is not specified", &at, errors);
+        let source = json::text(variable, "/expression");
+        let compiled = names.variable(json::text(variable, "/name"), source);
+        if let (Err(error), false) = (compiled, source.trim().is_empty()) {
+            errors.push(FieldError::invalid(at.field("expression"), source, error.to_string()));
+        }
     }
+    names
 }
 
 fn expression(holder: &Value, missing: &str, path: &Path<'_>, errors: &mut Vec<FieldError>) {
@@ -127,7 +138,7 @@ fn is_identifier(name: &str) -> bool {
 fn validate_validating(object: &Value, errors: &mut Vec<FieldError>) {
     let null = Value::Null;
     let spec = json::at(object, "/spec").unwrap_or(&null);
-    validate(spec, errors);
+    let names = validate(object, errors);
     let (rules, annotations) =
         (json::list(spec, "/validations"), json::list(spec, "/auditAnnotations"));
     if rules.is_empty() && annotations.is_empty() {
@@ -138,7 +149,7 @@ fn validate_validating(object: &Value, errors: &mut Vec<FieldError>) {
     }
     let list = SPEC.field("validations");
     for (index, rule) in rules.iter().enumerate() {
-        validate_validation(rule, &list.index(index), errors);
+        validate_validation(rule, &names, &list.index(index), errors);
     }
     let name = json::text(object, "/metadata/name");
     let list = SPEC.field("auditAnnotations");
@@ -155,14 +166,27 @@ fn validate_validating(object: &Value, errors: &mut Vec<FieldError>) {
             let detail = "valueExpression is not specified";
             errors.push(FieldError::required(at.field("valueExpression"), detail));
         }
+        let source = json::text(annotation, "/valueExpression");
+        let plain = names.clone().without_authorizer();
+        let at_value = at.field("valueExpression");
+        check_expression(source, &plain, Wanted::TextOrNull, &at_value, errors);
         if annotations[..index].iter().any(|other| json::text(other, "/key") == key) {
             errors.push(FieldError::duplicate(at.field("key"), key));
         }
     }
 }
 
-fn validate_validation(rule: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn validate_validation(
+    rule: &Value,
+    names: &Names<'_>,
+    path: &Path<'_>,
+    errors: &mut Vec<FieldError>,
+) {
     expression(rule, "expression is not specified", path, errors);
+    let source = json::text(rule, "/expression");
+    check_expression(source, names, Wanted::Bool, &path.field("expression"), errors);
+    let (source, at) = (json::text(rule, "/messageExpression"), path.field("messageExpression"));
+    check_expression(source, &names.clone().without_authorizer(), Wanted::Text, &at, errors);
     for key in ["messageExpression", "message"] {
         let text = json::text(rule, &format!("/{key}"));
         if !text.is_empty() && text.trim().is_empty() {
@@ -181,26 +205,31 @@ fn validate_validation(rule: &Value, path: &Path<'_>, errors: &mut Vec<FieldErro
 fn validate_mutating(object: &Value, errors: &mut Vec<FieldError>) {
     let null = Value::Null;
     let spec = json::at(object, "/spec").unwrap_or(&null);
-    validate(spec, errors);
+    let names = validate(object, errors).constructors();
     let mutations = json::list(spec, "/mutations");
     let list = SPEC.field("mutations");
     if mutations.is_empty() {
         errors.push(FieldError::required(list, "mutations must contain at least one item"));
     }
     for (index, mutation) in mutations.iter().enumerate() {
-        validate_mutation(mutation, &list.index(index), errors);
+        validate_mutation(mutation, &names, &list.index(index), errors);
     }
     check::required_one_of(spec, "reinvocationPolicy", REINVOCATION_POLICIES, &SPEC, errors);
 }
 
-fn validate_mutation(mutation: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
-    let (given, other) = match json::text(mutation, "/patchType") {
+fn validate_mutation(
+    mutation: &Value,
+    names: &Names<'_>,
+    path: &Path<'_>,
+    errors: &mut Vec<FieldError>,
+) {
+    let (given, other, wanted) = match json::text(mutation, "/patchType") {
         "" => {
             errors.push(FieldError::required(path.field("patchType"), ""));
             return;
         }
-        "JSONPatch" => ("jsonPatch", "applyConfiguration"),
-        "ApplyConfiguration" => ("applyConfiguration", "jsonPatch"),
+        "JSONPatch" => ("jsonPatch", "applyConfiguration", Wanted::JsonPatch),
+        "ApplyConfiguration" => ("applyConfiguration", "jsonPatch", Wanted::Configuration),
         _ => {
             let types = &["ApplyConfiguration", "JSONPatch"];
             check::one_of(mutation, "patchType", types, path, errors);
@@ -209,7 +238,12 @@ fn validate_mutation(mutation: &Value, path: &Path<'_>, errors: &mut Vec<FieldEr
     };
     let kind = json::text(mutation, "/patchType");
     match json::at(mutation, &format!("/{given}")) {
-        Some(patch) => expression(patch, "", &path.field(given), errors),
+        Some(patch) => {
+            let at = path.field(given);
+            expression(patch, "", &at, errors);
+            let source = json::text(patch, "/expression");
+            check_expression(source, names, wanted, &at.field("expression"), errors);
+        }
         None => {
             let detail = format!("must be specified when patchType is {kind}");
             errors.push(FieldError::required(path.field(given), detail));

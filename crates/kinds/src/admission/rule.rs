@@ -1,9 +1,10 @@
 //! Which requests are meant: rules, match conditions, parameters.
 
+use schema::cel::{Names, Wanted};
 use schema::{FieldError, Path};
 use serde_json::{Value, json};
 
-use super::MATCH_POLICIES;
+use super::{MATCH_POLICIES, expression};
 use crate::{check, json, labels, syntax};
 
 const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
@@ -132,7 +133,12 @@ fn validate_resources(resources: &[&str], path: &Path<'_>, errors: &mut Vec<Fiel
 }
 
 /// Judges conditions that narrow a rule.
-pub(super) fn validate_conditions(holder: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_conditions(
+    holder: &Value,
+    names: &Names<'_>,
+    path: &Path<'_>,
+    errors: &mut Vec<FieldError>,
+) {
     let list = path.field("matchConditions");
     let conditions = json::list(holder, "/matchConditions");
     if conditions.len() > CONDITIONS_MAX {
@@ -143,6 +149,8 @@ pub(super) fn validate_conditions(holder: &Value, path: &Path<'_>, errors: &mut 
         if json::text(condition, "/expression").trim().is_empty() {
             errors.push(FieldError::required(at.field("expression"), ""));
         }
+        let source = json::text(condition, "/expression");
+        expression::check(source, names, Wanted::Bool, &at.field("expression"), errors);
         let Some(name) = check::required(condition, "name", &at, errors) else { continue };
         check::each(syntax::qualified_name(name), name, &at.field("name"), errors);
         if conditions[..index].iter().any(|other| json::text(other, "/name") == name) {

@@ -3,6 +3,7 @@
 use schema::{FieldError, Path};
 use serde_json::{Value, json};
 
+use super::expression::{Params, admission_names};
 use super::{FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES, rule};
 use crate::resource::{Column, Printer, Resource, Strategy};
 use crate::webhook::{default_port, validate_client, validate_review_versions};
@@ -115,7 +116,7 @@ fn validate_hook(hook: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let null = Value::Null;
     let config = hook.get("clientConfig").unwrap_or(&null);
     validate_client(config, &path.field("clientConfig"), errors);
-    rule::validate_conditions(hook, path, errors);
+    rule::validate_conditions(hook, &admission_names(Params::None), path, errors);
     let versions = json::texts(hook, "/admissionReviewVersions");
     let missing = "must specify one of v1, v1beta1";
     validate_review_versions(&versions, missing, &path.field("admissionReviewVersions"), errors);

@@ -99,6 +99,8 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
         encryption::give_up(made.as_deref());
     }
     let api = started.context("cannot start")?;
+    let proxy = pki.front_proxy();
+    api.identify(&proxy.cert_pem, &proxy.key_pem);
     door.open(in_process::client(api.clone(), gateway_user()), layout.agent_socket());
     tokens::follow(&api, args.token_auth_file.clone().unwrap_or_else(|| layout.tokens()), &tasks)?;
     let url = names::url(advertise);

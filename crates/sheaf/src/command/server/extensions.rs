@@ -40,11 +40,17 @@ pub(super) fn new() -> (Extensions, Door) {
             verbs: &["create"],
         }]),
     });
+    let metrics: Arc<dyn Group> = Arc::new(Served {
+        door: door.clone(),
+        name: gateway::METRICS_GROUP,
+        versions: &["v1beta1"],
+        resources: rows(gateway::METRICS_RESOURCES),
+    });
     let extensions = Extensions {
         definitions: Some(|| virt::definitions().to_vec()),
         objects: Some(|| virt::first_objects(ARCHITECTURE, &base::clock::now_rfc3339())),
         rules: vec![Arc::new(rules::Machines)],
-        groups: vec![machines, uploads],
+        groups: vec![machines, uploads, metrics],
         paths: vec![Arc::new(Proxy { door: door.clone() })],
     };
     (extensions, door)
@@ -141,6 +147,10 @@ fn rows(rows: &[gateway::Row]) -> Vec<Resource> {
             "VirtualMachineInstance"
         } else if row.name.starts_with("uploadtokenrequests") {
             "UploadTokenRequest"
+        } else if row.name == "nodes" {
+            "NodeMetrics"
+        } else if row.name == "pods" {
+            "PodMetrics"
         } else {
             "VirtualMachine"
         },

@@ -1,0 +1,207 @@
+//! `AdmissionReview`: the question, and whether an answer is one. Pure.
+
+use base64::Engine as _;
+use serde_json::{Value, json};
+
+/// A version of the review.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    V1,
+    V1Beta1,
+}
+
+impl Version {
+    /// The first of a webhook's versions that we speak.
+    pub(super) fn of(hook: &Value) -> Option<Self> {
+        let versions = hook["admissionReviewVersions"].as_array().into_iter().flatten();
+        versions.filter_map(Value::as_str).find_map(|version| match version {
+            "v1" => Some(Self::V1),
+            "v1beta1" => Some(Self::V1Beta1),
+            _ => None,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::V1 => "admission.k8s.io/v1",
+            Self::V1Beta1 => "admission.k8s.io/v1beta1",
+        }
+    }
+}
+
+/// What a webhook may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Task {
+    Mutate,
+    Validate,
+}
+
+/// A well-formed answer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Verdict {
+    pub(super) allowed: bool,
+    /// `Status`, if it was refused with an explanation.
+    pub(super) status: Option<Value>,
+    /// A JSON patch, not decoded yet.
+    pub(super) patch: Option<Vec<u8>>,
+    pub(super) patch_type: String,
+    pub(super) warnings: Vec<String>,
+    pub(super) annotations: Vec<(String, String)>,
+}
+
+/// The question, as a document.
+pub(super) fn question(
+    version: Version,
+    uid: &str,
+    mut request: Value,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Value {
+    request["uid"] = uid.into();
+    request["object"] = object.cloned().unwrap_or(Value::Null);
+    request["oldObject"] = old.cloned().unwrap_or(Value::Null);
+    json!({"kind": "AdmissionReview", "apiVersion": version.name(), "request": request})
+}
+
+/// Reads an answer; an error says why it is none, in upstream's words.
+pub(super) fn answer(
+    version: Version,
+    uid: &str,
+    task: Task,
+    review: &Value,
+) -> Result<Verdict, String> {
+    let response = &review["response"];
+    if !response.is_object() {
+        return Err("webhook response was absent".to_owned());
+    }
+    let text = |field: &str| response[field].as_str().unwrap_or("");
+    if version == Version::V1 {
+        if text("uid") != uid {
+            return Err(format!("expected response.uid={uid:?}, got {:?}", text("uid")));
+        }
+        let (group, kind) =
+            (review["apiVersion"].as_str().unwrap_or(""), review["kind"].as_str().unwrap_or(""));
+        if (group, kind) != (version.name(), "AdmissionReview") {
+            let group = if group.is_empty() { "/" } else { group };
+            return Err(format!(
+                "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {group}, Kind={kind}"
+            ));
+        }
+    }
+    let patch = patch(response)?;
+    let patch_type = response.get("patchType").filter(|value| !value.is_null());
+    let patch_type = patch_type.map(|value| value.as_str().unwrap_or("").to_owned());
+    match (task, version) {
+        (Task::Validate, Version::V1) if patch.is_some() => {
+            return Err("validating webhook may not return response.patch".to_owned());
+        }
+        (Task::Validate, Version::V1) if patch_type.is_some() => {
+            return Err("validating webhook may not return response.patchType".to_owned());
+        }
+        (Task::Mutate, Version::V1) => match (&patch, &patch_type) {
+            (Some(_), None) => {
+                return Err(
+                    "webhook returned response.patch but not response.patchType".to_owned()
+                );
+            }
+            (None, Some(_)) => {
+                return Err(
+                    "webhook returned response.patchType but not response.patch".to_owned()
+                );
+            }
+            (Some(_), Some(kind)) if kind.is_empty() => {
+                return Err("webhook returned invalid response.patchType of \"\"".to_owned());
+            }
+            _ => {}
+        },
+        _ => {}
+    }
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let warnings = list(&response["warnings"]);
+    let annotations = response["auditAnnotations"].as_object().into_iter().flatten();
+    Ok(Verdict {
+        allowed: response["allowed"].as_bool().unwrap_or(false),
+        status: response.get("status").filter(|status| status.is_object()).cloned(),
+        patch: patch.filter(|_| task == Task::Mutate),
+        // The type was not looked at in the earlier version.
+        patch_type: match version {
+            Version::V1 => patch_type.unwrap_or_default(),
+            Version::V1Beta1 => "JSONPatch".to_owned(),
+        },
+        warnings: warnings.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        annotations: annotations
+            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+            .collect(),
+    })
+}
+
+fn patch(response: &Value) -> Result<Option<Vec<u8>>, String> {
+    let Some(text) = response["patch"].as_str().filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let decoded = base64::engine::general_purpose::STANDARD.decode(text);
+    decoded.map(Some).map_err(|error| format!("response.patch is no base64: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn review(change: &Value) -> Value {
+        let mut review = json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "response": {"uid": "u", "allowed": true},
+        });
+        for (field, value) in change.as_object().unwrap() {
+            review["response"][field] = value.clone();
+        }
+        review
+    }
+
+    #[test]
+    fn lies_are_noticed() {
+        let patch = json!({"patch": "W10="});
+        let both = json!({"patch": "W10=", "patchType": "JSONPatch"});
+        for (task, change, complaint) in [
+            (Task::Validate, json!({"uid": "other"}), "expected response.uid=\"u\", got \"other\""),
+            (Task::Validate, patch.clone(), "validating webhook may not return response.patch"),
+            (
+                Task::Validate,
+                json!({"patchType": "JSONPatch"}),
+                "validating webhook may not return response.patchType",
+            ),
+            (Task::Mutate, patch, "webhook returned response.patch but not response.patchType"),
+            (
+                Task::Mutate,
+                json!({"patchType": "JSONPatch"}),
+                "webhook returned response.patchType but not response.patch",
+            ),
+            (
+                Task::Mutate,
+                json!({"patch": "W10=", "patchType": ""}),
+                "webhook returned invalid response.patchType of \"\"",
+            ),
+        ] {
+            let found = answer(Version::V1, "u", task, &review(&change));
+            assert_eq!(found, Err(complaint.to_owned()), "{change}");
+        }
+        let verdict = answer(Version::V1, "u", Task::Mutate, &review(&both)).unwrap();
+        assert_eq!(verdict.patch.as_deref(), Some(&b"[]"[..]));
+    }
+
+    #[test]
+    fn what_is_no_review_is_refused() {
+        let nothing = answer(Version::V1, "u", Task::Validate, &json!({"a": 1}));
+        assert_eq!(nothing, Err("webhook response was absent".to_owned()));
+        let mut nameless = review(&json!({}));
+        nameless.as_object_mut().unwrap().remove("apiVersion");
+        nameless.as_object_mut().unwrap().remove("kind");
+        let complaint = answer(Version::V1, "u", Task::Validate, &nameless).unwrap_err();
+        assert_eq!(
+            complaint,
+            "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got /, Kind="
+        );
+        // The earlier version did not look at either.
+        assert!(answer(Version::V1Beta1, "x", Task::Validate, &nameless).unwrap().allowed);
+    }
+}

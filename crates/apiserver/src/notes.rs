@@ -1,0 +1,27 @@
+//! What is found out while a request is carried out and told at its end: warnings for the
+//! client, and annotations, which go to the audit log at once.
+
+use parking_lot::Mutex;
+
+use crate::audit;
+
+/// Filled from many places at once; each warning counts once.
+#[derive(Debug, Default)]
+pub(crate) struct Notes(Mutex<Vec<String>>);
+
+impl Notes {
+    pub(crate) fn warn(&self, warning: String) {
+        let mut warnings = self.0.lock();
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
+
+    pub(crate) fn annotate(&self, key: &str, value: impl FnOnce() -> String) {
+        audit::annotate(key, value);
+    }
+
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.0.lock().clone()
+    }
+}

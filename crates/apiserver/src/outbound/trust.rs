@@ -1,0 +1,142 @@
+//! Whom we believe, and who we prove to be.
+
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, OnceLock};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use super::ConnectError;
+
+/// Who vouches for the other side.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Trust {
+    /// The authorities that this machine trusts.
+    System,
+    /// A bundle of authorities, as PEM.
+    Bundle(Arc<[u8]>),
+    /// Nobody has to: `insecureSkipTLSVerify`.
+    Anything,
+}
+
+/// A certificate and its key, as PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) certificate: Vec<u8>,
+    pub(crate) key: Vec<u8>,
+}
+
+impl Hash for Identity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.certificate.hash(state);
+    }
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Identity").finish_non_exhaustive()
+    }
+}
+
+impl Trust {
+    pub(super) fn client_config(
+        &self,
+        identity: Option<&Identity>,
+    ) -> Result<Arc<ClientConfig>, ConnectError> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| ConnectError::Trust(error.to_string()))?;
+        let builder = match self {
+            Self::System => builder.with_root_certificates(system_roots()),
+            Self::Bundle(pem) => builder.with_root_certificates(roots(pem)?),
+            Self::Anything => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Believing { provider })),
+        };
+        let mut config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => {
+                let chain: Result<Vec<_>, _> =
+                    CertificateDer::pem_slice_iter(&identity.certificate).collect();
+                let key = PrivateKeyDer::from_pem_slice(&identity.key);
+                let (Ok(chain), Ok(key)) = (chain, key) else {
+                    return Err(ConnectError::Trust("the client certificate is no PEM".to_owned()));
+                };
+                builder
+                    .with_client_auth_cert(chain, key)
+                    .map_err(|error| ConnectError::Trust(error.to_string()))?
+            }
+        };
+        // One request at a time on a connection spreads them over all backends of a service.
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+}
+
+fn roots(pem: &[u8]) -> Result<RootCertStore, ConnectError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem).flatten() {
+        let _ = roots.add(certificate);
+    }
+    if roots.is_empty() {
+        return Err(ConnectError::Trust("unable to parse bytes as PEM block".to_owned()));
+    }
+    Ok(roots)
+}
+
+fn system_roots() -> Arc<RootCertStore> {
+    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+    let load = || {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        Arc::new(roots)
+    };
+    ROOTS.get_or_init(load).clone()
+}
+
+/// Takes any certificate, but wants its key to be there.
+#[derive(Debug)]
+struct Believing {
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Believing {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

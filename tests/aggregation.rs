@@ -72,7 +72,10 @@ fn requests_are_passed_on_for_whoever_sent_them() {
     service(&http);
     register(&http, &hook, "hook");
     let available = condition(&http, "True");
-    assert_eq!((&available["reason"], &available["message"]), (&json!("Passed"), &json!("all checks passed")));
+    assert_eq!(
+        (&available["reason"], &available["message"]),
+        (&json!("Passed"), &json!("all checks passed"))
+    );
     let stars = http.get(&format!("{GROUP}/namespaces/default/stars?labelSelector=a%3Db")).ok();
     assert_eq!(stars["items"][0]["metadata"]["name"], "sirius");
     // It is also asked now and then how it is.
@@ -137,7 +140,10 @@ fn a_server_that_is_down_takes_only_its_group_along() {
     assert_eq!(missing["reason"], "ServiceNotFound");
     assert_eq!(missing["message"], "service/hook in \"default\" is not present");
     let stars = format!("{GROUP}/namespaces/default/stars");
-    assert_has(http.get(&stars).refused(503), "the server is currently unable to handle the request");
+    assert_has(
+        http.get(&stars).refused(503),
+        "the server is currently unable to handle the request",
+    );
     service(&http);
     condition(&http, "True");
     http.get(&stars).ok();

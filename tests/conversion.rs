@@ -43,9 +43,7 @@ fn answer(asked: &Asked) -> Value {
 
 fn install(http: &Http, hook: &Hook) {
     let text = json!({"type": "string"});
-    let schema = |properties: Value| {
-        json!({"openAPIV3Schema": {"type": "object", "properties": properties}})
-    };
+    let schema = |properties: Value| json!({"openAPIV3Schema": {"type": "object", "properties": properties}});
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "things.convert.example.com"},
@@ -89,7 +87,10 @@ fn an_object_is_read_and_written_in_every_version() {
     assert_eq!((&read["host"], &read["port"]), (&json!("h"), &json!("1")));
     assert_eq!(read["apiVersion"], "convert.example.com/v2");
     let made = http.post(V2, &thing("v2", "b")).ok();
-    assert_eq!((&made["apiVersion"], &made["port"]), (&json!("convert.example.com/v2"), &json!("1")));
+    assert_eq!(
+        (&made["apiVersion"], &made["port"]),
+        (&json!("convert.example.com/v2"), &json!("1"))
+    );
     assert_eq!(http.get(&format!("{V1}/b")).ok()["host"], "h:1");
     let patched = http.merge(&format!("{V2}/a"), &json!({"port": "7"})).ok();
     assert_eq!((&patched["host"], &patched["port"]), (&json!("h"), &json!("7")));
@@ -157,7 +158,8 @@ fn a_bad_webhook_is_named_and_harms_only_other_versions() {
             "uid" => answer["response"]["uid"] = "mine".into(),
             "fewer" => answer["response"]["convertedObjects"] = json!([]),
             "version" => {
-                answer["response"]["convertedObjects"][0]["apiVersion"] = "convert.example.com/v1".into();
+                answer["response"]["convertedObjects"][0]["apiVersion"] =
+                    "convert.example.com/v1".into();
             }
             "renamed" => answer["response"]["convertedObjects"][0]["metadata"]["name"] = "x".into(),
             _ => {}
@@ -173,8 +175,14 @@ fn a_bad_webhook_is_named_and_harms_only_other_versions() {
         ("refused", "failed: not today"),
         ("uid", "failed: expected response.uid=\""),
         ("fewer", "returned 0 objects, expected 1"),
-        ("version", "returned invalid converted object at index 0: invalid groupVersion (expected convert.example.com/v2, received convert.example.com/v1)"),
-        ("renamed", "returned invalid converted object at index 0: must have the same name: renamed != x"),
+        (
+            "version",
+            "returned invalid converted object at index 0: invalid groupVersion (expected convert.example.com/v2, received convert.example.com/v1)",
+        ),
+        (
+            "renamed",
+            "returned invalid converted object at index 0: must have the same name: renamed != x",
+        ),
     ] {
         http.post(V1, &thing("v1", name)).ok();
         assert_has(http.get(&format!("{V2}/{name}")).refused(500), &format!("{prefix} {text}"));

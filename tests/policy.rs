@@ -14,7 +14,8 @@ fn config_map(name: &str, data: Value) -> Value {
 /// A namespace of the test's own, in which nobody else writes any more.
 fn judged(sheaf: &Sheaf) -> Http {
     let http = sheaf.http();
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "judged"}});
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "judged"}});
     http.post("/api/v1/namespaces", &namespace).ok();
     poll("the namespace is furnished", || {
         let reply = http.get(&format!("{CONFIG_MAPS}/kube-root-ca.crt"));
@@ -123,7 +124,9 @@ fn actions_warn_and_take_note_where_they_should_not_deny() {
     reply.ok();
     assert_eq!(
         reply.warnings(),
-        ["299 - \"Validation failed for ValidatingAdmissionPolicy 'gentle' with binding 'gentle-binding': failed expression: object.metadata.name != 'odd'\""]
+        [
+            "299 - \"Validation failed for ValidatingAdmissionPolicy 'gentle' with binding 'gentle-binding': failed expression: object.metadata.name != 'odd'\""
+        ]
     );
 }
 
@@ -141,7 +144,10 @@ fn parameters_configure_a_policy() {
         "name": "limits", "namespace": "judged", "parameterNotFoundAction": "Deny",
     });
     validating(
-        &http, "limited", spec, json!({"paramRef": reference, "validationActions": ["Deny"]}),
+        &http,
+        "limited",
+        spec,
+        json!({"paramRef": reference, "validationActions": ["Deny"]}),
     );
     let refused = http.post(CONFIG_MAPS, &config_map("early", json!({"a": "1"}))).refused(422);
     assert_has(
@@ -174,7 +180,11 @@ fn parameters_configure_a_policy() {
     );
     http.post(&format!("{POLICIES}/validatingadmissionpolicybindings"), &bound).ok();
     http.post(CONFIG_MAPS, &config_map("two", json!({"a": "1", "b": "2"}))).ok();
-    http.merge(&format!("{CONFIG_MAPS}/limits"), &json!({"metadata": {"labels": {"limits": "yes"}}})).ok();
+    http.merge(
+        &format!("{CONFIG_MAPS}/limits"),
+        &json!({"metadata": {"labels": {"limits": "yes"}}}),
+    )
+    .ok();
     http.post(CONFIG_MAPS, &config_map("three", json!({"a": "1", "b": "2"}))).refused(422);
 }
 
@@ -210,12 +220,24 @@ fn expressions_are_compiled_when_a_policy_is_written() {
     let http = judged(&sheaf);
     let path = format!("{POLICIES}/validatingadmissionpolicies");
     for (rule, text) in [
-        (json!({"expression": "object.a ++"}), "spec.validations[0].expression: Invalid value: \"object.a ++\": compilation failed: ERROR: <input>:"),
-        (json!({"expression": "nothing == 1"}), "undeclared reference to 'nothing' (in container '')"),
-        (json!({"expression": "params.a == 1"}), "undeclared reference to 'params' (in container '')"),
+        (
+            json!({"expression": "object.a ++"}),
+            "spec.validations[0].expression: Invalid value: \"object.a ++\": compilation failed: ERROR: <input>:",
+        ),
+        (
+            json!({"expression": "nothing == 1"}),
+            "undeclared reference to 'nothing' (in container '')",
+        ),
+        (
+            json!({"expression": "params.a == 1"}),
+            "undeclared reference to 'params' (in container '')",
+        ),
         (json!({"expression": "request.nothing == ''"}), "undefined field 'nothing'"),
         (json!({"expression": "1 + 1"}), "must evaluate to bool but got int"),
-        (json!({"expression": "true", "messageExpression": "1"}), "spec.validations[0].messageExpression: Invalid value: \"1\": must evaluate to string but got int"),
+        (
+            json!({"expression": "true", "messageExpression": "1"}),
+            "spec.validations[0].messageExpression: Invalid value: \"1\": must evaluate to string but got int",
+        ),
     ] {
         let object = policy("ValidatingAdmissionPolicy", "bad", json!({"validations": [rule]}));
         assert_has(http.post(&path, &object).refused(422), text);

@@ -36,7 +36,8 @@ fn patch(asked: &Asked, patch: &Value) -> Said {
 /// A namespace of the test's own, in which nobody else writes any more.
 fn judged(sheaf: &Sheaf) -> Http {
     let http = sheaf.http();
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "judged"}});
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "judged"}});
     http.post("/api/v1/namespaces", &namespace).ok();
     for path in ["configmaps/kube-root-ca.crt", "serviceaccounts/default"] {
         poll("the namespace is furnished", || {
@@ -97,14 +98,20 @@ fn a_webhook_refuses_every_way_of_writing() {
     let reply = http.post(CONFIG_MAPS, &config_map("bad"));
     assert_eq!(reply.refused(418), text);
     assert_eq!(reply.json()["reason"], "Teapot");
-    assert_eq!(http.apply(&format!("{CONFIG_MAPS}/bad"), "me", &config_map("bad")).refused(418), text);
+    assert_eq!(
+        http.apply(&format!("{CONFIG_MAPS}/bad"), "me", &config_map("bad")).refused(418),
+        text
+    );
     let kept = &format!("{CONFIG_MAPS}/kept");
     assert_eq!(http.put(kept, &config_map("kept")).refused(418), text);
     assert_eq!(http.merge(kept, &json!({"data": {"c": "d"}})).refused(418), text);
     assert_eq!(http.apply(kept, "me", &config_map("kept")).refused(418), text);
     assert_eq!(http.delete(kept).refused(418), text);
     assert_eq!(http.delete(CONFIG_MAPS).refused(418), text);
-    assert_eq!(http.post(&format!("{CONFIG_MAPS}?dryRun=All"), &config_map("bad")).refused(418), text);
+    assert_eq!(
+        http.post(&format!("{CONFIG_MAPS}?dryRun=All"), &config_map("bad")).refused(418),
+        text
+    );
     http.get(kept).ok();
     let asked = hook.asked();
     let operations: Vec<&str> =
@@ -122,16 +129,16 @@ fn a_webhook_refuses_every_way_of_writing() {
 
 #[test]
 fn a_review_says_what_is_asked_for() {
-    let hook = Hook::start(|asked| {
-        review(asked, json!({"allowed": true, "warnings": ["mind the gap"]}))
-    });
+    let hook =
+        Hook::start(|asked| review(asked, json!({"allowed": true, "warnings": ["mind the gap"]})));
     let sheaf = Sheaf::start();
     let http = judged(&sheaf);
     validating(&http, "judge", &hook, json!({}));
     let made = http.post(&format!("{CONFIG_MAPS}?fieldManager=me"), &config_map("a"));
     assert_eq!(made.warnings(), ["299 - \"mind the gap\""]);
     http.merge(&format!("{CONFIG_MAPS}/a?dryRun=All"), &json!({"data": {"a": "c"}})).ok();
-    let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"});
+    let options =
+        json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"});
     http.delete_with(&format!("{CONFIG_MAPS}/a"), &options).ok();
     let asked = hook.asked();
     let [create, update, delete] = asked.as_slice() else { panic!("{asked:?}") };
@@ -147,14 +154,19 @@ fn a_review_says_what_is_asked_for() {
     assert_eq!((&request["oldObject"], &request["dryRun"]), (&Value::Null, &json!(false)));
     assert_eq!(request["options"]["kind"], "CreateOptions");
     assert_eq!(request["options"]["fieldManager"], "me");
-    assert!(request["userInfo"]["username"].is_string() && request["userInfo"]["groups"].is_array());
+    assert!(
+        request["userInfo"]["username"].is_string() && request["userInfo"]["groups"].is_array()
+    );
     let request = &update.body["request"];
     assert_eq!((&request["operation"], &request["dryRun"]), (&json!("UPDATE"), &json!(true)));
     assert_eq!(request["oldObject"]["data"], json!({"a": "b"}));
     assert_eq!(request["object"]["data"], json!({"a": "c"}));
     assert_eq!(request["options"]["dryRun"], json!(["All"]));
     let request = &delete.body["request"];
-    assert_eq!((&request["object"], &request["oldObject"]["data"]["a"]), (&Value::Null, &json!("b")));
+    assert_eq!(
+        (&request["object"], &request["oldObject"]["data"]["a"]),
+        (&Value::Null, &json!("b"))
+    );
     assert_eq!(request["options"]["propagationPolicy"], "Foreground");
 }
 
@@ -233,7 +245,10 @@ fn selectors_conditions_and_equivalents_decide_who_is_asked() {
     assert_eq!(hook.take_asked().len(), 1);
     let broken = json!([{"name": "broken", "expression": "object.spec.absent == 1"}]);
     let object = configuration(
-        "ValidatingWebhookConfiguration", "conditional", &hook, json!({"matchConditions": broken}),
+        "ValidatingWebhookConfiguration",
+        "conditional",
+        &hook,
+        json!({"matchConditions": broken}),
     );
     let path = format!("{HOOKS}/validatingwebhookconfigurations/conditional");
     http.delete(&path).ok();
@@ -245,11 +260,17 @@ fn selectors_conditions_and_equivalents_decide_who_is_asked() {
     http.delete(&path).ok();
     let syntax = json!([{"name": "syntax", "expression": "object."}]);
     let object = configuration(
-        "ValidatingWebhookConfiguration", "syntax", &hook, json!({"matchConditions": syntax}),
+        "ValidatingWebhookConfiguration",
+        "syntax",
+        &hook,
+        json!({"matchConditions": syntax}),
     );
     let refused =
         http.post(&format!("{HOOKS}/validatingwebhookconfigurations"), &object).refused(422);
-    assert_has(refused, "webhooks[0].matchConditions[0].expression: Invalid value: \"object.\": compilation failed: ");
+    assert_has(
+        refused,
+        "webhooks[0].matchConditions[0].expression: Invalid value: \"object.\": compilation failed: ",
+    );
 
     let scalers = json!([{
         "apiGroups": ["autoscaling"], "apiVersions": ["v2"], "operations": ["*"],
@@ -348,7 +369,10 @@ fn a_webhook_that_is_down_or_not_trusted_is_named() {
     let client = json!({"url": hook.url("/"), "caBundle": other.bundle()});
     validating(&http, "stranger", &hook, json!({"clientConfig": client}));
     let message = http.post(CONFIG_MAPS, &config_map("x")).refused(500);
-    assert_has(message, "tls: failed to verify certificate: x509: certificate signed by unknown authority");
+    assert_has(
+        message,
+        "tls: failed to verify certificate: x509: certificate signed by unknown authority",
+    );
     assert!(hook.asked().is_empty());
 }
 
@@ -417,7 +441,10 @@ fn a_service_leads_to_its_endpoints() {
     let client = json!({"service": reference, "caBundle": hook.bundle()});
     validating(&http, "served", &hook, json!({"clientConfig": client}));
     let refused = http.post(CONFIG_MAPS, &config_map("early")).refused(500);
-    assert_has(refused, "Post \"https://hook.default.svc:443/deep/path?timeout=5s\": service \"hook\" not found");
+    assert_has(
+        refused,
+        "Post \"https://hook.default.svc:443/deep/path?timeout=5s\": service \"hook\" not found",
+    );
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "hook"},
         "spec": {"ports": [{"name": "https", "port": 443}]},
@@ -478,11 +505,15 @@ fn subresources_and_other_kinds_are_shown_as_they_are_sent() {
     hook.take_asked();
     http.merge(&format!("{deployments}/d/status"), &json!({"status": {"replicas": 3}})).ok();
     assert_eq!(hook.take_asked()[0].body["request"]["subResource"], "status");
-    let token = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let token =
+        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
     http.post("/api/v1/namespaces/judged/serviceaccounts/default/token", &token).ok();
     let request = hook.take_asked().remove(0).body["request"].take();
     assert_eq!(request["kind"]["kind"], "TokenRequest");
-    assert_eq!((&request["resource"]["resource"], &request["operation"]), (&json!("serviceaccounts"), &json!("CREATE")));
+    assert_eq!(
+        (&request["resource"]["resource"], &request["operation"]),
+        (&json!("serviceaccounts"), &json!("CREATE"))
+    );
 }
 
 #[test]

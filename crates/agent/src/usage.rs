@@ -45,7 +45,10 @@ pub(crate) fn node() -> Usage {
 pub(crate) fn process(pid: i32) -> Option<Usage> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    Some(Usage { cpu_nanoseconds: spent(&stat)?, memory_bytes: kibibytes(&status, "VmRSS:") * 1024 })
+    Some(Usage {
+        cpu_nanoseconds: spent(&stat)?,
+        memory_bytes: kibibytes(&status, "VmRSS:") * 1024,
+    })
 }
 
 fn nanoseconds(ticks: u64) -> u64 {

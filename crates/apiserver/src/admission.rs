@@ -158,11 +158,7 @@ async fn judge(
 }
 
 /// Shows a deletion to those who change objects; there is nothing that they could change.
-pub(crate) async fn mutate_deletion(
-    call: &Call<'_>,
-    act: &Act<'_>,
-    old: &Value,
-) -> ApiResult<()> {
+pub(crate) async fn mutate_deletion(call: &Call<'_>, act: &Act<'_>, old: &Value) -> ApiResult<()> {
     let hooks = hooks::current(call.api);
     if hooks.changes_nothing() || is_exempt(call) {
         return Ok(());

@@ -94,12 +94,10 @@ impl Remote {
     fn of(service: &Value, is_down: bool) -> Option<Self> {
         let spec = &service["spec"];
         let reference = spec["service"].as_object()?;
-        let text = |value: Option<&Value>| {
-            value.and_then(Value::as_str).unwrap_or("").to_owned()
-        };
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or("").to_owned();
         let bundle = spec["caBundle"].as_str().filter(|text| !text.is_empty());
-        let bundle = bundle
-            .and_then(|text| base64::engine::general_purpose::STANDARD.decode(text).ok());
+        let bundle =
+            bundle.and_then(|text| base64::engine::general_purpose::STANDARD.decode(text).ok());
         let trust = match bundle {
             _ if spec["insecureSkipTLSVerify"] == true => Trust::Anything,
             Some(pem) => Trust::Bundle(pem.into()),

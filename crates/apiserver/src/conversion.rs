@@ -125,11 +125,7 @@ pub(crate) async fn shown_one(
 }
 
 /// An object as it is to be stored; nothing if no webhook has to be asked for that.
-pub(crate) async fn stored(
-    api: &Api,
-    served: &Served,
-    object: &Value,
-) -> ApiResult<Option<Value>> {
+pub(crate) async fn stored(api: &Api, served: &Served, object: &Value) -> ApiResult<Option<Value>> {
     let (Some(webhook), Some(custom)) = (webhook(served), served.custom()) else {
         return Ok(None);
     };

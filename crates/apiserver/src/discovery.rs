@@ -47,8 +47,9 @@ pub(crate) fn answer(api: &Api, wanted: Discovery<'_>, headers: &HeaderMap) -> A
             let mut group = match (group, api.extensions.group(name)) {
                 (Some(group), _) => group_value(group),
                 (None, Some(extended)) => extension::group_value(extended),
-                (None, None) => aggregation::versions_of(api, name)
-                    .ok_or_else(ApiError::unknown_resource)?,
+                (None, None) => {
+                    aggregation::versions_of(api, name).ok_or_else(ApiError::unknown_resource)?
+                }
             };
             group["kind"] = "APIGroup".into();
             group["apiVersion"] = "v1".into();

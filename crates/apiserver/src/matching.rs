@@ -231,9 +231,11 @@ mod tests {
     fn equivalent_versions_match_unless_exactness_is_wanted() {
         let scaler = |version| Asked { group: "autoscaling", version, resource: "hpas", ..POD };
         let mut hook = rule(&json!({"apiVersions": ["v1"]}));
-        for (policy, expected) in
-            [(json!("Equivalent"), Meant::As(1)), (json!("Exact"), Meant::No), (json!(null), Meant::As(1))]
-        {
+        for (policy, expected) in [
+            (json!("Equivalent"), Meant::As(1)),
+            (json!("Exact"), Meant::No),
+            (json!(null), Meant::As(1)),
+        ] {
             hook["matchPolicy"] = policy;
             let constraints = Constraints::of_hook(&hook);
             let others = [scaler("v2beta1"), scaler("v1")];

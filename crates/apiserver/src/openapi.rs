@@ -181,10 +181,8 @@ pub(crate) async fn v2(api: &Api, headers: &HeaderMap) -> ApiResult<Reply> {
     let hash = hash_with(hash(api, catalog.all().iter()), &remotes);
     let server = api.settings.version.to_value()["gitVersion"].as_str().unwrap_or("").to_owned();
     let name = if protobuf { "v2.pb" } else { "v2" };
-    let zipped = rendered(api, name, &hash, move || {
-        whole(&catalog, &server, &remotes, protobuf)
-    })
-    .await?;
+    let zipped =
+        rendered(api, name, &hash, move || whole(&catalog, &server, &remotes, protobuf)).await?;
     send(headers, if protobuf { V2_PROTOBUF } else { "application/json" }, &hash, zipped)
 }
 

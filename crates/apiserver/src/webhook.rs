@@ -30,8 +30,18 @@ pub(crate) struct Hook {
 #[derive(Debug, Clone)]
 enum Place {
     /// Host with port, and path.
-    Url { host: String, port: u16, authority: String, path: String },
-    Service { namespace: String, name: String, port: i64, path: String },
+    Url {
+        host: String,
+        port: u16,
+        authority: String,
+        path: String,
+    },
+    Service {
+        namespace: String,
+        name: String,
+        port: i64,
+        path: String,
+    },
     Nowhere,
 }
 
@@ -102,8 +112,7 @@ impl Hook {
     ) -> Result<Value, CallError> {
         let query = format!("?timeout={}s", time.as_secs() + u64::from(time.subsec_nanos() > 0));
         let (url, route) = self.route(api, &query)?;
-        let unreached =
-            |reason: String| CallError::Unreached { url: url.clone(), reason };
+        let unreached = |reason: String| CallError::Unreached { url: url.clone(), reason };
         let request = Request::post(&url)
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json, */*")

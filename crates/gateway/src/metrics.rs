@@ -256,8 +256,7 @@ async fn span(gateway: &Gateway, node: &str) -> Result<Span, Failure> {
 }
 
 async fn count(gateway: &Gateway, node: &str) -> Result<Count, Failure> {
-    let bytes =
-        node::ask(&*gateway.nodes, node, Method::GET, "/v1/usage", Bytes::new()).await?;
+    let bytes = node::ask(&*gateway.nodes, node, Method::GET, "/v1/usage", Bytes::new()).await?;
     let report = serde_json::from_slice(&bytes).map_err(Failure::internal)?;
     Ok(Count { at: Instant::now(), report })
 }

@@ -22,7 +22,11 @@ pub(super) struct Kind {
 impl Kind {
     fn of(served: &Served) -> Self {
         let text = |text: &Arc<str>| text.to_string();
-        Self { group: text(&served.group), version: text(&served.version), kind: text(&served.kind) }
+        Self {
+            group: text(&served.group),
+            version: text(&served.version),
+            kind: text(&served.kind),
+        }
     }
 
     fn to_value(&self) -> Value {

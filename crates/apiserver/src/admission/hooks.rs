@@ -83,9 +83,7 @@ impl Snapshot {
 
     /// Nobody is asked at all.
     pub(crate) fn is_empty(&self) -> bool {
-        self.changes_nothing()
-            && self.validating.is_empty()
-            && self.validating_bindings.is_empty()
+        self.changes_nothing() && self.validating.is_empty() && self.validating_bindings.is_empty()
     }
 }
 
@@ -145,9 +143,9 @@ fn read<T>(
 ) -> Vec<Arc<Read<T>>> {
     let entries = refresh::entries(api, table);
     let items = entries.iter().map(|entry| {
-        let known = before.iter().find(|known| {
-            known.revision == entry.revision && known.name == *entry.name
-        });
+        let known = before
+            .iter()
+            .find(|known| known.revision == entry.revision && known.name == *entry.name);
         known.cloned().unwrap_or_else(|| {
             let object = entry.item.to_value();
             Arc::new(Read {

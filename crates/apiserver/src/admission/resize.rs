@@ -26,15 +26,14 @@ pub(super) fn validate(
     let class = call.api.store.get("storageclasses", class_of(old)).map(|it| it.item.to_value());
     match refusal(new, old, class.as_ref()) {
         None => Ok(()),
-        Some(why) => {
-            Err(ApiError::forbidden_because(call.served.subject(object::name(new)), why))
-        }
+        Some(why) => Err(ApiError::forbidden_because(call.served.subject(object::name(new)), why)),
     }
 }
 
 fn grows(new: &Value, old: &Value) -> bool {
-    let size =
-        |claim: &Value| Quantity::from_json(&claim["spec"]["resources"]["requests"]["storage"]).ok();
+    let size = |claim: &Value| {
+        Quantity::from_json(&claim["spec"]["resources"]["requests"]["storage"]).ok()
+    };
     match (size(new), size(old)) {
         (Some(new), Some(old)) => new > old,
         _ => false,

@@ -82,9 +82,9 @@ impl<'a> Versions<'a> {
                 served.api_version()
             )));
         }
-        served
-            .clean(&mut changed, Filling::Whole)
-            .map_err(|error| ApiError::internal(error.to_value()["message"].as_str().unwrap_or("")))?;
+        served.clean(&mut changed, Filling::Whole).map_err(|error| {
+            ApiError::internal(error.to_value()["message"].as_str().unwrap_or(""))
+        })?;
         served.default(&mut changed);
         if let Some(seen) = seen {
             conversion::convert(self.api, seen, self.served, &mut changed).await?;

@@ -289,9 +289,7 @@ async fn patched(
     judge(invocation, &verdict)?;
     let Some(patch) = &verdict.patch else { return Ok(None) };
     let name = &invocation.webhook.name;
-    let fail = |reason: String| {
-        Failure::Call(format!("failed calling webhook {name:?}: {reason}"))
-    };
+    let fail = |reason: String| Failure::Call(format!("failed calling webhook {name:?}: {reason}"));
     let patch: Value = serde_json::from_slice(patch)
         .ok()
         .filter(Value::is_array)

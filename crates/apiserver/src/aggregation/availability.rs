@@ -78,9 +78,7 @@ async fn ask(api: &Api, remote: &Remote) -> Result<Found, Verdict> {
     let failed = |reason, message| Verdict { status: "False", reason, message };
     let place = format!("service/{} in {:?}", remote.service, remote.namespace);
     remote.route(api).map_err(|error| match error {
-        ResolveError::NoService(_) => {
-            failed("ServiceNotFound", format!("{place} is not present"))
-        }
+        ResolveError::NoService(_) => failed("ServiceNotFound", format!("{place} is not present")),
         ResolveError::NoPort { port, .. } => {
             failed("ServicePortError", format!("{place} is not listening on port {port}"))
         }
@@ -88,11 +86,14 @@ async fn ask(api: &Api, remote: &Remote) -> Result<Found, Verdict> {
             "MissingEndpoints",
             format!("endpointslices for {place} have no addresses with port {}", remote.port),
         ),
-        other => failed("ServiceAccessError", format!("{place} cannot be accessed due to: {other}")),
+        other => {
+            failed("ServiceAccessError", format!("{place} cannot be accessed due to: {other}"))
+        }
     })?;
     let path = remote.path();
     let resources = get(api, remote, &path).await.map_err(|why| {
-        let url = format!("https://{}.{}.svc:{}{path}", remote.service, remote.namespace, remote.port);
+        let url =
+            format!("https://{}.{}.svc:{}{path}", remote.service, remote.namespace, remote.port);
         failed("FailedDiscoveryCheck", format!("failing or missing response from {url}: {why}"))
     })?;
     // Documents are not a condition of being available.
@@ -146,7 +147,8 @@ async fn tell(api: &Api, remote: &Remote, verdict: &Verdict) {
     if same_status && same("reason", verdict.reason) && same("message", &verdict.message) {
         return;
     }
-    let since = if same_status { known["lastTransitionTime"].clone() } else { clock::now_rfc3339().into() };
+    let since =
+        if same_status { known["lastTransitionTime"].clone() } else { clock::now_rfc3339().into() };
     service["status"]["conditions"] = json!([{
         "type": "Available", "status": verdict.status, "reason": verdict.reason,
         "message": verdict.message, "lastTransitionTime": since,

@@ -152,7 +152,10 @@ mod tests {
         assert_eq!(nested.len(), 1);
         assert_eq!(nested[0]["scope"], "Namespaced");
         assert_eq!(nested[0]["shortNames"], json!(["t"]));
-        assert_eq!(nested[0]["responseKind"], json!({"group": "g", "version": "v1", "kind": "Thing"}));
+        assert_eq!(
+            nested[0]["responseKind"],
+            json!({"group": "g", "version": "v1", "kind": "Thing"})
+        );
         assert_eq!(nested[0]["subresources"][0]["responseKind"]["group"], "autoscaling");
     }
 }

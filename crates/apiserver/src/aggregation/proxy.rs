@@ -33,9 +33,26 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     UPGRADE,
 ];
 /// What a key of extra information may not contain in a header's name.
-const IN_NAME: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'/').add(b':').add(b'"').add(b'(')
-    .add(b')').add(b',').add(b';').add(b'<').add(b'=').add(b'>').add(b'?').add(b'@').add(b'[')
-    .add(b'\\').add(b']').add(b'{').add(b'}');
+const IN_NAME: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'%')
+    .add(b'/')
+    .add(b':')
+    .add(b'"')
+    .add(b'(')
+    .add(b')')
+    .add(b',')
+    .add(b';')
+    .add(b'<')
+    .add(b'=')
+    .add(b'>')
+    .add(b'?')
+    .add(b'@')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'{')
+    .add(b'}');
 
 /// Passes a request on and its answer back, as both come.
 pub(crate) async fn pass(

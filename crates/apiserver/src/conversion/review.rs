@@ -52,7 +52,8 @@ pub(super) fn answer(
 ) -> Result<Vec<Value>, String> {
     let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
     let (group, kind) = (text(&review["apiVersion"]), text(&review["kind"]));
-    if version == Version::V1 && (group.as_str(), kind.as_str()) != (version.name(), "ConversionReview")
+    if version == Version::V1
+        && (group.as_str(), kind.as_str()) != (version.name(), "ConversionReview")
     {
         let group = if group.is_empty() { "/".to_owned() } else { group };
         return Err(format!(
@@ -90,7 +91,8 @@ pub(super) fn answer(
 /// A conversion may change labels and annotations, and nothing else of the metadata.
 fn check(object: &mut Value, original: &Value, desired: &str, index: usize) -> Result<(), String> {
     let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
-    let invalid = |why: String| format!("returned invalid converted object at index {index}: {why}");
+    let invalid =
+        |why: String| format!("returned invalid converted object at index {index}: {why}");
     let version = text(&object["apiVersion"]);
     if version != desired {
         return Err(invalid(format!(
@@ -107,7 +109,8 @@ fn check(object: &mut Value, original: &Value, desired: &str, index: usize) -> R
             return Err(invalid(format!("must have the same {name}: {was} != {is}")));
         }
     }
-    let broken = |why: String| format!("returned invalid metadata in object at index {index}: {why}");
+    let broken =
+        |why: String| format!("returned invalid metadata in object at index {index}: {why}");
     let Value::Object(given) = object["metadata"].take() else {
         return Err(broken("missing metadata in converted object".to_owned()));
     };
@@ -158,7 +161,8 @@ mod tests {
     #[test]
     fn metadata_survives_whatever_the_webhook_does_to_it() {
         let mut converted = object("v2");
-        converted["metadata"] = json!({"name": "a", "uid": "1", "labels": {"z": "1"}, "generation": 9});
+        converted["metadata"] =
+            json!({"name": "a", "uid": "1", "labels": {"z": "1"}, "generation": 9});
         let found = judged(review(&converted)).unwrap();
         assert_eq!(found[0]["metadata"], json!({"name": "a", "uid": "1", "labels": {"z": "1"}}));
     }
@@ -176,13 +180,22 @@ mod tests {
         let mut fewer = review(&object("v2"));
         fewer["response"]["convertedObjects"] = json!([]);
         for (review, complaint) in [
-            (json!({}), "failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /, Kind="),
+            (
+                json!({}),
+                "failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /, Kind=",
+            ),
             (other, "failed: expected response.uid=\"u\", got \"x\""),
             (failed, "failed: no way"),
             (mute, "failed: response.result.status was 'Failure', not 'Success'"),
             (fewer, "returned 0 objects, expected 1"),
-            (review(&object("v3")), "returned invalid converted object at index 0: invalid groupVersion (expected g/v2, received g/v3)"),
-            (review(&renamed), "returned invalid converted object at index 0: must have the same name: a != b"),
+            (
+                review(&object("v3")),
+                "returned invalid converted object at index 0: invalid groupVersion (expected g/v2, received g/v3)",
+            ),
+            (
+                review(&renamed),
+                "returned invalid converted object at index 0: must have the same name: a != b",
+            ),
         ] {
             assert_eq!(judged(review), Err(complaint.to_owned()));
         }

@@ -87,19 +87,23 @@ impl Connector {
 
 fn refused(error: &io::Error, name: &ServerName<'_>) -> ConnectError {
     use rustls::CertificateError as Wrong;
-    let Some(error) =
-        error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>())
+    let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>())
     else {
         return ConnectError::Tls(error.to_string());
     };
     match error {
         rustls::Error::InvalidCertificate(wrong) => ConnectError::Certificate(match wrong {
-            Wrong::UnknownIssuer | Wrong::BadSignature => "certificate signed by unknown authority".to_owned(),
+            Wrong::UnknownIssuer | Wrong::BadSignature => {
+                "certificate signed by unknown authority".to_owned()
+            }
             Wrong::Expired | Wrong::ExpiredContext { .. } | Wrong::NotValidYet => {
                 "certificate has expired or is not yet valid".to_owned()
             }
             Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => {
-                format!("certificate is not valid for any names, but wanted to match {}", name.to_str())
+                format!(
+                    "certificate is not valid for any names, but wanted to match {}",
+                    name.to_str()
+                )
             }
             other => other.to_string(),
         }),

@@ -169,8 +169,7 @@ async fn settle(
     if endpoint == Endpoint::Main {
         admission::complete(call, Operation::Update, &mut new, Some(live), options.dry_run).await?;
     }
-    let warnings =
-        admission::validate(call, &act, Some(&new), Some(live)).await?;
+    let warnings = admission::validate(call, &act, Some(&new), Some(live)).await?;
     warnings.into_iter().for_each(|warning| call.warn(warning));
     Ok(new)
 }

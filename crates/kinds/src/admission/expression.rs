@@ -35,7 +35,8 @@ static REQUEST: LazyLock<Schema> = LazyLock::new(|| {
 
 /// `namespaceObject`: metadata without what is the server's own business.
 static NAMESPACE: LazyLock<Schema> = LazyLock::new(|| {
-    let (text, time) = (json!({"type": "string"}), json!({"type": "string", "format": "date-time"}));
+    let (text, time) =
+        (json!({"type": "string"}), json!({"type": "string", "format": "date-time"}));
     let texts = json!({"type": "array", "items": text});
     let labels = json!({"type": "object", "additionalProperties": text});
     let number = json!({"type": "integer"});

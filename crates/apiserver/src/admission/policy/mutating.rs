@@ -52,10 +52,7 @@ impl Policy<Mutations> {
                 let expression = Expression::compile(source, &names, wanted);
                 Mutation { form, expression: expression.map_err(|error| error.to_string()) }
             });
-            Mutations {
-                list: list.collect(),
-                asks_again: spec["reinvocationPolicy"] == "IfNeeded",
-            }
+            Mutations { list: list.collect(), asks_again: spec["reinvocationPolicy"] == "IfNeeded" }
         })
     }
 }
@@ -184,8 +181,10 @@ fn apply<'a>(
     served: &Served,
     current: &Value,
 ) -> Result<Value, String> {
-    let expression = mutation.expression.as_ref().map_err(|text| format!("compilation error: {text}"))?;
-    let found = scene.evaluate(expression, &mut BUDGET.clone()).map_err(|error| error.to_string())?;
+    let expression =
+        mutation.expression.as_ref().map_err(|text| format!("compilation error: {text}"))?;
+    let found =
+        scene.evaluate(expression, &mut BUDGET.clone()).map_err(|error| error.to_string())?;
     let mut after = match mutation.form {
         Form::Configuration => {
             let config = found.to_configuration().map_err(|error| error.to_string())?;
@@ -215,8 +214,9 @@ fn configured(served: &Served, current: &Value, mut config: Value) -> Result<Val
     config["apiVersion"] = current["apiVersion"].clone();
     config["kind"] = current["kind"].clone();
     let wrap = |text: String| format!("error applying patch: {text}");
-    merge::validate(&config, &schema, merge::Duplicates::Refused)
-        .map_err(|faults| wrap(format!("failed to convert patch object to typed object: {faults}")))?;
+    merge::validate(&config, &schema, merge::Duplicates::Refused).map_err(|faults| {
+        wrap(format!("failed to convert patch object to typed object: {faults}"))
+    })?;
     let mut atomics = Vec::new();
     find_atomics(&config, &schema, String::new(), &mut atomics);
     if !atomics.is_empty() {

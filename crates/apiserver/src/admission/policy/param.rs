@@ -55,7 +55,9 @@ impl ParamKind {
         let catalog = api.catalog.load();
         catalog.find_kind(group, version, kind).cloned().ok_or_else(|| {
             let group = if group.is_empty() { String::new() } else { format!("{group}/") };
-            format!("failed to find resource referenced by paramKind: '{group}{version}, Kind={kind}'")
+            format!(
+                "failed to find resource referenced by paramKind: '{group}{version}, Kind={kind}'"
+            )
         })
     }
 }
@@ -87,9 +89,8 @@ pub(super) fn collect(
     let namespace = match (kind.namespaced, reference.namespace.as_str()) {
         (false, "") => "",
         (false, _) => {
-            return Err(
-                "paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned()
-            );
+            return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`"
+                .to_owned());
         }
         (true, "") if attributes.namespace.is_empty() => {
             return Err(
@@ -110,7 +111,8 @@ pub(super) fn collect(
             let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
             let page = store.list(&kind.table, Range { prefix: &prefix, ..Range::default() });
             let entries = page.map(|page| page.entries).unwrap_or_default();
-            let wanted = entries.iter().filter(|entry| selector.matches(|key| entry.item.label(key)));
+            let wanted =
+                entries.iter().filter(|entry| selector.matches(|key| entry.item.label(key)));
             wanted.map(|entry| Some(kind.live(entry))).collect()
         }
     };

@@ -98,6 +98,7 @@ fn kinds(api: &Api, policy: &Value) -> Vec<(String, Schema)> {
         }
     }
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
-    let schemas = found.into_iter().filter_map(|(name, served)| Some((name, served.schema().ok()?)));
+    let schemas =
+        found.into_iter().filter_map(|(name, served)| Some((name, served.schema().ok()?)));
     schemas.collect()
 }

@@ -105,7 +105,10 @@ impl Policy<Rules> {
             let list = |field: &str| spec[field].as_array().cloned().unwrap_or_default();
             let plain = names.clone().without_authorizer();
             Rules {
-                rules: list("validations").iter().map(|rule| Rule::of(rule, names, &plain)).collect(),
+                rules: list("validations")
+                    .iter()
+                    .map(|rule| Rule::of(rule, names, &plain))
+                    .collect(),
                 annotations: list("auditAnnotations")
                     .iter()
                     .map(|annotation| Annotation::of(annotation, &plain))

@@ -100,14 +100,10 @@ pub(super) fn answer(
         }
         (Task::Mutate, Version::V1) => match (&patch, &patch_type) {
             (Some(_), None) => {
-                return Err(
-                    "webhook returned response.patch but not response.patchType".to_owned()
-                );
+                return Err("webhook returned response.patch but not response.patchType".to_owned());
             }
             (None, Some(_)) => {
-                return Err(
-                    "webhook returned response.patchType but not response.patch".to_owned()
-                );
+                return Err("webhook returned response.patchType but not response.patch".to_owned());
             }
             (Some(_), Some(kind)) if kind.is_empty() => {
                 return Err("webhook returned invalid response.patchType of \"\"".to_owned());

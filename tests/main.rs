@@ -23,6 +23,7 @@ mod kube_apiserver;
 mod kubectl;
 mod limits;
 mod lists;
+mod metrics;
 mod policy;
 mod store;
 mod vm_controller;

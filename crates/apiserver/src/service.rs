@@ -113,24 +113,35 @@ impl Api {
                     None
                 };
                 authorize::check_path(self, &user, parts.method.as_str(), asked.path)?;
-                match &asked.target {
-                    Target::Discovery(wanted) => {
-                        only_reads(parts)?;
-                        if let Discovery::Resources { group, version } = wanted
-                            && let Some(remote) = aggregation::find(self, group, version)
-                        {
-                            return aggregation::pass(self, &remote, &user, parts, body).await;
-                        }
-                        discovery::answer(self, *wanted, &parts.headers)
-                    }
-                    _ => {
-                        if let Some(remote) = described_elsewhere(self, asked.path) {
-                            return aggregation::pass(self, &remote, &user, parts, body).await;
-                        }
-                        health::answer(self, asked.path, parts, asked.query).await
-                    }
-                }
+                self.described(parts, body, asked, &user).await
             }
+        }
+    }
+
+    /// Discovery, documents, health: whatever is no object.
+    async fn described(
+        &self,
+        parts: &request::Parts,
+        body: RequestBody,
+        asked: &Understood<'_>,
+        user: &User,
+    ) -> ApiResult<Reply> {
+        let elsewhere = match &asked.target {
+            Target::Discovery(Discovery::Resources { group, version }) => {
+                aggregation::find(self, group, version)
+            }
+            _ => documented_elsewhere(self, asked.path),
+        };
+        if let Some(remote) = elsewhere {
+            only_reads(parts)?;
+            return aggregation::pass(self, &remote, user, parts, body).await;
+        }
+        match &asked.target {
+            Target::Discovery(wanted) => {
+                only_reads(parts)?;
+                discovery::answer(self, *wanted, &parts.headers)
+            }
+            _ => health::answer(self, asked.path, parts, asked.query).await,
         }
     }
 
@@ -241,7 +252,7 @@ fn error_encoding(parts: &request::Parts) -> Encoding {
 }
 
 /// Who has the document of a group that is served elsewhere: `/openapi/v3/apis/G/V`.
-fn described_elsewhere(api: &Api, path: &str) -> Option<Arc<aggregation::Remote>> {
+fn documented_elsewhere(api: &Api, path: &str) -> Option<Arc<aggregation::Remote>> {
     let (group, version) = path.strip_prefix("/openapi/v3/apis/")?.split_once('/')?;
     aggregation::find(api, group, version)
 }

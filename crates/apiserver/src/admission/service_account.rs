@@ -16,7 +16,7 @@ const MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// A little longer than an hour, as clients are used to.
 const LIFETIME_SECONDS: u64 = 3607;
 /// The default account follows its namespace after a moment.
-const PATIENCE: usize = 20;
+const PATIENCE: usize = 100;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 pub(super) async fn mutate(

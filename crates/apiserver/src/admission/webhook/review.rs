@@ -91,27 +91,7 @@ pub(super) fn answer(
     let patch = patch(response)?;
     let patch_type = response.get("patchType").filter(|value| !value.is_null());
     let patch_type = patch_type.map(|value| value.as_str().unwrap_or("").to_owned());
-    match (task, version) {
-        (Task::Validate, Version::V1) if patch.is_some() => {
-            return Err("validating webhook may not return response.patch".to_owned());
-        }
-        (Task::Validate, Version::V1) if patch_type.is_some() => {
-            return Err("validating webhook may not return response.patchType".to_owned());
-        }
-        (Task::Mutate, Version::V1) => match (&patch, &patch_type) {
-            (Some(_), None) => {
-                return Err("webhook returned response.patch but not response.patchType".to_owned());
-            }
-            (None, Some(_)) => {
-                return Err("webhook returned response.patchType but not response.patch".to_owned());
-            }
-            (Some(_), Some(kind)) if kind.is_empty() => {
-                return Err("webhook returned invalid response.patchType of \"\"".to_owned());
-            }
-            _ => {}
-        },
-        _ => {}
-    }
+    check_patch(task, version, patch.is_some(), patch_type.as_deref())?;
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let warnings = list(&response["warnings"]);
     let annotations = response["auditAnnotations"].as_object().into_iter().flatten();
@@ -129,6 +109,29 @@ pub(super) fn answer(
             .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
             .collect(),
     })
+}
+
+/// Whether a webhook may say what it says about a patch; the earlier version did not look.
+fn check_patch(
+    task: Task,
+    version: Version,
+    has_patch: bool,
+    patch_type: Option<&str>,
+) -> Result<(), String> {
+    if version == Version::V1Beta1 {
+        return Ok(());
+    }
+    let complaint = match (task, has_patch, patch_type) {
+        (Task::Validate, true, _) => "validating webhook may not return response.patch",
+        (Task::Validate, false, Some(_)) => "validating webhook may not return response.patchType",
+        (Task::Mutate, true, None) => "webhook returned response.patch but not response.patchType",
+        (Task::Mutate, false, Some(_)) => {
+            "webhook returned response.patchType but not response.patch"
+        }
+        (Task::Mutate, true, Some("")) => "webhook returned invalid response.patchType of \"\"",
+        _ => return Ok(()),
+    };
+    Err(complaint.to_owned())
 }
 
 fn patch(response: &Value) -> Result<Option<Vec<u8>>, String> {

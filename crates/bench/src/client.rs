@@ -68,6 +68,11 @@ impl Client {
 }
 
 impl Connection {
+    /// Whether the server has hung up, as it does on those who say nothing for long.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
     pub(crate) async fn open(
         &mut self,
         method: Method,

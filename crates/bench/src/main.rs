@@ -1,4 +1,5 @@
-//! `make bench`: what Sheaf's API server and its volumes cost, measured on a release build.
+//! `make bench`: what Sheaf's API server, its machines and its volumes cost, measured on a
+//! release build.
 //!
 //! Everything is on as in production: TLS, RBAC, fsync. Each figure is printed with the
 //! limit it is held to; on a shared machine the absolute times wobble, so the CPU time per
@@ -6,6 +7,7 @@
 
 mod client;
 mod figures;
+mod machine;
 mod peer;
 mod process;
 mod scenario;
@@ -18,7 +20,7 @@ use clap::Parser;
 
 use crate::figures::Figures;
 
-/// Measure a release build of Sheaf: its API server and its volumes.
+/// Measure a release build of Sheaf: its API server, its machines and its volumes.
 #[derive(Debug, Parser)]
 struct Args {
     /// The binary to measure; by default the one beside this program.
@@ -42,6 +44,9 @@ struct Args {
     /// Measure this only.
     #[arg(long, value_enum)]
     only: Option<Part>,
+    /// Machines that run at once.
+    #[arg(long, default_value_t = 50)]
+    machines: usize,
     /// How long each load on a volume runs.
     #[arg(long, default_value_t = 2)]
     seconds: u32,
@@ -53,6 +58,8 @@ enum Part {
     Api,
     /// Replicated volumes.
     Volumes,
+    /// Virtual machines.
+    Machines,
 }
 
 fn main() -> Result<()> {
@@ -69,19 +76,23 @@ fn main() -> Result<()> {
     );
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut figures = Figures::default();
-    if args.only != Some(Part::Api) {
+    let measured = |part| args.only.is_none_or(|only| only == part);
+    if measured(Part::Volumes) {
         volume::run(&sheaf, args.seconds, &mut figures)?;
     }
-    if args.only == Some(Part::Volumes) {
-        figures.print();
-        return Ok(());
+    if measured(Part::Machines) {
+        runtime
+            .block_on(machine::run(&sheaf, args.machines, &mut figures))
+            .context("cannot measure machines")?;
     }
-    runtime.block_on(async {
-        if !args.no_peer {
-            Box::pin(peer::measure(&mut figures)).await.context("cannot measure etcd")?;
-        }
-        scenario::run(&args, &sheaf, &mut figures).await
-    })?;
+    if measured(Part::Api) {
+        runtime.block_on(async {
+            if !args.no_peer {
+                Box::pin(peer::measure(&mut figures)).await.context("cannot measure etcd")?;
+            }
+            scenario::run(&args, &sheaf, &mut figures).await
+        })?;
+    }
     figures.print();
     Ok(())
 }

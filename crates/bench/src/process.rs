@@ -24,11 +24,18 @@ pub(crate) fn free_port() -> Result<u16> {
 }
 
 impl Server {
+    /// A control plane alone.
     pub(crate) async fn start(binary: &Path, dir: &Path, more: &[String]) -> Result<Self> {
+        let more = [&["--no-agent".to_owned()], more].concat();
+        Self::node(binary, dir, &more).await
+    }
+
+    /// A whole node.
+    pub(crate) async fn node(binary: &Path, dir: &Path, more: &[String]) -> Result<Self> {
         let port = free_port()?;
         let begun = Instant::now();
         let child = Command::new(binary)
-            .args(["server", "--no-agent", "--log-level", "warn", "--data-dir"])
+            .args(["server", "--log-level", "warn", "--data-dir"])
             .arg(dir)
             .args(["--listen", &format!("127.0.0.1:{port}")])
             .args(more)

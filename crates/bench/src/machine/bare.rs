@@ -1,0 +1,182 @@
+//! QEMU started by hand: the command line that Sheaf uses, without Sheaf.
+//!
+//! Descriptors that Sheaf hands down become sockets and taps that QEMU opens itself. Everything
+//! else stays as it is, so that the difference in time is Sheaf's.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::process::{Child, Command};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The command line of one of Sheaf's machines, to be used again.
+#[derive(Debug, Clone)]
+pub(super) struct Recipe {
+    arguments: Vec<String>,
+    /// The machine's folder and its disk, which get replaced.
+    folder: String,
+    disk: String,
+}
+
+impl Recipe {
+    /// What the only QEMU whose folder lies below `machines` was started with.
+    pub(super) fn of_running(machines: &Path, disk: &Path) -> Result<Self> {
+        let machines = format!("{}/", machines.display());
+        for (_, arguments) in super::processes()? {
+            let folder = arguments.iter().find_map(|argument| {
+                let uid = argument.strip_prefix(&machines)?.split('/').next()?;
+                Some(format!("{machines}{uid}"))
+            });
+            if let Some(folder) = folder {
+                let disk = disk.display().to_string();
+                return Ok(Self { arguments, folder, disk });
+            }
+        }
+        bail!("no QEMU of Sheaf's was found")
+    }
+
+    /// The same, with files of its own.
+    fn adapt(&self, folder: &Path, disk: &Path, tap: &str) -> Vec<String> {
+        let adapt = |argument: &String| {
+            let argument = argument
+                .replace(&self.folder, &folder.display().to_string())
+                .replace(&self.disk, &disk.display().to_string());
+            let parts = argument.split(',').map(|part| match part.split_once('=') {
+                Some(("fd", _)) if argument.starts_with("socket,") => {
+                    let id = argument.split(',').find_map(|part| part.strip_prefix("id="));
+                    format!("path={}/{}", folder.display(), id.unwrap_or("socket"))
+                }
+                Some(("fds", _)) if argument.starts_with("tap,") => {
+                    format!("ifname={tap},script=no,downscript=no")
+                }
+                _ => part.to_owned(),
+            });
+            let parts: Vec<String> = parts.filter(|part| !part.starts_with("vhostfds=")).collect();
+            parts.join(",")
+        };
+        self.arguments.iter().map(adapt).collect()
+    }
+}
+
+/// What one start needs and does not count: a folder, a disk, a tap.
+#[derive(Debug)]
+pub(super) struct Place {
+    folder: PathBuf,
+    disk: PathBuf,
+    tap: String,
+}
+
+impl Place {
+    pub(super) async fn prepare(
+        under: &Path,
+        number: usize,
+        guest: &[u8],
+        tap_prefix: &str,
+    ) -> Result<Self> {
+        let folder = under.join(format!("bare-{number}"));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(folder.join("vm"))?;
+        let disk = folder.join("disk.img");
+        std::fs::write(&disk, guest)?;
+        let tap = format!("{tap_prefix}{number}");
+        super::tool("ip", &["tuntap", "add", "dev", &tap, "mode", "tap"]).await?;
+        super::tool("ip", &["link", "set", &tap, "up"]).await?;
+        Ok(Self { folder, disk, tap })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("ip").args(["link", "del", &self.tap]).status();
+    }
+}
+
+/// A QEMU that runs.
+#[derive(Debug)]
+pub(super) struct Bare {
+    child: Child,
+    answers: Lines<BufReader<OwnedReadHalf>>,
+    commands: OwnedWriteHalf,
+}
+
+impl Bare {
+    /// Starts a guest and returns when QEMU says that it runs.
+    pub(super) async fn start(recipe: &Recipe, place: &Place) -> Result<Self> {
+        let arguments = recipe.adapt(&place.folder, &place.disk, &place.tap);
+        let (program, arguments) = arguments.split_first().context("an empty command line")?;
+        let mut child = Command::new(program)
+            .args(arguments)
+            .current_dir(place.folder.join("vm"))
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start QEMU")?;
+        let stream = connect(&place.folder.join("qmp"), &mut child).await?;
+        let (reading, commands) = stream.into_split();
+        let mut bare = Self { child, answers: BufReader::new(reading).lines(), commands };
+        bare.answer(|said| said.get("QMP").is_some()).await?;
+        bare.command("qmp_capabilities").await?;
+        bare.command("cont").await?;
+        let state = bare.command("query-status").await?;
+        ensure!(state["return"]["status"] == "running", "the guest does not run: {state}");
+        Ok(bare)
+    }
+
+    /// Waits until the guest has said something on its serial port.
+    pub(super) async fn heard(&mut self, place: &Place) -> Result<()> {
+        let mut serial = connect(&place.folder.join("serial0"), &mut self.child).await?;
+        let mut byte = [0];
+        serial.read_exact(&mut byte).await?;
+        Ok(())
+    }
+
+    /// Presses the power button and returns when the process is gone.
+    pub(super) async fn stop(mut self) -> Result<()> {
+        self.command("system_powerdown").await?;
+        self.answer(|said| said["event"] == "SHUTDOWN").await?;
+        self.commands.write_all(&line("quit")).await?;
+        self.child.wait().await?;
+        Ok(())
+    }
+
+    async fn command(&mut self, name: &str) -> Result<Value> {
+        self.commands.write_all(&line(name)).await?;
+        let answer = self.answer(|said| said.get("event").is_none()).await?;
+        ensure!(answer.get("error").is_none(), "{name}: {answer}");
+        Ok(answer)
+    }
+
+    async fn answer(&mut self, is_it: impl Fn(&Value) -> bool) -> Result<Value> {
+        loop {
+            let next = tokio::time::timeout(PATIENCE, self.answers.next_line()).await;
+            let text = next.context("QEMU is silent")??.context("QEMU has hung up")?;
+            let said = serde_json::from_str(&text)?;
+            if is_it(&said) {
+                return Ok(said);
+            }
+        }
+    }
+}
+
+fn line(command: &str) -> Vec<u8> {
+    format!("{}\n", json!({"execute": command})).into_bytes()
+}
+
+async fn connect(socket: &Path, child: &mut Child) -> Result<UnixStream> {
+    let begun = Instant::now();
+    loop {
+        if let Ok(stream) = UnixStream::connect(socket).await {
+            return Ok(stream);
+        }
+        ensure!(child.try_wait()?.is_none(), "QEMU ended at once");
+        ensure!(begun.elapsed() < PATIENCE, "{} does not appear", socket.display());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}

@@ -1,0 +1,247 @@
+//! A node under measurement: a server with its agent, and machines followed by a watch.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use bytes::{Bytes, BytesMut};
+use http::Method;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::client::Connection;
+use crate::process::Server;
+
+const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
+const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
+const KUBEVIRT: &str = "/apis/kubevirt.io/v1/namespaces/kubevirt/kubevirts/kubevirt";
+const BRIDGE: &str = "sheafbench";
+const NETWORK: &str = "10.53.0.0/24";
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A node whose machines end with it.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) server: Server,
+    connection: Connection,
+    dir: TempDir,
+    guest: Vec<u8>,
+}
+
+impl Node {
+    pub(super) async fn start(sheaf: &Path, guest: Vec<u8>) -> Result<Self> {
+        let dir = tempfile::tempdir()?;
+        // Machines run as users of their own, who must be able to pass.
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o711);
+        std::fs::set_permissions(dir.path(), open)?;
+        let flags = ["--node-name", "bench", "--guest-bridge", BRIDGE, "--guest-network", NETWORK];
+        let server = Server::node(sheaf, &data(&dir), &flags.map(str::to_owned)).await?;
+        let connection = server.client.connect().await?;
+        let mut node = Self { server, connection, dir, guest };
+        node.prepare().await?;
+        Ok(node)
+    }
+
+    /// Allows disks of the host, and waits until the node can run machines.
+    async fn prepare(&mut self) -> Result<()> {
+        let gates = json!({"spec": {"configuration": {"developerConfiguration": {
+            "featureGates": ["HostDisk"],
+        }}}});
+        let begun = Instant::now();
+        loop {
+            let body = Bytes::from(gates.to_string());
+            let (code, _) = self.connection.send(Method::PATCH, KUBEVIRT, body).await?;
+            let path = "/api/v1/nodes/bench";
+            let (_, node) = self.connection.send(Method::GET, path, Bytes::new()).await?;
+            let node: Value = serde_json::from_slice(&node)?;
+            let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            let ready = |it: &Value| it["type"] == "Ready" && it["status"] == "True";
+            if code == 200 && conditions.iter().any(ready) {
+                return Ok(());
+            }
+            ensure!(begun.elapsed() < PATIENCE, "the node does not get ready: {node}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(super) fn guest(&self) -> &[u8] {
+        &self.guest
+    }
+
+    /// Where the folders of machines are.
+    pub(super) fn machines(&self) -> PathBuf {
+        data(&self.dir).join("agent/vmis")
+    }
+
+    pub(super) fn disk(&self, name: &str) -> PathBuf {
+        self.dir.path().join(format!("{name}.img"))
+    }
+
+    /// A machine of this name with a disk of its own, not sent yet.
+    pub(super) fn machine(&self, name: &str) -> Result<Bytes> {
+        let disk = self.disk(name);
+        std::fs::write(&disk, &self.guest)?;
+        let machine = json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+            "metadata": {"name": name},
+            "spec": {"runStrategy": "Always", "template": {"spec": {
+                "domain": {"memory": {"guest": "16Mi"}, "devices": {
+                    "disks": [{"name": "root", "disk": {"bus": "virtio"}}],
+                    "interfaces": [{"name": "default", "masquerade": {}}],
+                }},
+                "networks": [{"name": "default", "pod": {}}],
+                "volumes": [{"name": "root", "hostDisk": {"path": disk, "type": "Disk"}}],
+            }}},
+        });
+        Ok(Bytes::from(machine.to_string()))
+    }
+
+    pub(super) async fn create(&mut self, machine: Bytes) -> Result<()> {
+        self.send(Method::POST, VMS, machine).await.map(drop)
+    }
+
+    /// All of them over a few connections.
+    pub(super) async fn create_all(&self, machines: Vec<Bytes>) -> Result<()> {
+        let mut workers = tokio::task::JoinSet::new();
+        for share in machines.chunks(machines.len().div_ceil(8).max(1)) {
+            let (share, client) = (share.to_vec(), self.server.client.clone());
+            workers.spawn(async move {
+                let mut connection = client.connect().await?;
+                for machine in share {
+                    connection.expect(Method::POST, VMS, machine).await?;
+                }
+                Ok::<_, anyhow::Error>(())
+            });
+        }
+        while let Some(worker) = workers.join_next().await {
+            worker??;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn set_strategy(&mut self, name: &str, strategy: &str) -> Result<()> {
+        let patch = json!({"spec": {"runStrategy": strategy}});
+        let (path, body) = (format!("{VMS}/{name}"), Bytes::from(patch.to_string()));
+        self.send(Method::PATCH, &path, body).await.map(drop)
+    }
+
+    pub(super) async fn delete(&mut self, name: &str) -> Result<()> {
+        let path = format!("{VMS}/{name}");
+        self.send(Method::DELETE, &path, Bytes::new()).await.map(drop)
+    }
+
+    async fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes> {
+        if self.connection.is_closed() {
+            self.connection = self.server.client.connect().await?;
+        }
+        self.connection.expect(method, path, body).await
+    }
+
+    /// Waits until this many guests have said something.
+    pub(super) async fn heard(&self, count: usize) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let folders = std::fs::read_dir(self.machines())?.flatten();
+            let logs = folders.filter_map(|each| each.path().join("serial.log").metadata().ok());
+            if logs.filter(|log| log.len() > 0).count() >= count {
+                return Ok(());
+            }
+            ensure!(begun.elapsed() < PATIENCE, "not all guests came up");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Follows the instances from now on.
+    pub(super) async fn watch(&mut self) -> Result<Watch> {
+        let list = self.send(Method::GET, VMIS, Bytes::new()).await?;
+        let list: Value = serde_json::from_slice(&list)?;
+        let revision = list["metadata"]["resourceVersion"].as_str().context("no revision")?;
+        let path = format!("{VMIS}?watch=1&resourceVersion={revision}");
+        let mut connection = self.server.client.connect().await?;
+        let reply = connection.open(Method::GET, &path, Bytes::new()).await?;
+        let body = reply.into_body();
+        Ok(Watch { _connection: connection, body, unread: BytesMut::new() })
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // What is left here is left because something failed.
+        for (pid, arguments) in super::processes().unwrap_or_default() {
+            if arguments.iter().any(|each| each.starts_with(&*self.dir.path().to_string_lossy())) {
+                let _ = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
+            }
+        }
+        let table = format!("sheaf_{BRIDGE}");
+        let commands: [&[&str]; 4] = [
+            &["ip", "link", "del", BRIDGE],
+            &["nft", "delete", "table", "inet", &table],
+            &["nft", "delete", "table", "bridge", &table],
+            &["nft", "delete", "table", "bridge", &format!("{table}_seen")],
+        ];
+        for command in commands {
+            let _ = std::process::Command::new(command[0]).args(&command[1..]).output();
+        }
+    }
+}
+
+fn data(dir: &TempDir) -> PathBuf {
+    dir.path().join("data")
+}
+
+/// Events of instances.
+#[derive(Debug)]
+pub(super) struct Watch {
+    _connection: Connection,
+    body: Incoming,
+    unread: BytesMut,
+}
+
+impl Watch {
+    /// Reads until `is_it` says yes of an event's type and object.
+    pub(super) async fn until(
+        &mut self,
+        mut is_it: impl FnMut(&str, &Value) -> bool,
+    ) -> Result<()> {
+        let reading = async {
+            loop {
+                let event = self.next().await?;
+                if is_it(event["type"].as_str().unwrap_or_default(), &event["object"]) {
+                    return Ok(());
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, reading).await.context("waited in vain for a machine")?
+    }
+
+    pub(super) async fn until_running(&mut self, name: &str) -> Result<()> {
+        self.until(|_, vmi| vmi["metadata"]["name"] == name && is_running(vmi)).await
+    }
+
+    pub(super) async fn until_gone(&mut self, name: &str) -> Result<()> {
+        self.until(|kind, vmi| kind == "DELETED" && vmi["metadata"]["name"] == name).await
+    }
+
+    async fn next(&mut self) -> Result<Value> {
+        loop {
+            if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+                let line = self.unread.split_to(end + 1);
+                return Ok(serde_json::from_slice(&line)?);
+            }
+            let frame = self.body.frame().await.context("the watch has ended")??;
+            if let Ok(data) = frame.into_data() {
+                self.unread.extend_from_slice(&data);
+            }
+        }
+    }
+}
+
+pub(super) fn is_running(vmi: &Value) -> bool {
+    vmi["status"]["phase"] == "Running"
+}

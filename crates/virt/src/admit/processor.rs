@@ -119,12 +119,18 @@ fn check_pages(judged: &Judged<'_>, causes: &mut Causes) {
     causes.invalid(field, message);
 }
 
-/// A guest that does not change while it runs must fit its limit.
+/// A guest has some memory, and if it does not change while it runs must fit its limit.
 fn check_guest(judged: &Judged<'_>, causes: &mut Causes) {
+    let Some(guest) = guest(judged) else { return };
+    if guest.units() <= 0 {
+        let field = judged.field("domain.memory.guest");
+        let message = format!("{field} '{guest}': must be greater than 0.");
+        causes.invalid(field, message);
+        return;
+    }
     if judged.config.updates_live() {
         return;
     }
-    let Some(guest) = guest(judged) else { return };
     let limit = amount(judged, "limits", "memory");
     if !limit.is_zero() && limit < guest {
         let field = judged.field("domain.memory.guest");

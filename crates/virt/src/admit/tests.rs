@@ -139,6 +139,7 @@ fn an_instance_that_is_wrong_is_told_where_and_why() {
     let table: Vec<(&str, Value, String)> = vec![
         ("/hostname", json!("A_b"), "spec.hostname: spec.hostname does not conform to the kubernetes DNS_LABEL rules".into()),
         ("/subdomain", json!("-"), "spec.subdomain: spec.subdomain does not conform to the kubernetes DNS_SUBDOMAIN rules".into()),
+        ("/domain/memory", json!({"guest": "-1Gi"}), "spec.domain.memory.guest: spec.domain.memory.guest '-1Gi': must be greater than 0.".into()),
         ("/domain/resources", json!({"requests": {"memory": "-64M"}}), "spec.domain.resources.requests.memory: spec.domain.resources.requests.memory '-64M': must be greater than or equal to 0.".into()),
         ("/domain/resources", json!({"requests": {"memory": "64k"}}), "spec.domain.resources.requests.memory: spec.domain.resources.requests.memory '64k': must be greater than or equal to 1M.".into()),
         ("/domain/resources", json!({"requests": {"memory": "2Gi"}, "limits": {"memory": "1Gi"}}), "spec.domain.resources.requests.memory: spec.domain.resources.requests.memory '2Gi' is greater than spec.domain.resources.limits.memory '1Gi'".into()),

@@ -160,7 +160,8 @@ impl RunDir {
 
     /// Removes what an earlier process in this folder left.
     pub(crate) fn forget_process(&self) -> io::Result<()> {
-        for name in [PROCESS, EXIT, QMP, SERIAL, AGENT, "vm/vnc.sock", "vm/qemu.pid"] {
+        // Its last words as well: they would be taken for those of the next one.
+        for name in [PROCESS, EXIT, QMP, SERIAL, AGENT, LOG, "vm/vnc.sock", "vm/qemu.pid"] {
             match fs::remove_file(self.0.join(name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}

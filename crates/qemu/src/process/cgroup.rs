@@ -30,6 +30,8 @@ pub struct Limits {
     pub cpu_weight: Option<u32>,
     /// Thousandths of a processor.
     pub cpu_quota: Option<u32>,
+    /// What it is expected to need. Beyond that it gives back first, and nobody is killed:
+    /// an estimate is no reason to end a guest.
     pub memory: Option<u64>,
 }
 
@@ -83,7 +85,7 @@ fn settings(layout: &Layout, limits: &Limits) -> Vec<(PathBuf, &'static str, Str
                 settings.push((root.clone(), "cpu.max", format!("{micros} {PERIOD_MICROS}")));
             }
             if let Some(memory) = limits.memory {
-                settings.push((root.clone(), "memory.max", memory.to_string()));
+                settings.push((root.clone(), "memory.high", memory.to_string()));
             }
         }
         Layout::Split { cpu, memory } => {
@@ -98,7 +100,7 @@ fn settings(layout: &Layout, limits: &Limits) -> Vec<(PathBuf, &'static str, Str
                 settings.push((root.clone(), "cpu.cfs_quota_us", micros.to_string()));
             }
             if let (Some(root), Some(bytes)) = (memory, limits.memory) {
-                settings.push((root.clone(), "memory.limit_in_bytes", bytes.to_string()));
+                settings.push((root.clone(), "memory.soft_limit_in_bytes", bytes.to_string()));
             }
         }
     }
@@ -195,7 +197,7 @@ mod tests {
         };
         assert_eq!(
             written(&Layout::Unified { root: "/c".into() }),
-            ["cpu.weight=200", "cpu.max=150000 100000", "memory.max=1073741824"]
+            ["cpu.weight=200", "cpu.max=150000 100000", "memory.high=1073741824"]
         );
         assert_eq!(
             written(&Layout::Split { cpu: Some("/c".into()), memory: Some("/m".into()) }),
@@ -203,7 +205,7 @@ mod tests {
                 "cpu.shares=2048",
                 "cpu.cfs_period_us=100000",
                 "cpu.cfs_quota_us=150000",
-                "memory.limit_in_bytes=1073741824"
+                "memory.soft_limit_in_bytes=1073741824"
             ]
         );
         assert_eq!(written(&Layout::Split { cpu: None, memory: None }), [""; 0]);

@@ -10,6 +10,7 @@ use qemu::Launcher;
 use qemu::process::cgroup;
 use tokio::sync::watch;
 
+use crate::bell::Bell;
 use crate::config::Config;
 use crate::event::Reporter;
 use crate::host::Trial;
@@ -35,6 +36,7 @@ pub(crate) struct Context {
     /// Who starts before whom after a power cut.
     pub(crate) order: Order,
     pub(crate) volumes: Volumes,
+    pub(crate) bell: Bell,
 }
 
 /// The users that machines run as; none if we are not root and all are ours.

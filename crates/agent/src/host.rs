@@ -11,6 +11,7 @@ use qemu::process::{Binary, Identity};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use crate::bell::Bell;
 use crate::node::Virtualization;
 use crate::vmi::{Efi, Host};
 
@@ -27,7 +28,7 @@ pub(crate) struct Trial {
 }
 
 /// Tries until QEMU is there, then once for good.
-pub(crate) async fn run(cache: PathBuf, found: watch::Sender<Trial>, mut stop: Stop) {
+pub(crate) async fn run(cache: PathBuf, found: watch::Sender<Trial>, bell: Bell, mut stop: Stop) {
     let mut told = false;
     loop {
         let trial = attempt(&cache).await;
@@ -44,6 +45,7 @@ pub(crate) async fn run(cache: PathBuf, found: watch::Sender<Trial>, mut stop: S
         told = true;
         let done = trial.host.is_some();
         found.send_replace(trial);
+        bell.ring();
         if done {
             return;
         }

@@ -8,6 +8,7 @@
 //! directory, written before the process exists; see `vmi`.
 
 mod api;
+mod bell;
 mod config;
 mod context;
 mod endpoint;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::bell::Bell;
 use crate::vmi::Vmi;
 
 const ORDER: &str = "sheaf.io/start-order";
@@ -41,6 +42,8 @@ pub(crate) struct Hold {
 #[derive(Debug)]
 pub(crate) struct Order {
     state: Mutex<State>,
+    /// Rung when somebody who waits may go on.
+    bell: Bell,
 }
 
 #[derive(Debug)]
@@ -57,17 +60,19 @@ enum State {
 
 impl Order {
     /// `rebooted` says whether the host went down since machines last ran.
-    pub(crate) fn new(rebooted: bool) -> Self {
+    pub(crate) fn new(rebooted: bool, bell: Bell) -> Self {
         let state = if rebooted { State::Unlisted } else { State::Free };
-        Self { state: Mutex::new(state) }
+        Self { state: Mutex::new(state), bell }
     }
 
     /// The machines that ran when the host went down.
     pub(crate) fn expect<'a>(&self, lost: impl Iterator<Item = &'a Vmi>, now: Instant) {
         let mut state = self.state.lock();
         if let State::Unlisted = *state {
-            let expected = lost.map(Expected::of).collect();
+            // What no machine stands behind does not come back.
+            let expected = lost.filter(|vmi| vmi.machine.is_some()).map(Expected::of).collect();
             *state = State::Returning { expected, until: now + PATIENCE };
+            self.bell.ring();
         }
     }
 
@@ -77,7 +82,7 @@ impl Order {
         match &*state {
             State::Free => None,
             State::Unlisted => {
-                let until = now + Duration::from_millis(100);
+                let until = now + PATIENCE;
                 Some(Hold { before: "the list of machines".into(), until })
             }
             State::Returning { until, .. } if now >= *until => {
@@ -97,6 +102,7 @@ impl Order {
                 .find(|each| each.namespace == vmi.namespace && each.name == vmi.name);
             if let Some(found) = found {
                 found.started.get_or_insert(now);
+                self.bell.ring();
             }
         }
     }
@@ -128,8 +134,7 @@ fn hold(expected: &[Expected], order: u32, now: Instant, until: Instant) -> Opti
         .filter_map(|each| {
             let until = match each.started {
                 Some(started) => started + each.delay,
-                // Looked at again when it may have started.
-                None => until.min(now + Duration::from_millis(500)),
+                None => until,
             };
             let before = format!("{}/{}", each.namespace, each.name);
             (each.started.is_none() || until > now).then_some(Hold { before, until })
@@ -149,6 +154,7 @@ mod tests {
     fn named(name: &str, order: Option<u32>, delay: u64) -> Vmi {
         let mut vmi = vmi(json!({"domain": {}}));
         vmi.name = name.into();
+        vmi.machine = Some(name.into());
         vmi.annotations.insert(DELAY.into(), delay.to_string());
         if let Some(order) = order {
             vmi.annotations.insert(ORDER.into(), order.to_string());
@@ -165,7 +171,7 @@ mod tests {
         let now = Instant::now();
         let (db, web, any) =
             (named("db", Some(1), 30), named("web", Some(2), 0), named("x", None, 0));
-        let order = Order::new(true);
+        let order = Order::new(true, Bell::default());
         assert!(held(&order, &db, now).is_some(), "the list is not known yet");
         order.expect([&any, &web, &db].into_iter(), now);
         assert_eq!(held(&order, &db, now), None);
@@ -182,7 +188,7 @@ mod tests {
     #[tokio::test]
     async fn one_that_stays_away_does_not_hold_the_others_for_ever() {
         let now = Instant::now();
-        let order = Order::new(true);
+        let order = Order::new(true, Bell::default());
         order.expect([&named("db", Some(1), 0)].into_iter(), now);
         let web = named("web", Some(2), 0);
         assert!(held(&order, &web, now).is_some());
@@ -191,7 +197,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_power_cut_nobody_waits() {
-        let order = Order::new(false);
+        let order = Order::new(false, Bell::default());
         let now = Instant::now();
         order.expect([&named("db", Some(1), 0)].into_iter(), now);
         assert_eq!(held(&order, &named("web", Some(2), 0), now), None);

@@ -13,6 +13,7 @@ use qemu::{Launcher, RunDir, Spec};
 use tokio::sync::watch;
 use tracing::{error, warn};
 
+use crate::bell::Bell;
 use crate::config::Config;
 use crate::context::{Context, Users};
 use crate::endpoint::{self, Endpoint};
@@ -40,13 +41,14 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     let dir = config.machines_dir();
     make(&dir).map_err(|source| StartError::Directory { path: dir.clone(), source })?;
     let found = scan(&dir).map_err(|source| StartError::Scan { path: dir.clone(), source })?;
-    let volumes = Volumes::start(client.clone(), &config, tasks)
+    let bell = Bell::default();
+    let volumes = Volumes::start(client.clone(), &config, bell.clone(), tasks)
         .map_err(|failure| StartError::Directory { path: failure.path, source: failure.source })?;
     let (trial, trials) = watch::channel(Trial::default());
     let (told, findings) = watch::channel(Findings::default());
     let told = Arc::new(told);
     let cache = config.agent_dir().join("probe.json");
-    tasks.spawn("trial", host::run(cache, trial, tasks.stop_signal()));
+    tasks.spawn("trial", host::run(cache, trial, bell.clone(), tasks.stop_signal()));
     tasks.spawn("trial-told", tell(trials.clone(), Arc::clone(&told)));
     let node = node::run(client.clone(), config.clone(), findings, tasks.stop_signal());
     tasks.spawn("node", node);
@@ -54,9 +56,18 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     tasks.spawn("machines", async move {
         let networks = Networks::start(&config.network, &found.attachments, &all).await;
         told.send_modify(|told| told.network = networks.shortcoming().map(str::to_owned));
-        machines(client, config, found, networks, trials, volumes, all).await;
+        let shared = Shared { networks, trial: trials, volumes, bell };
+        machines(client, config, found, shared, all).await;
     });
     Ok(())
+}
+
+/// What machines share with the rest of the agent.
+struct Shared {
+    networks: Networks,
+    trial: watch::Receiver<Trial>,
+    volumes: Volumes,
+    bell: Bell,
 }
 
 /// What was found in the folders of machines.
@@ -68,15 +79,8 @@ struct Found {
     processors: BTreeMap<String, Vec<usize>>,
 }
 
-async fn machines(
-    client: Client,
-    config: Config,
-    found: Found,
-    networks: Networks,
-    trial: watch::Receiver<Trial>,
-    volumes: Volumes,
-    tasks: Tasks,
-) {
+async fn machines(client: Client, config: Config, found: Found, shared: Shared, tasks: Tasks) {
+    let Shared { networks, trial, volumes, bell } = shared;
     let is_root = rustix::process::geteuid().is_root();
     let cgroup = match cgroup::detect() {
         Ok(layout) if is_root => layout,
@@ -90,7 +94,7 @@ async fn machines(
     let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let context = Arc::new(Context {
         processors: Processors::new(count, found.processors),
-        order: Order::new(rebooted),
+        order: Order::new(rebooted, bell.clone()),
         reporter: Reporter::new(client.clone(), &config.node_name),
         client,
         config,
@@ -100,6 +104,7 @@ async fn machines(
         trial,
         cgroup,
         volumes: volumes.clone(),
+        bell,
     });
     let machines = Machines::default();
     let endpoint = Arc::new(Endpoint { machines: machines.clone(), volumes });

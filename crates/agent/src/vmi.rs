@@ -7,6 +7,7 @@
 //! Decisions are in `plan`, `translate`, `hotplug`, `seed` and `status`, which are pure.
 
 mod actor;
+mod awaited;
 mod credential;
 pub(crate) mod dial;
 #[cfg(test)]

@@ -41,6 +41,7 @@ use self::disk::Disks;
 use self::keep::{Keeper, Shared};
 use self::readers::Readers;
 use self::upload::Arrival;
+use crate::bell::Bell;
 use crate::config::Config;
 use crate::event::Reporter;
 
@@ -69,21 +70,30 @@ pub(crate) struct Volumes {
 
 impl Volumes {
     /// Begins to keep the volumes of this node; ends with `tasks`.
-    pub(crate) fn start(client: Client, config: &Config, tasks: &Tasks) -> Result<Self, OpenError> {
+    ///
+    /// The bell is rung when a disk has grown, is no longer copied, or has been pulled.
+    pub(crate) fn start(
+        client: Client,
+        config: &Config,
+        bell: Bell,
+        tasks: &Tasks,
+    ) -> Result<Self, OpenError> {
         let path = config.data_dir.join("volumes");
         let failed = |source| OpenError { path: path.clone(), source };
         let disks = Disks::open(path.clone()).map_err(failed)?;
         let found = disks.scan().map_err(failed)?;
         let root = config.data_dir.join("images");
-        let images = Images::start(client.clone(), config.node_name.clone(), root.clone(), tasks)
+        let node = config.node_name.clone();
+        let images = Images::start(client.clone(), node, root.clone(), bell.clone(), tasks)
             .map_err(|source| OpenError { path: root, source })?;
-        let readers = Readers::default();
+        let readers = Readers::new(bell.clone());
         let shared = Shared {
             reporter: Reporter::new(client.clone(), &config.node_name),
             client,
             node: config.node_name.clone(),
             disks,
             readers: readers.clone(),
+            bell,
         };
         let (uploads, arrivals) = mpsc::channel(WAITING);
         let keeper = Keeper::new(shared, found);

@@ -4,7 +4,7 @@
 //! steps it may be stopped, or killed with the whole process; the next one goes on from what
 //! lies in the folder and in the API.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{Instrument as _, debug, info, info_span, warn};
 
+use super::awaited::{Awaited, Object};
 use super::grow::Size;
 use super::live::{Live, News};
 use super::object::Vmi;
@@ -31,6 +32,8 @@ use crate::network::{Attachment, RECORD};
 /// How long a failed step waits before it is tried again.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LAST_RETRY: Duration = Duration::from_secs(5);
+/// The same where a watch tells what happens; only for what a watch can miss.
+const WATCHED_RETRY: Duration = Duration::from_secs(60);
 
 pub(super) struct Actor {
     pub(super) context: Arc<Context>,
@@ -45,6 +48,10 @@ pub(super) struct Actor {
     pub(super) trouble: Option<Trouble>,
     backoff: Backoff,
     retry_at: Option<Instant>,
+    /// What is missing for the next step, if it is objects.
+    pub(super) awaited: Awaited,
+    /// Tells of what changes on the node.
+    bell: watch::Receiver<()>,
     /// The object as our last write left it, until the watch tells of a newer one.
     pub(super) written: Option<Arc<Vmi>>,
     /// Volumes that were found, for the status.
@@ -55,6 +62,8 @@ pub(super) struct Actor {
     news: Option<News>,
     /// Whether people were told that the guest is paused by a failed request.
     pub(super) told_of_pause: bool,
+    /// Whether people were told that QEMU does not answer.
+    pub(super) told_of_silence: bool,
     /// Memory that the guest was asked to use beyond its start.
     pub(super) requested_growth: Option<u64>,
     /// Volumes that are awaited, and why they are not there.
@@ -90,6 +99,7 @@ impl Actor {
         tasks: Tasks,
     ) -> Self {
         let stop = tasks.stop_signal();
+        let bell = context.bell.listen();
         Self {
             context,
             dir,
@@ -102,12 +112,15 @@ impl Actor {
             trouble: None,
             backoff: Backoff::new(FIRST_RETRY, LAST_RETRY),
             retry_at: None,
+            awaited: Awaited::default(),
+            bell,
             written: None,
             volumes: BTreeMap::new(),
             uid: None,
             condemned: None,
             news: None,
             told_of_pause: false,
+            told_of_silence: false,
             requested_growth: None,
             pending: BTreeMap::new(),
             seen_generation: 0,
@@ -267,6 +280,15 @@ impl Actor {
         tokio::select! {
             changed = self.object.changed() => changed.is_ok(),
             () = news => true,
+            // What was missing may be there: no reason to hold back any longer.
+            () = self.awaited.changed() => {
+                self.retry_at = None;
+                true
+            }
+            Ok(()) = self.bell.changed() => {
+                self.retry_at = None;
+                true
+            }
             () = tokio::time::sleep_until(until) => true,
             () = self.stop.requested() => false,
         }
@@ -283,6 +305,17 @@ impl Actor {
         let at = Instant::now() + self.backoff.delay();
         self.retry_at = Some(at);
         After::Wait(Some(at))
+    }
+
+    /// Waits for `objects` to change, if that is what is missing, and looks again in any case.
+    pub(super) fn later_or_with(&mut self, objects: BTreeSet<Object>) -> After {
+        let watched = !objects.is_empty();
+        self.awaited.set(&self.context.client, objects);
+        if watched {
+            self.retry_at = None;
+            return After::Wait(Some(Instant::now() + WATCHED_RETRY));
+        }
+        self.later()
     }
 
     pub(super) fn is_early(&self) -> Option<Instant> {

@@ -26,8 +26,10 @@ use super::status::{AgentState, Readiness, Topology};
 use crate::context::Context;
 use crate::network::Attachment;
 
-/// How often QEMU is asked whether it is there.
-const PING: Duration = Duration::from_secs(30);
+/// How often QEMU is asked whether it is there: a stopped process tells nobody.
+const PING: Duration = Duration::from_secs(15);
+/// The same for one that did not answer.
+const PING_SILENT: Duration = Duration::from_secs(2);
 /// A QEMU that takes longer to answer is called silent.
 const ANSWER: Duration = Duration::from_secs(5);
 /// How often the agent is asked.
@@ -148,12 +150,27 @@ impl Follower {
                 }
                 () = tokio::time::sleep_until(due) => {
                     if ping_at <= Instant::now() {
-                        open = self.look().await;
-                        ping_at = Instant::now() + PING;
+                        if self.ping().await {
+                            open = self.look().await;
+                        }
+                        let silent = self.info.borrow().silent;
+                        ping_at = Instant::now() + if silent { PING_SILENT } else { PING };
                     }
                 }
             }
         }
+    }
+
+    /// Asks QEMU for a sign of life; true if it is back and everything is to be asked again.
+    async fn ping(&self) -> bool {
+        let asked = tokio::time::timeout(ANSWER, async {
+            self.running.qmp().await?.with_limit(ANSWER).run_state().await
+        });
+        let silent = !matches!(asked.await, Ok(Ok(_)));
+        let was_silent = self.info.borrow().silent;
+        update(&self.info, |info| info.silent = silent);
+        self.learn().await;
+        was_silent && !silent
     }
 
     fn channel_changed(&self, open: bool) {

@@ -5,7 +5,7 @@
 //! Every part may be there already from an attempt that failed or was killed; none is made
 //! twice. What is missing makes the machine wait with a condition that says for what.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,12 +23,13 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::actor::{Actor, After};
+use super::actor::{Actor, After, Local};
 use super::object::Vmi;
 use super::resolve::{ResolveError, Resolved, Resolver};
 use super::state::State;
 use super::status::{Trouble, View};
 use super::translate::{self, Host, Outlet, Surroundings, TranslateError};
+use super::view;
 use crate::api::present;
 use crate::network::{Attachment, ConnectError, RECORD, binding};
 use crate::processors::{self, TooFew};
@@ -51,7 +52,7 @@ pub(super) enum StartError {
     #[error(transparent)]
     Processors(#[from] TooFew),
     #[error("the machine {before} starts first (sheaf.io/start-order)")]
-    Order { before: String },
+    Order { before: String, until: Instant },
     #[error("cannot {doing} {}", path.display())]
     File { doing: &'static str, path: PathBuf, source: io::Error },
     #[error("cannot read the network {name}")]
@@ -82,6 +83,7 @@ impl Actor {
             Ok(()) => {
                 info!(namespace = vmi.namespace, name = vmi.name, "guest started");
                 self.trouble = None;
+                self.awaited.set(&self.context.client, BTreeSet::new());
                 self.succeeded();
                 After::Again
             }
@@ -100,9 +102,17 @@ impl Actor {
                 }
                 self.trouble = Some(trouble.clone());
                 let view = View { phase: vmi.phase(), trouble: Some(trouble), guest: None };
-                match self.write(vmi, &view).await {
-                    Ok(()) => self.later(),
-                    Err(after) => after,
+                if let Err(after) = self.write(vmi, &view).await {
+                    return after;
+                }
+                match failure {
+                    StartError::Order { until, .. } => After::Wait(Some(until)),
+                    // The bell rings when there is one.
+                    StartError::NoQemu { .. } => After::Wait(None),
+                    StartError::Volume(failure) => {
+                        self.later_or_with(failure.awaited(&vmi.namespace).into_iter().collect())
+                    }
+                    _ => self.later(),
                 }
             }
         }
@@ -118,13 +128,15 @@ impl Actor {
             return Err(StartError::NoQemu { what });
         };
         if let Some(hold) = self.context.order.hold(vmi, Instant::now()) {
-            return Err(StartError::Order { before: hold.before });
+            return Err(StartError::Order { before: hold.before, until: hold.until });
         }
         let identity = self.identity()?;
         let failed = |doing| {
             let path = self.dir.path().to_path_buf();
             move |source| StartError::File { doing, path, source }
         };
+        // From here on there is something to clean up, even if nothing comes of it.
+        self.local = Local::Unstarted;
         self.dir.create(identity.as_ref()).map_err(failed("make"))?;
         let outlets = self.connect(vmi, identity.as_ref()).await?;
         let resolver =
@@ -136,7 +148,7 @@ impl Actor {
         let identity = identity.map(|identity| permit(identity, &host, &volumes));
         let confinement = Confinement {
             identity,
-            limits: Some(limits(vmi)),
+            limits: Some(limits(vmi, &machine)),
             cgroup: self.context.cgroup.clone(),
         };
         let own = self.processors(vmi, machine.cpu.count())?;
@@ -273,9 +285,11 @@ fn permit(mut identity: Identity, host: &Host, volumes: &BTreeMap<String, Resolv
     identity
 }
 
-/// Processor time as the resources say. Memory is not limited: QEMU's own needs are not known
-/// well enough to kill a guest for exceeding an estimate.
-fn limits(vmi: &Vmi) -> Limits {
+/// What translated code may take where there is no KVM.
+const TRANSLATIONS: u64 = 1 << 30;
+
+/// Processor time as the resources say, and the memory that guest and QEMU need together.
+fn limits(vmi: &Vmi, machine: &qemu::Machine) -> Limits {
     let resources = vmi.spec.domain.resources.as_ref();
     let milli = |map: &virt::api::atom::Map<virt::api::atom::Quantity>| {
         let amount = map.get("cpu")?.amount()?;
@@ -286,6 +300,16 @@ fn limits(vmi: &Vmi) -> Limits {
         // A request of one whole processor is an ordinary weight of 100.
         cpu_weight: weight.map(|milli| (milli / 10).clamp(1, 10_000)),
         cpu_quota: resources.and_then(|resources| milli(&resources.limits)),
-        memory: None,
+        memory: Some(memory(machine)),
     }
+}
+
+/// The guest's memory, as far as it can grow, and what QEMU needs beside it.
+fn memory(machine: &qemu::Machine) -> u64 {
+    let guest = machine.memory.guest.max(machine.memory.max);
+    let translations = match machine.accelerator {
+        Accelerator::Kvm => 0,
+        Accelerator::Tcg => TRANSLATIONS,
+    };
+    guest + view::overhead(machine) + translations
 }

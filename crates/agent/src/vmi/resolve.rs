@@ -20,6 +20,7 @@ use qemu::process::Identity;
 use serde_json::Value;
 use virt::v1::Volume;
 
+use super::awaited::{Kind, Object};
 use super::object::Vmi;
 use super::seed;
 use super::status::Trouble;
@@ -71,6 +72,18 @@ impl ResolveError {
             Self::Image { .. } => "InvalidImage",
             Self::Volume { .. } | Self::Request { .. } | Self::File { .. } => "FailedMount",
         }
+    }
+
+    /// The object whose change may put it right.
+    pub(crate) fn awaited(&self, namespace: &str) -> Option<Object> {
+        let (Self::Missing { kind, name }
+        | Self::Pending { kind, name, .. }
+        | Self::Key { kind, name, .. }) = self
+        else {
+            return None;
+        };
+        let kind = Kind::named(kind)?;
+        Some(Object { kind, namespace: namespace.to_owned(), name: name.clone() })
     }
 
     pub(crate) fn trouble(&self) -> Trouble {

@@ -1,5 +1,6 @@
 //! Looking after a running guest: its status, and the changes that can be made in place.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,8 +30,6 @@ const RELEASE: Duration = Duration::from_secs(5);
 const ROOM_CHECK: Duration = Duration::from_secs(3);
 /// Less room than this would only pause the guest again.
 const ROOM: u64 = 64 << 20;
-/// How often the sizes of a guest's disks are looked at.
-const SIZE_CHECK: Duration = Duration::from_secs(10);
 /// How often a change that did not succeed is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(3);
 
@@ -68,6 +67,7 @@ impl Actor {
                 debug!(error = %Chain(&failure), "cannot let the guest run");
             }
         }
+        self.tell_of_silence(vmi, live.info.borrow().silent);
         let first = vmi.phase() == Phase::Scheduled;
         let mut wait = self.resume_if_room(&live).await;
         // The start is told first: devices that come later may take their time.
@@ -84,9 +84,23 @@ impl Actor {
             return After::Again;
         }
         self.succeeded();
-        // Files grow without anybody telling us.
-        let again = Instant::now() + SIZE_CHECK;
-        After::Wait(Some(wait.map_or(again, |wait| wait.min(again))))
+        After::Wait(wait)
+    }
+
+    /// Says when QEMU stops answering and when it is back; the condition is in the status.
+    fn tell_of_silence(&mut self, vmi: &Vmi, silent: bool) {
+        if silent == self.told_of_silence {
+            return;
+        }
+        self.told_of_silence = silent;
+        if silent {
+            warn!(namespace = vmi.namespace, name = vmi.name, "QEMU does not answer");
+            let message = "QEMU does not answer its monitor; the guest may stand still.";
+            self.report(vmi, Note::warning("GuestNotResponding", message));
+        } else {
+            info!(namespace = vmi.namespace, name = vmi.name, "QEMU answers again");
+            self.report(vmi, Note::normal("GuestResponding", "QEMU answers its monitor again."));
+        }
     }
 
     /// A guest that was paused because storage was full goes on when there is room.
@@ -157,7 +171,8 @@ impl Actor {
         open.then(|| Instant::now() + TRY_AGAIN)
     }
 
-    /// The disks of the object whose volumes are there; true if some are still awaited.
+    /// The disks of the object whose volumes are there; true if some must be looked for again.
+    /// Objects that are missing for one are watched instead.
     async fn wanted_disks(
         &mut self,
         vmi: &Arc<Vmi>,
@@ -166,6 +181,7 @@ impl Actor {
     ) -> (Vec<Disk>, bool) {
         let identity = live.running.spec().confinement.identity;
         let (mut disks, mut open) = (Vec::new(), false);
+        let mut awaited = BTreeSet::new();
         for spec in &vmi.spec.domain.devices.disks {
             let volume = vmi.spec.volumes.iter().find(|volume| volume.name == spec.name);
             let Some(volume) = volume else { continue };
@@ -197,11 +213,15 @@ impl Actor {
                 Ok(None) => {}
                 Err(failure) => {
                     debug!(error = %Chain(&failure), "volume is not there yet");
+                    match failure.awaited(&vmi.namespace) {
+                        Some(object) => drop(awaited.insert(object)),
+                        None => open = true,
+                    }
                     self.pending.insert(spec.name.clone(), failure.trouble().message);
-                    open = true;
                 }
             }
         }
+        self.awaited.set(&self.context.client, awaited);
         self.seen_generation = vmi.generation;
         (disks, open)
     }

@@ -66,7 +66,7 @@ fn requested(vmi: &Vmi) -> Option<u64> {
 
 /// What QEMU needs beside the guest's memory, as measured: its own, page tables, a stack per
 /// processor, and the picture.
-fn overhead(machine: &qemu::Machine) -> u64 {
+pub(super) fn overhead(machine: &qemu::Machine) -> u64 {
     let mebibytes = |count: u64| count << 20;
     let picture = if machine.devices.vnc { mebibytes(16) } else { 0 };
     let tables = machine.memory.guest / 512;

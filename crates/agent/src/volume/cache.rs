@@ -26,6 +26,7 @@ use super::image::{self, ConvertError, Scratch};
 use super::lookup::LookupError;
 use super::registry::{Image, PullError};
 use crate::api::vmis;
+use crate::bell::Bell;
 
 /// A pull that takes longer than this is asked for again by whoever wants it.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -110,6 +111,7 @@ struct Inner {
     node: String,
     shelf: Shelf,
     tasks: Tasks,
+    bell: Bell,
     pulls: Mutex<BTreeMap<Wanted, Pull>>,
 }
 
@@ -130,11 +132,13 @@ impl Images {
         client: Client,
         node: String,
         root: PathBuf,
+        bell: Bell,
         tasks: &Tasks,
     ) -> std::io::Result<Self> {
         let shelf = Shelf::open(root)?;
         let pulls = Mutex::new(BTreeMap::new());
-        let images = Self(Arc::new(Inner { client, node, shelf, tasks: tasks.clone(), pulls }));
+        let inner = Inner { client, node, shelf, tasks: tasks.clone(), bell, pulls };
+        let images = Self(Arc::new(inner));
         tasks.spawn("images", images.clone().collect(tasks.stop_signal()));
         Ok(images)
     }
@@ -210,6 +214,7 @@ impl Images {
             }
         };
         self.0.pulls.lock().insert(wanted, pull);
+        self.0.bell.ring();
     }
 
     async fn store(&self, wanted: &Wanted, gauge: &Gauge) -> Result<ContainerDisk, StoreError> {

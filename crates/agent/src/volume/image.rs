@@ -16,6 +16,10 @@ use super::disk::remove_slowly;
 use super::fetch::FETCHING;
 use super::gauge::Gauge;
 
+/// An image is not unpacked into the last of the storage, which running machines write to.
+const RESERVE: u64 = 64 << 20;
+/// Less than a disk can fill the reserve in.
+const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(20);
 /// Beside the users and groups of machines.
 const READER: u32 = 0x7200_0000;
 
@@ -30,6 +34,9 @@ pub(crate) enum ConvertError {
          PVC is required."
     )]
     TooLarge { size: u64, room: u64 },
+    /// A small image may hold a large disk, on purpose even.
+    #[error("the node runs out of storage while the image is unpacked ({free} bytes are left)")]
+    NoRoom { free: u64 },
     #[error("cannot prepare {}", path.display())]
     File { path: PathBuf, source: io::Error },
 }
@@ -89,9 +96,30 @@ pub(super) async fn to_disk(
     drop(target.map_err(failed)?);
     hand_to_reader(at, &tool)?;
     let progress = |percent: f32| gauge.set(FETCHING + percent / 100.0 * (1.0 - FETCHING));
-    image::convert(&tool, (from, info.kind), (at, ImageFormat::Raw), progress).await?;
+    let converted = image::convert(&tool, (from, info.kind), (at, ImageFormat::Raw), progress);
+    let converted = tokio::select! {
+        converted = converted => converted.map_err(ConvertError::from),
+        free = shortage(at) => Err(ConvertError::NoRoom { free }),
+    };
+    if converted.is_err() {
+        let _ = remove_slowly(at);
+    }
+    converted?;
     let _ = remove_slowly(from);
     Ok(at.to_owned())
+}
+
+/// Resolves when what is left of the storage belongs to those who run already.
+async fn shortage(at: &Path) -> u64 {
+    loop {
+        if let Ok(stat) = rustix::fs::statvfs(at) {
+            let free = stat.f_bavail * stat.f_frsize;
+            if free < RESERVE {
+                return free;
+            }
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
 }
 
 /// QEMU reads zeros where a damaged or shortened image has nothing. Room that was lost inside

@@ -24,6 +24,7 @@ use super::readers::Readers;
 use super::source::Source;
 use super::tell::Teller;
 use super::upload::{Arrival, UploadError, upload};
+use crate::bell::Bell;
 use crate::event::Reporter;
 
 /// Between two attempts to reach the server.
@@ -40,6 +41,8 @@ pub(super) struct Shared {
     pub(super) disks: Disks,
     pub(super) reporter: Reporter,
     pub(super) readers: Readers,
+    /// Rung when a disk has grown.
+    pub(super) bell: Bell,
 }
 
 impl Shared {

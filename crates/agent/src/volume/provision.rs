@@ -157,6 +157,7 @@ pub(super) async fn grow(
     let told = claims.patch_status(&claim.name, &params, &Patch::Merge(&patch)).await;
     let told = told.to("tell the claim's size")?;
     info!(volume, size, "volume grown");
+    shared.bell.ring();
     let text = "Resize volume succeeded";
     shared.reporter.report(&claim.reference(), Note::normal("VolumeResizeSuccessful", text)).await;
     Ok(told)

@@ -5,19 +5,29 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::bell::Bell;
+
 /// By volume, how many copies are under way; clones share it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Readers(Arc<Mutex<BTreeMap<String, usize>>>);
+#[derive(Debug, Clone)]
+pub(crate) struct Readers {
+    copies: Arc<Mutex<BTreeMap<String, usize>>>,
+    /// Rung when a disk may be written again.
+    bell: Bell,
+}
 
 impl Readers {
+    pub(super) fn new(bell: Bell) -> Self {
+        Self { copies: Arc::default(), bell }
+    }
+
     /// Holds until the mark is dropped.
     pub(super) fn mark(&self, volume: &str) -> Mark {
-        *self.0.lock().entry(volume.to_owned()).or_default() += 1;
+        *self.copies.lock().entry(volume.to_owned()).or_default() += 1;
         Mark { readers: self.clone(), volume: volume.to_owned() }
     }
 
     pub(super) fn has(&self, volume: &str) -> bool {
-        self.0.lock().contains_key(volume)
+        self.copies.lock().contains_key(volume)
     }
 }
 
@@ -29,11 +39,12 @@ pub(super) struct Mark {
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        let mut readers = self.readers.0.lock();
+        let mut readers = self.readers.copies.lock();
         if let Some(count) = readers.get_mut(&self.volume) {
             *count -= 1;
             if *count == 0 {
                 readers.remove(&self.volume);
+                self.readers.bell.ring();
             }
         }
     }
@@ -45,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_disk_is_free_when_the_last_copy_has_ended() {
-        let readers = Readers::default();
+        let readers = Readers::new(Bell::default());
         let (one, two) = (readers.mark("v"), readers.mark("v"));
         drop(one);
         assert!(readers.has("v"));

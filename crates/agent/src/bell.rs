@@ -1,0 +1,21 @@
+//! A bell for the whole node: rung when something has changed here, not in the API, that
+//! machines may be waiting for. Who hears it looks again; it does not say what it was about.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+/// Clones ring the same bell.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Bell(Arc<watch::Sender<()>>);
+
+impl Bell {
+    pub(crate) fn ring(&self) {
+        self.0.send_replace(());
+    }
+
+    /// Hears every ring from now on.
+    pub(crate) fn listen(&self) -> watch::Receiver<()> {
+        self.0.subscribe()
+    }
+}

@@ -243,6 +243,89 @@ fn what_is_wrong_with_an_image_is_told() {
 }
 
 #[test]
+fn hostile_images_get_no_room_and_no_files_of_the_host() {
+    let (mut sheaf, http) = node();
+    sheaf.provokes("claim cannot be filled");
+    let web = Web::start();
+    // A gigabyte of zeros in a megabyte, and of something else in not much more.
+    let zeros = vec![0; 1 << 30];
+    web.put("zeros", squeeze(&sheaf, "gzip", &zeros), Fault::None);
+    drop(zeros);
+    let ones = vec![1; 256 * MIB];
+    web.put("ones", squeeze(&sheaf, "zstd", &ones), Fault::None);
+    let out = sheaf.scratch("packed");
+    let raw = sheaf.scratch("ones");
+    fs::write(&raw, &ones).unwrap();
+    drop(ones);
+    run(Command::new("qemu-img").args(["convert", "-c", "-O", "qcow2"]).arg(&raw).arg(&out));
+    fs::remove_file(&raw).unwrap();
+    web.put("packed", fs::read(&out).unwrap(), Fault::None);
+    let vast = sheaf.scratch("vast");
+    run(Command::new("qemu-img").args(["create", "-q", "-f", "qcow2"]).arg(&vast).arg("64T"));
+    web.put("vast", fs::read(&vast).unwrap(), Fault::None);
+    // Its data in a file of the host.
+    let outside = sheaf.scratch("outside");
+    let option = format!("data_file={},data_file_raw=on", sheaf.scratch("victim").display());
+    let create = ["create", "-q", "-f", "qcow2", "-o", &option];
+    run(Command::new("qemu-img").args(create).arg(&outside).arg("1M"));
+    web.put("outside", fs::read(&outside).unwrap(), Fault::None);
+    for name in ["zeros", "ones", "packed", "vast", "outside"] {
+        import(&http, name, &web_source(&web.url(name)), "8Mi");
+    }
+    for (name, told) in [
+        ("zeros", "larger than"),
+        ("ones", "larger than"),
+        ("packed", "is larger than the reported available storage"),
+        ("vast", "is larger than the reported available storage"),
+        ("outside", "its data is in another file"),
+    ] {
+        refused(&http, name, told);
+        let folder = folder(&sheaf, &http, name);
+        assert_eq!(
+            fs::read_dir(&folder).unwrap().count(),
+            1,
+            "{name}: only the empty disk is there"
+        );
+        let disk = fs::metadata(folder.join("disk.img")).unwrap();
+        assert_eq!(std::os::unix::fs::MetadataExt::blocks(&disk), 0, "{name}");
+    }
+}
+
+#[test]
+fn a_container_disk_that_points_at_the_host_is_refused() {
+    let mut node = Node::start();
+    node.sheaf.provokes("image cannot be pulled");
+    node.sheaf.provokes("guest cannot be started yet");
+    let registry = Registry::start(&node.sheaf.scratch("registry"));
+    let tree = node.sheaf.scratch("tree");
+    fs::create_dir_all(tree.join("disk")).unwrap();
+    let line = ["create", "-q", "-f", "qcow2", "-F", "raw", "-b", "/etc/passwd"];
+    run(Command::new("qemu-img").args(line).arg(tree.join("disk/evil.qcow2")).arg("1M"));
+    let layer = node.sheaf.scratch("layer.tar.gz");
+    run(Command::new("tar").arg("-czf").arg(&layer).arg("-C").arg(&tree).arg("disk"));
+    let image = registry.push("team/evil", &fs::read(&layer).unwrap());
+    let vmi = json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+        "metadata": {"name": "a"},
+        "spec": {
+            "domain": {"memory": {"guest": "16Mi"}, "devices": {
+                "disks": [{"name": "root", "disk": {"bus": "virtio"}}]}},
+            "volumes": [{"name": "root", "containerDisk": {"image": image}}],
+        },
+    });
+    let path = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
+    let http = node.sheaf.http();
+    http.post(path, &vmi).ok();
+    poll("the reason is told", || {
+        let told = node.sheaf.run("vm why a");
+        if told.contains("only complete images") { Ok(()) } else { Err(told) }
+    });
+    assert!(node.processes().is_empty());
+    http.delete(&format!("{path}/a")).ok();
+    node.until_empty();
+}
+
+#[test]
 fn what_is_missing_is_waited_for() {
     let (sheaf, http) = node();
     let web = Web::start();

@@ -18,19 +18,43 @@ use super::wait::poll;
 /// One node that runs machines.
 pub(crate) struct Node {
     pub(crate) sheaf: Sheaf,
+    /// The bridge of its guests, if it has one.
+    bridge: Option<String>,
 }
 
 impl Node {
     /// A node without a network of its own, so that tests do not meet.
     pub(crate) fn start() -> Self {
-        let mut sheaf = Sheaf::prepared(&["--node-name", "one", "--guest-network", "user"]);
+        Self::with(&["--guest-network", "user"], None)
+    }
+
+    /// A node whose guests are on a bridge of this name, which no other test may use.
+    pub(crate) fn networked(bridge: &str, network: &str) -> Self {
+        assert!(rustix::process::geteuid().is_root(), "this test makes networks: run it as root");
+        Self::with(&["--guest-bridge", bridge, "--guest-network", network], Some(bridge))
+    }
+
+    /// A node whose server is an ordinary user's.
+    pub(crate) fn unprivileged(user: u32) -> Self {
+        let mut sheaf = Sheaf::prepared(&["--node-name", "one"]);
+        sheaf.run_as(user);
+        sheaf.provokes("guests get user-mode networks");
+        Self::begin(sheaf, None)
+    }
+
+    fn with(arguments: &[&str], bridge: Option<&str>) -> Self {
+        let sheaf = Sheaf::prepared(&[&["--node-name", "one"], arguments].concat());
+        Self::begin(sheaf, bridge)
+    }
+
+    fn begin(mut sheaf: Sheaf, bridge: Option<&str>) -> Self {
         let qemu = Command::new("qemu-system-x86_64").arg("--version").output();
         assert!(qemu.is_ok(), "QEMU is missing; scripts/setup test installs it");
         // Machines run as users of their own, who must be able to pass.
         let above = sheaf.data().parent().unwrap().to_owned();
         fs::set_permissions(above, fs::Permissions::from_mode(0o711)).unwrap();
         sheaf.begin();
-        let node = Self { sheaf };
+        let node = Self { sheaf, bridge: bridge.map(str::to_owned) };
         // Disks of tests are files of the host, which KubeVirt allows only where asked to.
         let gates = r#"{"spec":{"configuration":{"developerConfiguration":{"featureGates":["HostDisk"]}}}}"#;
         poll("the installation can be configured", || {
@@ -74,6 +98,39 @@ impl Node {
                 found.extend(Pid::from_raw(number));
             }
         }
+        found
+    }
+
+    /// The taps that this node has made.
+    pub(crate) fn taps(&self) -> Vec<String> {
+        let Some(prefix) = self.tap_prefix() else { return Vec::new() };
+        let links = fs::read_dir("/sys/class/net").unwrap().flatten();
+        let names = links.map(|link| link.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.starts_with(&prefix)).collect()
+    }
+
+    fn tap_prefix(&self) -> Option<String> {
+        let bridge = self.bridge.as_ref()?;
+        Some(format!("s{}-", &bridge[bridge.len().saturating_sub(4)..]))
+    }
+
+    /// The taps that this node's rules speak of.
+    pub(crate) fn ruled_taps(&self) -> Vec<String> {
+        let (Some(bridge), Some(prefix)) = (&self.bridge, self.tap_prefix()) else {
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        // What was seen on which tap is remembered in the third one, until it is forgotten.
+        for table in &tables(bridge)[..2] {
+            let listed = Command::new("nft").args(["list", "table"]).args(table).output().unwrap();
+            let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+            let words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '-');
+            // The prefix alone stands for all of them.
+            let taps = words.filter(|word| word.starts_with(&prefix) && *word != prefix);
+            found.extend(taps.map(str::to_owned));
+        }
+        found.sort();
+        found.dedup();
         found
     }
 
@@ -144,7 +201,22 @@ impl Drop for Node {
         for process in self.processes() {
             let _ = kill_process(process, Signal::KILL);
         }
+        let Some(bridge) = &self.bridge else { return };
+        // Its taps end with their processes or with the bridge's rules; the bridge would stay.
+        for tap in self.taps() {
+            let _ = Command::new("ip").args(["link", "del", &tap]).output();
+        }
+        let _ = Command::new("ip").args(["link", "del", bridge]).output();
+        for table in tables(bridge) {
+            let _ = Command::new("nft").args(["delete", "table"]).args(table).output();
+        }
     }
+}
+
+/// The tables of rules that go with a bridge: family and name.
+fn tables(bridge: &str) -> [[String; 2]; 3] {
+    let names = [("inet", ""), ("bridge", ""), ("bridge", "_seen")];
+    names.map(|(family, end)| [family.to_owned(), format!("sheaf_{bridge}{end}")])
 }
 
 /// A guest of one sector from `tests/guests`, assembled.

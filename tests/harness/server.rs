@@ -1,6 +1,8 @@
 //! A Sheaf server of a test's own: the built binary on a port and a directory of its own.
 
 use std::fs::{self, File};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -20,6 +22,8 @@ pub(crate) struct Sheaf {
     process: Option<Child>,
     /// Beginnings of warnings and errors that this test provokes.
     provoked: Vec<String>,
+    /// Who it runs as; ourselves if nobody is named.
+    user: Option<u32>,
 }
 
 impl Sheaf {
@@ -48,7 +52,15 @@ impl Sheaf {
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
             process: None,
             provoked: Vec::new(),
+            user: None,
         }
+    }
+
+    /// Runs the server as somebody else from now on, who gets the directory.
+    pub(crate) fn run_as(&mut self, user: u32) {
+        assert!(rustix::process::geteuid().is_root(), "this test changes users: run it as root");
+        std::os::unix::fs::chown(self.directory.path(), Some(user), Some(user)).unwrap();
+        self.user = Some(user);
     }
 
     /// Starts the process and waits until it serves.
@@ -70,7 +82,16 @@ impl Sheaf {
     /// Starts a process on this directory; its output replaces that of the one before.
     pub(crate) fn spawn(&self) -> Child {
         let file = |name: &str| File::create(self.directory.path().join(name)).unwrap();
-        let mut command = Command::new(binary());
+        // Somebody else may not be able to walk to the program, but can run what is open.
+        let program = File::open(binary()).unwrap();
+        let mut command = match self.user {
+            Some(user) => {
+                let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
+                command.uid(user).gid(user);
+                command
+            }
+            None => Command::new(binary()),
+        };
         // Only a server that is told the name of its node has an agent.
         if !self.arguments.iter().any(|argument| argument == "--node-name") {
             command.arg("server").arg("--no-agent");

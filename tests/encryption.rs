@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
-use crate::harness::{Etcd, Sheaf, assert_has};
+use crate::harness::{Etcd, Sheaf, assert_has, eventually};
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
@@ -151,4 +151,29 @@ fn a_configuration_says_what_is_encrypted_in_etcd() {
         String::from_utf8_lossy(&output.stderr),
         "is encrypted with key \"two\" (secretbox)",
     );
+}
+
+#[test]
+fn a_migration_encrypts_what_is_there_while_the_server_runs() {
+    let mut server = Sheaf::start();
+    make(&server, "s", VALUE);
+    server.terminate();
+    server.set_arguments(vec!["--encrypt-secrets".to_owned()]);
+    server.begin();
+    let migrations = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
+    let http = server.http();
+    for (name, resource) in [("good", "secrets"), ("bad", "nonsense")] {
+        let migration = json!({"metadata": {"name": name}, "spec": {"resource": {"group": "", "resource": resource}}});
+        http.post(migrations, &migration).ok();
+    }
+    let is = |name: &str, kind: &str| {
+        let migration = http.get(&format!("{migrations}/{name}")).ok();
+        let conditions = migration["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().any(|it| it["type"] == kind && it["status"] == "True")
+    };
+    eventually("it is done", || is("good", "Succeeded"));
+    eventually("the other cannot be done", || is("bad", "Failed"));
+    assert_eq!(read(&server, "s"), VALUE);
+    server.terminate();
+    assert_has(server.run("store reencrypt --encrypt-secrets"), "0 objects");
 }

@@ -9,6 +9,7 @@ mod harness;
 mod aggregation;
 mod audit;
 mod bad_input;
+mod certificates;
 mod clients;
 mod conversion;
 mod crd;

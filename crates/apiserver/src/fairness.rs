@@ -131,7 +131,7 @@ impl Fairness {
             rules: ArcSwap::from_pointee(Rules::default()),
             in_flight,
             reading: Pool::new(most(8 * processors, in_flight.reading)),
-            writing: Pool::new(most(32 * processors, in_flight.writing)),
+            writing: Pool::new(most(64 * processors, in_flight.writing)),
         };
         let objects = objects::all();
         let of =

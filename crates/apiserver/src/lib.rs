@@ -37,10 +37,13 @@ pub mod encryption;
 mod expiry;
 pub mod extension;
 mod fairness;
+#[cfg(test)]
+mod fuzz;
 mod health;
 mod identity;
 mod item;
 mod matching;
+mod migration;
 mod negotiate;
 mod notes;
 mod object;

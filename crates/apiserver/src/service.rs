@@ -89,13 +89,7 @@ impl Api {
         let outside = matches!(transport, Transport::Network(_));
         match &asked.target {
             Target::Resource(target) => {
-                let _seat = if outside {
-                    *place = self.fairness.place(&user, &asked.verb, target);
-                    let writes = !matches!(&*asked.verb, "get" | "list" | "watch");
-                    self.fairness.enter(place.as_ref(), writes, self.width(asked, target)).await?
-                } else {
-                    None
-                };
+                // Who answers elsewhere takes none of our time, and may take long.
                 if let Some(remote) = aggregation::find(self, target.group, target.version) {
                     allow(self, &user, &asked.verb, target, target.name)?;
                     return aggregation::pass(self, &remote, &user, parts, body).await;
@@ -103,6 +97,13 @@ impl Api {
                 if let Some(group) = self.extensions.group(target.group) {
                     return extension::call(self, group, target, user, parts, body).await;
                 }
+                let _seat = if outside {
+                    *place = self.fairness.place(&user, &asked.verb, target);
+                    let writes = !matches!(&*asked.verb, "get" | "list" | "watch");
+                    self.fairness.enter(place.as_ref(), writes, self.width(asked, target)).await?
+                } else {
+                    None
+                };
                 self.resource(parts, body, asked.query, *target, &user, limit).await
             }
             Target::Discovery(_) | Target::Other(_) => {

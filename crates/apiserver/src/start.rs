@@ -25,7 +25,7 @@ use crate::outbound::Outbound;
 use crate::rights::Rights;
 use crate::served::Served;
 use crate::traffic::Traffic;
-use crate::{api_services, cleanup, expiry, refresh, server_lease};
+use crate::{api_services, cleanup, expiry, migration, refresh, server_lease};
 
 /// Why a server could not start.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +79,7 @@ impl Api {
         api_services::start(&api, tasks);
         aggregation::start(&api, tasks);
         expiry::start(&api, tasks);
+        migration::start(&api, tasks);
         server_lease::start(&api, tasks);
         api.ready.store(true, Ordering::Release);
         Ok(api)

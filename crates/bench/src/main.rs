@@ -60,6 +60,8 @@ enum Part {
     Volumes,
     /// Virtual machines.
     Machines,
+    /// What one user notices of another's flood.
+    Fairness,
 }
 
 fn main() -> Result<()> {
@@ -85,9 +87,9 @@ fn main() -> Result<()> {
             .block_on(machine::run(&sheaf, args.machines, &mut figures))
             .context("cannot measure machines")?;
     }
-    if measured(Part::Api) {
+    if measured(Part::Api) || measured(Part::Fairness) {
         runtime.block_on(async {
-            if !args.no_peer {
+            if !args.no_peer && measured(Part::Api) {
                 Box::pin(peer::measure(&mut figures)).await.context("cannot measure etcd")?;
             }
             scenario::run(&args, &sheaf, &mut figures).await

@@ -1,6 +1,7 @@
 //! The scenarios, in the order of a server's life.
 
 mod crds;
+mod fairness;
 mod watchers;
 
 use std::path::Path;
@@ -27,6 +28,10 @@ pub(crate) async fn run(args: &Args, sheaf: &Path, figures: &mut Figures) -> Res
     let more: Vec<String> = etcd.iter().flat_map(|etcd| etcd.arguments()).collect();
     let dir = tempfile::tempdir()?;
     let server = Server::start(sheaf, dir.path(), &more).await?;
+    if args.only == Some(crate::Part::Fairness) {
+        fairness::run(&server, sheaf, dir.path(), figures).await?;
+        return server.stop().await.map(drop);
+    }
     figures.held(
         "ready after start, empty data dir",
         millis(server.started_in),
@@ -48,6 +53,7 @@ pub(crate) async fn run(args: &Args, sheaf: &Path, figures: &mut Figures) -> Res
     reads(&server, figures).await?;
     patches(&server, args.objects - SINGLE, figures).await?;
     watchers::run(&server, args.watchers, figures).await?;
+    fairness::run(&server, sheaf, dir.path(), figures).await?;
     figures.add("memory after all of it", server.memory(), "MB");
     figures.held("stop after SIGTERM", millis(server.stop().await?), "ms", Limit::Most(2000.0));
     restart(args, sheaf, dir.path(), &more, figures).await

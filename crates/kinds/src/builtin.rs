@@ -55,6 +55,7 @@ static BUILTIN: [Resource; 64] = [
     batch::cron_job::RESOURCE,
     batch::job::RESOURCE,
     certificates::RESOURCE,
+    certificates::trust_bundle::RESOURCE,
     networking::ingress_class::RESOURCE,
     networking::ingress::RESOURCE,
     networking::ip_address::RESOURCE,

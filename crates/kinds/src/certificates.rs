@@ -4,6 +4,8 @@
 //! request is signed by its own key is checked there too; here is everything that needs
 //! neither a session nor cryptography.
 
+pub(crate) mod trust_bundle;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;

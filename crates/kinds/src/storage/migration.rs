@@ -1,5 +1,4 @@
-//! StorageVersionMigrations: stored for clients that ask for one; there is one stored
-//! version of everything here, so nothing acts on them.
+//! StorageVersionMigrations: somebody wants every object of a resource to be stored again.
 
 use schema::{FieldError, Path};
 use serde_json::Value;

@@ -9,6 +9,7 @@ pub(super) mod tokens;
 pub(super) use extensions::ARCHITECTURE;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,13 +60,7 @@ pub(super) async fn listen(address: SocketAddr) -> Result<TcpListener> {
 }
 
 async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
-    let chosen = encryption::choose(&args.encryption, &layout.encryption_keys())?;
-    let made = chosen.made();
-    let mut config = match args.store {
-        StoreKind::Sqlite => Config::sqlite(layout.database()),
-        StoreKind::Etcd => Config::etcd(super::store::etcd_config(&args.etcd)?),
-    };
-    config.sealing = Arc::new(chosen.sealing);
+    let (config, made) = store_config(args, layout)?;
     let service_range = args
         .service_cluster_ip_range
         .parse::<apiserver::Cidr>()
@@ -122,12 +117,24 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
     Ok(())
 }
 
+/// Where objects are stored and how, and a key that was made for it.
+fn store_config(args: &ServerArgs, layout: &Layout) -> Result<(Config, Option<PathBuf>)> {
+    let chosen = encryption::choose(&args.encryption, &layout.encryption_keys())?;
+    let made = chosen.made();
+    let mut config = match args.store {
+        StoreKind::Sqlite => Config::sqlite(layout.database()),
+        StoreKind::Etcd => Config::etcd(super::store::etcd_config(&args.etcd)?),
+    };
+    config.sealing = Arc::new(chosen.sealing);
+    Ok((config, made))
+}
+
 fn start_controllers(
     args: &ServerArgs,
     api: &Api,
     root_ca: String,
     minter: Minter,
-    pki: std::path::PathBuf,
+    pki: PathBuf,
     identity: String,
     tasks: &Tasks,
 ) {

@@ -41,10 +41,9 @@ fn request(name: &str, organization: &str, signer: &str, usages: &[&str]) -> (Ke
 
 /// A kubeconfig for a certificate, on the server of the administrator.
 fn with_certificate(server: &Sheaf, file: &str, certificate: &str, key: &KeyPair) -> Http {
-    let mut config: Value = serde_json::to_value(
-        kube::config::Kubeconfig::read_from(server.kubeconfig()).unwrap(),
-    )
-    .unwrap();
+    let mut config: Value =
+        serde_json::to_value(kube::config::Kubeconfig::read_from(server.kubeconfig()).unwrap())
+            .unwrap();
     config["users"][0]["user"] = json!({
         "client-certificate-data": certificate,
         "client-key-data": STANDARD.encode(key.serialize_pem()),
@@ -77,7 +76,10 @@ fn an_approved_request_becomes_a_certificate_that_logs_in() {
     let certificate = certificate(&http, name);
     let jane = with_certificate(&server, "jane.kubeconfig", &certificate, &key);
     let user = whoami(&jane);
-    assert_eq!((&user["username"], &user["groups"]), (&json!("jane"), &json!(["dev", "system:authenticated"])));
+    assert_eq!(
+        (&user["username"], &user["groups"]),
+        (&json!("jane"), &json!(["dev", "system:authenticated"]))
+    );
 
     // What the signer does not sign says so.
     let (_, object) = request("jane", "dev", signer, &["server auth"]);
@@ -88,7 +90,8 @@ fn an_approved_request_becomes_a_certificate_that_logs_in() {
         let request = http.get(&format!("{REQUESTS}/{name}")).ok();
         let conditions = request["status"]["conditions"].as_array().cloned().unwrap_or_default();
         conditions.iter().any(|condition| {
-            condition["type"] == "Failed" && condition["message"].as_str().unwrap().contains("usages did not match")
+            condition["type"] == "Failed"
+                && condition["message"].as_str().unwrap().contains("usages did not match")
         })
     });
 }
@@ -109,8 +112,16 @@ fn a_node_joins_with_a_token_and_renews_by_itself() {
     http.post("/api/v1/namespaces/kube-system/secrets", &secret).ok();
     for (name, role, group) in [
         ("join", "system:node-bootstrapper", "system:bootstrappers:nodes"),
-        ("approve", "system:certificates.k8s.io:certificatesigningrequests:nodeclient", "system:bootstrappers:nodes"),
-        ("renew", "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", "system:nodes"),
+        (
+            "approve",
+            "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+            "system:bootstrappers:nodes",
+        ),
+        (
+            "renew",
+            "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+            "system:nodes",
+        ),
     ] {
         let binding = json!({
             "metadata": {"name": name},
@@ -180,7 +191,10 @@ impl Provider {
                     false => json!({"keys": [jwk(&served.lock().unwrap())]}),
                 };
                 let body = body.to_string();
-                let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                    body.len()
+                );
                 let _ = tls.get_mut().write_all((head + &body).as_bytes());
                 tls.get_mut().conn.send_close_notify();
                 let _ = tls.get_mut().flush();
@@ -253,7 +267,11 @@ fn people_log_in_with_tokens_of_their_issuer() {
     *issuer.key.lock().unwrap() = KeyPair::generate().unwrap();
     let token = issuer.token(&claims(&[]));
     eventually("the new key is known", || server.bearer(&token).get("/api").status == 200);
-    let forged = Provider { url: issuer.url.clone(), ca: String::new(), key: Arc::new(Mutex::new(KeyPair::generate().unwrap())) };
+    let forged = Provider {
+        url: issuer.url.clone(),
+        ca: String::new(),
+        key: Arc::new(Mutex::new(KeyPair::generate().unwrap())),
+    };
     assert_eq!(server.bearer(&forged.token(&claims(&[]))).get("/api").status, 401);
     assert_has(server.bearer(&token).get("/api").text(), "APIVersions");
 }
@@ -264,12 +282,16 @@ fn a_cluster_says_whom_to_trust() {
     let http = server.http();
     let bundles = "/apis/certificates.k8s.io/v1beta1/clustertrustbundles";
     let pem = std::fs::read_to_string(server.data().join("pki/ca.crt")).unwrap();
-    let bundle = |name: &str, pem: &str| {
-        json!({"metadata": {"name": name}, "spec": {"signerName": "example.com/ca", "trustBundle": pem}})
-    };
+    let bundle = |name: &str, pem: &str| json!({"metadata": {"name": name}, "spec": {"signerName": "example.com/ca", "trustBundle": pem}});
     http.post(bundles, &bundle("example.com:ca:one", &pem)).ok();
-    assert_has(http.post(bundles, &bundle("one", &pem)).refused(422), "must be named with prefix example.com:ca:");
-    assert_has(http.post(bundles, &bundle("example.com:ca:two", "x")).refused(422), "at least one trust anchor must be provided");
+    assert_has(
+        http.post(bundles, &bundle("one", &pem)).refused(422),
+        "must be named with prefix example.com:ca:",
+    );
+    assert_has(
+        http.post(bundles, &bundle("example.com:ca:two", "x")).refused(422),
+        "at least one trust anchor must be provided",
+    );
     let found = http.get(&format!("{bundles}?fieldSelector=spec.signerName%3Dexample.com/ca")).ok();
     assert_eq!(found["items"].as_array().unwrap().len(), 1);
 }

@@ -61,6 +61,8 @@ pub(crate) struct Fairness {
     in_flight: InFlight,
     reading: Arc<Pool>,
     writing: Arc<Pool>,
+    /// Held while objects are read and taken over, so that older ones never come last.
+    updating: Mutex<()>,
 }
 
 /// Seats of one kind.
@@ -132,6 +134,7 @@ impl Fairness {
             in_flight,
             reading: Pool::new(most(8 * processors, in_flight.reading)),
             writing: Pool::new(most(64 * processors, in_flight.writing)),
+            updating: Mutex::new(()),
         };
         let objects = objects::all();
         let of =
@@ -233,6 +236,7 @@ impl Fairness {
 
 /// Takes over what the objects say now.
 pub(crate) fn refresh(api: &Api) {
+    let _one_at_a_time = api.fairness.updating.lock();
     let read = |table: &str| -> Vec<Value> {
         refresh::entries(api, table).iter().map(|entry| entry.item.to_value()).collect()
     };

@@ -62,7 +62,8 @@ async fn migrate(api: &Api, migration: &Value) {
     let table = {
         let catalog = api.catalog.load();
         let served = catalog.all().iter();
-        let mut served = served.filter(|served| *served.group == *group && *served.plural == *plural);
+        let mut served =
+            served.filter(|served| *served.group == *group && *served.plural == *plural);
         served.next().map(|served| served.table.clone())
     };
     let Some(table) = table else {

@@ -20,7 +20,7 @@ pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resourc
     BUILTIN.iter().find(|row| row.group == group && row.version == version && row.plural == plural)
 }
 
-static BUILTIN: [Resource; 64] = [
+static BUILTIN: [Resource; 65] = [
     core::BINDING,
     core::config_map::RESOURCE,
     core::endpoints::RESOURCE,

@@ -29,7 +29,8 @@ pub(crate) async fn run(
     server.client.connect().await?.send(Method::POST, MAPS, map("fair", 0)).await?;
     for (what, path) in [("gets", format!("{MAPS}/fair")), ("lists", format!("{MAPS}?limit=500"))] {
         let idle = p99(&quiet, &format!("{MAPS}/fair")).await?;
-        let flood = Flood::start(&noisy, Method::GET, move |_| (path.clone(), Bytes::new())).await?;
+        let flood =
+            Flood::start(&noisy, Method::GET, move |_| (path.clone(), Bytes::new())).await?;
         let busy = p99(&quiet, &format!("{MAPS}/fair")).await?;
         flood.stop().await?;
         tell(figures, what, idle, busy);

@@ -55,7 +55,9 @@ fn validate(object: &Value, errors: &mut Vec<FieldError>) {
     } else {
         let prefix = format!("{}:", signer.replace('/', ":"));
         if !name.starts_with(&prefix) {
-            let detail = format!("ClusterTrustBundle for signerName {signer} must be named with prefix {prefix}");
+            let detail = format!(
+                "ClusterTrustBundle for signerName {signer} must be named with prefix {prefix}"
+            );
             errors.push(FieldError::invalid(path, name, detail));
         }
         super::validate_signer(signer, errors);

@@ -2,7 +2,7 @@
 //! what is durable.
 //!
 //! * [`geometry`] blocks and regions · [`files`] the files and who performs operations on them
-//! * on disk: [`super_block`] · [`log`] · [`map`] · data files are plain sparse files
+//! * on disk: [`super_block`] · [`log`] · [`map`] · [`recent`] · data files are plain sparse files
 //! * [`layer`] the tree of snapshots · [`region`](self::region) the dirty-region log
 //! * [`Replica`] the state machine · [`create`](fn@create), [`open`](fn@open),
 //!   [`check`](fn@check)
@@ -22,6 +22,7 @@ pub mod layer;
 pub mod log;
 pub mod map;
 mod open;
+pub mod recent;
 mod region;
 mod replica;
 mod request;
@@ -35,10 +36,11 @@ pub use self::check::{
     CheckProgress, Depth, Finding, LayerReport, Problem, Report, Severity, check,
 };
 pub use self::create::{
-    CreateError, CreateOptions, LOG_PAGES, RESERVE, RemoveError, create, remove,
+    CreateError, CreateOptions, LOG_PAGES, RECENT, RESERVE, RemoveError, create, remove,
 };
 pub use self::open::{
-    BaseError, BasePlace, Bases, DirectoryBases, NoBases, OpenError, OpenOptions, open, read_super,
+    BaseError, BasePlace, Bases, DirectoryBases, NoBases, OpenError, OpenOptions, describe_image,
+    open, read_super,
 };
 pub use self::replica::{Limits, Progress, Replica, SnapshotStatus, Status};
 pub use self::request::{

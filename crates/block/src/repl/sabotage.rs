@@ -47,7 +47,10 @@ macro_rules! skips {
         #[cfg(test)]
         let skipped = $sabotage.is($crate::repl::sabotage::Sabotage::$rule);
         #[cfg(not(test))]
-        let skipped = false;
+        let skipped = {
+            let _ = &$sabotage;
+            false
+        };
         skipped
     }};
 }

@@ -71,7 +71,7 @@ impl Host {
         // Sessions compare what comes over a wire with its checksums.
         let limits =
             Limits { settled_by_caller: true, summed_by_caller: true, ..Limits::default() };
-        let (store, table) = open_store(path, limits)?;
+        let (store, table) = open_store(path, limits, boot)?;
         let status = store.status();
         let identity = Identity {
             volume: status.volume,
@@ -153,7 +153,7 @@ impl Host {
         }
         if self.store.is_none() || self.broken {
             self.store = None;
-            match open_store(&self.path, self.limits) {
+            match open_store(&self.path, self.limits, self.boot) {
                 Ok((store, table)) => {
                     self.inherited = store.dirty_regions();
                     self.store = Some(store);
@@ -308,10 +308,10 @@ impl Host {
     }
 }
 
-fn open_store(path: &Path, limits: Limits) -> Result<(Replica, Table), OpenError> {
+fn open_store(path: &Path, limits: Limits, boot: BootId) -> Result<(Replica, Table), OpenError> {
     let mut files = Directory::new(path);
     let mut bases = DirectoryBases::default();
-    let options = OpenOptions { limits, ..OpenOptions::default() };
+    let options = OpenOptions { limits, boot: Some(boot), ..OpenOptions::default() };
     let store = crate::store::open(&mut files, &mut bases, options)?;
     let bases = store.bases().iter().map(|base| PathBuf::from(&base.path)).collect();
     Ok((store, Table::new(path, bases)))

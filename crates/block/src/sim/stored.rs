@@ -6,7 +6,7 @@
 
 use super::disk::{Blocks, Cell};
 use super::rng::Rng;
-use crate::ids::{ReplicaId, SnapshotId, VolumeId};
+use crate::ids::{BootId, ReplicaId, SnapshotId, VolumeId};
 use crate::repl::disk::{Description, DiskReply, DiskRequest, DiskResult};
 use crate::store::files::perform;
 use crate::store::files::sim::{Keep, Rng as FileRng, SimFiles};
@@ -20,6 +20,7 @@ use crate::wire::{BLOCK, BlockState, Refusal, SnapshotInfo, Verify};
 #[derive(Debug)]
 pub(crate) struct StoredDisk {
     files: SimFiles,
+    boot: u128,
     replica: Option<Replica>,
     inherited: Vec<Region>,
     next: u64,
@@ -29,9 +30,10 @@ pub(crate) struct StoredDisk {
 impl StoredDisk {
     pub(crate) fn new(volume: VolumeId, replica: ReplicaId, size: u64) -> Self {
         let mut files = SimFiles::new();
-        let options = CreateOptions { log_pages: 64, ..CreateOptions::new(volume, replica, size) };
+        let options = CreateOptions::new(volume, replica, size);
+        let options = CreateOptions { log_pages: 64, recent: 64, ..options };
         create(&mut files, &options).expect("an empty directory takes a replica");
-        Self { files, replica: None, inherited: Vec::new(), next: 0, size }
+        Self { files, boot: 1, replica: None, inherited: Vec::new(), next: 0, size }
     }
 
     /// The replica, opened if it is not.
@@ -40,7 +42,8 @@ impl StoredDisk {
             // A disk may be full, but not when a replica is opened.
             let capacity = self.files.capacity.take();
             let limits = Limits { settled_by_caller: true, ..Limits::default() };
-            let options = OpenOptions { limits, ..OpenOptions::default() };
+            let boot = Some(BootId::from_u128(self.boot));
+            let options = OpenOptions { limits, boot, ..OpenOptions::default() };
             let replica = open(&mut self.files, &mut NoBases, options)
                 .unwrap_or_else(|error| panic!("a replica must open after any crash: {error:?}"));
             self.files.capacity = capacity;
@@ -223,6 +226,7 @@ impl StoredDisk {
 
     pub(crate) fn power_cut(&mut self, rng: &mut Rng) {
         self.stopped();
+        self.boot += 1;
         self.files.power_cut(match rng.below(4) {
             0 => Keep::Nothing,
             1 => Keep::Everything,

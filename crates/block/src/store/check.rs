@@ -152,11 +152,12 @@ fn check_names(files: &mut dyn Files, meta: &SuperBlock, report: &mut Report) {
         .flat_map(|layer| {
             [FileId::Data(Place::Own, layer.file), FileId::Map(Place::Own, layer.file)]
         })
-        .chain([FileId::Super, FileId::Log, FileId::Reserve])
+        .chain([FileId::Super, FileId::Log, FileId::Recent, FileId::Reserve])
         .collect();
     for file in &needed {
-        // Without its reserve a replica works; the next open makes one.
-        if *file != FileId::Reserve && !names.contains(&file.to_string()) {
+        // Without these a replica works; the next open makes them.
+        let optional = matches!(file, FileId::Recent | FileId::Reserve);
+        if !optional && !names.contains(&file.to_string()) {
             report.add(Problem::Missing { file: *file });
         }
     }

@@ -7,12 +7,16 @@ use super::files::{FileId, Files, Place};
 use super::geometry::{BLOCK, MAX_VOLUME, Region};
 use super::layer::{Base, LayerTable, SnapshotInfo};
 use super::log::{self, Header, Record};
+use super::recent;
 use super::request::IoFault;
 use super::super_block::{Body, SLOT, SLOTS, SuperBlock};
 use crate::ids::{Epoch, Generation, ReplicaId, VolumeId};
 
 /// The usual length of the log.
 pub const LOG_PAGES: u32 = 1024;
+
+/// The usual number of places for recent changes: two for each region that may be active.
+pub const RECENT: u32 = 1568;
 
 /// The usual reserve: a page for each region that may be active.
 pub const RESERVE: u64 = 4 << 20;
@@ -25,6 +29,8 @@ pub struct CreateOptions {
     /// Bytes; a multiple of 4096.
     pub size: u64,
     pub log_pages: u32,
+    /// Pages of maps that may have changes which are not durable yet.
+    pub recent: u32,
     /// Bytes that are kept free for replay after an unclean stop on a full disk.
     pub reserve: u64,
     /// What shows through where nothing was written. A snapshot must be pinned before.
@@ -42,6 +48,7 @@ impl CreateOptions {
             replica,
             size,
             log_pages: LOG_PAGES,
+            recent: RECENT,
             reserve: RESERVE,
             base: None,
             snapshots: Vec::new(),
@@ -79,6 +86,7 @@ pub fn create(files: &mut dyn Files, options: &CreateOptions) -> Result<(), Crea
     let encoded = meta.encode().map_err(|bytes| CreateError::LayerTable { bytes })?;
     fill(files, FileId::Super, 2 * SLOT)?;
     fill(files, FileId::Log, log::ring_bytes(options.log_pages))?;
+    fill(files, FileId::Recent, u64::from(options.recent) * recent::PLACE)?;
     let fail = |file| move |source| CreateError::Create { file, source };
     let page = first_page(meta.tag());
     files.write_durable(FileId::Log, 0, &page).map_err(fail(FileId::Log))?;
@@ -132,6 +140,8 @@ fn first_super_block(options: &CreateOptions) -> SuperBlock {
             session: 0,
             clean: Some(1),
             log_pages: options.log_pages,
+            boot: None,
+            lost: false,
             reserve: options.reserve,
             promised: options.promised,
             epoch: options.epoch,

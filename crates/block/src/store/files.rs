@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `super` | identity, layer table, state: [`super::super_block`] |
 //! | `log` | ring of records: [`super::log`] |
+//! | `recent` | presence that is not durable yet: [`super::recent`] |
 //! | `reserve` | space that replay may use when the disk is full: [`super::open`] |
 //! | `L<n>.data` | blocks of a layer, each at its offset in the volume; sparse |
 //! | `L<n>.map` | presence and checksums of a layer's blocks: [`super::map`] |
@@ -43,6 +44,7 @@ pub enum Place {
 pub enum FileId {
     Super,
     Log,
+    Recent,
     Reserve,
     Data(Place, FileNo),
     Map(Place, FileNo),
@@ -55,7 +57,7 @@ pub enum FileId {
 impl FileId {
     pub fn place(self) -> Place {
         match self {
-            Self::Super | Self::Log | Self::Reserve | Self::Directory => Place::Own,
+            Self::Super | Self::Log | Self::Recent | Self::Reserve | Self::Directory => Place::Own,
             Self::Data(place, _) | Self::Map(place, _) => place,
             Self::Image(base) => Place::Base(base),
         }
@@ -76,6 +78,7 @@ impl FileId {
         match name {
             "super" => return Some(Self::Super),
             "log" => return Some(Self::Log),
+            "recent" => return Some(Self::Recent),
             "reserve" => return Some(Self::Reserve),
             _ => {}
         }
@@ -98,6 +101,7 @@ impl fmt::Display for FileId {
         match self {
             Self::Super => f.write_str("super"),
             Self::Log => f.write_str("log"),
+            Self::Recent => f.write_str("recent"),
             Self::Reserve => f.write_str("reserve"),
             Self::Data(_, no) => write!(f, "L{}.data", no.0),
             Self::Map(_, no) => write!(f, "L{}.map", no.0),

@@ -79,14 +79,25 @@ pub struct LayerTable {
     pub layers: Vec<Layer>,
 }
 
+/// Tells one image from another: a hash of its size and of blocks all over it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ImageIdentity(pub String);
+
 /// What lies under the oldest own layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Base {
     /// A snapshot in another replica's directory, pinned there.
     Replica { path: String, volume: VolumeId, replica: ReplicaId, snapshot: SnapshotId },
-    /// A raw image that nobody changes.
-    Image { path: String, bytes: u64 },
+    /// A raw image that nobody changes, and what it was when it became a base:
+    /// [`describe_image`](super::describe_image).
+    Image {
+        path: String,
+        bytes: u64,
+        #[serde(default)]
+        identity: Option<ImageIdentity>,
+    },
 }
 
 /// Work that goes on over restarts. `cursor` is the first region not yet done, or an older one.

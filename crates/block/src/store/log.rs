@@ -128,14 +128,15 @@ impl Record {
         match bytes.first()? {
             1 => needs(5).map(|()| Self::Activate(region(1))),
             2 => needs(5).map(|()| Self::Deactivate(region(1))),
-            3 => needs(139).map(|()| {
+            3 => needs(139).and_then(|()| {
                 let words = |at: usize| Blocks(std::array::from_fn(|i| get_u64(bytes, at + i * 8)));
-                Self::Presence {
+                let presence = Presence { data: words(11), zero: words(75) };
+                presence.is_sane().then(|| Self::Presence {
                     file: FileNo(get_u32(bytes, 1)),
                     region: region(5),
                     delta: get_u16(bytes, 9) as i16,
-                    presence: Presence { data: words(11), zero: words(75) },
-                }
+                    presence,
+                })
             }),
             4 => needs(9).map(|()| Self::Checkpoint { work: get_u32(bytes, 1), cursor: region(5) }),
             5 => needs(13).map(|()| Self::Count {

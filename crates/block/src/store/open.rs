@@ -3,6 +3,7 @@
 //! ```text
 //! super ─► identity ─► base ─┬─ stopped cleanly ──────────────────────────────┐
 //!                            └─ not ─► replay the log ─► mend the maps ───────┤
+//!                                      same boot ─► recent changes ───────────┤
 //!                                                                             ▼
 //!                    files that no layer has are removed ─► super: in use ─► Replica
 //! ```
@@ -11,17 +12,21 @@
 //! yet, so a crash during replay is followed by the same replay. A torn slot can only belong to
 //! a region that the log names; those are mended here, and from then on a bad slot is damage.
 //!
+//! Where only a process ended, everything that it wrote is in the kernel's cache, and nothing that
+//! was answered is lost: see [`super::recent`]. Whether it was more than that is told by the boot.
+//!
 //! The place of a page is allocated before it is needed, but a power cut may undo that. If the
 //! disk is full then, replay uses the space of the file `reserve`, which is filled up again when
 //! there is room. A second power cut before that may find no space at all: the replica opens
 //! when there is some, and nothing is lost.
 
 mod base;
+mod left;
 mod replay;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-pub use self::base::{BaseError, BasePlace, Bases, DirectoryBases, NoBases};
+pub use self::base::{BaseError, BasePlace, Bases, DirectoryBases, NoBases, describe_image};
 use self::replay::{Recovered, recover};
 pub(crate) use self::replay::{Sum, sum};
 use super::files::{FileId, FileNo, Files, Place};
@@ -30,7 +35,7 @@ use super::log::{self, LogError, LogWriter, Record};
 use super::replica::{Limits, Opened, Replica};
 use super::request::IoFault;
 use super::super_block::{SLOT, SLOTS, SlotError, SuperBlock};
-use crate::ids::{ReplicaId, VolumeId};
+use crate::ids::{BootId, ReplicaId, VolumeId};
 
 /// What the caller expects and allows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,6 +44,8 @@ pub struct OpenOptions {
     pub volume: Option<VolumeId>,
     pub replica: Option<ReplicaId>,
     pub limits: Limits,
+    /// The kernel that runs. Without it an unclean stop counts as a power cut.
+    pub boot: Option<BootId>,
 }
 
 /// Why a replica could not be opened. Nothing has been changed, except that a replay may have
@@ -77,18 +84,26 @@ pub fn open(
     check_files(files, &meta)?;
     let (bases, base_links) = base::resolve(bases, meta.body.base.as_ref())
         .map_err(|source| OpenError::Base { source })?;
+    let end = match (meta.body.clean, options.boot) {
+        (Some(_), _) => End::Clean,
+        (None, Some(boot)) if meta.body.boot == Some(boot) => End::Killed,
+        (None, _) => End::PowerCut,
+    };
     let recovered = match meta.body.clean {
         Some(next) => Recovered::clean(&meta, next),
-        None => recover(files, &meta)?,
+        None => recover(files, &meta, end)?,
     };
+    let left = left::read(files, &meta, options.boot, end, &recovered)?;
     // A damaged slot might have been the newer one, with layers that this one does not know.
     if both_valid {
         remove_orphans(files, &meta)?;
     }
-    let Recovered { counts, suspects, cursor, mut log } = recovered;
+    let Recovered { counts, suspects, cursor, mut log, .. } = recovered;
     let mut meta = meta;
     meta.seq += 1;
     meta.body.session += 1;
+    meta.body.boot = options.boot;
+    meta.body.lost = (meta.body.lost || end == End::PowerCut) && !suspects.is_empty();
     if meta.body.clean.take().is_some() {
         begin_log(&mut log, &meta, cursor, &counts);
     }
@@ -101,8 +116,31 @@ pub fn open(
         files.write_durable(FileId::Super, slot, &encoded).map_err(io)?;
     }
     fill_reserve(files, meta.body.reserve);
-    let limits = options.limits;
-    Ok(Replica::new(Opened { meta, bases, base_links, counts, suspects, cursor, log, limits }))
+    let (limits, boot) = (options.limits, options.boot.unwrap_or(NO_BOOT));
+    Ok(Replica::new(Opened {
+        meta,
+        bases,
+        base_links,
+        counts,
+        suspects,
+        cursor,
+        log,
+        limits,
+        boot,
+        left,
+    }))
+}
+
+/// Marks what nobody may count on.
+const NO_BOOT: BootId = BootId::from_u128(0);
+
+/// How the last use of a replica ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Clean,
+    /// The process was, and not the kernel.
+    Killed,
+    PowerCut,
 }
 
 /// Reads the newer of the two super blocks.
@@ -231,6 +269,7 @@ impl Recovered {
             suspects: Vec::new(),
             cursor: meta.body.work.as_ref().map_or(Region(0), |work| work.cursor),
             log: LogWriter::new(meta.body.log_pages, meta.tag(), next, next, 0),
+            unsynced: BTreeSet::new(),
         }
     }
 }

@@ -9,6 +9,7 @@
 //!                  ├─ operations on files
 //!                  └─ reply
 //!
+//!  record   presence into the file `recent`, for the next process         (replica/record.rs)
 //!  flush    sync data files ─► presence into the log ─► replies          (replica/flush.rs)
 //!  clean    flush ─► checkpoint ─► map pages ─► regions inactive          (replica/clean.rs)
 //!  control  one change of the super block after the other                (replica/control.rs)
@@ -30,6 +31,7 @@ mod flush;
 mod look;
 mod ops;
 mod read;
+mod record;
 mod refuse;
 mod repair;
 mod status;
@@ -55,13 +57,16 @@ use super::files::{FileId, FileNo, Place};
 use super::geometry::Region;
 use super::layer::Link;
 use super::log::{LogWriter, Lsn};
+use super::map::{MapPage, Presence};
 use super::open::BasePlace;
+use super::recent::{self, Recent};
 use super::region::{Eager, Regions};
 use super::request::{
     Action, Io, IoFault, IoId, IoOp, IoResult, Reply, Request, RequestError, RequestId, StopReason,
 };
 use super::slab::{Key, Slab};
 use super::super_block::SuperBlock;
+use crate::ids::BootId;
 
 /// How much memory and log a replica may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +109,11 @@ pub struct Replica {
     /// Blocks of data in each layer, as committed.
     counts: BTreeMap<FileNo, u64>,
     cache: Cache,
+    /// Of the kernel that runs: marks what outlives this process, but not that.
+    boot: BootId,
+    recent: Recent,
+    /// Who waits for a record to be written.
+    record_waiters: Vec<Key>,
     regions: Regions,
     log: LogWriter,
     log_waiters: VecDeque<(Lsn, LogWaiter)>,
@@ -160,6 +170,7 @@ enum Purpose {
     Load(PageKey),
     Allocate(PageKey),
     Log,
+    Record,
     FlushSync(FileNo),
     CleanWrite(PageIndex),
     CleanSync(FileId),
@@ -178,11 +189,26 @@ pub(crate) struct Opened {
     pub cursor: Region,
     pub log: LogWriter,
     pub limits: Limits,
+    pub boot: BootId,
+    pub left: Left,
+}
+
+/// What an earlier process of the same boot left in the kernel's cache.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// Places in the file of recent changes.
+    pub places: usize,
+    pub records: Vec<Option<recent::Record>>,
+    /// Pages as the maps have them, with the presence that was recorded for them.
+    pub pages: Vec<(PageKey, Option<MapPage>, Presence)>,
+    /// Data files that were not synced.
+    pub unsynced: BTreeSet<FileNo>,
 }
 
 impl Replica {
     pub(crate) fn new(opened: Opened) -> Self {
-        let Opened { meta, bases, base_links, counts, suspects, cursor, log, limits } = opened;
+        let Opened { meta, bases, base_links, counts, suspects, cursor, log, .. } = opened;
+        let Opened { limits, boot, left, .. } = opened;
         let mut regions = Regions::new(limits.active_regions);
         if limits.settled_by_caller {
             regions.hold();
@@ -196,6 +222,9 @@ impl Replica {
             chain_version: 0,
             counts,
             cache: Cache::new(limits.cache_pages.max(2 * limits.active_regions + 32)),
+            boot,
+            recent: Recent::new(&left.records, left.places),
+            record_waiters: Vec::new(),
             regions,
             log,
             log_waiters: VecDeque::new(),
@@ -205,7 +234,7 @@ impl Replica {
             work: WorkState::new(cursor),
             trash: Trash::default(),
             gate: Gate::default(),
-            unsynced: BTreeSet::new(),
+            unsynced: left.unsynced,
             changed: Vec::new(),
             loading: BTreeMap::new(),
             allocating: BTreeMap::new(),
@@ -222,6 +251,13 @@ impl Replica {
             issued: 0,
             summed_by_caller: limits.summed_by_caller,
         };
+        for (key, page, presence) in left.pages {
+            let index = replica.cache.insert(key, page);
+            let page = replica.cache.page_mut(index);
+            page.current = presence;
+            page.changed = true;
+            replica.changed.push(index);
+        }
         replica.rebuild_chain();
         replica.settle();
         replica
@@ -252,11 +288,13 @@ impl Replica {
             Request::Reconciled { regions } => {
                 regions.into_iter().for_each(|region| self.regions.reconcile(region));
                 self.want_room();
+                self.forget_loss();
                 self.reply(id, Ok(Reply::Done));
             }
             Request::Settle { regions } => {
                 regions.into_iter().for_each(|region| self.regions.settle(region));
                 self.want_clean(Eager::No);
+                self.forget_loss();
                 self.reply(id, Ok(Reply::Done));
             }
             request => match OpKind::for_request(self, request) {
@@ -281,6 +319,7 @@ impl Replica {
             Purpose::Load(key) => self.page_loaded(key, result),
             Purpose::Allocate(key) => self.page_allocated(key, result),
             Purpose::Log => self.log_written(result),
+            Purpose::Record => self.record_written(result),
             Purpose::FlushSync(file) => self.flush_synced(file, result),
             Purpose::CleanWrite(page) => self.clean_written(page, result),
             Purpose::CleanSync(file) => self.clean_synced(file, result),
@@ -315,6 +354,7 @@ impl Replica {
             self.advance_trash();
             self.advance_punch();
             self.advance_verify();
+            self.pump_records();
             self.pump_log();
             self.advance_clean();
             self.pump_log();

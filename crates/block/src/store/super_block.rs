@@ -30,7 +30,7 @@ use super::crc::crc32c;
 use super::geometry::{BLOCK, REGION_BLOCKS};
 use super::layer::{Base, LayerTable, Work};
 use super::request::Pin;
-use crate::ids::{Epoch, Generation, ReplicaId, SnapshotId, VolumeId};
+use crate::ids::{BootId, Epoch, Generation, ReplicaId, SnapshotId, VolumeId};
 
 const MAGIC: &[u8; 8] = b"SHEAFSUP";
 /// The version of the whole on-disk format: super block, log, map.
@@ -61,6 +61,12 @@ pub struct Body {
     /// the log. Nothing in the log before it is needed.
     pub clean: Option<u64>,
     pub log_pages: u32,
+    /// The kernel under which it is used, or was last.
+    #[serde(default)]
+    pub boot: Option<BootId>,
+    /// Answered writes may be missing in regions that were not reconciled since.
+    #[serde(default)]
+    pub lost: bool,
     /// Bytes that are kept free for replay.
     #[serde(default)]
     pub reserve: u64,

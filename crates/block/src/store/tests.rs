@@ -4,4 +4,5 @@ mod basic;
 mod crash;
 mod damage;
 mod model;
+mod nonsense;
 mod world;

@@ -157,7 +157,6 @@ fn an_empty_replica_takes_the_place_of_another() {
 }
 
 #[test]
-#[ignore = "the store forgets what was not flushed when its process is killed"]
 fn the_last_replica_may_die_and_come_back() {
     let mut lab = Lab::start(64 * MIB, 1, &[]);
     qemu_io(&lab, &["write -P 1 0 4M", "flush", "write -P 2 4M 4M"]);

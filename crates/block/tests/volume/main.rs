@@ -12,5 +12,6 @@ mod faults;
 mod guest;
 mod lab;
 mod node;
+mod killed;
 mod odd;
 mod storage;

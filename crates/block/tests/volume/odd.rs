@@ -101,6 +101,10 @@ impl Small {
         tool("mount", &["-t", "tmpfs", "-o", &options, "tmpfs", dir.path().to_str().unwrap()]);
         Self(dir)
     }
+
+    pub(crate) fn path(&self) -> &std::path::Path {
+        self.0.path()
+    }
 }
 
 impl Drop for Small {

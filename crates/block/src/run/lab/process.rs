@@ -20,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A process of a replica ends by itself when no engine has come for so long.
 const LONELY: Duration = Duration::from_secs(60);
 
+/// How long an earlier process may take to end.
+const LINGERING: Duration = Duration::from_secs(5);
+
 /// What a process of replicas is told.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
@@ -54,12 +57,19 @@ pub fn serve(
     let dir = &options.dir;
     let io = |source| ServeError::Io { dir: dir.clone(), source };
     let lock = std::fs::File::open(dir).map_err(io)?;
-    match lock.try_lock() {
-        Ok(()) => {}
-        Err(std::fs::TryLockError::WouldBlock) => {
-            return Err(ServeError::InUse { dir: dir.clone() });
+    // A process that was killed lets go when all that it had asked of the kernel has ended.
+    let start = Instant::now();
+    loop {
+        match lock.try_lock() {
+            Ok(()) => break,
+            Err(std::fs::TryLockError::WouldBlock) if start.elapsed() < LINGERING => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(std::fs::TryLockError::WouldBlock) => {
+                return Err(ServeError::InUse { dir: dir.clone() });
+            }
+            Err(std::fs::TryLockError::Error(source)) => return Err(io(source)),
         }
-        Err(std::fs::TryLockError::Error(source)) => return Err(io(source)),
     }
     let mut shard = Shard::new(options.driver).map_err(|source| ServeError::Shard { source })?;
     shard.add_replica(dir).map_err(|source| ServeError::Open { dir: dir.clone(), source })?;

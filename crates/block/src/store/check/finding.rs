@@ -116,6 +116,6 @@ fn describe(kind: WorkKind) -> &'static str {
 fn describe_base(base: &Base) -> String {
     match base {
         Base::Replica { path, snapshot, .. } => format!("snapshot {snapshot} at {path}"),
-        Base::Image { path, bytes } => format!("image {path} of {bytes} bytes"),
+        Base::Image { path, bytes, .. } => format!("image {path} of {bytes} bytes"),
     }
 }

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use aws_lc_rs::digest;
+
 use super::super::files::{Directory, FileId, Files, Place};
 use super::super::geometry::{BLOCK, Region};
-use super::super::layer::{Base, Content, Link};
+use super::super::layer::{Base, Content, ImageIdentity, Link};
 use super::super::request::IoFault;
 use super::super::super_block::SlotError;
 use super::{OpenError, read_super};
@@ -39,10 +41,56 @@ pub enum BaseError {
     Identity { path: String, found: ReplicaId, expected: ReplicaId },
     #[error("snapshot {snapshot} is no longer in {path}")]
     NoSnapshot { path: String, snapshot: SnapshotId },
+    #[error("base image {path} is missing")]
+    Missing { path: String },
+    #[error("image {path} is not the one that the volume was made from")]
+    OtherImage { path: String },
+    #[error("{path} is a qcow2 image; only a raw one can be a base")]
+    NotRaw { path: String },
     #[error("image {path} has {found} bytes, not {expected}")]
     ImageSize { path: String, found: u64, expected: u64 },
     #[error("more than {MAX_DEPTH} bases under each other")]
     TooDeep,
+}
+
+/// What has to be recorded of an image that is to be a base.
+pub fn describe_image(bases: &mut dyn Bases, path: &str) -> Result<Base, BaseError> {
+    let files = bases.files(path)?;
+    let bytes = image_len(files, path)?;
+    let io = |source| BaseError::Io { path: path.to_owned(), source };
+    if files.read(FileId::Image(0), 0, BLOCK).map_err(io)?.starts_with(b"QFI\xfb") {
+        return Err(BaseError::NotRaw { path: path.to_owned() });
+    }
+    let identity = Some(identify(files, path, bytes)?);
+    Ok(Base::Image { path: path.to_owned(), bytes, identity })
+}
+
+fn image_len(files: &mut dyn Files, path: &str) -> Result<u64, BaseError> {
+    let found = files.len(FileId::Image(0));
+    let found = found.map_err(|source| BaseError::Io { path: path.to_owned(), source })?;
+    found.ok_or_else(|| BaseError::Missing { path: path.to_owned() })
+}
+
+/// Blocks of an image that are looked at: another image differs in one of them, or it is a copy.
+const SAMPLES: u64 = 64;
+
+fn identify(files: &mut dyn Files, path: &str, bytes: u64) -> Result<ImageIdentity, BaseError> {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(&bytes.to_le_bytes());
+    let last = bytes.div_ceil(BLOCK).saturating_sub(1);
+    let mut before = None;
+    for sample in 0..SAMPLES {
+        let block = last * sample / (SAMPLES - 1);
+        if before.replace(block) == Some(block) {
+            continue;
+        }
+        let read = files.read(FileId::Image(0), block * BLOCK, BLOCK);
+        let data = read.map_err(|source| BaseError::Io { path: path.to_owned(), source })?;
+        context.update(&block.to_le_bytes());
+        context.update(&data);
+    }
+    let sum = context.finish();
+    Ok(ImageIdentity(sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()))
 }
 
 /// Finds the files of bases.
@@ -85,7 +133,9 @@ pub(super) fn resolve(
         let number = places.len() as u8;
         let place;
         (place, next) = match base {
-            Base::Image { path, bytes } => (image(bases, path, bytes, number, &mut links)?, None),
+            Base::Image { path, bytes, identity } => {
+                (image(bases, path, bytes, identity.as_ref(), number, &mut links)?, None)
+            }
             Base::Replica { path, replica, snapshot, .. } => {
                 snapshot_of(bases, path, replica, snapshot, number, &mut links)?
             }
@@ -99,14 +149,20 @@ fn image(
     bases: &mut dyn Bases,
     path: String,
     bytes: u64,
+    identity: Option<&ImageIdentity>,
     number: u8,
     links: &mut Vec<Link>,
 ) -> Result<BasePlace, BaseError> {
     let data = FileId::Image(number);
-    let found = bases.files(&path)?.len(FileId::Image(0));
-    let found = found.map_err(|source| BaseError::Io { path: path.clone(), source })?.unwrap_or(0);
+    let files = bases.files(&path)?;
+    let found = image_len(files, &path)?;
     if found != bytes {
         return Err(BaseError::ImageSize { path, found, expected: bytes });
+    }
+    if let Some(identity) = identity
+        && *identity != identify(files, &path, bytes)?
+    {
+        return Err(BaseError::OtherImage { path });
     }
     links.push(Link { data, map: Content::Image { bytes }, from: Region(0) });
     Ok(BasePlace { path, is_image: true, tag: 0, bytes })

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{OpenError, is_inside};
+use super::{End, OpenError, is_inside};
 use crate::store::files::{FileId, FileNo, Files, Place};
 use crate::store::geometry::Region;
 use crate::store::layer::written_files;
@@ -18,6 +18,8 @@ pub(super) struct Recovered {
     pub(super) suspects: Vec<Region>,
     pub(super) cursor: Region,
     pub(super) log: LogWriter,
+    /// Data files that a killed process wrote to: they are there, but not durable.
+    pub(super) unsynced: BTreeSet<FileNo>,
 }
 
 /// The sum of a log's records.
@@ -65,7 +67,11 @@ fn raise(cursors: &mut BTreeMap<u32, Region>, work: u32, cursor: Region) {
     *known = (*known).max(cursor);
 }
 
-pub(super) fn recover(files: &mut dyn Files, meta: &SuperBlock) -> Result<Recovered, OpenError> {
+pub(super) fn recover(
+    files: &mut dyn Files,
+    meta: &SuperBlock,
+    end: End,
+) -> Result<Recovered, OpenError> {
     let len = log::ring_bytes(meta.body.log_pages);
     let io = |file| move |source| OpenError::Io { file, source };
     let ring = files.read(FileId::Log, 0, len).map_err(io(FileId::Log))?;
@@ -76,8 +82,10 @@ pub(super) fn recover(files: &mut dyn Files, meta: &SuperBlock) -> Result<Recove
     }
     let sum = sum(&replay.records);
     mend_maps(files, meta, &sum)?;
-    for file in written_files(&meta.body.layers, meta.body.work.as_ref()) {
-        // What a dead process left in the page cache must not change its mind later.
+    let written = written_files(&meta.body.layers, meta.body.work.as_ref());
+    // Where it is not known what the kernel has in its cache, all of it becomes durable now: what
+    // is read must not change its mind later.
+    for file in written.iter().copied().filter(|_| end != End::Killed) {
         let data = FileId::Data(Place::Own, file);
         files.sync(data).map_err(io(data))?;
     }
@@ -92,6 +100,7 @@ pub(super) fn recover(files: &mut dyn Files, meta: &SuperBlock) -> Result<Recove
         suspects: sum.active.into_iter().filter(|region| is_inside(meta, *region)).collect(),
         cursor,
         log: LogWriter::new(meta.body.log_pages, meta.tag(), replay.next, replay.tail, replay.last),
+        unsynced: if end == End::Killed { written.into_iter().collect() } else { BTreeSet::new() },
     })
 }
 

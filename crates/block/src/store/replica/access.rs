@@ -243,15 +243,6 @@ impl Replica {
         self.regions.tidy(region);
         self.ready.extend(waiting);
     }
-
-    /// Notes that `current` of a page differs from what was committed.
-    pub(super) fn mark_changed(&mut self, index: PageIndex) {
-        let page = self.cache.page_mut(index);
-        if !page.changed {
-            page.changed = true;
-            self.changed.push(index);
-        }
-    }
 }
 
 /// The error a guest sees when an operation on its data fails.

@@ -42,6 +42,8 @@ pub(super) enum Change {
     BeginWork(WorkKind),
     FinishWork,
     DropLayer(LayerNo),
+    /// What a power cut cost has been got back from the peers, or given up.
+    ForgetLoss,
 }
 
 #[derive(Debug)]
@@ -339,6 +341,14 @@ impl Replica {
         self.work.stall(&running.change, &error);
         if let Some(id) = running.id {
             self.reply(id, Err(error));
+        }
+    }
+
+    /// Nothing is left of a power cut once the peers agree on what it may have cost.
+    pub(super) fn forget_loss(&mut self) {
+        if self.meta.body.lost && self.regions.inherited() == 0 {
+            self.meta.body.lost = false;
+            self.control.enqueue_own(Change::ForgetLoss);
         }
     }
 

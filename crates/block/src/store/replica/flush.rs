@@ -1,9 +1,9 @@
 //! Flush: what was written becomes durable, in the order that keeps the map honest.
 //!
 //! ```text
-//!        want                       synced                      log durable
-//! Idle ───────► Syncing data files ───────► Committing presence ────────────► Idle
-//!                                     └─── nothing to commit ────────────────►
+//!        want                       synced               recorded               log durable
+//! Idle ───────► Syncing data files ───────► Recording ────► Committing presence ────────────► Idle
+//!                                                     └─── nothing to commit ────────────────►
 //! ```
 //!
 //! One flush runs at a time. Those who ask while it runs share the next one: a write that was
@@ -16,6 +16,7 @@ use crate::store::cache::PageIndex;
 use crate::store::files::{FileId, FileNo, Place};
 use crate::store::geometry::Region;
 use crate::store::log::{Lsn, Need, Record};
+use crate::store::recent::Ticket;
 use crate::store::region::Eager;
 use crate::store::request::{IoOp, IoResult, Reply, RequestId};
 use crate::store::slab::Key;
@@ -29,6 +30,8 @@ pub(super) struct Flush {
     waiters: VecDeque<(u64, Waiter)>,
     pages: Vec<PageIndex>,
     files: BTreeSet<FileNo>,
+    /// The last change that it covers.
+    upto: Ticket,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -38,6 +41,7 @@ enum State {
     Syncing {
         left: u32,
     },
+    Recording,
     Committing,
 }
 
@@ -91,8 +95,9 @@ impl Replica {
         let files = std::mem::take(&mut self.unsynced);
         self.flush.files.clone_from(&files);
         self.flush.state = State::Syncing { left: files.len() as u32 };
+        self.flush.upto = self.recent.ticket();
         if files.is_empty() {
-            self.commit_presence();
+            self.flush_data_synced();
         }
         for file in files {
             self.issue(Purpose::FlushSync(file), own_data(file), IoOp::Sync);
@@ -110,6 +115,19 @@ impl Replica {
         };
         *left -= 1;
         if *left == 0 {
+            self.flush_data_synced();
+        }
+    }
+
+    fn flush_data_synced(&mut self) {
+        self.flush.state = State::Recording;
+        self.flush_recorded();
+    }
+
+    /// A record has been written. What is committed must not be newer than what is recorded, or
+    /// the next process would take the record for the truth.
+    pub(super) fn flush_recorded(&mut self) {
+        if self.flush.state == State::Recording && self.recent.is_recorded(self.flush.upto) {
             self.commit_presence();
         }
     }

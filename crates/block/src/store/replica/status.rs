@@ -91,7 +91,7 @@ impl Replica {
             active_regions: self.regions.active().count(),
             inherited_regions: self.regions.inherited(),
             rechecked_blocks: self.rechecked,
-            memory: self.cache.memory() + self.regions.memory(),
+            memory: self.cache.memory() + self.regions.memory() + self.recent.memory(),
         }
     }
 
@@ -117,9 +117,10 @@ impl Replica {
         self.regions.active().map(|(region, _)| region).collect()
     }
 
-    /// Whether writes that were answered before the last stop may be missing.
+    /// Whether writes that were answered before an unclean stop may be missing: a kernel stopped,
+    /// not only a process, and nobody has reconciled the regions with the peers since.
     pub fn has_lost_writes(&self) -> bool {
-        self.regions.inherited() > 0
+        self.meta.body.lost && self.regions.inherited() > 0
     }
 
     /// The snapshot that the head is above.

@@ -22,6 +22,7 @@ use super::access::data_error;
 use super::control::Change;
 use super::flush::Waiter;
 use super::read::Resolving;
+use super::record::Safe;
 use super::{LogWaiter, OpKind, Parking, Purpose, Replica, Step, own_data};
 use crate::store::crc;
 use crate::store::files::FileNo;
@@ -312,7 +313,8 @@ impl Replica {
         page.current.set_data(&data);
         page.current.set_zero(&todo.zero);
         page.current.set_vacant(&todo.vacant);
-        self.mark_changed(index);
+        // The batch ends with a flush, which waits for the record.
+        let _: Safe = self.mark_changed(index);
         self.unsynced.insert(file);
         batch.regions += 1;
         batch.copied += u64::from(data.len()) * BLOCK;

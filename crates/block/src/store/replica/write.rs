@@ -1,8 +1,8 @@
 //! Writing data.
 //!
 //! ```text
-//! Start ──regions ready──► Writing ──written──► (reply)
-//!   ▲ └─parked              │
+//! Start ──regions ready──► Writing ──written──► Recording ──► (reply)
+//!   ▲ └─parked              │                     nothing new: at once
 //!   └───────┘               └─written, fua──► Flushing ──► (reply)
 //! ```
 //!
@@ -10,17 +10,19 @@
 //! are used, so that their checksums are those of what is there.
 //!
 //! A write goes to its place in the layer's file at once; the map in memory follows when it has
-//! been written. The block counts as present after a power cut only once a flush has made its
+//! been written, and a record of it outlives the process, see [`super::record`]. The block counts as present after a power cut only once a flush has made its
 //! data durable and then its presence: until then a reader sees what was there before.
 
 use bytes::Bytes;
 
 use super::access::data_error;
 use super::flush::Waiter;
+use super::record::Safe;
 use super::{Parking, Purpose, Replica, Step, own_data, own_map};
 use crate::store::cache::{Known, PageIndex, PageKey};
 use crate::store::files::FileNo;
 use crate::store::geometry::{BLOCK, Blocks, MAX_REQUEST, REGION, Region, Span, spans};
+use crate::store::recent::Ticket;
 use crate::store::request::{IoFault, IoOp, IoResult, LayerRef, Reply, RequestError};
 use crate::store::slab::Key;
 
@@ -38,6 +40,7 @@ pub(super) struct WriteOp {
 enum Stage {
     Start,
     Writing { left: u32, failed: Option<IoFault> },
+    Recording(Ticket),
     Flushing,
 }
 
@@ -62,6 +65,10 @@ impl Replica {
         match write.stage {
             Stage::Start => {}
             Stage::Writing { .. } => return Step::Wait,
+            Stage::Recording(upto) if self.wait_recorded(upto, key) => {
+                return Step::Done(Ok(Reply::Done));
+            }
+            Stage::Recording(_) => return Step::Wait,
             Stage::Flushing => return Step::Done(Ok(Reply::Done)),
         }
         if write.data.is_empty() {
@@ -175,21 +182,29 @@ impl Replica {
         }
         let failed = *failed;
         let first = self.file_of(write.layer, Region::of(write.offset));
-        self.finish_write(write, failed.is_none());
+        let safe = self.finish_write(write, failed.is_none());
         self.writes_in_flight -= 1;
         if let Some(fault) = failed {
             return Step::Done(Err(data_error(own_data(first), fault)));
         }
-        if write.fua {
-            write.stage = Stage::Flushing;
-            self.want_flush(Waiter::Op(key));
-            return Step::Wait;
+        match safe {
+            Safe::Now if !write.fua => Step::Done(Ok(Reply::Done)),
+            Safe::Recorded(upto) if !write.fua => {
+                write.stage = Stage::Recording(upto);
+                self.pump_records();
+                self.step_write(key, write)
+            }
+            _ => {
+                write.stage = Stage::Flushing;
+                self.want_flush(Waiter::Op(key));
+                Step::Wait
+            }
         }
-        Step::Done(Ok(Reply::Done))
     }
 
     /// Records what has been written, and lets go of pages and regions.
-    fn finish_write(&mut self, write: &WriteOp, written: bool) {
+    fn finish_write(&mut self, write: &WriteOp, written: bool) -> Safe {
+        let mut safe = Safe::Now;
         let mut crcs = write.crcs.as_slice();
         for span in write.spans() {
             let file = self.file_of(write.layer, span.region);
@@ -207,7 +222,7 @@ impl Replica {
                 let blocks = Blocks::of(span.first, span.count);
                 if page.current.data.and(&blocks) != blocks {
                     page.current.set_data(&blocks);
-                    self.mark_changed(index);
+                    safe = safe.and(self.mark_changed(index));
                 }
             }
             if !written {
@@ -220,6 +235,7 @@ impl Replica {
             }
         }
         debug_assert_eq!(write.crcs.len() as u64 * BLOCK, write.data.len() as u64);
+        safe
     }
 
     /// As [`Self::wake_region`], but a lock that is wanted stays wanted.

@@ -6,6 +6,7 @@
 
 use super::access::Lookup;
 use super::flush::Waiter;
+use super::record::Safe;
 use super::{Parking, Replica, Step};
 use crate::store::cache::{Known, PageKey};
 use crate::store::files::FileNo;
@@ -26,11 +27,20 @@ pub(super) struct ZeroOp {
     /// The blocks become nothing, and what is below shows through.
     pub(super) vacant: bool,
     flushing: bool,
+    safe: Safe,
 }
 
 impl ZeroOp {
     pub(super) fn new(layer: LayerRef, offset: u64, len: u64, fua: bool) -> Self {
-        Self { layer, at: offset, end: offset + len, fua, vacant: false, flushing: false }
+        Self {
+            layer,
+            at: offset,
+            end: offset + len,
+            fua,
+            vacant: false,
+            flushing: false,
+            safe: Safe::Now,
+        }
     }
 }
 
@@ -38,6 +48,9 @@ impl Replica {
     pub(super) fn step_zero(&mut self, key: Key, zero: &mut ZeroOp) -> Step {
         if zero.flushing {
             return Step::Done(Ok(Reply::Done));
+        }
+        if zero.at == zero.end {
+            return self.finish_zero(key, zero);
         }
         if self.is_held(key) {
             return Step::Wait;
@@ -58,19 +71,33 @@ impl Replica {
             return Step::Wait;
         }
         debug_assert_eq!(zero.at, zero.end);
-        if zero.fua {
-            zero.flushing = true;
-            self.want_flush(Waiter::Op(key));
-            return Step::Wait;
+        self.finish_zero(key, zero)
+    }
+
+    /// Everything is changed in memory: it is answered when it is safe.
+    fn finish_zero(&mut self, key: Key, zero: &mut ZeroOp) -> Step {
+        match zero.safe {
+            Safe::Now if !zero.fua => Step::Done(Ok(Reply::Done)),
+            Safe::Recorded(upto) if !zero.fua => {
+                self.pump_records();
+                match self.wait_recorded(upto, key) {
+                    true => Step::Done(Ok(Reply::Done)),
+                    false => Step::Wait,
+                }
+            }
+            _ => {
+                zero.flushing = true;
+                self.want_flush(Waiter::Op(key));
+                Step::Wait
+            }
         }
-        Step::Done(Ok(Reply::Done))
     }
 
     /// Zeroes the blocks of one region, unless an earlier one still waits.
     fn zero_span(
         &mut self,
         parking: &mut Parking,
-        zero: &ZeroOp,
+        zero: &mut ZeroOp,
         span: Span,
     ) -> Result<bool, RequestError> {
         let file = self.file_of(zero.layer, span.region);
@@ -98,7 +125,7 @@ impl Replica {
             page.current.set_vacant(&blocks);
         }
         if page.current != before {
-            self.mark_changed(index);
+            zero.safe = zero.safe.and(self.mark_changed(index));
         }
         Ok(true)
     }

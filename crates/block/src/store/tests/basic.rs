@@ -321,7 +321,8 @@ fn an_image_is_a_base_too() {
     let mut image = SimFiles::new();
     image.create(FileId::Image(0)).unwrap();
     image.write(FileId::Image(0), 0, &[5; 3 * 4096 + 100]).unwrap();
-    let base = Base::Image { path: "image.raw".into(), bytes: 3 * 4096 + 100 };
+    let base = describe(&image);
+    let Base::Image { bytes: 12388, identity: Some(_), .. } = &base else { panic!("{base:?}") };
     let (mut files, replica) = clone_of(base, &image);
     let mut clone = Driven::new(replica, &mut files);
     clone.bases.push(Box::new(image));
@@ -335,6 +336,45 @@ fn an_image_is_a_base_too() {
     clone.work();
     clone.bases.clear();
     assert_eq!((0..3).map(|b| head(&mut clone, b)).collect::<Vec<_>>(), [5, 6, 5]);
+}
+
+fn describe(image: &SimFiles) -> Base {
+    describe_image(&mut OneBase(image.clone()), "image.raw").unwrap()
+}
+
+#[test]
+fn a_base_that_is_another_or_missing_is_refused() {
+    let image = |fill: u8, bytes: u64| {
+        let mut files = SimFiles::new();
+        files.create(FileId::Image(0)).unwrap();
+        files.write(FileId::Image(0), 0, &vec![fill; bytes as usize]).unwrap();
+        files
+    };
+    let base = Some(describe(&image(5, 8192)));
+    let mut files = SimFiles::new();
+    create(&mut files, &CreateOptions { base, ..options() }).unwrap();
+    let mut open_over = |image: SimFiles| {
+        let options = OpenOptions { limits: LIMITS, ..OpenOptions::default() };
+        open(&mut files, &mut OneBase(image), options).map(drop).map_err(|error| {
+            let OpenError::Base { source } = error else { panic!("{error}") };
+            source.to_string()
+        })
+    };
+    let mut changed = image(5, 8192);
+    changed.write(FileId::Image(0), 5000, &[6]).unwrap();
+    for (other, text) in [
+        (SimFiles::new(), "base image image.raw is missing"),
+        (image(5, 4096), "image image.raw has 4096 bytes, not 8192"),
+        (image(6, 8192), "image image.raw is not the one that the volume was made from"),
+        (changed, "image image.raw is not the one that the volume was made from"),
+    ] {
+        assert_eq!(open_over(other).unwrap_err(), text);
+    }
+    open_over(image(5, 8192)).unwrap();
+    let mut qcow = image(0, 8192);
+    qcow.write(FileId::Image(0), 0, b"QFI\xfb").unwrap();
+    let error = describe_image(&mut OneBase(qcow), "i").unwrap_err();
+    assert_eq!(error.to_string(), "i is a qcow2 image; only a raw one can be a base");
 }
 
 #[test]

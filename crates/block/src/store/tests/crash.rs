@@ -1,6 +1,6 @@
-//! Power cuts at any moment.
+//! Power cuts and killed processes, at any moment.
 
-use super::world::World;
+use super::world::{Audit, World};
 use crate::store::files::sim::{Keep, Rng};
 
 /// How many seeds a test tries: more on demand.
@@ -30,19 +30,27 @@ fn run(seed: u64) -> Result<(), String> {
     for _ in 0..length {
         world.step()?;
         if cuts.one_in(40) {
+            let mut after = world.after_kill();
+            after.audit(Audit::AfterKill)?;
+            after.audit(Audit::Steady)?;
+            if cuts.one_in(4) {
+                world = after;
+            }
+        }
+        if cuts.one_in(40) {
             let mut after = world.after_cut(keep(&mut cuts));
-            after.audit(true)?;
-            after.audit(false)?;
+            after.audit(Audit::AfterCut)?;
+            after.audit(Audit::Steady)?;
             if cuts.one_in(2) {
                 // What was seen once stays, also over the next cut.
                 let mut again = after.after_cut(keep(&mut cuts));
-                again.audit(true)?;
+                again.audit(Audit::AfterCut)?;
                 world = again;
             }
         }
     }
     world.drain()?;
-    world.audit(false)
+    world.audit(Audit::Steady)
 }
 
 /// Seeds that found something once. They keep looking at the same places as long as the
@@ -75,14 +83,17 @@ fn run_tight(seed: u64) -> Result<(), String> {
         }
         world.step()?;
         if cuts.one_in(60) {
-            let mut after = world.after_cut(keep(&mut cuts));
-            after.audit(true)?;
+            let (mut after, when) = match cuts.below(2) {
+                0 => (world.after_kill(), Audit::AfterKill),
+                _ => (world.after_cut(keep(&mut cuts)), Audit::AfterCut),
+            };
+            after.audit(when)?;
             world = after;
         }
     }
     world.drain()?;
     world.files.capacity = None;
-    world.audit(false)?;
+    world.audit(Audit::Steady)?;
     if world.failures == 0 && seed < 20 {
         return Err("the disk was never full".into());
     }
@@ -105,16 +116,21 @@ fn enumerate(script: &[fn(&mut World)]) {
             let random = (0..4).map(|seed| Keep::Random(Rng::new(seed * 1000 + operation)));
             for (way, keep) in keeps.into_iter().chain(random).enumerate() {
                 let mut after = world.after_cut(keep);
-                let audit = after.audit(true).and_then(|()| after.audit(false));
+                let audit = after.audit(Audit::AfterCut).and_then(|()| after.audit(Audit::Steady));
                 let place = format!("step {at}, operation {operation}, way {way}");
                 audit.unwrap_or_else(|error| panic!("{place}: {error}"));
             }
+            let mut after = world.after_kill();
+            let audit = after.audit(Audit::AfterKill).and_then(|()| after.audit(Audit::Steady));
+            audit.unwrap_or_else(|error| {
+                panic!("step {at}, operation {operation}, killed: {error}")
+            });
             if !world.complete_oldest().unwrap() {
                 break;
             }
         }
     }
-    world.drain().and_then(|()| world.audit(false)).unwrap();
+    world.drain().and_then(|()| world.audit(Audit::Steady)).unwrap();
 }
 
 #[test]

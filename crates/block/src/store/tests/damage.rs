@@ -13,13 +13,13 @@ use crate::store::*;
 
 /// How the replica with its content is stopped.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Stop {
+pub(super) enum Stop {
     Clean,
     Kill,
 }
 
 /// Two regions with data in two layers; every block holds its own number.
-fn sample(stop: Stop) -> SimFiles {
+pub(super) fn sample(stop: Stop) -> SimFiles {
     let mut files = SimFiles::new();
     create(&mut files, &options()).unwrap();
     let replica = reopen(&mut files).unwrap();
@@ -197,6 +197,7 @@ fn another_volume_or_replica_is_refused() {
     let mut files = sample(Stop::Clean);
     let mut try_open = |volume: u128, replica: u128| {
         let options = OpenOptions {
+            boot: None,
             volume: Some(VolumeId::from_u128(volume)),
             replica: Some(ReplicaId::from_u128(replica)),
             limits: LIMITS,

@@ -109,6 +109,26 @@ impl Model {
         }
     }
 
+    /// After the process was killed: each sector must be what was answered last, or of a write
+    /// that was under way. A power cut may still bring back what was there before.
+    pub(super) fn observe_killed(&mut self, block: u64, found: Value) -> Result<(), String> {
+        let model = self.block(block);
+        let possible = &model.values[model.current - model.dropped..];
+        for (sector, number) in found.iter().enumerate() {
+            if !possible.iter().any(|value| value[sector] == *number) {
+                return Err(format!(
+                    "block {block} sector {sector}: found {number}, answered was {possible:?}"
+                ));
+            }
+        }
+        if found != model.now() {
+            model.values.push(found);
+            model.current = model.dropped + model.values.len() - 1;
+        }
+        self.uncertain.remove(&block);
+        Ok(())
+    }
+
     /// After a power cut: each sector must be one of those it may be. It is certain from now on.
     pub(super) fn observe(&mut self, block: u64, found: Value) -> Result<(), String> {
         let model = self.block(block);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::{Bytes, BytesMut};
 
 use super::model::{self, Covered, Model, Value, ZERO};
-use crate::ids::{ReplicaId, SnapshotId, VolumeId};
+use crate::ids::{BootId, ReplicaId, SnapshotId, VolumeId};
 use crate::store::files::perform;
 use crate::store::files::sim::{Keep, Rng, SimFiles};
 use crate::store::geometry::{BLOCK, REGION_BLOCKS};
@@ -46,6 +46,7 @@ enum Asked {
 
 pub(super) struct World {
     pub(super) files: SimFiles,
+    boot: BootId,
     pub(super) replica: Replica,
     pub(super) model: Model,
     pub(super) rng: Rng,
@@ -65,11 +66,17 @@ pub(super) struct World {
 pub(super) fn options() -> CreateOptions {
     let (volume, replica) = (VolumeId::from_u128(1), ReplicaId::from_u128(2));
     let size = REGIONS * u64::from(REGION_BLOCKS) * BLOCK;
-    CreateOptions { log_pages: 32, reserve: 96 << 10, ..CreateOptions::new(volume, replica, size) }
+    let usual = CreateOptions::new(volume, replica, size);
+    CreateOptions { log_pages: 32, recent: 12, reserve: 96 << 10, ..usual }
 }
 
 pub(super) fn reopen(files: &mut SimFiles) -> Result<Replica, OpenError> {
-    open(files, &mut NoBases, OpenOptions { limits: LIMITS, ..OpenOptions::default() })
+    reopen_in(files, BootId::from_u128(1))
+}
+
+pub(super) fn reopen_in(files: &mut SimFiles, boot: BootId) -> Result<Replica, OpenError> {
+    let options = OpenOptions { limits: LIMITS, boot: Some(boot), ..OpenOptions::default() };
+    open(files, &mut NoBases, options)
 }
 
 impl World {
@@ -79,6 +86,7 @@ impl World {
         let replica = reopen(&mut files).unwrap();
         Self {
             files,
+            boot: BootId::from_u128(1),
             replica,
             model: Model::default(),
             rng: Rng::new(seed),
@@ -399,18 +407,45 @@ impl World {
             }
         }
         files.power_cut(keep);
+        let boot = BootId::from_u128(self.boot.as_u128() + 1);
+        self.follow(files, boot)
+    }
+
+    /// What is left if the process is killed now: of what was on its way any part, whole pages
+    /// each, and all that was done.
+    pub(super) fn after_kill(&mut self) -> World {
+        let mut files = self.files.clone();
+        for io in &self.pending {
+            let mut op = io.op.clone();
+            if let IoOp::Write { data, durable: false, .. } = &mut op {
+                let pages = (data.len() as u64).div_ceil(BLOCK);
+                let kept = self.rng.below(pages + 1) * BLOCK;
+                data.truncate(kept as usize);
+            } else if self.rng.one_in(2) {
+                continue;
+            }
+            if !matches!(op, IoOp::Read { .. }) {
+                let _: Result<Bytes, IoFault> = perform(&mut files, io.file, &op);
+            }
+        }
+        self.follow(files, self.boot)
+    }
+
+    /// The replica that is opened next.
+    fn follow(&mut self, mut files: SimFiles, boot: BootId) -> World {
         examine(&mut files);
-        let replica = match reopen(&mut files) {
+        let replica = match reopen_in(&mut files, boot) {
             Ok(replica) => replica,
             // The reserve was used up by an earlier cut: it opens when there is room.
             Err(OpenError::Io { source: IoFault::NoSpace, .. }) if self.tight => {
                 files.capacity = None;
-                reopen(&mut files).unwrap()
+                reopen_in(&mut files, boot).unwrap()
             }
             Err(error) => panic!("cannot open: {error:?}"),
         };
         let mut world = World {
             files,
+            boot,
             replica,
             model: self.model.clone(),
             rng: Rng::new(self.rng.draw()),
@@ -458,7 +493,7 @@ impl World {
     }
 
     /// Reads everything, head and snapshots, and compares.
-    pub(super) fn audit(&mut self, after_cut: bool) -> Result<(), String> {
+    pub(super) fn audit(&mut self, when: Audit) -> Result<(), String> {
         let blocks: Vec<u64> = (0..REGIONS)
             .flat_map(|region| SPOTS.map(|spot| region * u64::from(REGION_BLOCKS) + spot))
             .chain(self.model.content().into_keys())
@@ -466,7 +501,9 @@ impl World {
             .collect();
         for block in &blocks {
             let found = self.read_now(View::Head, *block)?;
-            if after_cut || self.model.uncertain.contains(block) {
+            if when == Audit::AfterKill {
+                self.model.observe_killed(*block, found)?;
+            } else if when == Audit::AfterCut || self.model.uncertain.contains(block) {
                 self.model.observe(*block, found)?;
             } else if found != self.model.now(*block) {
                 return Err(format!("block {block}: {found:?} not {:?}", self.model.now(*block)));
@@ -505,6 +542,14 @@ impl World {
             }
         }
     }
+}
+
+/// What was before an audit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Audit {
+    Steady,
+    AfterKill,
+    AfterCut,
 }
 
 /// The checker must find nothing that opening does not put right, and count as the log does.

@@ -83,7 +83,7 @@ impl Replica {
                 Request::CloseClean => Ok(Plan { holds: true, closes: true, ..Plan::default() }),
                 _ => Ok(Plan::default()),
             },
-            Change::BeginWork(_) => Ok(Plan::default()),
+            Change::BeginWork(_) | Change::ForgetLoss => Ok(Plan::default()),
             Change::FinishWork => Ok(Plan { cleans: true, drops: true, ..Plan::default() }),
             Change::DropLayer(_) => Ok(Plan { drops: true, ..Plan::default() }),
         }
@@ -111,6 +111,7 @@ impl Replica {
                     }
                 }
             }
+            Change::ForgetLoss => next.body.lost = false,
             Change::DropLayer(no) => effect.dropped.push(next.body.layers.drop_layer(*no)),
         }
         Ok(effect)
@@ -205,7 +206,7 @@ impl Replica {
                 WorkKind::Hydrate { .. } => None,
             },
             Change::DropLayer(no) => Some(body.layers.get(*no).file),
-            Change::BeginWork(_) | Change::Request(_) => None,
+            Change::BeginWork(_) | Change::ForgetLoss | Change::Request(_) => None,
         }
     }
 

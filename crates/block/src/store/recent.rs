@@ -1,0 +1,342 @@
+//! Recent changes: presence that no flush has made durable yet, for the process that follows if
+//! this one is killed.
+//!
+//! What a process wrote to a file outlives it in the kernel's cache. The blocks of a write that was
+//! answered are there; this file says that they belong to the layer. It is never synced, and what a
+//! power cut leaves of it is not read: each record carries the id of the boot it was made in.
+//!
+//! The file `recent` has places of 256 bytes, so that no record crosses a page of the cache. Places
+//! that were never used are zeroes.
+//!
+//! | at | size | field |
+//! |---|---|---|
+//! | 0 | 4 | magic `SREC` |
+//! | 4 | 4 | CRC-32C of the record, with this field zero |
+//! | 8 | 16 | boot |
+//! | 24 | 8 | tag of the replica |
+//! | 32 | 8 | ticket: of two records about a page the one with the greater counts |
+//! | 40 | 4 | number of the file |
+//! | 44 | 4 | region |
+//! | 48 | 64 | bit per block: has data |
+//! | 112 | 64 | bit per block: is zeroes |
+//!
+//! [`Recent`] decides which place a page has, and what is written next. One record is written at a
+//! time: what a killed process leaves is what it wrote up to a moment, without gaps.
+//!
+//! **Invariant.** A record is never older than what is committed for its page: every change is
+//! recorded, a flush commits only what was recorded, and a change is answered after either. A
+//! record of a page without uncommitted changes therefore says what the map says, and its place
+//! can be given to another page without being cleared.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::BuildHasherDefault;
+
+use super::bytes_at::{get_u32, get_u64, get_u128, put_u32, put_u64, put_u128};
+use super::cache::KeyHasher;
+use super::crc::crc32c;
+use super::files::FileNo;
+use super::geometry::{Blocks, Region};
+use super::map::Presence;
+use crate::ids::BootId;
+
+/// Bytes of a place.
+pub const PLACE: u64 = 256;
+const RECORD: usize = 176;
+const MAGIC: u32 = u32::from_le_bytes(*b"SREC");
+
+/// A layer's part of a region.
+pub(crate) type PageName = (FileNo, Region);
+
+/// Counts changes. A change is recorded when [`Recent::is_recorded`] says so of its number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticket(pub u64);
+
+/// One record as it is in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub ticket: Ticket,
+    pub page: PageName,
+    pub presence: Presence,
+}
+
+pub(crate) fn encode(boot: BootId, tag: u64, record: &Record) -> Vec<u8> {
+    let mut bytes = vec![0; RECORD];
+    put_u32(&mut bytes, 0, MAGIC);
+    put_u128(&mut bytes, 8, boot.as_u128());
+    put_u64(&mut bytes, 24, tag);
+    put_u64(&mut bytes, 32, record.ticket.0);
+    put_u32(&mut bytes, 40, record.page.0.0);
+    put_u32(&mut bytes, 44, record.page.1.0);
+    for i in 0..8 {
+        put_u64(&mut bytes, 48 + i * 8, record.presence.data.0[i]);
+        put_u64(&mut bytes, 112 + i * 8, record.presence.zero.0[i]);
+    }
+    let crc = crc32c(&bytes);
+    put_u32(&mut bytes, 4, crc);
+    bytes
+}
+
+/// The record in a place, if it is whole and of this boot.
+pub(crate) fn decode(place: &[u8], boot: BootId, tag: u64) -> Option<Record> {
+    let bytes = place.get(..RECORD)?;
+    let crc = crc32c::crc32c_append(crc32c(&bytes[..4]), &[0; 4]);
+    let ours = get_u32(bytes, 0) == MAGIC
+        && crc32c::crc32c_append(crc, &bytes[8..]) == get_u32(bytes, 4)
+        && get_u128(bytes, 8) == boot.as_u128()
+        && get_u64(bytes, 24) == tag;
+    let words = |at: usize| Blocks(std::array::from_fn(|i| get_u64(bytes, at + i * 8)));
+    let presence = Presence { data: words(48), zero: words(112) };
+    (ours && presence.is_sane()).then(|| Record {
+        ticket: Ticket(get_u64(bytes, 32)),
+        page: (FileNo(get_u32(bytes, 40)), Region(get_u32(bytes, 44))),
+        presence,
+    })
+}
+
+/// Which records a file holds, by place: those of this boot, and of each page the newest.
+pub(crate) fn read(file: &[u8], boot: Option<BootId>, tag: u64) -> Vec<Option<Record>> {
+    let Some(boot) = boot else { return Vec::new() };
+    let places = file.chunks_exact(PLACE as usize);
+    let mut records: Vec<Option<Record>> = places.map(|place| decode(place, boot, tag)).collect();
+    let mut newest: HashMap<PageName, Ticket> = HashMap::new();
+    for record in records.iter().flatten() {
+        let known = newest.entry(record.page).or_insert(record.ticket);
+        *known = (*known).max(record.ticket);
+    }
+    for record in &mut records {
+        record.take_if(|record| newest[&record.page] != record.ticket);
+    }
+    records
+}
+
+/// What the next write to the file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Due {
+    pub page: PageName,
+    pub ticket: Ticket,
+    /// Where in the file.
+    pub offset: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    page: PageName,
+    /// The last change, and the last one that the file has.
+    changed: Ticket,
+    written: Ticket,
+}
+
+/// The file in memory: who has which place.
+#[derive(Debug)]
+pub(crate) struct Recent {
+    slots: Vec<Slot>,
+    index: HashMap<PageName, u32, BuildHasherDefault<KeyHasher>>,
+    /// Places that the file has.
+    limit: usize,
+    last: Ticket,
+    /// For each slot with changes that are not recorded, the first.
+    outstanding: BTreeSet<(Ticket, u32)>,
+    due: VecDeque<u32>,
+    writing: Option<(u32, Ticket)>,
+    hand: usize,
+}
+
+impl Recent {
+    /// Takes over what an earlier process left, in a file with so many places.
+    pub(crate) fn new(found: &[Option<Record>], limit: usize) -> Self {
+        let mut recent = Self {
+            slots: Vec::new(),
+            index: HashMap::default(),
+            limit,
+            last: Ticket(0),
+            outstanding: BTreeSet::new(),
+            due: VecDeque::new(),
+            writing: None,
+            hand: 0,
+        };
+        let used = found.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        for (at, record) in (0u32..).zip(&found[..used.min(limit)]) {
+            let none = (FileNo(u32::MAX), Region(u32::MAX));
+            let page = record.as_ref().map_or(none, |record| record.page);
+            let ticket = record.as_ref().map_or(Ticket(0), |record| record.ticket);
+            recent.slots.push(Slot { page, changed: ticket, written: ticket });
+            recent.last = recent.last.max(ticket);
+            if record.is_some() {
+                recent.index.insert(page, at);
+            }
+        }
+        recent
+    }
+
+    /// The number of the last change.
+    pub(crate) fn ticket(&self) -> Ticket {
+        self.last
+    }
+
+    /// Notes that a page's presence has changed. False if there is no place for it: then only
+    /// a flush makes the change safe. `is_settled` says whether a page has nothing uncommitted.
+    pub(crate) fn changed(
+        &mut self,
+        page: PageName,
+        is_settled: impl FnMut(PageName) -> bool,
+    ) -> bool {
+        let slot = match self.index.get(&page) {
+            Some(slot) => *slot,
+            None => match self.place(page, is_settled) {
+                Some(slot) => slot,
+                None => return false,
+            },
+        };
+        self.last.0 += 1;
+        let entry = &mut self.slots[slot as usize];
+        if entry.changed == entry.written {
+            self.outstanding.insert((self.last, slot));
+            self.due.push_back(slot);
+        }
+        entry.changed = self.last;
+        true
+    }
+
+    fn place(
+        &mut self,
+        page: PageName,
+        mut is_settled: impl FnMut(PageName) -> bool,
+    ) -> Option<u32> {
+        let fresh = Slot { page, changed: self.last, written: self.last };
+        let slot = if self.slots.len() < self.limit {
+            self.slots.push(fresh);
+            self.slots.len() - 1
+        } else {
+            let free = |slot: &Slot| slot.changed == slot.written && is_settled(slot.page);
+            let count = self.slots.len();
+            let mut places = (1..=count).map(|step| (self.hand + step) % count);
+            let mut free = free;
+            let at = places.find(|at| free(&self.slots[*at]))?;
+            self.hand = at;
+            self.index.remove(&self.slots[at].page);
+            self.slots[at] = fresh;
+            at
+        };
+        let slot = u32::try_from(slot).ok()?;
+        self.index.insert(page, slot);
+        Some(slot)
+    }
+
+    /// Whether every change up to the ticket is recorded.
+    pub(crate) fn is_recorded(&self, upto: Ticket) -> bool {
+        self.outstanding.first().is_none_or(|(first, _)| *first > upto)
+    }
+
+    /// What to write now. [`Self::written`] must follow before there is more.
+    pub(crate) fn next_due(&mut self) -> Option<Due> {
+        if self.writing.is_some() {
+            return None;
+        }
+        let slot = self.due.pop_front()?;
+        let entry = &self.slots[slot as usize];
+        self.writing = Some((slot, entry.changed));
+        let offset = u64::from(slot) * PLACE;
+        Some(Due { page: entry.page, ticket: entry.changed, offset })
+    }
+
+    /// The write that was due is in the file.
+    pub(crate) fn written(&mut self) {
+        let (slot, upto) = self.writing.take().expect("a record is being written");
+        let entry = &mut self.slots[slot as usize];
+        let first = self.outstanding.iter().find(|(_, of)| *of == slot).copied();
+        first.map(|first| self.outstanding.remove(&first));
+        entry.written = upto;
+        if entry.changed > upto {
+            self.outstanding.insert((Ticket(upto.0 + 1), slot));
+            self.due.push_back(slot);
+        }
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>()
+            + self.index.capacity() * (size_of::<(PageName, u32)>() + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOOT: BootId = BootId::from_u128(7);
+
+    fn page(region: u32) -> PageName {
+        (FileNo(1), Region(region))
+    }
+
+    fn record(region: u32, ticket: u64) -> Record {
+        let presence = Presence { data: Blocks::of(3, 5), zero: Blocks::of(100, 1) };
+        Record { ticket: Ticket(ticket), page: page(region), presence }
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_only_in_its_boot() {
+        let bytes = encode(BOOT, 5, &record(9, 2));
+        assert_eq!(decode(&bytes, BOOT, 5), Some(record(9, 2)));
+        assert_eq!(decode(&bytes, BootId::from_u128(8), 5), None);
+        assert_eq!(decode(&bytes, BOOT, 6), None);
+        for bit in 0..RECORD * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode(&bad, BOOT, 5), None, "bit {bit}");
+        }
+        assert_eq!(decode(&[0; 256], BOOT, 5), None);
+        assert_eq!(decode(&bytes[..100], BOOT, 5), None);
+    }
+
+    #[test]
+    fn of_two_records_about_a_page_the_newer_counts() {
+        let mut file = Vec::new();
+        for (region, ticket) in [(1, 4), (2, 9), (1, 6)] {
+            file.extend(encode(BOOT, 5, &record(region, ticket)));
+            file.resize(file.len().next_multiple_of(PLACE as usize), 0);
+        }
+        let found = read(&file, Some(BOOT), 5);
+        assert_eq!(found, [None, Some(record(2, 9)), Some(record(1, 6))]);
+        assert_eq!(read(&file, None, 5), []);
+        let recent = Recent::new(&found, 8);
+        assert_eq!((recent.ticket(), recent.index.len(), recent.slots.len()), (Ticket(9), 2, 3));
+    }
+
+    #[test]
+    fn changes_are_recorded_in_order_and_together() {
+        let mut recent = Recent::new(&[], 8);
+        assert!(recent.changed(page(1), |_| false));
+        let first = recent.ticket();
+        let due = recent.next_due().unwrap();
+        assert_eq!((due.page, due.ticket, due.offset), (page(1), first, 0));
+        assert!(recent.changed(page(1), |_| false) && recent.changed(page(2), |_| false));
+        let later = recent.ticket();
+        assert_eq!(recent.next_due(), None, "one at a time");
+        recent.written();
+        assert!(recent.is_recorded(first) && !recent.is_recorded(later));
+        let pages: Vec<PageName> = std::iter::from_fn(|| {
+            let due = recent.next_due()?;
+            recent.written();
+            Some(due.page)
+        })
+        .collect();
+        assert_eq!(pages, [page(2), page(1)]);
+        assert!(recent.is_recorded(later));
+    }
+
+    #[test]
+    fn only_the_place_of_a_settled_page_is_given_away() {
+        let mut recent = Recent::new(&[], 2);
+        for region in [1, 2] {
+            assert!(recent.changed(page(region), |_| unreachable!("there is room")));
+        }
+        assert!(!recent.changed(page(3), |_| true), "both are not recorded yet");
+        while recent.next_due().is_some() {
+            recent.written();
+        }
+        assert!(!recent.changed(page(3), |_| false));
+        assert!(recent.changed(page(3), |of| of == page(2)));
+        assert_eq!(recent.next_due().map(|due| (due.page, due.offset)), Some((page(3), PLACE)));
+        assert!(!recent.index.contains_key(&page(2)));
+    }
+}

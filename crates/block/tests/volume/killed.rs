@@ -1,0 +1,236 @@
+//! Every process is killed while clients write: what was answered is there, flushed or not.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::lab::{Lab, MIB};
+use rustix::process::{Pid, Signal, kill_process};
+
+const BLOCK: usize = 4096;
+
+/// The smallest client that knows exactly what it was answered.
+struct Client(UnixStream);
+
+impl Client {
+    fn connect(socket: &Path) -> io::Result<Self> {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        stream.read_exact(&mut [0; 18])?;
+        // Fixed newstyle without zeroes, then the only export, the oldest way.
+        stream.write_all(&3u32.to_be_bytes())?;
+        stream.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0")?;
+        stream.read_exact(&mut [0; 10])?;
+        Ok(Self(stream))
+    }
+
+    fn ask(&mut self, kind: u16, block: u64, length: u32, data: &[u8]) -> io::Result<()> {
+        let mut request = vec![0x25, 0x60, 0x95, 0x13, 0, 0];
+        request.extend(kind.to_be_bytes());
+        request.extend(block.to_be_bytes());
+        request.extend((block * BLOCK as u64).to_be_bytes());
+        request.extend(length.to_be_bytes());
+        request.extend(data);
+        self.0.write_all(&request)?;
+        let mut reply = [0; 16];
+        self.0.read_exact(&mut reply)?;
+        assert_eq!(reply[..4], [0x67, 0x44, 0x66, 0x98], "a simple reply");
+        assert_eq!(reply[4..8], [0; 4], "no request fails");
+        Ok(())
+    }
+
+    fn write(&mut self, block: u64, number: u32) -> io::Result<()> {
+        match number % 8 {
+            7 => self.ask(6, block, BLOCK as u32, &[]),
+            _ => self.ask(1, block, BLOCK as u32, &content(number)),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.ask(3, 0, 0, &[])
+    }
+
+    fn read(&mut self, block: u64) -> io::Result<Vec<u8>> {
+        self.ask(0, block, BLOCK as u32, &[])?;
+        let mut data = vec![0; BLOCK];
+        self.0.read_exact(&mut data)?;
+        Ok(data)
+    }
+}
+
+/// What write number so and so puts into a block: every eighth is a command to zero it.
+fn content(number: u32) -> Vec<u8> {
+    match number % 8 {
+        7 => vec![0; BLOCK],
+        _ if number == 0 => vec![0; BLOCK],
+        _ => number.to_le_bytes().repeat(BLOCK / 4),
+    }
+}
+
+/// What a writer knows of its blocks: the last write that was answered, and the one that was not.
+#[derive(Default)]
+struct Known {
+    answered: BTreeMap<u64, u32>,
+    open: Option<(u64, u32)>,
+    next: u32,
+}
+
+impl Known {
+    /// Writes until the connection breaks. Blocks of writer `lane` of four.
+    fn write(&mut self, socket: &Path, lane: u64) {
+        let Ok(mut client) = Client::connect(socket) else { return };
+        for _ in 0.. {
+            self.next += 1;
+            let step = u64::from(self.next);
+            // Near each other and far apart, again and again and for the first time.
+            let block = (step * step * 7 + step / 3) % 2000 * 4 + lane;
+            self.open = Some((block, self.next));
+            let flushes = step.is_multiple_of(97);
+            if client.write(block, self.next).is_err() || (flushes && client.flush().is_err()) {
+                return;
+            }
+            self.open = None;
+            self.answered.insert(block, self.next);
+        }
+    }
+
+    fn check(&mut self, client: &mut Client) {
+        if let Some((block, number)) = self.open.take() {
+            let found = client.read(block).unwrap();
+            let before = self.answered.get(&block).copied().unwrap_or(0);
+            let torn = |old: &[u8], new: &[u8]| {
+                let sectors = found.chunks(512).zip(old.chunks(512)).zip(new.chunks(512));
+                sectors.into_iter().all(|((found, old), new)| found == old || found == new)
+            };
+            assert!(torn(&content(before), &content(number)), "block {block} is old or new");
+            // Whatever it is, a write that is answered settles it.
+            client.write(block, number).unwrap();
+            self.answered.insert(block, number);
+        }
+        for (block, number) in &self.answered {
+            let found = client.read(*block).unwrap();
+            assert!(found == content(*number), "block {block}: write {number} was answered");
+        }
+    }
+}
+
+fn kill_at_random(replicas: usize, how: &'static [&'static str], rounds: u64) {
+    let mut lab = Lab::start(32 * MIB, replicas, how);
+    let mut lanes: Vec<Known> = (0..4).map(|_| Known::default()).collect();
+    for round in 0..rounds {
+        let pids: Vec<u32> = (0..replicas).map(|index| lab.replica_pid(index)).collect();
+        let socket = lab.socket();
+        std::thread::scope(|scope| {
+            for (lane, known) in (0..).zip(&mut lanes) {
+                let socket = &socket;
+                scope.spawn(move || known.write(socket, lane));
+            }
+            // Not a wait for anything: the moment is to be a different one each time.
+            std::thread::sleep(Duration::from_millis(120 + round * 67 % 200));
+            let kill_replicas = || {
+                for pid in &pids {
+                    let pid = Pid::from_raw(i32::try_from(*pid).unwrap()).unwrap();
+                    let _ = kill_process(pid, Signal::KILL);
+                }
+            };
+            if round % 2 == 0 && !how.contains(&"in-process") {
+                kill_replicas();
+                lab.kill_engine();
+            } else {
+                lab.kill_engine();
+                kill_replicas();
+            }
+        });
+        lab.resume();
+        let mut client = Client::connect(&lab.socket()).unwrap();
+        lanes.iter_mut().for_each(|known| known.check(&mut client));
+    }
+    let written: usize = lanes.iter().map(|known| known.answered.len()).sum();
+    assert!(written > 100, "only {written} blocks were written");
+    lab.wait_in_sync(replicas);
+    lab.stop();
+    lab.compare_replicas();
+}
+
+#[test]
+fn one_replica_in_a_process_of_its_own_keeps_what_was_answered() {
+    kill_at_random(1, &[], 4);
+}
+
+#[test]
+fn one_replica_in_the_process_of_its_engine_keeps_what_was_answered() {
+    kill_at_random(1, &["in-process"], 4);
+    kill_at_random(1, &["in-process", "threads"], 2);
+}
+
+#[test]
+fn three_replicas_keep_what_was_answered() {
+    kill_at_random(3, &[], 3);
+}
+
+/// A replica on a file system that is full: what is there can be read and written over, more is
+/// refused by name, and with room again everything works.
+#[test]
+fn a_replica_opens_on_a_full_disk() {
+    use block::ids::{BootId, ReplicaId, VolumeId};
+    use block::store::drive::Driven;
+    use block::store::files::Directory;
+    use block::store::{
+        CreateOptions, NoBases, OpenOptions, Reply, Request, RequestError, View, crc, create, open,
+    };
+    let small = crate::odd::Small::new("32m");
+    let dir = small.path().join("r");
+    std::fs::create_dir(&dir).unwrap();
+    let options = CreateOptions::new(VolumeId::random(), ReplicaId::random(), 1 << 30);
+    create(&mut Directory::new(&dir), &options).unwrap();
+    let write = |block: u64, fill: u8| {
+        let data: bytes::Bytes = vec![fill; 64 * BLOCK].into();
+        let crcs = crc::of_blocks(&data).collect();
+        Request::Write { offset: block * BLOCK as u64, data, crcs, fua: false }
+    };
+    let filler = small.path().join("filler");
+    for boot in [1, 1, 2, 3] {
+        let boot = Some(BootId::from_u128(boot));
+        let mut files = Directory::new(&dir);
+        let options = OpenOptions { boot, ..OpenOptions::default() };
+        let replica = open(&mut files, &mut NoBases, options).unwrap();
+        let mut driven = Driven::new(replica, &mut files);
+        if !filler.exists() {
+            driven.request(write(0, 1)).unwrap();
+            driven.request(Request::Flush).unwrap();
+            driven.request(write(512, 2)).unwrap();
+            fill_up(&filler);
+        }
+        let head = |driven: &mut Driven<'_>, block: u64| {
+            let (view, offset) = (View::Head, block * BLOCK as u64);
+            let Ok(Reply::Data(data)) =
+                driven.request(Request::Read { view, offset, len: BLOCK as u64 })
+            else {
+                panic!("block {block} cannot be read");
+            };
+            data.into_bytes()[0]
+        };
+        assert_eq!((head(&mut driven, 0), head(&mut driven, 512)), (1, 2));
+        driven.request(write(0, 1)).unwrap();
+        driven.request(write(512, 2)).unwrap();
+        driven.request(Request::Flush).unwrap();
+        let refused = (0..64).map(|at| driven.request(write(4096 + at * 512, 3)));
+        assert!(refused.into_iter().any(|it| it.err() == Some(RequestError::NoSpace)));
+        // Dropped without a close, as a killed process does.
+    }
+    std::fs::remove_file(&filler).unwrap();
+    let mut files = Directory::new(&dir);
+    let replica = open(&mut files, &mut NoBases, OpenOptions::default()).unwrap();
+    let mut driven = Driven::new(replica, &mut files);
+    driven.request(write(4096, 4)).unwrap();
+    driven.request(Request::CloseClean).unwrap();
+}
+
+fn fill_up(path: &Path) {
+    let mut file = std::fs::File::create(path).unwrap();
+    for size in [1 << 20, BLOCK] {
+        while file.write_all(&vec![1; size]).is_ok() {}
+    }
+}

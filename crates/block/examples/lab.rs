@@ -1,6 +1,6 @@
 //! A laboratory for one volume, without the rest of Sheaf.
 //!
-//! `lab volume DIR SIZE REPLICAS NBD.sock [in-process|threads|vhost=SOCK]`, `lab ask DIR JSON`;
+//! `lab volume DIR SIZE REPLICAS NBD.sock [in-process|threads|vhost=SOCK|passphrase=TEXT]`, `lab ask DIR JSON`;
 //! `lab storage DIR [IP:PORT] [boot=UUID]` is the storage process of a node; `lab replica DIR SOCKET` is for
 //! itself.
 
@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use block::crypt::Passphrase;
 use block::run::lab::{Lab, LabOptions, LabRequest, ServeOptions, ask, serve};
 use block::run::{Address, Driver, Handle};
 use block::storage::{Storage, StorageOptions};
@@ -61,6 +62,7 @@ fn volume(dir: &str, size: &str, replicas: &str, nbd: &str, rest: &[&str]) -> Re
         vhost: vhost.into_iter().collect(),
         in_process: rest.contains(&"in-process"),
         driver: driver(rest),
+        passphrase: rest.iter().find_map(|it| it.strip_prefix("passphrase=")).map(Passphrase::new),
         spawn: Box::new(spawn),
         notices: Box::new(|notice| eprintln!("{notice:?}")),
     })?;

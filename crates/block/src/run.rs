@@ -21,8 +21,8 @@ mod sys;
 pub use self::listen::Listener;
 pub use self::offload::Driver;
 pub use self::shard::{
-    AdminError, AdminReply, AdminRequest, Handle, MemberStatus, OpenReplica, Place, Shard,
-    VolumeKey, VolumeOptions, VolumeStatus,
+    AdminError, AdminReply, AdminRequest, Encryption, Handle, KeyChange, MemberStatus, OpenReplica,
+    Place, Shard, VolumeKey, VolumeOptions, VolumeStatus,
 };
 pub use self::stream::Address;
 

@@ -17,6 +17,7 @@
 //! - `member`: what the engine knows of a replica; `link`: connections, sessions, heartbeats;
 //! - `guest`: requests of the guest, held back until they may start; `locks`: who excludes whom;
 //! - `ops`: calls under way and what their answers mean (R3); `flush`: group flush;
+//! - `cover`: encryption, between the guest's addresses and the volume's;
 //! - `membership`: the in-sync set by compare-and-swap (R4, R5); `rebuild`: learners;
 //! - `sync`: compares a range between replicas and copies what differs. Reconciling after a
 //!   crash, rebuilding, repairing a bad block and scrubbing are all this one task;
@@ -24,6 +25,7 @@
 
 mod activate;
 mod barrier;
+mod cover;
 mod event;
 mod flush;
 mod guest;
@@ -49,8 +51,8 @@ use std::collections::{BTreeMap, VecDeque};
 use barrier::Barrier;
 pub use event::{
     Action, Command, Config, Connection, ControlAnswer, Event, Extent, Fault, GuestError, GuestId,
-    GuestReply, GuestRequest, GuestResult, MemberFault, Notice, Progress, RebuildKind, Status,
-    Time,
+    GuestReply, GuestRequest, GuestResult, LockFault, MemberFault, Notice, Progress, RebuildKind,
+    Status, Time,
 };
 use flush::Flush;
 use guest::{Parts, Waiting};
@@ -65,6 +67,7 @@ use write::Fill;
 use super::sabotage::{Sabotage, skips};
 use super::slots::Slots;
 use super::span::Pieces;
+use crate::crypt::Cipher;
 use crate::ids::{Generation, ReplicaId, Seq, SnapshotId};
 use crate::wire::SnapshotInfo;
 
@@ -105,6 +108,8 @@ pub struct Engine {
     members: Vec<Member>,
     local: Option<ReplicaId>,
     size: u64,
+    /// Of an encrypted volume that is unlocked.
+    cipher: Option<Cipher>,
     /// Bytes of a region of the replicas' dirty-region logs.
     region: u64,
     snapshots: Vec<SnapshotInfo>,
@@ -151,6 +156,7 @@ impl Engine {
             members: Vec::new(),
             local: None,
             size: 0,
+            cipher: None,
             region: 4 << 20,
             snapshots: Vec::new(),
             head_parent: None,
@@ -229,6 +235,7 @@ impl Engine {
             }
             Command::RemoveReplica(replica) => self.remove_replica(replica),
             Command::Scrub if self.scrub.is_none() => self.scrub = Some(Scrub::default()),
+            Command::Unlock(result) => self.unlock(result),
             Command::Close => self.close(),
             Command::Activate { .. }
             | Command::Standby { .. }

@@ -25,7 +25,9 @@ use std::time::Duration;
 pub use self::control::{ClientError, LabReply, LabRequest, ReplicaStatus, ask};
 use self::description::Description;
 pub use self::process::{ServeError, ServeOptions, serve};
-use super::{Address, Driver, Handle, Listener, Place, Shard, VolumeOptions};
+use super::{Address, Driver, Encryption, Handle, Listener, Place, Shard, VolumeOptions};
+use crate::crypt::luks::Cost;
+use crate::crypt::{HEADER, Passphrase};
 use crate::ids::{EngineId, ReplicaId, VolumeId};
 use crate::repl::control::{ControlError, FileControl, Record};
 use crate::repl::engine::{Config, Notice};
@@ -50,6 +52,8 @@ pub struct LabOptions {
     /// Serve the replicas in this process.
     pub in_process: bool,
     pub driver: Driver,
+    /// Makes a new volume an encrypted one; opens one that is.
+    pub passphrase: Option<Passphrase>,
     /// The command that serves the replica in a directory: it ends up in [`serve`].
     pub spawn: Box<dyn Fn(&ServeOptions) -> Command + Send + Sync>,
     /// Is told what happens to the volume.
@@ -77,6 +81,10 @@ pub enum LabError {
     Replicas { count: usize },
     #[error("--replicas {asked} is not what the volume in {dir} has, which is {found}")]
     OtherReplicas { dir: PathBuf, asked: usize, found: usize },
+    #[error("the volume in {dir} is encrypted: a passphrase is needed")]
+    NoPassphrase { dir: PathBuf },
+    #[error("the volume in {dir} is not encrypted; only a new one can be")]
+    NotEncrypted { dir: PathBuf },
     #[error("--dir {dir} is used by another process")]
     InUse { dir: PathBuf },
     #[error("--dir {dir}: its path is too long for the sockets in it; {max} bytes are possible")]
@@ -135,8 +143,8 @@ impl std::fmt::Debug for Shared {
 impl Lab {
     /// Makes the volume if there is none, starts what does not run, and takes the volume.
     pub fn new(options: LabOptions) -> Result<Self, LabError> {
-        let LabOptions { dir, size, replicas, nbd, vhost, in_process, driver, spawn, notices } =
-            options;
+        let LabOptions { dir, size, replicas, nbd, vhost, in_process, driver, .. } = options;
+        let LabOptions { spawn, notices, passphrase, .. } = options;
         check_size(size)?;
         if let Some(count) = replicas
             && !(1..=MAX_REPLICAS).contains(&count)
@@ -151,7 +159,13 @@ impl Lab {
         let dir = dir.canonicalize().map_err(io(&dir))?;
         check_length(&dir)?;
         let lock = lock_directory(&dir)?;
-        let description = Description::load_or_create(&dir, size, replicas)?;
+        let description = Description::load_or_create(&dir, size, replicas, passphrase.is_some())?;
+        let encryption = passphrase.map(|passphrase| Encryption {
+            passphrase,
+            format: true,
+            cost: Cost::default(),
+        });
+        let hidden = if description.encrypted { HEADER } else { 0 };
         // First, so that an address that is taken leaves nothing behind that runs.
         let listeners = bind(nbd)?;
         let guests = bind(vhost.into_iter().map(Address::Unix))?;
@@ -168,7 +182,7 @@ impl Lab {
         let mut places = Vec::new();
         for (index, replica) in description.replicas.iter().enumerate() {
             let path = shared.replica_dir(index);
-            create_replica(&path, description.volume, *replica, description.size)?;
+            create_replica(&path, description.volume, *replica, description.size + hidden)?;
             let place = match in_process {
                 true => {
                     let open = |source| LabError::Open { path: path.clone(), source };
@@ -187,6 +201,7 @@ impl Lab {
             name: String::new(),
             listeners,
             guests,
+            encryption,
             notices: keep_end(ended.clone(), notices),
         };
         shard.add_volume(volume);

@@ -17,6 +17,7 @@ mod guest;
 mod parts;
 mod peer;
 mod sources;
+mod vault;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -31,6 +32,7 @@ pub use self::engine::{Place, VolumeKey, VolumeOptions};
 use self::guest::Guest;
 use self::peer::Link;
 use self::sources::{Source, Sources};
+pub use self::vault::{Encryption, KeyChange};
 use super::host::{Host, Wanted, boot_id};
 use super::listen::Listener;
 use super::offload::{Done, Driver, Job, Offload};

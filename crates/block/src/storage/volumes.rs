@@ -171,6 +171,7 @@ impl Shared {
             name: volume.to_string(),
             listeners,
             guests,
+            encryption: None,
             notices: notices(volume, over.clone()),
         };
         let key = self.handle.with(move |shard| shard.add_volume(options));

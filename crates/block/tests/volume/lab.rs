@@ -50,9 +50,7 @@ impl Lab {
 
     /// Starts the engine, and what else does not run.
     pub(crate) fn resume(&mut self) {
-        let mut command = Command::new(program());
-        command.arg("volume").arg(self.volume_dir()).arg(self.size.to_string());
-        command.arg(self.replicas.to_string()).arg(self.socket()).args(&self.how);
+        let mut command = self.command(&self.how);
         let log = std::fs::File::options()
             .create(true)
             .append(true)
@@ -67,6 +65,23 @@ impl Lab {
             assert!(start.elapsed() < PATIENCE, "no client is let in: {}", self.log());
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    fn command(&self, how: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        command.arg("volume").arg(self.volume_dir()).arg(self.size.to_string());
+        command.arg(self.replicas.to_string()).arg(self.socket()).args(how);
+        command
+    }
+
+    /// Starts the engine in a way that does not work; gives what it says.
+    pub(crate) fn fail(&self, how: &[&str]) -> String {
+        let mut command = self.command(how);
+        // Its input stays open: it must end by itself.
+        let (input, _open) = std::io::pipe().unwrap();
+        let output = command.stdin(input).stdout(Stdio::null()).output().unwrap();
+        assert!(!output.status.success(), "it came up");
+        String::from_utf8_lossy(&output.stderr).into_owned()
     }
 
     pub(crate) fn log(&self) -> String {

@@ -39,6 +39,9 @@ pub(crate) struct VolumeArgs {
     /// Unix socket that QEMU connects to with `vhost-user-blk`.
     #[arg(long, value_name = "PATH")]
     pub(crate) vhost: Option<PathBuf>,
+    /// File with the passphrase of an encrypted volume; makes a new one encrypted.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) passphrase_file: Option<PathBuf>,
     /// Keep the replicas in the process of the engine.
     #[arg(long)]
     pub(crate) in_process: bool,

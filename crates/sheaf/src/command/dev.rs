@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
+use block::crypt::Passphrase;
 use block::repl::engine::Notice;
 use block::run::lab::{Lab, LabOptions, LabReply, LabRequest, ReplicaStatus, ServeOptions, ask};
 use block::run::{Address, AdminReply, AdminRequest, Driver, Handle, MemberStatus, VolumeStatus};
@@ -27,6 +28,7 @@ fn serve(args: VolumeArgs, dir: &Path) -> Result<()> {
     if nbd.is_empty() && args.vhost.is_none() {
         bail!("--nbd, --listen or --vhost is needed: where clients connect");
     }
+    let passphrase = args.passphrase_file.as_deref().map(read_passphrase).transpose()?;
     let program = std::env::current_exe().context("cannot find this program")?;
     let vhost = args.vhost.iter().map(|path| path.display().to_string());
     let places: Vec<String> = nbd.iter().map(Address::to_string).chain(vhost).collect();
@@ -38,11 +40,23 @@ fn serve(args: VolumeArgs, dir: &Path) -> Result<()> {
         vhost: args.vhost.into_iter().collect(),
         in_process: args.in_process,
         driver: driver(args.io),
+        passphrase,
         spawn: Box::new(move |options| replica_command(&program, options)),
         notices: Box::new(move |notice| tell(notice, &places)),
     })?;
     stop_on_signal(lab.handle())?;
     Ok(lab.run()?)
+}
+
+/// The first line of a file, as people write it.
+fn read_passphrase(path: &Path) -> Result<Passphrase> {
+    let text = std::fs::read(path)
+        .with_context(|| format!("cannot read --passphrase-file {}", path.display()))?;
+    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    if line.is_empty() {
+        bail!("--passphrase-file {} begins with an empty line", path.display());
+    }
+    Ok(Passphrase::new(line))
 }
 
 /// The command that serves one replica; see `command/replica.rs`.

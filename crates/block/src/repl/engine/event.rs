@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::crypt::Cipher;
 use crate::ids::{EngineId, Epoch, Generation, ReplicaId, SnapshotId, VolumeId};
 use crate::repl::control::{NodeName, Record, Version, Versioned};
 use crate::wire::{Answer, Call, Refusal, SnapshotInfo};
@@ -18,6 +19,8 @@ pub struct Config {
     pub volume: VolumeId,
     pub engine: EngineId,
     pub node: NodeName,
+    /// The volume begins with a LUKS2 header, and serves nothing before [`Command::Unlock`].
+    pub encrypted: bool,
     /// The guest lived on while an earlier engine of it died: acknowledged writes that were not
     /// flushed must still be there.
     pub guest_survived: bool,
@@ -59,6 +62,7 @@ impl Config {
             volume,
             engine,
             node: node.into(),
+            encrypted: false,
             guest_survived: false,
             open_wait: Duration::from_secs(3),
             lease: Duration::from_secs(2),
@@ -124,6 +128,8 @@ pub enum Command {
     RemoveReplica(ReplicaId),
     /// Read and compare everything on all members, and repair.
     Scrub,
+    /// The volume key of an encrypted volume, or why there is none: then the volume is not served.
+    Unlock(Result<Cipher, LockFault>),
     /// Finish what is under way, flush, and let go of the volume.
     Close,
 }
@@ -179,14 +185,27 @@ pub enum GuestRequest {
     Resize {
         size: u64,
     },
+    /// The header of an encrypted volume, as it is stored.
+    ReadHeader {
+        offset: u64,
+        length: u32,
+    },
+    WriteHeader {
+        offset: u64,
+        data: Bytes,
+    },
 }
 
 impl GuestRequest {
     /// The range is one that a volume could have, whatever its size.
     pub(super) fn is_sane(&self) -> bool {
         let (offset, length) = match self {
-            Self::Read { offset, length } => (*offset, u64::from(*length)),
-            Self::Write { offset, data, .. } => (*offset, data.len() as u64),
+            Self::Read { offset, length } | Self::ReadHeader { offset, length } => {
+                (*offset, u64::from(*length))
+            }
+            Self::Write { offset, data, .. } | Self::WriteHeader { offset, data } => {
+                (*offset, data.len() as u64)
+            }
             Self::Discard { offset, length } | Self::WriteZeroes { offset, length, .. } => {
                 (*offset, *length)
             }
@@ -225,6 +244,8 @@ pub enum GuestError {
     Shutdown,
     #[error("the snapshot does not exist")]
     NoSnapshot,
+    #[error("the volume is encrypted and not unlocked")]
+    Locked,
     #[error("a rebuild or another change of the volume is under way")]
     Busy,
 }
@@ -339,6 +360,25 @@ pub enum Fault {
     LostWrites,
     #[error("the volume has no in-sync replica")]
     NoReplica,
+    #[error("the volume cannot be unlocked: {0}")]
+    Locked(LockFault),
+}
+
+/// Why an encrypted volume stays locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LockFault {
+    #[error("the passphrase is wrong")]
+    WrongPassphrase,
+    #[error("it has no LUKS2 header")]
+    NotEncrypted,
+    #[error("it holds data that is not encrypted")]
+    HoldsData,
+    #[error("both copies of its header are damaged")]
+    Damaged,
+    #[error("its header uses something that is not known here")]
+    Unsupported,
+    #[error("its header cannot be read or written")]
+    Unreadable,
 }
 
 /// How far a long task is.
@@ -355,6 +395,7 @@ pub struct Status {
     pub phase: &'static str,
     pub generation: Generation,
     pub epoch: Epoch,
+    /// What the guest sees.
     pub size: u64,
     pub isr: Vec<ReplicaId>,
     pub rebuilds: Vec<Progress>,

@@ -96,6 +96,10 @@ impl Engine {
         if !request.is_sane() {
             return self.reply(id, Err(GuestError::Invalid));
         }
+        let request = match self.place(request) {
+            Ok(request) => request,
+            Err(error) => return self.reply(id, Err(error)),
+        };
         match request {
             GuestRequest::Read { offset, length } => {
                 self.enqueue(id, What::Read(Span::new(offset, u64::from(length))));
@@ -296,6 +300,7 @@ impl Engine {
                 if data.len() as u64 == blocks.len() && crcs.mismatch(&data).is_none() =>
             {
                 self.throttle.observe(self.now.saturating_sub(since));
+                let data = self.uncover(blocks.start, data);
                 let from = usize::try_from(span.start - blocks.start).expect("within a block");
                 let to = from + usize::try_from(span.len()).expect("within MAX_DATA");
                 self.reply(waiting.guest, Ok(GuestReply::Data(data.slice(from..to))));

@@ -11,7 +11,7 @@ impl Engine {
             phase: self.phase.name(),
             generation: self.generation,
             epoch: record.map_or(Epoch(0), |record| record.epoch),
-            size: self.size,
+            size: self.size.saturating_sub(self.hidden()),
             isr: record.map(|record| record.isr.iter().copied().collect()).unwrap_or_default(),
             rebuilds: self.rebuilds(),
             rebuild_rate: self.throttle.rate(),

@@ -28,12 +28,9 @@ impl Engine {
         let What::Write { offset, data, fua } = &waiting.what else { return };
         let span = waiting.span();
         if span.start == *offset && span.len() == data.len() as u64 {
-            let request = Request::Write {
-                offset: *offset,
-                data: data.clone(),
-                crcs: Crcs::of(data),
-                fua: *fua,
-            };
+            let data = self.cover(*offset, data.clone());
+            let crcs = Crcs::of(&data);
+            let request = Request::Write { offset: *offset, data, crcs, fua: *fua };
             let since = waiting.since;
             return self.issue_change(request, waiting, since, None);
         }
@@ -107,11 +104,12 @@ impl Engine {
     }
 
     pub(super) fn filled(&mut self, id: u64, offset: u64, result: OneResult) {
-        let Some(fill) = self.fills.get_mut(&id) else { return };
         match result {
             Ok(Reply::Data { data, crcs })
                 if data.len() as u64 == BLOCK && crcs.mismatch(&data).is_none() =>
             {
+                let data = self.uncover(offset, data);
+                let Some(fill) = self.fills.get_mut(&id) else { return };
                 let at = usize::try_from(offset - fill.span.start).expect("within MAX_DATA");
                 fill.buffer[at..at + data.len()].copy_from_slice(&data);
                 fill.left = fill.left.saturating_sub(1);
@@ -137,7 +135,7 @@ impl Engine {
         let What::Write { offset, data, fua } = &fill.waiting.what else { return };
         let at = usize::try_from(*offset - fill.span.start).expect("within a block");
         fill.buffer[at..at + data.len()].copy_from_slice(data);
-        let data = fill.buffer.freeze();
+        let data = self.cover(fill.span.start, fill.buffer.freeze());
         let crcs = Crcs::of(&data);
         let request = Request::Write { offset: fill.span.start, data, crcs, fua: *fua };
         self.issue_change(request, fill.waiting, fill.since, Some(id));

@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use super::{LabError, Shared, create_replica};
+use crate::crypt::HEADER;
 use crate::ids::ReplicaId;
 use crate::run::{AdminReply, AdminRequest, VolumeKey, VolumeStatus, chain};
 
@@ -206,13 +207,14 @@ impl Shared {
         let removing = move || std::fs::remove_dir_all(aside);
         std::thread::Builder::new().spawn(removing).map_err(fail)?;
         let new = ReplicaId::random();
-        let volume = {
+        let (volume, size) = {
             let mut description = self.description.lock().unwrap_or_else(PoisonError::into_inner);
             description.replicas[index] = new;
             description.save(&self.dir).map_err(|error| chain(&error))?;
-            description.volume
+            let hidden = if description.encrypted { HEADER } else { 0 };
+            (description.volume, status.size + hidden)
         };
-        create_replica(&dir, volume, new, status.size).map_err(|error| chain(&error))?;
+        create_replica(&dir, volume, new, size).map_err(|error| chain(&error))?;
         let address = self.start_replica(index).map_err(|error| chain(&error))?;
         let request = AdminRequest::Replace { old, new, at: Some(address) };
         self.handle.ask(VolumeKey::FIRST, request).map(|_| ()).map_err(|error| error.to_string())

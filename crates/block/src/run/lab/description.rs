@@ -16,6 +16,8 @@ pub(super) struct Description {
     /// As it was made; the replicas know how large it is now.
     pub(super) size: u64,
     pub(super) replicas: Vec<ReplicaId>,
+    #[serde(default)]
+    pub(super) encrypted: bool,
 }
 
 impl Description {
@@ -23,6 +25,7 @@ impl Description {
         dir: &Path,
         size: Option<u64>,
         replicas: Option<usize>,
+        encrypted: bool,
     ) -> Result<Self, LabError> {
         let path = dir.join("volume.json");
         let io = |source| LabError::Io { path: path.clone(), source };
@@ -31,7 +34,7 @@ impl Description {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let size = size.ok_or(LabError::NoSize)?;
                 let replicas = (0..replicas.unwrap_or(3)).map(|_| ReplicaId::random()).collect();
-                let description = Self { volume: VolumeId::random(), size, replicas };
+                let description = Self { volume: VolumeId::random(), size, replicas, encrypted };
                 description.save(dir)?;
                 return Ok(description);
             }
@@ -47,6 +50,8 @@ impl Description {
             (_, Some(asked)) if asked != found.replicas.len() => {
                 Err(LabError::OtherReplicas { dir, asked, found: found.replicas.len() })
             }
+            _ if found.encrypted && !encrypted => Err(LabError::NoPassphrase { dir }),
+            _ if encrypted && !found.encrypted => Err(LabError::NotEncrypted { dir }),
             _ => Ok(found),
         }
     }

@@ -5,6 +5,7 @@ use bytes::BytesMut;
 use super::Shard;
 use super::admin::Answerer;
 use super::peer::Inbound;
+use super::vault::Waiter;
 use super::sources::Source;
 use crate::nbd::{
     Errno, Export, Extent, Handshake, Negotiated, Replies, Reply, Request, RequestKind, Requests,
@@ -67,6 +68,7 @@ pub(super) enum Origin {
         bytes: usize,
         then: Then,
     },
+    Thread(Waiter),
     Admin(Answerer),
     /// A guest that shares its memory.
     Ring {
@@ -304,6 +306,7 @@ impl Shard {
             Origin::Part { whole, index } => {
                 if let Some((origin, result)) = self.volumes[at].part_answered(whole, index, result)
                 {
+            Origin::Thread(waiter) => waiter.tell(result),
                     self.tell(at, origin, result);
                 }
             }
@@ -379,7 +382,7 @@ fn reply(offset: u64, result: GuestResult) -> Reply {
             GuestError::Invalid | GuestError::NoSnapshot => Errno::Invalid,
             GuestError::NoSpace => Errno::NoSpace,
             GuestError::Shutdown => Errno::ShuttingDown,
-            GuestError::Io | GuestError::Busy => Errno::Io,
+            GuestError::Io | GuestError::Busy | GuestError::Locked => Errno::Io,
         }),
     }
 }

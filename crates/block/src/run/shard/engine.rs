@@ -9,6 +9,7 @@ use super::client::Origin;
 use super::parts::Whole;
 use super::peer::Link;
 use super::sources::Source;
+use super::vault::Encryption;
 use crate::ids::ReplicaId;
 use crate::repl::control::{ControlError, ControlPlane, Record, Version};
 use crate::repl::engine::{
@@ -38,6 +39,8 @@ pub struct VolumeOptions {
     pub listeners: Vec<Listener>,
     /// Where guests that share their memory connect.
     pub guests: Vec<Listener>,
+    /// Of an encrypted volume; `config` says so too.
+    pub encryption: Option<Encryption>,
     /// Is told what happens to the volume.
     pub notices: Box<dyn FnMut(&Notice) + Send>,
 }
@@ -80,6 +83,7 @@ pub(super) struct Volume {
     pub(super) name: String,
     waiting: Vec<Listener>,
     waiting_guests: Vec<Listener>,
+    encryption: Option<Encryption>,
     /// Who asked for what.
     pub(super) asked: BTreeMap<GuestId, Origin>,
     /// Requests that were cut.
@@ -103,7 +107,9 @@ enum Ask {
 impl Shard {
     /// Takes a volume and serves it.
     pub fn add_volume(&mut self, options: VolumeOptions) -> VolumeKey {
-        let VolumeOptions { config, replicas, control, name, listeners, guests, notices } = options;
+        let VolumeOptions { mut config, replicas, control, name, .. } = options;
+        let VolumeOptions { listeners, guests, encryption, notices, .. } = options;
+        config.encrypted |= encryption.is_some();
         let free = self.volumes.iter().position(|volume| volume.gone);
         let key = VolumeKey { at: free.unwrap_or(self.volumes.len()), life: self.next_life };
         self.next_life += 1;
@@ -126,6 +132,7 @@ impl Shard {
             name,
             waiting: listeners,
             waiting_guests: guests,
+            encryption,
             asked: BTreeMap::new(),
             wholes: BTreeMap::new(),
             next_guest: 1,
@@ -268,14 +275,22 @@ impl Shard {
     fn noticed(&mut self, at: usize, notice: &Notice) {
         (self.volumes[at].notices)(notice);
         if let Notice::Active { .. } = notice {
-            let nbd = std::mem::take(&mut self.volumes[at].waiting).into_iter();
-            let nbd = nbd.map(|listener| Source::NbdListener { volume: at, listener });
-            let guests = std::mem::take(&mut self.volumes[at].waiting_guests).into_iter();
-            let guests = guests.map(|listener| Source::GuestListener { volume: at, listener });
-            for source in nbd.chain(guests) {
-                if let Err(error) = self.listen(source) {
-                    tracing::error!(%error, "cannot listen for clients");
-                }
+            match self.volumes[at].encryption.take() {
+                Some(encryption) => self.begin_unlock(at, encryption),
+                None => self.let_in(at),
+            }
+        }
+    }
+
+    /// The volume can be served.
+    pub(super) fn let_in(&mut self, at: usize) {
+        let nbd = std::mem::take(&mut self.volumes[at].waiting).into_iter();
+        let nbd = nbd.map(|listener| Source::NbdListener { volume: at, listener });
+        let guests = std::mem::take(&mut self.volumes[at].waiting_guests).into_iter();
+        let guests = guests.map(|listener| Source::GuestListener { volume: at, listener });
+        for source in nbd.chain(guests) {
+            if let Err(error) = self.listen(source) {
+                tracing::error!(%error, "cannot listen for clients");
             }
         }
     }

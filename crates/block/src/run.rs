@@ -2,7 +2,7 @@
 //!
 //! * [`Shard`] one thread with engines, replicas, their sockets and files
 //! * `host` a replica in a shard · `files`, `offload` its files, by io_uring or threads
-//! * `stream`, `listen`, `poll` sockets
+//! * `stream`, `listen`, `poll` sockets · `tls` who is at the other end of a wire
 //! * [`lab`] a volume with its replicas on one machine, for benches and tests
 //!
 //! Nothing here decides what is right: which replica has what, what may be answered and what
@@ -17,6 +17,7 @@ mod poll;
 mod shard;
 mod stream;
 mod sys;
+mod tls;
 
 pub use self::listen::Listener;
 pub use self::offload::Driver;
@@ -25,6 +26,7 @@ pub use self::shard::{
     Place, Shard, VolumeKey, VolumeOptions, VolumeStatus,
 };
 pub use self::stream::Address;
+pub use self::tls::{Role, Tls, TlsError};
 
 /// Names this life of the kernel.
 pub(crate) fn boot() -> crate::ids::BootId {

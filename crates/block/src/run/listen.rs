@@ -67,6 +67,11 @@ impl Listener {
         }
     }
 
+    /// Whether others reach it over a network.
+    pub(super) fn is_remote(&self) -> bool {
+        matches!(self.socket, Socket::Tcp(_))
+    }
+
     /// The next that has connected, if there is one.
     pub(super) fn accept(&self) -> io::Result<Option<Stream>> {
         let accepted = match &self.socket {

@@ -37,6 +37,7 @@ use super::host::{Host, Wanted, boot_id};
 use super::listen::Listener;
 use super::offload::{Done, Driver, Job, Offload};
 use super::poll::{Interest, Poll, Ready, Token, Waker};
+use super::tls::Tls;
 use crate::ids::{BootId, ReplicaId};
 use crate::repl::session::ConnectionId;
 use crate::store::OpenError;
@@ -100,6 +101,10 @@ pub struct Shard {
     /// Goes on when it has no volume, or none any more.
     resident: bool,
     stopping: bool,
+    /// For wires that leave the machine.
+    tls: Option<Tls>,
+    /// How long a peer may take to say who it is.
+    greeting: Duration,
 }
 
 impl Shard {
@@ -137,6 +142,8 @@ impl Shard {
             idle_limit: None,
             resident: false,
             stopping: false,
+            tls: None,
+            greeting: peer::GREETING,
         })
     }
 
@@ -158,6 +165,16 @@ impl Shard {
     /// Goes on until it is stopped, whatever becomes of its volumes.
     pub fn stay(&mut self) {
         self.resident = true;
+    }
+
+    /// From now on engines and replicas meet over TCP only with these certificates.
+    pub fn secure(&mut self, tls: Tls) {
+        self.tls = Some(tls);
+    }
+
+    /// Closes connections of engines that do not say in time what they want.
+    pub fn expect_greeting_within(&mut self, limit: Duration) {
+        self.greeting = limit;
     }
 
     /// Serves the replica in a directory.
@@ -282,6 +299,7 @@ impl Shard {
             busy |= host.is_busy();
             self.wanted(replica, wanted);
         }
+        self.close_silent_peers(now);
         self.next_tick = now + if busy { BUSY } else { QUIET };
     }
 
@@ -339,7 +357,7 @@ impl Shard {
         let read = source.wants_more();
         let Some(stream) = source.stream() else { return };
         // What was gathered in this turn is sent when it ends, and then fits in most cases.
-        let interest = Interest { read, write: stream.waiting() > 0 && !gathering };
+        let interest = Interest { read, write: stream.wants_write() && !gathering };
         if stream.interest != interest {
             stream.interest = interest;
             // Fails for a socket that is gone, and reading that will say so.

@@ -12,6 +12,7 @@ use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, So
 
 use super::poll::Interest;
 use super::sys::receive;
+use super::tls::Session;
 
 /// Read at once when nothing is known about how much will come.
 const CHUNK: usize = 128 << 10;
@@ -52,13 +53,15 @@ pub(super) struct Stream {
     fd: OwnedFd,
     out: VecDeque<Bytes>,
     waiting: usize,
+    /// Between the socket and us, where the wire is not our own.
+    tls: Option<Box<Session>>,
     /// What the poll was last told.
     pub(super) interest: Interest,
 }
 
 impl Stream {
     pub(super) fn new(fd: OwnedFd) -> Self {
-        Self { fd, out: VecDeque::new(), waiting: 0, interest: Interest::READ }
+        Self { fd, out: VecDeque::new(), waiting: 0, tls: None, interest: Interest::READ }
     }
 
     pub(super) fn unix(socket: UnixStream) -> io::Result<Self> {
@@ -103,6 +106,11 @@ impl Stream {
         }
     }
 
+    /// Speaks only through the session from now on.
+    pub(super) fn secure(&mut self, session: Session) {
+        self.tls = Some(Box::new(session));
+    }
+
     /// Room for a large request, so that it takes few wake-ups to get it across. Best effort.
     fn widen(&self) {
         const ROOM: usize = 1 << 20;
@@ -127,7 +135,13 @@ impl Stream {
     }
 
     /// Puts what has arrived at the end of `buffer`, which is made to hold `want` bytes more.
-    pub(super) fn fill(&self, buffer: &mut BytesMut, want: usize) -> io::Result<Filled> {
+    pub(super) fn fill(&mut self, buffer: &mut BytesMut, want: usize) -> io::Result<Filled> {
+        if let Some(session) = &mut self.tls {
+            let filled = session.fill(self.fd.as_fd(), buffer)?;
+            // What the peer sent may be what our side has waited for.
+            self.flush()?;
+            return Ok(filled);
+        }
         if buffer.capacity() - buffer.len() < want.max(4096) {
             buffer.reserve(want.max(CHUNK));
         }
@@ -152,8 +166,19 @@ impl Stream {
         self.waiting
     }
 
+    /// Whether there is something that waits for the socket to have room.
+    pub(super) fn wants_write(&self) -> bool {
+        match &self.tls {
+            Some(session) => session.wants_write(self.waiting),
+            None => self.waiting > 0,
+        }
+    }
+
     /// Sends what fits.
     pub(super) fn flush(&mut self) -> io::Result<()> {
+        if let Some(session) = &mut self.tls {
+            return session.flush(self.fd.as_fd(), &mut self.out, &mut self.waiting);
+        }
         while !self.out.is_empty() {
             let mut pieces = [IoSlice::new(&[]); MAX_PIECES];
             let count = self.out.len().min(MAX_PIECES);

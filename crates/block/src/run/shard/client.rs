@@ -4,9 +4,8 @@ use bytes::BytesMut;
 
 use super::Shard;
 use super::admin::Answerer;
-use super::peer::Inbound;
-use super::vault::Waiter;
 use super::sources::Source;
+use super::vault::Waiter;
 use crate::nbd::{
     Errno, Export, Extent, Handshake, Negotiated, Replies, Reply, Request, RequestKind, Requests,
     Step,
@@ -68,13 +67,13 @@ pub(super) enum Origin {
         bytes: usize,
         then: Then,
     },
-    Thread(Waiter),
     Admin(Answerer),
     /// A guest that shares its memory.
     Ring {
         token: Token,
         head: u16,
     },
+    Thread(Waiter),
     /// A piece of a long request.
     Part {
         whole: u64,
@@ -121,11 +120,13 @@ impl Shard {
     /// Lets in who has connected.
     pub(super) fn accept(&mut self, token: Token) {
         loop {
-            let (accepted, volume) = match self.sources.get(token) {
+            let (accepted, volume, remote) = match self.sources.get(token) {
                 Some(Source::NbdListener { volume, listener }) => {
-                    (listener.accept(), Some(*volume))
+                    (listener.accept(), Some(*volume), listener.is_remote())
                 }
-                Some(Source::EngineListener(listener)) => (listener.accept(), None),
+                Some(Source::EngineListener(listener)) => {
+                    (listener.accept(), None, listener.is_remote())
+                }
                 _ => return,
             };
             let stream = match accepted {
@@ -137,7 +138,10 @@ impl Shard {
                 }
             };
             let source = match volume {
-                None => Source::Engine(Box::new(Inbound::new(stream))),
+                None => match self.admit(stream, remote) {
+                    Some(inbound) => Source::Engine(Box::new(inbound)),
+                    None => continue,
+                },
                 Some(volume) => Source::Client(Box::new(self.greet(stream, volume))),
             };
             let token = self.sources.insert(source);
@@ -301,12 +305,12 @@ impl Shard {
                 client.put(cookie, reply);
                 self.mark_dirty(token);
             }
+            Origin::Thread(waiter) => waiter.tell(result),
             Origin::Admin(answerer) => self.admin_answered(at, answerer, result),
             Origin::Ring { token, head } => self.ring_answered(token, head, result),
             Origin::Part { whole, index } => {
                 if let Some((origin, result)) = self.volumes[at].part_answered(whole, index, result)
                 {
-            Origin::Thread(waiter) => waiter.tell(result),
                     self.tell(at, origin, result);
                 }
             }

@@ -17,6 +17,16 @@ use crate::wire::{
 /// An engine whose answers wait for so many bytes is not listened to until it has taken some.
 const MAX_WAITING: usize = 64 << 20;
 
+/// How long a peer may take to say what it wants.
+pub(super) const GREETING: Duration = Duration::from_secs(10);
+
+/// An engine sends a heartbeat every few seconds, however idle: one that was silent for so long
+/// is gone, and the network did not say so.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Peers that have not said what they want; who comes after these is turned away.
+const MAX_STRANGERS: usize = 64;
+
 /// Reads from one socket in a turn, so that the others get theirs.
 const MAX_FILLS: usize = 16;
 
@@ -35,11 +45,14 @@ pub(super) struct Inbound {
     decoder: Decoder,
     /// Which replica it speaks to, once it has said so.
     pub(super) replica: Option<ReplicaId>,
+    /// When it connected, and when it last sent a whole call.
+    since: Duration,
+    heard: Duration,
 }
 
 impl Inbound {
-    pub(super) fn new(stream: Stream) -> Self {
-        Self { stream, decoder: Decoder::default(), replica: None }
+    pub(super) fn new(stream: Stream, now: Duration) -> Self {
+        Self { stream, decoder: Decoder::default(), replica: None, since: now, heard: now }
     }
 
     pub(super) fn wants_more(&self) -> bool {
@@ -60,7 +73,14 @@ impl Shard {
     /// Connects an engine to one of its replicas.
     pub(super) fn connect(&mut self, link: Link, address: Option<Address>) {
         let Some(address) = address else { return self.connect_inside(link) };
-        let stream = match Stream::connect(&address) {
+        let secured = |mut stream: Stream| match (&self.tls, &address) {
+            (Some(tls), Address::Tcp(_)) => {
+                stream.secure(tls.connect()?);
+                Ok(stream)
+            }
+            _ => Ok(stream),
+        };
+        let stream = match Stream::connect(&address).and_then(secured) {
             Ok(stream) => stream,
             Err(error) => {
                 tracing::debug!(replica = %link.replica, %address, %error, "cannot connect");
@@ -194,10 +214,14 @@ impl Shard {
             if !event.readable || !inbound.wants_more() {
                 break;
             }
-            let filled = match fill(&inbound.stream, &mut inbound.decoder) {
+            let filled = match fill(&mut inbound.stream, &mut inbound.decoder) {
                 Ok(Filled::Nothing) => break,
-                Ok(Filled::End) | Err(_) => return self.lose(event.token),
+                Ok(Filled::End) => return self.lose(event.token),
                 Ok(filled) => filled,
+                Err(error) => {
+                    tracing::warn!(%error, "the connection of an engine failed");
+                    return self.lose(event.token);
+                }
             };
             if !self.engine_calls(event.token) {
                 return;
@@ -211,6 +235,7 @@ impl Shard {
 
     /// Takes the whole calls that have arrived. False when the connection is no more.
     fn engine_calls(&mut self, token: Token) -> bool {
+        let now = self.now();
         loop {
             let Some(Source::Engine(inbound)) = self.sources.get_mut(token) else { return false };
             let decoded =
@@ -224,6 +249,7 @@ impl Shard {
                     return false;
                 }
             };
+            inbound.heard = now;
             if let Request::Hello(hello) = &call.request {
                 inbound.replica = Some(hello.replica);
             }
@@ -234,6 +260,49 @@ impl Shard {
             };
             self.idle_since = None;
             self.session_event(replica, SessionEvent::Call { connection: token, call });
+        }
+    }
+
+    /// Lets an engine in that has connected, unless too many have that say nothing.
+    pub(super) fn admit(&self, mut stream: Stream, remote: bool) -> Option<Inbound> {
+        if self.strangers() >= MAX_STRANGERS {
+            tracing::warn!("too many connections say nothing; another one is turned away");
+            return None;
+        }
+        if let (Some(tls), true) = (&self.tls, remote) {
+            match tls.accept() {
+                Ok(session) => stream.secure(session),
+                Err(error) => {
+                    tracing::error!(%error, "cannot begin to speak TLS");
+                    return None;
+                }
+            }
+        }
+        Some(Inbound::new(stream, self.now()))
+    }
+
+    /// Engines that have connected and said nothing yet.
+    fn strangers(&self) -> usize {
+        let strange = |source: &Source| matches!(source, Source::Engine(inbound) if inbound.replica.is_none());
+        self.sources.tokens().filter(|(_, source)| strange(source)).count()
+    }
+
+    /// Ends connections whose other end does not speak.
+    pub(super) fn close_silent_peers(&mut self, now: Duration) {
+        let limit = self.greeting;
+        let silent = |(token, source): (Token, &Source)| match source {
+            Source::Engine(inbound) if inbound.replica.is_none() => {
+                (now >= inbound.since + limit).then_some((token, "it did not say what it wants"))
+            }
+            Source::Engine(inbound) => {
+                (now >= inbound.heard + SILENCE).then_some((token, "it was silent"))
+            }
+            _ => None,
+        };
+        let found: Vec<(Token, &str)> = self.sources.tokens().filter_map(silent).collect();
+        for (token, why) in found {
+            tracing::warn!(why, "the connection of an engine is closed");
+            self.lose(token);
         }
     }
 
@@ -274,10 +343,15 @@ impl Shard {
             if !event.readable {
                 return;
             }
-            let filled = match fill(&outbound.stream, &mut outbound.decoder) {
-                Ok(Filled::Nothing) => return,
-                Ok(Filled::End) | Err(_) => return self.lose(event.token),
+            let filled = match fill(&mut outbound.stream, &mut outbound.decoder) {
+                Ok(Filled::Nothing) => return self.set_interest(event.token),
+                Ok(Filled::End) => return self.lose(event.token),
                 Ok(filled) => filled,
+                Err(error) => {
+                    let replica = outbound.link.replica;
+                    tracing::warn!(%replica, %error, "the connection to a replica failed");
+                    return self.lose(event.token);
+                }
             };
             if !self.replica_answers(event.token) || filled == Filled::Last {
                 return;
@@ -313,7 +387,7 @@ impl Shard {
     }
 }
 
-fn fill(stream: &Stream, decoder: &mut Decoder) -> std::io::Result<Filled> {
+fn fill(stream: &mut Stream, decoder: &mut Decoder) -> std::io::Result<Filled> {
     let missing = decoder.missing();
     stream.fill(decoder.buffer(), missing)
 }

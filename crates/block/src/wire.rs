@@ -39,7 +39,7 @@ pub use decoder::{Decoder, Frame};
 pub use header::{HEADER, Header, Op};
 pub use message::{
     Answer, BlockState, Call, Hello, HelloReply, Mode, Open, Opened, Pong, Refusal, Reply, Request,
-    SnapshotInfo, Verify,
+    SnapshotInfo, Verify, Work, WorkProgress,
 };
 
 use crate::ids::Generation;

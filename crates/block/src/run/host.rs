@@ -28,8 +28,10 @@ use crate::store::{
 };
 use crate::wire::{Pong, Refusal};
 
-/// Background work gets so much at a time.
-const GRANT: u64 = 4 << 20;
+/// Background work gets so much at a time: little while engines wait for answers, as much as the
+/// disk gives while nobody does.
+const GRANT_BUSY: u64 = 1 << 20;
+const GRANT_IDLE: u64 = 16 << 20;
 
 /// A replica that this process serves.
 #[derive(Debug)]
@@ -280,7 +282,7 @@ impl Host {
         let Some(store) = &mut self.store else { return };
         let status = store.status();
         if status.work.is_some() {
-            store.grant(GRANT);
+            store.grant(if self.asked.is_empty() { GRANT_IDLE } else { GRANT_BUSY });
         }
         let free = rustix::fs::statvfs(&self.path).map_or(0, |it| it.f_bavail * it.f_frsize);
         self.session.set_stats(Pong {
@@ -288,6 +290,7 @@ impl Host {
             used_bytes: status.unique_bytes,
             merging: u32::from(status.work.is_some()),
             dirty_regions: u32::try_from(status.active_regions).unwrap_or(u32::MAX),
+            work: status.work.as_ref().map(translate::progress),
         });
         self.pump(wanted);
     }

@@ -250,6 +250,30 @@ pub struct Pong {
     /// Snapshots that are being merged away.
     pub merging: u32,
     pub dirty_regions: u32,
+    /// Background work that is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<WorkProgress>,
+}
+
+/// How far a replica is with background work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkProgress {
+    pub kind: Work,
+    pub done_regions: u32,
+    pub total_regions: u32,
+    pub copied_bytes: u64,
+    /// It waits, for room or for a disk that works.
+    pub stalled: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    /// A removed snapshot goes into its neighbour.
+    Merge,
+    /// A clone gets its own copy of its base.
+    Hydrate,
 }
 
 /// One block of a map.

@@ -88,7 +88,19 @@ fn answers() -> Vec<(Op, Result<Reply, Refusal>)> {
         (Op::Dirty, Ok(Reply::Dirty(vec![1, 9]))),
         (
             Op::Ping,
-            Ok(Reply::Pong(Pong { free_bytes: 1, used_bytes: 2, merging: 3, dirty_regions: 4 })),
+            Ok(Reply::Pong(Pong {
+                free_bytes: 1,
+                used_bytes: 2,
+                merging: 3,
+                dirty_regions: 4,
+                work: Some(WorkProgress {
+                    kind: Work::Merge,
+                    done_regions: 5,
+                    total_regions: 6,
+                    copied_bytes: 7,
+                    stalled: false,
+                }),
+            })),
         ),
         (Op::Write, Err(Refusal::Fenced)),
         (Op::Read, Err(Refusal::BadChecksum)),

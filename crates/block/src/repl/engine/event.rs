@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::crypt::Cipher;
 use crate::ids::{EngineId, Epoch, Generation, ReplicaId, SnapshotId, VolumeId};
 use crate::repl::control::{NodeName, Record, Version, Versioned};
-use crate::wire::{Answer, Call, Refusal, SnapshotInfo};
+use crate::wire::{Answer, Call, Pong, Refusal, SnapshotInfo};
 
 /// Time since some moment that the driver chose; it never goes back.
 pub type Time = Duration;
@@ -405,4 +405,8 @@ pub struct Status {
     pub unreconciled: u64,
     pub snapshots: Vec<SnapshotInfo>,
     pub latency: Vec<(ReplicaId, Duration)>,
+    /// What each replica said last of its disk and its background work.
+    pub stats: Vec<(ReplicaId, Pong)>,
+    /// Bytes that a scrub has looked at, and all that there are.
+    pub scrub: Option<(u64, u64)>,
 }

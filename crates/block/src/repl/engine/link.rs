@@ -6,7 +6,7 @@ use super::{Engine, Phase};
 use crate::ids::{Generation, ReplicaId, Seq};
 use crate::repl::span::Span;
 use crate::wire::{
-    Answer, Call, Hello, HelloReply, Mode, Open, Opened, Refusal, Reply, Request, VERSIONS,
+    Answer, Call, Hello, HelloReply, Mode, Open, Opened, Pong, Refusal, Reply, Request, VERSIONS,
 };
 
 impl Engine {
@@ -105,7 +105,7 @@ impl Engine {
                 Err(refusal) => self.rejected(slot, MemberFault::Refused(refusal)),
                 Ok(_) => self.rejected(slot, MemberFault::Refused(Refusal::Invalid)),
             },
-            (Link::Up, Ok(Reply::Pong(_))) => self.pong(slot, answer.id),
+            (Link::Up, Ok(Reply::Pong(stats))) => self.pong(slot, answer.id, stats),
             (Link::Up, Err(Refusal::NotOpen)) => self.link_lost(slot),
             (Link::Up, result) => self.op_answered(slot, answer.id, result),
             _ => {}
@@ -208,8 +208,9 @@ impl Engine {
         self.send(slot, call, Seq(0), Request::Ping);
     }
 
-    fn pong(&mut self, slot: usize, id: u64) {
+    fn pong(&mut self, slot: usize, id: u64, stats: Pong) {
         let member = &mut self.members[slot];
+        member.stats = Some(stats);
         if let Some((call, sent)) = member.ping
             && call == id
         {

@@ -18,7 +18,7 @@ use super::pace::Latency;
 use super::rebuild::Learner;
 use crate::ids::{BootId, InstanceId, ReplicaId};
 use crate::repl::span::Pieces;
-use crate::wire::Opened;
+use crate::wire::{Opened, Pong};
 
 #[derive(Debug)]
 pub(super) struct Member {
@@ -39,6 +39,8 @@ pub(super) struct Member {
     pub(super) away: Option<Time>,
     pub(super) fault: Option<MemberFault>,
     pub(super) latency: Latency,
+    /// What it said last of itself.
+    pub(super) stats: Option<Pong>,
     /// Chunks changed while the replica did not get changes.
     pub(super) changed: Pieces,
     /// `changed` is complete: nothing else differs, but for the replica's own dirty regions.
@@ -95,6 +97,7 @@ impl Member {
             away: None,
             fault: None,
             latency: Latency::default(),
+            stats: None,
             changed: Pieces::none(chunk),
             tracked: false,
             retry_learning: Time::ZERO,

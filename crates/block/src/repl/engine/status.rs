@@ -17,6 +17,8 @@ impl Engine {
             rebuild_rate: self.throttle.rate(),
             unreconciled: self.unreconciled.len(),
             snapshots: self.snapshots.clone(),
+            stats: self.members.iter().filter_map(|it| Some((it.id, it.stats?))).collect(),
+            scrub: self.scrub.as_ref().map(|it| (it.next.min(self.size), self.size)),
             latency: self.members.iter().map(|it| (it.id, it.latency.average())).collect(),
         }
     }

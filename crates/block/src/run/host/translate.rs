@@ -5,10 +5,11 @@ use bytes::Bytes;
 use crate::ids::SnapshotId;
 use crate::repl::disk::{Description, DiskReply, DiskRequest, DiskResult};
 use crate::store::geometry::{REGION, Region};
+use crate::store::layer::WorkKind;
 use crate::store::{
-    BlockInfo, MapOf, ReadData, Replica, Reply, Request, RequestError, Status, View, crc,
+    BlockInfo, MapOf, Progress, ReadData, Replica, Reply, Request, RequestError, Status, View, crc,
 };
-use crate::wire::{BlockState, Crcs, Refusal, SnapshotInfo, Verify};
+use crate::wire::{BlockState, Crcs, Refusal, SnapshotInfo, Verify, Work, WorkProgress};
 
 /// What is done about a request.
 pub(super) enum Plan {
@@ -213,6 +214,20 @@ fn describe(store: &Replica) -> Description {
         dirty: store.dirty_regions().into_iter().map(|region| region.0).collect(),
         snapshots: snapshots.collect(),
         head_parent: store.head_parent(),
+    }
+}
+
+/// How far background work is, as a heartbeat tells it.
+pub(super) fn progress(work: &Progress) -> WorkProgress {
+    WorkProgress {
+        kind: match work.kind {
+            WorkKind::MergeUp { .. } | WorkKind::MergeDown { .. } => Work::Merge,
+            WorkKind::Hydrate { .. } => Work::Hydrate,
+        },
+        done_regions: work.done_regions,
+        total_regions: work.total_regions,
+        copied_bytes: work.copied_bytes,
+        stalled: work.stalled.is_some(),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::repl::engine::{
 };
 use crate::run::poll::Waker;
 use crate::run::stream::Address;
-use crate::wire::SnapshotInfo;
+use crate::wire::{SnapshotInfo, WorkProgress};
 
 /// Something for a shard to do.
 #[derive(Debug)]
@@ -101,6 +101,9 @@ pub struct VolumeStatus {
     pub replicas: Vec<MemberStatus>,
     /// Regions that must be compared before they can be read.
     pub unreconciled: u64,
+    /// Bytes that a scrub has compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scrubbed_bytes: Option<u64>,
     pub snapshots: Vec<SnapshotInfo>,
 }
 
@@ -115,6 +118,14 @@ pub struct MemberStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rebuild_bytes: Option<u64>,
     pub latency_micros: u64,
+    /// Of its disk, and what it takes of it.
+    #[serde(default)]
+    pub free_bytes: u64,
+    #[serde(default)]
+    pub used_bytes: u64,
+    /// Merging of removed snapshots, or copying of a base.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<WorkProgress>,
 }
 
 /// Who asked, and for what.
@@ -285,6 +296,7 @@ impl Shard {
         let status = volume.engine.status();
         let member = |(id, _): &(ReplicaId, _)| {
             let rebuild = status.rebuilds.iter().find(|it| it.replica == *id);
+            let stats = status.stats.iter().find(|(it, _)| it == id).map(|(_, it)| it);
             let latency = status.latency.iter().find(|(it, _)| it == id);
             let connected = volume.links.contains_key(id);
             let state = match (status.isr.contains(id), rebuild) {
@@ -298,6 +310,9 @@ impl Shard {
                 state: state.to_owned(),
                 rebuilt_bytes: rebuild.map(|it| it.done_bytes),
                 rebuild_bytes: rebuild.map(|it| it.total_bytes),
+                free_bytes: stats.map_or(0, |it| it.free_bytes),
+                used_bytes: stats.map_or(0, |it| it.used_bytes),
+                work: stats.and_then(|it| it.work),
                 latency_micros: latency.map_or(0, |(_, it)| micros(*it)),
             }
         };
@@ -308,6 +323,7 @@ impl Shard {
             size: status.size,
             replicas: volume.replicas.iter().map(member).collect(),
             unreconciled: status.unreconciled,
+            scrubbed_bytes: status.scrub.map(|(done, _)| done),
             snapshots: status.snapshots,
         }
     }

@@ -51,6 +51,13 @@ golden: ## Rewrite the expectations of golden tests; review the difference
 	@scripts/setup test
 	UPDATE_EXPECT=1 cargo test --locked --workspace --quiet
 
+.PHONY: sim
+sim: ## Simulate clusters of volumes under faults (SEEDS=10000 FROM=0; SEED=n repeats one; STORE=real)
+	@scripts/setup run
+	cargo run --release --locked -p block --features sim --example sim -- \
+		$(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),10000) --from $(or $(FROM),0)) \
+		$(if $(filter real,$(STORE)),--real-store) $(ARGS)
+
 .PHONY: bench
 bench: ## Measure a release build: requests per second, latency, CPU and memory
 	@scripts/setup run

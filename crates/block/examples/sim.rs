@@ -1,4 +1,5 @@
-//! Runs the simulator of a cluster: `cargo run -p block --example sim -- --seeds 100000`.
+//! Runs the simulator of a cluster: `make sim SEEDS=100000`, which is
+//! `cargo run --release -p block --features sim --example sim -- --seeds 100000`.
 //!
 //! `--from N` begins at another seed; `--seed N` runs one seed and tells what happens;
 //! `--real-store` has replicas on the real store over simulated files, not on a model of one;
@@ -10,6 +11,12 @@ use block::sim::{Outcome, Plan, run_plan};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(odd) = unknown(&arguments) {
+        eprintln!(
+            "{odd} is not understood: --seeds N, --from N, --seed N, --real-store, --keep-going"
+        );
+        return ExitCode::from(2);
+    }
     let number = |name: &str| {
         let at = arguments.iter().position(|argument| argument == name)?;
         arguments.get(at + 1)?.parse::<u64>().ok()
@@ -34,6 +41,8 @@ fn main() -> ExitCode {
             Ok(outcome) => total.add(&outcome),
             Err(violation) => {
                 eprintln!("{violation}");
+                let store = if real { " STORE=real" } else { "" };
+                eprintln!("repeat it with: make sim SEED={seed}{store}");
                 failed += 1;
                 if !keep_going {
                     return ExitCode::FAILURE;
@@ -46,6 +55,24 @@ fn main() -> ExitCode {
     }
     eprintln!("{total:?}");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The first argument that would otherwise be passed over.
+fn unknown(arguments: &[String]) -> Option<&str> {
+    let mut arguments = arguments.iter().map(String::as_str);
+    while let Some(argument) = arguments.next() {
+        let known = match argument {
+            "--seeds" | "--from" | "--seed" => {
+                arguments.next().is_some_and(|value| value.parse::<u64>().is_ok())
+            }
+            "--real-store" | "--keep-going" => true,
+            _ => false,
+        };
+        if !known {
+            return Some(argument);
+        }
+    }
+    None
 }
 
 fn report(result: Result<(), block::sim::Violation>) -> ExitCode {

@@ -69,9 +69,15 @@ impl From<io::Error> for LuksError {
 
 type VolumeKey = Zeroizing<[u8; KEY]>;
 
-/// Whether there is nothing where a header would be.
+/// Whether there is nothing where a header would be, nor what is left of one.
 pub fn is_blank(disk: &mut dyn HeaderDisk) -> Result<bool, LuksError> {
-    Ok(disk.read(0, 64 << 10)?.iter().all(|byte| *byte == 0))
+    const PIECE: usize = 1 << 20;
+    for offset in (0..HEADER).step_by(PIECE) {
+        if disk.read(offset, PIECE)?.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Makes an empty volume an encrypted one.

@@ -44,7 +44,7 @@ impl Xts {
             for slot in &mut tweaks[..blocks.len()] {
                 *slot = tweak;
                 // Multiplied by x in GF(2^128), reduced by x^128 + x^7 + x^2 + x + 1.
-                tweak = tweak << 1 ^ (tweak >> 127) * 0x87;
+                tweak = (tweak << 1) ^ ((tweak >> 127) * 0x87);
             }
             mask(blocks, &tweaks);
             turn(&self.data, blocks);

@@ -184,7 +184,7 @@ impl Header {
         let digests = self.json.get_mut("digests")?.as_object_mut()?;
         let digest = digests.values_mut().find(|digest| {
             let segments = digest.get("segments").and_then(Value::as_array);
-            segments.is_some_and(|list| list.iter().any(|it| *it == Value::from(number.as_str())))
+            segments.is_some_and(|list| list.iter().any(|it| it.as_str() == Some(number.as_str())))
         })?;
         change(digest.get_mut("keyslots")?.as_array_mut()?);
         Some(())

@@ -24,12 +24,16 @@ impl Memory {
 
 impl HeaderDisk for Memory {
     fn read(&mut self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
-        assert!(offset % 4096 == 0 && len % 4096 == 0, "{offset}+{len}");
+        assert!(offset.is_multiple_of(4096) && len.is_multiple_of(4096), "{offset}+{len}");
         Ok(self.bytes[offset as usize..][..len].to_vec())
     }
 
     fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        assert!(offset % 4096 == 0 && data.len() % 4096 == 0, "{offset}+{}", data.len());
+        assert!(
+            offset.is_multiple_of(4096) && data.len().is_multiple_of(4096),
+            "{offset}+{}",
+            data.len()
+        );
         self.writes_left = self.writes_left.checked_sub(1).ok_or(io::ErrorKind::StorageFull)?;
         self.bytes[offset as usize..][..data.len()].copy_from_slice(data);
         Ok(())

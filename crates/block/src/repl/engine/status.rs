@@ -8,7 +8,10 @@ impl Engine {
     pub fn status(&self) -> Status {
         let record = self.control.record();
         Status {
-            phase: self.phase.name(),
+            phase: match self.phase {
+                Phase::Active if self.config.encrypted && self.cipher.is_none() => "locked",
+                phase => phase.name(),
+            },
             generation: self.generation,
             epoch: record.map_or(Epoch(0), |record| record.epoch),
             size: self.size.saturating_sub(self.hidden()),

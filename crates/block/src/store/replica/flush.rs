@@ -166,7 +166,8 @@ impl Replica {
             page.committed = page.target;
             page.version = page.version.wrapping_add(1);
             let count = self.counts.entry(file).or_default();
-            *count = *count + u64::from(new.len()) - u64::from(old.len());
+            // The count of a replica that was damaged may be anything.
+            *count = (*count + u64::from(new.len())).saturating_sub(u64::from(old.len()));
             if !old.without(&new).is_empty() && self.to_punch.len() < super::verify::MAX_PUNCHES {
                 self.to_punch.insert((file, region));
             }

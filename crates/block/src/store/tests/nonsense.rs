@@ -11,7 +11,7 @@ use crate::store::files::{FileId, FileNo, Files, Place};
 use crate::store::geometry::{BLOCK, Blocks, Region};
 use crate::store::map::Presence;
 use crate::store::recent::{self, PLACE, Ticket};
-use crate::store::super_block::{SLOT, SuperBlock};
+use crate::store::super_block::SLOT;
 use crate::store::{Depth, NoBases, OpenOptions, Request, View, check, log, map, open};
 
 /// How many of each are tried; more on demand.
@@ -78,7 +78,6 @@ fn a_super_block_that_makes_no_sense_is_no_reason_to_panic() {
         for at in [0, SLOT] {
             files.write(FileId::Super, at, &slot).unwrap();
         }
-        assert!(SuperBlock::decode(&slot).is_ok() || round > 0);
         use_it(files);
     }
 }

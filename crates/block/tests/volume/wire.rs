@@ -113,17 +113,16 @@ fn engine(
             ..Config::new(volume, EngineId::random(), "n")
         };
         let places = replicas.iter().map(|(id, at)| (*id, Place::At(Address::Tcp(*at))));
-        shard
-            .add_volume(VolumeOptions {
-                config,
-                replicas: places.collect(),
-                control: Box::new(MemoryControl::new(record)),
-                name: String::new(),
-                listeners: vec![listener],
-                encryption: None,
-                notices: Box::new(move |notice| drop(sender.send(notice.clone()))),
-            })
-            .unwrap();
+        shard.add_volume(VolumeOptions {
+            config,
+            replicas: places.collect(),
+            control: Box::new(MemoryControl::new(record)),
+            name: String::new(),
+            listeners: vec![listener],
+            guests: Vec::new(),
+            encryption: None,
+            notices: Box::new(move |notice| drop(sender.send(notice.clone()))),
+        });
         shard
     });
     (running, notices)

@@ -78,7 +78,11 @@ impl Shard {
     }
 }
 
-fn unlock(handle: &Handle, volume: VolumeKey, encryption: &Encryption) -> Result<Cipher, LockFault> {
+fn unlock(
+    handle: &Handle,
+    volume: VolumeKey,
+    encryption: &Encryption,
+) -> Result<Cipher, LockFault> {
     let disk = &mut Remote { handle: handle.clone(), volume };
     let Encryption { passphrase, format, cost } = encryption;
     let unlocked = match luks::unlock(disk, passphrase) {

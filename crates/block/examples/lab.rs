@@ -76,7 +76,8 @@ fn storage(dir: &str, rest: &[&str]) -> Result<()> {
     let boot = rest.iter().find_map(|it| it.strip_prefix("boot="));
     let boot = boot.map(str::parse).transpose()?;
     let dir = PathBuf::from(dir);
-    let storage = Storage::new(&StorageOptions { dir, listen, driver: driver(rest), boot })?;
+    let storage =
+        Storage::new(&StorageOptions { dir, listen, tls: None, driver: driver(rest), boot })?;
     end_with_input(storage.handle());
     Ok(storage.run(|| eprintln!("ready"))?)
 }

@@ -41,7 +41,7 @@ use self::records::Records;
 use self::state::State;
 use self::volumes::Live;
 use crate::ids::{BootId, ReplicaId, VolumeId};
-use crate::run::{Address, Driver, Handle, Listener, Shard};
+use crate::run::{Address, Driver, Handle, Listener, Shard, Tls};
 
 /// The longest name of a socket that the kernel takes.
 const MAX_SOCKET_PATH: usize = 107;
@@ -52,6 +52,8 @@ pub struct StorageOptions {
     pub dir: PathBuf,
     /// Where engines of other nodes reach the replicas here.
     pub listen: Option<Address>,
+    /// This node's certificate: without it, what leaves the machine can be read by everybody.
+    pub tls: Option<Tls>,
     pub driver: Driver,
     /// Names this life of the kernel, if it is not to be asked: a test cuts the power of nothing
     /// but files.
@@ -131,6 +133,7 @@ impl Storage {
         let mut shard =
             Shard::new(options.driver).map_err(|source| StorageError::Shard { source })?;
         shard.stay();
+        options.tls.iter().for_each(|tls| shard.secure(tls.clone()));
         let listen = options.listen.as_ref().map(|address| listen(&mut shard, address));
         let inner = Inner {
             state,

@@ -63,7 +63,11 @@ impl CreateOptions {
 pub enum CreateError {
     #[error("size {size} is not valid: {reason}")]
     Size { size: u64, reason: &'static str },
-    #[error("a log of {pages} pages is too short; {} are needed", log::MIN_PAGES)]
+    #[error(
+        "a log of {pages} pages is not possible; it has {} to {}",
+        log::MIN_PAGES,
+        log::MAX_PAGES
+    )]
     Log { pages: u32 },
     #[error("the directory holds a replica already, or what is left of one: {name}")]
     NotEmpty { name: String },
@@ -115,7 +119,7 @@ fn check(options: &CreateOptions) -> Result<(), CreateError> {
         "not a multiple of 4096"
     } else if size > MAX_VOLUME {
         "larger than 15 TiB"
-    } else if options.log_pages < log::MIN_PAGES {
+    } else if !(log::MIN_PAGES..=log::MAX_PAGES).contains(&options.log_pages) {
         return Err(CreateError::Log { pages: options.log_pages });
     } else {
         return Ok(());

@@ -127,6 +127,14 @@ pub enum WorkKind {
 }
 
 impl WorkKind {
+    /// The layers that it is about.
+    pub fn layers(self) -> Vec<LayerNo> {
+        match self {
+            Self::MergeUp { from, into } | Self::MergeDown { from, into } => vec![from, into],
+            Self::Hydrate { into } => vec![into],
+        }
+    }
+
     /// Whether the work reads or writes the layer.
     pub fn concerns(self, layer: LayerNo) -> bool {
         match self {

@@ -60,6 +60,8 @@ pub fn ring_bytes(pages: u32) -> u64 {
 
 /// The shortest ring.
 pub const MIN_PAGES: u32 = 32;
+/// The longest: it is read into memory to be replayed.
+pub const MAX_PAGES: u32 = 1 << 15;
 /// Bytes of records in a page.
 pub const ROOM: usize = PAGE - RECORDS;
 

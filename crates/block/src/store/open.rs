@@ -101,7 +101,7 @@ pub fn open(
     let Recovered { counts, suspects, cursor, mut log, .. } = recovered;
     let mut meta = meta;
     meta.seq += 1;
-    meta.body.session += 1;
+    meta.body.session = meta.body.session.saturating_add(1);
     meta.body.boot = options.boot;
     meta.body.lost = (meta.body.lost || end == End::PowerCut) && !suspects.is_empty();
     if meta.body.clean.take().is_some() {
@@ -173,6 +173,12 @@ fn check_identity(meta: &SuperBlock, options: &OpenOptions) -> Result<(), OpenEr
     }
 }
 
+/// More than a reserve ever needs.
+const MAX_RESERVE: u64 = 1 << 30;
+
+/// Layers and pieces of work are not so many in the life of a disk.
+const MAX_NUMBER: u32 = 1 << 30;
+
 /// A checksum says that the bytes are as they were written, not that they make sense.
 pub(crate) fn check_sense(meta: &SuperBlock) -> Result<(), OpenError> {
     let body = &meta.body;
@@ -182,6 +188,10 @@ pub(crate) fn check_sense(meta: &SuperBlock) -> Result<(), OpenError> {
         "the size is not possible"
     } else if body.log_pages < log::MIN_PAGES {
         "the log is too short"
+    } else if body.log_pages > log::MAX_PAGES || body.reserve > MAX_RESERVE {
+        "the log or the reserve is larger than any"
+    } else if body.layers.next > MAX_NUMBER || body.clean.is_some_and(|seq| seq > u64::MAX / 2) {
+        "a number is greater than any that was given"
     } else if !exists(body.layers.head) {
         "the head is not a layer"
     } else if layers.iter().any(|layer| layer.parent.is_some_and(|parent| !exists(parent))) {
@@ -193,7 +203,7 @@ pub(crate) fn check_sense(meta: &SuperBlock) -> Result<(), OpenError> {
         "a layer is there twice"
     } else if layers.iter().any(|layer| is_own_ancestor(meta, layer.no)) {
         "layers go round in a circle"
-    } else if body.work.as_ref().is_some_and(|work| !exists(work.kind.target())) {
+    } else if body.work.as_ref().is_some_and(|work| !work.kind.layers().into_iter().all(exists)) {
         "background work is about a layer that does not exist"
     } else {
         return Ok(());

@@ -104,7 +104,9 @@ pub(crate) fn read(file: &[u8], boot: Option<BootId>, tag: u64) -> Vec<Option<Re
         *known = (*known).max(record.ticket);
     }
     for record in &mut records {
-        record.take_if(|record| newest[&record.page] != record.ticket);
+        // Of two with the same ticket, which are nonsense, one.
+        record.take_if(|record| newest.get(&record.page) != Some(&record.ticket));
+        record.as_ref().map(|record| newest.remove(&record.page));
     }
     records
 }

@@ -187,13 +187,11 @@ fn a_guest_uses_a_volume_through_shared_memory() {
 }
 
 #[test]
-#[ignore = "the store forgets what was not flushed when its process is killed"]
 fn a_guest_over_nbd_outlives_kills_of_its_storage_process() {
     killed_under(Front::Nbd, &KILLS);
 }
 
 #[test]
-#[ignore = "the store forgets what was not flushed when its process is killed"]
 fn a_guest_over_vhost_outlives_kills_of_its_storage_process() {
     killed_under(Front::Vhost, &KILLS);
 }

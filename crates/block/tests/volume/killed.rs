@@ -116,6 +116,19 @@ impl Known {
     }
 }
 
+/// A process that was killed is not gone before the kernel is done with it.
+fn wait_for_end(pid: u32) {
+    let start = std::time::Instant::now();
+    let runs = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+    };
+    while runs() {
+        assert!(start.elapsed() < Duration::from_secs(30), "process {pid} does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 fn kill_at_random(replicas: usize, how: &'static [&'static str], rounds: u64) {
     let mut lab = Lab::start(32 * MIB, replicas, how);
     let mut lanes: Vec<Known> = (0..4).map(|_| Known::default()).collect();
@@ -143,6 +156,8 @@ fn kill_at_random(replicas: usize, how: &'static [&'static str], rounds: u64) {
                 kill_replicas();
             }
         });
+        // Until it is gone, a socket of it answers, and the next one would not be started.
+        pids.iter().for_each(|pid| wait_for_end(*pid));
         lab.resume();
         let mut client = Client::connect(&lab.socket()).unwrap();
         lanes.iter_mut().for_each(|known| known.check(&mut client));

@@ -133,7 +133,6 @@ fn killed(rounds: u32) {
 }
 
 #[test]
-#[ignore = "the store forgets what was not flushed when its process is killed"]
 fn a_guest_does_not_notice_that_its_storage_process_was_killed() {
     killed(4);
 }

@@ -27,6 +27,15 @@ pub(crate) struct StorageArgs {
     /// Address where other nodes reach the replicas here.
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) listen: Option<SocketAddr>,
+    /// Certificate of the cluster's authority, in PEM form: nodes meet over TLS, and only nodes.
+    #[arg(long, value_name = "PATH", requires = "cert")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Certificate of this node, as it has one for the API server.
+    #[arg(long, value_name = "PATH", requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+    /// Key of that certificate.
+    #[arg(long, value_name = "PATH", requires = "ca")]
+    pub(crate) key: Option<PathBuf>,
     /// How files are read and written.
     #[arg(long, value_enum, default_value = "best", hide = true)]
     pub(crate) io: IoDriver,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use block::ids::{ReplicaId, VolumeId};
-use block::run::{Address, AdminReply, AdminRequest};
+use block::run::{Address, AdminReply, AdminRequest, Role, Tls};
 use block::storage::{
     Attachment, Client, RecordPlace, ReplicaAt, ReplicaState, Storage, StorageOptions,
     StorageStatus, VolumeState,
@@ -28,13 +28,27 @@ pub(super) fn run(args: StorageArgs) -> Result<()> {
 
 fn serve(args: &StorageArgs, dir: PathBuf) -> Result<()> {
     let listen = args.listen.map(Address::Tcp);
-    let options = StorageOptions { dir, listen, driver: driver(args.io), boot: None };
+    let tls = tls(args)?;
+    let options = StorageOptions { dir, listen, tls, driver: driver(args.io), boot: None };
     let storage = Storage::new(&options)?;
     stop_on_signal(storage.handle())?;
     let files = if storage.uses_uring() { "io_uring" } else { "threads" };
     let engines = storage.address().map_or_else(String::new, |it| format!(", engines on {it}"));
     let ready = move || eprintln!("ready, files by {files}{engines}");
     Ok(storage.run(ready)?)
+}
+
+/// What this node shows to others, if there are others.
+fn tls(args: &StorageArgs) -> Result<Option<Tls>> {
+    let (Some(ca), Some(cert), Some(key)) = (&args.ca, &args.cert, &args.key) else {
+        return Ok(None);
+    };
+    let read = |flag: &str, path: &Path| {
+        std::fs::read(path).with_context(|| format!("cannot read {flag} {}", path.display()))
+    };
+    let (ca, cert) = (read("--ca", ca)?, read("--cert", cert)?);
+    let tls = Tls::from_pem(&ca, &cert, &read("--key", key)?, Role::node())?;
+    Ok(Some(tls))
 }
 
 fn act(dir: &Path, action: StorageAction) -> Result<()> {

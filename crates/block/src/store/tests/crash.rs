@@ -69,7 +69,7 @@ fn all(seeds: impl Iterator<Item = u64>, run: fn(u64) -> Result<(), String>) {
 
 #[test]
 fn nothing_durable_is_lost_and_nothing_else_appears() {
-    all(seeds(60).chain(PINNED), run);
+    all(seeds(40).chain(PINNED), run);
 }
 
 /// As [`run`], on a disk that is full most of the time.

@@ -134,7 +134,13 @@ pub(super) struct Answerer {
     answer: mpsc::Sender<AdminResult>,
     reply: AdminReply,
     size: Option<u64>,
+    /// Flushes that come first, and what comes then.
+    then: Option<(u8, GuestRequest)>,
 }
+
+/// A snapshot makes everything durable while the guest waits. What was flushed just before is not
+/// waited for; and the second time there is little left of what came during the first.
+const FLUSHES_BEFORE_SNAPSHOT: u8 = 2;
 
 /// Speaks to a shard from another thread.
 #[derive(Clone, Debug)]
@@ -258,7 +264,13 @@ impl Shard {
             GuestRequest::Resize { size } => Some(size),
             _ => None,
         };
-        let origin = Origin::Admin(Answerer { answer, reply, size });
+        let (request, then) = match request {
+            request @ GuestRequest::Snapshot { .. } => {
+                (GuestRequest::Flush, Some((FLUSHES_BEFORE_SNAPSHOT - 1, request)))
+            }
+            request => (request, None),
+        };
+        let origin = Origin::Admin(Answerer { answer, reply, size, then });
         self.volumes[at].ask(origin, request);
     }
 
@@ -274,7 +286,15 @@ impl Shard {
     }
 
     pub(super) fn admin_answered(&mut self, at: usize, answerer: Answerer, result: GuestResult) {
-        let Answerer { answer, reply, size } = answerer;
+        let Answerer { answer, reply, size, then } = answerer;
+        if let (Some((flushes, request)), Ok(_)) = (&then, &result) {
+            let (request, then) = match flushes {
+                0 => (request.clone(), None),
+                left => (GuestRequest::Flush, Some((left - 1, request.clone()))),
+            };
+            let origin = Origin::Admin(Answerer { answer, reply, size, then });
+            return self.volumes[at].ask(origin, request);
+        }
         if let (Some(size), Ok(_)) = (size, &result) {
             self.resized(at, size);
         }

@@ -103,6 +103,10 @@ impl Shared {
     /// Starts the process of a replica, unless it runs, and says where it is reached.
     pub(super) fn start_replica(&self, index: usize) -> Result<Address, LabError> {
         let socket = self.socket(index);
+        let start = Instant::now();
+        while is_dying(&socket) && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(2));
+        }
         if pid_of(&socket).is_none() {
             self.spawn_replica(index, &socket)?;
         }
@@ -179,4 +183,23 @@ fn pid_of(socket: &Path) -> Option<Pid> {
     let stream = UnixStream::connect(socket).ok()?;
     let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
     Some(peer.pid)
+}
+
+/// Whether who listens on a socket was killed and is on its way: it must not be taken for one
+/// that serves.
+fn is_dying(socket: &Path) -> bool {
+    let Some(pid) = pid_of(socket) else { return false };
+    let path = format!("/proc/{}/status", pid.as_raw_nonzero());
+    // Gone since.
+    let Ok(status) = std::fs::read_to_string(path) else { return true };
+    let has = |field: &str, what: &dyn Fn(&str) -> bool| {
+        let mut lines = status.lines();
+        lines.any(|line| line.strip_prefix(field).is_some_and(|value| what(value.trim())))
+    };
+    let killed = |mask: &str| {
+        let bit = 1 << (Signal::KILL.as_raw() - 1);
+        u64::from_str_radix(mask, 16).is_ok_and(|mask| mask & bit > 0)
+    };
+    // Its memory goes before its sockets do.
+    !status.contains("\nVmSize:") || has("SigPnd:", &killed) || has("ShdPnd:", &killed)
 }

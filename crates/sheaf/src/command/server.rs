@@ -94,8 +94,7 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
         encryption::give_up(made.as_deref());
     }
     let api = started.context("cannot start")?;
-    let proxy = pki.front_proxy();
-    api.identify(&proxy.cert_pem, &proxy.key_pem);
+    certificates::identify(&api, &pki);
     door.open(in_process::client(api.clone(), gateway_user()), layout.agent_socket());
     tokens::follow(&api, args.token_auth_file.clone().unwrap_or_else(|| layout.tokens()), &tasks)?;
     let url = names::url(advertise);
@@ -106,8 +105,8 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
     if !args.no_agent {
         start_agent(args, layout, advertise, &api, &tasks)?;
     }
-    tasks.spawn("server", apiserver::serve(api, listener, tls.clone(), tasks.clone()));
-    certificates::keep_fresh(pki, names, tls, layout.clone(), url.clone(), &tasks);
+    tasks.spawn("server", apiserver::serve(api.clone(), listener, tls.clone(), tasks.clone()));
+    certificates::keep_fresh(pki, names, tls, layout.clone(), url.clone(), api, &tasks);
     announce(layout, &url, advertise)?;
     wait_for_signal().await?;
     info!("stopping");

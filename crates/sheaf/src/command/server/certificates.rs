@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use apiserver::Api;
 use auth::kubeconfig::{Credential, kubeconfig, write_kubeconfig as write};
 use auth::pki::tls::Tls;
 use auth::pki::{Pki, ServingNames};
@@ -21,6 +22,12 @@ pub(super) fn write_kubeconfig(layout: &Layout, pki: &Pki, url: &str) -> Result<
     write(&path, &text).with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// Tells the server who it is to those that it passes requests on to.
+pub(super) fn identify(api: &Api, pki: &Pki) {
+    let proxy = pki.front_proxy();
+    api.identify(&proxy.cert_pem, &proxy.key_pem);
+}
+
 /// Renews what is due, for as long as the server runs.
 pub(super) fn keep_fresh(
     mut pki: Pki,
@@ -28,6 +35,7 @@ pub(super) fn keep_fresh(
     tls: Tls,
     layout: Layout,
     url: String,
+    api: Api,
     tasks: &Tasks,
 ) {
     let mut stop = tasks.stop_signal();
@@ -52,6 +60,7 @@ pub(super) fn keep_fresh(
             if let Err(error) = tls.reload(&pki) {
                 error!(error = %Chain(&error), "cannot use renewed certificates");
             }
+            identify(&api, &pki);
             if let Err(error) = write_kubeconfig(&layout, &pki, &url) {
                 error!(error = %Chain(&*error), "cannot write the administrator's kubeconfig");
             }

@@ -125,7 +125,10 @@ impl<S: Shape> Etcd<S> {
         // The present is reached by replaying the recent past.
         if let Err(source) = etcd.fence().await {
             mirror.close();
-            return Err(OpenError::Follow { source });
+            return Err(match pump::sealed(&etcd.health) {
+                Some(source) => OpenError::Sealed { source },
+                None => OpenError::Follow { source },
+            });
         }
         Ok((mirror, etcd))
     }

@@ -45,7 +45,8 @@ pub async fn reencrypt(
     let store = Store::open(config, Plain, &tasks)
         .await
         .map_err(|source| ReencryptError::Open { source })?;
-    let stale = sealing.stale();
+    let mut stale = sealing.stale();
+    stale.retain(|(table, name)| store.get(table, name).is_some());
     let total = stale.len() as u64;
     let mut copied = 0;
     for (table, name) in stale {

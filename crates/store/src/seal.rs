@@ -133,13 +133,35 @@ impl Sealing {
         self.rules.iter().find(|rule| (rule.covers)(table))?.writes.as_ref()
     }
 
-    /// The value that `stored` stands for.
+    /// The value that `stored`, the newest version of its key so far, stands for.
     pub(crate) fn open(&self, table: &str, name: &str, stored: Bytes) -> Result<Bytes, SealError> {
+        let (value, current) = self.opened(table, name, stored)?;
+        if self.counts_stale {
+            let key = (table.to_owned(), name.to_owned());
+            let mut stale = self.stale.lock();
+            if current {
+                stale.remove(&key)
+            } else {
+                stale.insert(key)
+            };
+        }
+        Ok(value)
+    }
+
+    /// The same for a version of the past, of which it does not matter how it was kept.
+    pub(crate) fn open_past(
+        &self,
+        table: &str,
+        name: &str,
+        stored: Bytes,
+    ) -> Result<Bytes, SealError> {
+        self.opened(table, name, stored).map(|(value, _)| value)
+    }
+
+    /// The value, and whether it is kept as it would be written now.
+    fn opened(&self, table: &str, name: &str, stored: Bytes) -> Result<(Bytes, bool), SealError> {
         if !stored.starts_with(PREFIX) {
-            if self.counts_stale && self.writer(table).is_some() {
-                self.note(table, name);
-            }
-            return Ok(stored);
+            return Ok((stored, self.writer(table).is_none()));
         }
         let form = || SealError::Form { table: table.to_owned(), name: name.to_owned() };
         let (method, key, sealed) = split(&stored).ok_or_else(form)?;
@@ -154,13 +176,10 @@ impl Sealing {
         for known in known {
             match known.secret.open(sealed, &context(table, name)) {
                 Some(value) => {
-                    let current = self
-                        .writer(table)
-                        .is_some_and(|writer| Arc::ptr_eq(&writer.secret, &known.secret));
-                    if self.counts_stale && !current {
-                        self.note(table, name);
-                    }
-                    return Ok(value.into());
+                    let writer = self.writer(table);
+                    let current =
+                        writer.is_some_and(|writer| Arc::ptr_eq(&writer.secret, &known.secret));
+                    return Ok((value.into(), current));
                 }
                 None => {
                     failure = SealError::Wrong {
@@ -172,10 +191,6 @@ impl Sealing {
             }
         }
         Err(failure)
-    }
-
-    fn note(&self, table: &str, name: &str) {
-        self.stale.lock().insert((table.to_owned(), name.to_owned()));
     }
 }
 

@@ -22,6 +22,7 @@ use super::link::{Link, LinkError};
 use super::value::opened;
 use super::{Health, Offset, cause, load};
 use crate::mirror::{Durable, DurableChange, Mirror};
+use crate::seal::SealError;
 use crate::shape::Shape;
 use crate::store::Unhealthy;
 
@@ -44,6 +45,16 @@ enum Broken {
     Ended { reason: String },
     #[error("etcd has compacted the revisions the watch needs")]
     Compacted,
+}
+
+/// The value that could not be read, if that is why the watch is down.
+pub(super) fn sealed(health: &Health) -> Option<SealError> {
+    let health = health.lock();
+    let Some(Unhealthy::Unavailable { source }) = &*health else { return None };
+    match source.downcast_ref::<Broken>()? {
+        Broken::Link(LinkError::Sealed(error)) => Some(error.clone()),
+        _ => None,
+    }
 }
 
 impl<S: Shape> Pump<S> {

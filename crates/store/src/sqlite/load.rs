@@ -91,11 +91,11 @@ impl RawEntry {
         self,
         shape: &S,
         names: &HashMap<i64, Arc<str>>,
-        sealing: &Sealing,
+        open: impl FnOnce(&str, &str, Bytes) -> Result<Bytes, SealError>,
     ) -> Result<Version<S>, SealError> {
         let Self { tbl, name, revision, created, value } = self;
         let table = names.get(&tbl).map_or("", |table| table);
-        let value = sealing.open(table, &name, value)?;
+        let value = open(table, &name, value)?;
         let item = shape.shape(table, &name, value, revision, created);
         Ok(Arc::new(Entry { name, revision, created, item }))
     }
@@ -167,7 +167,10 @@ fn shape_chunks<S: Shape>(
         let Ok(chunk) = chunk else { return failure.map_or(Ok(shaped), Err) };
         // After a failure the rest is only taken, so that the reader is not held up.
         for raw in chunk.into_iter().filter(|_| failure.is_none()).collect::<Vec<_>>() {
-            match (raw.tbl, raw.shaped(shape, names, sealing)) {
+            match (
+                raw.tbl,
+                raw.shaped(shape, names, |table, name, value| sealing.open(table, name, value)),
+            ) {
                 (tbl, Ok(version)) => shaped.push((tbl, version)),
                 (_, Err(error)) => failure = Some(error),
             }
@@ -208,6 +211,9 @@ impl<S: Shape> Past<'_, S> {
             "SELECT tbl, name, was_rev, was_created, was, rev FROM history ORDER BY rev DESC",
         )?;
         let mut rows = select.query([])?;
+        let past = |table: &str, name: &str, value: Bytes| {
+            database.sealing().open_past(table, name, value)
+        };
         while let Some(row) = rows.next()? {
             let revision = Revision::from_i64(row.get(5)?);
             let tbl: i64 = row.get(0)?;
@@ -224,7 +230,7 @@ impl<S: Shape> Past<'_, S> {
             }
             let old = match row.get::<_, Option<i64>>(2)? {
                 // What was sealed with a key that is gone is no history any more.
-                Some(_) => match raw_entry(row)?.shaped(self.shape, names, database.sealing()) {
+                Some(_) => match raw_entry(row)?.shaped(self.shape, names, past) {
                     Ok(old) => Some(old),
                     Err(_) => {
                         table.cut = Some(revision);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{Chain, Tasks};
-use store::{Config, Expect, Key, Method, Range, Revision, SealRule, Sealing, Store};
+use store::{Config, Expect, Key, Method, Range, SealRule, Sealing, Store};
 
 use crate::world::{Plain, Session, World, put, remove, set};
 
@@ -35,7 +35,7 @@ async fn refusal(config: Config) -> String {
 
 async fn a_value_needs_its_key(world: World) {
     let session = Session::open(with(&world, sealing(Some(key("one", 1)), vec![]))).await;
-    let mut watch = session.watch("secrets", Revision::ZERO).unwrap();
+    let mut watch = session.watch("secrets", session.revision()).unwrap();
     set(&session, "secrets", "a", "first").await;
     set(&session, "secrets", "a", "second").await;
     set(&session, "plain", "a", "open").await;

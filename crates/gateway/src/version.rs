@@ -14,18 +14,9 @@ pub(crate) fn version() -> Reply {
         &json!({
             "gitVersion": RELEASE, "gitCommit": "", "gitTreeState": "clean", "buildDate": "",
             "goVersion": "", "compiler": "rustc",
-            "platform": format!("{}/{}", std::env::consts::OS, arch()),
+            "platform": format!("{}/{}", std::env::consts::OS, virt::ARCHITECTURE),
         }),
     )
-}
-
-/// Go's name of this machine's architecture.
-fn arch() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
 }
 
 /// virtctl guestfs would start a pod with this image, which nothing here can run.

@@ -7,6 +7,7 @@ mod embed;
 pub mod export;
 pub mod instancetype;
 pub mod migrations;
+pub mod network;
 pub mod pool;
 pub mod record;
 pub mod snapshot;

@@ -5,6 +5,9 @@ use types::Quantity;
 
 use crate::state::{list, text};
 
+/// Kubernetes' name of the architecture that this was compiled for.
+pub const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+
 /// Features that are on unless they are switched off.
 const ON: &[&str] = &[
     "DeclarativeHotplugVolumes",

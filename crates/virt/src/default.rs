@@ -43,6 +43,7 @@ pub fn default_machine(
         fill(firmware, "uuid", || uuid().into());
         fill(firmware, "serial", || uuid().into());
     }
+    device::default_network_interfaces(spec);
     hardware::default_architecture(spec, config);
     let machine = config.machine_type(text(spec, "/architecture")).to_owned();
     fill(object(object(spec, "domain"), "machine"), "type", || machine.into());
@@ -114,6 +115,7 @@ pub fn default_instance_spec(spec: &mut Value, config: &ClusterConfig) -> Result
     if let Some(strategy) = config.eviction_strategy() {
         fill(spec, "evictionStrategy", || strategy.into());
     }
+    device::default_network_interfaces(spec);
     default_interface(spec, config)?;
     default_volume_disks(spec);
     Ok(())

@@ -2,6 +2,7 @@
 //! upstream publishes them, with the schemas of the records in [`crate::api`].
 
 mod catalog;
+mod network;
 mod storage;
 
 use std::sync::OnceLock;
@@ -73,8 +74,10 @@ struct Column(&'static str, &'static str, &'static str, &'static str);
 /// The definitions, ready to be created. Built once: they are large.
 pub fn definitions() -> &'static [Value] {
     static DEFINITIONS: OnceLock<Vec<Value>> = OnceLock::new();
-    DEFINITIONS
-        .get_or_init(|| catalog::CATALOG.iter().chain(storage::CATALOG).map(definition).collect())
+    DEFINITIONS.get_or_init(|| {
+        let kinds = [catalog::CATALOG, storage::CATALOG, network::CATALOG];
+        kinds.into_iter().flatten().map(definition).collect()
+    })
 }
 
 fn definition(kind: &Kind) -> Value {
@@ -85,7 +88,7 @@ fn definition(kind: &Kind) -> Value {
         "kind": kind.kind,
         "listKind": format!("{}List", kind.kind),
         "plural": kind.plural,
-        "singular": kind.kind.to_ascii_lowercase(),
+        "singular": singular(kind),
     });
     if !kind.short.is_empty() {
         names["shortNames"] = kind.short.into();
@@ -109,11 +112,19 @@ fn definition(kind: &Kind) -> Value {
     })
 }
 
+fn singular(kind: &Kind) -> String {
+    match kind.plural.strip_suffix('s').filter(|name| name.contains('-')) {
+        Some(name) => name.to_owned(),
+        None => kind.kind.to_ascii_lowercase(),
+    }
+}
+
 /// The label by which upstream's components find their own definitions.
 fn labels(kind: &Kind) -> Value {
     match (kind.group, kind.kind) {
         (_, "KubeVirt") => json!({"operator.kubevirt.io": ""}),
         (_, "CDI") => json!({"operator.cdi.kubevirt.io": ""}),
+        ("k8s.cni.cncf.io", _) => json!({}),
         ("cdi.kubevirt.io", _) => json!({"cdi.kubevirt.io": ""}),
         _ => json!({"kubevirt.io": ""}),
     }

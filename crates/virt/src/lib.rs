@@ -19,7 +19,7 @@ mod state;
 
 pub use api::v1;
 pub use bootstrap::{KUBEVIRT, VERSION, first_objects};
-pub use config::ClusterConfig;
+pub use config::{ARCHITECTURE, ClusterConfig};
 pub use definition::definitions;
 pub use refusal::{About, Refusal};
 pub use state::{Phase, Request, RunStrategy, has_run, is_migrating};

@@ -1,17 +1,17 @@
-//! Which changes of a machine reach its running guest, and which wait for a restart.
+//! Which changes of a machine wait for a restart. What reaches the running guest instead, the
+//! controller of machines copies to the instance.
 //!
 //! Machines are compared as they were when the instance was made and as they are now, both
 //! with their sizes applied. What can change live is taken out of the comparison; whatever
 //! still differs needs a restart.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::condition;
 use crate::config::ClusterConfig;
 use crate::default::object;
 use crate::lifecycle::is_hotpluggable;
-use crate::memory::{check_growth, read};
-use crate::state::{Phase, is_deleting, is_migrating, list, text};
+use crate::state::{list, text};
 
 /// The message of the condition when no better one is known.
 pub const CHANGED: &str = "a non-live-updatable field was changed in the template spec";
@@ -138,207 +138,6 @@ fn networks_are_live(new: &Value, vmi: &Value) -> bool {
             find(interfaces, &interface["name"])
                 .is_some_and(|wanted| stateless(wanted) == stateless(interface))
         })
-}
-
-/// What to do about a change that may be live.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Live {
-    /// A JSON patch of the instance.
-    Patch(Vec<Value>),
-    /// The guest has to be restarted, for this reason.
-    Restart(String),
-    /// Another change is under way; look again later.
-    Busy(&'static str),
-}
-
-/// Processors that are added. `spec` is the machine's template with its size applied.
-pub fn processors(spec: &Value, vmi: &Value, config: &ClusterConfig) -> Option<Live> {
-    let (wanted, current) = (&spec["domain"]["cpu"], &vmi["spec"]["domain"]["cpu"]);
-    if is_deleting(vmi) || !wanted.is_object() || !current.is_object() {
-        return None;
-    }
-    let number = |cpu: &Value, part: &str| cpu[part].as_u64().unwrap_or_default();
-    let (sockets, before) = (number(wanted, "sockets"), number(current, "sockets"));
-    if sockets == before {
-        return None;
-    }
-    if condition::is_true(vmi, "HotVCPUChange") {
-        return Some(Live::Busy("another CPU hotplug is in progress"));
-    }
-    if is_migrating(vmi) {
-        return Some(Live::Busy("CPU hotplug is not allowed while VMI is migrating"));
-    }
-    let restart = |why: &str| Some(Live::Restart(why.to_owned()));
-    if sockets > number(current, "maxSockets") {
-        return restart(
-            "CPU sockets updated in template spec to a value higher than what's available",
-        );
-    }
-    if sockets < before {
-        return restart("Reduction of CPU socket count requires a restart");
-    }
-    if text(spec, "/architecture") == "arm64" {
-        return restart("ARM doesn't support CPU hotplug");
-    }
-    let path = "/spec/domain/cpu/sockets";
-    let mut operations = vec![test(path, &json!(before)), add(path, &json!(sockets))];
-    let per_socket = number(current, "cores").max(1) * number(current, "threads").max(1);
-    let added = i64::try_from((sockets - before) * per_socket).unwrap_or(i64::MAX);
-    let millis = added.saturating_mul(1000 / config.cpu_allocation_ratio());
-    grow(&mut operations, spec, vmi, "cpu", &types::Quantity::from_millis(millis));
-    Some(Live::Patch(operations))
-}
-
-/// Memory that is added. `spec` is the machine's template with its size applied.
-pub fn memory(spec: &Value, vmi: &Value) -> Option<Live> {
-    let own = &vmi["spec"]["domain"]["memory"];
-    let wanted = read(&spec["domain"]["memory"]["guest"])?;
-    let (before, current) = (read(&own["guest"])?, read(&vmi["status"]["memory"]["guestCurrent"])?);
-    if is_deleting(vmi) {
-        return None;
-    }
-    let restart = |why: String| Some(Live::Restart(why));
-    let updated = "memory updated in template spec";
-    let change = condition::find(vmi, "HotMemoryChange");
-    if change.is_some_and(|change| change["status"] == "False") {
-        return restart(format!(
-            "{updated}. Memory-hotplug failed and is not available for this VM configuration"
-        ));
-    }
-    if wanted == before {
-        return None;
-    }
-    if !condition::is_true(vmi, "LiveMigratable") {
-        return restart(format!("{updated}. Memory-hotplug is only available for migratable VMs"));
-    }
-    let Some(most) = read(&own["maxGuest"]) else {
-        return restart(format!(
-            "{updated}. Memory-hotplug is not available for this VM configuration"
-        ));
-    };
-    if change.is_some_and(|change| change["status"] == "True") {
-        return Some(Live::Busy("another memory hotplug is in progress"));
-    }
-    if is_migrating(vmi) {
-        return Some(Live::Busy("memory hotplug is not allowed while VMI is migrating"));
-    }
-    if let Err(error) = check_growth(spec, Some(&most)) {
-        return restart(format!("memory hotplug not supported, {error}"));
-    }
-    let at_boot = read(&vmi["status"]["memory"]["guestAtBoot"]);
-    if at_boot.is_some_and(|at_boot| wanted < at_boot) {
-        return restart(format!("{updated} to a value lower than what the VM started with"));
-    }
-    let path = "/spec/domain/memory/guest";
-    let mut operations = vec![test(path, &own["guest"]), add(path, &json!(wanted.to_string()))];
-    grow(&mut operations, vmi_resources(vmi, spec), vmi, "memory", &(wanted.clone() - &current));
-    Some(Live::Patch(operations))
-}
-
-/// Memory is requested for every guest, whatever its machine says.
-fn vmi_resources<'a>(vmi: &'a Value, spec: &'a Value) -> &'a Value {
-    if vmi["spec"]["domain"]["resources"]["requests"]["memory"].is_null() {
-        spec
-    } else {
-        &vmi["spec"]
-    }
-}
-
-/// Requests and limits grow with what they are for.
-fn grow(
-    operations: &mut Vec<Value>,
-    spec: &Value,
-    vmi: &Value,
-    resource: &str,
-    more: &types::Quantity,
-) {
-    for kind in ["requests", "limits"] {
-        let own = &vmi["spec"]["domain"]["resources"][kind][resource];
-        let is_set = !spec["domain"]["resources"][kind][resource].is_null();
-        if let (true, Some(before)) = (is_set, read(own)) {
-            let path = format!("/spec/domain/resources/{kind}/{resource}");
-            operations.push(test(&path, own));
-            operations.push(add(&path, &json!((before + more).to_string())));
-        }
-    }
-}
-
-/// Placement, volumes and interfaces that follow the machine's template. Nothing if the
-/// instance has them already.
-pub fn follow(spec: &Value, vmi: &Value, config: &ClusterConfig) -> Option<Vec<Value>> {
-    if is_deleting(vmi) {
-        return None;
-    }
-    let own = &vmi["spec"];
-    let mut operations = Vec::new();
-    let mut change = |path: &str, old: &Value, new: Value| {
-        if *old != new && !(old.is_null() && list(&new).is_empty() && new.is_array()) {
-            operations.push(test(path, old));
-            operations.push(if new.is_null() {
-                json!({"op": "remove", "path": path})
-            } else {
-                add(path, &new)
-            });
-        }
-    };
-    if config.updates_live() {
-        for field in ["nodeSelector", "affinity", "tolerations"] {
-            change(&format!("/spec/{field}"), &own[field], spec[field].clone());
-        }
-    }
-    if Phase::of(vmi) == Phase::Running && config.has("DeclarativeHotplugVolumes") {
-        let volumes = hotplugged(&own["volumes"], &spec["volumes"]);
-        let disks = hotplugged_disks(spec, own, &volumes);
-        let devices = &own["domain"]["devices"];
-        change("/spec/volumes", &own["volumes"], volumes);
-        change("/spec/domain/devices/disks", &devices["disks"], disks);
-    }
-    if networks_are_live(spec, vmi) && !list(&spec["networks"]).is_empty() {
-        let devices = &own["domain"]["devices"];
-        change("/spec/networks", &own["networks"], spec["networks"].clone());
-        let wanted = spec["domain"]["devices"]["interfaces"].clone();
-        change("/spec/domain/devices/interfaces", &devices["interfaces"], wanted);
-    }
-    (!operations.is_empty()).then_some(operations)
-}
-
-/// The instance's volumes without hotplugged ones that went or changed, then those that came.
-fn hotplugged(own: &Value, wanted: &Value) -> Value {
-    let stays = |volume: &&Value| {
-        !is_hotpluggable(volume) || find(wanted, &volume["name"]).is_some_and(|new| new == *volume)
-    };
-    let mut volumes: Vec<Value> = list(own).iter().filter(stays).cloned().collect();
-    for volume in list(wanted).iter().filter(|volume| is_hotpluggable(volume)) {
-        // One that changed is taken out first and comes back when it is gone.
-        if find(own, &volume["name"]).is_none() {
-            volumes.push(volume.clone());
-        }
-    }
-    Value::Array(volumes)
-}
-
-fn hotplugged_disks(spec: &Value, own: &Value, volumes: &Value) -> Value {
-    let disks = &own["domain"]["devices"]["disks"];
-    let stays = |disk: &&Value| {
-        let was = find(&own["volumes"], &disk["name"]).is_some_and(is_hotpluggable);
-        !was || disk["cdrom"].is_object() || find(volumes, &disk["name"]).is_some()
-    };
-    let mut kept: Vec<Value> = list(disks).iter().filter(stays).cloned().collect();
-    for disk in list(&spec["domain"]["devices"]["disks"]) {
-        let comes = find(volumes, &disk["name"]).is_some_and(is_hotpluggable);
-        if comes && find(disks, &disk["name"]).is_none() {
-            kept.push(disk.clone());
-        }
-    }
-    Value::Array(kept)
-}
-
-fn test(path: &str, value: &Value) -> Value {
-    json!({"op": "test", "path": path, "value": value})
-}
-
-fn add(path: &str, value: &Value) -> Value {
-    json!({"op": "add", "path": path, "value": value})
 }
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ fn labels(config: &Config, facts: &Facts) -> Map<String, Value> {
     let mut set = |key: String, value: &str| labels.insert(key, value.into());
     for prefix in ["kubernetes.io", "beta.kubernetes.io"] {
         set(format!("{prefix}/os"), "linux");
-        set(format!("{prefix}/arch"), architecture());
+        set(format!("{prefix}/arch"), virt::ARCHITECTURE);
     }
     set("kubernetes.io/hostname".into(), &config.node_name);
     set("node-role.kubernetes.io/control-plane".into(), "true");
@@ -163,10 +163,6 @@ fn accelerator(virtualization: &Virtualization) -> Option<&'static str> {
     }
 }
 
-const fn architecture() -> &'static str {
-    if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" }
-}
-
 fn status(config: &Config, facts: &Facts, conditions: &[Value], now: Timestamp) -> Value {
     let mut addresses: Vec<Value> = config
         .addresses
@@ -180,7 +176,7 @@ fn status(config: &Config, facts: &Facts, conditions: &[Value], now: Timestamp) 
         "allocatable": resources(facts, allocatable_memory(facts.memory.total)),
         "conditions": all_conditions(facts, conditions, now),
         "nodeInfo": {
-            "architecture": architecture(),
+            "architecture": virt::ARCHITECTURE,
             "bootID": facts.boot_id,
             "containerRuntimeVersion": format!("sheaf://{}", config.version),
             "kernelVersion": facts.kernel,

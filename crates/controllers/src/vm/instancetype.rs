@@ -90,7 +90,7 @@ fn as_written(vm: &Value) -> Expanded {
 
 async fn configuration(objects: &Objects) -> Result<ClusterConfig, Failure> {
     let cluster = objects.list(KUBEVIRTS, "", "").await.doing("read the configuration")?;
-    Ok(ClusterConfig::new(cluster.first().unwrap_or(&Value::Null), "amd64"))
+    Ok(ClusterConfig::new(cluster.first().unwrap_or(&Value::Null), virt::ARCHITECTURE))
 }
 
 /// Keeps the version that the machine uses, so that later changes do not reach it.

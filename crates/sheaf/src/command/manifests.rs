@@ -3,7 +3,6 @@
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use super::server::ARCHITECTURE;
 use crate::cli::{ManifestPart, ManifestsArgs};
 
 pub(super) fn run(args: &ManifestsArgs) -> Result<()> {
@@ -12,7 +11,7 @@ pub(super) fn run(args: &ManifestsArgs) -> Result<()> {
         documents.extend(virt::definitions().iter().cloned());
     }
     if args.only != Some(ManifestPart::Definitions) {
-        documents.extend(virt::first_objects(ARCHITECTURE, &base::clock::now_rfc3339()));
+        documents.extend(virt::first_objects(virt::ARCHITECTURE, &base::clock::now_rfc3339()));
     }
     super::print(&text(&documents)?)
 }

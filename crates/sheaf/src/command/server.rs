@@ -6,8 +6,6 @@ pub(super) mod names;
 mod signer;
 pub(super) mod tokens;
 
-pub(super) use extensions::ARCHITECTURE;
-
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;

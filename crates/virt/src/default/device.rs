@@ -29,6 +29,28 @@ pub(crate) fn default_interface(
     Ok(())
 }
 
+/// Interfaces for a guest that names its networks and nothing else. Upstream refuses such a
+/// guest; what it means is plain.
+pub(crate) fn default_network_interfaces(spec: &mut Value) {
+    if !list(&spec["domain"]["devices"]["interfaces"]).is_empty() {
+        return;
+    }
+    let interfaces: Vec<Value> = list(&spec["networks"])
+        .iter()
+        .filter_map(|network| {
+            let name = &network["name"];
+            match (network["multus"].is_object(), network["pod"].is_object()) {
+                (true, _) => Some(json!({"name": name, "bridge": {}})),
+                (_, true) => Some(json!({"name": name, "masquerade": {}})),
+                _ => None,
+            }
+        })
+        .collect();
+    if !interfaces.is_empty() {
+        object(object(spec, "domain"), "devices")["interfaces"] = json!(interfaces);
+    }
+}
+
 /// A disk for each volume that nothing uses.
 pub(crate) fn default_volume_disks(spec: &mut Value) {
     let devices = &spec["domain"]["devices"];

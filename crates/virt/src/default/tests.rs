@@ -220,6 +220,21 @@ fn the_interface_is_the_clusters_choice() {
 }
 
 #[test]
+fn networks_alone_say_which_interfaces_there_are() {
+    let networks =
+        json!([{"name": "lan", "multus": {"networkName": "lan"}}, {"name": "p", "pod": {}}]);
+    let mut spec = json!({"domain": {}, "networks": networks});
+    default_instance_spec(&mut spec, &config(json!({}))).unwrap();
+    let wanted = json!([{"name": "lan", "bridge": {}}, {"name": "p", "masquerade": {}}]);
+    assert_eq!(spec["domain"]["devices"]["interfaces"], wanted);
+    // Who names one means the others not to be there.
+    let own = json!([{"name": "lan", "sriov": {}}]);
+    let mut spec = json!({"domain": {"devices": {"interfaces": own}}, "networks": networks});
+    default_instance_spec(&mut spec, &config(json!({}))).unwrap();
+    assert_eq!(spec["domain"]["devices"]["interfaces"], own);
+}
+
+#[test]
 fn a_migration_is_marked() {
     let mut migration = json!({"spec": {"vmiName": "web"}});
     default_migration(&mut migration);

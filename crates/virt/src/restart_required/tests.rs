@@ -86,25 +86,6 @@ fn hotplugged_volumes_come_and_go() {
     let vmi = instance();
     assert!(!needs_restart(&machine(), &now, Some(&vmi), &config()));
     assert!(!needs_restart(&now, &machine(), Some(&vmi), &config()));
-    let operations = follow(&now["template"]["spec"], &vmi, &config()).unwrap();
-    let paths: Vec<&str> = operations.iter().map(|one| text(one, "/path")).collect();
-    assert_eq!(
-        paths,
-        [
-            "/spec/volumes",
-            "/spec/volumes",
-            "/spec/domain/devices/disks",
-            "/spec/domain/devices/disks"
-        ]
-    );
-    assert_eq!(operations[1]["value"], now["template"]["spec"]["volumes"]);
-    let mut with = vmi.clone();
-    with["spec"]["volumes"] = now["template"]["spec"]["volumes"].clone();
-    with["spec"]["domain"]["devices"]["disks"] =
-        now["template"]["spec"]["domain"]["devices"]["disks"].clone();
-    assert_eq!(follow(&now["template"]["spec"], &with, &config()), None);
-    let operations = follow(&machine()["template"]["spec"], &with, &config()).unwrap();
-    assert_eq!(operations[1]["value"], machine()["template"]["spec"]["volumes"]);
 }
 
 fn array(value: &mut Value) -> &mut Vec<Value> {
@@ -127,92 +108,4 @@ fn an_uuid_that_the_instance_has_already_is_no_change() {
     assert!(needs_restart(&machine(), &now, Some(&vmi), &config()));
     vmi["spec"]["domain"]["firmware"] = json!({"uuid": "u"});
     assert!(!needs_restart(&machine(), &now, Some(&vmi), &config()));
-}
-
-fn told(live: Option<Live>) -> String {
-    match live {
-        None => "nothing".to_owned(),
-        Some(Live::Restart(why)) => why,
-        Some(Live::Busy(why)) => why.to_owned(),
-        Some(Live::Patch(operations)) => {
-            let writes = operations.iter().filter(|one| one["op"] == "add");
-            let writes: Vec<String> =
-                writes.map(|one| format!("{}={}", text(one, "/path"), one["value"])).collect();
-            writes.join(" ")
-        }
-    }
-}
-
-#[test]
-fn sockets_are_added_up_to_the_most() {
-    let table = [
-        (1, "nothing"),
-        (2, "/spec/domain/cpu/sockets=2"),
-        (4, "/spec/domain/cpu/sockets=4"),
-        (5, "CPU sockets updated in template spec to a value higher than what's available"),
-        (0, "Reduction of CPU socket count requires a restart"),
-    ];
-    for (sockets, expected) in table {
-        let mut spec = machine()["template"]["spec"].clone();
-        spec["domain"]["cpu"]["sockets"] = json!(sockets);
-        assert_eq!(told(processors(&spec, &instance(), &config())), expected);
-    }
-    let mut busy = instance();
-    busy["status"]["conditions"] = json!([{"type": "HotVCPUChange", "status": "True"}]);
-    let mut spec = machine()["template"]["spec"].clone();
-    spec["domain"]["cpu"]["sockets"] = json!(2);
-    assert_eq!(told(processors(&spec, &busy, &config())), "another CPU hotplug is in progress");
-}
-
-#[test]
-fn reservations_grow_with_processors_and_memory() {
-    let mut spec = machine()["template"]["spec"].clone();
-    spec["domain"]["cpu"]["sockets"] = json!(2);
-    spec["domain"]["memory"]["guest"] = json!("2Gi");
-    spec["domain"]["resources"] = json!({"requests": {"cpu": "200m"}});
-    let mut vmi = instance();
-    vmi["spec"]["domain"]["resources"] = json!({"requests": {"cpu": "200m", "memory": "1Gi"}});
-    assert_eq!(
-        told(processors(&spec, &vmi, &config())),
-        "/spec/domain/cpu/sockets=2 /spec/domain/resources/requests/cpu=\"400m\""
-    );
-    assert_eq!(
-        told(memory(&spec, &vmi)),
-        "/spec/domain/memory/guest=\"2Gi\" /spec/domain/resources/requests/memory=\"2Gi\""
-    );
-}
-
-#[test]
-fn memory_that_cannot_grow_says_why() {
-    let table = [
-        ("1Gi", "nothing"),
-        (
-            "512Mi",
-            "memory hotplug not supported, Memory hotplug is only available for VMs with at least 1Gi of guest memory",
-        ),
-        (
-            "5Gi",
-            "memory hotplug not supported, Guest memory is greater than the configured maxGuest memory",
-        ),
-    ];
-    for (guest, expected) in table {
-        let mut spec = machine()["template"]["spec"].clone();
-        spec["domain"]["memory"]["guest"] = json!(guest);
-        assert_eq!(told(memory(&spec, &instance())), expected, "{guest}");
-    }
-    let mut spec = machine()["template"]["spec"].clone();
-    spec["domain"]["memory"]["guest"] = json!("2Gi");
-    let mut fixed = instance();
-    fixed["status"]["conditions"] = json!([]);
-    assert_eq!(
-        told(memory(&spec, &fixed)),
-        "memory updated in template spec. Memory-hotplug is only available for migratable VMs"
-    );
-    let mut grown = instance();
-    grown["status"]["memory"]["guestAtBoot"] = json!("3Gi");
-    grown["spec"]["domain"]["memory"]["guest"] = json!("3Gi");
-    assert_eq!(
-        told(memory(&spec, &grown)),
-        "memory updated in template spec to a value lower than what the VM started with"
-    );
 }

@@ -16,10 +16,6 @@ use http_body_util::BodyExt as _;
 use kube::Client;
 use tokio::net::UnixStream;
 
-/// Go's name of what this program was built for, which is what its guests are.
-pub(in crate::command) const ARCHITECTURE: &str =
-    if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
-
 /// The additions, and the place where their client is put once there is a server to be a
 /// client of.
 pub(super) fn new() -> (Extensions, Door) {
@@ -48,7 +44,7 @@ pub(super) fn new() -> (Extensions, Door) {
     });
     let extensions = Extensions {
         definitions: Some(|| virt::definitions().to_vec()),
-        objects: Some(|| virt::first_objects(ARCHITECTURE, &base::clock::now_rfc3339())),
+        objects: Some(|| virt::first_objects(virt::ARCHITECTURE, &base::clock::now_rfc3339())),
         rules: vec![Arc::new(rules::Machines)],
         groups: vec![machines, uploads, metrics],
         paths: vec![Arc::new(Proxy { door: door.clone() })],

@@ -2,10 +2,8 @@
 
 use apiserver::extension::{Act, Cause, Denial, Lookup, Review, Rules};
 use serde_json::Value;
-use virt::ClusterConfig;
 use virt::admit::{self, Objects, Surroundings, Write};
-
-use super::ARCHITECTURE;
+use virt::{ARCHITECTURE, ClusterConfig};
 
 pub(super) struct Machines;
 

@@ -6,16 +6,34 @@ use std::sync::Arc;
 use base::clock;
 use kube::Client;
 use serde_json::{Value, json};
-use virt::first_objects;
+use virt::{ARCHITECTURE, first_objects};
 
 use crate::object::{self, is_merged, list, text};
 use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
 use crate::resource::{Objects, Resource, is_refused};
 
-const INSTALLATIONS: [(&str, Resource); 2] = [
-    ("KubeVirt", Resource::new("kubevirt.io", "v1", "kubevirts")),
-    ("CDI", Resource::new("cdi.kubevirt.io", "v1beta1", "cdis")),
+/// An object that tells what is installed.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    kind: &'static str,
+    resource: Resource,
+    /// Whether the kind keeps its status apart.
+    apart: bool,
+}
+
+const TOLD: [Told; 3] = [
+    Told {
+        kind: "KubeVirt",
+        resource: Resource::new("kubevirt.io", "v1", "kubevirts"),
+        apart: true,
+    },
+    Told { kind: "CDI", resource: CDIS, apart: false },
+    Told { kind: "CDIConfig", resource: CONFIGS, apart: false },
 ];
+const CDIS: Resource = Resource::new("cdi.kubevirt.io", "v1beta1", "cdis");
+const CONFIGS: Resource = Resource::new("cdi.kubevirt.io", "v1beta1", "cdiconfigs");
+/// The only CDIConfig that clients look at, and the index of its kind above.
+const CONFIG: (usize, &str) = (2, "config");
 
 /// Which of the kinds, the namespace (empty for CDI) and the name.
 type Key = (usize, Arc<str>, Arc<str>);
@@ -31,24 +49,55 @@ impl Interest for Installations {
         let Touch::Object { kind, namespace, name, state: State::Live } = touch else {
             return Vec::new();
         };
-        let which = INSTALLATIONS.iter().position(|(_, resource)| resource.is(kind));
-        which.map(|which| (which, Arc::clone(namespace), Arc::clone(name))).into_iter().collect()
+        let Some(which) = TOLD.iter().position(|told| told.resource.is(kind)) else {
+            return Vec::new();
+        };
+        let mut keys = vec![(which, Arc::clone(namespace), Arc::clone(name))];
+        // Where uploads go may be set in either.
+        if TOLD[which].kind == "CDI" {
+            keys.push((CONFIG.0, "".into(), CONFIG.1.into()));
+        }
+        keys
     }
 }
 
-pub(crate) struct Reporter(Objects);
+/// Where images are uploaded to.
+#[derive(Debug, Clone)]
+pub struct UploadProxy {
+    /// As in `https://10.0.0.1:6443`.
+    pub url: String,
+    /// Whom to trust there, PEM.
+    pub ca: String,
+}
+
+pub(crate) struct Reporter {
+    objects: Objects,
+    proxy: Option<UploadProxy>,
+}
 
 impl Reconciler for Reporter {
     type Key = Key;
 
     async fn reconcile(&self, (which, namespace, name): &Key) -> Result<Next, Failure> {
-        let (kind, resource) = INSTALLATIONS[*which];
-        let found = self.0.get(resource, namespace, name).await.doing("get the installation")?;
+        let Told { kind, resource, apart } = TOLD[*which];
+        let objects = &self.objects;
+        let found = objects.get(resource, namespace, name).await.doing("get the installation")?;
         let Some(found) = found else { return Ok(Next::Done) };
-        let Some(patch) = status(kind, &found, &clock::now_rfc3339()) else {
-            return Ok(Next::Done);
+        let patch = match &self.proxy {
+            _ if kind != "CDIConfig" => status(kind, &found, &clock::now_rfc3339()),
+            None => None,
+            Some(proxy) => {
+                let owners = objects.list(CDIS, "", "").await.doing("list installations")?;
+                proxied(&found, &owners, proxy)
+            }
         };
-        match self.0.merge_status(resource, namespace, name, &patch).await {
+        let Some(patch) = patch else { return Ok(Next::Done) };
+        let written = if apart {
+            objects.merge_status(resource, namespace, name, &patch).await
+        } else {
+            objects.merge(resource, namespace, name, &patch).await
+        };
+        match written {
             Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
             written => written.map(|_| Next::Done).doing("say that it is installed"),
         }
@@ -56,14 +105,14 @@ impl Reconciler for Reporter {
 }
 
 impl Reporter {
-    pub(crate) fn new(client: Client) -> Self {
-        Self(Objects(client))
+    pub(crate) fn new(client: Client, proxy: Option<UploadProxy>) -> Self {
+        Self { objects: Objects(client), proxy }
     }
 }
 
 /// The patch that makes an installation object say what is so, if it does not.
 fn status(kind: &str, found: &Value, now: &str) -> Option<Value> {
-    let first = first_objects("amd64", now);
+    let first = first_objects(ARCHITECTURE, now);
     let model = first.iter().find(|own| text(own, "/kind") == kind)?;
     let mut status = model.get("status")?.clone();
     if status.get("observedGeneration").is_some() {
@@ -82,6 +131,20 @@ fn status(kind: &str, found: &Value, now: &str) -> Option<Value> {
     (!is_merged(found, &patch)).then_some(patch)
 }
 
+/// The patch that makes the configuration of imports say where uploads go. An administrator
+/// may name another place, in the installation or in the configuration itself.
+fn proxied(found: &Value, owners: &[Value], proxy: &UploadProxy) -> Option<Value> {
+    let mut named = owners
+        .iter()
+        .map(|owner| text(owner, "/spec/config/uploadProxyURLOverride"))
+        .chain([text(found, "/spec/uploadProxyURLOverride")]);
+    let patch = match named.find(|url| !url.is_empty()) {
+        Some(url) => json!({"status": {"uploadProxyURL": url, "uploadProxyCA": null}}),
+        None => json!({"status": {"uploadProxyURL": proxy.url, "uploadProxyCA": proxy.ca}}),
+    };
+    (!is_merged(found, &patch)).then_some(patch)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,5 +160,25 @@ mod tests {
         found["status"]["conditions"][0]["status"] = json!("Unknown");
         assert!(status("KubeVirt", &found, "2026-01-02T00:00:00Z").is_some());
         assert!(status("CDI", &json!({}), "2026-01-01T00:00:00Z").is_some());
+    }
+
+    #[test]
+    fn uploads_go_to_this_server_unless_somebody_names_another() {
+        let proxy = UploadProxy { url: "https://here:6443".into(), ca: "pem".into() };
+        let mut found = json!({"metadata": {"name": "config"}});
+        let patch = proxied(&found, &[], &proxy).unwrap();
+        assert_eq!(patch["status"]["uploadProxyURL"], "https://here:6443");
+        assert_eq!(patch["status"]["uploadProxyCA"], "pem");
+        found["status"] = patch["status"].clone();
+        assert_eq!(proxied(&found, &[], &proxy), None);
+        let owner = json!({"spec": {"config": {"uploadProxyURLOverride": "https://there"}}});
+        let patch = proxied(&found, &[owner], &proxy).unwrap();
+        assert_eq!(
+            patch["status"],
+            json!({"uploadProxyURL": "https://there", "uploadProxyCA": null})
+        );
+        found["spec"] = json!({"uploadProxyURLOverride": "https://elsewhere"});
+        let patch = proxied(&found, &[], &proxy).unwrap();
+        assert_eq!(patch["status"]["uploadProxyURL"], "https://elsewhere");
     }
 }

@@ -18,6 +18,7 @@ mod hub;
 mod installation;
 mod key;
 mod namespace;
+mod node;
 mod object;
 mod queue;
 mod quota;
@@ -37,5 +38,6 @@ mod vmi;
 mod vmi_replica_set;
 
 pub use certificate::{CertificateAsk, CertificateSigner};
+pub use installation::UploadProxy;
 pub use service_account::TokenMinter;
 pub use start::{Config, Duties, Leadership, start};

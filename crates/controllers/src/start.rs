@@ -11,12 +11,15 @@ use tokio::sync::{mpsc, watch};
 
 use crate::certificate::{self, CertificateSigner};
 use crate::hub::{Hub, Outlet};
+use crate::installation::UploadProxy;
 use crate::reconcile::{self, Interest, Reconciler, Touch};
 use crate::service_account::TokenMinter;
 use crate::{
     claim, data_volume, hub, installation, storage_protection, vm, vm_pool, vmi, vmi_replica_set,
 };
-use crate::{endpoints, garbage, namespace, quota, role_aggregation, root_ca, service_account};
+use crate::{
+    endpoints, garbage, namespace, node, quota, role_aggregation, root_ca, service_account,
+};
 
 /// Changes on their way to one reader.
 const QUEUE: usize = 256;
@@ -28,6 +31,8 @@ const STOP_LIMIT: Duration = Duration::from_millis(1500);
 pub struct Config {
     pub leadership: Leadership,
     pub duties: Duties,
+    /// Where images are uploaded to, if these controllers are to tell.
+    pub uploads: Option<UploadProxy>,
 }
 
 /// How much of a cluster is left to these controllers.
@@ -112,7 +117,7 @@ fn run_all(client: &Client, config: &Config) -> Tasks {
         }
         Duties::Machines => None,
     };
-    started.machines(&mut outlets);
+    started.machines(config.uploads.clone(), &mut outlets);
     let hub = Hub { updates: received, collector, outlets };
     tasks.spawn("hub", hub.run(tasks.stop_signal()));
     let (client, mut stop) = (client.clone(), tasks.stop_signal());
@@ -162,6 +167,7 @@ impl Started<'_> {
         outlets.push(self.add("storage-protection", waiting, protector));
         let services = endpoints::Services::default();
         outlets.push(self.add("endpoints", services, endpoints::Publisher::new(client())));
+        outlets.push(self.add("node", node::Nodes, node::Watcher::new(client())));
 
         let minter = Arc::clone(minter);
         let filler = service_account::Filler { client: client(), root_ca: root_ca(), minter };
@@ -177,7 +183,7 @@ impl Started<'_> {
     }
 
     /// Those that make virtual machines.
-    fn machines(&self, outlets: &mut Vec<Outlet>) {
+    fn machines(&self, uploads: Option<UploadProxy>, outlets: &mut Vec<Outlet>) {
         let client = || self.client.clone();
         let waiting = vmi::Waiting::default();
         let placer = vmi::Placer::new(client(), waiting.clone());
@@ -194,7 +200,7 @@ impl Started<'_> {
         let pools = vm_pool::Pools::default();
         let pooler = vm_pool::Pooler::new(client(), pools.0.clone());
         outlets.push(self.add("vm-pool", pools, pooler));
-        let reporter = installation::Reporter::new(client());
+        let reporter = installation::Reporter::new(client(), uploads);
         outlets.push(self.add("installation", installation::Installations, reporter));
     }
 

@@ -49,7 +49,7 @@ fn cluster(leadership: Leadership) -> (Fake, Tasks) {
     fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
     let (minter, signer) = (Arc::new(Minter), Arc::new(Nobody));
     let duties = Duties::Cluster { root_ca: "pem".into(), minter, signer };
-    let config = Config { leadership, duties };
+    let config = Config { leadership, duties, uploads: None };
     start(fake.client(), config, &tasks);
     (fake, tasks)
 }

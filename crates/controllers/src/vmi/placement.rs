@@ -119,7 +119,16 @@ fn is_wanted(spec: &Value, node: &Value) -> bool {
     let selected = spec.get("nodeSelector").is_none_or(|own| selector::contains(own, labels));
     let required =
         spec.pointer("/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution");
-    selected && required.is_none_or(|own| selector::matches_node(own, node))
+    selected
+        && has_architecture(spec, labels)
+        && required.is_none_or(|own| selector::matches_node(own, node))
+}
+
+/// A node that does not tell its architecture may have any.
+fn has_architecture(spec: &Value, labels: &Value) -> bool {
+    let wanted = text(spec, "/architecture");
+    let own = labels.get("kubernetes.io/arch").and_then(Value::as_str);
+    wanted.is_empty() || own.is_none_or(|own| own == wanted)
 }
 
 fn is_reachable(reach: &Reach, node: &Value) -> bool {

@@ -26,6 +26,8 @@ async fn work(args: &ControllersArgs) -> Result<()> {
     let config = controllers::Config {
         leadership: Leadership::Lease { identity },
         duties: Duties::Machines,
+        // Only who runs the gateway knows how clients reach it.
+        uploads: None,
     };
     controllers::start(client, config, &tasks);
     server::wait_for_signal().await?;

@@ -18,7 +18,7 @@ use auth::pki::Pki;
 use auth::pki::tls::Tls;
 use auth::token::{ObjectRef, ServiceAccountTokens};
 use base::{Tasks, clock};
-use controllers::{Duties, Leadership};
+use controllers::{Duties, Leadership, UploadProxy};
 use store::Config;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -98,8 +98,7 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
     let url = names::url(advertise);
     certificates::write_kubeconfig(layout, &pki, &url)?;
     let reconcilers = Tasks::default();
-    let identity = names::identity(listening);
-    start_controllers(args, &api, pki.ca_pem(), minter, layout.pki(), identity, &reconcilers);
+    start_controllers(args, layout, &api, &pki, minter, listening, &reconcilers);
     if !args.no_agent {
         start_agent(args, layout, advertise, &api, &tasks)?;
     }
@@ -128,21 +127,24 @@ fn store_config(args: &ServerArgs, layout: &Layout) -> Result<(Config, Option<Pa
 
 fn start_controllers(
     args: &ServerArgs,
+    layout: &Layout,
     api: &Api,
-    root_ca: String,
+    pki: &Pki,
     minter: Minter,
-    pki: PathBuf,
-    identity: String,
+    listening: SocketAddr,
     tasks: &Tasks,
 ) {
+    let identity = names::identity(listening);
     let user = User::new("system:sheaf-controllers", ["system:masters", "system:authenticated"]);
     let leadership = match args.store {
         StoreKind::Sqlite => Leadership::Sole,
         StoreKind::Etcd => Leadership::Lease { identity },
     };
-    let signer = Arc::new(signer::Signer { dir: pki });
-    let duties = Duties::Cluster { root_ca, minter: Arc::new(minter), signer };
-    let config = controllers::Config { leadership, duties };
+    let signer = Arc::new(signer::Signer { dir: layout.pki() });
+    let duties = Duties::Cluster { root_ca: pki.ca_pem(), minter: Arc::new(minter), signer };
+    let url = names::url(names::advertised(listening, args.advertise_address));
+    let uploads = Some(UploadProxy { url, ca: pki.ca_pem() });
+    let config = controllers::Config { leadership, duties, uploads };
     controllers::start(in_process::client(api.clone(), user), config, tasks);
 }
 

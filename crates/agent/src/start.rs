@@ -26,6 +26,9 @@ use crate::processors::{self, Processors};
 use crate::vmi::{self, Machines};
 use crate::volume::Volumes;
 
+/// Where the kernel tells which processors and memory are near to each other.
+const NODES: &str = "/sys/devices/system/node";
+
 /// Why the agent cannot work at all. What merely keeps guests from running is no such reason:
 /// the Node says it.
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +96,7 @@ async fn machines(client: Client, config: Config, found: Found, shared: Shared, 
     let rebooted = has_rebooted(&config.agent_dir().join("boot"));
     let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let context = Arc::new(Context {
-        processors: Processors::new(count, found.processors),
+        processors: Processors::new(count, processors::nodes(Path::new(NODES)), found.processors),
         order: Order::new(rebooted, bell.clone()),
         reporter: Reporter::new(client.clone(), &config.node_name),
         client,

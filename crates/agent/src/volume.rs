@@ -45,7 +45,7 @@ use crate::bell::Bell;
 use crate::config::Config;
 use crate::event::Reporter;
 
-pub(crate) use cache::{ContainerDisk, MissingDisk, Policy, Wanted};
+pub(crate) use cache::{ContainerDisk, Content, MissingDisk, Policy, Wanted};
 pub(crate) use source::unfilled;
 pub(crate) use upload::UploadError;
 

@@ -40,6 +40,13 @@ pub(crate) fn binding(
     let Some(multus) = &network.multus else { return Ok(Binding::Pod) };
     let config = definition.and_then(|definition| definition["spec"]["config"].as_str());
     let config = config.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    // A guest that meant a VLAN must not find itself beside all others.
+    if config.as_ref().and_then(|config| config["vlan"].as_u64()).is_some_and(|vlan| vlan > 0) {
+        return unsupported(format!(
+            "the VLAN of network {} is not supported",
+            multus.network_name
+        ));
+    }
     let named = config.as_ref().and_then(|config| config["bridge"].as_str());
     let plain = multus.network_name.rsplit('/').next().unwrap_or_default();
     Ok(Binding::Bridge(named.unwrap_or(plain).to_owned()))
@@ -146,6 +153,8 @@ mod tests {
         let definition = json!({"spec": {"config": r#"{"type":"bridge","bridge":"vmbr7"}"#}});
         let named = binding(&multus, &interface, Some(&definition)).unwrap();
         assert_eq!(named, Binding::Bridge("vmbr7".into()));
+        let tagged = json!({"spec": {"config": r#"{"bridge":"vmbr7","vlan":7}"#}});
+        assert!(binding(&multus, &interface, Some(&tagged)).is_err());
         let (other, interface) = with_network(json!({"name": "b", "pod": {}}));
         assert!(binding(&other, &interface, None).is_err());
     }

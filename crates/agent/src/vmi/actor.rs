@@ -72,6 +72,8 @@ pub(super) struct Actor {
     pub(super) seen_generation: i64,
     /// Sizes of the files that QEMU was last told of.
     pub(super) sizes: Vec<Size>,
+    /// Whether the guest was found, and its networks know nothing of it yet but its taps.
+    pub(super) unknown_to_networks: bool,
 }
 
 /// What there is on this node.
@@ -125,6 +127,7 @@ impl Actor {
             pending: BTreeMap::new(),
             seen_generation: 0,
             sizes: Vec::new(),
+            unknown_to_networks: false,
         }
     }
 
@@ -164,6 +167,7 @@ impl Actor {
                     info!(pid = running.process().pid, "found a running guest");
                     self.uid = running.spec().confinement.identity.map(|identity| identity.uid);
                     self.attend(running).await;
+                    self.unknown_to_networks = true;
                 }
                 Ok(Found::Ended { spec, exit }) => {
                     self.uid = spec.confinement.identity.map(|identity| identity.uid);

@@ -16,7 +16,7 @@ use kube::Api;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use qemu::Spec;
-use qemu::machine::Accelerator;
+use qemu::machine::{Accelerator, Backing};
 use qemu::process::cgroup::Limits;
 use qemu::process::{Confinement, Identity, LaunchError};
 use serde_json::Value;
@@ -31,8 +31,12 @@ use super::status::{Trouble, View};
 use super::translate::{self, Host, Outlet, Surroundings, TranslateError};
 use super::view;
 use crate::api::present;
-use crate::network::{Attachment, ConnectError, RECORD, binding};
+use crate::event::Note;
+use crate::network::{Attachment, ConnectError, Place, RECORD, binding};
 use crate::processors::{self, TooFew};
+
+/// The reason of a machine that waits for its image.
+const PULLING: &str = "Pulling";
 
 /// Why a machine is not started now.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +93,15 @@ impl Actor {
             }
             Err(failure) => {
                 let trouble = failure.trouble();
-                if self.trouble.as_ref() != Some(&trouble) {
+                let known = self.trouble.as_ref();
+                if trouble.reason == PULLING {
+                    // How far it is stands in the condition; that it is under way is told once.
+                    if known.is_none_or(|known| known.reason != PULLING) {
+                        info!(message = trouble.message, "guest waits for an image");
+                        let note = Note::normal(PULLING, trouble.message.clone());
+                        self.report(vmi, note);
+                    }
+                } else if known != Some(&trouble) {
                     warn!(
                         namespace = vmi.namespace,
                         name = vmi.name,
@@ -97,7 +109,7 @@ impl Actor {
                         error = trouble.message,
                         "guest cannot be started yet"
                     );
-                    let note = crate::event::Note::warning("SyncFailed", trouble.message.clone());
+                    let note = Note::warning("SyncFailed", trouble.message.clone());
                     self.report(vmi, note);
                 }
                 self.trouble = Some(trouble.clone());
@@ -142,16 +154,29 @@ impl Actor {
         let resolver =
             Resolver { context: &self.context, vmi, dir: &self.dir, identity: identity.as_ref() };
         let volumes = resolver.all().await?;
+        let kernel = resolver.kernel().await?;
         let state = State::of(&self.context, vmi, &self.dir);
-        let machine = self.machine(vmi, &host, &volumes, &outlets, &state)?;
+        let mut machine = self.machine(vmi, &host, &volumes, &outlets, &state)?;
+        let mut groups = shared_groups(&host, &volumes);
+        if let Some(found) = kernel {
+            groups.extend(found.groups);
+            machine.kernel = Some(found.kernel);
+        }
         state.provide(&host, &machine, identity.as_ref())?;
-        let identity = identity.map(|identity| permit(identity, &host, &volumes));
+        let own = self.processors(vmi, machine.cpu.count())?;
+        if let Some(own) = own.as_deref().filter(|_| mirrors_numa(vmi)) {
+            let page = match machine.memory.backing {
+                Backing::HugePages(page) => page,
+                Backing::Anonymous => 0,
+            };
+            machine.numa = self.context.processors.mirror(own, machine.memory.guest, page);
+        }
+        let identity = identity.map(|identity| Identity { groups, ..identity });
         let confinement = Confinement {
             identity,
             limits: Some(limits(vmi, &machine)),
             cgroup: self.context.cgroup.clone(),
         };
-        let own = self.processors(vmi, machine.cpu.count())?;
         let spec = Spec { machine, confinement };
         let running = self.context.launcher.launch(&self.dir, spec).await?;
         self.volumes = volumes;
@@ -185,7 +210,6 @@ impl Actor {
             outlets,
             nvram: state.nvram.clone(),
             tpm: state.tpm.clone(),
-            kernel: None,
         };
         Ok(translate::machine(vmi, &around)?)
     }
@@ -231,10 +255,15 @@ impl Actor {
         let wanted: Vec<_> =
             interfaces.filter(|each| each.state.as_deref() != Some("absent")).collect();
         for interface in &wanted {
-            let known = attachments.iter_mut().find(|each| each.interface == interface.name);
-            if let Some(known) = known {
-                known.owner = owner;
-                continue;
+            let known = attachments.iter().position(|each| each.interface == interface.name);
+            if let Some(index) = known {
+                // Which bridge a network means may have changed since the last attempt; an
+                // address is kept.
+                if !matches!(attachments[index].place, Place::Bridge { .. }) {
+                    attachments[index].owner = owner;
+                    continue;
+                }
+                attachments.remove(index);
             }
             let definition = self.definition(vmi, &interface.name).await?;
             let binding = binding(vmi, interface, definition.as_ref())?;
@@ -276,13 +305,18 @@ impl Actor {
     }
 }
 
+fn mirrors_numa(vmi: &Vmi) -> bool {
+    let numa = vmi.spec.domain.cpu.as_ref().and_then(|cpu| cpu.numa.as_ref());
+    numa.is_some_and(|numa| numa.guest_mapping_passthrough.is_some())
+}
+
 /// The groups that give the machine's user what it needs beside its own files.
-fn permit(mut identity: Identity, host: &Host, volumes: &BTreeMap<String, Resolved>) -> Identity {
+fn shared_groups(host: &Host, volumes: &BTreeMap<String, Resolved>) -> Vec<u32> {
+    let mut groups: Vec<u32> = volumes.values().filter_map(|volume| volume.group).collect();
     if host.accelerator == Accelerator::Kvm {
-        identity.groups.extend(crate::host::kvm_group());
+        groups.extend(crate::host::kvm_group());
     }
-    identity.groups.extend(volumes.values().filter_map(|volume| volume.group));
-    identity
+    groups
 }
 
 /// What translated code may take where there is no KVM.

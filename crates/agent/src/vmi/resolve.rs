@@ -195,12 +195,13 @@ impl Resolver<'_> {
             .map_err(|source| ResolveError::Image { volume: volume.name.clone(), source })?;
         let size = image.len() as u64;
         file::write(&path, &image)
-            .and_then(|()| file::hand_over(&path, self.identity, 0o400))
+            .and_then(|()| file::hand_over(&path, self.identity, 0o600))
             .map_err(|source| ResolveError::File { doing: "write", path: path.clone(), source })?;
         Ok(Resolved {
             backing: Backing {
                 source: Source::File(FileImage::raw(path)),
-                read_only: true,
+                // It is this run's own, and some buses have no disks that cannot be written.
+                read_only: false,
                 direct: false,
                 allocated: false,
             },
@@ -232,11 +233,11 @@ impl Resolver<'_> {
                 volume: volume.name.clone(),
                 problem: "a host disk that is to be created needs a capacity".into(),
             })?;
-            file::sparse(&path, units(capacity, volume)?).map_err(|source| ResolveError::File {
-                doing: "make",
-                path: path.clone(),
-                source,
-            })?;
+            let size = units(capacity, volume)?;
+            let folder = path.parent().unwrap_or(&path);
+            std::fs::create_dir_all(folder).and_then(|()| file::sparse(&path, size)).map_err(
+                |source| ResolveError::File { doing: "make", path: path.clone(), source },
+            )?;
         }
         self.image_file(volume, path, source.shared == Some(true))
     }

@@ -123,7 +123,7 @@ fn instance_type(vmi: &Vmi) -> &str {
 }
 
 fn numbered(keys: &[String]) -> BTreeMap<String, &str> {
-    keys.iter().enumerate().map(|(index, key)| (index.to_string(), key.as_str())).collect()
+    keys.iter().enumerate().map(|(index, key)| (index.to_string(), key.trim())).collect()
 }
 
 #[cfg(test)]

@@ -169,10 +169,20 @@ fn transitions(vmi: &Vmi, phase: Phase, stamp: &str) -> Value {
     all.into()
 }
 
+/// As the pod of a paused guest tells: services must not lead to it.
+const UNPAUSED_GATE: (&str, &str) = (
+    "ReadinessGatesNotReady",
+    "the status of pod readiness gate \"kubevirt.io/virtual-machine-unpaused\" is not \"True\", but False",
+);
+
 fn set_conditions(conditions: &mut Conditions, vmi: &Vmi, view: &View) {
     let not_running = ("GuestNotRunning", "Guest VM is not reported as running");
     let readiness = view.guest.as_ref().map(|guest| &guest.readiness);
+    let paused = view.guest.as_ref().is_some_and(|guest| guest.pause.is_some());
     match readiness {
+        Some(Readiness::Ready) if paused => {
+            conditions.no("Ready", UNPAUSED_GATE.0, UNPAUSED_GATE.1);
+        }
         Some(Readiness::Ready) => conditions.yes("Ready"),
         Some(Readiness::Unready(why)) => conditions.no("Ready", "ContainersNotReady", why),
         Some(Readiness::Silent) => {

@@ -20,7 +20,7 @@ use super::resolve::{Resolver, is_hotpluggable};
 use super::status::{Trouble, View};
 use super::{translate, view};
 use crate::event::Note;
-use crate::network::{ConnectError, RECORD, binding};
+use crate::network::{Attachment, ConnectError, Place, RECORD, binding};
 
 /// For QEMU to make a change.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -68,6 +68,9 @@ impl Actor {
             }
         }
         self.tell_of_silence(vmi, live.info.borrow().silent);
+        if self.unknown_to_networks {
+            self.reconnect(vmi, &live).await;
+        }
         let first = vmi.phase() == Phase::Scheduled;
         let mut wait = self.resume_if_room(&live).await;
         // The start is told first: devices that come later may take their time.
@@ -100,6 +103,25 @@ impl Actor {
         } else {
             info!(namespace = vmi.namespace, name = vmi.name, "QEMU answers again");
             self.report(vmi, Note::normal("GuestResponding", "QEMU answers its monitor again."));
+        }
+    }
+
+    /// Gives a guest that was found its name, its lease and its open ports back: only its tap
+    /// has outlived the process that made them.
+    async fn reconnect(&mut self, vmi: &Arc<Vmi>, live: &Live) {
+        self.unknown_to_networks = false;
+        let machine = live.running.spec().machine;
+        let has = |attachment: &Attachment| {
+            machine.nics.iter().any(|nic| nic.name == attachment.interface)
+        };
+        for attachment in live.attachments().into_iter().filter(has) {
+            let interfaces = &vmi.spec.domain.devices.interfaces;
+            let interface = interfaces.iter().find(|each| each.name == attachment.interface);
+            let Some(interface) = interface else { continue };
+            let connected = self.context.networks.connect(vmi, interface, &attachment).await;
+            if let Err(failure) = connected {
+                warn!(error = %Chain(&failure), "cannot connect a guest again");
+            }
         }
     }
 
@@ -304,18 +326,7 @@ impl Actor {
         let Some(interface) = interfaces.iter().find(|each| each.name == name) else {
             return Ok(());
         };
-        let owner = live.running.spec().confinement.identity.map_or(0, |identity| identity.uid);
-        let mut attachments = live.attachments();
-        if !attachments.iter().any(|each| each.interface == name) {
-            let definition = self.definition(vmi, name).await?;
-            let binding = binding(vmi, interface, definition.as_ref())?;
-            attachments.push(self.context.networks.choose(vmi, interface, binding, owner)?);
-            self.dir.store(RECORD, &attachments).map_err(ChangeError::Record)?;
-            live.set_attachments(attachments.clone());
-        }
-        let attachment = attachments.iter().find(|each| each.interface == name);
-        let attachment = attachment.expect("it was added above");
-        let outlet = self.context.networks.connect(vmi, interface, attachment).await?;
+        let outlet = self.connect_further(vmi, live, interface).await?;
         let accelerator = live.running.spec().machine.accelerator;
         let nic = translate::nic(vmi, interface, &outlet, accelerator)?;
         let (taps, vhosts) = match &nic.backend {
@@ -329,6 +340,42 @@ impl Actor {
         };
         qmp.plug_nic(&nic, taps, vhosts).await?;
         record(live, |machine| machine.nics.push(nic))
+    }
+
+    /// Connects an interface that came. What was chosen is on disk before anything is made of
+    /// it, and forgotten if nothing could be: its network may have changed by the next try.
+    async fn connect_further(
+        &self,
+        vmi: &Arc<Vmi>,
+        live: &Live,
+        interface: &virt::v1::Interface,
+    ) -> Result<translate::Outlet, ChangeError> {
+        let owner = live.running.spec().confinement.identity.map_or(0, |identity| identity.uid);
+        let mut attachments = live.attachments();
+        let known = attachments.iter().position(|each| each.interface == interface.name);
+        let known = known.map(|index| attachments.remove(index));
+        let networks = &self.context.networks;
+        let chosen = match known.filter(|known| !matches!(known.place, Place::Bridge { .. })) {
+            Some(known) => known,
+            None => {
+                let definition = self.definition(vmi, &interface.name).await?;
+                let binding = binding(vmi, interface, definition.as_ref())?;
+                networks.choose(vmi, interface, binding, owner)?
+            }
+        };
+        attachments.push(chosen.clone());
+        self.dir.store(RECORD, &attachments).map_err(ChangeError::Record)?;
+        live.set_attachments(attachments.clone());
+        match networks.connect(vmi, interface, &chosen).await {
+            Ok(outlet) => Ok(outlet),
+            Err(failure) => {
+                networks.disconnect(&chosen).await;
+                attachments.pop();
+                self.dir.store(RECORD, &attachments).map_err(ChangeError::Record)?;
+                live.set_attachments(attachments);
+                Err(failure.into())
+            }
+        }
     }
 
     async fn unplug_nic(&mut self, live: &Live, qmp: &Qmp, nic: &Nic) -> Result<(), ChangeError> {

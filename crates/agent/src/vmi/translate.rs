@@ -66,7 +66,6 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) nvram: PathBuf,
     /// Where this machine's TPM keeps its state.
     pub(crate) tpm: PathBuf,
-    pub(crate) kernel: Option<qemu::machine::Kernel>,
 }
 
 /// Why no machine can be made of a specification on this node.
@@ -76,6 +75,8 @@ pub(crate) enum TranslateError {
     Value { field: &'static str, value: String, expected: &'static str },
     #[error("spec.domain.{field} needs {what}")]
     Needs { field: &'static str, what: &'static str },
+    #[error("spec.{field}: {what} not supported by this platform; remove it to start the machine")]
+    Unsupported { field: &'static str, what: &'static str },
     #[error("disk {disk}: {problem}")]
     Disk { disk: String, problem: &'static str },
     #[error("interface {interface}: {problem}")]
@@ -85,6 +86,7 @@ pub(crate) enum TranslateError {
 /// The machine that `vmi` describes.
 pub(crate) fn machine(vmi: &Vmi, around: &Surroundings<'_>) -> Result<Machine, TranslateError> {
     let domain = &vmi.spec.domain;
+    device::refuse_unknown(domain)?;
     let memory = board::memory(domain)?;
     let name = format!("{}_{}", vmi.namespace, vmi.name);
     let mut machine = Machine::new(name, vmi.firmware_uuid(), memory.guest);
@@ -96,7 +98,6 @@ pub(crate) fn machine(vmi: &Vmi, around: &Surroundings<'_>) -> Result<Machine, T
     machine.features = board::features(domain);
     machine.clock = board::clock(domain);
     machine.firmware = board::firmware(domain, around)?;
-    machine.kernel.clone_from(&around.kernel);
     machine.tpm = device::tpm(domain, around)?;
     machine.devices = device::devices(domain, &machine.firmware)?;
     machine.on_reboot = match domain.reboot_policy.as_deref() {

@@ -42,6 +42,15 @@ pub(crate) enum Policy {
     Never,
 }
 
+/// What a file of an image is taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Content {
+    /// A disk in any format, kept as raw.
+    Disk,
+    /// Kept as it is: a kernel, an initial file system.
+    Plain,
+}
+
 /// A container disk that a machine wants.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Wanted {
@@ -49,9 +58,11 @@ pub(crate) struct Wanted {
     pub(crate) image: String,
     /// Which file of the image; the only one in `/disk` if none is named.
     pub(crate) path: Option<String>,
+    pub(crate) content: Content,
     pub(crate) secret: Option<String>,
     pub(crate) policy: Policy,
-    /// Who wants it: the same start of a machine does not ask a registry twice.
+    /// Who wants it: the same start of a machine does not ask a registry twice. Empty for all
+    /// who are content with what is here.
     pub(crate) user: String,
 }
 
@@ -231,7 +242,12 @@ impl Images {
         let folder = shelf.begin().map_err(StoreError::File)?;
         let pulled = Scratch(folder.path().join("image"));
         image.extract(&manifest, path, &pulled.0, gauge).await?;
-        let disk = image::to_disk(&pulled.0, &folder.path().join("raw"), None, gauge).await?;
+        let disk = match wanted.content {
+            Content::Disk => {
+                image::to_disk(&pulled.0, &folder.path().join("raw"), None, gauge).await?
+            }
+            Content::Plain => pulled.0.clone(),
+        };
         let (shelf, key, name) = (shelf.clone(), key, wanted.image.clone());
         let path = wanted.path.clone();
         let kept = tokio::task::spawn_blocking(move || {

@@ -1,10 +1,17 @@
-//! Container disks: an image that is pulled to the node, under a throw-away overlay.
+//! What comes in container images: disks, under a throw-away overlay, and kernels to boot.
 
-use qemu::machine::FileImage;
-use virt::v1::{ContainerDiskSource, Volume};
+use qemu::machine::{FileImage, Kernel};
+use virt::v1::{ContainerDiskSource, KernelBootContainer, Volume};
 
 use super::{ResolveError, Resolved, Resolver};
-use crate::volume::{Policy, Wanted};
+use crate::volume::{ContainerDisk, Content, Policy, Wanted};
+
+/// A kernel from an image, and the groups that may read its files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FoundKernel {
+    pub(crate) kernel: Kernel,
+    pub(crate) groups: Vec<u32>,
+}
 
 impl Resolver<'_> {
     pub(super) async fn container(
@@ -12,13 +19,15 @@ impl Resolver<'_> {
         volume: &Volume,
         source: &ContainerDiskSource,
     ) -> Result<Resolved, ResolveError> {
+        let policy = policy(&source.image, source.image_pull_policy.as_deref());
         let wanted = Wanted {
             namespace: self.vmi.namespace.clone(),
             image: source.image.clone(),
             path: source.path.clone().filter(|path| !path.is_empty()),
+            content: Content::Disk,
             secret: source.image_pull_secret.clone().filter(|name| !name.is_empty()),
-            policy: policy(source),
-            user: self.vmi.uid.clone(),
+            policy,
+            user: self.asking(policy),
         };
         let found = self.context.volumes.container_disk(&wanted).await;
         let disk = found.map_err(|source| ResolveError::ContainerDisk {
@@ -29,16 +38,66 @@ impl Resolver<'_> {
         resolved.group = disk.group.filter(|_| self.identity.is_some());
         Ok(resolved)
     }
+
+    /// The kernel that is to be loaded without a boot loader, if there is one.
+    pub(crate) async fn kernel(&self) -> Result<Option<FoundKernel>, ResolveError> {
+        let firmware = self.vmi.spec.domain.firmware.as_ref();
+        let Some(boot) = firmware.and_then(|firmware| firmware.kernel_boot.as_ref()) else {
+            return Ok(None);
+        };
+        let Some(container) = &boot.container else { return Ok(None) };
+        let Some(image) = self.boot_file(container, container.kernel_path.as_deref()).await? else {
+            return Err(ResolveError::Volume {
+                volume: "kernelBoot".into(),
+                problem: "an initrd needs a kernelPath beside it".into(),
+            });
+        };
+        let initrd = self.boot_file(container, container.initrd_path.as_deref()).await?;
+        let groups = [Some(&image), initrd.as_ref()].into_iter().flatten();
+        let groups = groups.filter_map(|file| file.group).collect();
+        let kernel = Kernel {
+            image: image.path,
+            initrd: initrd.map(|file| file.path),
+            arguments: boot.kernel_args.clone().unwrap_or_default(),
+        };
+        Ok(Some(FoundKernel { kernel, groups }))
+    }
+
+    /// Machines share a pull, unless each start has to look for a newer image.
+    fn asking(&self, policy: Policy) -> String {
+        if policy == Policy::Always { self.vmi.uid.clone() } else { String::new() }
+    }
+
+    async fn boot_file(
+        &self,
+        container: &KernelBootContainer,
+        path: Option<&str>,
+    ) -> Result<Option<ContainerDisk>, ResolveError> {
+        let Some(path) = path.filter(|path| !path.is_empty()) else { return Ok(None) };
+        let policy = policy(&container.image, container.image_pull_policy.as_deref());
+        let wanted = Wanted {
+            namespace: self.vmi.namespace.clone(),
+            image: container.image.clone(),
+            path: Some(path.to_owned()),
+            content: Content::Plain,
+            secret: container.image_pull_secret.clone().filter(|name| !name.is_empty()),
+            policy,
+            user: self.asking(policy),
+        };
+        let found = self.context.volumes.container_disk(&wanted).await;
+        let named = |source| ResolveError::ContainerDisk { volume: "kernelBoot".into(), source };
+        found.map(Some).map_err(named)
+    }
 }
 
 /// As Kubernetes has it: what names no version may have changed.
-fn policy(source: &ContainerDiskSource) -> Policy {
-    match source.image_pull_policy.as_deref() {
+fn policy(image: &str, wanted: Option<&str>) -> Policy {
+    match wanted {
         Some("Always") => Policy::Always,
         Some("IfNotPresent") => Policy::IfNotPresent,
         Some("Never") => Policy::Never,
         _ => {
-            let name = source.image.rsplit('/').next().unwrap_or_default();
+            let name = image.rsplit('/').next().unwrap_or_default();
             let fixed = name.contains('@') || name.contains(':') && !name.ends_with(":latest");
             if fixed { Policy::IfNotPresent } else { Policy::Always }
         }
@@ -57,9 +116,8 @@ mod tests {
             ("registry:5000/disk:1", Policy::IfNotPresent),
             ("disk@sha256:00", Policy::IfNotPresent),
         ] {
-            let source = serde_json::json!({"image": image});
-            let source: ContainerDiskSource = serde_json::from_value(source).unwrap();
-            assert_eq!(policy(&source), expected, "{image}");
+            assert_eq!(policy(image, None), expected, "{image}");
+            assert_eq!(policy(image, Some("Never")), Policy::Never);
         }
     }
 }

@@ -99,10 +99,12 @@ fn only_the_change_is_written() {
     assert_eq!(change["status"].as_object().unwrap().keys().collect::<Vec<_>>(), ["conditions"]);
     apply(&mut vmi, &change);
     assert_eq!(condition(&vmi, "Paused").unwrap()["reason"], "PausedByUser");
-    assert_eq!(condition(&vmi, "Ready").unwrap()["lastTransitionTime"], rfc3339(at(0)));
+    assert_eq!(condition(&vmi, "Ready").unwrap()["status"], "False");
+    assert_eq!(condition(&vmi, "LiveMigratable").unwrap()["lastTransitionTime"], rfc3339(at(0)));
     let change = patch(&vmi, &running(guest()), at(6)).unwrap();
     apply(&mut vmi, &change);
     assert_eq!(condition(&vmi, "Paused"), None);
+    assert_eq!(condition(&vmi, "Ready").unwrap()["status"], "True");
 }
 
 #[test]

@@ -44,6 +44,22 @@ pub(super) fn devices(domain: &DomainSpec, firmware: &Firmware) -> Result<Device
     })
 }
 
+/// What a guest would miss if it were started without. Nothing is left out silently.
+pub(super) fn refuse_unknown(domain: &DomainSpec) -> Result<(), TranslateError> {
+    let devices = &domain.devices;
+    let unsupported = [
+        (devices.filesystems.is_empty(), "domain.devices.filesystems", "shared file systems are"),
+        (devices.host_devices.is_empty(), "domain.devices.hostDevices", "devices of the host are"),
+        (devices.gpus.is_empty(), "domain.devices.gpus", "graphics processors of the host are"),
+        (devices.downward_metrics.is_none(), "domain.devices.downwardMetrics", "metrics are"),
+        (domain.launch_security.is_none(), "domain.launchSecurity", "encrypted memory is"),
+    ];
+    match unsupported.into_iter().find(|(absent, ..)| !absent) {
+        None => Ok(()),
+        Some((_, field, what)) => Err(TranslateError::Unsupported { field, what }),
+    }
+}
+
 /// A balloon could not give back pages that are pinned or huge.
 fn has_balloon(domain: &DomainSpec) -> bool {
     let pinned = domain.cpu.as_ref().is_some_and(|cpu| cpu.dedicated_cpu_placement == Some(true));

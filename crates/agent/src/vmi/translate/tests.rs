@@ -43,7 +43,6 @@ fn make(spec: Value) -> Result<Machine, TranslateError> {
         outlets: &outlets,
         nvram: "/run/nvram.fd".into(),
         tpm: "/run/tpm".into(),
-        kernel: None,
     };
     machine(&vmi, &around)
 }

@@ -61,21 +61,30 @@ impl Used {
     pub(super) fn of<'a>(vmis: impl Iterator<Item = &'a Value>) -> Self {
         let live = vmis
             .filter(|vmi| !matches!(vmi["status"]["phase"].as_str(), Some("Succeeded" | "Failed")));
-        let volumes = live.flat_map(|vmi| vmi["spec"]["volumes"].as_array().into_iter().flatten());
-        Self(
-            volumes
-                .filter_map(|volume| {
-                    let disk = &volume["containerDisk"];
-                    let path = disk["path"].as_str().map(str::to_owned);
-                    Some((disk["image"].as_str()?.to_owned(), path))
-                })
-                .collect(),
-        )
+        Self(live.flat_map(|vmi| disks(vmi).chain(kernel(vmi))).collect())
     }
 
     fn has(&self, info: &Info) -> bool {
         info.images.iter().any(|image| self.0.contains(&(image.clone(), info.path.clone())))
     }
+}
+
+fn used(image: &Value, path: &Value) -> Option<(String, Option<String>)> {
+    Some((image.as_str()?.to_owned(), path.as_str().map(str::to_owned)))
+}
+
+fn disks(vmi: &Value) -> impl Iterator<Item = (String, Option<String>)> + '_ {
+    let volumes = vmi["spec"]["volumes"].as_array().into_iter().flatten();
+    volumes.filter_map(|volume| {
+        let disk = &volume["containerDisk"];
+        used(&disk["image"], &disk["path"])
+    })
+}
+
+fn kernel(vmi: &Value) -> impl Iterator<Item = (String, Option<String>)> + '_ {
+    let container = &vmi["spec"]["domain"]["firmware"]["kernelBoot"]["container"];
+    let paths = ["kernelPath", "initrdPath"].map(|path| &container[path]);
+    paths.into_iter().filter_map(|path| used(&container["image"], path))
 }
 
 /// The name of the directory for one file of an image.
@@ -323,6 +332,12 @@ mod tests {
         let now = clock::now();
         let later = now + SignedDuration::from_hours(48);
         assert_eq!(Used::of([&over].into_iter()), Used::default());
+        let container = json!({"image": "k:1", "kernelPath": "/boot/vmlinuz"});
+        let kernel = json!({"spec": {"domain": {"firmware": {"kernelBoot": {
+            "container": container,
+        }}}}});
+        let files = BTreeSet::from([("k:1".to_owned(), Some("/boot/vmlinuz".to_owned()))]);
+        assert!(Used::of([&kernel].into_iter()).0.is_superset(&files));
         let used = Used::of([&running].into_iter());
         assert_eq!(shelf.collect(&used, now).unwrap(), Vec::<String>::new());
         assert_eq!(shelf.collect(&used, later).unwrap(), ["sha256-2"]);

@@ -2,21 +2,25 @@
 
 mod etcd;
 mod foreign;
+mod guest;
 mod hook;
 mod http;
 mod kubectl;
 mod node;
 mod server;
+mod socket;
 mod tls;
 mod wait;
 
 pub(crate) use etcd::Etcd;
 pub(crate) use foreign::Foreign;
+pub(crate) use guest::{PASSWORD, Shell, image};
 pub(crate) use hook::{Asked, Hook, Said};
 pub(crate) use http::{Http, Reply, block_on};
 pub(crate) use kubectl::Kubectl;
-pub(crate) use node::{Node, assemble};
+pub(crate) use node::{Node, assemble, link};
 pub(crate) use server::{Sheaf, binary};
+pub(crate) use socket::Socket;
 pub(crate) use tls::tls;
 pub(crate) use wait::{eventually, poll};
 

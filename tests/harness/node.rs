@@ -151,8 +151,15 @@ impl Node {
     }
 
     /// The console of a machine, as the API server reaches it.
+    #[track_caller]
     pub(crate) fn console(&self, name: &str) -> UnixStream {
-        let mut stream = UnixStream::connect(self.sheaf.data().join("agent/agent.sock")).unwrap();
+        // A server that was just started has to find its guests first.
+        poll("the console is served", || self.try_console(name))
+    }
+
+    fn try_console(&self, name: &str) -> Result<UnixStream, String> {
+        let socket = self.sheaf.data().join("agent/agent.sock");
+        let mut stream = UnixStream::connect(socket).map_err(|error| error.to_string())?;
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let request = format!(
             "GET /v1/vmis/default/{name}/console HTTP/1.1\r\nHost: node\r\n\
@@ -162,12 +169,11 @@ impl Node {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
-            stream.read_exact(&mut byte).unwrap();
+            stream.read_exact(&mut byte).map_err(|error| error.to_string())?;
             head.push(byte[0]);
         }
         let head = String::from_utf8_lossy(&head).into_owned();
-        assert!(head.starts_with("HTTP/1.1 101"), "{head}");
-        stream
+        if head.starts_with("HTTP/1.1 101") { Ok(stream) } else { Err(head) }
     }
 
     /// Waits until an object has this value at a JSON pointer.
@@ -221,6 +227,15 @@ fn tables(bridge: &str) -> [[String; 2]; 3] {
 
 /// A guest of one sector from `tests/guests`, assembled.
 pub(crate) fn assemble(name: &str) -> Vec<u8> {
+    build(name, "--32", &["-m", "elf_i386", "-Ttext", "0x7c00", "--oformat", "binary"])
+}
+
+/// A program for a Linux guest from `tests/guests`.
+pub(crate) fn link(name: &str) -> Vec<u8> {
+    build(name, "--64", &["--strip-all", "-N", "--no-warn-rwx-segments"])
+}
+
+fn build(name: &str, width: &str, how: &[&str]) -> Vec<u8> {
     let guests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/guests");
     let source = guests.join(format!("{name}.S"));
     let folder = tempfile::tempdir().unwrap();
@@ -235,8 +250,7 @@ pub(crate) fn assemble(name: &str) -> Vec<u8> {
             .unwrap_or_else(|_| panic!("{program} is missing; scripts/setup test installs it"));
         assert!(done.success(), "{program} failed");
     };
-    tool("as", &["--32"], [&source, &path("object")]);
-    let link = ["-m", "elf_i386", "-Ttext", "0x7c00", "--oformat", "binary"];
-    tool("ld", &link, [&path("object"), &path("image")]);
+    tool("as", &[width], [&source, &path("object")]);
+    tool("ld", how, [&path("object"), &path("image")]);
     fs::read(path("image")).unwrap()
 }

@@ -1,0 +1,386 @@
+//! A real Linux in a machine: what its kernel, its shell and its agent see of what is done to
+//! its object, with the clients' own protocols.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Node, PASSWORD, Shell, Socket, image, link, poll};
+
+const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines/a";
+const VMI: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/a";
+const GUEST: &str =
+    "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/a";
+const MACHINE: &str = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachines/a";
+
+/// A machine with what a guest can be given at its start, and room for what comes later.
+fn machine(node: &Node) -> String {
+    let disk = node.sheaf.scratch("root.img");
+    let raw = ["convert", "-O", "raw"];
+    let done = Command::new("qemu-img").args(raw).arg(image()).arg(&disk).status().unwrap();
+    assert!(done.success(), "qemu-img failed");
+    format!(
+        "
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: words}}
+data: {{greeting: hello}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {{name: keys}}
+stringData: {{one: ssh-ed25519 AAAA one}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {{name: passwords}}
+stringData: {{root: {PASSWORD}}}
+---
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {{name: a}}
+spec:
+  runStrategy: Always
+  template:
+    metadata: {{labels: {{color: blue}}}}
+    spec:
+      hostname: penguin
+      readinessProbe: {{exec: {{command: [cat, /etc/ready]}}, periodSeconds: 1, timeoutSeconds: 10}}
+      domain:
+        cpu: {{sockets: 1, maxSockets: 2}}
+        memory: {{guest: 1Gi, maxGuest: 2Gi}}
+        devices:
+          rng: {{}}
+          disks:
+          - {{name: root, disk: {{bus: virtio}}, serial: ROOTDISK}}
+          - {{name: seed, disk: {{bus: virtio}}}}
+          - {{name: words, disk: {{bus: scsi}}, serial: WORDS}}
+          - {{name: about, disk: {{bus: virtio}}, serial: ABOUT}}
+          - {{name: account, disk: {{bus: virtio}}, serial: ACCOUNT}}
+          - {{name: empty, disk: {{bus: virtio}}, serial: EMPTY}}
+          - {{name: cd, cdrom: {{bus: scsi}}}}
+          interfaces: [{{name: default, masquerade: {{}}}}]
+      networks: [{{name: default, pod: {{}}}}]
+      accessCredentials:
+      - sshPublicKey:
+          source: {{secret: {{secretName: keys}}}}
+          propagationMethod: {{qemuGuestAgent: {{users: [root]}}}}
+      - userPassword:
+          source: {{secret: {{secretName: passwords}}}}
+          propagationMethod: {{qemuGuestAgent: {{}}}}
+      volumes:
+      - {{name: root, hostDisk: {{path: {disk}, type: Disk}}}}
+      - name: seed
+        cloudInitNoCloud: {{userData: \"#cloud-config\\npassword: {PASSWORD}\\n\"}}
+      - {{name: words, configMap: {{name: words}}}}
+      - name: about
+        downwardAPI: {{fields: [{{path: labels, fieldRef: {{fieldPath: metadata.labels}}}}]}}
+      - {{name: account, serviceAccount: {{serviceAccountName: default}}}}
+      - {{name: empty, emptyDisk: {{capacity: 8Mi}}}}
+",
+        disk = disk.display()
+    )
+}
+
+/// A disk of the guest, by its serial number.
+const FIND: &str = "disk() { for d in /sys/block/*; do \
+    [ \"$(cat $d/serial 2>/dev/null || dd if=$d/device/vpd_pg80 bs=1 skip=4 2>/dev/null)\" = $1 ] \
+    && echo ${d##*/}; done; }";
+
+struct Test {
+    node: Node,
+    shell: Shell,
+    lan: Lan,
+}
+
+/// A bridge of the host that goes with the test.
+struct Lan(&'static str);
+
+impl Lan {
+    fn new(name: &'static str) -> Self {
+        ip(&format!("link add {name} type bridge"));
+        ip(&format!("link set {name} up"));
+        Self(name)
+    }
+}
+
+impl Drop for Lan {
+    fn drop(&mut self) {
+        ip(&format!("link delete {}", self.0));
+    }
+}
+
+fn ip(line: &str) {
+    let done = Command::new("ip").args(line.split(' ')).status().unwrap();
+    assert!(done.success() || std::thread::panicking(), "ip {line} failed");
+}
+
+impl Test {
+    fn begin() -> Self {
+        let node = Node::networked("shfguest", "10.213.7.0/24");
+        let lan = Lan::new("shflan");
+        node.kubectl().apply(&machine(&node));
+        node.until(VMI, "/status/phase", "Running");
+        let shell = Shell::login(&node, "a");
+        Self { node, shell, lan }
+    }
+
+    fn patch(&self, patch: &Value) {
+        self.node.sheaf.http().merge(VMS, patch).ok();
+    }
+
+    fn json_patch(&self, patch: &Value) {
+        let http = self.node.sheaf.http();
+        http.patch(VMS, "application/json-patch+json", patch.to_string()).ok();
+    }
+
+    /// What the instance's condition says.
+    fn condition(&self, kind: &str) -> Value {
+        let vmi = self.node.sheaf.http().get(VMI).ok();
+        let all = vmi["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        all.into_iter().find(|each| each["type"] == kind).unwrap_or_default()
+    }
+
+    #[track_caller]
+    fn until_condition(&self, kind: &str, status: &str) {
+        poll(&format!("{kind} is {status}"), || {
+            let condition = self.condition(kind);
+            if condition["status"] == status { Ok(()) } else { Err(condition.to_string()) }
+        });
+    }
+
+    /// Waits for a volume to be attached, and answers the guest's name for it.
+    #[track_caller]
+    fn until_ready(&self, volume: &str) -> String {
+        poll(&format!("{volume} is ready"), || {
+            let vmi = self.node.sheaf.http().get(VMI).ok();
+            let all = vmi["status"]["volumeStatus"].as_array().cloned().unwrap_or_default();
+            let status = all.iter().find(|each| each["name"] == volume).cloned();
+            match status.filter(|status| status["phase"] == "Ready") {
+                Some(status) => Ok(status["target"].as_str().unwrap_or_default().to_owned()),
+                None => Err(vmi["status"]["volumeStatus"].to_string()),
+            }
+        })
+    }
+
+    fn claim(&self, name: &str, size: &str) {
+        self.node.kubectl().apply(&format!(
+            "
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: {name}}}
+spec: {{accessModes: [ReadWriteOnce], resources: {{requests: {{storage: {size}}}}}}}
+"
+        ));
+    }
+
+    fn put(&self, act: &str, options: &Value) {
+        let reply = self.node.sheaf.http().put(&format!("{GUEST}/{act}"), options);
+        assert!(reply.status < 300, "{act}: {}", reply.text());
+    }
+}
+
+#[test]
+fn a_linux_guest_sees_what_its_object_says() {
+    let mut test = Test::begin();
+    it_has_what_it_started_with(&mut test);
+    its_agent_answers(&mut test);
+    disks_come_grow_and_go(&mut test);
+    media_and_interfaces_come_and_go(&mut test);
+    processors_and_memory_grow(&mut test);
+    its_ports_are_reached(&mut test);
+    it_is_frozen_paused_and_rebooted(&mut test);
+    it_outlives_the_server_with_its_lease(&mut test);
+    test.node.kubectl().run("delete vm a");
+    test.node.until_empty();
+}
+
+fn it_has_what_it_started_with(test: &mut Test) {
+    let shell = &mut test.shell;
+    assert_eq!(shell.run("hostname"), "penguin");
+    shell.sees("cat /sys/block/vda/serial", "ROOTDISK");
+    let read = |serial: &str, file: &str| {
+        format!("{FIND}; mount -o ro /dev/$(disk {serial}) /mnt && cat /mnt/{file}; umount /mnt")
+    };
+    assert_eq!(shell.run(&read("WORDS", "greeting")), "hello");
+    assert!(shell.run(&read("ABOUT", "labels")).contains("color=\"blue\""));
+    assert_eq!(shell.run(&read("ACCOUNT", "namespace")), "default");
+    let size = format!("{FIND}; cat /sys/block/$(disk EMPTY)/size");
+    assert_eq!(shell.run(&size), (8 << 11).to_string());
+    let vmi = test.node.sheaf.http().get(VMI).ok();
+    let address = vmi["status"]["interfaces"][0]["ipAddress"].as_str().unwrap().to_owned();
+    let own = "ip -4 -o addr show eth0 | sed 's/.*inet \\([0-9.]*\\).*/\\1/'";
+    test.shell.sees(own, &address);
+}
+
+fn its_agent_answers(test: &mut Test) {
+    test.until_condition("AgentConnected", "True");
+    test.until_condition("AccessCredentialsSynchronized", "True");
+    test.shell.sees("cat /root/.ssh/authorized_keys", "ssh-ed25519 AAAA one");
+    // A secret that changes reaches the guest without a restart.
+    test.node.sheaf.http().merge(
+        "/api/v1/namespaces/default/secrets/keys",
+        &json!({"stringData": {"one": "ssh-ed25519 AAAA two"}}),
+    );
+    test.shell.sees("cat /root/.ssh/authorized_keys", "ssh-ed25519 AAAA two");
+    test.until_condition("Ready", "False");
+    test.shell.run("touch /etc/ready");
+    test.until_condition("Ready", "True");
+    let http = test.node.sheaf.http();
+    let info = http.get(&format!("{GUEST}/guestosinfo")).ok();
+    assert_eq!(info["os"]["id"], "sheaf-guest");
+    assert_eq!(info["hostname"], "penguin");
+    let systems = http.get(&format!("{GUEST}/filesystemlist")).ok();
+    assert_eq!(systems["items"][0]["mountPoint"], "/");
+    let users = http.get(&format!("{GUEST}/userlist")).ok();
+    assert!(users["items"].is_array(), "{users}");
+}
+
+fn disks_come_grow_and_go(test: &mut Test) {
+    let http = test.node.sheaf.http();
+    test.claim("more", "16Mi");
+    let options = json!({
+        "name": "more",
+        "disk": {"disk": {"bus": "scsi"}, "serial": "MORE"},
+        "volumeSource": {"persistentVolumeClaim": {"claimName": "more"}},
+    });
+    let added = http.put(&format!("{MACHINE}/addvolume"), &options);
+    assert_eq!(added.status, 202, "{}", added.text());
+    test.until_ready("more");
+    let size = format!("{FIND}; cat /sys/block/$(disk MORE)/size");
+    test.shell.sees(&size, &(16 << 11).to_string());
+    let larger = json!({"spec": {"resources": {"requests": {"storage": "32Mi"}}}});
+    http.merge("/api/v1/namespaces/default/persistentvolumeclaims/more", &larger).ok();
+    test.shell.sees(&size, &(32 << 11).to_string());
+    let gone = http.put(&format!("{MACHINE}/removevolume"), &json!({"name": "more"}));
+    assert_eq!(gone.status, 202, "{}", gone.text());
+    test.shell.sees(&format!("{FIND}; disk MORE"), "");
+
+    // The same by changing the machine.
+    test.claim("other", "4Mi");
+    test.json_patch(&json!([
+        {"op": "add", "path": "/spec/template/spec/volumes/-", "value":
+            {"name": "other", "persistentVolumeClaim": {"claimName": "other", "hotpluggable": true}}},
+        {"op": "add", "path": "/spec/template/spec/domain/devices/disks/-", "value":
+            {"name": "other", "disk": {"bus": "virtio"}, "serial": "OTHER"}},
+    ]));
+    test.until_ready("other");
+    test.shell.sees(&format!("{FIND}; cat /sys/block/$(disk OTHER)/size"), &(4 << 11).to_string());
+}
+
+fn media_and_interfaces_come_and_go(test: &mut Test) {
+    test.claim("medium", "2Mi");
+    test.json_patch(&json!([
+        {"op": "add", "path": "/spec/template/spec/volumes/-", "value":
+            {"name": "cd", "persistentVolumeClaim": {"claimName": "medium", "hotpluggable": true}}},
+    ]));
+    test.until_ready("cd");
+    let read = "dd if=/dev/sr0 bs=2k count=1 2>/dev/null | wc -c";
+    test.shell.sees(read, "2048");
+    let vm = test.node.sheaf.http().get(VMS).ok();
+    let volumes = vm["spec"]["template"]["spec"]["volumes"].as_array().unwrap();
+    let index = volumes.iter().position(|volume| volume["name"] == "cd").unwrap();
+    let path = format!("/spec/template/spec/volumes/{index}");
+    test.json_patch(&json!([{"op": "remove", "path": path}]));
+    test.shell.sees(read, "0");
+
+    let bridge = test.lan.0;
+    let config = json!({"cniVersion": "0.3.1", "type": "bridge", "bridge": bridge}).to_string();
+    let definition = json!({
+        "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+        "metadata": {"name": "lan"}, "spec": {"config": config},
+    });
+    let path = "/apis/k8s.cni.cncf.io/v1/namespaces/default/network-attachment-definitions";
+    test.node.sheaf.http().post(path, &definition).ok();
+    test.json_patch(&json!([
+        {"op": "add", "path": "/spec/template/spec/networks/-", "value":
+            {"name": "lan", "multus": {"networkName": "lan"}}},
+        {"op": "add", "path": "/spec/template/spec/domain/devices/interfaces/-", "value":
+            {"name": "lan", "bridge": {}, "macAddress": "02:00:00:00:12:34"}},
+    ]));
+    let find = "cat /sys/class/net/*/address | grep -c 02:00:00:00:12:34";
+    test.shell.sees(find, "1");
+    let state = json!([{"op": "add", "value": "absent",
+        "path": "/spec/template/spec/domain/devices/interfaces/1/state"}]);
+    test.json_patch(&state);
+    test.shell.sees(find, "0");
+}
+
+fn processors_and_memory_grow(test: &mut Test) {
+    let before: u64 = test.shell.run("awk '/MemTotal/{print $2}' /proc/meminfo").parse().unwrap();
+    test.patch(&json!({"spec": {"template": {"spec": {"domain": {
+        "cpu": {"sockets": 2}, "memory": {"guest": "1280Mi"},
+    }}}}}));
+    let online = "for c in /sys/devices/system/cpu/cpu*/online; do echo 1 >$c; done; nproc";
+    test.shell.sees(online, "2");
+    let grown = format!("awk '/MemTotal/{{print ($2 > {before} + 200000)}}' /proc/meminfo");
+    test.shell.sees(&grown, "1");
+    test.node.until(VMI, "/status/memory/guestCurrent", "1280Mi");
+    let vm = test.node.sheaf.http().get(VMS).ok();
+    assert!(!vm["status"]["conditions"].to_string().contains("RestartRequired"), "{vm}");
+}
+
+fn its_ports_are_reached(test: &mut Test) {
+    let mut ssh = Socket::open(&test.node.sheaf, &format!("{GUEST}/portforward/22")).unwrap();
+    ssh.until(b"SSH-2.0-dropbear");
+    let mut screen = Socket::open(&test.node.sheaf, &format!("{GUEST}/vnc")).unwrap();
+    screen.until(b"RFB 003.008");
+    let mut console = Socket::open(&test.node.sheaf, &format!("{GUEST}/console")).unwrap();
+    console.send(b"echo over-$((1 + 1))-there\n");
+    console.until(b"over-2-there");
+    test.shell.until("over-2-there");
+    let picture = test.node.sheaf.http().get(&format!("{GUEST}/vnc/screenshot"));
+    assert_eq!(&picture.body[..4], b"\x89PNG");
+    let refusal = Socket::open(&test.node.sheaf, &format!("{GUEST}/usbredir")).err().unwrap();
+    assert!(refusal.contains("Not configured with USB Redirection"), "{refusal}");
+
+    // Hexadecimal survives a terminal.
+    let program: String = link("echo").iter().map(|byte| format!("{byte:02x}")).collect();
+    test.shell.run("rm -f /tmp/echo");
+    for part in program.as_bytes().chunks(400) {
+        let part = String::from_utf8_lossy(part);
+        test.shell.run(&format!("echo {part} | xxd -r -p >>/tmp/echo"));
+    }
+    test.shell.run("chmod +x /tmp/echo; /tmp/echo </dev/null >/dev/null 2>&1 &");
+    test.shell.sees("netstat -lun | grep -c ':7 '", "1");
+    let path = format!("{MACHINE}/portforward/7/udp");
+    let mut datagrams = Socket::open(&test.node.sheaf, &path).unwrap();
+    for length in [5, 1300] {
+        let datagram = vec![b'u'; length];
+        datagrams.send(&datagram);
+        assert_eq!(datagrams.receive().unwrap(), datagram);
+    }
+}
+
+fn it_is_frozen_paused_and_rebooted(test: &mut Test) {
+    let none = json!({});
+    test.put("freeze", &json!({"unfreezeTimeout": "1m"}));
+    test.node.until(VMI, "/status/fsFreezeStatus", "frozen");
+    test.put("unfreeze", &none);
+    poll("the guest is thawed", || {
+        let vmi = test.node.sheaf.http().get(VMI).ok();
+        let state = vmi["status"]["fsFreezeStatus"].clone();
+        if state.is_null() { Ok(()) } else { Err(state.to_string()) }
+    });
+    test.put("pause", &none);
+    test.until_condition("Paused", "True");
+    test.until_condition("Ready", "False");
+    test.put("unpause", &none);
+    test.until_condition("Ready", "True");
+    assert_eq!(test.condition("Paused"), Value::Null);
+    test.shell.run("echo kept >/root/kept; sync");
+    test.put("softreboot", &none);
+    test.shell.enter(PASSWORD);
+    assert_eq!(test.shell.run("cat /root/kept"), "kept");
+}
+
+fn it_outlives_the_server_with_its_lease(test: &mut Test) {
+    let before = test.node.processes();
+    test.node.sheaf.kill();
+    test.node.sheaf.begin();
+    assert_eq!(test.node.processes(), before);
+    test.shell = Shell::attach(&test.node, "a");
+    let renew = "udhcpc -q -f -n -t 5 -T 2 -i eth0 -s /bin/lease 2>&1 | grep -c obtained";
+    test.shell.sees(renew, "1");
+    assert_eq!(test.shell.run("cat /root/kept"), "kept");
+}

@@ -40,8 +40,6 @@ pub(super) fn start(dir: &RunDir, spec: &Spec, binary: &Binary) -> Result<Starte
     let lock = lock.ok_or_else(|| LaunchError::AlreadyRunning { dir: dir.path().into() })?;
     dir.forget_process().map_err(failed("clear the machine's folder"))?;
     dir.store(MACHINE, spec).map_err(failed("store the machine"))?;
-    // What an earlier attempt said must not be told as what this one says.
-    log(dir)?.set_len(0).map_err(failed("clear the log"))?;
 
     let mut inherit = vec![OwnedFd::from(lock)];
     let (wiring, tpm_process) = wire(dir, spec, &mut inherit)?;

@@ -87,7 +87,8 @@ pub(crate) async fn mutate(
     }
     let mut rounds = Rounds::default();
     let mut changing = Some(std::mem::take(object));
-    let outcome = change(call, act, &hooks, &mut changing, old, &mut rounds).await;
+    // In a box: most writes have nobody to ask and need not carry the room for it.
+    let outcome = Box::pin(change(call, act, &hooks, &mut changing, old, &mut rounds)).await;
     *object = changing.unwrap_or_default();
     outcome?;
     if !rounds.changed {
@@ -96,7 +97,7 @@ pub(crate) async fn mutate(
     rounds.second = true;
     own_rules(call, act.operation, object, old).await?;
     let mut changing = Some(std::mem::take(object));
-    let outcome = change(call, act, &hooks, &mut changing, old, &mut rounds).await;
+    let outcome = Box::pin(change(call, act, &hooks, &mut changing, old, &mut rounds)).await;
     *object = changing.unwrap_or_default();
     outcome
 }
@@ -327,7 +328,7 @@ pub(crate) async fn validate(
     // Those below see what was sent; `outside` has asked about it.
     let elsewhere = matches!(call.path.subresource, "scale" | "eviction");
     if !hooks.is_empty() && !is_exempt(call) && !elsewhere {
-        judge(call, act, &hooks, object, old).await?;
+        Box::pin(judge(call, act, &hooks, object, old)).await?;
     }
     if let Some(object) = object
         && call.api.settings.admits("ResourceQuota")

@@ -19,7 +19,7 @@ fn cluster() -> (Sheaf, Http) {
     for definition in virt::definitions() {
         let name = definition["metadata"]["name"].as_str().unwrap().to_owned();
         if http.get(&format!("{definitions}/{name}")).status == 404 {
-            http.post(definitions, definition).ok();
+            http.post(definitions, &definition).ok();
         }
     }
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "one",

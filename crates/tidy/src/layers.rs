@@ -21,8 +21,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("block", &["base"]),
     ("net", &["base"]),
     ("qemu", &["base"]),
+    // How custom kinds are written down.
+    ("crd", &["types"]),
     // KubeVirt's kinds, apart from the built-in ones so that those compile without them.
-    ("virt", &["kinds", "schema", "types"]),
+    ("virt", &["crd", "kinds", "schema", "types"]),
     ("apiserver", &["auth", "base", "kinds", "merge", "schema", "store", "types"]),
     // Ordinary clients of any Kubernetes: neither the server nor the store.
     ("client", &["base"]),

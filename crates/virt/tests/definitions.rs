@@ -26,7 +26,6 @@ fn examples() -> Vec<Value> {
 fn schema_of(object: &Value) -> schema::Schema {
     let (group, version) = object["apiVersion"].as_str().unwrap().split_once('/').unwrap();
     let definition = virt::definitions()
-        .iter()
         .find(|definition| {
             definition["spec"]["group"] == group
                 && definition["spec"]["names"]["kind"] == object["kind"]

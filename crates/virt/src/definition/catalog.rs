@@ -1,8 +1,8 @@
 //! KubeVirt's kinds.
 
-use super::{Column, Kind, Scope, Subresources, Version};
 use crate::api::record::Field;
 use crate::api::{clone, export, instancetype, migrations, pool, snapshot, v1};
+use crd::definition::{Column, Kind, Scope, Subresources, Version};
 
 const CORE: &[Version] = &[
     Version { name: "v1", stored: true, deprecated: None },
@@ -47,21 +47,21 @@ const ALPHA_BETA: &[Version] = &[
 pub(super) const BETA: &[Version] = &[Version { name: "v1beta1", stored: true, deprecated: None }];
 const ALPHA: &[Version] = &[Version { name: "v1alpha1", stored: true, deprecated: None }];
 
-pub(super) const AGE: Column = Column("Age", "date", ".metadata.creationTimestamp", "");
-pub(super) const PHASE: Column = Column("Phase", "string", ".status.phase", "");
+pub(super) const AGE: Column = Column("Age", "date", ".metadata.creationTimestamp", "", 0);
+pub(super) const PHASE: Column = Column("Phase", "string", ".status.phase", "", 0);
 const READY: Column =
-    Column("Ready", "string", ".status.conditions[?(@.type=='Ready')].status", "");
-const ERROR: Column = Column("Error", "string", ".status.error.message", "");
-const READY_TO_USE: Column = Column("ReadyToUse", "boolean", ".status.readyToUse", "");
-const CREATED: Column = Column("CreationTime", "date", ".status.creationTime", "");
-const SOURCE_KIND: Column = Column("SourceKind", "string", ".spec.source.kind", "");
-const SOURCE_NAME: Column = Column("SourceName", "string", ".spec.source.name", "");
+    Column("Ready", "string", ".status.conditions[?(@.type=='Ready')].status", "", 0);
+const ERROR: Column = Column("Error", "string", ".status.error.message", "", 0);
+const READY_TO_USE: Column = Column("ReadyToUse", "boolean", ".status.readyToUse", "", 0);
+const CREATED: Column = Column("CreationTime", "date", ".status.creationTime", "", 0);
+const SOURCE_KIND: Column = Column("SourceKind", "string", ".spec.source.kind", "", 0);
+const SOURCE_NAME: Column = Column("SourceName", "string", ".spec.source.name", "", 0);
 
 pub(super) const CATALOG: &[Kind] = &[
     Kind {
         columns: &[
             AGE,
-            Column("Status", "string", ".status.printableStatus", "Human Readable Status"),
+            Column("Status", "string", ".status.printableStatus", "Human Readable Status", 0),
             READY,
         ],
         subresources: Subresources::Status,
@@ -78,16 +78,17 @@ pub(super) const CATALOG: &[Kind] = &[
         columns: &[
             AGE,
             PHASE,
-            Column("IP", "string", ".status.interfaces[0].ipAddress", ""),
-            Column("NodeName", "string", ".status.nodeName", ""),
+            Column("IP", "string", ".status.interfaces[0].ipAddress", "", 0),
+            Column("NodeName", "string", ".status.nodeName", "", 0),
             READY,
             Column(
                 "Live-Migratable",
                 "string",
                 ".status.conditions[?(@.type=='LiveMigratable')].status",
                 "",
+                1,
             ),
-            Column("Paused", "string", ".status.conditions[?(@.type=='Paused')].status", ""),
+            Column("Paused", "string", ".status.conditions[?(@.type=='Paused')].status", "", 1),
         ],
         ..Kind::new(
             "kubevirt.io",
@@ -113,18 +114,21 @@ pub(super) const CATALOG: &[Kind] = &[
                 "integer",
                 ".spec.replicas",
                 "Number of desired VirtualMachineInstances",
+                0,
             ),
             Column(
                 "Current",
                 "integer",
                 ".status.replicas",
                 "Number of managed and not final or deleted VirtualMachineInstances",
+                0,
             ),
             Column(
                 "Ready",
                 "integer",
                 ".status.readyReplicas",
                 "Number of managed VirtualMachineInstances which are ready to receive traffic",
+                0,
             ),
             AGE,
         ],
@@ -145,12 +149,14 @@ pub(super) const CATALOG: &[Kind] = &[
                 "string",
                 ".status.phase",
                 "The current phase of VM instance migration",
+                0,
             ),
             Column(
                 "VMI",
                 "string",
                 ".spec.vmiName",
                 "The name of the VMI to perform the migration on",
+                0,
             ),
         ],
         subresources: Subresources::Status,
@@ -177,18 +183,20 @@ pub(super) const CATALOG: &[Kind] = &[
     },
     Kind {
         columns: &[
-            Column("Desired", "integer", ".spec.replicas", "Number of desired VirtualMachines"),
+            Column("Desired", "integer", ".spec.replicas", "Number of desired VirtualMachines", 0),
             Column(
                 "Current",
                 "integer",
                 ".status.replicas",
                 "Number of managed and not final or deleted VirtualMachines",
+                0,
             ),
             Column(
                 "Ready",
                 "integer",
                 ".status.readyReplicas",
                 "Number of managed VirtualMachines which are ready to receive traffic",
+                0,
             ),
             AGE,
         ],
@@ -228,10 +236,10 @@ pub(super) const CATALOG: &[Kind] = &[
     },
     Kind {
         columns: &[
-            Column("TargetKind", "string", ".spec.target.kind", ""),
-            Column("TargetName", "string", ".spec.target.name", ""),
-            Column("Complete", "boolean", ".status.complete", ""),
-            Column("RestoreTime", "date", ".status.restoreTime", ""),
+            Column("TargetKind", "string", ".spec.target.kind", "", 0),
+            Column("TargetName", "string", ".spec.target.name", "", 0),
+            Column("Complete", "boolean", ".status.complete", "", 0),
+            Column("RestoreTime", "date", ".status.restoreTime", "", 0),
         ],
         subresources: Subresources::Status,
         ..Kind::new(
@@ -258,8 +266,8 @@ pub(super) const CATALOG: &[Kind] = &[
     Kind {
         columns: &[
             PHASE,
-            Column("SourceVirtualMachine", "string", ".spec.source.name", ""),
-            Column("TargetVirtualMachine", "string", ".spec.target.name", ""),
+            Column("SourceVirtualMachine", "string", ".spec.source.name", "", 0),
+            Column("TargetVirtualMachine", "string", ".spec.target.name", "", 0),
         ],
         subresources: Subresources::Status,
         ..Kind::new(

@@ -1,6 +1,7 @@
 //! Networks that interfaces name.
 
-use super::{Kind, Scope, Version};
+use crd::definition::{Kind, Scope, Version};
+
 use crate::api::network;
 use crate::api::record::Field;
 

@@ -1,25 +1,27 @@
 //! CDI's kinds: volumes that are filled with images.
 
 use super::catalog::{AGE, BETA, PHASE};
-use super::{Column, Kind, Scope, Subresources};
 use crate::api::cdi;
 use crate::api::record::Field;
+use crd::definition::{Column, Kind, Scope, Subresources};
 
 pub(super) const CATALOG: &[Kind] = &[
     Kind {
         columns: &[
-            Column("Phase", "string", ".status.phase", "The phase the data volume is in"),
+            Column("Phase", "string", ".status.phase", "The phase the data volume is in", 0),
             Column(
                 "Progress",
                 "string",
                 ".status.progress",
                 "Transfer progress in percentage if known, N/A otherwise",
+                0,
             ),
             Column(
                 "Restarts",
                 "integer",
                 ".status.restartCount",
                 "The number of times the transfer has been restarted.",
+                0,
             ),
             AGE,
         ],
@@ -47,6 +49,7 @@ pub(super) const CATALOG: &[Kind] = &[
             "string",
             ".status.sourceFormat",
             "The format in which created sources are saved",
+            0,
         )],
         ..Kind::new(
             "cdi.kubevirt.io",

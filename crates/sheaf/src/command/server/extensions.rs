@@ -43,7 +43,7 @@ pub(super) fn new() -> (Extensions, Door) {
         resources: rows(gateway::METRICS_RESOURCES),
     });
     let extensions = Extensions {
-        definitions: Some(|| virt::definitions().to_vec()),
+        definitions: Some(|| virt::definitions().collect()),
         objects: Some(|| virt::first_objects(virt::ARCHITECTURE, &base::clock::now_rfc3339())),
         rules: vec![Arc::new(rules::Machines)],
         groups: vec![machines, uploads, metrics],

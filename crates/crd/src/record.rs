@@ -29,20 +29,21 @@ pub trait Field {
 }
 
 /// One field of a record, as its schema needs it.
-pub(crate) struct Entry {
-    pub(crate) field: &'static str,
+#[derive(Debug)]
+pub struct Entry {
+    pub field: &'static str,
     /// The name in JSON, where it is not the field's name in camel case.
-    pub(crate) wire: Option<&'static str>,
-    pub(crate) about: &'static str,
-    pub(crate) optional: bool,
-    pub(crate) schema: fn() -> Value,
+    pub wire: Option<&'static str>,
+    pub about: &'static str,
+    pub optional: bool,
+    pub schema: fn() -> Value,
     /// Keywords that are laid over the type's schema, as JSON.
-    pub(crate) rules: &'static str,
+    pub rules: &'static str,
 }
 
 /// The schema of a record. The pseudo keyword `required` in a field's rules makes a list or
 /// a map required.
-pub(crate) fn object(about: &str, entries: &[Entry], keywords: &str) -> Value {
+pub fn object(about: &str, entries: &[Entry], keywords: &str) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for entry in entries {
@@ -107,7 +108,7 @@ fn camel_case(field: &str) -> String {
 }
 
 /// Reads null as the default: clients write `null` for what they leave empty.
-pub(crate) fn lenient<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+pub fn lenient<'de, T, D>(deserializer: D) -> Result<T, D::Error>
 where
     T: Deserialize<'de> + Default,
     D: Deserializer<'de>,
@@ -115,6 +116,7 @@ where
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
+#[macro_export]
 macro_rules! record {
     ($(
         $(#[doc = $about:literal])*
@@ -132,25 +134,25 @@ macro_rules! record {
             $(#[doc = $text])*
             $(#[serde(rename = $wire)])?
             #[serde(
-                skip_serializing_if = "crate::api::record::Field::is_absent",
-                deserialize_with = "crate::api::record::lenient"
+                skip_serializing_if = "::crd::record::Field::is_absent",
+                deserialize_with = "::crd::record::lenient"
             )]
             pub $field: $type,
         )* }
 
-        impl crate::api::record::Field for $name {
+        impl $crate::record::Field for $name {
             fn schema() -> serde_json::Value {
-                const ENTRIES: &[crate::api::record::Entry] = &[$(
-                    crate::api::record::Entry {
+                const ENTRIES: &[$crate::record::Entry] = &[$(
+                    $crate::record::Entry {
                         field: stringify!($field),
-                        wire: crate::api::record::last(&[$($wire)?]),
+                        wire: $crate::record::last(&[$($wire)?]),
                         about: concat!($($text),*),
-                        optional: <$type as crate::api::record::Field>::OPTIONAL,
-                        schema: <$type as crate::api::record::Field>::schema,
+                        optional: <$type as $crate::record::Field>::OPTIONAL,
+                        schema: <$type as $crate::record::Field>::schema,
                         rules: concat!($(stringify!($rules))?),
                     }
                 ),*];
-                crate::api::record::object(
+                $crate::record::object(
                     concat!($($about),*),
                     ENTRIES,
                     concat!($(stringify!($keywords))?),
@@ -160,9 +162,9 @@ macro_rules! record {
     )* };
 }
 
-pub(crate) use record;
+pub use crate::record;
 
-pub(crate) const fn last(words: &[&'static str]) -> Option<&'static str> {
+pub const fn last(words: &[&'static str]) -> Option<&'static str> {
     match words {
         [.., word] => Some(word),
         [] => None,
@@ -173,7 +175,7 @@ pub(crate) const fn last(words: &[&'static str]) -> Option<&'static str> {
 #[expect(unreachable_pub, reason = "records are public")]
 mod tests {
     use super::{Field, camel_case};
-    use crate::api::atom::Map;
+    use crate::atom::Map;
     use serde_json::json;
 
     record! {

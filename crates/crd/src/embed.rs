@@ -11,7 +11,7 @@ use types::openapi::{Form, schemas};
 const ROOTS: &[&str] = &["Pod", "PersistentVolumeClaim"];
 
 /// The schema of a type of core/v1.
-pub(super) fn schema(name: &str) -> Value {
+pub(crate) fn schema(name: &str) -> Value {
     let known = known();
     let raw = known.get(&format!("io.k8s.api.core.v1.{name}"));
     structural(raw.expect("pods or claims refer to every embedded type"), known)
@@ -30,7 +30,7 @@ fn structural(raw: &Value, known: &Map<String, Value>) -> Value {
         let name = reference.rsplit('/').next().unwrap_or_default();
         return match name {
             "io.k8s.apimachinery.pkg.api.resource.Quantity" => {
-                <super::atom::Quantity as super::record::Field>::schema()
+                <crate::atom::Quantity as crate::record::Field>::schema()
             }
             "io.k8s.apimachinery.pkg.util.intstr.IntOrString" => json!({
                 "anyOf": [{"type": "integer"}, {"type": "string"}],

@@ -1,5 +1,5 @@
 //! What records are made of: plain values, quantities, times, and the built-in Kubernetes
-//! types that virtual machines embed.
+//! types that custom kinds embed.
 //!
 //! Embedded types that nothing here looks into (affinity, probes, claims) stay JSON; their
 //! schema comes from the table in crate `types`.
@@ -10,8 +10,8 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
-use super::embed;
-use super::record::{Field, record};
+use crate::embed;
+use crate::record::{Field, record};
 
 pub type Map<T> = BTreeMap<String, T>;
 
@@ -236,13 +236,13 @@ pub struct ObjectMeta {
     pub deletion_timestamp: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_grace_period_seconds: Option<i64>,
-    #[serde(skip_serializing_if = "Map::is_empty", deserialize_with = "super::record::lenient")]
+    #[serde(skip_serializing_if = "Map::is_empty", deserialize_with = "crate::record::lenient")]
     pub labels: Map<String>,
-    #[serde(skip_serializing_if = "Map::is_empty", deserialize_with = "super::record::lenient")]
+    #[serde(skip_serializing_if = "Map::is_empty", deserialize_with = "crate::record::lenient")]
     pub annotations: Map<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "super::record::lenient")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "crate::record::lenient")]
     pub owner_references: Vec<OwnerReference>,
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "super::record::lenient")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "crate::record::lenient")]
     pub finalizers: Vec<String>,
 }
 

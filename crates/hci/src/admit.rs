@@ -1,0 +1,137 @@
+//! Rules of Harvester's and Longhorn's objects, with upstream's codes and texts, and what
+//! their webhooks fill in. What a schema can say is said there.
+
+mod claim;
+mod image;
+mod key_pair;
+mod longhorn;
+mod machine;
+mod storage_class;
+mod template;
+
+use serde_json::Value;
+use virt::admit::Objects;
+
+pub(crate) use storage_class::DRIVER;
+
+/// A write that is to be judged.
+#[derive(Clone, Copy)]
+pub struct Write<'a> {
+    pub group: &'a str,
+    pub resource: &'a str,
+    pub namespace: &'a str,
+    pub name: &'a str,
+    /// The object as it would be; nothing if it is deleted.
+    pub object: Option<&'a Value>,
+    /// The object as it was.
+    pub old: Option<&'a Value>,
+    /// The writer is one of the cluster's own controllers.
+    pub trusted: bool,
+    pub objects: &'a dyn Objects,
+}
+
+impl std::fmt::Debug for Write<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { group, resource, namespace, name, .. } = self;
+        write!(out, "{group}/{resource} {namespace}/{name}")
+    }
+}
+
+/// Why a write is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub code: u16,
+    pub reason: &'static str,
+    /// The field that is to blame, if one is.
+    pub field: &'static str,
+    pub message: String,
+}
+
+impl Refusal {
+    fn new(code: u16, field: &'static str, message: impl Into<String>) -> Self {
+        let reason = match code {
+            400 => "BadRequest",
+            405 => "MethodNotAllowed",
+            409 => "Conflict",
+            422 => "Invalid",
+            _ => "InternalError",
+        };
+        let message =
+            format!("admission webhook \"{WEBHOOK}\" denied the request: {}", message.into());
+        Self { code, reason, field, message }
+    }
+
+    fn invalid(field: &'static str, message: impl Into<String>) -> Self {
+        Self::new(422, field, message)
+    }
+}
+
+const WEBHOOK: &str = "validator.harvesterhci.io";
+const HARVESTER: &str = "harvesterhci.io";
+const LONGHORN: &str = "longhorn.io";
+const STORAGE: &str = "storage.k8s.io";
+
+type Judgement = Result<(), Refusal>;
+
+/// Whether objects of a kind have rules here.
+pub fn concerns(group: &str, resource: &str) -> bool {
+    matches!(
+        (group, resource),
+        (
+            HARVESTER,
+            "keypairs"
+                | "virtualmachineimages"
+                | "virtualmachinetemplates"
+                | "virtualmachinetemplateversions"
+        ) | (LONGHORN, "settings" | "volumes" | "nodes")
+            | (STORAGE, "storageclasses")
+            | ("", "persistentvolumeclaims")
+            | ("kubevirt.io", "virtualmachines")
+    )
+}
+
+/// Fills in what the writer left out.
+pub fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refusal> {
+    match (write.group, write.resource) {
+        (HARVESTER, "virtualmachineimages") => image::complete(write, object),
+        (HARVESTER, "virtualmachinetemplateversions") => {
+            template::complete(object);
+            Ok(())
+        }
+        (LONGHORN, "volumes") => {
+            longhorn::complete_volume(object);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the write may be done.
+pub fn judge(write: &Write<'_>) -> Judgement {
+    match (write.group, write.resource) {
+        (HARVESTER, "keypairs") => key_pair::judge(write),
+        (HARVESTER, "virtualmachineimages") => image::judge(write),
+        (HARVESTER, "virtualmachinetemplateversions") => template::judge_version(write),
+        (HARVESTER, "virtualmachinetemplates") => template::judge(write),
+        (LONGHORN, "settings") => longhorn::judge_setting(write),
+        (LONGHORN, "volumes") => longhorn::judge_volume(write),
+        (LONGHORN, "nodes") => longhorn::judge_node(write),
+        (STORAGE, "storageclasses") => storage_class::judge(write),
+        ("", "persistentvolumeclaims") => claim::judge(write),
+        ("kubevirt.io", "virtualmachines") => machine::judge(write),
+        _ => Ok(()),
+    }
+}
+
+/// A text of an object, empty if it is missing.
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// `NAMESPACE/NAME` in two.
+fn split_id(id: &str) -> Option<(&str, &str)> {
+    id.split_once('/').filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! Images: where their data comes from, what may change, who uses them.
+
+use serde_json::{Map, Value, json};
+
+use super::{HARVESTER, Judgement, Refusal, STORAGE, Write, split_id, text};
+
+const DISPLAY_NAME: &str = "harvesterhci.io/imageDisplayName";
+const CLASS: &str = "harvesterhci.io/storageClassName";
+
+/// What the image's own storage class gets unless the wished class says otherwise.
+const PARAMETERS: [(&str, &str); 3] =
+    [("numberOfReplicas", "3"), ("staleReplicaTimeout", "30"), ("migratable", "true")];
+
+/// What is taken from the wished class.
+const TAKEN: [&str; 14] = [
+    "numberOfReplicas",
+    "staleReplicaTimeout",
+    "migratable",
+    "diskSelector",
+    "nodeSelector",
+    "dataLocality",
+    "encrypted",
+    "csi.storage.k8s.io/provisioner-secret-name",
+    "csi.storage.k8s.io/provisioner-secret-namespace",
+    "csi.storage.k8s.io/node-publish-secret-name",
+    "csi.storage.k8s.io/node-publish-secret-namespace",
+    "csi.storage.k8s.io/node-stage-secret-name",
+    "csi.storage.k8s.io/node-stage-secret-namespace",
+    "dataEngine",
+];
+
+pub(super) fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refusal> {
+    if !object["spec"].is_object() {
+        return Ok(());
+    }
+    let display = text(object, "/spec/displayName").to_owned();
+    if kinds::syntax::label_value(&display).is_empty() {
+        object["metadata"]["labels"][DISPLAY_NAME] = display.into();
+    }
+    if write.old.is_some() {
+        return Ok(());
+    }
+    let class = wished_class(write, object)?;
+    if object["spec"]["storageClassParameters"].as_object().is_none_or(Map::is_empty) {
+        object["spec"]["storageClassParameters"] = parameters(&class);
+    }
+    let name = text(&class, "/metadata/name");
+    if !name.is_empty() {
+        object["metadata"]["annotations"][CLASS] = name.into();
+        object["spec"]["targetStorageClassName"] = name.into();
+    }
+    Ok(())
+}
+
+/// The class that the image's data and volumes should be like: as asked for, or the default.
+fn wished_class(write: &Write<'_>, object: &Value) -> Result<Value, Refusal> {
+    let pointer = "/metadata/annotations/harvesterhci.io~1storageClassName";
+    let asked = [text(object, "/spec/targetStorageClassName"), text(object, pointer)];
+    if let Some(name) = asked.into_iter().find(|name| !name.is_empty()) {
+        return write.objects.get(STORAGE, "storageclasses", "", name).ok_or_else(|| {
+            Refusal::new(
+                500,
+                "spec.targetStorageClassName",
+                format!("storageclasses.storage.k8s.io \"{name}\" not found"),
+            )
+        });
+    }
+    let all = write.objects.list(STORAGE, "storageclasses", "");
+    Ok(all.into_iter().find(super::storage_class::is_default).unwrap_or(Value::Null))
+}
+
+fn parameters(class: &Value) -> Value {
+    let mut all: Map<String, Value> =
+        PARAMETERS.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+    for key in TAKEN {
+        if let Some(value) = class["parameters"].get(key) {
+            all.insert(key.to_owned(), value.clone());
+        }
+    }
+    all.into()
+}
+
+pub(super) fn judge(write: &Write<'_>) -> Judgement {
+    match (write.object, write.old) {
+        (None, Some(old)) => judge_deletion(write, old),
+        (Some(object), Some(old)) => judge_change(write, object, old),
+        (Some(object), None) => judge_creation(write, object),
+        (None, None) => Ok(()),
+    }
+}
+
+fn judge_creation(write: &Write<'_>, object: &Value) -> Judgement {
+    let display = text(object, "/spec/displayName");
+    if display.is_empty() {
+        return Err(Refusal::invalid("spec.displayName", "displayName is required"));
+    }
+    if let problems @ [_, ..] = kinds::syntax::label_value(display).as_slice() {
+        let problems = problems.join("; ");
+        return Err(Refusal::invalid(
+            "spec.displayName",
+            format!("displayName is not a valid Kubernetes label value: {problems}"),
+        ));
+    }
+    let images = write.objects.list(HARVESTER, "virtualmachineimages", write.namespace);
+    let is_taken = |other: &Value| {
+        text(other, "/spec/displayName") == display && text(other, "/metadata/name") != write.name
+    };
+    if images.iter().any(is_taken) {
+        return Err(Refusal::new(409, "spec.displayName", "A resource with the same name exists"));
+    }
+    judge_source(write, object)
+}
+
+fn judge_source(write: &Write<'_>, object: &Value) -> Judgement {
+    let url = text(object, "/spec/url");
+    match text(object, "/spec/sourceType") {
+        "download" | "restore" if url.is_empty() => {
+            Err(Refusal::invalid("spec.url", "url is required"))
+        }
+        "download" if !(url.starts_with("http://") || url.starts_with("https://")) => {
+            Err(Refusal::invalid("spec.url", "url must start with http:// or https://"))
+        }
+        "upload" if !url.is_empty() => Err(Refusal::invalid(
+            "spec.url",
+            "url should be empty when image source type is \"upload\"",
+        )),
+        "export-from-volume" => judge_claim(write, object),
+        "clone" => judge_clone(write, object),
+        _ => Ok(()),
+    }
+}
+
+fn judge_claim(write: &Write<'_>, object: &Value) -> Judgement {
+    let (namespace, name) = (text(object, "/spec/pvcNamespace"), text(object, "/spec/pvcName"));
+    if namespace.is_empty() {
+        return Err(Refusal::invalid("spec.pvcNamespace", "pvcNamespace is required"));
+    }
+    if name.is_empty() {
+        return Err(Refusal::invalid("spec.pvcName", "pvcName is required"));
+    }
+    match write.objects.get("", "persistentvolumeclaims", namespace, name) {
+        Some(_) => Ok(()),
+        None => Err(Refusal::invalid(
+            "spec.pvcName",
+            format!(
+                "failed to get pvc {namespace}/{name}, error: persistentvolumeclaims \"{name}\" not found"
+            ),
+        )),
+    }
+}
+
+fn judge_clone(write: &Write<'_>, object: &Value) -> Judgement {
+    let wish = &object["spec"]["securityParameters"];
+    let operation = text(wish, "/cryptoOperation");
+    let (namespace, name) = (text(wish, "/sourceImageNamespace"), text(wish, "/sourceImageName"));
+    if wish.is_null() || operation.is_empty() || namespace.is_empty() || name.is_empty() {
+        return Err(Refusal::invalid(
+            "spec.securityParameters",
+            "securityParameters with cryptoOperation, sourceImageName and sourceImageNamespace is required when image source type is \"clone\"",
+        ));
+    }
+    let Some(source) = write.objects.get(HARVESTER, "virtualmachineimages", namespace, name) else {
+        return Err(Refusal::invalid(
+            "spec.securityParameters.sourceImageName",
+            format!("source image {namespace}/{name} not found"),
+        ));
+    };
+    let is_encrypted = text(&source, "/spec/storageClassParameters/encrypted") == "true";
+    let again = match (operation, is_encrypted) {
+        ("encrypt", true) => "can not re-encrypt encrypted image",
+        ("decrypt", false) => "can not re-decrypt unencrypted image",
+        _ => "",
+    };
+    if !again.is_empty() {
+        return Err(Refusal::invalid("spec.securityParameters.cryptoOperation", again));
+    }
+    let wants = text(object, "/spec/storageClassParameters/encrypted") == "true";
+    if operation == "encrypt" && !wants {
+        return Err(Refusal::invalid(
+            "spec.storageClassParameters",
+            "the storage class of an encrypted image must have the parameter encrypted: \"true\"",
+        ));
+    }
+    if is_imported(&source) {
+        Ok(())
+    } else {
+        Err(Refusal::invalid(
+            "spec.securityParameters.sourceImageName",
+            format!("source image {namespace}/{name} is not ready"),
+        ))
+    }
+}
+
+/// Whether an image's data is all there.
+pub(super) fn is_imported(image: &Value) -> bool {
+    let conditions = image["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|own| own["type"] == "Imported" && own["status"] == "True")
+}
+
+/// Fields that say what the image is.
+const FIXED: [(&str, &str, &str); 6] = [
+    ("/spec/displayName", "spec.displayName", "displayName"),
+    ("/spec/url", "spec.url", "url"),
+    ("/spec/sourceType", "spec.sourceType", "sourceType"),
+    ("/spec/pvcName", "spec.pvcName", "pvcName"),
+    ("/spec/pvcNamespace", "spec.pvcNamespace", "pvcNamespace"),
+    ("/spec/securityParameters", "spec.securityParameters", "securityParameters"),
+];
+
+fn judge_change(write: &Write<'_>, object: &Value, old: &Value) -> Judgement {
+    if write.trusted || !old["metadata"]["deletionTimestamp"].is_null() {
+        return Ok(());
+    }
+    for (pointer, field, name) in FIXED {
+        if object.pointer(pointer) != old.pointer(pointer) {
+            return Err(Refusal::invalid(field, format!("{name} cannot be modified")));
+        }
+    }
+    if object["spec"]["storageClassParameters"] != old["spec"]["storageClassParameters"] {
+        return Err(Refusal::invalid(
+            "spec.storageClassParameters",
+            "storageClassParameters cannot be modified",
+        ));
+    }
+    Ok(())
+}
+
+fn judge_deletion(write: &Write<'_>, old: &Value) -> Judgement {
+    let class = text(old, "/status/storageClassName");
+    if class.is_empty() {
+        return Ok(());
+    }
+    let id = format!("{}/{}", write.namespace, write.name);
+    let claims = write.objects.list("", "persistentvolumeclaims", "");
+    if let Some(claim) = claims.iter().find(|claim| claim["spec"]["storageClassName"] == class) {
+        let (namespace, name) = (text(claim, "/metadata/namespace"), text(claim, "/metadata/name"));
+        return Err(Refusal::invalid(
+            "",
+            format!("Cannot delete image {id}: being used by volume {namespace}/{name}"),
+        ));
+    }
+    let versions = write.objects.list(HARVESTER, "virtualmachinetemplateversions", "");
+    if let Some(version) = versions.iter().find(|version| uses(version, &id)) {
+        let (namespace, name) =
+            (text(version, "/metadata/namespace"), text(version, "/metadata/name"));
+        return Err(Refusal::invalid(
+            "",
+            format!("Cannot delete image {id}: being used by VMTemplateVersion {namespace}/{name}"),
+        ));
+    }
+    Ok(())
+}
+
+/// A template's version names images itself and in the claims that it makes.
+fn uses(version: &Value, id: &str) -> bool {
+    if text(version, "/spec/imageId") == id {
+        return true;
+    }
+    let templates = crate::claim_templates(&version["spec"]["vm"]["metadata"]).unwrap_or_default();
+    templates.iter().any(|template| {
+        let own = text(&template.claim, "/metadata/annotations/harvesterhci.io~1imageId");
+        split_id(own).is_some() && own == id
+    })
+}

@@ -1,0 +1,18 @@
+//! Public keys must be public keys.
+
+use super::{Judgement, Refusal, Write, text};
+use crate::public_key;
+
+pub(super) fn judge(write: &Write<'_>) -> Judgement {
+    let Some(object) = write.object else { return Ok(()) };
+    let key = text(object, "/spec/publicKey");
+    if key.is_empty() {
+        return Err(Refusal::invalid("spec.publicKey", "public key is required"));
+    }
+    match public_key::fingerprint(key) {
+        Some(_) => Ok(()),
+        None => {
+            Err(Refusal::invalid("spec.publicKey", "key is not in valid OpenSSH public key format"))
+        }
+    }
+}

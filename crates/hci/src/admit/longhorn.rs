@@ -1,0 +1,146 @@
+//! Longhorn's settings, volumes and nodes.
+
+use serde_json::{Value, json};
+
+use super::{Judgement, Refusal, Write, text};
+use crate::setting;
+
+pub(super) fn judge_setting(write: &Write<'_>) -> Judgement {
+    let Some(object) = write.object else {
+        return match setting::find(write.name) {
+            Some(_) if !write.trusted => Err(Refusal::new(
+                400,
+                "",
+                format!(
+                    "setting {} cannot be deleted; set its value to {{}} or its default instead",
+                    write.name
+                ),
+            )),
+            _ => Ok(()),
+        };
+    };
+    let Some(known) = setting::find(write.name) else {
+        return Err(Refusal::new(
+            400,
+            "metadata.name",
+            format!("setting {} is not supported", write.name),
+        ));
+    };
+    match known.complaint(text(object, "/value")) {
+        Some(complaint) => Err(Refusal::new(400, "value", complaint)),
+        None => Ok(()),
+    }
+}
+
+/// What a volume is when its maker does not say.
+pub(super) fn complete_volume(object: &mut Value) {
+    let Some(spec) = object["spec"].as_object_mut() else { return };
+    for (field, value) in [
+        ("numberOfReplicas", json!(3)),
+        ("frontend", json!("blockdev")),
+        ("dataLocality", json!("disabled")),
+        ("staleReplicaTimeout", json!(2880)),
+        ("accessMode", json!("rwo")),
+        ("dataEngine", json!("v1")),
+        ("replicaAutoBalance", json!("ignored")),
+        ("replicaSoftAntiAffinity", json!("ignored")),
+        ("replicaZoneSoftAntiAffinity", json!("ignored")),
+        ("replicaDiskSoftAntiAffinity", json!("ignored")),
+        ("snapshotDataIntegrity", json!("ignored")),
+        ("unmapMarkSnapChainRemoved", json!("ignored")),
+        ("backupCompressionMethod", json!("lz4")),
+    ] {
+        spec.entry(field).or_insert(value);
+    }
+    // Half a block cannot be written: sizes are rounded up to 2 MiB, as there.
+    if let Some(size) =
+        spec.get("size").and_then(Value::as_str).and_then(|size| size.parse::<u64>().ok())
+    {
+        const STEP: u64 = 2 << 20;
+        spec.insert("size".to_owned(), json!(size.next_multiple_of(STEP).to_string()));
+    }
+}
+
+pub(super) fn judge_volume(write: &Write<'_>) -> Judgement {
+    let Some(object) = write.object else { return Ok(()) };
+    let size = bytes(object).ok_or_else(|| {
+        Refusal::new(400, "spec.size", "spec.size must be a number of bytes above 0, as a text")
+    })?;
+    let replicas = object["spec"]["numberOfReplicas"].as_i64().unwrap_or(0);
+    if !(1..=20).contains(&replicas) {
+        return Err(Refusal::new(
+            400,
+            "spec.numberOfReplicas",
+            format!("number of replicas {replicas} is invalid: it must be from 1 to 20"),
+        ));
+    }
+    if text(object, "/spec/dataLocality") == "strict-local" && replicas != 1 {
+        return Err(Refusal::new(
+            400,
+            "spec.dataLocality",
+            "number of replica count should be 1 whe data locality is strict-local",
+        ));
+    }
+    let Some(old) = write.old else { return Ok(()) };
+    if bytes(old).is_some_and(|before| size < before) {
+        return Err(Refusal::new(
+            400,
+            "spec.size",
+            format!("shrinking volume {} is not supported", write.name),
+        ));
+    }
+    for (pointer, field) in
+        [("/spec/backingImage", "spec.backingImage"), ("/spec/encrypted", "spec.encrypted")]
+    {
+        if object.pointer(pointer) != old.pointer(pointer) {
+            return Err(Refusal::new(400, field, format!("{field} is immutable")));
+        }
+    }
+    Ok(())
+}
+
+fn bytes(volume: &Value) -> Option<u64> {
+    text(volume, "/spec/size").parse().ok().filter(|size| *size > 0)
+}
+
+/// A disk may go only when it is empty and closed.
+pub(super) fn judge_node(write: &Write<'_>) -> Judgement {
+    let (Some(object), Some(old)) = (write.object, write.old) else { return Ok(()) };
+    let disks = |node: &Value| node["spec"]["disks"].as_object().cloned().unwrap_or_default();
+    let kept = disks(object);
+    for (name, disk) in disks(old) {
+        if kept.contains_key(&name) {
+            continue;
+        }
+        let status = &old["status"]["diskStatus"][&name];
+        let holds = |what: &str| status[what].as_object().is_some_and(|all| !all.is_empty());
+        let is_open = disk["allowScheduling"] == true;
+        if is_open || holds("scheduledReplica") || holds("scheduledBackingImage") {
+            return Err(Refusal::new(
+                400,
+                "spec.disks",
+                format!(
+                    "Delete Disk on node {} error: Please disable the disk {name} and remove all replicas and backing images first",
+                    write.name
+                ),
+            ));
+        }
+    }
+    for (name, disk) in &kept {
+        if text(disk, "/path").is_empty() {
+            return Err(Refusal::new(
+                400,
+                "spec.disks",
+                format!("disk {name} has no path: give it a directory or a block device"),
+            ));
+        }
+        if disk["storageReserved"].as_i64().is_some_and(|reserved| reserved < 0) {
+            return Err(Refusal::new(
+                400,
+                "spec.disks",
+                format!("storageReserved of disk {name} must not be below 0"),
+            ));
+        }
+    }
+    Ok(())
+}

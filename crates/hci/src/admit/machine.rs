@@ -1,0 +1,77 @@
+//! Machines, as far as Harvester has a say: the claims they bring along.
+
+use serde_json::Value;
+
+use super::{Judgement, Refusal, Write, text};
+use crate::claim_template::{claim_templates, requested};
+
+const STRATEGIES: [&str; 4] =
+    ["Migrate", "Shutdown", "ShutdownAndRestartAfterEnable", "ShutdownAndRestartAfterDisable"];
+
+pub(super) fn judge(write: &Write<'_>) -> Judgement {
+    let Some(object) = write.object else { return Ok(()) };
+    if !object["metadata"]["deletionTimestamp"].is_null() {
+        return Ok(());
+    }
+    let complain = |complaint: String| Refusal::invalid("metadata.annotations", complaint);
+    let wanted = claim_templates(&object["metadata"]).map_err(complain)?;
+    let strategy = text(object, "/metadata/labels/harvesterhci.io~1maintain-mode-strategy");
+    if !strategy.is_empty() && !STRATEGIES.contains(&strategy) {
+        return Err(Refusal::invalid(
+            "metadata.labels",
+            format!("invalid maintenance mode strategy: {strategy}"),
+        ));
+    }
+    let had = write.old.and_then(|old| claim_templates(&old["metadata"]).ok()).unwrap_or_default();
+    for template in &wanted {
+        let before = had.iter().find(|old| old.name == template.name);
+        let Some(before) = before.and_then(|old| requested(&old.claim)) else { continue };
+        if requested(&template.claim).is_some_and(|now| now < before) {
+            return Err(complain(format!(
+                "{} PVC requests storage can't be less than previous value",
+                template.name
+            )));
+        }
+    }
+    judge_sharing(write, object)
+}
+
+/// A disk belongs to one machine unless it can be shared.
+fn judge_sharing(write: &Write<'_>, object: &Value) -> Judgement {
+    let own = claims(object);
+    if own.is_empty() || write.old.is_some_and(|old| claims(old) == own) {
+        return Ok(());
+    }
+    let others = write.objects.list("kubevirt.io", "virtualmachines", write.namespace);
+    for other in others.iter().filter(|other| text(other, "/metadata/name") != write.name) {
+        for claim in claims(other).iter().filter(|claim| own.contains(claim)) {
+            if !is_shared(write, claim) {
+                return Err(Refusal::invalid(
+                    "spec.template.spec.volumes",
+                    format!(
+                        "PVC {}/{claim} is already used by other VM, please use a shareable RWX volume.",
+                        write.namespace
+                    ),
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn claims(machine: &Value) -> Vec<&str> {
+    let volumes = machine.pointer("/spec/template/spec/volumes").and_then(Value::as_array);
+    let names = volumes.into_iter().flatten().map(|volume| {
+        let claim = text(volume, "/persistentVolumeClaim/claimName");
+        if claim.is_empty() { text(volume, "/dataVolume/name") } else { claim }
+    });
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+fn is_shared(write: &Write<'_>, claim: &str) -> bool {
+    let claim = write.objects.get("", "persistentvolumeclaims", write.namespace, claim);
+    claim.is_none_or(|claim| {
+        let modes = claim["spec"]["accessModes"].as_array();
+        modes.into_iter().flatten().any(|mode| mode == "ReadWriteMany" || mode == "ReadOnlyMany")
+    })
+}

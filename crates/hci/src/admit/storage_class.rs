@@ -1,0 +1,182 @@
+//! Storage classes: one default, known parameters, and those that stay.
+
+use serde_json::Value;
+
+use super::{HARVESTER, Judgement, Refusal, STORAGE, Write, text};
+
+/// The driver whose classes these rules are for.
+pub(crate) const DRIVER: &str = "driver.longhorn.io";
+
+const DEFAULT: &str = "/metadata/annotations/storageclass.kubernetes.io~1is-default-class";
+const RESERVED: &str = "/metadata/annotations/harvesterhci.io~1is-reserved-storageclass";
+
+pub(super) fn is_default(class: &Value) -> bool {
+    text(class, DEFAULT) == "true"
+}
+
+pub(super) fn judge(write: &Write<'_>) -> Judgement {
+    match (write.object, write.old) {
+        (None, Some(old)) => judge_deletion(write, old),
+        (Some(object), _) => {
+            judge_default(write, object)?;
+            judge_parameters(write, object)
+        }
+        (None, None) => Ok(()),
+    }
+}
+
+fn judge_default(write: &Write<'_>, object: &Value) -> Judgement {
+    if !is_default(object) || write.old.is_some_and(is_default) {
+        return Ok(());
+    }
+    let all = write.objects.list(STORAGE, "storageclasses", "");
+    let other =
+        all.iter().find(|class| is_default(class) && text(class, "/metadata/name") != write.name);
+    match other {
+        None => Ok(()),
+        Some(other) => Err(Refusal::invalid(
+            "metadata.annotations",
+            format!(
+                "default storage class {} already exists, please reset it first before set {} as default",
+                text(other, "/metadata/name"),
+                write.name
+            ),
+        )),
+    }
+}
+
+fn judge_parameters(write: &Write<'_>, object: &Value) -> Judgement {
+    if text(object, "/provisioner") != DRIVER || write.old.is_some() {
+        return Ok(());
+    }
+    let parameters = &object["parameters"];
+    match text(parameters, "/dataLocality") {
+        "" | "disabled" | "best-effort" => {}
+        "strict-local" => {
+            return Err(Refusal::invalid(
+                "parameters.dataLocality",
+                "storage class with strict-local data locality is not supported",
+            ));
+        }
+        other => {
+            return Err(Refusal::invalid(
+                "parameters.dataLocality",
+                format!("dataLocality {other} is invalid: it must be disabled or best-effort"),
+            ));
+        }
+    }
+    let replicas = text(parameters, "/numberOfReplicas");
+    if !replicas.is_empty() && !replicas.parse().is_ok_and(|count: u8| (1..=20).contains(&count)) {
+        return Err(Refusal::invalid(
+            "parameters.numberOfReplicas",
+            format!("numberOfReplicas {replicas} is invalid: it must be from 1 to 20"),
+        ));
+    }
+    judge_encryption(write, parameters)
+}
+
+/// Pairs of parameters that name the secret of an encrypted class.
+const SECRETS: [(&str, &str); 3] = [
+    (
+        "csi.storage.k8s.io/provisioner-secret-name",
+        "csi.storage.k8s.io/provisioner-secret-namespace",
+    ),
+    (
+        "csi.storage.k8s.io/node-publish-secret-name",
+        "csi.storage.k8s.io/node-publish-secret-namespace",
+    ),
+    ("csi.storage.k8s.io/node-stage-secret-name", "csi.storage.k8s.io/node-stage-secret-namespace"),
+];
+
+/// What the secret of an encrypted volume must hold.
+const FIELDS: [&str; 6] = [
+    "CRYPTO_KEY_CIPHER",
+    "CRYPTO_KEY_HASH",
+    "CRYPTO_KEY_PROVIDER",
+    "CRYPTO_KEY_SIZE",
+    "CRYPTO_KEY_VALUE",
+    "CRYPTO_PBKDF",
+];
+
+fn judge_encryption(write: &Write<'_>, parameters: &Value) -> Judgement {
+    let encrypted = parameters["encrypted"].as_str();
+    match encrypted {
+        None | Some("false") => return Ok(()),
+        Some("true") => {}
+        Some(other) => {
+            return Err(Refusal::invalid(
+                "parameters.encrypted",
+                format!("encrypted {other} is invalid: it must be \"true\" or \"false\""),
+            ));
+        }
+    }
+    let value = |key: &str| parameters[key].as_str().unwrap_or_default();
+    let (first_name, first_space) = (value(SECRETS[0].0), value(SECRETS[0].1));
+    for (name, space) in SECRETS {
+        for key in [name, space] {
+            if value(key).is_empty() {
+                return Err(Refusal::invalid(
+                    "parameters",
+                    format!("storage class must contain {key}"),
+                ));
+            }
+        }
+        if value(name) != first_name || value(space) != first_space {
+            return Err(Refusal::invalid(
+                "parameters",
+                "the secrets of an encrypted storage class must be one and the same",
+            ));
+        }
+    }
+    let Some(secret) = write.objects.get("", "secrets", first_space, first_name) else {
+        return Err(Refusal::invalid(
+            "parameters",
+            format!("secret {first_space}/{first_name} not found"),
+        ));
+    };
+    for field in FIELDS {
+        let told = format!("secret {first_space}/{first_name} is not a valid encryption secret");
+        match secret["data"][field].as_str() {
+            None => {
+                return Err(Refusal::invalid(
+                    "parameters",
+                    format!("{told}, missing field: {field}"),
+                ));
+            }
+            Some("") => {
+                return Err(Refusal::invalid(
+                    "parameters",
+                    format!("{told}, invalid field: {field}"),
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn judge_deletion(write: &Write<'_>, old: &Value) -> Judgement {
+    if write.trusted {
+        return Ok(());
+    }
+    if text(old, RESERVED) == "true" {
+        return Err(Refusal::invalid(
+            "",
+            format!("cannot delete reserved storage class {}", write.name),
+        ));
+    }
+    let images = write.objects.list(HARVESTER, "virtualmachineimages", "");
+    let user = images.iter().find(|image| text(image, "/status/storageClassName") == write.name);
+    match user {
+        None => Ok(()),
+        Some(image) => Err(Refusal::invalid(
+            "",
+            format!(
+                "storage class {} is used by virtual machine image {}/{}",
+                write.name,
+                text(image, "/metadata/namespace"),
+                text(image, "/metadata/name")
+            ),
+        )),
+    }
+}

@@ -1,0 +1,298 @@
+//! Tables of writes and what becomes of them.
+
+use serde_json::{Value, json};
+use virt::admit::Objects;
+
+use super::{Write, complete, judge};
+
+const KEY: &str =
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
+
+/// Group, plural and the object.
+struct Cluster(Vec<(&'static str, &'static str, Value)>);
+
+impl Objects for Cluster {
+    fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+        let mut all = self.list(group, plural, namespace).into_iter();
+        all.find(|object| object["metadata"]["name"] == name)
+    }
+
+    fn list(&self, group: &str, plural: &str, namespace: &str) -> Vec<Value> {
+        let is_there =
+            |object: &Value| namespace.is_empty() || object["metadata"]["namespace"] == namespace;
+        let all = self.0.iter().filter(|own| own.0 == group && own.1 == plural);
+        all.map(|own| own.2.clone()).filter(is_there).collect()
+    }
+}
+
+fn judged(
+    kind: (&str, &str),
+    object: Option<&Value>,
+    old: Option<&Value>,
+    cluster: &Cluster,
+) -> Result<(), (u16, String)> {
+    let metadata = &object.or(old).unwrap()["metadata"];
+    let text = |field: &str| metadata[field].as_str().unwrap_or_default();
+    let write = Write {
+        group: kind.0,
+        resource: kind.1,
+        namespace: text("namespace"),
+        name: text("name"),
+        object,
+        old,
+        trusted: false,
+        objects: cluster,
+    };
+    judge(&write).map_err(|refusal| {
+        let prefix = "admission webhook \"validator.harvesterhci.io\" denied the request: ";
+        (refusal.code, refusal.message.strip_prefix(prefix).unwrap().to_owned())
+    })
+}
+
+fn refused(code: u16, message: &str) -> Result<(), (u16, String)> {
+    Err((code, message.to_owned()))
+}
+
+fn named(name: &str, rest: &Value) -> Value {
+    let mut object = json!({"metadata": {"namespace": "default", "name": name}});
+    for (key, value) in rest.as_object().unwrap() {
+        object[key] = value.clone();
+    }
+    object
+}
+
+const IMAGES: (&str, &str) = ("harvesterhci.io", "virtualmachineimages");
+const PAIRS: (&str, &str) = ("harvesterhci.io", "keypairs");
+const VERSIONS: (&str, &str) = ("harvesterhci.io", "virtualmachinetemplateversions");
+
+#[test]
+fn key_pairs_hold_public_keys() {
+    let none = Cluster(Vec::new());
+    for (key, verdict) in [
+        (KEY, Ok(())),
+        ("", refused(422, "public key is required")),
+        ("ssh-rsa nonsense", refused(422, "key is not in valid OpenSSH public key format")),
+    ] {
+        let pair = named("me", &json!({"spec": {"publicKey": key}}));
+        assert_eq!(judged(PAIRS, Some(&pair), None, &none), verdict, "{key}");
+    }
+}
+
+#[test]
+fn images_say_where_their_data_comes_from() {
+    let cluster = Cluster(vec![
+        (IMAGES.0, IMAGES.1, named("old", &json!({"spec": {"displayName": "taken"}}))),
+        ("", "persistentvolumeclaims", named("disk", &json!({}))),
+    ]);
+    let long = "x".repeat(64);
+    let cases = [
+        (json!({"displayName": "a", "sourceType": "download", "url": "http://h/i"}), Ok(())),
+        (json!({"displayName": "a", "sourceType": "upload"}), Ok(())),
+        (json!({"sourceType": "upload"}), refused(422, "displayName is required")),
+        (
+            json!({"displayName": "taken", "sourceType": "upload"}),
+            refused(409, "A resource with the same name exists"),
+        ),
+        (json!({"displayName": "a", "sourceType": "download"}), refused(422, "url is required")),
+        (
+            json!({"displayName": "a", "sourceType": "upload", "url": "http://h/i"}),
+            refused(422, "url should be empty when image source type is \"upload\""),
+        ),
+        (
+            json!({"displayName": "a", "sourceType": "export-from-volume", "pvcNamespace": "default", "pvcName": "disk"}),
+            Ok(()),
+        ),
+        (
+            json!({"displayName": "a", "sourceType": "export-from-volume", "pvcNamespace": "default"}),
+            refused(422, "pvcName is required"),
+        ),
+    ];
+    for (spec, verdict) in cases {
+        let image = named("new", &json!({"spec": spec}));
+        assert_eq!(judged(IMAGES, Some(&image), None, &cluster), verdict, "{spec}");
+    }
+    let image = named("new", &json!({"spec": {"displayName": long, "sourceType": "upload"}}));
+    let (code, message) = judged(IMAGES, Some(&image), None, &cluster).unwrap_err();
+    assert_eq!(code, 422);
+    assert!(
+        message.starts_with("displayName is not a valid Kubernetes label value: "),
+        "{message}"
+    );
+}
+
+#[test]
+fn images_in_use_stay_and_what_they_are_does_not_change() {
+    let image = named(
+        "debian",
+        &json!({"spec": {"displayName": "debian", "url": "http://h/a", "sourceType": "download"},
+            "status": {"storageClassName": "lh-1"}}),
+    );
+    let claim = named("disk", &json!({"spec": {"storageClassName": "lh-1"}}));
+    let used = Cluster(vec![("", "persistentvolumeclaims", claim)]);
+    assert_eq!(
+        judged(IMAGES, None, Some(&image), &used),
+        refused(422, "Cannot delete image default/debian: being used by volume default/disk")
+    );
+    let version = named("v1", &json!({"spec": {"imageId": "default/debian"}}));
+    let templated = Cluster(vec![(VERSIONS.0, VERSIONS.1, version)]);
+    assert_eq!(
+        judged(IMAGES, None, Some(&image), &templated),
+        refused(
+            422,
+            "Cannot delete image default/debian: being used by VMTemplateVersion default/v1"
+        )
+    );
+    let free = Cluster(Vec::new());
+    assert_eq!(judged(IMAGES, None, Some(&image), &free), Ok(()));
+    let mut other = image.clone();
+    other["spec"]["url"] = "http://h/b".into();
+    assert_eq!(
+        judged(IMAGES, Some(&other), Some(&image), &free),
+        refused(422, "url cannot be modified")
+    );
+}
+
+#[test]
+fn an_image_takes_after_the_class_that_is_wished_for() {
+    let class = json!({"metadata": {"name": "fast", "annotations":
+            {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "parameters": {"numberOfReplicas": "2", "diskSelector": "ssd", "fsType": "ext4"}});
+    let cluster = Cluster(vec![("storage.k8s.io", "storageclasses", class)]);
+    let mut image = named("new", &json!({"spec": {"displayName": "a", "sourceType": "upload"}}));
+    let before = image.clone();
+    let write = Write {
+        group: IMAGES.0,
+        resource: IMAGES.1,
+        namespace: "default",
+        name: "new",
+        object: Some(&before),
+        old: None,
+        trusted: false,
+        objects: &cluster,
+    };
+    complete(&write, &mut image).unwrap();
+    assert_eq!(image["metadata"]["labels"], json!({"harvesterhci.io/imageDisplayName": "a"}));
+    assert_eq!(image["spec"]["targetStorageClassName"], "fast");
+    assert_eq!(
+        image["spec"]["storageClassParameters"],
+        json!({"numberOfReplicas": "2", "staleReplicaTimeout": "30", "migratable": "true",
+            "diskSelector": "ssd"})
+    );
+}
+
+#[test]
+fn versions_of_templates_are_whole_and_stay_as_they_are() {
+    let template = named("linux", &json!({"spec": {"defaultVersionId": "default/linux-1"}}));
+    let cluster = Cluster(vec![("harvesterhci.io", "virtualmachinetemplates", template)]);
+    let limits = json!({"cpu": "1", "memory": "1Gi"});
+    let vm = json!({"spec": {"template": {"spec": {"domain": {"resources": {"limits": limits}}}}}});
+    let cases = [
+        (json!({"templateId": "default/linux", "vm": vm}), Ok(())),
+        (json!({}), refused(422, "TemplateId is empty")),
+        (
+            json!({"templateId": "other/linux"}),
+            refused(422, "Template version and template should reside in the same namespace"),
+        ),
+        (json!({"templateId": "default/none"}), refused(422, "template default/none is not found")),
+        (
+            json!({"templateId": "default/linux", "keyPairIds": ["default/me"]}),
+            refused(422, "keyPair default/me is not found"),
+        ),
+        (
+            json!({"templateId": "default/linux", "vm": {"spec": {}}}),
+            refused(
+                422,
+                "CPU and Memory limits are required fields: set spec.vm.spec.template.spec.domain.resources.limits.cpu and memory",
+            ),
+        ),
+    ];
+    for (spec, verdict) in cases {
+        let version = named("linux-2", &json!({"spec": spec}));
+        assert_eq!(judged(VERSIONS, Some(&version), None, &cluster), verdict, "{spec}");
+    }
+    let first = named("linux-1", &json!({"spec": {"templateId": "default/linux"}}));
+    assert_eq!(
+        judged(VERSIONS, None, Some(&first), &cluster),
+        refused(400, "Cannot delete the default templateVersion")
+    );
+    let changed =
+        named("linux-1", &json!({"spec": {"templateId": "default/linux", "description": "x"}}));
+    assert_eq!(
+        judged(VERSIONS, Some(&changed), Some(&first), &cluster),
+        refused(405, "Update templateVersion is not supported")
+    );
+}
+
+#[test]
+fn there_is_one_default_class_and_reserved_ones_stay() {
+    let class = |name: &str, annotation: &str| {
+        json!({"metadata": {"name": name, "annotations": {annotation: "true"}},
+            "provisioner": "driver.longhorn.io"})
+    };
+    let default = "storageclass.kubernetes.io/is-default-class";
+    let kind = ("storage.k8s.io", "storageclasses");
+    let cluster = Cluster(vec![(kind.0, kind.1, class("one", default))]);
+    assert_eq!(
+        judged(kind, Some(&class("two", default)), None, &cluster),
+        refused(
+            422,
+            "default storage class one already exists, please reset it first before set two as default"
+        )
+    );
+    let reserved = class("mine", "harvesterhci.io/is-reserved-storageclass");
+    assert_eq!(
+        judged(kind, None, Some(&reserved), &cluster),
+        refused(422, "cannot delete reserved storage class mine")
+    );
+    let mut wrong = class("three", "x");
+    wrong["parameters"] = json!({"numberOfReplicas": "none"});
+    assert_eq!(
+        judged(kind, Some(&wrong), None, &cluster),
+        refused(422, "numberOfReplicas none is invalid: it must be from 1 to 20")
+    );
+}
+
+#[test]
+fn claims_that_machines_use_stay() {
+    let machine = named(
+        "web",
+        &json!({"spec": {"template": {"spec": {"volumes": [
+            {"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}]}}}}),
+    );
+    let cluster = Cluster(vec![("kubevirt.io", "virtualmachines", machine)]);
+    let kind = ("", "persistentvolumeclaims");
+    assert_eq!(
+        judged(kind, None, Some(&named("disk", &json!({}))), &cluster),
+        refused(
+            409,
+            "can not delete the volume disk which is currently attached to VM: default/web"
+        )
+    );
+    assert_eq!(judged(kind, None, Some(&named("other", &json!({}))), &cluster), Ok(()));
+}
+
+#[test]
+fn volumes_do_not_shrink_and_settings_take_what_they_take() {
+    let none = Cluster(Vec::new());
+    let volume = |size: &str| named("v", &json!({"spec": {"size": size, "numberOfReplicas": 3}}));
+    let kind = ("longhorn.io", "volumes");
+    assert_eq!(judged(kind, Some(&volume("1073741824")), None, &none), Ok(()));
+    assert_eq!(
+        judged(kind, Some(&volume("1")), Some(&volume("2")), &none),
+        refused(400, "shrinking volume v is not supported")
+    );
+    for size in ["0", "-1", "ten", ""] {
+        assert_eq!(
+            judged(kind, Some(&volume(size)), None, &none),
+            refused(400, "spec.size must be a number of bytes above 0, as a text")
+        );
+    }
+    let setting = named("auto-salvage", &json!({"value": "maybe"}));
+    assert_eq!(
+        judged(("longhorn.io", "settings"), Some(&setting), None, &none),
+        refused(
+            400,
+            "the value \"maybe\" of setting auto-salvage is invalid: it must be true or false"
+        )
+    );
+}

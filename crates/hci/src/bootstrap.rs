@@ -1,0 +1,84 @@
+//! What a cluster has of Harvester's and Longhorn's objects from its first start.
+
+mod templates;
+
+use serde_json::{Value, json};
+
+use crate::admit::DRIVER;
+use crate::longhorn::NAMESPACE;
+use crate::setting::SETTINGS;
+
+/// The objects in the order of their creation. They are created if they are missing and then
+/// belong to the administrator.
+pub fn first_objects() -> Vec<Value> {
+    let mut objects: Vec<Value> =
+        [NAMESPACE, "harvester-system", "harvester-public"].map(namespace).into();
+    objects.extend(classes());
+    objects.extend(snapshot_classes());
+    objects.extend(SETTINGS.iter().map(|setting| {
+        json!({
+            "apiVersion": "longhorn.io/v1beta2",
+            "kind": "Setting",
+            "metadata": {"name": setting.name, "namespace": NAMESPACE},
+            "value": setting.default,
+        })
+    }));
+    objects.push(json!({
+        "apiVersion": "longhorn.io/v1beta2",
+        "kind": "BackupTarget",
+        "metadata": {"name": "default", "namespace": NAMESPACE},
+        "spec": {"backupTargetURL": "", "credentialSecret": "", "pollInterval": "5m0s"},
+    }));
+    objects.extend(templates::objects());
+    objects
+}
+
+fn namespace(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
+
+/// Name, number of replicas, whether machines on it can move, whether it stays for ever.
+const CLASSES: &[(&str, &str, bool, bool)] = &[
+    ("harvester-longhorn", "3", true, true),
+    ("harvester-longhorn-ha", "3", true, false),
+    ("harvester-longhorn-migratable", "3", true, false),
+    ("longhorn", "3", false, false),
+    ("longhorn-static", "3", false, true),
+    ("vmstate-persistence", "3", true, true),
+];
+
+fn classes() -> impl Iterator<Item = Value> {
+    CLASSES.iter().map(|(name, replicas, migratable, reserved)| {
+        let mut parameters = json!({"numberOfReplicas": replicas, "staleReplicaTimeout": "30"});
+        if *migratable {
+            parameters["migratable"] = "true".into();
+        }
+        let mut metadata = json!({"name": name});
+        if *reserved {
+            metadata["annotations"] = json!({"harvesterhci.io/is-reserved-storageclass": "true"});
+        }
+        json!({
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": metadata,
+            "provisioner": DRIVER,
+            "parameters": parameters,
+            "reclaimPolicy": "Delete",
+            "volumeBindingMode": "Immediate",
+            "allowVolumeExpansion": true,
+        })
+    })
+}
+
+fn snapshot_classes() -> impl Iterator<Item = Value> {
+    [("longhorn-snapshot", "snap"), ("longhorn", "bak")].into_iter().map(|(name, kind)| {
+        json!({
+            "apiVersion": "snapshot.storage.k8s.io/v1",
+            "kind": "VolumeSnapshotClass",
+            "metadata": {"name": name},
+            "driver": DRIVER,
+            "deletionPolicy": "Delete",
+            "parameters": {"type": kind},
+        })
+    })
+}

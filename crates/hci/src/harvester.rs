@@ -1,0 +1,30 @@
+//! The shapes of Harvester's objects, with upstream's names.
+
+pub mod backup;
+pub mod image;
+pub mod key_pair;
+pub mod node_disk;
+pub mod operation;
+pub mod quota;
+pub mod setting;
+pub mod template;
+
+use crd::record::record;
+
+record! {
+    /// A condition as all of Harvester's kinds have it: times are plain text.
+    Condition {
+        r#type: String,
+        status: String,
+        last_update_time: Option<String>,
+        last_transition_time: Option<String>,
+        reason: Option<String>,
+        message: Option<String>,
+    }
+
+    /// What went wrong, and when.
+    Fault {
+        time: Option<String>,
+        message: Option<String>,
+    }
+}

@@ -1,0 +1,25 @@
+//! Public keys that people log in with.
+
+use crd::atom::ObjectMeta;
+use crd::record::record;
+
+use super::Condition;
+
+record! {
+    KeyPair {
+        api_version: Option<String>,
+        kind: Option<String>,
+        metadata: ObjectMeta,
+        spec: KeyPairSpec,
+        status: Option<KeyPairStatus>,
+    }
+
+    KeyPairSpec {
+        public_key: Option<String>,
+    }
+
+    KeyPairStatus {
+        finger_print: Option<String>,
+        conditions: Vec<Condition>,
+    }
+}

@@ -1,0 +1,17 @@
+//! Harvester's and Longhorn's kinds, as their clients know them: types, definitions, defaults,
+//! rules, the objects of a fresh cluster, and where replicas are placed. No I/O, no clock.
+
+pub mod admit;
+mod bootstrap;
+mod claim_template;
+mod definition;
+pub mod harvester;
+pub mod longhorn;
+pub mod placement;
+pub mod public_key;
+pub mod setting;
+pub mod snapshot;
+
+pub use bootstrap::first_objects;
+pub use claim_template::{ClaimTemplate, claim_templates};
+pub use definition::definitions;

@@ -1,0 +1,159 @@
+//! Tables of places.
+
+use super::{Disk, Node, Obstacle, Placed, Policy, Wish, place, wanted_replicas};
+
+const GIB: i64 = 1 << 30;
+
+fn disk(id: &str, free: i64) -> Disk {
+    Disk {
+        id: id.to_owned(),
+        open: true,
+        ready: true,
+        maximum: 100 * GIB,
+        available: free * GIB,
+        ..Disk::default()
+    }
+}
+
+fn node(name: &str, zone: &str, disks: Vec<Disk>) -> Node {
+    Node {
+        name: name.to_owned(),
+        zone: zone.to_owned(),
+        open: true,
+        ready: true,
+        disks,
+        ..Node::default()
+    }
+}
+
+fn placed(node: &str, disk: &str) -> Placed {
+    Placed { node: node.to_owned(), disk: disk.to_owned(), leaving: false }
+}
+
+fn wish() -> Wish {
+    Wish { size: 10 * GIB, ..Wish::default() }
+}
+
+/// Three nodes in two zones; `a` has two disks.
+fn three() -> Vec<Node> {
+    vec![
+        node("a", "east", vec![disk("a1", 90), disk("a2", 60)]),
+        node("b", "east", vec![disk("b1", 80)]),
+        node("c", "west", vec![disk("c1", 70)]),
+    ]
+}
+
+#[test]
+fn the_first_replica_goes_where_it_leaves_things_most_even() {
+    assert_eq!(place(&three(), &[], &wish(), Policy::default()), Ok(("a", "a1")));
+}
+
+#[test]
+fn replicas_are_apart_by_zone_first_then_by_node() {
+    let nodes = three();
+    let policy = Policy::default();
+    let first = [placed("a", "a1")];
+    assert_eq!(place(&nodes, &first, &wish(), policy), Ok(("c", "c1")));
+    let both = [placed("a", "a1"), placed("c", "c1")];
+    assert_eq!(place(&nodes, &both, &wish(), policy), Ok(("b", "b1")));
+    let hard_zone = Policy { zone_soft: false, ..policy };
+    assert_eq!(place(&nodes, &both, &wish(), hard_zone), Err(Obstacle::AntiAffinity));
+    let all = [placed("a", "a1"), placed("b", "b1"), placed("c", "c1")];
+    assert_eq!(place(&nodes, &all, &wish(), policy), Err(Obstacle::AntiAffinity));
+    let soft = Policy { node_soft: true, ..policy };
+    assert_eq!(place(&nodes, &all, &wish(), soft), Ok(("a", "a2")));
+}
+
+#[test]
+fn a_place_that_clears_is_better_than_none() {
+    let nodes = three();
+    let mut all = [placed("a", "a1"), placed("b", "b1"), placed("c", "c1")];
+    all[1].leaving = true;
+    assert_eq!(place(&nodes, &all, &wish(), Policy::default()), Ok(("b", "b1")));
+}
+
+#[test]
+fn a_disk_that_holds_a_replica_is_second_choice_or_none() {
+    let nodes = vec![node("a", "", vec![disk("a1", 90), disk("a2", 60)])];
+    let soft = Policy { node_soft: true, ..Policy::default() };
+    assert_eq!(place(&nodes, &[placed("a", "a1")], &wish(), soft), Ok(("a", "a2")));
+    let two = [placed("a", "a1"), placed("a", "a2")];
+    assert!(place(&nodes, &two, &wish(), soft).is_ok());
+    let hard_disk = Policy { disk_soft: false, ..soft };
+    assert_eq!(place(&nodes, &two, &wish(), hard_disk), Err(Obstacle::AntiAffinity));
+}
+
+#[test]
+fn the_engine_s_own_node_comes_first_where_that_is_wished() {
+    let near = Wish { near: Some("b".to_owned()), ..wish() };
+    assert_eq!(place(&three(), &[], &near, Policy::default()), Ok(("b", "b1")));
+    let there = [placed("b", "b1")];
+    assert_eq!(place(&three(), &there, &near, Policy::default()), Ok(("c", "c1")));
+    let only = Wish { only: Some("c".to_owned()), ..wish() };
+    assert_eq!(place(&three(), &[], &only, Policy::default()), Ok(("c", "c1")));
+}
+
+#[test]
+fn what_stands_in_the_way_is_told() {
+    type Change = fn(&mut Vec<Node>, &mut Wish);
+    let cases: [(&str, Change, Obstacle); 8] = [
+        ("no node", |nodes, _| nodes.clear(), Obstacle::NoNodes),
+        (
+            "none ready",
+            |nodes, _| nodes.iter_mut().for_each(|node| node.ready = false),
+            Obstacle::NoNodeReady,
+        ),
+        (
+            "all closed",
+            |nodes, _| nodes.iter_mut().for_each(|node| node.open = false),
+            Obstacle::NoNodeReady,
+        ),
+        ("no node tag", |_, wish| wish.node_tags = vec!["fast".to_owned()], Obstacle::NodeTags),
+        ("no disk tag", |_, wish| wish.disk_tags = vec!["ssd".to_owned()], Obstacle::DiskTags),
+        (
+            "no disk",
+            |nodes, _| nodes.iter_mut().for_each(|node| node.disks.clear()),
+            Obstacle::NoDisks,
+        ),
+        ("too large", |_, wish| wish.size = 101 * GIB, Obstacle::NoSpace),
+        ("would fill the disks", |_, wish| wish.actual_size = 70 * GIB, Obstacle::NoSpace),
+    ];
+    for (what, change, obstacle) in cases {
+        let (mut nodes, mut wish) = (three(), wish());
+        change(&mut nodes, &mut wish);
+        assert_eq!(place(&nodes, &[], &wish, Policy::default()), Err(obstacle), "{what}");
+    }
+}
+
+#[test]
+fn space_is_counted_with_reservation_and_over_provisioning() {
+    let mut small = disk("a1", 90);
+    small.reserved = 50 * GIB;
+    small.scheduled = 45 * GIB;
+    let nodes = vec![node("a", "", vec![small])];
+    let tight = Policy::default();
+    assert_eq!(place(&nodes, &[], &wish(), tight), Err(Obstacle::NoSpace));
+    let generous = Policy { over_provisioning: 200, ..tight };
+    assert_eq!(place(&nodes, &[], &wish(), generous), Ok(("a", "a1")));
+}
+
+#[test]
+fn tagged_disks_take_untagged_volumes_unless_told_otherwise() {
+    let mut tagged = disk("a1", 90);
+    tagged.tags = vec!["ssd".to_owned()];
+    let nodes = vec![node("a", "", vec![tagged])];
+    assert!(place(&nodes, &[], &wish(), Policy::default()).is_ok());
+    let strict = Policy { untagged_anywhere: false, ..Policy::default() };
+    assert_eq!(place(&nodes, &[], &wish(), strict), Err(Obstacle::DiskTags));
+    let ssd = Wish { disk_tags: vec!["ssd".to_owned()], ..wish() };
+    assert!(place(&nodes, &[], &ssd, strict).is_ok());
+}
+
+#[test]
+fn a_small_cluster_is_content_with_fewer_copies() {
+    let hard = Policy::default();
+    for (asked, nodes, wanted) in [(3, 1, 1), (3, 2, 2), (3, 5, 3), (0, 3, 1), (3, 0, 1)] {
+        assert_eq!(wanted_replicas(asked, nodes, hard), wanted, "{asked} on {nodes}");
+    }
+    assert_eq!(wanted_replicas(3, 1, Policy { node_soft: true, ..hard }), 3);
+}

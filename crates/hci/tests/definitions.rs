@@ -1,0 +1,55 @@
+//! The definitions are ones that the server accepts, and the first objects keep their schemas.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use schema::{FieldError, Level, Path, check_status_root, check_structural, parse, prune};
+use serde_json::Value;
+
+#[test]
+fn every_definition_is_one_that_the_server_accepts() {
+    let resource = kinds::find("apiextensions.k8s.io", "v1", "customresourcedefinitions").unwrap();
+    for definition in hci::definitions() {
+        let name = &definition["metadata"]["name"];
+        let mut object = definition.clone();
+        (resource.strategy.default)(&mut object);
+        (resource.strategy.prepare_create)(&mut object);
+        let mut errors: Vec<FieldError> = Vec::new();
+        (resource.strategy.validate)(&object, &mut errors);
+        for version in object["spec"]["versions"].as_array().unwrap() {
+            let raw = &version["schema"]["openAPIV3Schema"];
+            errors.extend(check_structural(raw, &Path::Root));
+            errors.extend(check_status_root(raw, &Path::Root));
+        }
+        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn the_first_objects_keep_their_schemas() {
+    let definitions: Vec<Value> = hci::definitions().collect();
+    let mut seen = 0;
+    for object in hci::first_objects() {
+        let Some((group, _)) = object["apiVersion"].as_str().unwrap().split_once('/') else {
+            continue;
+        };
+        let found = definitions.iter().find(|definition| {
+            definition["spec"]["group"] == group
+                && definition["spec"]["names"]["kind"] == object["kind"]
+        });
+        let Some(definition) = found else { continue };
+        let raw = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let schema = parse(raw).unwrap();
+        let name = &object["metadata"]["name"];
+        assert_eq!(
+            prune(&mut object.clone(), &schema, Level::Root),
+            Vec::<String>::new(),
+            "{name}"
+        );
+        let errors = schema::validate(&object, None, &schema);
+        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, Vec::<String>::new(), "{} {name}", object["kind"]);
+        seen += 1;
+    }
+    assert!(seen > 80, "{seen}");
+}

@@ -7,6 +7,7 @@
 mod harness;
 
 mod aggregation;
+mod appliance;
 mod audit;
 mod bad_input;
 mod certificates;

@@ -17,6 +17,7 @@ mod garbage;
 mod hub;
 mod installation;
 mod key;
+mod key_pair;
 mod namespace;
 mod node;
 mod object;
@@ -33,7 +34,9 @@ mod storage_protection;
 #[cfg(test)]
 mod tests;
 mod vm;
+mod vm_claims;
 mod vm_pool;
+mod vm_template;
 mod vmi;
 mod vmi_replica_set;
 

@@ -15,7 +15,8 @@ use crate::installation::UploadProxy;
 use crate::reconcile::{self, Interest, Reconciler, Touch};
 use crate::service_account::TokenMinter;
 use crate::{
-    claim, data_volume, hub, installation, storage_protection, vm, vm_pool, vmi, vmi_replica_set,
+    claim, data_volume, hub, installation, key_pair, storage_protection, vm, vm_claims, vm_pool,
+    vm_template, vmi, vmi_replica_set,
 };
 use crate::{
     endpoints, garbage, namespace, node, quota, role_aggregation, root_ca, service_account,
@@ -191,6 +192,10 @@ impl Started<'_> {
         let machines = vm::Machines::default();
         let keeper = vm::Keeper::new(client(), machines.0.clone());
         outlets.push(self.add("vm", machines, keeper));
+        outlets.push(self.add("vm-claims", vm_claims::Machines, vm_claims::Maker::new(client())));
+        let librarian = vm_template::Librarian::new(client());
+        outlets.push(self.add("vm-template", vm_template::Templates, librarian));
+        outlets.push(self.add("key-pair", key_pair::KeyPairs, key_pair::Printer::new(client())));
         outlets.push(self.add("claim", claim::Storage, claim::Binder::new(client())));
         let filler = data_volume::Filler::new(client());
         outlets.push(self.add("data-volume", data_volume::Filled, filler));

@@ -13,8 +13,6 @@ use crate::setting::SETTINGS;
 pub fn first_objects() -> Vec<Value> {
     let mut objects: Vec<Value> =
         [NAMESPACE, "harvester-system", "harvester-public"].map(namespace).into();
-    objects.extend(classes());
-    objects.extend(snapshot_classes());
     objects.extend(SETTINGS.iter().map(|setting| {
         json!({
             "apiVersion": "longhorn.io/v1beta2",
@@ -46,6 +44,11 @@ const CLASSES: &[(&str, &str, bool, bool)] = &[
     ("longhorn-static", "3", false, true),
     ("vmstate-persistence", "3", true, true),
 ];
+
+/// The storage classes and snapshot classes of the driver, for a cluster whose nodes serve it.
+pub fn driver_objects() -> Vec<Value> {
+    classes().chain(snapshot_classes()).collect()
+}
 
 fn classes() -> impl Iterator<Item = Value> {
     CLASSES.iter().map(|(name, replicas, migratable, reserved)| {

@@ -12,6 +12,6 @@ pub mod public_key;
 pub mod setting;
 pub mod snapshot;
 
-pub use bootstrap::first_objects;
+pub use bootstrap::{driver_objects, first_objects};
 pub use claim_template::{ClaimTemplate, claim_templates};
 pub use definition::definitions;

@@ -30,7 +30,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("apiserver", &["auth", "base", "kinds", "merge", "schema", "store", "types"]),
     // Ordinary clients of any Kubernetes: neither the server nor the store.
     ("client", &["base"]),
-    ("controllers", &["base", "client", "kinds", "types", "virt"]),
+    ("controllers", &["base", "client", "hci", "kinds", "types", "virt"]),
     // What KubeVirt serves beside its objects; a client too, so it can stand outside as well.
     ("gateway", &["base", "client", "virt"]),
     // Makes the objects of one node real, as a client like any other.
@@ -46,6 +46,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "client",
             "controllers",
             "gateway",
+            "hci",
             "store",
             "virt",
         ],

@@ -43,9 +43,13 @@ pub(super) fn new() -> (Extensions, Door) {
         resources: rows(gateway::METRICS_RESOURCES),
     });
     let extensions = Extensions {
-        definitions: Some(|| virt::definitions().collect()),
-        objects: Some(|| virt::first_objects(virt::ARCHITECTURE, &base::clock::now_rfc3339())),
-        rules: vec![Arc::new(rules::Machines)],
+        definitions: Some(|| virt::definitions().chain(hci::definitions()).collect()),
+        objects: Some(|| {
+            let mut objects = virt::first_objects(virt::ARCHITECTURE, &base::clock::now_rfc3339());
+            objects.extend(hci::first_objects());
+            objects
+        }),
+        rules: vec![Arc::new(rules::Machines), Arc::new(rules::Appliance)],
         groups: vec![machines, uploads, metrics],
         paths: vec![Arc::new(Proxy { door: door.clone() })],
     };

@@ -74,6 +74,74 @@ impl Rules for Machines {
     }
 }
 
+/// Harvester's and Longhorn's objects, and what those say about claims, classes and machines.
+pub(super) struct Appliance;
+
+impl Appliance {
+    fn write<'a>(
+        review: &Review<'a>,
+        object: Option<&'a Value>,
+        old: Option<&'a Value>,
+        objects: &'a Reader<'a>,
+    ) -> hci::admit::Write<'a> {
+        hci::admit::Write {
+            group: review.group,
+            resource: review.resource,
+            namespace: review.namespace,
+            name: review.name,
+            object: object.filter(|_| review.act != Act::Delete),
+            old,
+            trusted: is_trusted(review),
+            objects,
+        }
+    }
+}
+
+impl Rules for Appliance {
+    fn concern(&self, group: &str, resource: &str) -> bool {
+        hci::admit::concerns(group, resource)
+    }
+
+    fn complete(
+        &self,
+        review: &Review<'_>,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), Denial> {
+        if !review.subresource.is_empty() {
+            return Ok(());
+        }
+        let objects = Reader(review.objects);
+        let write = Self::write(review, None, old, &objects);
+        hci::admit::complete(&write, object).map_err(refusal)
+    }
+
+    fn judge(
+        &self,
+        review: &Review<'_>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<Vec<String>, Denial> {
+        if !review.subresource.is_empty() {
+            return Ok(Vec::new());
+        }
+        let objects = Reader(review.objects);
+        let write = Self::write(review, object, old, &objects);
+        hci::admit::judge(&write).map(|()| Vec::new()).map_err(refusal)
+    }
+}
+
+fn refusal(refusal: hci::admit::Refusal) -> Denial {
+    let hci::admit::Refusal { code, reason, field, message } = refusal;
+    let cause = || Cause {
+        reason: "FieldValueInvalid".to_owned(),
+        message: message.clone(),
+        field: field.to_owned(),
+    };
+    let causes = if field.is_empty() { Vec::new() } else { vec![cause()] };
+    Denial { code, reason, causes, message }
+}
+
 /// Our own controllers and agents, and KubeVirt's where those are used.
 fn is_trusted(review: &Review<'_>) -> bool {
     let name = &review.user.name;

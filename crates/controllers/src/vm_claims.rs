@@ -1,0 +1,137 @@
+//! Claims that machines bring along in Harvester's annotation: made when they are missing,
+//! grown when more is asked for, never shrunk. They have no owner, so that data outlives the
+//! machine; those that its deletion names go with it.
+
+mod plan;
+
+use kube::Client;
+use serde_json::Value;
+
+use crate::event::{self, About};
+use crate::key::Key;
+use crate::object;
+use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::resource::{CLAIMS, Objects, VMS, is_refused};
+
+const SOURCE: &str = "harvester-vm-controller";
+
+/// Every machine, and machines of a namespace where a claim went away.
+#[derive(Debug, Default)]
+pub(crate) struct Machines;
+
+impl Interest for Machines {
+    type Key = Key;
+
+    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
+        match touch {
+            Touch::Object { kind, namespace, name, state: State::Live | State::Deleting }
+                if VMS.is(kind) =>
+            {
+                vec![Key::new(namespace, name)]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+pub(crate) struct Maker(Objects);
+
+impl Maker {
+    pub(crate) fn new(client: Client) -> Self {
+        Self(Objects(client))
+    }
+
+    async fn make(&self, machine: &Value) -> Result<Next, Failure> {
+        let namespace = object::namespace(machine);
+        let templates = match hci::claim_templates(&machine["metadata"]) {
+            Ok(templates) => templates,
+            Err(complaint) => {
+                self.complain(machine, "InvalidVolumeClaimTemplates", complaint).await;
+                return Ok(Next::Done);
+            }
+        };
+        for template in &templates {
+            let found = self.0.get(CLAIMS, namespace, &template.name).await.doing("get a claim")?;
+            let Some(claim) = found else {
+                let wanted = plan::claim(machine, template);
+                match self.0.create(CLAIMS, namespace, &wanted).await {
+                    Err(failure) if is_refused(&failure, 409) => {}
+                    Err(kube::Error::Api(refusal)) if (400..500).contains(&refusal.code) => {
+                        let message =
+                            format!("cannot create claim {}: {}", template.name, refusal.message);
+                        self.complain(machine, "FailedCreateClaim", message).await;
+                    }
+                    made => drop(made.doing("create a claim")?),
+                }
+                continue;
+            };
+            if let Some(patch) = plan::growth(&claim, template) {
+                match self.0.merge(CLAIMS, namespace, &template.name, &patch).await {
+                    Err(kube::Error::Api(refusal)) if (400..500).contains(&refusal.code) => {
+                        let message =
+                            format!("cannot grow claim {}: {}", template.name, refusal.message);
+                        self.complain(machine, "FailedGrowClaim", message).await;
+                    }
+                    written => drop(written.doing("grow a claim")?),
+                }
+            }
+        }
+        self.hold(machine).await
+    }
+
+    /// Deletion waits for us where it names claims that go as well.
+    async fn hold(&self, machine: &Value) -> Result<Next, Failure> {
+        let Some(patch) = plan::hold(machine) else { return Ok(Next::Done) };
+        self.patch(machine, &patch, "hold the machine").await
+    }
+
+    async fn release(&self, machine: &Value) -> Result<Next, Failure> {
+        let namespace = object::namespace(machine);
+        let Some(patch) = plan::release(machine) else { return Ok(Next::Done) };
+        for name in plan::unwanted(machine) {
+            let claim = self.0.get(CLAIMS, namespace, name).await.doing("get a claim")?;
+            if let Some(claim) = claim.filter(|claim| !object::is_deleting(claim)) {
+                let deleted = self.0.delete(CLAIMS, namespace, name, object::uid(&claim)).await;
+                deleted.doing("delete a claim")?;
+            }
+        }
+        self.patch(machine, &patch, "let go of the machine").await
+    }
+
+    async fn patch(
+        &self,
+        machine: &Value,
+        patch: &Value,
+        doing: &'static str,
+    ) -> Result<Next, Failure> {
+        let (namespace, name) = (object::namespace(machine), object::name(machine));
+        match self.0.merge(VMS, namespace, name, patch).await {
+            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
+            written => written.map(|_| Next::Done).doing(doing),
+        }
+    }
+
+    async fn complain(&self, machine: &Value, reason: &str, message: String) {
+        let about = About {
+            api_version: "kubevirt.io/v1",
+            kind: "VirtualMachine",
+            namespace: object::namespace(machine),
+            name: object::name(machine),
+            uid: object::uid(machine),
+        };
+        event::warn(&self.0.0, SOURCE, &about, reason, message).await;
+    }
+}
+
+impl Reconciler for Maker {
+    type Key = Key;
+
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let found = self.0.get(VMS, &key.namespace, &key.name).await.doing("get the machine")?;
+        match found {
+            None => Ok(Next::Done),
+            Some(machine) if object::is_deleting(&machine) => self.release(&machine).await,
+            Some(machine) => self.make(&machine).await,
+        }
+    }
+}

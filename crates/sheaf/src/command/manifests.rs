@@ -8,10 +8,11 @@ use crate::cli::{ManifestPart, ManifestsArgs};
 pub(super) fn run(args: &ManifestsArgs) -> Result<()> {
     let mut documents = Vec::new();
     if args.only != Some(ManifestPart::Objects) {
-        documents.extend(virt::definitions().iter().cloned());
+        documents.extend(virt::definitions().chain(hci::definitions()));
     }
     if args.only != Some(ManifestPart::Definitions) {
         documents.extend(virt::first_objects(virt::ARCHITECTURE, &base::clock::now_rfc3339()));
+        documents.extend(hci::first_objects());
     }
     super::print(&text(&documents)?)
 }

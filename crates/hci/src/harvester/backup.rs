@@ -2,7 +2,6 @@
 
 use crd::atom::{Any, Map, ObjectMeta, PersistentVolumeClaimSpec, TypedLocalObjectReference};
 use crd::record::record;
-use virt::v1::VirtualMachineSpec;
 
 use super::{Condition, Fault};
 
@@ -46,7 +45,7 @@ record! {
     /// The machine as it was.
     BackupSource {
         metadata: ObjectMeta = {"x-kubernetes-preserve-unknown-fields": true},
-        spec: Option<VirtualMachineSpec>,
+        spec: Option<Any>,
     }
 
     VolumeBackup {

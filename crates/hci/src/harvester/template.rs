@@ -1,8 +1,7 @@
 //! Templates of machines and their versions.
 
-use crd::atom::ObjectMeta;
+use crd::atom::{Any, ObjectMeta};
 use crd::record::record;
-use virt::v1::VirtualMachineSpec;
 
 use super::Condition;
 
@@ -43,10 +42,11 @@ record! {
         vm: Option<VirtualMachineSource>,
     }
 
-    /// The machine that is made.
+    /// The machine that is made. Its spec is judged when it is: the schema of machines in here
+    /// as well would weigh more than all of Harvester's kinds together.
     VirtualMachineSource {
         metadata: ObjectMeta = {"x-kubernetes-preserve-unknown-fields": true},
-        spec: Option<VirtualMachineSpec>,
+        spec: Option<Any>,
     }
 
     VirtualMachineTemplateVersionStatus {

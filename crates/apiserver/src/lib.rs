@@ -38,6 +38,7 @@ mod expiry;
 pub mod extension;
 mod fairness;
 #[cfg(test)]
+#[path = "fuzz/tests.rs"]
 mod fuzz;
 mod health;
 mod identity;

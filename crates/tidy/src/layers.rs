@@ -25,8 +25,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("crd", &["types"]),
     // KubeVirt's kinds, apart from the built-in ones so that those compile without them.
     ("virt", &["crd", "kinds", "schema", "types"]),
-    // Harvester's and Longhorn's kinds, which embed machines.
-    ("hci", &["crd", "kinds", "schema", "types", "virt"]),
+    // Harvester's and Longhorn's kinds.
+    ("hci", &["crd", "kinds", "schema", "types"]),
     ("apiserver", &["auth", "base", "kinds", "merge", "schema", "store", "types"]),
     // Ordinary clients of any Kubernetes: neither the server nor the store.
     ("client", &["base"]),

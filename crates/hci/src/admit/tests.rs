@@ -1,9 +1,8 @@
 //! Tables of writes and what becomes of them.
 
 use serde_json::{Value, json};
-use virt::admit::Objects;
 
-use super::{Write, complete, judge};
+use super::{Objects, Write, complete, judge};
 
 const KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";

@@ -27,7 +27,7 @@ fn a_key_pair_shows_its_fingerprint() {
     let pairs = format!("{GROUP}/keypairs");
     let refused = http.post(&pairs, &object("KeyPair", "bad", &json!({"publicKey": "hello"})));
     assert_eq!(refused.status, 422);
-    assert_has(&refused.text(), "key is not in valid OpenSSH public key format");
+    assert_has(refused.text(), "key is not in valid OpenSSH public key format");
     http.post(&pairs, &object("KeyPair", "me", &json!({"publicKey": KEY}))).ok();
     eventually("the fingerprint is there", || {
         let pair = http.get(&at("keypairs", "me")).ok();
@@ -55,7 +55,7 @@ fn versions_of_a_template_are_numbered_and_the_first_is_the_default() {
         object("VirtualMachineTemplateVersion", "x", &json!({"templateId": "default/linux"}));
     let refused = http.post(&versions, &orphan);
     assert_eq!(refused.status, 422);
-    assert_has(&refused.text(), "template default/linux is not found");
+    assert_has(refused.text(), "template default/linux is not found");
 
     let template = object("VirtualMachineTemplate", "linux", &json!({"description": "plain"}));
     http.post(&format!("{GROUP}/virtualmachinetemplates"), &template).ok();
@@ -72,7 +72,7 @@ fn versions_of_a_template_are_numbered_and_the_first_is_the_default() {
     });
     let kept = http.delete(&at("virtualmachinetemplateversions", "linux-a"));
     assert_eq!(kept.status, 400);
-    assert_has(&kept.text(), "Cannot delete the default templateVersion");
+    assert_has(kept.text(), "Cannot delete the default templateVersion");
     http.delete(&at("virtualmachinetemplates", "linux")).ok();
     eventually("its versions are gone with it", || {
         http.get(&at("virtualmachinetemplateversions", "linux-b")).status == 404
@@ -94,7 +94,7 @@ fn a_fresh_cluster_has_templates_and_settings() {
     let setting = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/settings/auto-salvage";
     let refused = http.merge(setting, &json!({"value": "maybe"}));
     assert_eq!(refused.status, 400);
-    assert_has(&refused.text(), "it must be true or false");
+    assert_has(refused.text(), "it must be true or false");
 }
 
 fn machine(claims: &Value) -> Value {
@@ -118,7 +118,7 @@ fn a_machine_brings_its_claims_along() {
     let http = sheaf.http();
     let bad = http.post(VMS, &machine(&json!([{"metadata": {}}])));
     assert_eq!(bad.status, 422);
-    assert_has(&bad.text(), "the volumeClaimTemplates annotaion is invalid");
+    assert_has(bad.text(), "the volumeClaimTemplates annotaion is invalid");
     http.post(VMS, &machine(&claim("1Gi"))).ok();
     let path = format!("{CLAIMS}/web-root");
     eventually("the claim is there", || http.get(&path).status == 200);
@@ -128,11 +128,11 @@ fn a_machine_brings_its_claims_along() {
     let smaller = machine(&claim("512Mi"));
     let refused = http.merge(&format!("{VMS}/web"), &json!({"metadata": smaller["metadata"]}));
     assert_eq!(refused.status, 422);
-    assert_has(&refused.text(), "web-root PVC requests storage can't be less than previous value");
+    assert_has(refused.text(), "web-root PVC requests storage can't be less than previous value");
 
     let used = http.delete(&path);
     assert_eq!(used.status, 409);
-    assert_has(&used.text(), "which is currently attached to VM: default/web");
+    assert_has(used.text(), "which is currently attached to VM: default/web");
 
     let removed = json!({"metadata": {"annotations": {
         "harvesterhci.io/removedPersistentVolumeClaims": "web-root"}}});

@@ -83,10 +83,10 @@ impl Audit {
         let mut sinks = Sinks::default();
         if let Some(log) = config.log {
             let path = log.path.clone();
-            sinks.to_file(log, tasks).map_err(|source| AuditError { path, source })?;
+            sinks.add_file(log, tasks).map_err(|source| AuditError { path, source })?;
         }
         if let Some((receiver, batching)) = config.webhook {
-            sinks.to_webhook(receiver, batching, tasks);
+            sinks.add_webhook(receiver, batching, tasks);
         }
         Ok(Self { policy: config.policy, sinks: Arc::new(sinks) })
     }
@@ -131,7 +131,7 @@ impl Api {
             true => record.note_request(&parts.headers, body).await,
             false => body,
         };
-        let work = self.answer_request(Request::from_parts(parts, body), transport);
+        let work = Box::pin(self.answer_request(Request::from_parts(parts, body), transport));
         let notes = RefCell::new(BTreeMap::new());
         let (reply, notes) = ANNOTATIONS
             .scope(notes, async {

@@ -48,8 +48,7 @@ pub async fn reencrypt(
     let mut stale = sealing.stale();
     stale.retain(|(table, name)| store.get(table, name).is_some());
     let total = stale.len() as u64;
-    let mut copied = 0;
-    for (table, name) in stale {
+    for (copied, (table, name)) in (1..).zip(stale) {
         if let Some(entry) = store.get(&table, &name) {
             let write = Write {
                 table: table.as_str().into(),
@@ -62,7 +61,6 @@ pub async fn reencrypt(
                 Err(source) => return Err(ReencryptError::Write { table, name, source }),
             }
         }
-        copied += 1;
         progress(Progress { copied, total });
     }
     drop(store);

@@ -56,7 +56,7 @@ pub(super) struct Sinks {
 }
 
 impl Sinks {
-    pub(super) fn to_file(&mut self, config: LogConfig, tasks: &Tasks) -> std::io::Result<()> {
+    pub(super) fn add_file(&mut self, config: LogConfig, tasks: &Tasks) -> std::io::Result<()> {
         let log = Log::open(config)?;
         let (sender, queue) = mpsc::channel(QUEUE);
         tasks.spawn("audit log", keep(log, queue, tasks.stop_signal()));
@@ -64,7 +64,7 @@ impl Sinks {
         Ok(())
     }
 
-    pub(super) fn to_webhook(
+    pub(super) fn add_webhook(
         &mut self,
         receiver: Arc<dyn Receiver>,
         batching: Batching,

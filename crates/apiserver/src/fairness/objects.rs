@@ -7,7 +7,9 @@ const VERSION: &str = "flowcontrol.apiserver.k8s.io/v1";
 const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 
 /// Name, shares, lendable percent, and queues and hand where requests wait.
-const LEVELS: &[(&str, i64, i64, Option<(i64, i64)>)] = &[
+type LevelRow = (&'static str, i64, i64, Option<(i64, i64)>);
+
+const LEVELS: &[LevelRow] = &[
     ("catch-all", 5, 0, None),
     ("system", 30, 33, Some((64, 6))),
     ("node-high", 40, 25, Some((64, 6))),

@@ -102,7 +102,7 @@ impl Request {
         if self.organizations != [NODES] {
             return Err(RequestError::Organization);
         }
-        if !self.common_name.strip_prefix(NODE_PREFIX).is_some_and(|name| !name.is_empty()) {
+        if self.common_name.strip_prefix(NODE_PREFIX).is_none_or(str::is_empty) {
             return Err(RequestError::CommonName);
         }
         let kinds = names.iter().map(kind_of);
@@ -254,7 +254,8 @@ mod tests {
         let cert = pki.sign(&request, Signer::Client, &usages, Some(3600), now).unwrap();
         let der = rustls::pki_types::CertificateDer::from_pem_slice(cert.as_bytes()).unwrap();
         let tls = crate::pki::tls::Tls::new(&pki).unwrap();
-        let crate::pki::tls::Peer::User(user) = tls.peer(&[der.clone()], now).unwrap() else {
+        let crate::pki::tls::Peer::User(user) = tls.peer(std::slice::from_ref(&der), now).unwrap()
+        else {
             panic!("it names a user")
         };
         assert_eq!((user.name.as_str(), user.groups), ("jane", vec!["dev".to_owned()]));

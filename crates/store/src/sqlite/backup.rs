@@ -40,7 +40,7 @@ pub enum RestoreError {
     #[error("{} exists already", path.display())]
     Exists { path: PathBuf },
     #[error("cannot use backup {}", path.display())]
-    Open { path: PathBuf, source: OpenError },
+    Open { path: PathBuf, source: Box<OpenError> },
     #[error("cannot read backup {}", path.display())]
     Read { path: PathBuf, source: rusqlite::Error },
     #[error("backup {} is damaged", path.display())]
@@ -76,7 +76,7 @@ pub fn restore(from: &Path, to: &Path) -> Result<(), RestoreError> {
         }
     }
     let connection = open_read_only(from)
-        .map_err(|source| RestoreError::Open { path: from.to_owned(), source })?;
+        .map_err(|source| RestoreError::Open { path: from.to_owned(), source: Box::new(source) })?;
     let verdict: String = connection
         .query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))
         .map_err(|source| RestoreError::Read { path: from.to_owned(), source })?;

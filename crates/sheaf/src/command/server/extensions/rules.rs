@@ -142,10 +142,10 @@ fn refusal(refusal: hci::admit::Refusal) -> Denial {
     Denial { code, reason, causes, message }
 }
 
-/// Our own controllers and agents, and KubeVirt's where those are used.
+/// This server, our own controllers and agents, and KubeVirt's where those are used.
 fn is_trusted(review: &Review<'_>) -> bool {
     let name = &review.user.name;
-    ["system:sheaf-", "system:node:", "system:serviceaccount:kubevirt:"]
+    ["system:apiserver", "system:sheaf-", "system:node:", "system:serviceaccount:kubevirt:"]
         .iter()
         .any(|prefix| name.starts_with(prefix))
 }

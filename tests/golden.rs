@@ -121,7 +121,11 @@ fn tables() {
                 continue;
             }
             let table = http.get(&format!("{path}/{name}?limit=1")).ok();
-            let columns = table["columnDefinitions"].as_array().unwrap().iter().map(|column| {
+            let Some(columns) = table["columnDefinitions"].as_array() else {
+                writeln!(text, "{name}: (no table)").unwrap();
+                continue;
+            };
+            let columns = columns.iter().map(|column| {
                 let name = column["name"].as_str().unwrap();
                 if column["priority"] == 0 { name.to_owned() } else { format!("[{name}]") }
             });

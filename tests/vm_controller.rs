@@ -143,7 +143,7 @@ fn a_machine_is_placed_runs_and_stops() {
     until_printable(&http, "web", "Stopping");
     finish(&http, "web", "Succeeded");
     until_printable(&http, "web", "Stopped");
-    assert_eq!(http.get(&at(VMIS, "web")).status, 404);
+    eventually("its instance is gone", || http.get(&at(VMIS, "web")).status == 404);
     eventually("its pod is gone", || {
         let pods = http.get(&format!("{PODS}?labelSelector=vm.kubevirt.io/name=web")).ok();
         pods["items"].as_array().unwrap().is_empty()

@@ -15,6 +15,9 @@ use crate::argv::disk::Place;
 use crate::argv::{self, GROWTH_DEVICE};
 use crate::machine::{Bus, Disk, Link, Nic, Source};
 
+/// How often a tray that the guest closes is opened again.
+const TRAY_TRIES: u32 = 20;
+
 /// Why a device is still there, or still not.
 #[derive(Debug, thiserror::Error)]
 pub enum UnplugError {
@@ -156,9 +159,7 @@ impl Qmp {
     /// Puts another medium into a drive, or none if the source is empty.
     pub async fn change_medium(&self, drive: &Disk) -> Result<(), QmpError> {
         let id = drive.id();
-        self.run("blockdev-open-tray", json!({ "id": id, "force": true })).await?;
-        let removed = self.run("blockdev-remove-medium", json!({ "id": id })).await;
-        ignore_missing(removed)?;
+        self.take_medium(&id).await?;
         self.remove_nodes(drive).await?;
         if drive.source != Source::Empty {
             self.add_nodes(drive).await?;
@@ -166,6 +167,20 @@ impl Qmp {
             self.run("blockdev-insert-medium", json!({ "id": id, "node-name": node })).await?;
         }
         self.run("blockdev-close-tray", json!({ "id": id })).await
+    }
+
+    /// A guest that looks after its drive may close the tray again before we reach in.
+    async fn take_medium(&self, id: &str) -> Result<(), QmpError> {
+        let mut tries = TRAY_TRIES;
+        loop {
+            self.run("blockdev-open-tray", json!({ "id": id, "force": true })).await?;
+            tries -= 1;
+            match self.run("blockdev-remove-medium", json!({ "id": id })).await {
+                Err(QmpError::Refused { description, .. })
+                    if tries > 0 && description.contains("is not open") => {}
+                removed => return ignore_missing(removed),
+            }
+        }
     }
 
     /// Gives a running machine another interface. `taps` and `vhosts` have one entry per queue.

@@ -26,8 +26,9 @@ use crate::run_dir::{RunDir, SERIAL};
 const TAIL: usize = 16 << 10;
 /// The log is kept in two files of at most this size.
 const LONGEST_LOG: u64 = 1 << 20;
-/// Pieces that a listener may be behind.
-const BEHIND: usize = 256;
+/// Pieces that a listener may be behind. A busy host lets a guest print byte by byte, so a piece
+/// may be as little as that; a place costs about 60 bytes per machine.
+const BEHIND: usize = 2048;
 /// Pieces that were typed and not yet taken by the guest.
 const TYPED: usize = 64;
 

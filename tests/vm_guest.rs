@@ -216,13 +216,13 @@ fn it_has_what_it_started_with(test: &mut Test) {
 fn its_agent_answers(test: &mut Test) {
     test.until_condition("AgentConnected", "True");
     test.until_condition("AccessCredentialsSynchronized", "True");
-    test.shell.sees("cat /root/.ssh/authorized_keys", "ssh-ed25519 AAAA one");
+    test.shell.sees("cat ~root/.ssh/authorized_keys", "ssh-ed25519 AAAA one");
     // A secret that changes reaches the guest without a restart.
     test.node.sheaf.http().merge(
         "/api/v1/namespaces/default/secrets/keys",
         &json!({"stringData": {"one": "ssh-ed25519 AAAA two"}}),
     );
-    test.shell.sees("cat /root/.ssh/authorized_keys", "ssh-ed25519 AAAA two");
+    test.shell.sees("cat ~root/.ssh/authorized_keys", "ssh-ed25519 AAAA two");
     test.until_condition("Ready", "False");
     test.shell.run("touch /etc/ready");
     test.until_condition("Ready", "True");
@@ -368,10 +368,10 @@ fn it_is_frozen_paused_and_rebooted(test: &mut Test) {
     test.put("unpause", &none);
     test.until_condition("Ready", "True");
     assert_eq!(test.condition("Paused"), Value::Null);
-    test.shell.run("echo kept >/root/kept; sync");
+    test.shell.run("echo kept >~root/kept; sync");
     test.put("softreboot", &none);
     test.shell.enter(PASSWORD);
-    assert_eq!(test.shell.run("cat /root/kept"), "kept");
+    assert_eq!(test.shell.run("cat ~root/kept"), "kept");
 }
 
 fn it_outlives_the_server_with_its_lease(test: &mut Test) {
@@ -382,5 +382,5 @@ fn it_outlives_the_server_with_its_lease(test: &mut Test) {
     test.shell = Shell::attach(&test.node, "a");
     let renew = "udhcpc -q -f -n -t 5 -T 2 -i eth0 -s /bin/lease 2>&1 | grep -c obtained";
     test.shell.sees(renew, "1");
-    assert_eq!(test.shell.run("cat /root/kept"), "kept");
+    assert_eq!(test.shell.run("cat ~root/kept"), "kept");
 }

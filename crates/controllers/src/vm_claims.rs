@@ -15,7 +15,7 @@ use crate::resource::{CLAIMS, Objects, VMS, is_refused};
 
 const SOURCE: &str = "harvester-vm-controller";
 
-/// Every machine, and machines of a namespace where a claim went away.
+/// Every machine that changes or is deleted.
 #[derive(Debug, Default)]
 pub(crate) struct Machines;
 

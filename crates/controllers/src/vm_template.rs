@@ -21,7 +21,7 @@ const IMAGES: Resource = Resource::new("harvesterhci.io", "v1beta1", "virtualmac
 pub(crate) enum Work {
     Template(Key),
     Version(Key),
-    /// Versions may wait for an image of this namespace, or of any.
+    /// Versions of any template may wait for an image.
     Images,
 }
 

@@ -7,4 +7,5 @@ extern crate self as crd;
 pub mod atom;
 pub mod definition;
 mod embed;
+pub mod lookup;
 pub mod record;

@@ -9,17 +9,10 @@ mod machine;
 mod storage_class;
 mod template;
 
+use crd::lookup::Objects;
 use serde_json::Value;
+
 pub(crate) use storage_class::DRIVER;
-
-/// Reads other objects that a rule looks at. Nothing means that there is none.
-pub trait Objects {
-    /// `namespace` is empty for objects of the cluster.
-    fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value>;
-
-    /// All of a namespace, or of all if it is empty.
-    fn list(&self, group: &str, plural: &str, namespace: &str) -> Vec<Value>;
-}
 
 /// A write that is to be judged.
 #[derive(Clone, Copy)]

@@ -152,9 +152,7 @@ impl Setting {
     pub fn complaint(&self, value: &str) -> Option<String> {
         let wants = match self.takes {
             Text => return None,
-            Bool => {
-                is_bool(value).then_some(()).map_or(Some("true or false".to_owned()), |()| None)
-            }
+            Bool => wanted_bool(value),
             Number(least, most) => wanted_number(value, least, most),
             OneOf(words) => {
                 (!words.contains(&value)).then(|| format!("one of {}", words.join(", ")))
@@ -162,17 +160,15 @@ impl Setting {
             NumberByEngine(least, most) => {
                 by_engine(value, &|value| wanted_number(value, least, most))
             }
-            BoolByEngine => {
-                by_engine(value, &|value| (!is_bool(value)).then(|| "true or false".to_owned()))
-            }
+            BoolByEngine => by_engine(value, &wanted_bool),
         }?;
         let name = self.name;
         Some(format!("the value \"{value}\" of setting {name} is invalid: it must be {wants}"))
     }
 }
 
-fn is_bool(value: &str) -> bool {
-    matches!(value, "true" | "false")
+fn wanted_bool(value: &str) -> Option<String> {
+    (!matches!(value, "true" | "false")).then(|| "true or false".to_owned())
 }
 
 fn wanted_number(value: &str, least: i64, most: i64) -> Option<String> {

@@ -26,17 +26,11 @@ use serde_json::Value;
 
 use crate::config::ClusterConfig;
 
+pub use crd::lookup::Objects;
+
 pub use cause::{Cause, Denial};
 pub(crate) use cause::{Causes, read};
 pub use mutate::{Surroundings, mutate};
-
-/// Reads other objects that a rule looks at. Nothing means that there is none.
-pub trait Objects {
-    /// `namespace` is empty for objects of the cluster.
-    fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value>;
-
-    fn list(&self, group: &str, plural: &str, namespace: &str) -> Vec<Value>;
-}
 
 /// A write that is to be judged.
 #[derive(Clone, Copy)]

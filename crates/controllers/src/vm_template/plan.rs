@@ -60,9 +60,8 @@ pub(super) fn version(
             .because("ImageNotReady", format!("image {image} is not imported yet")),
     };
     condition::set(&mut conditions, &ready, now);
-    let mut owner =
+    let owner =
         object::controlled_by(template, "harvesterhci.io/v1beta1", "VirtualMachineTemplate");
-    owner["blockOwnerDeletion"] = json!(true);
     let patch = json!({
         "metadata": {
             "labels": {LABEL: object::name(template)},

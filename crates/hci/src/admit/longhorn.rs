@@ -78,7 +78,7 @@ pub(super) fn judge_volume(write: &Write<'_>) -> Judgement {
         return Err(Refusal::new(
             400,
             "spec.dataLocality",
-            "number of replica count should be 1 whe data locality is strict-local",
+            "number of replica count should be 1 when data locality is strict-local",
         ));
     }
     let Some(old) = write.old else { return Ok(()) };

@@ -1,8 +1,9 @@
 //! Tables of writes and what becomes of them.
 
+use crd::lookup::Objects;
 use serde_json::{Value, json};
 
-use super::{Objects, Write, complete, judge};
+use super::{Write, complete, judge};
 
 const KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";

@@ -183,13 +183,3 @@ impl Objects for Reader<'_> {
         self.0.list(group, plural, namespace)
     }
 }
-
-impl hci::admit::Objects for Reader<'_> {
-    fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
-        self.0.get(group, plural, namespace, name)
-    }
-
-    fn list(&self, group: &str, plural: &str, namespace: &str) -> Vec<Value> {
-        self.0.list(group, plural, namespace)
-    }
-}

@@ -32,6 +32,8 @@ pub(super) struct Pump<S: Shape> {
     mirror: Arc<Mirror<S>>,
     health: Arc<Health>,
     backoff: Backoff,
+    /// A value could not be read; to be connected again is no cure for that.
+    stuck: bool,
 }
 
 /// Why the watch ended.
@@ -70,6 +72,7 @@ impl<S: Shape> Pump<S> {
             mirror: Arc::clone(mirror),
             health: Arc::clone(health),
             backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(2)),
+            stuck: false,
         }
     }
 
@@ -104,9 +107,13 @@ impl<S: Shape> Pump<S> {
                 }
                 broken => Err(broken),
             };
-            if let Err(broken) = repaired {
-                self.report(broken);
-                tokio::time::sleep(self.backoff.delay()).await;
+            match repaired {
+                Ok(()) => self.stuck = false,
+                Err(broken) => {
+                    self.stuck |= matches!(broken, Broken::Link(LinkError::Sealed(_)));
+                    self.report(broken);
+                    tokio::time::sleep(self.backoff.delay()).await;
+                }
             }
         }
     }
@@ -129,8 +136,11 @@ impl<S: Shape> Pump<S> {
             if response.canceled() {
                 return Err(Broken::Ended { reason: response.cancel_reason().to_owned() });
             }
-            self.works();
             self.publish(&response)?;
+            self.stuck &= response.events().is_empty();
+            if !self.stuck {
+                self.works();
+            }
         }
     }
 

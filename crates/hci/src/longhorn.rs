@@ -17,6 +17,24 @@ pub const NAMESPACE: &str = "longhorn-system";
 /// The finalizer of all of them.
 pub const FINALIZER: &str = "longhorn.io";
 
+/// The label of everything that belongs to a volume: its value is the volume's name.
+pub const VOLUME_LABEL: &str = "longhornvolume";
+
+/// The number by which the storage processes know a volume or a replica: the 128 bits of its
+/// object's uid. Nothing for what is no UUID.
+pub fn block_id(uid: &str) -> Option<u128> {
+    let mut groups = uid.split('-');
+    for length in [8, 4, 4, 4, 12] {
+        groups.next().filter(|group| {
+            group.len() == length && group.bytes().all(|byte| byte.is_ascii_hexdigit())
+        })?;
+    }
+    if groups.next().is_some() {
+        return None;
+    }
+    u128::from_str_radix(&uid.replace('-', ""), 16).ok()
+}
+
 record! {
     Condition {
         r#type: String,
@@ -25,5 +43,25 @@ record! {
         last_transition_time: Option<String>,
         reason: Option<String>,
         message: Option<String>,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::block_id;
+
+    #[test]
+    fn only_a_uuid_is_a_number_of_a_block_device() {
+        let uid = "00112233-4455-6677-8899-aabbccddeeff";
+        assert_eq!(block_id(uid), Some(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff));
+        for wrong in [
+            "",
+            "x",
+            "0011223344556677-8899-aabb-ccdd-eeff",
+            &format!("{uid}-00"),
+            "+0112233-4455-6677-8899-aabbccddeeff",
+        ] {
+            assert_eq!(block_id(wrong), None, "{wrong}");
+        }
     }
 }

@@ -205,7 +205,15 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         for process in self.processes() {
+            let groups = groups(process);
             let _ = kill_process(process, Signal::KILL);
+            // A group can be removed when its last process has truly ended.
+            let ended =
+                || groups.iter().all(|group| fs::remove_dir(group).is_ok() || !group.exists());
+            let mut tries = 0..100;
+            while !ended() && tries.next().is_some() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
         }
         let Some(bridge) = &self.bridge else { return };
         // Its taps end with their processes or with the bridge's rules; the bridge would stay.
@@ -217,6 +225,20 @@ impl Drop for Node {
             let _ = Command::new("nft").args(["delete", "table"]).args(table).output();
         }
     }
+}
+
+/// The control groups of a machine's process that are its own, in whichever hierarchies.
+fn groups(process: Pid) -> Vec<PathBuf> {
+    let path = format!("/proc/{}/cgroup", process.as_raw_nonzero());
+    let lines = fs::read_to_string(path).unwrap_or_default();
+    let own = |line: &str| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, group) = (parts.next()?, parts.next()?);
+        let group = group.strip_prefix("/sheaf/vm-")?;
+        let root = Path::new("/sys/fs/cgroup").join(controllers);
+        Some(root.join(format!("sheaf/vm-{group}")))
+    };
+    lines.lines().filter_map(own).collect()
 }
 
 /// The tables of rules that go with a bridge: family and name.

@@ -6,7 +6,7 @@ use auth::User;
 use auth::rbac::reconcile::{self, Reconciled};
 use base::Chain;
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
@@ -20,6 +20,9 @@ pub enum BootstrapError {
     #[error("cannot {method} {path}: {code} {message}")]
     Refused { method: Method, path: String, code: StatusCode, message: String },
 }
+
+/// How many objects are written at a time, of each sort.
+const AT_ONCE: usize = 24;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
@@ -40,10 +43,11 @@ pub(crate) async fn run(api: &Api) -> Result<(), BootstrapError> {
     all(api, rest).await
 }
 
-/// Creates what is missing, all at once: one sync covers them.
+/// Creates what is missing, many at once: one sync covers them. Each is let go of when it is
+/// written, since memory that the start takes is hardly ever given back.
 async fn all(api: &Api, objects: Vec<Value>) -> Result<(), BootstrapError> {
-    let results = join_all(objects.iter().map(|object| ensure(api, object))).await;
-    results.into_iter().collect()
+    let written = objects.into_iter().map(async |object| ensure(api, &object).await);
+    stream::iter(written).buffer_unordered(AT_ONCE).try_collect().await
 }
 
 /// Creates an object unless it exists; some are kept equal to what we say.
@@ -100,8 +104,8 @@ fn overlay(whole: &mut Value, part: &Value) {
 
 async fn roles(api: &Api) -> Result<(), BootstrapError> {
     let objects = auth::rbac::bootstrap::objects();
-    let results = join_all(objects.iter().map(|wanted| role(api, wanted))).await;
-    results.into_iter().collect()
+    let written = objects.into_iter().map(async |wanted| role(api, &wanted).await);
+    stream::iter(written).buffer_unordered(AT_ONCE).try_collect().await
 }
 
 async fn role(api: &Api, wanted: &Value) -> Result<(), BootstrapError> {

@@ -35,5 +35,6 @@ mod vm_guest;
 mod vm_life;
 mod vm_shapes;
 mod volume;
+mod volumes;
 mod watch;
 mod webhook;

@@ -111,6 +111,12 @@ impl Binder {
         match plan::wait(claim, class.doing("get the storage class")?.as_ref()) {
             Wait::Provisioner | Wait::Consumer => Ok(Next::Done),
             Wait::Nobody => Ok(Next::Again(LOOK_AGAIN)),
+            Wait::Announcement { provisioner } => {
+                let patch = plan::plain_announcement(&provisioner);
+                let (namespace, name) = (object::namespace(claim), object::name(claim));
+                let written = self.objects.merge(CLAIMS, namespace, name, &patch).await;
+                written.map(|_| Next::Done).doing("tell who makes the volume of a claim")
+            }
             Wait::Node { provisioner } => {
                 let nodes = self.objects.list(NODES, "", "").await.doing("list nodes")?;
                 let Some(node) = plan::node(&nodes) else { return Ok(Next::Again(LOOK_AGAIN)) };

@@ -73,6 +73,16 @@ impl Fake {
                 false,
             ),
             ("cdi.kubevirt.io", "v1beta1", "datavolumes", "DataVolume", true),
+            ("longhorn.io", "v1beta2", "volumes", "Volume", true),
+            ("longhorn.io", "v1beta2", "engines", "Engine", true),
+            ("longhorn.io", "v1beta2", "replicas", "Replica", true),
+            ("longhorn.io", "v1beta2", "snapshots", "Snapshot", true),
+            ("longhorn.io", "v1beta2", "volumeattachments", "VolumeAttachment", true),
+            ("longhorn.io", "v1beta2", "nodes", "Node", true),
+            ("longhorn.io", "v1beta2", "settings", "Setting", true),
+            (hci::snapshot::GROUP, "v1", "volumesnapshots", "VolumeSnapshot", true),
+            (hci::snapshot::GROUP, "v1", "volumesnapshotcontents", "Content", false),
+            (hci::snapshot::GROUP, "v1", "volumesnapshotclasses", "Class", false),
         ];
         let state = State { kinds, objects: BTreeMap::new(), version: 1, log: Vec::new() };
         Self { state: Arc::new(Mutex::new(state)), changed: watch::channel(1).0 }

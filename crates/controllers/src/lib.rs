@@ -18,6 +18,7 @@ mod hub;
 mod installation;
 mod key;
 mod key_pair;
+mod longhorn;
 mod namespace;
 mod node;
 mod object;

@@ -15,8 +15,8 @@ use crate::installation::UploadProxy;
 use crate::reconcile::{self, Interest, Reconciler, Touch};
 use crate::service_account::TokenMinter;
 use crate::{
-    claim, data_volume, hub, installation, key_pair, storage_protection, vm, vm_claims, vm_pool,
-    vm_template, vmi, vmi_replica_set,
+    claim, data_volume, hub, installation, key_pair, longhorn, storage_protection, vm, vm_claims,
+    vm_pool, vm_template, vmi, vmi_replica_set,
 };
 use crate::{
     endpoints, garbage, namespace, node, quota, role_aggregation, root_ca, service_account,
@@ -114,6 +114,7 @@ fn run_all(client: &Client, config: &Config) -> Tasks {
             started.cluster(root_ca, minter, &mut outlets);
             let authority = certificate::Authority::new(client.clone(), Arc::clone(signer));
             outlets.push(started.add("certificate", certificate::Asked, authority));
+            started.storage(&mut outlets);
             Some(started.collector())
         }
         Duties::Machines => None,
@@ -207,6 +208,24 @@ impl Started<'_> {
         outlets.push(self.add("vm-pool", pools, pooler));
         let reporter = installation::Reporter::new(client(), uploads);
         outlets.push(self.add("installation", installation::Installations, reporter));
+    }
+
+    /// Those that make replicated volumes. Another cluster may have Longhorn itself, which
+    /// would not share them.
+    fn storage(&self, outlets: &mut Vec<Outlet>) {
+        let client = || self.client.clone();
+        let claimed = longhorn::provision::Claimed::default();
+        let provisioner = longhorn::provision::Provisioner::new(client(), claimed.0.clone());
+        outlets.push(self.add("volume-provision", claimed, provisioner));
+        let watched = longhorn::volume::Watched::default();
+        let keeper = longhorn::volume::Keeper::new(client(), watched.clone());
+        outlets.push(self.add("volume", watched, keeper));
+        let photographer = longhorn::snapshot::Photographer::new(client());
+        outlets.push(self.add("snapshot", longhorn::snapshot::Taken, photographer));
+        let archivist = longhorn::volume_snapshot::Archivist::new(client());
+        outlets.push(self.add("volume-snapshot", longhorn::volume_snapshot::Asked, archivist));
+        let marker = longhorn::eviction::Marker::new(client());
+        outlets.push(self.add("eviction", longhorn::eviction::Nodes, marker));
     }
 
     fn add<I, R>(&self, name: &'static str, interest: I, reconciler: R) -> Outlet

@@ -12,7 +12,7 @@ mod template;
 use crd::lookup::Objects;
 use serde_json::Value;
 
-pub(crate) use storage_class::DRIVER;
+pub use storage_class::DRIVER;
 
 /// A write that is to be judged.
 #[derive(Clone, Copy)]

@@ -12,6 +12,7 @@ pub mod public_key;
 pub mod setting;
 pub mod snapshot;
 
+pub use admit::DRIVER;
 pub use bootstrap::{driver_objects, first_objects};
 pub use claim_template::{ClaimTemplate, claim_templates};
 pub use definition::definitions;

@@ -23,6 +23,8 @@ pub(super) enum Wait {
     Nobody,
     /// A machine that wants to use it.
     Consumer,
+    /// The provisioner of volumes that are on no node in particular has to be told.
+    Announcement { provisioner: String },
     /// A node has to be chosen.
     Node { provisioner: String },
     /// The agent of the node is at work, or somebody else's provisioner is.
@@ -40,19 +42,21 @@ pub(super) fn wait(claim: &Value, class: Option<&Value>) -> Wait {
     if provisioner.is_empty() || provisioner == "kubernetes.io/no-provisioner" {
         return Wait::Nobody;
     }
-    if !OURS.contains(&provisioner) {
+    let anywhere = provisioner == hci::DRIVER;
+    if !anywhere && !OURS.contains(&provisioner) {
         return Wait::Provisioner;
     }
     let chosen = annotation(claim, SELECTED_NODE).is_some_and(|node| !node.is_empty());
     let announced = annotation(claim, PROVISIONER).is_some();
-    if chosen && announced {
+    if (chosen || anywhere) && announced {
         return Wait::Provisioner;
     }
     let later = text(class, "/volumeBindingMode") == "WaitForFirstConsumer";
     if !chosen && later && annotation(claim, IMMEDIATE).is_none() {
         return Wait::Consumer;
     }
-    Wait::Node { provisioner: provisioner.to_owned() }
+    let provisioner = provisioner.to_owned();
+    if anywhere { Wait::Announcement { provisioner } } else { Wait::Node { provisioner } }
 }
 
 /// Tells the provisioner, and on which node. A node that is chosen already stays.
@@ -60,6 +64,13 @@ pub(super) fn announcement(claim: &Value, node: &str, provisioner: &str) -> Valu
     let node = annotation(claim, SELECTED_NODE).filter(|own| !own.is_empty()).unwrap_or(node);
     json!({"metadata": {"annotations": {
         SELECTED_NODE: node, PROVISIONER: provisioner, PROVISIONER_BETA: provisioner,
+    }}})
+}
+
+/// The same without a node.
+pub(super) fn plain_announcement(provisioner: &str) -> Value {
+    json!({"metadata": {"annotations": {
+        PROVISIONER: provisioner, PROVISIONER_BETA: provisioner,
     }}})
 }
 
@@ -276,6 +287,11 @@ mod tests {
         }
         assert_eq!(wait(&claim(json!({})), None), Wait::Nobody);
         let foreign = json!({"provisioner": "driver.example.org"});
+        let anywhere = json!({"provisioner": hci::DRIVER});
+        let announcement = Wait::Announcement { provisioner: hci::DRIVER.into() };
+        assert_eq!(wait(&claim(json!({})), Some(&anywhere)), announcement);
+        let told = json!({"metadata": {"annotations": {PROVISIONER: "p"}}});
+        assert_eq!(wait(&claim(told), Some(&anywhere)), Wait::Provisioner);
         assert_eq!(wait(&claim(json!({})), Some(&foreign)), Wait::Provisioner);
     }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{HARVESTER, Judgement, Refusal, STORAGE, Write, text};
 
 /// The driver whose classes these rules are for.
-pub(crate) const DRIVER: &str = "driver.longhorn.io";
+pub const DRIVER: &str = "driver.longhorn.io";
 
 const DEFAULT: &str = "/metadata/annotations/storageclass.kubernetes.io~1is-default-class";
 const RESERVED: &str = "/metadata/annotations/harvesterhci.io~1is-reserved-storageclass";

@@ -47,6 +47,7 @@ pub(super) fn new() -> (Extensions, Door) {
         objects: Some(|| {
             let mut objects = virt::first_objects(virt::ARCHITECTURE, &base::clock::now_rfc3339());
             objects.extend(hci::first_objects());
+            objects.extend(hci::driver_objects());
             objects
         }),
         rules: vec![Arc::new(rules::Machines), Arc::new(rules::Appliance)],

@@ -1,0 +1,22 @@
+//! Longhorn's volumes from the control side: what claims get, which engine and replicas a
+//! volume has and where, and what snapshots stand for. Data moves on the nodes only.
+
+pub(crate) mod eviction;
+mod object;
+pub(crate) mod provision;
+pub(crate) mod snapshot;
+pub(crate) mod volume;
+pub(crate) mod volume_snapshot;
+
+use crate::resource::Resource;
+
+pub(crate) const BACKINGS: Resource = Resource::new("longhorn.io", "v1beta2", "volumes");
+pub(crate) const ENGINES: Resource = Resource::new("longhorn.io", "v1beta2", "engines");
+pub(crate) const REPLICAS: Resource = Resource::new("longhorn.io", "v1beta2", "replicas");
+pub(crate) const SNAPSHOTS: Resource = Resource::new("longhorn.io", "v1beta2", "snapshots");
+pub(crate) const ATTACHMENTS: Resource =
+    Resource::new("longhorn.io", "v1beta2", "volumeattachments");
+pub(crate) const STORAGE_NODES: Resource = Resource::new("longhorn.io", "v1beta2", "nodes");
+pub(crate) const SETTINGS: Resource = Resource::new("longhorn.io", "v1beta2", "settings");
+
+pub(crate) const API: &str = "longhorn.io/v1beta2";

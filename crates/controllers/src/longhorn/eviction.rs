@@ -1,0 +1,93 @@
+//! Disks and nodes that are to be emptied: their replicas are marked, and `volume` builds
+//! copies elsewhere before it lets them go.
+
+use std::sync::Arc;
+
+use hci::longhorn::NAMESPACE;
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::{REPLICAS, STORAGE_NODES};
+use crate::object::{self, entries, is_true, text};
+use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::resource::Objects;
+
+/// Every node with disks that changes.
+#[derive(Debug, Default)]
+pub(crate) struct Nodes;
+
+impl Interest for Nodes {
+    type Key = Arc<str>;
+
+    fn keys(&mut self, touch: &Touch) -> Vec<Arc<str>> {
+        match touch {
+            Touch::Object { kind, name, state: State::Live, .. } if STORAGE_NODES.is(kind) => {
+                vec![Arc::clone(name)]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+pub(crate) struct Marker(Objects);
+
+impl Marker {
+    pub(crate) fn new(client: Client) -> Self {
+        Self(Objects(client))
+    }
+}
+
+impl Reconciler for Marker {
+    type Key = Arc<str>;
+
+    async fn reconcile(&self, name: &Arc<str>) -> Result<Next, Failure> {
+        let found = self.0.get(STORAGE_NODES, NAMESPACE, name).await.doing("get the node")?;
+        let Some(node) = found else { return Ok(Next::Done) };
+        let labels = format!("longhornnode={name}");
+        let replicas = self.0.list(REPLICAS, NAMESPACE, &labels).await;
+        for (replica, leaves) in wrong(&node, &replicas.doing("list the replicas of a node")?) {
+            let patch = json!({"spec": {"evictionRequested": leaves}});
+            let written = self.0.merge(REPLICAS, NAMESPACE, replica, &patch).await;
+            written.doing("mark a replica")?;
+        }
+        Ok(Next::Done)
+    }
+}
+
+/// Replicas that are marked otherwise than their node and disk say, with what is right.
+fn wrong<'a>(node: &Value, replicas: &'a [Value]) -> Vec<(&'a str, bool)> {
+    let all = is_true(node, "/spec/evictionRequested");
+    let emptied: Vec<&str> = entries(node, "/status/diskStatus")
+        .filter(|(disk, _)| is_true(&node["spec"]["disks"][disk.as_str()], "/evictionRequested"))
+        .map(|(_, status)| text(status, "/diskUUID"))
+        .collect();
+    replicas
+        .iter()
+        .map(|own| (own, all || emptied.contains(&text(own, "/spec/diskID"))))
+        .filter(|(own, leaves)| is_true(own, "/spec/evictionRequested") != *leaves)
+        .map(|(own, leaves)| (object::name(own), leaves))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_leave_with_their_disk_or_their_node_and_stay_if_that_is_taken_back() {
+        let node = |all: bool, disk: bool| {
+            json!({
+                "spec": {"evictionRequested": all, "disks": {"a": {"evictionRequested": disk}}},
+                "status": {"diskStatus": {"a": {"diskUUID": "da"}, "b": {"diskUUID": "db"}}},
+            })
+        };
+        let replica = |name: &str, disk: &str, leaves: bool| {
+            json!({"metadata": {"name": name},
+                "spec": {"diskID": disk, "evictionRequested": leaves}})
+        };
+        let replicas = [replica("r1", "da", false), replica("r2", "db", true)];
+        assert_eq!(wrong(&node(false, true), &replicas), [("r1", true), ("r2", false)]);
+        assert_eq!(wrong(&node(true, false), &replicas), [("r1", true)]);
+        assert_eq!(wrong(&node(false, false), &replicas), [("r2", false)]);
+    }
+}

@@ -1,0 +1,347 @@
+//! Claims of the driver's classes get volumes: Longhorn's, and the persistent volume by which
+//! they are bound. Also what becomes of both when the claim grows or goes.
+//!
+//! Binding is the business of `claim`; engines and replicas are that of `volume`.
+
+mod growth;
+mod parameter;
+mod plan;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base::{Chain, clock};
+use hci::longhorn::NAMESPACE;
+use kube::Client;
+use serde_json::{Value, json};
+
+use self::plan::{Content, Fate, Origin, ProvisionError, Want};
+use super::BACKINGS;
+use super::object::handle;
+use super::volume_snapshot::{CONTENTS, VOLUME_SNAPSHOTS};
+use crate::event::{self, About, Tone};
+use crate::key::{Dependents, Key};
+use crate::object::{self, annotation, is_merged, text};
+use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::resource::{CLAIMS, CLASSES, Objects, VOLUMES, is_refused};
+
+const SOURCE: &str = hci::DRIVER;
+/// What was refused is tried again although nothing was seen to change.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Work {
+    Claim(Key),
+    /// A persistent volume.
+    Volume(Arc<str>),
+    /// A volume of Longhorn's.
+    Backing(Arc<str>),
+}
+
+/// Claims, both kinds of volumes, and what claims were seen to wait for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Claimed(pub(crate) Dependents);
+
+impl Interest for Claimed {
+    type Key = Work;
+
+    fn keys(&mut self, touch: &Touch) -> Vec<Work> {
+        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
+        let key = Key { namespace: Arc::clone(namespace), name: Arc::clone(name) };
+        let waiting = || self.0.of(&key).into_iter().map(Work::Claim);
+        if CLAIMS.is(kind) {
+            waiting().chain([Work::Claim(key.clone())]).collect()
+        } else if VOLUMES.is(kind) && *state != State::Gone {
+            vec![Work::Volume(Arc::clone(name))]
+        } else if BACKINGS.is(kind) {
+            vec![Work::Backing(Arc::clone(name))]
+        } else if CLASSES.is(kind) || VOLUME_SNAPSHOTS.is(kind) {
+            waiting().collect()
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+pub(crate) struct Provisioner {
+    objects: Objects,
+    waiting: Dependents,
+    /// What each claim was told last, so that it is told once.
+    told: Mutex<BTreeMap<Key, String>>,
+}
+
+impl Reconciler for Provisioner {
+    type Key = Work;
+
+    async fn reconcile(&self, work: &Work) -> Result<Next, Failure> {
+        match work {
+            Work::Claim(key) => self.claim(key).await,
+            Work::Volume(name) => self.volume(name).await,
+            Work::Backing(name) => self.backing(name).await,
+        }
+    }
+}
+
+impl Provisioner {
+    pub(crate) fn new(client: Client, waiting: Dependents) -> Self {
+        Self { objects: Objects(client), waiting, told: Mutex::default() }
+    }
+
+    async fn claim(&self, key: &Key) -> Result<Next, Failure> {
+        let found = self.objects.get(CLAIMS, &key.namespace, &key.name).await;
+        let Some(claim) = found.doing("get the claim")? else {
+            self.forget(key);
+            return Ok(Next::Done);
+        };
+        if !text(&claim, "/spec/volumeName").is_empty() {
+            self.forget(key);
+            return self.grow(&claim).await;
+        }
+        let class = text(&claim, "/spec/storageClassName");
+        self.waiting.set(key, waits_for(&claim, class));
+        let found = self.objects.get(CLASSES, "", class).await.doing("get the storage class")?;
+        let Some(class) = found else { return Ok(Next::Done) };
+        if plan::want(&claim, &class) != Want::Volume {
+            return Ok(Next::Done);
+        }
+        match self.provision(&claim, &class).await? {
+            Ok(next) => Ok(next),
+            Err(complaint) => {
+                let class = object::name(&class);
+                let cause = Chain(&complaint).to_string();
+                let message =
+                    format!("failed to provision volume with StorageClass \"{class}\": {cause}");
+                self.complain(key, &claim, message).await;
+                Ok(Next::Again(LOOK_AGAIN))
+            }
+        }
+    }
+
+    fn forget(&self, key: &Key) {
+        self.waiting.forget(key);
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+
+    /// Longhorn's volume first: one that the API refuses must not be bound.
+    async fn provision(
+        &self,
+        claim: &Value,
+        class: &Value,
+    ) -> Result<Result<Next, ProvisionError>, Failure> {
+        let content = match self.content(claim).await? {
+            Ok(content) => content,
+            Err(complaint) => return Ok(Err(complaint)),
+        };
+        let wanted = match plan::backing(claim, class, content.as_ref()) {
+            Ok(wanted) => wanted,
+            Err(complaint) => return Ok(Err(complaint)),
+        };
+        let name = object::name(&wanted);
+        let backing = match self.objects.create(BACKINGS, NAMESPACE, &wanted).await {
+            Ok(made) => made,
+            Err(failure) if is_refused(&failure, 409) => {
+                let found = self.objects.get(BACKINGS, NAMESPACE, name).await;
+                let Some(found) = found.doing("get the volume")? else { return Ok(Ok(Next::Done)) };
+                found
+            }
+            Err(kube::Error::Api(refusal)) if (400..500).contains(&refusal.code) => {
+                return Ok(Err(ProvisionError::Refused { why: refusal.message.clone() }));
+            }
+            Err(failure) => return Err(failure).doing("create the volume"),
+        };
+        if text(&backing, "/status/cloneStatus/state") == "failed" {
+            return Ok(Err(ProvisionError::NotCopied { volume: name.to_owned() }));
+        }
+        if !plan::is_filled(&backing) {
+            return Ok(Ok(Next::Done));
+        }
+        let volume = plan::persistent(claim, class, &backing);
+        match self.objects.create(VOLUMES, "", &volume).await {
+            Err(failure) if is_refused(&failure, 409) => return Ok(Ok(Next::Done)),
+            made => drop(made.doing("create the persistent volume")?),
+        }
+        let message = format!("Successfully provisioned volume {name}");
+        self.tell(claim, Tone::Normal, "ProvisioningSucceeded", message).await;
+        Ok(Ok(Next::Done))
+    }
+
+    async fn content(
+        &self,
+        claim: &Value,
+    ) -> Result<Result<Option<Content>, ProvisionError>, Failure> {
+        let namespace = object::namespace(claim);
+        Ok(match plan::origin(claim) {
+            Origin::Nothing => Ok(None),
+            Origin::Other(what) => Err(ProvisionError::Origin { what }),
+            Origin::Claim(name) => {
+                let source = self.objects.get(CLAIMS, namespace, &name).await;
+                let source = source.doing("get the source claim")?;
+                let bound = source.as_ref().map_or("", |own| text(own, "/spec/volumeName"));
+                let volume = self.objects.get(VOLUMES, "", bound).await;
+                let volume = volume.doing("get the source volume")?;
+                plan::claim_content(&name, source.as_ref(), volume.as_ref()).map(Some)
+            }
+            Origin::Snapshot(name) => {
+                let snapshot = self.objects.get(VOLUME_SNAPSHOTS, namespace, &name).await;
+                let snapshot = snapshot.doing("get the source snapshot")?;
+                let bound = snapshot
+                    .as_ref()
+                    .map_or("", |own| text(own, "/status/boundVolumeSnapshotContentName"));
+                let content = self.objects.get(CONTENTS, "", bound).await;
+                let content = content.doing("get the content of a snapshot")?;
+                plan::snapshot_content(&name, snapshot.as_ref(), content.as_ref()).map(Some)
+            }
+        })
+    }
+
+    /// A persistent volume changed: who claims it, or whether anybody does.
+    async fn volume(&self, name: &str) -> Result<Next, Failure> {
+        let found = self.objects.get(VOLUMES, "", name).await.doing("get the volume")?;
+        let Some(volume) = found else { return Ok(Next::Done) };
+        let Some(own) = handle(&volume) else { return Ok(Next::Done) };
+        let backing = self.objects.get(BACKINGS, NAMESPACE, own).await;
+        let backing = backing.doing("get the volume behind a claim")?;
+        if let Some(backing) = &backing {
+            self.say_user(&volume, backing).await?;
+        }
+        if annotation(&volume, plan::PROVISIONED_BY) != Some(hci::DRIVER) {
+            return Ok(Next::Done);
+        }
+        self.carry_out(&volume, backing.as_ref()).await
+    }
+
+    async fn carry_out(&self, volume: &Value, backing: Option<&Value>) -> Result<Next, Failure> {
+        let (name, uid) = (object::name(volume), object::uid(volume));
+        match (plan::fate(volume, backing), backing) {
+            (Fate::DeleteBacking, Some(backing)) => {
+                let (own, uid) = (object::name(backing), object::uid(backing));
+                let deleted = self.objects.delete(BACKINGS, NAMESPACE, own, uid).await;
+                deleted.doing("delete the volume behind a claim")?;
+            }
+            (Fate::Delete, _) => {
+                let deleted = self.objects.delete(VOLUMES, "", name, uid).await;
+                deleted.doing("delete the persistent volume")?;
+            }
+            (Fate::Release, _) if object::has_finalizer(volume, plan::HELD) => {
+                let mut meta = object::version(volume);
+                let left = object::finalizers_without(volume, &[plan::HELD]);
+                meta.insert("finalizers".into(), left.into());
+                let patch = json!({"metadata": meta});
+                match self.objects.merge(VOLUMES, "", name, &patch).await {
+                    Err(failure) if is_refused(&failure, 404) => {}
+                    written => drop(written.doing("let go of the persistent volume")?),
+                }
+            }
+            _ => {}
+        }
+        Ok(Next::Done)
+    }
+
+    async fn say_user(&self, volume: &Value, backing: &Value) -> Result<(), Failure> {
+        let claim = self
+            .objects
+            .get(
+                CLAIMS,
+                text(volume, "/spec/claimRef/namespace"),
+                text(volume, "/spec/claimRef/name"),
+            )
+            .await
+            .doing("get the claim")?;
+        let claim = claim.filter(|own| object::uid(own) == text(volume, "/spec/claimRef/uid"));
+        let mut patch = plan::kubernetes_status(volume, claim.as_ref());
+        if is_merged(backing, &patch) {
+            return Ok(());
+        }
+        if claim.is_none() && text(backing, "/status/kubernetesStatus/lastPVCRefAt").is_empty() {
+            patch["status"]["kubernetesStatus"]["lastPVCRefAt"] = clock::now_rfc3339().into();
+        }
+        let name = object::name(backing);
+        match self.objects.merge_status(BACKINGS, NAMESPACE, name, &patch).await {
+            Err(failure) if is_refused(&failure, 404) => Ok(()),
+            written => written.map(drop).doing("say who uses a volume"),
+        }
+    }
+
+    /// A volume of Longhorn's changed: its claim may have waited for that.
+    async fn backing(&self, name: &str) -> Result<Next, Failure> {
+        let found = self.objects.get(BACKINGS, NAMESPACE, name).await;
+        let backing = found.doing("get the volume behind a claim")?;
+        let told = backing.as_ref().map_or("", |own| text(own, "/status/kubernetesStatus/pvName"));
+        let called = if told.is_empty() { name } else { told };
+        let volume = self.objects.get(VOLUMES, "", called).await.doing("get the volume")?;
+        let Some(volume) = volume else {
+            return match backing {
+                Some(backing) => self.unclaimed(&backing).await,
+                None => Ok(Next::Done),
+            };
+        };
+        if handle(&volume) == Some(name) {
+            let namespace = text(&volume, "/spec/claimRef/namespace");
+            let claim = text(&volume, "/spec/claimRef/name");
+            let claim = self.objects.get(CLAIMS, namespace, claim).await.doing("get the claim")?;
+            if let Some(claim) = claim.filter(|own| text(own, "/spec/volumeName") == called) {
+                self.grow(&claim).await?;
+            }
+        }
+        self.volume(called).await
+    }
+
+    /// There is no persistent volume yet, or the claim went before there was one.
+    async fn unclaimed(&self, backing: &Value) -> Result<Next, Failure> {
+        let Some(made_for) = annotation(backing, plan::MADE_FOR) else { return Ok(Next::Done) };
+        let mut parts = made_for.splitn(3, '/');
+        let (namespace, name) =
+            (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let claim = self.objects.get(CLAIMS, namespace, name).await.doing("get the claim")?;
+        match claim {
+            Some(claim) if plan::made_for(&claim) == made_for && !object::is_deleting(&claim) => {
+                // Filled by now, perhaps.
+                self.claim(&Key::new(namespace, name)).await
+            }
+            _ if object::is_deleting(backing) => Ok(Next::Done),
+            _ => {
+                let (own, uid) = (object::name(backing), object::uid(backing));
+                let deleted = self.objects.delete(BACKINGS, NAMESPACE, own, uid).await;
+                deleted.map(|()| Next::Done).doing("delete a volume that nobody claims")
+            }
+        }
+    }
+
+    async fn complain(&self, key: &Key, claim: &Value, message: String) {
+        let before = self
+            .told
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key.clone(), message.clone());
+        if before.as_ref() != Some(&message) {
+            self.tell(claim, Tone::Warning, "ProvisioningFailed", message).await;
+        }
+    }
+
+    async fn tell(&self, claim: &Value, tone: Tone, reason: &str, message: String) {
+        let about = About {
+            api_version: "v1",
+            kind: "PersistentVolumeClaim",
+            namespace: object::namespace(claim),
+            name: object::name(claim),
+            uid: object::uid(claim),
+        };
+        event::tell(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+    }
+}
+
+/// The class, and what a claim is to be copied from.
+fn waits_for(claim: &Value, class: &str) -> BTreeSet<Key> {
+    let mut needs: BTreeSet<Key> = [Key::new("", class)].into();
+    match plan::origin(claim) {
+        Origin::Claim(name) | Origin::Snapshot(name) => {
+            needs.insert(Key::new(object::namespace(claim), &name));
+        }
+        Origin::Nothing | Origin::Other(_) => {}
+    }
+    needs
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,398 @@
+//! What a claim of the driver's gets, what becomes of it afterwards, and when: pure.
+
+use hci::longhorn::{FINALIZER, NAMESPACE, VOLUME_LABEL};
+use serde_json::{Map, Value, json};
+use types::Quantity;
+
+use super::parameter::{self, ParameterError};
+use crate::longhorn::API;
+use crate::longhorn::object::{bytes, handle, volume_bytes};
+use crate::object::{annotation, is_deleting, list, name, namespace, quantity, text, uid};
+
+pub(super) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+/// Holds a persistent volume until what is behind it is gone.
+pub(super) const HELD: &str = "external-provisioner.volume.kubernetes.io/finalizer";
+/// The claim that a volume was made for: namespace/name/uid. Tells what nobody wants any more
+/// when the claim went before there was a persistent volume.
+pub(super) const MADE_FOR: &str = "sheaf.dev/made-for";
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+const IMMEDIATE: &str = "cdi.kubevirt.io/storage.bind.immediate.requested";
+
+/// Why a claim gets no volume; it is tried again when something changes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ProvisionError {
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
+    #[error("spec.resources.requests.storage \"{asked}\" is invalid: it must be above 0")]
+    Size { asked: String },
+    #[error(
+        "cannot make a volume from {what}: only a VolumeSnapshot or a PersistentVolumeClaim of \
+         the same namespace will do"
+    )]
+    Origin { what: String },
+    #[error("{kind} {name} is not found")]
+    Missing { kind: &'static str, name: String },
+    #[error("{kind} {name} is not ready to be copied")]
+    NotReady { kind: &'static str, name: String },
+    #[error("{kind} {name} does not belong to driver {}", hci::DRIVER)]
+    Foreign { kind: &'static str, name: String },
+    #[error("requested volume size {asked} is less than the size {size} for the source {name}")]
+    Small { asked: i64, size: i64, name: String },
+    #[error("the source could not be copied; the events of volume {volume} tell why")]
+    NotCopied { volume: String },
+    #[error("the volume is refused: {why}")]
+    Refused { why: String },
+}
+
+/// What a claim wants of this driver now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Want {
+    /// It is somebody else's, has its volume, or is going.
+    Nothing,
+    /// Nothing before somebody uses it.
+    Consumer,
+    Volume,
+}
+
+pub(super) fn want(claim: &Value, class: &Value) -> Want {
+    let settled = !text(claim, "/spec/volumeName").is_empty() || is_deleting(claim);
+    if text(class, "/provisioner") != hci::DRIVER || settled {
+        return Want::Nothing;
+    }
+    // A claim with a selector looks for a volume that is there.
+    if claim.pointer("/spec/selector").is_some_and(|own| !own.is_null()) {
+        return Want::Nothing;
+    }
+    let later = text(class, "/volumeBindingMode") == "WaitForFirstConsumer";
+    let chosen = annotation(claim, SELECTED_NODE).is_some_and(|node| !node.is_empty());
+    if later && !chosen && annotation(claim, IMMEDIATE).is_none() {
+        return Want::Consumer;
+    }
+    Want::Volume
+}
+
+/// What a new volume begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Origin {
+    Nothing,
+    Claim(String),
+    Snapshot(String),
+    Other(String),
+}
+
+pub(super) fn origin(claim: &Value) -> Origin {
+    let reference = ["/spec/dataSourceRef", "/spec/dataSource"]
+        .iter()
+        .find_map(|pointer| claim.pointer(pointer).filter(|own| own.is_object()));
+    let Some(own) = reference else { return Origin::Nothing };
+    let (group, kind, name) = (text(own, "/apiGroup"), text(own, "/kind"), text(own, "/name"));
+    let elsewhere = text(own, "/namespace");
+    if !elsewhere.is_empty() && elsewhere != namespace(claim) {
+        return Origin::Other(format!("{kind} {elsewhere}/{name}"));
+    }
+    match (group, kind) {
+        ("", "PersistentVolumeClaim") => Origin::Claim(name.to_owned()),
+        (hci::snapshot::GROUP, "VolumeSnapshot") => Origin::Snapshot(name.to_owned()),
+        _ => Origin::Other(format!("{kind} {name}")),
+    }
+}
+
+/// Data that a volume begins with, in Longhorn's words, and how much it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Content {
+    pub(super) source: String,
+    pub(super) size: i64,
+    /// As its user calls it.
+    pub(super) name: String,
+}
+
+/// The content of another claim, given the persistent volume that it is bound to.
+pub(super) fn claim_content(
+    name: &str,
+    source: Option<&Value>,
+    volume: Option<&Value>,
+) -> Result<Content, ProvisionError> {
+    let kind = "PersistentVolumeClaim";
+    let missing = || ProvisionError::Missing { kind, name: name.to_owned() };
+    let source = source.ok_or_else(missing)?;
+    let ready = text(source, "/status/phase") == "Bound" && !is_deleting(source);
+    let Some(volume) = volume.filter(|_| ready) else {
+        return Err(ProvisionError::NotReady { kind, name: name.to_owned() });
+    };
+    let own =
+        handle(volume).ok_or_else(|| ProvisionError::Foreign { kind, name: name.to_owned() })?;
+    let size = volume_bytes(source, "/status/capacity/storage").unwrap_or_default();
+    Ok(Content { source: format!("vol://{own}"), size, name: name.to_owned() })
+}
+
+/// The content of a snapshot, given what it is bound to.
+pub(super) fn snapshot_content(
+    name: &str,
+    snapshot: Option<&Value>,
+    content: Option<&Value>,
+) -> Result<Content, ProvisionError> {
+    let kind = "VolumeSnapshot";
+    let snapshot =
+        snapshot.ok_or_else(|| ProvisionError::Missing { kind, name: name.to_owned() })?;
+    let ready = snapshot.pointer("/status/readyToUse") == Some(&json!(true));
+    let Some(content) = content.filter(|_| ready && !is_deleting(snapshot)) else {
+        return Err(ProvisionError::NotReady { kind, name: name.to_owned() });
+    };
+    let source = text(content, "/status/snapshotHandle");
+    if text(content, "/spec/driver") != hci::DRIVER || !source.starts_with("snap://") {
+        return Err(ProvisionError::Foreign { kind, name: name.to_owned() });
+    }
+    let size = content.pointer("/status/restoreSize").and_then(Value::as_i64).unwrap_or_default();
+    Ok(Content { source: source.to_owned(), size, name: name.to_owned() })
+}
+
+/// What the volume of a claim is called, in both worlds.
+pub(super) fn volume_name(claim: &Value) -> String {
+    format!("pvc-{}", uid(claim))
+}
+
+/// Longhorn's volume for a claim.
+pub(super) fn backing(
+    claim: &Value,
+    class: &Value,
+    content: Option<&Content>,
+) -> Result<Value, ProvisionError> {
+    let parameters = class.get("parameters").unwrap_or(&Value::Null);
+    let mut spec = parameter::spec(parameters)?;
+    let mut labels = parameter::job_labels(parameters)?;
+    let name = volume_name(claim);
+    labels.insert(VOLUME_LABEL.to_owned(), json!(name));
+    let asked = "/spec/resources/requests/storage";
+    let size = volume_bytes(claim, asked)
+        .ok_or_else(|| ProvisionError::Size { asked: text(claim, asked).to_owned() })?;
+    if let Some(content) = content {
+        if size < content.size {
+            let (size, name) = (content.size, content.name.clone());
+            return Err(ProvisionError::Small { asked: self::asked(claim), size, name });
+        }
+        spec.insert("dataSource".into(), json!(content.source));
+    }
+    let access = access_mode(claim);
+    if access != "rwx" {
+        // Only what two nodes may have at a time can move between them.
+        spec.insert("migratable".into(), json!(false));
+    }
+    spec.insert("accessMode".into(), json!(access));
+    spec.insert("size".into(), json!(size.to_string()));
+    spec.insert("frontend".into(), json!("blockdev"));
+    Ok(json!({
+        "apiVersion": API, "kind": "Volume",
+        "metadata": {
+            "name": name, "namespace": NAMESPACE, "labels": labels,
+            "finalizers": [FINALIZER],
+            "annotations": {MADE_FOR: made_for(claim)},
+        },
+        "spec": spec,
+    }))
+}
+
+fn asked(claim: &Value) -> i64 {
+    quantity(claim, "/spec/resources/requests/storage").map_or(0, |own| own.units())
+}
+
+pub(super) fn made_for(claim: &Value) -> String {
+    format!("{}/{}/{}", namespace(claim), name(claim), uid(claim))
+}
+
+fn access_mode(claim: &Value) -> &'static str {
+    let has = |mode: &str| list(claim, "/spec/accessModes").iter().any(|own| own == mode);
+    if has("ReadWriteMany") {
+        "rwx"
+    } else if has("ReadWriteOncePod") {
+        "rwop"
+    } else {
+        "rwo"
+    }
+}
+
+/// Whether what the volume is to begin with is on its disks.
+pub(super) fn is_filled(backing: &Value) -> bool {
+    text(backing, "/spec/dataSource").is_empty()
+        || text(backing, "/status/cloneStatus/state") == "completed"
+}
+
+/// The persistent volume that stands for Longhorn's.
+pub(super) fn persistent(claim: &Value, class: &Value, backing: &Value) -> Value {
+    let own = name(backing);
+    let parameters = class.get("parameters").unwrap_or(&Value::Null);
+    let parameter = |key: &str| parameters[key].as_str().unwrap_or_default();
+    let reclaim = match text(class, "/reclaimPolicy") {
+        "" => "Delete",
+        policy => policy,
+    };
+    let mode = match text(claim, "/spec/volumeMode") {
+        "" => "Filesystem",
+        mode => mode,
+    };
+    let mut csi = json!({
+        "driver": hci::DRIVER, "volumeHandle": own, "volumeAttributes": attributes(parameters),
+    });
+    if mode == "Filesystem" {
+        let kind = [parameter("csi.storage.k8s.io/fstype"), parameter("fsType"), "ext4"];
+        csi["fsType"] = json!(kind.iter().find(|own| !own.is_empty()));
+    }
+    for (field, key) in [
+        ("nodeStageSecretRef", "node-stage"),
+        ("nodePublishSecretRef", "node-publish"),
+        ("controllerExpandSecretRef", "controller-expand"),
+    ] {
+        let part = |end: &str| {
+            let template = parameter(&format!("csi.storage.k8s.io/{key}-secret-{end}"));
+            fill_in(template, claim, own)
+        };
+        let (secret, space) = (part("name"), part("namespace"));
+        if !secret.is_empty() && !space.is_empty() {
+            csi[field] = json!({"name": secret, "namespace": space});
+        }
+    }
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolume",
+        "metadata": {
+            "name": own,
+            "annotations": {
+                PROVISIONED_BY: hci::DRIVER,
+                "volume.kubernetes.io/provisioner-deletion-secret-name": "",
+                "volume.kubernetes.io/provisioner-deletion-secret-namespace": "",
+            },
+            "finalizers": [HELD],
+        },
+        "spec": {
+            "capacity": {"storage": capacity(claim, bytes(backing, "/spec/size"))},
+            "accessModes": claim["spec"]["accessModes"],
+            "volumeMode": mode,
+            "storageClassName": text(claim, "/spec/storageClassName"),
+            "persistentVolumeReclaimPolicy": reclaim,
+            "mountOptions": list(class, "/mountOptions"),
+            "claimRef": {
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "namespace": namespace(claim), "name": name(claim), "uid": uid(claim),
+            },
+            "csi": csi,
+        },
+    })
+}
+
+/// The claim's own words where they say the same as the number.
+fn capacity(claim: &Value, size: i64) -> Value {
+    let pointer = "/spec/resources/requests/storage";
+    match quantity(claim, pointer) {
+        Some(own) if own.units() == size => claim.pointer(pointer).cloned().unwrap_or_default(),
+        _ => json!(Quantity::from_bytes(size).to_string()),
+    }
+}
+
+/// Parameters that are for the driver and not for who calls it.
+fn attributes(parameters: &Value) -> Map<String, Value> {
+    let own = parameters.as_object().into_iter().flatten();
+    let mut all: Map<String, Value> = own
+        .filter(|(key, _)| !key.starts_with("csi.storage.k8s.io/"))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    all.insert("storage.kubernetes.io/csiProvisionerIdentity".into(), json!(hci::DRIVER));
+    all
+}
+
+/// Fills in `${pvc.name}` and its like in the name of a secret.
+fn fill_in(template: &str, claim: &Value, volume: &str) -> String {
+    let mut filled = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((variable, after)) = after.split_once('}') else { break };
+        filled.push_str(before);
+        filled.push_str(match variable {
+            "pvc.name" => name(claim),
+            "pvc.namespace" => namespace(claim),
+            "pv.name" => volume,
+            noted => {
+                let key = noted.strip_prefix("pvc.annotations['");
+                let key = key.and_then(|key| key.strip_suffix("']"));
+                key.and_then(|key| annotation(claim, key)).unwrap_or_default()
+            }
+        });
+        rest = after;
+    }
+    filled + rest
+}
+
+/// What becomes of a persistent volume of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Keep,
+    /// What is behind it goes first.
+    DeleteBacking,
+    /// Wait until that is gone.
+    Wait,
+    /// Nothing is behind it any more, or what is stays.
+    Delete,
+    Release,
+}
+
+pub(super) fn fate(volume: &Value, backing: Option<&Value>) -> Fate {
+    let deleting = is_deleting(volume);
+    if text(volume, "/spec/persistentVolumeReclaimPolicy") != "Delete" {
+        return if deleting { Fate::Release } else { Fate::Keep };
+    }
+    let phase = text(volume, "/status/phase");
+    let unwanted = phase == "Released" || deleting && phase != "Bound";
+    match backing {
+        _ if !unwanted => Fate::Keep,
+        Some(backing) if is_deleting(backing) => Fate::Wait,
+        Some(_) => Fate::DeleteBacking,
+        None if deleting => Fate::Release,
+        None => Fate::Delete,
+    }
+}
+
+/// How far a claim has come that asks for more than it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Growth {
+    Nothing,
+    /// Longhorn's volume has to be told.
+    Ask {
+        size: i64,
+    },
+    /// It grows.
+    Wait,
+    /// It has grown; volume and claim have to be told.
+    Tell {
+        capacity: Value,
+    },
+}
+
+pub(super) fn growth(claim: &Value, backing: &Value, engine: Option<&Value>) -> Growth {
+    let pointer = "/spec/resources/requests/storage";
+    let bound = text(claim, "/status/phase") == "Bound" && !is_deleting(claim);
+    let short = quantity(claim, pointer) > quantity(claim, "/status/capacity/storage");
+    let Some(asked) = volume_bytes(claim, pointer).filter(|_| bound && short) else {
+        return Growth::Nothing;
+    };
+    let size = bytes(backing, "/spec/size");
+    if asked > size {
+        return Growth::Ask { size: asked };
+    }
+    let grown = engine.is_some_and(|engine| bytes(engine, "/status/currentSize") >= size);
+    if grown { Growth::Tell { capacity: capacity(claim, size) } } else { Growth::Wait }
+}
+
+/// What Longhorn's volume says of who claims it.
+pub(super) fn kubernetes_status(volume: &Value, claim: Option<&Value>) -> Value {
+    let mut status = json!({
+        "pvName": name(volume),
+        "pvStatus": text(volume, "/status/phase"),
+        "namespace": text(volume, "/spec/claimRef/namespace"),
+        "pvcName": text(volume, "/spec/claimRef/name"),
+    });
+    // Who claimed it last is still told when they are gone, with the time of it.
+    if claim.is_some() {
+        status["lastPVCRefAt"] = json!("");
+    }
+    json!({"status": {"kubernetesStatus": status}})
+}
+
+#[cfg(test)]
+mod tests;

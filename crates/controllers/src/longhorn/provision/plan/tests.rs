@@ -1,0 +1,194 @@
+use super::*;
+
+fn claim(extra: Value) -> Value {
+    let mut claim = json!({
+        "metadata": {"name": "c", "namespace": "n", "uid": "u", "annotations": {"team": "red"}},
+        "spec": {
+            "storageClassName": "longhorn", "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    });
+    overlay(&mut claim, &extra);
+    claim
+}
+
+fn class(extra: Value) -> Value {
+    let mut class = json!({"metadata": {"name": "longhorn"}, "provisioner": hci::DRIVER});
+    overlay(&mut class, &extra);
+    class
+}
+
+fn overlay(object: &mut Value, extra: &Value) {
+    match (object, extra) {
+        (Value::Object(object), Value::Object(extra)) => {
+            for (key, value) in extra {
+                overlay(object.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (object, extra) => *object = extra.clone(),
+    }
+}
+
+#[test]
+fn a_claim_gets_a_volume_at_once_or_when_it_is_used() {
+    let later = json!({"volumeBindingMode": "WaitForFirstConsumer"});
+    let note = |key: &str| json!({"metadata": {"annotations": {key: "one"}}});
+    for (claims, classes, expected) in [
+        (json!({}), json!({}), Want::Volume),
+        (json!({}), later.clone(), Want::Consumer),
+        (note(SELECTED_NODE), later.clone(), Want::Volume),
+        (note(IMMEDIATE), later, Want::Volume),
+        (json!({}), json!({"provisioner": "sheaf.io/local"}), Want::Nothing),
+        (json!({"spec": {"volumeName": "v"}}), json!({}), Want::Nothing),
+        (json!({"spec": {"selector": {}}}), json!({}), Want::Nothing),
+        (json!({"metadata": {"deletionTimestamp": "t"}}), json!({}), Want::Nothing),
+    ] {
+        assert_eq!(want(&claim(claims.clone()), &class(classes)), expected, "{claims}");
+    }
+}
+
+#[test]
+fn the_volume_is_as_the_class_says() {
+    let parameters =
+        json!({"numberOfReplicas": "2", "migratable": "true", "staleReplicaTimeout": "30"});
+    let made = backing(&claim(json!({})), &class(json!({"parameters": parameters})), None).unwrap();
+    assert_eq!(name(&made), "pvc-u");
+    let expected = json!({
+        "numberOfReplicas": 2, "staleReplicaTimeout": 30, "migratable": false,
+        "accessMode": "rwo", "size": "1073741824", "frontend": "blockdev",
+    });
+    assert_eq!(made["spec"], expected);
+    let shared = claim(json!({"spec": {"accessModes": ["ReadWriteMany"]}}));
+    let made = backing(&shared, &class(json!({"parameters": parameters})), None).unwrap();
+    assert_eq!(
+        (&made["spec"]["accessMode"], &made["spec"]["migratable"]),
+        (&json!("rwx"), &json!(true))
+    );
+}
+
+#[test]
+fn nothing_is_made_of_nothing_or_too_small_for_its_content() {
+    let content = Content { source: "snap://v/s".into(), size: 2 << 30, name: "s".into() };
+    let small = backing(&claim(json!({})), &class(json!({})), Some(&content)).unwrap_err();
+    assert_eq!(
+        small.to_string(),
+        "requested volume size 1073741824 is less than the size 2147483648 for the source s"
+    );
+    let none = claim(json!({"spec": {"resources": {"requests": {"storage": "0"}}}}));
+    let refused = backing(&none, &class(json!({})), None).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "spec.resources.requests.storage \"0\" is invalid: it must be above 0"
+    );
+}
+
+#[test]
+fn content_comes_from_claims_and_snapshots_that_are_ready() {
+    let snapshot = json!({"apiGroup": hci::snapshot::GROUP, "kind": "VolumeSnapshot", "name": "s"});
+    let other = json!({"kind": "PersistentVolumeClaim", "name": "p"});
+    let populator = json!({"apiGroup": "x", "kind": "Filler", "name": "f"});
+    let foreign = json!({"kind": "PersistentVolumeClaim", "name": "p", "namespace": "other"});
+    for (source, expected) in [
+        (snapshot, Origin::Snapshot("s".into())),
+        (other, Origin::Claim("p".into())),
+        (populator, Origin::Other("Filler f".into())),
+        (foreign, Origin::Other("PersistentVolumeClaim other/p".into())),
+    ] {
+        assert_eq!(origin(&claim(json!({"spec": {"dataSourceRef": source}}))), expected);
+    }
+    let ready = json!({"status": {"readyToUse": true}});
+    let held = |handle: &str| {
+        json!({"spec": {"driver": hci::DRIVER},
+        "status": {"snapshotHandle": handle, "restoreSize": 5}})
+    };
+    let read = |own: Option<Value>, content: Value| {
+        snapshot_content("s", own.as_ref(), Some(&content)).map_err(|own| own.to_string())
+    };
+    let found = Content { source: "snap://v/s".into(), size: 5, name: "s".into() };
+    assert_eq!(read(Some(ready.clone()), held("snap://v/s")), Ok(found));
+    assert_eq!(read(None, held("")), Err("VolumeSnapshot s is not found".into()));
+    let waiting = Err("VolumeSnapshot s is not ready to be copied".into());
+    assert_eq!(read(Some(json!({})), held("")), waiting);
+    assert!(read(Some(ready), held("bak://v/s")).is_err());
+
+    let bound = json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}});
+    let volume = json!({"spec": {"csi": {"driver": hci::DRIVER, "volumeHandle": "h"}}});
+    let copy = claim_content("p", Some(&bound), Some(&volume)).unwrap();
+    assert_eq!((copy.source.as_str(), copy.size), ("vol://h", 1 << 30));
+    assert!(claim_content("p", Some(&json!({})), Some(&volume)).is_err());
+    assert!(claim_content("p", Some(&bound), Some(&json!({"spec": {"local": {}}}))).is_err());
+}
+
+#[test]
+fn a_persistent_volume_names_its_driver_its_claim_and_its_secrets() {
+    let parameters = json!({
+        "numberOfReplicas": "2",
+        "csi.storage.k8s.io/node-stage-secret-name": "key-${pvc.name}-${pvc.annotations['team']}",
+        "csi.storage.k8s.io/node-stage-secret-namespace": "${pvc.namespace}",
+    });
+    let class = class(json!({"parameters": parameters, "reclaimPolicy": "Retain"}));
+    let own = claim(json!({"spec": {"resources": {"requests": {"storage": "1G"}}}}));
+    let behind = backing(&own, &class, None).unwrap();
+    let made = persistent(&own, &class, &behind);
+    let spec = &made["spec"];
+    assert_eq!(spec["capacity"]["storage"], "954Mi", "more than was asked for is told");
+    assert_eq!(spec["persistentVolumeReclaimPolicy"], "Retain");
+    assert_eq!(
+        (&spec["volumeMode"], &spec["csi"]["fsType"]),
+        (&json!("Filesystem"), &json!("ext4"))
+    );
+    assert_eq!(handle(&made), Some("pvc-u"));
+    assert_eq!(spec["csi"]["nodeStageSecretRef"], json!({"name": "key-c-red", "namespace": "n"}));
+    assert_eq!(spec["csi"]["volumeAttributes"]["numberOfReplicas"], "2");
+    assert!(
+        spec["csi"]["volumeAttributes"].get("csi.storage.k8s.io/node-stage-secret-name").is_none()
+    );
+    assert_eq!(spec["claimRef"]["uid"], "u");
+}
+
+#[test]
+fn what_nobody_claims_goes_unless_it_is_to_stay() {
+    let volume = |policy: &str, phase: &str, deleting: bool| {
+        let time = deleting.then_some("t");
+        json!({"metadata": {"deletionTimestamp": time}, "status": {"phase": phase},
+            "spec": {"persistentVolumeReclaimPolicy": policy}})
+    };
+    let there = json!({"metadata": {"name": "v"}});
+    let going = json!({"metadata": {"name": "v", "deletionTimestamp": "t"}});
+    for (policy, phase, deleting, backing, expected) in [
+        ("Delete", "Bound", false, Some(&there), Fate::Keep),
+        ("Delete", "Bound", true, Some(&there), Fate::Keep),
+        ("Delete", "Released", false, Some(&there), Fate::DeleteBacking),
+        ("Delete", "Released", false, Some(&going), Fate::Wait),
+        ("Delete", "Released", false, None, Fate::Delete),
+        ("Delete", "Released", true, None, Fate::Release),
+        ("Delete", "Available", true, Some(&there), Fate::DeleteBacking),
+        ("Retain", "Released", false, Some(&there), Fate::Keep),
+        ("Retain", "Released", true, Some(&there), Fate::Release),
+    ] {
+        let case = format!("{policy} {phase} {deleting} {}", backing.is_some());
+        assert_eq!(fate(&volume(policy, phase, deleting), backing), expected, "{case}");
+    }
+}
+
+#[test]
+fn a_claim_has_grown_when_its_engine_has() {
+    let own = |capacity: &str| {
+        claim(json!({
+            "spec": {"resources": {"requests": {"storage": "2Gi"}}},
+            "status": {"phase": "Bound", "capacity": {"storage": capacity}},
+        }))
+    };
+    let behind = |size: i64| json!({"spec": {"size": size.to_string()}});
+    let engine = |size: i64| Some(json!({"status": {"currentSize": size.to_string()}}));
+    const GI: i64 = 1 << 30;
+    for (capacity, size, engine, expected) in [
+        ("2Gi", 2 * GI, None, Growth::Nothing),
+        ("1Gi", GI, engine(GI), Growth::Ask { size: 2 * GI }),
+        ("1Gi", 2 * GI, engine(GI), Growth::Wait),
+        ("1Gi", 2 * GI, None, Growth::Wait),
+        ("1Gi", 2 * GI, engine(2 * GI), Growth::Tell { capacity: json!("2Gi") }),
+    ] {
+        assert_eq!(growth(&own(capacity), &behind(size), engine.as_ref()), expected);
+    }
+}

@@ -1,0 +1,161 @@
+//! What a snapshot needs next: pure.
+
+use hci::longhorn::{FINALIZER, VOLUME_LABEL};
+use serde_json::{Value, json};
+
+use crate::longhorn::volume::ticket;
+use crate::object::{self, entries, has_finalizer, is_deleting, is_true, text};
+
+pub(super) const KIND: &str = "snapshot-controller";
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Step {
+    /// Somebody made it by hand: it lacks what ours have.
+    Adopt(Value),
+    Fail(String),
+    /// Nothing holds it any more.
+    Release(Value),
+    /// The engine of its volume has to run.
+    Attach,
+    Done,
+}
+
+pub(super) fn step(snapshot: &Value, volume: Option<&Value>) -> Step {
+    let owner = text(snapshot, "/spec/volume");
+    let held = has_finalizer(snapshot, FINALIZER);
+    if is_deleting(snapshot) {
+        let never_taken = text(snapshot, "/status/creationTime").is_empty();
+        return match volume {
+            _ if !held => Step::Done,
+            None => Step::Release(release(snapshot)),
+            // With its volume, all snapshots go.
+            Some(volume) if is_deleting(volume) => Step::Done,
+            // There is nothing to remove, and the volume may never run.
+            Some(_) if never_taken && !text(snapshot, "/status/error").is_empty() => {
+                Step::Release(release(snapshot))
+            }
+            Some(_) => Step::Attach,
+        };
+    }
+    let ready = is_true(snapshot, "/status/readyToUse");
+    let failed = !text(snapshot, "/status/error").is_empty();
+    let Some(volume) = volume.filter(|own| !is_deleting(own)) else {
+        return match failed {
+            true => Step::Done,
+            false => Step::Fail(format!("volume {owner} is not found")),
+        };
+    };
+    let labelled = object::text(snapshot, &format!("/metadata/labels/{VOLUME_LABEL}")) == owner;
+    if !held || !labelled {
+        return Step::Adopt(adoption(snapshot, volume));
+    }
+    let wanted = is_true(snapshot, "/spec/createSnapshot");
+    if wanted && !ready && !failed { Step::Attach } else { Step::Done }
+}
+
+fn adoption(snapshot: &Value, volume: &Value) -> Value {
+    let mut finalizers = object::finalizers_without(snapshot, &[FINALIZER]);
+    finalizers.push(json!(FINALIZER));
+    let mut meta = object::version(snapshot);
+    meta.insert("finalizers".into(), finalizers.into());
+    meta.insert("labels".into(), json!({VOLUME_LABEL: object::name(volume)}));
+    json!({"metadata": meta})
+}
+
+fn release(snapshot: &Value) -> Value {
+    let left = object::finalizers_without(snapshot, &[FINALIZER]);
+    json!({"metadata": {"uid": object::uid(snapshot), "finalizers": left}})
+}
+
+fn id(snapshot: &str) -> String {
+    format!("{KIND}-{snapshot}")
+}
+
+/// The snapshot of a ticket of ours.
+pub(super) fn snapshot_of(id: &str) -> Option<&str> {
+    id.strip_prefix(KIND)?.strip_prefix('-')
+}
+
+pub(super) fn has_ticket(attachment: &Value, snapshot: &str) -> bool {
+    let tickets = attachment.pointer("/spec/attachmentTickets");
+    tickets.is_some_and(|own| own.get(id(snapshot)).is_some())
+}
+
+pub(super) fn put(snapshot: &str, node: &str) -> Value {
+    let id = id(snapshot);
+    let ticket = ticket::ticket(&id, KIND, node);
+    json!({"spec": {"attachmentTickets": {id: ticket}}})
+}
+
+pub(super) fn drop(snapshot: &str) -> Value {
+    json!({"spec": {"attachmentTickets": {id(snapshot): null}}})
+}
+
+/// Where a volume is best attached: where somebody wants it, or beside a copy.
+pub(super) fn home<'a>(attachment: &'a Value, replicas: &'a [Value]) -> Option<&'a str> {
+    let tickets = entries(attachment, "/spec/attachmentTickets");
+    let wanted = tickets.map(|(_, own)| text(own, "/nodeID")).find(|node| !node.is_empty());
+    let usable = || replicas.iter().filter(|own| text(own, "/spec/failedAt").is_empty());
+    let healthy = usable().find(|own| !text(own, "/spec/healthyAt").is_empty());
+    let beside = healthy.or_else(|| usable().next()).map(|own| text(own, "/spec/nodeID"));
+    wanted.or(beside).filter(|node| !node.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(changes: Value, status: Value) -> Value {
+        let mut meta = json!({"name": "s", "uid": "u", "finalizers": [FINALIZER],
+            "labels": {VOLUME_LABEL: "v"}});
+        for (key, value) in changes.as_object().unwrap() {
+            meta[key] = value.clone();
+        }
+        json!({"metadata": meta, "spec": {"volume": "v", "createSnapshot": true}, "status": status})
+    }
+
+    #[test]
+    fn a_volume_is_attached_while_a_snapshot_needs_it() {
+        let volume = json!({"metadata": {"name": "v"}});
+        let going = json!({"metadata": {"name": "v", "deletionTimestamp": "t"}});
+        let deleting = || json!({"deletionTimestamp": "t"});
+        let taken = json!({"readyToUse": true, "creationTime": "t"});
+        for (own, volume, expected) in [
+            (snapshot(json!({}), json!({})), Some(&volume), "Attach"),
+            (snapshot(json!({}), taken.clone()), Some(&volume), "Done"),
+            (snapshot(json!({}), json!({"error": "x"})), Some(&volume), "Done"),
+            (snapshot(json!({}), json!({})), None, "Fail"),
+            (snapshot(json!({}), json!({})), Some(&going), "Fail"),
+            (snapshot(json!({"finalizers": []}), json!({})), Some(&volume), "Adopt"),
+            (snapshot(json!({"labels": {}}), json!({})), Some(&volume), "Adopt"),
+            (snapshot(deleting(), taken.clone()), Some(&volume), "Attach"),
+            (snapshot(deleting(), json!({"error": "x"})), Some(&volume), "Release"),
+            (snapshot(deleting(), taken.clone()), Some(&going), "Done"),
+            (snapshot(deleting(), taken), None, "Release"),
+        ] {
+            let found = format!("{:?}", step(&own, volume));
+            assert!(found.starts_with(expected), "{found} is not {expected}: {own}");
+        }
+    }
+
+    #[test]
+    fn it_is_attached_where_it_is_wanted_or_beside_a_healthy_copy() {
+        let none = json!({"spec": {"attachmentTickets": {}}});
+        let wanted = json!({"spec": {"attachmentTickets": {"t": {"nodeID": "two"}}}});
+        let replica = |node: &str, healthy: &str, failed: &str| json!({"spec": {"nodeID": node, "healthyAt": healthy, "failedAt": failed}});
+        let replicas =
+            [replica("one", "", ""), replica("three", "t", "t"), replica("four", "t", "")];
+        assert_eq!(home(&none, &replicas), Some("four"));
+        assert_eq!(home(&none, &replicas[..2]), Some("one"));
+        assert_eq!(home(&wanted, &replicas), Some("two"));
+        assert_eq!(home(&none, &[]), None);
+    }
+
+    #[test]
+    fn tickets_name_their_snapshot() {
+        let put = put("s", "one");
+        assert!(has_ticket(&put, "s") && !has_ticket(&put, "t"));
+        assert_eq!(snapshot_of(&id("a-b")), Some("a-b"));
+        assert_eq!(snapshot_of("vmi-1"), None);
+    }
+}

@@ -1,0 +1,276 @@
+//! Longhorn's volumes: each gets an engine and its replicas, is attached where somebody wants
+//! it, kept whole, and taken apart when it goes.
+//!
+//! Nothing here touches data. Nodes make real what is said of their engines and replicas, and
+//! tell how they are; what follows from that is decided in `volume/plan.rs`.
+
+mod copy;
+mod instance;
+mod place;
+mod plan;
+mod removal;
+mod replica;
+mod state;
+mod status;
+pub(super) mod ticket;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::clock;
+use hci::longhorn::{NAMESPACE, VOLUME_LABEL};
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::Value;
+use tracing::info;
+
+use self::copy::Original;
+use self::place::Places;
+use self::plan::{Action, Seen};
+use super::object::{engine_name, volume_of};
+use super::{API, ATTACHMENTS, BACKINGS, ENGINES, REPLICAS, SETTINGS, SNAPSHOTS, STORAGE_NODES};
+use crate::event::{self, About};
+use crate::key::{Dependents, Key};
+use crate::object;
+use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::resource::{NODES, Objects, Resource, is_refused};
+
+const SOURCE: &str = "longhorn-volume-controller";
+
+/// Volumes, and all by which they are told how they are.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Watched {
+    /// Copies wait for snapshots and volumes of others.
+    waiting: Dependents,
+    memory: Arc<Mutex<Memory>>,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    volumes: BTreeSet<Arc<str>>,
+    /// Those that would take a place if there were one.
+    homeless: BTreeSet<Arc<str>>,
+    nodes: BTreeSet<Arc<str>>,
+}
+
+impl Watched {
+    fn lock(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look_for_room(&self, name: &Arc<str>, wants: bool) {
+        let mut memory = self.lock();
+        if wants {
+            memory.homeless.insert(Arc::clone(name));
+        } else {
+            memory.homeless.remove(name);
+        }
+    }
+
+    fn others(&self, name: &str) -> Vec<Arc<str>> {
+        let waiting = self.waiting.of(&Key::new(NAMESPACE, name));
+        waiting.into_iter().map(|key| key.name).collect()
+    }
+
+    /// A node changes often in how much room it has, which concerns those that look for room;
+    /// one that comes or goes concerns all.
+    fn node(&self, name: &Arc<str>, state: State) -> Vec<Arc<str>> {
+        let mut memory = self.lock();
+        let new = match state {
+            State::Gone => memory.nodes.remove(name),
+            State::Live | State::Deleting => memory.nodes.insert(Arc::clone(name)),
+        };
+        let concerned = if new { &memory.volumes } else { &memory.homeless };
+        concerned.iter().cloned().collect()
+    }
+}
+
+impl Interest for Watched {
+    type Key = Arc<str>;
+
+    fn keys(&mut self, touch: &Touch) -> Vec<Arc<str>> {
+        let Touch::Object { kind, name, state, .. } = touch else { return Vec::new() };
+        let own = |name: Option<&str>| name.map(Arc::from).into_iter().collect();
+        if BACKINGS.is(kind) {
+            let mut keys = self.others(name);
+            let mut memory = self.lock();
+            if *state == State::Gone {
+                memory.volumes.remove(name);
+                memory.homeless.remove(name);
+            } else {
+                memory.volumes.insert(Arc::clone(name));
+                keys.push(Arc::clone(name));
+            }
+            keys
+        } else if ATTACHMENTS.is(kind) {
+            vec![Arc::clone(name)]
+        } else if ENGINES.is(kind) {
+            own(volume_of(name, "-e-"))
+        } else if REPLICAS.is(kind) {
+            own(volume_of(name, "-r-"))
+        } else if SNAPSHOTS.is(kind) {
+            self.others(name)
+        } else if STORAGE_NODES.is(kind) {
+            self.node(name, *state)
+        } else if NODES.is(kind) {
+            self.lock().volumes.iter().cloned().collect()
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+pub(crate) struct Keeper {
+    objects: Objects,
+    watched: Watched,
+}
+
+impl Reconciler for Keeper {
+    type Key = Arc<str>;
+
+    async fn reconcile(&self, name: &Arc<str>) -> Result<Next, Failure> {
+        let Some(found) = self.find(name).await? else {
+            self.watched.waiting.forget(&Key::new(NAMESPACE, name));
+            return Ok(Next::Done);
+        };
+        let mut places = self.places(&found.volume).await?;
+        let now = clock::now();
+        if found.seen(&places, now).needs_places() {
+            let all = self.objects.list(REPLICAS, NAMESPACE, "").await;
+            places.count(&all.doing("list replicas")?);
+        }
+        let plan = plan::plan(&found.seen(&places, now));
+        self.watched.look_for_room(name, plan.wants_room);
+        for action in &plan.actions {
+            self.carry_out(&found.volume, action).await?;
+        }
+        Ok(plan.again.map_or(Next::Done, Next::Again))
+    }
+}
+
+/// All objects that a volume consists of.
+struct Found {
+    volume: Value,
+    engine: Option<Value>,
+    replicas: Vec<Value>,
+    attachment: Option<Value>,
+    snapshots: Vec<Value>,
+    original: Original,
+}
+
+impl Found {
+    fn seen<'a>(&'a self, places: &'a Places, now: Timestamp) -> Seen<'a> {
+        Seen {
+            volume: &self.volume,
+            engine: self.engine.as_ref(),
+            replicas: &self.replicas,
+            attachment: self.attachment.as_ref(),
+            snapshots: &self.snapshots,
+            original: &self.original,
+            places,
+            now,
+        }
+    }
+}
+
+impl Keeper {
+    pub(crate) fn new(client: Client, watched: Watched) -> Self {
+        Self { objects: Objects(client), watched }
+    }
+
+    async fn find(&self, name: &str) -> Result<Option<Found>, Failure> {
+        let found = self.objects.get(BACKINGS, NAMESPACE, name).await;
+        let Some(volume) = found.doing("get the volume")? else { return Ok(None) };
+        let engine = self.objects.get(ENGINES, NAMESPACE, &engine_name(name)).await;
+        let engine = engine.doing("get the engine")?;
+        let replicas = self.of(REPLICAS, name).await.doing("list the replicas of a volume")?;
+        let attachment = self.objects.get(ATTACHMENTS, NAMESPACE, name).await;
+        let attachment = attachment.doing("get the attachment")?;
+        let snapshots = match object::is_deleting(&volume) {
+            true => self.of(SNAPSHOTS, name).await.doing("list the snapshots of a volume")?,
+            false => Vec::new(),
+        };
+        let original = self.original(&volume).await?;
+        Ok(Some(Found { volume, engine, replicas, attachment, snapshots, original }))
+    }
+
+    async fn of(&self, resource: Resource, volume: &str) -> Result<Vec<Value>, kube::Error> {
+        self.objects.list(resource, NAMESPACE, &format!("{VOLUME_LABEL}={volume}")).await
+    }
+
+    /// What a copy is made from, which is said to be waited for before it is read.
+    async fn original(&self, volume: &Value) -> Result<Original, Failure> {
+        let key = Key::of(volume);
+        let Some(source) = copy::source(volume) else {
+            self.watched.waiting.forget(&key);
+            return Ok(Original::default());
+        };
+        let needs = [&source.volume, &source.snapshot].map(|name| Key::new(NAMESPACE, name));
+        self.watched.waiting.set(&key, needs.into());
+        let from = self.objects.get(BACKINGS, NAMESPACE, &source.volume).await;
+        let snapshot = self.objects.get(SNAPSHOTS, NAMESPACE, &source.snapshot).await;
+        let replicas = self.of(REPLICAS, &source.volume).await;
+        Ok(Original {
+            volume: from.doing("get the source volume")?,
+            snapshot: snapshot.doing("get the source snapshot")?,
+            replicas: replicas.doing("list the replicas of the source")?,
+        })
+    }
+
+    async fn places(&self, volume: &Value) -> Result<Places, Failure> {
+        let storage = self.objects.list(STORAGE_NODES, NAMESPACE, "").await;
+        let nodes = self.objects.list(NODES, "", "").await;
+        let settings = self.objects.list(SETTINGS, NAMESPACE, "").await;
+        Ok(Places::new(
+            &storage.doing("list nodes with disks")?,
+            &nodes.doing("list nodes")?,
+            &settings.doing("list settings")?,
+            volume,
+        ))
+    }
+
+    async fn carry_out(&self, volume: &Value, action: &Action) -> Result<(), Failure> {
+        let objects = &self.objects;
+        match action {
+            Action::Create(resource, object) => {
+                match objects.create(*resource, NAMESPACE, object).await {
+                    // Made a moment ago; the touch of it brings us back.
+                    Err(failure) if is_refused(&failure, 409) => Ok(()),
+                    made => made.map(drop).doing("create a part of a volume"),
+                }
+            }
+            Action::Patch(resource, name, patch) => {
+                match objects.merge(*resource, NAMESPACE, name, patch).await {
+                    Err(failure) if is_refused(&failure, 404) => Ok(()),
+                    written => written.map(drop).doing("change a part of a volume"),
+                }
+            }
+            Action::Tell(resource, name, patch) => {
+                match objects.merge_status(*resource, NAMESPACE, name, patch).await {
+                    Err(failure) if is_refused(&failure, 404) => Ok(()),
+                    written => written.map(drop).doing("say how a volume is"),
+                }
+            }
+            Action::Delete(resource, object) => {
+                let (name, uid) = (object::name(object), object::uid(object));
+                let deleted = objects.delete(*resource, NAMESPACE, name, uid).await;
+                deleted.doing("delete a part of a volume")
+            }
+            Action::Event(tone, reason, message) => {
+                let about = About {
+                    api_version: API,
+                    kind: "Volume",
+                    namespace: NAMESPACE,
+                    name: object::name(volume),
+                    uid: object::uid(volume),
+                };
+                info!(volume = object::name(volume), reason, "volume changes");
+                event::tell(&objects.0, SOURCE, &about, *tone, reason, message.clone()).await;
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

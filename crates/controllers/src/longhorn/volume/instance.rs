@@ -1,0 +1,136 @@
+//! Engines and replicas as objects: how they are made, and what is wanted of them. Pure.
+
+use hci::longhorn::{FINALIZER, NAMESPACE, VOLUME_LABEL};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::place::Place;
+use super::replica::{Census, Replica};
+use super::state::Instance;
+use crate::longhorn::API;
+use crate::longhorn::object::engine_name;
+use crate::object::{controlled_by, entries, int, is_merged, name, text, uid};
+
+fn metadata(volume: &Value, own: &str, node: &str) -> Value {
+    let mut labels = json!({VOLUME_LABEL: name(volume)});
+    if !node.is_empty() {
+        labels["longhornnode"] = json!(node);
+    }
+    json!({
+        "name": own, "namespace": NAMESPACE, "labels": labels, "finalizers": [FINALIZER],
+        "ownerReferences": [controlled_by(volume, API, "Volume")],
+    })
+}
+
+pub(super) fn engine(volume: &Value) -> Value {
+    json!({
+        "apiVersion": API, "kind": "Engine",
+        "metadata": metadata(volume, &engine_name(name(volume)), ""),
+        "spec": {
+            "volumeName": name(volume), "volumeSize": text(volume, "/spec/size"), "nodeID": "",
+            "desireState": "stopped", "frontend": text(volume, "/spec/frontend"),
+            "dataEngine": "v1", "active": true, "replicaAddressMap": {},
+            "requestedDataSource": text(volume, "/spec/dataSource"),
+        },
+    })
+}
+
+/// The `index`th replica that is made at `now`.
+pub(super) fn replica(
+    volume: &Value,
+    place: &Place,
+    source: Option<&str>,
+    index: usize,
+    now: Timestamp,
+) -> Value {
+    // Names must differ from all before, and be the same for the same look at the world.
+    let seed = format!("{}/{}/{index}", uid(volume), now.as_nanosecond());
+    let mark = &Uuid::new_v5(&Uuid::NAMESPACE_OID, seed.as_bytes()).simple().to_string()[..8];
+    let own = name(volume);
+    let mut metadata = metadata(volume, &format!("{own}-r-{mark}"), &place.node);
+    metadata["labels"]["longhorndiskuuid"] = json!(place.disk);
+    let mut replica = json!({
+        "apiVersion": API, "kind": "Replica", "metadata": metadata,
+        "spec": {
+            "volumeName": own, "volumeSize": text(volume, "/spec/size"), "nodeID": place.node,
+            "diskID": place.disk, "diskPath": place.path,
+            "dataDirectoryName": format!("{own}-{mark}"), "desireState": "stopped",
+            "engineName": engine_name(own), "dataEngine": "v1", "active": true,
+            "backingImage": text(volume, "/spec/backingImage"),
+            "healthyAt": "", "failedAt": "", "evictionRequested": false, "rebuildRetryCount": 0,
+        },
+    });
+    if let Some(source) = source {
+        replica["spec"]["linkedCloneSrcReplicaName"] = json!(source);
+    }
+    replica
+}
+
+/// What the engine of a volume at rest is to be; its node is kept until it has stopped.
+pub(super) fn engine_at_rest(engine: &Value, size: &str, still: bool) -> Value {
+    let mut spec = json!({"desireState": "stopped", "volumeSize": size});
+    if still {
+        spec["nodeID"] = json!("");
+        spec["replicaAddressMap"] = difference(engine, Map::new());
+    }
+    json!({"spec": spec})
+}
+
+/// What the engine of a volume in use is to be. Nothing before all replicas run that it needs.
+pub(super) fn engine_at_work(
+    engine: &Value,
+    census: &Census<'_>,
+    size: &str,
+    node: &str,
+) -> Option<Value> {
+    let begun = text(engine, "/spec/desireState") == "running";
+    let mut core = census.core().peekable();
+    let ready = core.peek().is_some() && core.all(|own| own.state == Instance::Running);
+    if !begun && !ready {
+        return None;
+    }
+    let known = engine.pointer("/spec/replicaAddressMap");
+    let is_running = text(engine, "/status/currentState") == "running";
+    let mut addresses = Map::new();
+    for own in census.usable() {
+        let listed = known.is_some_and(|known| known.get(own.name).is_some());
+        // Copies that have to be built join an engine that runs.
+        let joins =
+            own.state == Instance::Running && (own.healthy || census.is_fresh() || is_running);
+        if joins || listed {
+            addresses.insert(own.name.to_owned(), json!(address(own)));
+        }
+    }
+    // The last copies stay listed even if they are gone for now.
+    if addresses.is_empty() {
+        return None;
+    }
+    Some(json!({"spec": {
+        "nodeID": node, "desireState": "running", "volumeSize": size,
+        "replicaAddressMap": difference(engine, addresses),
+    }}))
+}
+
+/// Where a replica is reached; empty for one that is only reached on its own node.
+fn address(replica: &Replica<'_>) -> String {
+    let port = int(replica.object, "/status/port").unwrap_or_default();
+    let host = match text(replica.object, "/status/storageIP") {
+        "" => text(replica.object, "/status/ip"),
+        host => host,
+    };
+    if port == 0 || host.is_empty() { String::new() } else { format!("{host}:{port}") }
+}
+
+/// A merge patch keeps what it does not name.
+fn difference(engine: &Value, mut wanted: Map<String, Value>) -> Value {
+    for (name, _) in entries(engine, "/spec/replicaAddressMap") {
+        wanted.entry(name.clone()).or_insert(Value::Null);
+    }
+    Value::Object(wanted)
+}
+
+/// The patch that makes an object so, if it is not.
+pub(super) fn unless_so(object: &Value, patch: Value) -> Option<Value> {
+    (!is_merged(object, &patch)).then_some(patch)
+}

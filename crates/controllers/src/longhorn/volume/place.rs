@@ -1,0 +1,274 @@
+//! The cluster as replicas see it: nodes, disks, and the rules of where they may lie. Pure.
+
+use std::collections::BTreeMap;
+
+use hci::placement::{self, Disk, Node, Obstacle, Placed, Policy, Wish};
+use serde_json::Value;
+
+use super::replica::Replica;
+use crate::condition;
+use crate::longhorn::object::bytes;
+use crate::object::{entries, int, is_true, list, name, text};
+
+/// Whoever applies this says that nothing runs on the node any more.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+/// What is known of a node beyond its disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Life {
+    Alive,
+    /// It may come back, and its engines may run.
+    Silent,
+    /// It is no part of the cluster, or somebody vouches for its death.
+    Gone,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    nodes: Vec<Node>,
+    life: BTreeMap<String, Life>,
+    /// Paths by the disks' ids.
+    paths: BTreeMap<String, String>,
+    pub(super) policy: Policy,
+    /// Seconds to wait for a failed replica before it is replaced.
+    pub(super) patience: i64,
+}
+
+/// Where a replica is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) node: String,
+    pub(super) disk: String,
+    pub(super) path: String,
+}
+
+impl Places {
+    /// `storage` are Longhorn's nodes, `nodes` the cluster's.
+    pub(super) fn new(
+        storage: &[Value],
+        nodes: &[Value],
+        settings: &[Value],
+        volume: &Value,
+    ) -> Self {
+        let mut places = Self {
+            policy: policy(settings, volume),
+            patience: number(settings, "replica-replenishment-wait-interval"),
+            ..Self::default()
+        };
+        let closed_when_cordoned =
+            setting(settings, "disable-scheduling-on-cordoned-node") == "true";
+        for own in storage {
+            let node = nodes.iter().find(|node| name(node) == name(own));
+            let life = node.map_or(life_of(own), life_of);
+            let cordoned = closed_when_cordoned
+                && node.is_some_and(|node| is_true(node, "/spec/unschedulable"));
+            places.life.insert(name(own).to_owned(), life);
+            let mut read = read_node(own, &mut places.paths);
+            read.ready &= life == Life::Alive;
+            read.open &= !cordoned;
+            places.nodes.push(read);
+        }
+        for node in nodes {
+            places.life.entry(name(node).to_owned()).or_insert_with(|| life_of(node));
+        }
+        places
+    }
+
+    /// Counts what is promised on each disk, by all replicas there are.
+    pub(super) fn count(&mut self, replicas: &[Value]) {
+        let disks = self.nodes.iter_mut().flat_map(|node| &mut node.disks);
+        for disk in disks {
+            let own = replicas.iter().filter(|own| text(own, "/spec/diskID") == disk.id);
+            disk.scheduled = own.map(|own| bytes(own, "/spec/volumeSize")).sum();
+        }
+    }
+
+    pub(super) fn life(&self, node: &str) -> Life {
+        self.life.get(node).copied().unwrap_or(Life::Gone)
+    }
+
+    /// How many replicas there should be, when this many are asked for. Nodes that fell silent
+    /// count: what was on them is missing.
+    pub(super) fn wanted(&self, asked: usize) -> usize {
+        let open = |node: &&Node| node.open && node.disks.iter().any(|disk| disk.open);
+        placement::wanted_replicas(asked, self.nodes.iter().filter(open).count(), self.policy)
+    }
+
+    /// Where one more replica goes.
+    pub(super) fn next(&self, placed: &[Placed], wish: &Wish) -> Result<Place, Obstacle> {
+        let (node, disk) = placement::place(&self.nodes, placed, wish, self.policy)?;
+        Ok(self.at(node, disk))
+    }
+
+    pub(super) fn at(&self, node: &str, disk: &str) -> Place {
+        let path = self.paths.get(disk).cloned().unwrap_or_default();
+        Place { node: node.to_owned(), disk: disk.to_owned(), path }
+    }
+
+    /// Whether a failed replica could be built up again where it is.
+    pub(super) fn serves(&self, replica: &Replica<'_>) -> bool {
+        let node = self.nodes.iter().find(|node| node.name == replica.node && node.ready);
+        node.is_some_and(|node| node.disks.iter().any(|disk| disk.id == replica.disk && disk.ready))
+    }
+}
+
+fn life_of(node: &Value) -> Life {
+    let taints = list(node, "/spec/taints").iter();
+    let dead = taints.into_iter().any(|taint| text(taint, "/key") == OUT_OF_SERVICE);
+    match condition::is(node, "Ready", "True") {
+        _ if dead => Life::Gone,
+        true => Life::Alive,
+        false => Life::Silent,
+    }
+}
+
+fn read_node(own: &Value, paths: &mut BTreeMap<String, String>) -> Node {
+    let usable = |object: &Value| {
+        condition::find(list(object, "/conditions"), "Ready")
+            .is_some_and(|own| text(own, "/status") == "True")
+            && condition::find(list(object, "/conditions"), "Schedulable")
+                .is_none_or(|own| text(own, "/status") != "False")
+    };
+    let is_open = |object: &Value| {
+        object.get("allowScheduling") != Some(&Value::Bool(false))
+            && !is_true(object, "/evictionRequested")
+    };
+    let spec = own.get("spec").unwrap_or(&Value::Null);
+    let mut disks = Vec::new();
+    for (disk, status) in entries(own, "/status/diskStatus") {
+        let wanted = &spec["disks"][disk];
+        let id = text(status, "/diskUUID").to_owned();
+        let path = match text(status, "/diskPath") {
+            "" => text(wanted, "/path"),
+            path => path,
+        };
+        paths.insert(id.clone(), path.to_owned());
+        disks.push(Disk {
+            id,
+            tags: words(wanted, "/tags"),
+            open: wanted.is_object() && is_open(wanted),
+            ready: usable(status),
+            maximum: int(status, "/storageMaximum").unwrap_or_default(),
+            available: int(status, "/storageAvailable").unwrap_or_default(),
+            reserved: int(wanted, "/storageReserved").unwrap_or_default(),
+            scheduled: int(status, "/storageScheduled").unwrap_or_default(),
+        });
+    }
+    Node {
+        name: name(own).to_owned(),
+        zone: text(own, "/status/zone").to_owned(),
+        tags: words(spec, "/tags"),
+        open: is_open(spec),
+        ready: own.get("status").is_some_and(usable),
+        disks,
+    }
+}
+
+pub(super) fn words(object: &Value, pointer: &str) -> Vec<String> {
+    list(object, pointer).iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn setting<'a>(settings: &'a [Value], wanted: &str) -> &'a str {
+    let own = settings.iter().find(|own| name(own) == wanted).map(|own| text(own, "/value"));
+    let default = || hci::setting::find(wanted).map_or("", |known| known.default);
+    own.filter(|own| !own.is_empty()).unwrap_or_else(default)
+}
+
+fn number(settings: &[Value], wanted: &str) -> i64 {
+    setting(settings, wanted).parse().unwrap_or_default()
+}
+
+/// The cluster's rules with the volume's own laid over them.
+fn policy(settings: &[Value], volume: &Value) -> Policy {
+    let soft = |field: &str, global: &str| match text(volume, field) {
+        "enabled" => true,
+        "disabled" => false,
+        _ => setting(settings, global) == "true",
+    };
+    Policy {
+        node_soft: soft("/spec/replicaSoftAntiAffinity", "replica-soft-anti-affinity"),
+        zone_soft: soft("/spec/replicaZoneSoftAntiAffinity", "replica-zone-soft-anti-affinity"),
+        disk_soft: soft("/spec/replicaDiskSoftAntiAffinity", "replica-disk-soft-anti-affinity"),
+        over_provisioning: number(settings, "storage-over-provisioning-percentage"),
+        minimal_available: number(settings, "storage-minimal-available-percentage"),
+        untagged_anywhere: setting(settings, "allow-empty-disk-selector-volume") == "true"
+            && setting(settings, "allow-empty-node-selector-volume") == "true",
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A node with one disk of 100 GiB.
+    pub(in crate::longhorn::volume) fn storage_node(name: &str) -> Value {
+        const GI: i64 = 1 << 30;
+        let fine = json!([{"type": "Ready", "status": "True"}]);
+        json!({
+            "metadata": {"name": name},
+            "spec": {"allowScheduling": true, "disks": {"default": {
+                "path": "/d", "allowScheduling": true, "storageReserved": 0,
+            }}},
+            "status": {"conditions": fine, "diskStatus": {"default": {
+                "conditions": fine, "diskUUID": format!("disk-{name}"), "diskPath": "/d",
+                "storageMaximum": 100 * GI, "storageAvailable": 90 * GI, "storageScheduled": 0,
+            }}},
+        })
+    }
+
+    fn node(name: &str, ready: &str) -> Value {
+        json!({"metadata": {"name": name},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]}})
+    }
+
+    #[test]
+    fn nodes_live_fall_silent_and_go() {
+        let mut dead = node("three", "Unknown");
+        dead["spec"] = json!({"taints": [{"key": OUT_OF_SERVICE}]});
+        let nodes = [node("one", "True"), node("two", "Unknown"), dead];
+        let storage = ["one", "two", "three", "four"].map(storage_node);
+        let places = Places::new(&storage, &nodes, &[], &json!({}));
+        for (name, expected) in [
+            ("one", Life::Alive),
+            ("two", Life::Silent),
+            ("three", Life::Gone),
+            ("four", Life::Alive),
+            ("five", Life::Gone),
+        ] {
+            assert_eq!(places.life(name), expected, "{name}");
+        }
+        assert_eq!(places.wanted(3), 3, "a silent node counts");
+    }
+
+    #[test]
+    fn the_volume_overrides_the_cluster_and_settings_their_defaults() {
+        let soft = json!({"spec": {"replicaSoftAntiAffinity": "enabled"}});
+        let places = Places::new(&[], &[], &[], &soft);
+        assert!(places.policy.node_soft && places.policy.zone_soft);
+        assert_eq!((places.policy.minimal_available, places.patience), (25, 600));
+        let set =
+            json!({"metadata": {"name": "storage-minimal-available-percentage"}, "value": "5"});
+        assert_eq!(Places::new(&[], &[], &[set], &json!({})).policy.minimal_available, 5);
+    }
+
+    #[test]
+    fn promised_bytes_are_those_of_all_replicas() {
+        let mut places = Places::new(&[storage_node("one")], &[], &[], &json!({}));
+        let wish = Wish { size: 60 << 30, ..Wish::default() };
+        let here = Place { node: "one".into(), disk: "disk-one".into(), path: "/d".into() };
+        assert_eq!(places.next(&[], &wish), Ok(here));
+        let size = (50_i64 << 30).to_string();
+        places.count(&[json!({"spec": {"diskID": "disk-one", "volumeSize": size}})]);
+        assert_eq!(places.next(&[], &wish), Err(Obstacle::NoSpace));
+    }
+
+    #[test]
+    fn a_cordoned_node_takes_no_replicas() {
+        let mut cordoned = node("one", "True");
+        cordoned["spec"] = json!({"unschedulable": true});
+        let places = Places::new(&[storage_node("one")], &[cordoned], &[], &json!({}));
+        assert_eq!(places.next(&[], &Wish::default()), Err(Obstacle::NoNodeReady));
+    }
+}

@@ -1,0 +1,318 @@
+//! What a volume needs next, by all that is known of it: pure.
+//!
+//! What a machine waits for comes first in a plan, what only tells people last.
+
+mod supply;
+
+use std::time::Duration;
+
+use hci::longhorn::{FINALIZER, NAMESPACE, VOLUME_LABEL};
+use hci::placement::Obstacle;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::copy::Original;
+use super::instance::{self, unless_so};
+use super::place::{Life, Places};
+use super::replica::{Census, Mode, Supply, wish};
+use super::state::{Facts, Instance, Robustness, State};
+use super::status;
+use super::ticket::{self, EVICTION, EXPANSION, stamp};
+use crate::event::Tone;
+use crate::longhorn::object::bytes;
+use crate::longhorn::{API, ATTACHMENTS, BACKINGS, ENGINES, REPLICAS};
+use crate::object::{self, int, is_deleting, name, text};
+use crate::resource::Resource;
+
+/// One request, or one event.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Action {
+    Create(Resource, Value),
+    Patch(Resource, String, Value),
+    Tell(Resource, String, Value),
+    Delete(Resource, Value),
+    Event(Tone, &'static str, String),
+}
+
+/// What is known of a volume.
+#[derive(Debug)]
+pub(super) struct Seen<'a> {
+    pub(super) volume: &'a Value,
+    pub(super) engine: Option<&'a Value>,
+    pub(super) replicas: &'a [Value],
+    pub(super) attachment: Option<&'a Value>,
+    pub(super) snapshots: &'a [Value],
+    pub(super) original: &'a Original,
+    pub(super) places: &'a Places,
+    pub(super) now: Timestamp,
+}
+
+/// What is to be done, in this order.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) actions: Vec<Action>,
+    /// Look again by then, whatever happens.
+    pub(super) again: Option<Duration>,
+    /// A place is missing: more of them would help.
+    pub(super) wants_room: bool,
+}
+
+impl Seen<'_> {
+    pub(super) fn asked(&self) -> usize {
+        let asked = int(self.volume, "/spec/numberOfReplicas").unwrap_or(3);
+        usize::try_from(asked).unwrap_or(1).max(1)
+    }
+
+    /// Whether a replica may have to be placed, for which the promises on all disks count.
+    pub(super) fn needs_places(&self) -> bool {
+        let census = Census::new(self.replicas, self.engine, self.places);
+        let staying = census.usable().filter(|own| !own.leaving).count();
+        staying < self.places.wanted(self.asked()) && !is_deleting(self.volume)
+    }
+}
+
+pub(super) fn plan(seen: &Seen<'_>) -> Plan {
+    if is_deleting(seen.volume) {
+        return super::removal::plan(seen);
+    }
+    let mut draft = Draft::new(seen);
+    draft.adopt();
+    let Some(engine) = seen.engine else {
+        draft.plan.actions.push(Action::Create(ENGINES, instance::engine(seen.volume)));
+        draft.supply(None);
+        draft.say(State::Creating, Robustness::Unknown);
+        return draft.plan;
+    };
+    draft.judge();
+    draft.supply(Some(engine));
+    draft.set_replicas(engine);
+    draft.set_engine(engine);
+    draft.set_tickets(engine);
+    draft.conclude(engine);
+    draft.plan
+}
+
+struct Draft<'a> {
+    seen: &'a Seen<'a>,
+    census: Census<'a>,
+    wanted: usize,
+    /// Where somebody wants the volume.
+    node: Option<&'a str>,
+    state: State,
+    obstacle: Option<Obstacle>,
+    clone_status: Option<Value>,
+    plan: Plan,
+}
+
+impl<'a> Draft<'a> {
+    fn new(seen: &'a Seen<'a>) -> Self {
+        let census = Census::new(seen.replicas, seen.engine, seen.places);
+        let engine_node = seen.engine.map_or("", |own| text(own, "/spec/nodeID"));
+        let node = ticket::wanted(seen.attachment, engine_node);
+        let engine = seen.engine.map_or(Instance::Unmade, |own| engine_state(own, seen.places));
+        let still = engine.is_still()
+            && engine_node.is_empty()
+            && census.0.iter().all(|own| own.state != Instance::Running || own.life != Life::Alive);
+        let facts = Facts {
+            deleting: false,
+            made: seen.engine.is_some(),
+            wanted: node,
+            engine,
+            engine_node,
+            still,
+        };
+        let mut state = State::read(text(seen.volume, "/status/state"));
+        loop {
+            let next = state.next(facts);
+            if next == state {
+                break;
+            }
+            state = next;
+        }
+        let wanted = seen.places.wanted(seen.asked());
+        let (obstacle, clone_status) = (None, None);
+        Self { seen, census, wanted, node, state, obstacle, clone_status, plan: Plan::default() }
+    }
+
+    fn patch(&mut self, resource: Resource, object: &Value, patch: Value) {
+        if let Some(patch) = unless_so(object, patch) {
+            self.plan.actions.push(Action::Patch(resource, name(object).to_owned(), patch));
+        }
+    }
+
+    /// A volume that somebody made by hand lacks what ours have.
+    fn adopt(&mut self) {
+        let volume = self.seen.volume;
+        if !object::has_finalizer(volume, FINALIZER) {
+            let mut meta = object::version(volume);
+            let mut all = object::list(volume, "/metadata/finalizers").to_vec();
+            all.push(json!(FINALIZER));
+            meta.insert("finalizers".into(), all.into());
+            meta.insert("labels".into(), json!({VOLUME_LABEL: name(volume)}));
+            self.patch(BACKINGS, volume, json!({"metadata": meta}));
+        }
+        if self.seen.attachment.is_none() {
+            let owner = object::controlled_by(volume, API, "Volume");
+            let made = json!({
+                "apiVersion": API, "kind": "VolumeAttachment",
+                "metadata": {
+                    "name": name(volume), "namespace": NAMESPACE,
+                    "labels": {VOLUME_LABEL: name(volume)}, "ownerReferences": [owner],
+                },
+                "spec": {"volume": name(volume), "attachmentTickets": {}},
+            });
+            self.plan.actions.push(Action::Create(ATTACHMENTS, made));
+        }
+    }
+
+    /// What the engine and the nodes say of the replicas is written down.
+    fn judge(&mut self) {
+        let now = stamp(self.seen.now);
+        let mut patches = Vec::new();
+        for own in self.census.faults(self.state.is_up()) {
+            let spec = json!({"failedAt": now, "lastFailedAt": now, "desireState": "stopped"});
+            patches.push((own.object, json!({"spec": spec})));
+        }
+        for own in self.census.usable() {
+            if own.mode == Mode::InSync && !own.healthy {
+                let spec = json!({"healthyAt": now, "lastHealthyAt": now, "rebuildRetryCount": 0});
+                patches.push((own.object, json!({"spec": spec})));
+            }
+        }
+        for (object, patch) in patches {
+            self.patch(REPLICAS, object, patch);
+        }
+    }
+
+    fn set_replicas(&mut self, engine: &Value) {
+        let up = self.state.is_up();
+        let engine_still = engine_state(engine, self.seen.places).is_still();
+        let grown = bytes(engine, "/status/currentSize") >= bytes(self.seen.volume, "/spec/size");
+        let faults: Vec<&str> = self.census.faults(up).iter().map(|own| own.name).collect();
+        let mut patches = Vec::new();
+        for own in self.census.usable().filter(|own| !faults.contains(&own.name)) {
+            let mut spec = json!({});
+            if up {
+                spec["desireState"] = json!("running");
+            } else if engine_still {
+                spec["desireState"] = json!("stopped");
+            }
+            // What a replica's files are long is told once the engine has made them so.
+            if grown && own.mode == Mode::InSync {
+                spec["volumeSize"] = json!(text(self.seen.volume, "/spec/size"));
+            }
+            patches.push((own.object, json!({"spec": spec})));
+        }
+        for (object, patch) in patches {
+            self.patch(REPLICAS, object, patch);
+        }
+    }
+
+    fn set_engine(&mut self, engine: &Value) {
+        let size = text(self.seen.volume, "/spec/size");
+        let patch = match self.node.filter(|_| self.state.is_up()) {
+            Some(node) => instance::engine_at_work(engine, &self.census, size, node),
+            None => {
+                let still = engine_state(engine, self.seen.places).is_still();
+                Some(instance::engine_at_rest(engine, size, still))
+            }
+        };
+        if let Some(patch) = patch {
+            self.patch(ENGINES, engine, patch);
+        }
+        let node = self.node.unwrap_or_default();
+        if text(self.seen.volume, "/spec/nodeID") != node {
+            self.patch(BACKINGS, self.seen.volume, json!({"spec": {"nodeID": node}}));
+        }
+    }
+
+    /// Volumes at rest are brought up for what only an engine can do.
+    fn set_tickets(&mut self, engine: &Value) {
+        let Some(attachment) = self.seen.attachment else { return };
+        let volume = name(self.seen.volume);
+        let home = self.census.core().find(|own| own.life == Life::Alive).map(|own| own.node);
+        let home = self.node.or(home);
+        let short = self.is_short(engine);
+        let leaving = self.census.usable().any(|own| own.leaving) && {
+            let wish = wish(self.seen.volume, "");
+            let staying = self.census.usable().filter(|own| !own.leaving).count();
+            staying >= self.wanted
+                || !matches!(
+                    self.census.supply(self.wanted, &wish, self.seen.places, None, self.seen.now),
+                    Supply::NoPlace(_)
+                )
+        };
+        for (kind, needed) in [(EXPANSION, short), (EVICTION, leaving)] {
+            let node = home.filter(|_| needed);
+            if let Some(patch) = ticket::own(Some(attachment), volume, kind, node) {
+                self.plan.actions.push(Action::Patch(ATTACHMENTS, volume.to_owned(), patch));
+            }
+        }
+    }
+
+    /// Whether the replicas' files have to grow.
+    fn is_short(&self, engine: &Value) -> bool {
+        let size = bytes(self.seen.volume, "/spec/size");
+        let told = bytes(engine, "/status/currentSize");
+        let behind = self.census.core().any(|own| bytes(own.object, "/spec/volumeSize") < size);
+        behind || told > 0 && told < size
+    }
+
+    fn conclude(&mut self, engine: &Value) {
+        let state = engine_state(engine, self.seen.places);
+        let copies = self.census.copies(self.wanted);
+        let robustness = Robustness::of(self.state, state, copies);
+        self.say(self.state, robustness);
+        let ready = self.state == State::Attached && state == Instance::Running;
+        let node = Some(text(engine, "/spec/nodeID")).filter(|_| ready);
+        if let Some(attachment) = self.seen.attachment
+            && let Some(patch) = ticket::statuses(attachment, node, self.seen.now)
+        {
+            let name = name(attachment).to_owned();
+            self.plan.actions.push(Action::Tell(ATTACHMENTS, name, patch));
+        }
+    }
+
+    fn say(&mut self, state: State, robustness: Robustness) {
+        let volume = self.seen.volume;
+        let told = status::Told {
+            state,
+            robustness,
+            obstacle: self.obstacle,
+            clone_status: self.clone_status.take(),
+            expanding: self.seen.engine.is_some_and(|engine| self.is_short(engine)),
+        };
+        let patch = status::patch(volume, self.seen.engine, told, self.seen.now);
+        if let Some(patch) = unless_so(volume, patch) {
+            let events = status::events(volume, &patch);
+            self.plan.actions.push(Action::Tell(BACKINGS, name(volume).to_owned(), patch));
+            for (tone, reason, message) in events {
+                self.event(tone, reason, message);
+            }
+        }
+    }
+
+    fn event(&mut self, tone: Tone, reason: &'static str, message: String) {
+        self.plan.actions.push(Action::Event(tone, reason, message));
+    }
+
+    fn again(&mut self, after: Duration) {
+        self.plan.again = Some(self.plan.again.map_or(after, |own| own.min(after)));
+    }
+}
+
+/// The engine of a node that is gone runs nowhere; of one that is silent nobody knows.
+pub(super) fn engine_state(engine: &Value, places: &Places) -> Instance {
+    let told = Instance::read(text(engine, "/status/currentState"));
+    match text(engine, "/spec/nodeID") {
+        "" => told,
+        node => match places.life(node) {
+            Life::Alive => told,
+            Life::Silent => Instance::Unknown,
+            Life::Gone => Instance::Stopped,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! Copies of a volume that have to be made, and those that are too many.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::{Action, Draft, Seen};
+use crate::event::Tone;
+use crate::longhorn::volume::copy::{self, Step};
+use crate::longhorn::volume::place::Life;
+use crate::longhorn::volume::replica::{Supply, wish};
+use crate::longhorn::volume::state::State;
+use crate::longhorn::volume::ticket::time;
+use crate::longhorn::volume::{instance, removal};
+use crate::longhorn::{BACKINGS, REPLICAS, SNAPSHOTS};
+use crate::object::{int, is_deleting, name, text};
+
+impl Draft<'_> {
+    /// Copies that are missing, and those that are too many.
+    pub(super) fn supply(&mut self, engine: Option<&Value>) {
+        if let Some(source) = copy::source(self.seen.volume) {
+            self.copy(&source);
+        } else if !copy::is_done(self.seen.volume) {
+            self.fail_copy();
+        } else if self.census.is_fresh() {
+            let begun = engine.is_some_and(|own| text(own, "/spec/desireState") == "running");
+            if !begun {
+                self.first();
+            }
+        } else if self.state == State::Attached
+            && engine.is_some_and(|own| text(own, "/status/currentState") == "running")
+        {
+            self.replenish();
+        }
+        let minutes = int(self.seen.volume, "/spec/staleReplicaTimeout").unwrap_or(2880);
+        let stale = SignedDuration::from_mins(minutes);
+        let spent = self.census.surplus(self.seen.asked(), self.wanted, stale, self.seen.now);
+        let doomed: Vec<Value> = spent.into_iter().map(|own| own.object.clone()).collect();
+        self.plan.actions.extend(doomed.into_iter().map(|own| Action::Delete(REPLICAS, own)));
+        let orphans = self.census.0.iter().filter(|own| own.deleting && own.life == Life::Gone);
+        let orphans: Vec<Action> =
+            orphans.map(|own| removal::release(REPLICAS, own.object)).collect();
+        self.plan.actions.extend(orphans);
+        if self.census.0.iter().any(|own| own.failed.is_some()) {
+            self.again(Duration::from_secs(30));
+        }
+    }
+
+    fn first(&mut self) {
+        let wish = wish(self.seen.volume, self.node.unwrap_or_default());
+        let (places, obstacle) = self.census.first(self.wanted, &wish, self.seen.places);
+        for (index, place) in places.iter().enumerate() {
+            let made = instance::replica(self.seen.volume, place, None, index, self.seen.now);
+            self.plan.actions.push(Action::Create(REPLICAS, made));
+        }
+        // Fewer copies than there could be are a start, as the cluster's setting allows.
+        self.obstacle = obstacle;
+        self.plan.wants_room = obstacle.is_some();
+    }
+
+    fn replenish(&mut self) {
+        let wish = wish(self.seen.volume, self.node.unwrap_or_default());
+        let since = time(text(self.seen.volume, "/status/lastDegradedAt"));
+        let (places, now) = (self.seen.places, self.seen.now);
+        match self.census.supply(self.wanted, &wish, places, since, now) {
+            Supply::Enough => {}
+            Supply::Make(place) => {
+                let made = instance::replica(self.seen.volume, &place, None, 0, now);
+                self.plan.actions.push(Action::Create(REPLICAS, made));
+            }
+            Supply::Reuse(own) => {
+                let found = self.seen.replicas.iter().find(|replica| name(replica) == own);
+                let tries = found.and_then(|own| int(own, "/spec/rebuildRetryCount")).unwrap_or(0);
+                let spec = json!({"failedAt": "", "healthyAt": "", "rebuildRetryCount": tries + 1});
+                let patch = Action::Patch(REPLICAS, own.to_owned(), json!({"spec": spec}));
+                self.plan.actions.push(patch);
+            }
+            Supply::Wait(until) => {
+                let left = until.duration_since(now);
+                self.again(left.unsigned_abs().max(Duration::from_secs(1)));
+            }
+            Supply::NoPlace(obstacle) => {
+                self.obstacle = Some(obstacle);
+                self.plan.wants_room = true;
+            }
+        }
+    }
+
+    /// There is nothing to copy from, and no empty volume may pass for the copy.
+    fn fail_copy(&mut self) {
+        let volume = self.seen.volume;
+        if copy::state(volume) != "failed" {
+            self.clone_status = Some(json!({"state": "failed"}));
+            let message = format!(
+                "spec.dataSource \"{}\" is invalid: it must be snap://VOLUME/SNAPSHOT or vol://VOLUME",
+                text(volume, "/spec/dataSource")
+            );
+            self.event(Tone::Warning, "VolumeCloneFailed", message);
+        }
+    }
+
+    fn copy(&mut self, source: &copy::Source) {
+        let Seen { volume, original, places, now, .. } = *self.seen;
+        let step = copy::step(volume, source, original, &self.census, places, self.wanted);
+        match step {
+            Step::Wait => {}
+            Step::TakeSnapshot(made) => self.plan.actions.push(Action::Create(SNAPSHOTS, made)),
+            Step::Make(made) => {
+                // Whoever makes the files looks there for the snapshot.
+                let told = json!({"status": {"cloneStatus": copy::status(source, "initiated")}});
+                let name = name(volume).to_owned();
+                self.plan.actions.push(Action::Tell(BACKINGS, name, told));
+                self.clone_status = Some(copy::status(source, "initiated"));
+                for (index, (place, from)) in made.iter().enumerate() {
+                    let made = instance::replica(volume, place, Some(from), index, now);
+                    self.plan.actions.push(Action::Create(REPLICAS, made));
+                }
+            }
+            Step::Complete => {
+                self.clone_status = Some(copy::status(source, "completed"));
+                if source.own
+                    && let Some(snapshot) = &original.snapshot
+                    && !is_deleting(snapshot)
+                {
+                    self.plan.actions.push(Action::Delete(SNAPSHOTS, snapshot.clone()));
+                }
+                let message = format!("finished cloning volume {}", source.volume);
+                self.event(Tone::Normal, "VolumeCloneCompleted", message);
+            }
+            Step::Fail(why) => {
+                self.clone_status = Some(copy::status(source, "failed"));
+                let message = format!("cannot clone volume {}: {why}", source.volume);
+                self.event(Tone::Warning, "VolumeCloneFailed", message);
+            }
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! A volume's life in a world of objects, with nodes that do what they are told.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::*;
+use crate::longhorn::SNAPSHOTS;
+use crate::longhorn::volume::place::tests::storage_node;
+
+/// Objects by kind and name, as the API would hold them.
+struct World {
+    objects: BTreeMap<(&'static str, String), Value>,
+    storage: Vec<Value>,
+    now: i64,
+    events: Vec<String>,
+    made: u32,
+    looks: i32,
+}
+
+impl World {
+    fn new(nodes: &[&str], spec: Value) -> Self {
+        let volume = json!({
+            "metadata": {"name": "v", "uid": "u", "finalizers": ["longhorn.io"]}, "spec": spec,
+        });
+        let mut world = Self {
+            objects: BTreeMap::new(),
+            storage: nodes.iter().map(|name| storage_node(name)).collect(),
+            now: 0,
+            events: Vec::new(),
+            made: 0,
+            looks: 0,
+        };
+        world.objects.insert((BACKINGS.plural, "v".into()), volume);
+        world
+    }
+
+    fn all(&self, resource: Resource) -> Vec<Value> {
+        let own = self.objects.iter().filter(|((kind, _), _)| *kind == resource.plural);
+        own.map(|(_, object)| object.clone()).collect()
+    }
+
+    fn get(&self, resource: Resource, name: &str) -> Option<&Value> {
+        self.objects.get(&(resource.plural, name.to_owned()))
+    }
+
+    fn merge(&mut self, resource: Resource, name: &str, patch: &Value) {
+        let key = (resource.plural, name.to_owned());
+        let Some(object) = self.objects.get_mut(&key) else { return };
+        overlay(object, patch);
+        let gone =
+            object::is_deleting(object) && object::list(object, "/metadata/finalizers").is_empty();
+        if gone {
+            self.objects.remove(&key);
+        }
+    }
+
+    /// One look of the controller.
+    fn look(&mut self) -> usize {
+        let Some(volume) = self.get(BACKINGS, "v").cloned() else { return 0 };
+        // No two looks happen at the same time.
+        self.looks += 1;
+        let (replicas, snapshots) = (self.all(REPLICAS), self.all(SNAPSHOTS));
+        let places = Places::new(&self.storage, &[], &[], &volume);
+        let seen = Seen {
+            volume: &volume,
+            engine: self.get(ENGINES, "v-e-0"),
+            replicas: &replicas,
+            attachment: self.get(ATTACHMENTS, "v"),
+            snapshots: &snapshots,
+            original: &Original::default(),
+            places: &places,
+            now: Timestamp::new(self.now, self.looks).unwrap(),
+        };
+        let plan = plan(&seen);
+        let count = plan.actions.len();
+        for action in plan.actions {
+            match action {
+                Action::Create(resource, mut object) => {
+                    self.made += 1;
+                    object["metadata"]["uid"] = json!(format!("u{}", self.made));
+                    self.objects.insert((resource.plural, name(&object).to_owned()), object);
+                }
+                Action::Patch(resource, name, patch) | Action::Tell(resource, name, patch) => {
+                    self.merge(resource, &name, &patch);
+                }
+                Action::Delete(resource, object) => {
+                    let going = json!({"metadata": {"deletionTimestamp": "t"}});
+                    self.merge(resource, name(&object), &going);
+                }
+                Action::Event(_, reason, _) => self.events.push(reason.to_owned()),
+            }
+        }
+        count
+    }
+
+    /// The nodes do what is wanted of them.
+    fn obey(&mut self) {
+        let size = self.get(ENGINES, "v-e-0").map(|own| own["spec"]["volumeSize"].clone());
+        for resource in [ENGINES, REPLICAS] {
+            for own in self.all(resource) {
+                let name = name(&own);
+                let node = text(&own, "/spec/nodeID");
+                let alive = self.storage.iter().any(|own| object::name(own) == node);
+                if node.is_empty() && resource == REPLICAS || !node.is_empty() && !alive {
+                    continue;
+                }
+                if object::is_deleting(&own) {
+                    self.merge(resource, name, &json!({"metadata": {"finalizers": []}}));
+                    continue;
+                }
+                let state = text(&own, "/spec/desireState");
+                let mut status = json!({"currentState": state});
+                if resource == ENGINES && state == "running" {
+                    let listed = object::entries(&own, "/spec/replicaAddressMap");
+                    let modes: serde_json::Map<String, Value> =
+                        listed.map(|(name, _)| (name.clone(), json!("RW"))).collect();
+                    status["replicaModeMap"] = modes.into();
+                    status["currentSize"] = size.clone().unwrap();
+                }
+                self.merge(resource, name, &json!({"status": status}));
+            }
+        }
+    }
+
+    /// Until nobody has anything to do.
+    fn settle(&mut self) -> &mut Self {
+        for _ in 0..50 {
+            let before = format!("{:?}", self.objects);
+            self.look();
+            self.obey();
+            if format!("{:?}", self.objects) == before {
+                return self;
+            }
+        }
+        panic!("never at rest: {:#?}", self.objects);
+    }
+
+    fn ticket(&mut self, node: Option<&str>) -> &mut Self {
+        let ticket = node.map(|node| ticket::ticket("t", "csi-attacher", node));
+        self.merge(ATTACHMENTS, "v", &json!({"spec": {"attachmentTickets": {"t": ticket}}}));
+        self
+    }
+
+    /// `state robustness node; replicas by node; condition`.
+    fn told(&self) -> String {
+        let Some(volume) = self.get(BACKINGS, "v") else { return "gone".into() };
+        let part = |field: &str| text(&volume["status"], field).to_owned();
+        let mut told = format!("{} {}", part("/state"), part("/robustness"));
+        let mut nodes: Vec<String> = self
+            .all(REPLICAS)
+            .iter()
+            .map(|own| {
+                let failed = if text(own, "/spec/failedAt").is_empty() { "" } else { "!" };
+                format!("{failed}{}", text(own, "/spec/nodeID"))
+            })
+            .collect();
+        nodes.sort();
+        let _ = write!(told, " on '{}', replicas {nodes:?}", part("/currentNodeID"));
+        told
+    }
+}
+
+fn overlay(object: &mut Value, patch: &Value) {
+    match (object, patch) {
+        (Value::Object(object), Value::Object(patch)) => {
+            for (key, value) in patch {
+                if value.is_null() {
+                    object.remove(key);
+                } else {
+                    overlay(object.entry(key.clone()).or_insert(Value::Null), value);
+                }
+            }
+        }
+        (object, patch) => *object = patch.clone(),
+    }
+}
+
+fn spec(replicas: i64) -> Value {
+    json!({"size": "1073741824", "numberOfReplicas": replicas, "frontend": "blockdev",
+        "staleReplicaTimeout": 30})
+}
+
+#[test]
+fn a_volume_is_made_attached_detached_and_removed() {
+    let mut world = World::new(&["one"], spec(3));
+    assert_eq!(world.settle().told(), r#"detached unknown on '', replicas ["one"]"#);
+    assert_eq!(
+        world.ticket(Some("one")).settle().told(),
+        r#"attached healthy on 'one', replicas ["one"]"#,
+        "one node with one copy is as healthy as can be"
+    );
+    let attachment = world.get(ATTACHMENTS, "v").unwrap();
+    assert_eq!(attachment["status"]["attachmentTicketStatuses"]["t"]["satisfied"], true);
+    assert_eq!(world.get(BACKINGS, "v").unwrap()["spec"]["nodeID"], "one");
+    assert_eq!(world.look(), 0, "a settled volume is left alone");
+    assert_eq!(world.ticket(None).settle().told(), r#"detached unknown on '', replicas ["one"]"#);
+    let engine = world.get(ENGINES, "v-e-0").unwrap();
+    assert_eq!(
+        (&engine["spec"]["nodeID"], &engine["spec"]["replicaAddressMap"]),
+        (&json!(""), &json!({}))
+    );
+    assert_eq!(world.look(), 0);
+    assert_eq!(world.events, ["Attached", "Healthy", "Detached"]);
+    world.merge(BACKINGS, "v", &json!({"metadata": {"deletionTimestamp": "t"}}));
+    assert_eq!(world.settle().told(), "gone");
+    let left: Vec<_> =
+        world.objects.keys().filter(|(kind, _)| *kind != ATTACHMENTS.plural).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn an_attached_volume_goes_although_somebody_wants_it() {
+    let mut world = World::new(&["one", "two"], spec(2));
+    world.settle().ticket(Some("two")).settle();
+    world.merge(BACKINGS, "v", &json!({"metadata": {"deletionTimestamp": "t"}}));
+    assert_eq!(world.settle().told(), "gone");
+    assert!(world.all(REPLICAS).is_empty() && world.all(ENGINES).is_empty());
+}
+
+#[test]
+fn without_nodes_a_volume_says_why_and_starts_when_one_comes() {
+    let mut world = World::new(&[], spec(2));
+    assert_eq!(world.settle().told(), "detached unknown on '', replicas []");
+    let condition = &world.get(BACKINGS, "v").unwrap()["status"]["conditions"][0];
+    assert_eq!((&condition["type"], &condition["status"]), (&json!("Scheduled"), &json!("False")));
+    assert_eq!(condition["message"], "nodes are unavailable");
+    world.ticket(Some("one"));
+    assert!(world.settle().told().starts_with("attaching"));
+    world.storage.push(storage_node("one"));
+    assert_eq!(world.settle().told(), r#"attached healthy on 'one', replicas ["one"]"#);
+}
+
+#[test]
+fn the_engine_waits_for_all_replicas_it_needs() {
+    let mut world = World::new(&["one", "two"], spec(2));
+    world.settle().ticket(Some("one"));
+    world.look();
+    let desires: Vec<_> =
+        world.all(REPLICAS).iter().map(|own| own["spec"]["desireState"].clone()).collect();
+    assert_eq!(desires, ["running", "running"]);
+    let engine =
+        |world: &World| world.get(ENGINES, "v-e-0").unwrap()["spec"]["desireState"].clone();
+    assert_eq!(engine(&world), "stopped");
+    let first = name(&world.all(REPLICAS)[0]).to_owned();
+    world.merge(REPLICAS, &first, &json!({"status": {"currentState": "running"}}));
+    world.look();
+    assert_eq!(engine(&world), "stopped");
+    world.obey();
+    world.look();
+    assert_eq!(engine(&world), "running");
+    let listed = &world.get(ENGINES, "v-e-0").unwrap()["spec"]["replicaAddressMap"];
+    assert_eq!(listed.as_object().unwrap().len(), 2);
+}
+
+#[test]
+fn more_copies_are_made_when_nodes_join() {
+    let mut world = World::new(&["one"], spec(3));
+    world.settle().ticket(Some("one")).settle();
+    world.storage.push(storage_node("two"));
+    assert_eq!(world.settle().told(), r#"attached healthy on 'one', replicas ["one", "two"]"#);
+    world.storage.push(storage_node("three"));
+    world.storage.push(storage_node("four"));
+    let told = world.settle().told();
+    assert_eq!(told.matches('"').count(), 6, "{told}");
+    assert!(world.events.contains(&"Degraded".to_owned()));
+}
+
+#[test]
+fn a_lost_copy_is_replaced_and_the_last_one_kept() {
+    let mut world = World::new(&["one", "two"], spec(2));
+    world.settle().ticket(Some("one")).settle();
+    // The node goes for good.
+    world.storage.remove(1);
+    let lost = world.all(REPLICAS).into_iter().find(|own| own["spec"]["nodeID"] == "two").unwrap();
+    let modes = json!({"status": {"replicaModeMap": {name(&lost): "ERR"}}});
+    world.merge(ENGINES, "v-e-0", &modes);
+    world.look();
+    let told = world.told();
+    assert!(told.contains("!two"), "{told}");
+    world.look();
+    let engine = world.get(ENGINES, "v-e-0").unwrap();
+    assert_eq!(engine["spec"]["replicaAddressMap"].as_object().unwrap().len(), 1);
+    world.storage.push(storage_node("three"));
+    world.now = 10;
+    let told = world.settle().told();
+    assert_eq!(told, r#"attached healthy on 'one', replicas ["one", "three"]"#);
+
+    let all = world.all(REPLICAS);
+    let modes: serde_json::Map<String, Value> =
+        all.iter().map(|own| (name(own).to_owned(), json!("ERR"))).collect();
+    world.merge(ENGINES, "v-e-0", &json!({"status": {"replicaModeMap": modes}}));
+    world.look();
+    let told = world.told();
+    assert_eq!(told, r#"attached faulted on 'one', replicas ["one", "three"]"#, "none is given up");
+}
+
+#[test]
+fn a_volume_grows_at_work_and_at_rest() {
+    let mut world = World::new(&["one"], spec(1));
+    world.settle();
+    world.merge(BACKINGS, "v", &json!({"spec": {"size": "2147483648"}}));
+    world.look();
+    let tickets = world.get(ATTACHMENTS, "v").unwrap()["spec"]["attachmentTickets"].clone();
+    assert!(tickets.get("volume-expansion-controller-v").is_some(), "{tickets}");
+    assert_eq!(world.get(BACKINGS, "v").unwrap()["status"]["expansionRequired"], true);
+    assert_eq!(world.settle().told(), r#"detached unknown on '', replicas ["one"]"#);
+    assert_eq!(world.all(REPLICAS)[0]["spec"]["volumeSize"], "2147483648");
+    assert_eq!(world.get(BACKINGS, "v").unwrap()["status"]["expansionRequired"], false);
+    let tickets = &world.get(ATTACHMENTS, "v").unwrap()["spec"]["attachmentTickets"];
+    assert_eq!(tickets, &json!({}));
+
+    world.ticket(Some("one")).settle();
+    world.merge(BACKINGS, "v", &json!({"spec": {"size": "3221225472"}}));
+    assert_eq!(world.settle().told(), r#"attached healthy on 'one', replicas ["one"]"#);
+    assert_eq!(world.get(ENGINES, "v-e-0").unwrap()["spec"]["volumeSize"], "3221225472");
+}
+
+#[test]
+fn a_disk_is_emptied_while_the_volume_is_used() {
+    let mut world = World::new(&["one", "two"], spec(1));
+    world.settle().ticket(Some("one")).settle();
+    let own = world.all(REPLICAS).remove(0);
+    let from = text(&own, "/spec/nodeID").to_owned();
+    world.merge(REPLICAS, name(&own), &json!({"spec": {"evictionRequested": true}}));
+    let told = world.settle().told();
+    let other = if from == "one" { "two" } else { "one" };
+    assert_eq!(told, format!("attached healthy on 'one', replicas [\"{other}\"]"));
+}
+
+#[test]
+fn a_wish_to_be_elsewhere_moves_the_volume() {
+    let mut world = World::new(&["one", "two"], spec(2));
+    world.settle().ticket(Some("one")).settle();
+    let told = world.ticket(Some("two")).settle().told();
+    assert_eq!(told, r#"attached healthy on 'two', replicas ["one", "two"]"#);
+}
+
+#[test]
+fn a_source_that_cannot_be_read_makes_no_empty_volume() {
+    let mut spec = spec(1);
+    spec["dataSource"] = json!("something");
+    let mut world = World::new(&["one"], spec);
+    assert_eq!(world.settle().told(), "detached unknown on '', replicas []");
+    assert_eq!(world.get(BACKINGS, "v").unwrap()["status"]["cloneStatus"]["state"], "failed");
+    assert_eq!(world.events, ["VolumeCloneFailed"]);
+}

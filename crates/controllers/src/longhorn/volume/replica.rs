@@ -1,0 +1,263 @@
+//! The replicas of one volume: what each is good for, and which have to come or go. Pure.
+//!
+//! A replica is *fresh* until the engine has it in sync for the first time. The last copy that
+//! has data is never given up: where there is no other, an error only means waiting.
+
+use hci::placement::{Obstacle, Placed, Wish};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::place::{Life, Place, Places, words};
+use super::state::{Copies, Instance};
+use super::ticket::time;
+use crate::longhorn::object::bytes;
+use crate::object::{int, is_deleting, is_true, name, text};
+
+/// A replica that never held data and failed is made anew after this long.
+const FRESH_RETRY: SignedDuration = SignedDuration::from_secs(30);
+/// How often the same files are tried before others are made.
+const RETRIES: i64 = 5;
+
+/// What the engine says of a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    None,
+    InSync,
+    Building,
+    Failed,
+}
+
+#[derive(Debug)]
+pub(super) struct Replica<'a> {
+    pub(super) object: &'a Value,
+    pub(super) name: &'a str,
+    pub(super) node: &'a str,
+    pub(super) disk: &'a str,
+    pub(super) state: Instance,
+    /// It has held all data once.
+    pub(super) healthy: bool,
+    pub(super) failed: Option<Timestamp>,
+    pub(super) leaving: bool,
+    pub(super) deleting: bool,
+    pub(super) mode: Mode,
+    pub(super) life: Life,
+}
+
+impl<'a> Replica<'a> {
+    fn read(object: &'a Value, engine: Option<&Value>, places: &Places) -> Self {
+        let node = text(object, "/spec/nodeID");
+        let name = name(object);
+        let mode =
+            engine.and_then(|own| own.pointer("/status/replicaModeMap")?.get(name)?.as_str());
+        let failed = text(object, "/spec/failedAt");
+        Self {
+            object,
+            name,
+            node,
+            disk: text(object, "/spec/diskID"),
+            state: Instance::read(text(object, "/status/currentState")),
+            healthy: !text(object, "/spec/healthyAt").is_empty(),
+            // One that failed at a time nobody can read failed long ago.
+            failed: (!failed.is_empty()).then(|| time(failed).unwrap_or(Timestamp::MIN)),
+            leaving: is_true(object, "/spec/evictionRequested"),
+            deleting: is_deleting(object),
+            mode: match mode {
+                Some("RW") => Mode::InSync,
+                Some("WO") => Mode::Building,
+                Some("ERR") => Mode::Failed,
+                _ => Mode::None,
+            },
+            life: places.life(node),
+        }
+    }
+
+    /// It takes part, or will.
+    pub(super) fn is_usable(&self) -> bool {
+        self.failed.is_none() && !self.deleting
+    }
+
+    fn is_sound(&self) -> bool {
+        self.is_usable() && self.mode == Mode::InSync
+    }
+}
+
+/// All replicas of a volume.
+#[derive(Debug)]
+pub(super) struct Census<'a>(pub(super) Vec<Replica<'a>>);
+
+/// What has to be done to have as many copies as there should be.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Supply<'a> {
+    Enough,
+    /// Files that are there are brought up to date.
+    Reuse(&'a str),
+    Make(Place),
+    /// One that failed may come back.
+    Wait(Timestamp),
+    NoPlace(Obstacle),
+}
+
+impl<'a> Census<'a> {
+    pub(super) fn new(replicas: &'a [Value], engine: Option<&Value>, places: &Places) -> Self {
+        Self(replicas.iter().map(|own| Replica::read(own, engine, places)).collect())
+    }
+
+    pub(super) fn usable(&self) -> impl Iterator<Item = &Replica<'a>> {
+        self.0.iter().filter(|own| own.is_usable())
+    }
+
+    /// No replica has ever been in sync: all of them hold the same, which is nothing.
+    pub(super) fn is_fresh(&self) -> bool {
+        !self.0.iter().any(|own| own.healthy)
+    }
+
+    /// Those without which the engine must not start.
+    pub(super) fn core(&self) -> impl Iterator<Item = &Replica<'a>> {
+        let fresh = self.is_fresh();
+        self.usable().filter(move |own| fresh || own.healthy)
+    }
+
+    pub(super) fn copies(&self, wanted: usize) -> Copies {
+        let sound = self.0.iter().filter(|own| own.is_sound()).count();
+        let lost = self.0.iter().filter(|own| own.mode == Mode::Failed).count();
+        let kept = self.core().count();
+        Copies { wanted, sound, lost, kept, other: self.0.len() - kept }
+    }
+
+    /// Those that have failed and do not say so yet. `up` if they should run.
+    pub(super) fn faults(&self, up: bool) -> Vec<&Replica<'a>> {
+        let broken = |own: &Replica<'_>| {
+            own.mode == Mode::Failed
+                || own.state == Instance::Error
+                || up && own.life != Life::Alive && own.mode != Mode::InSync
+        };
+        let spare = |than: &str| {
+            self.usable().any(|own| {
+                own.name != than && own.healthy && !broken(own) && own.life == Life::Alive
+            })
+        };
+        let fresh = self.is_fresh();
+        self.usable()
+            .filter(|own| broken(own))
+            .filter(|own| {
+                if fresh { own.state == Instance::Error } else { spare(own.name) || !own.healthy }
+            })
+            .collect()
+    }
+
+    /// Replicas that nobody needs any more.
+    pub(super) fn surplus(
+        &self,
+        asked: usize,
+        wanted: usize,
+        stale: SignedDuration,
+        now: Timestamp,
+    ) -> Vec<&Replica<'a>> {
+        let fresh = self.is_fresh();
+        let staying = self.0.iter().filter(|own| own.is_sound() && !own.leaving).count();
+        let enough = staying >= wanted.max(1);
+        let is_spent = |own: &&Replica<'_>| match own.failed {
+            Some(at) if fresh => now.duration_since(at) >= FRESH_RETRY,
+            Some(at) => enough || staying > 0 && now.duration_since(at) >= stale,
+            None => enough && own.leaving,
+        };
+        let mut spent: Vec<_> =
+            self.0.iter().filter(|own| !own.deleting).filter(is_spent).collect();
+        if staying > asked.max(1) {
+            // One at a time: the next look sees what is left.
+            let extra =
+                self.0.iter().filter(|own| own.is_sound() && !own.leaving).max_by(|a, b| {
+                    let crowd =
+                        |of: &Replica<'_>| self.usable().filter(|own| own.node == of.node).count();
+                    crowd(a).cmp(&crowd(b)).then_with(|| a.name.cmp(b.name))
+                });
+            spent.extend(extra);
+        }
+        spent
+    }
+
+    /// The next copy of a volume that has run; one is built at a time.
+    pub(super) fn supply(
+        &self,
+        wanted: usize,
+        wish: &Wish,
+        places: &Places,
+        degraded_since: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Supply<'a> {
+        let staying = self.usable().filter(|own| !own.leaving);
+        let building = self.usable().any(|own| own.mode != Mode::InSync);
+        if staying.count() >= wanted || building {
+            return Supply::Enough;
+        }
+        let failed = || {
+            self.0.iter().filter(|own| {
+                let tries = int(own.object, "/spec/rebuildRetryCount").unwrap_or_default();
+                own.failed.is_some() && !own.deleting && !own.leaving && tries < RETRIES
+            })
+        };
+        if let Some(own) = failed().find(|own| places.serves(own)) {
+            return Supply::Reuse(own.name);
+        }
+        let until = degraded_since.unwrap_or(now) + SignedDuration::from_secs(places.patience);
+        if failed().any(|own| own.life != Life::Gone) && now < until {
+            return Supply::Wait(until);
+        }
+        match places.next(&self.placed(), wish) {
+            Ok(place) => Supply::Make(place),
+            Err(obstacle) => Supply::NoPlace(obstacle),
+        }
+    }
+
+    /// The first copies of a new volume: as many places as there should be, or fewer and why.
+    pub(super) fn first(
+        &self,
+        wanted: usize,
+        wish: &Wish,
+        places: &Places,
+    ) -> (Vec<Place>, Option<Obstacle>) {
+        let mut placed = self.placed();
+        let mut found = Vec::new();
+        for _ in self.usable().count()..wanted {
+            match places.next(&placed, wish) {
+                Ok(place) => {
+                    placed.push(Placed {
+                        node: place.node.clone(),
+                        disk: place.disk.clone(),
+                        leaving: false,
+                    });
+                    found.push(place);
+                }
+                Err(obstacle) => return (found, Some(obstacle)),
+            }
+        }
+        (found, None)
+    }
+
+    fn placed(&self) -> Vec<Placed> {
+        let counted = self.0.iter().filter(|own| own.is_usable());
+        counted
+            .map(|own| Placed {
+                node: own.node.to_owned(),
+                disk: own.disk.to_owned(),
+                leaving: own.leaving,
+            })
+            .collect()
+    }
+}
+
+/// What a volume asks of the places of its replicas.
+pub(super) fn wish(volume: &Value, engine_node: &str) -> Wish {
+    let near = text(volume, "/spec/dataLocality") != "disabled" && !engine_node.is_empty();
+    Wish {
+        size: bytes(volume, "/spec/size"),
+        actual_size: int(volume, "/status/actualSize").unwrap_or_default(),
+        node_tags: words(volume, "/spec/nodeSelector"),
+        disk_tags: words(volume, "/spec/diskSelector"),
+        near: near.then(|| engine_node.to_owned()),
+        only: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,256 @@
+//! The state of a volume, and how sound its data is.
+//!
+//! ```text
+//!            made            wanted             runs
+//!  Creating ──────► Detached ──────► Attaching ──────► Attached
+//!                      ▲                 │                 │
+//!                      │ all is still    │ unwanted, or    │
+//!                      └──── Detaching ◄─┴─ elsewhere ─────┘
+//!
+//!  any ── deletion ──► Deleting
+//! ```
+//!
+//! [`State::next`] is the only way a volume changes state. An engine that fails is no reason to
+//! detach: its node brings it up again, and the machine above it only waits.
+
+/// What a volume is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Creating,
+    Detached,
+    Attaching,
+    Attached,
+    Detaching,
+    Deleting,
+}
+
+/// An engine or a replica, as its node tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Instance {
+    /// Its node has said nothing yet.
+    Unmade,
+    Stopped,
+    Running,
+    /// On its way between the two.
+    Moving,
+    Error,
+    Unknown,
+}
+
+impl Instance {
+    pub(super) fn read(text: &str) -> Self {
+        match text {
+            "" => Self::Unmade,
+            "stopped" => Self::Stopped,
+            "running" => Self::Running,
+            "starting" | "stopping" => Self::Moving,
+            "error" => Self::Error,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Nothing of it is at work.
+    pub(super) fn is_still(self) -> bool {
+        matches!(self, Self::Unmade | Self::Stopped)
+    }
+}
+
+/// What decides about the next state.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Facts<'a> {
+    pub(super) deleting: bool,
+    /// There is an engine.
+    pub(super) made: bool,
+    /// The node where somebody wants it.
+    pub(super) wanted: Option<&'a str>,
+    pub(super) engine: Instance,
+    /// The node of the engine, empty while it has none.
+    pub(super) engine_node: &'a str,
+    /// Neither the engine nor a replica is at work.
+    pub(super) still: bool,
+}
+
+impl State {
+    /// A text that is not known is that of a volume nobody has looked at.
+    pub(super) fn read(text: &str) -> Self {
+        match text {
+            "detached" => Self::Detached,
+            "attaching" => Self::Attaching,
+            "attached" => Self::Attached,
+            "detaching" => Self::Detaching,
+            "deleting" => Self::Deleting,
+            _ => Self::Creating,
+        }
+    }
+
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Creating => "creating",
+            Self::Detached => "detached",
+            Self::Attaching => "attaching",
+            Self::Attached => "attached",
+            Self::Detaching => "detaching",
+            Self::Deleting => "deleting",
+        }
+    }
+
+    /// Somebody wants to use it, and its instances are to run.
+    pub(super) fn is_up(self) -> bool {
+        matches!(self, Self::Attaching | Self::Attached)
+    }
+
+    /// One step; the same state when nothing leads out of it.
+    pub(super) fn next(self, facts: Facts<'_>) -> Self {
+        if facts.deleting {
+            return Self::Deleting;
+        }
+        let free = facts.engine_node.is_empty();
+        let here = facts.wanted.is_some_and(|node| free || node == facts.engine_node);
+        match self {
+            Self::Creating if facts.made => Self::Detached,
+            Self::Detached if facts.wanted.is_some() => Self::Attaching,
+            Self::Attaching | Self::Attached if !here => Self::Detaching,
+            Self::Attaching if !free && facts.engine == Instance::Running => Self::Attached,
+            Self::Detaching if facts.still => Self::Detached,
+            state => state,
+        }
+    }
+}
+
+/// How sound the data of a volume is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Robustness {
+    Unknown,
+    Healthy,
+    Degraded,
+    Faulted,
+}
+
+/// Copies of a volume, by what they are good for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Copies {
+    /// How many there should be.
+    pub(super) wanted: usize,
+    /// In sync, as the engine tells.
+    pub(super) sound: usize,
+    /// The engine gave them up.
+    pub(super) lost: usize,
+    /// Known to have all data, and not failed since.
+    pub(super) kept: usize,
+    /// Failed, or about to be built.
+    pub(super) other: usize,
+}
+
+impl Robustness {
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Healthy => "healthy",
+            Self::Degraded => "degraded",
+            Self::Faulted => "faulted",
+        }
+    }
+
+    /// Nobody knows of a volume at rest; but one whose copies all failed is lost at rest too.
+    pub(super) fn of(state: State, engine: Instance, copies: Copies) -> Self {
+        if state != State::Attached {
+            let lost = copies.kept == 0 && copies.other > 0 && state != State::Creating;
+            return if lost { Self::Faulted } else { Self::Unknown };
+        }
+        match copies {
+            _ if engine != Instance::Running => Self::Unknown,
+            Copies { sound, wanted, .. } if sound > 0 && sound >= wanted => Self::Healthy,
+            Copies { sound, .. } if sound > 0 => Self::Degraded,
+            Copies { lost, .. } if lost > 0 => Self::Faulted,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts<'static> {
+        Facts {
+            deleting: false,
+            made: true,
+            wanted: Some("one"),
+            engine: Instance::Running,
+            engine_node: "one",
+            still: false,
+        }
+    }
+
+    #[test]
+    fn every_way_between_states() {
+        use State::{Attached, Attaching, Creating, Deleting, Detached, Detaching};
+        let nobody = Facts { wanted: None, ..facts() };
+        let elsewhere = Facts { wanted: Some("two"), ..facts() };
+        let failed = Facts { engine: Instance::Error, ..facts() };
+        let silent = Facts { engine: Instance::Unknown, ..facts() };
+        let still = Facts {
+            wanted: None,
+            still: true,
+            engine: Instance::Stopped,
+            engine_node: "",
+            ..facts()
+        };
+        for (from, facts, to) in [
+            (Creating, Facts { made: false, ..facts() }, Creating),
+            (Creating, facts(), Detached),
+            (Detached, still, Detached),
+            (Detached, facts(), Attaching),
+            (Attaching, Facts { engine: Instance::Moving, ..facts() }, Attaching),
+            (Attaching, Facts { engine_node: "", ..facts() }, Attaching),
+            (Attaching, facts(), Attached),
+            (Attaching, nobody, Detaching),
+            (Attaching, failed, Attaching),
+            (Attached, facts(), Attached),
+            (Attached, failed, Attached),
+            (Attached, silent, Attached),
+            (Attached, nobody, Detaching),
+            (Attached, elsewhere, Detaching),
+            (Detaching, facts(), Detaching),
+            (Detaching, still, Detached),
+            (Attached, Facts { deleting: true, ..facts() }, Deleting),
+            (Deleting, Facts { deleting: true, ..facts() }, Deleting),
+        ] {
+            assert_eq!(from.next(facts), to, "from {from:?} with {facts:?}");
+        }
+    }
+
+    #[test]
+    fn states_are_read_as_they_are_written() {
+        for state in [
+            State::Creating,
+            State::Detached,
+            State::Attaching,
+            State::Attached,
+            State::Detaching,
+            State::Deleting,
+        ] {
+            assert_eq!(State::read(state.text()), state);
+        }
+        assert_eq!(State::read(""), State::Creating);
+    }
+
+    #[test]
+    fn soundness_follows_the_copies() {
+        let copies = |wanted, sound, lost| Copies { wanted, sound, lost, kept: sound, other: lost };
+        for (state, engine, copies, expected) in [
+            (State::Attached, Instance::Running, copies(1, 1, 0), Robustness::Healthy),
+            (State::Attached, Instance::Running, copies(2, 3, 0), Robustness::Healthy),
+            (State::Attached, Instance::Running, copies(3, 1, 1), Robustness::Degraded),
+            (State::Attached, Instance::Running, copies(3, 0, 3), Robustness::Faulted),
+            (State::Attached, Instance::Running, copies(3, 0, 0), Robustness::Unknown),
+            (State::Attached, Instance::Error, copies(1, 1, 0), Robustness::Unknown),
+            (State::Attaching, Instance::Moving, copies(1, 1, 0), Robustness::Unknown),
+            (State::Detached, Instance::Stopped, copies(1, 1, 1), Robustness::Unknown),
+            (State::Detached, Instance::Stopped, copies(1, 0, 2), Robustness::Faulted),
+            (State::Detached, Instance::Stopped, copies(1, 0, 0), Robustness::Unknown),
+        ] {
+            assert_eq!(Robustness::of(state, engine, copies), expected, "{state:?} {copies:?}");
+        }
+    }
+}

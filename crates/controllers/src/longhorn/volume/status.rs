@@ -1,0 +1,93 @@
+//! What a volume says of itself, and what is told when that changes: pure.
+
+use hci::placement::Obstacle;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::state::{Robustness, State};
+use super::ticket::stamp;
+use crate::condition::{self, Condition};
+use crate::event::Tone;
+use crate::longhorn::object::bytes;
+use crate::object::{entries, name, text};
+
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) state: State,
+    pub(super) robustness: Robustness,
+    pub(super) obstacle: Option<Obstacle>,
+    pub(super) clone_status: Option<Value>,
+    pub(super) expanding: bool,
+}
+
+pub(super) fn patch(volume: &Value, engine: Option<&Value>, told: Told, now: Timestamp) -> Value {
+    let mut conditions = condition::of(volume);
+    let scheduled = match told.obstacle {
+        None => Condition::new("Scheduled", "True"),
+        Some(obstacle) => Condition::new("Scheduled", "False")
+            .because("ReplicaSchedulingFailure", obstacle.text()),
+    };
+    condition::set(&mut conditions, &scheduled, now);
+    let node = engine.map_or("", |own| text(own, "/spec/nodeID"));
+    let node = if told.state.is_up() { node } else { "" };
+    let mut status = json!({
+        "state": told.state.text(),
+        "robustness": told.robustness.text(),
+        "currentNodeID": node,
+        "ownerID": node,
+        "conditions": conditions,
+        "expansionRequired": told.expanding,
+        "frontendDisabled": false,
+    });
+    // What lies on the disks is known while the engine tells.
+    let sizes = engine.into_iter().flat_map(|own| entries(own, "/status/snapshots"));
+    let sizes: Vec<i64> = sizes.map(|(_, own)| bytes(own, "/size")).collect();
+    if !sizes.is_empty() {
+        status["actualSize"] = json!(sizes.iter().sum::<i64>());
+    }
+    match told.robustness {
+        Robustness::Degraded if text(volume, "/status/lastDegradedAt").is_empty() => {
+            status["lastDegradedAt"] = stamp(now);
+        }
+        Robustness::Healthy => status["lastDegradedAt"] = json!(""),
+        _ => {}
+    }
+    if let Some(own) = told.clone_status {
+        status["cloneStatus"] = own;
+    }
+    json!({"status": status})
+}
+
+/// What somebody who looks at the volume wants to know of a change.
+pub(super) fn events(volume: &Value, patch: &Value) -> Vec<(Tone, &'static str, String)> {
+    let own = name(volume);
+    let changed = |pointer: &str| {
+        let (old, new) = (text(volume, pointer), text(patch, pointer));
+        (old != new).then_some((old.to_owned(), new.to_owned()))
+    };
+    let mut events = Vec::new();
+    match changed("/status/state").as_ref().map(|(old, new)| (old.as_str(), new.as_str())) {
+        Some((_, "attached")) => {
+            let node = text(patch, "/status/currentNodeID");
+            let message = format!("volume {own} has been attached to {node}");
+            events.push((Tone::Normal, "Attached", message));
+        }
+        Some(("detaching", "detached")) => {
+            events.push((Tone::Normal, "Detached", format!("volume {own} has been detached")));
+        }
+        _ => {}
+    }
+    match changed("/status/robustness").as_ref().map(|(_, new)| new.as_str()) {
+        Some("healthy") => {
+            events.push((Tone::Normal, "Healthy", format!("volume {own} became healthy")));
+        }
+        Some("degraded") => {
+            events.push((Tone::Normal, "Degraded", format!("volume {own} became degraded")));
+        }
+        Some("faulted") => {
+            events.push((Tone::Warning, "Faulted", format!("volume {own} became faulted")));
+        }
+        _ => {}
+    }
+    events
+}

@@ -1,0 +1,169 @@
+//! Who wants a volume where: pure.
+//!
+//! Each reason to attach a volume is a ticket in its attachment object. The highest priority
+//! wins; among equals the node where the volume is, so that nobody is thrown out by a later
+//! one. Tickets of volumes that have to be at work for a while are written here as well.
+
+use base::clock;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::condition::{self, Condition};
+use crate::object::{entries, list, text};
+
+pub(super) const EXPANSION: &str = "volume-expansion-controller";
+pub(super) const EVICTION: &str = "volume-eviction-controller";
+
+fn priority(kind: &str) -> u32 {
+    match kind {
+        "volume-restore-controller" | EXPANSION => 2000,
+        "longhorn-api" => 1000,
+        "csi-attacher" | "salvage-controller" | "share-manager-controller" => 900,
+        _ => 800,
+    }
+}
+
+/// The node that is asked for, given where the volume is now.
+pub(super) fn wanted<'a>(attachment: Option<&'a Value>, current: &str) -> Option<&'a str> {
+    let tickets = attachment.into_iter().flat_map(|own| entries(own, TICKETS));
+    let asked = tickets.filter(|(_, ticket)| !text(ticket, "/nodeID").is_empty());
+    let best = asked.min_by_key(|(id, ticket)| {
+        let node = text(ticket, "/nodeID");
+        (std::cmp::Reverse(priority(text(ticket, "/type"))), node != current, id.as_str())
+    });
+    best.map(|(_, ticket)| text(ticket, "/nodeID"))
+}
+
+const TICKETS: &str = "/spec/attachmentTickets";
+
+/// A ticket of ours that has to come or go; nothing if it is as it should be.
+pub(super) fn own(
+    attachment: Option<&Value>,
+    volume: &str,
+    kind: &str,
+    node: Option<&str>,
+) -> Option<Value> {
+    let id = format!("{kind}-{volume}");
+    let there = attachment.and_then(|own| own.pointer(TICKETS)?.get(&id));
+    let wanted = match (there, node) {
+        (None, None) | (Some(_), Some(_)) => return None,
+        (Some(_), None) => Value::Null,
+        (None, Some(node)) => ticket(&id, kind, node),
+    };
+    Some(json!({"spec": {"attachmentTickets": {id: wanted}}}))
+}
+
+pub(in crate::longhorn) fn ticket(id: &str, kind: &str, node: &str) -> Value {
+    json!({"id": id, "type": kind, "nodeID": node, "generation": 0,
+        "parameters": {"disableFrontend": "false", "lastAttachedBy": ""}})
+}
+
+/// Which tickets have what they want: the patch of the attachment's status, if it says
+/// otherwise. `attached` is the node where the volume can be used.
+pub(super) fn statuses(
+    attachment: &Value,
+    attached: Option<&str>,
+    now: Timestamp,
+) -> Option<Value> {
+    const STATUSES: &str = "/status/attachmentTicketStatuses";
+    let mut wanted = Map::new();
+    for (id, ticket) in entries(attachment, TICKETS) {
+        let node = text(ticket, "/nodeID");
+        let satisfied = attached == Some(node);
+        let old = attachment.pointer(STATUSES).and_then(|own| own.get(id));
+        let mut conditions = old.map_or(Vec::new(), |old| list(old, "/conditions").to_vec());
+        let told = match (satisfied, attached) {
+            (true, _) => Condition::new("Satisfied", "True"),
+            (false, None) => Condition::new("Satisfied", "False")
+                .because("", format!("waiting for the volume to be attached to node {node}")),
+            (false, Some(other)) => Condition::new("Satisfied", "False")
+                .because("", format!("the volume is currently attached to different node {other}")),
+        };
+        condition::set(&mut conditions, &told, now);
+        let generation = ticket.get("generation").cloned().unwrap_or(json!(0));
+        wanted.insert(
+            id.clone(),
+            json!({"id": id, "satisfied": satisfied, "conditions": conditions,
+                "generation": generation}),
+        );
+    }
+    for (id, _) in entries(attachment, STATUSES) {
+        wanted.entry(id.clone()).or_insert(Value::Null);
+    }
+    let patch = json!({"status": {"attachmentTicketStatuses": wanted}});
+    (!crate::object::is_merged(attachment, &patch)).then_some(patch)
+}
+
+/// A time as Longhorn's fields hold it, empty for none.
+pub(super) fn time(text: &str) -> Option<Timestamp> {
+    text.parse().ok()
+}
+
+pub(super) fn stamp(now: Timestamp) -> Value {
+    json!(clock::rfc3339(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attachment(tickets: &[(&str, &str, &str)]) -> Value {
+        let tickets: Map<String, Value> = tickets
+            .iter()
+            .map(|(id, kind, node)| ((*id).to_owned(), ticket(id, kind, node)))
+            .collect();
+        json!({"spec": {"attachmentTickets": tickets}})
+    }
+
+    #[test]
+    fn the_highest_priority_wins_and_among_equals_who_is_there() {
+        let csi = "csi-attacher";
+        for (tickets, current, expected) in [
+            (&[][..], "", None),
+            (&[("a", csi, "one")][..], "", Some("one")),
+            (&[("a", csi, "one"), ("b", csi, "two")][..], "", Some("one")),
+            (&[("a", csi, "one"), ("b", csi, "two")][..], "two", Some("two")),
+            (&[("a", "snapshot-controller", "one"), ("b", csi, "two")][..], "one", Some("two")),
+            (&[("a", csi, "one"), ("b", EXPANSION, "two")][..], "one", Some("two")),
+            (&[("a", csi, "")][..], "", None),
+        ] {
+            let own = attachment(tickets);
+            assert_eq!(wanted(Some(&own), current), expected, "{tickets:?} at {current}");
+        }
+        assert_eq!(wanted(None, ""), None);
+    }
+
+    #[test]
+    fn tickets_of_ours_come_and_go() {
+        let none = attachment(&[]);
+        let id = format!("{EXPANSION}-v");
+        let there = attachment(&[(&id, EXPANSION, "one")]);
+        let made = own(Some(&none), "v", EXPANSION, Some("one")).unwrap();
+        assert_eq!(made["spec"]["attachmentTickets"][&id]["nodeID"], "one");
+        let gone = own(Some(&there), "v", EXPANSION, None).unwrap();
+        assert_eq!(gone, json!({"spec": {"attachmentTickets": {id: null}}}));
+        assert_eq!(own(Some(&there), "v", EXPANSION, Some("two")), None);
+        assert_eq!(own(Some(&none), "v", EXPANSION, None), None);
+    }
+
+    #[test]
+    fn tickets_are_told_whether_they_are_satisfied() {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut own = attachment(&[("a", "csi-attacher", "one"), ("b", "csi-attacher", "two")]);
+        own["status"] = json!({"attachmentTicketStatuses": {"old": {"id": "old"}}});
+        let patch = statuses(&own, Some("one"), now).unwrap();
+        let told = &patch["status"]["attachmentTicketStatuses"];
+        assert_eq!(
+            (&told["a"]["satisfied"], &told["b"]["satisfied"]),
+            (&json!(true), &json!(false))
+        );
+        assert_eq!(told["old"], Value::Null);
+        assert_eq!(
+            text(&told["b"], "/conditions/0/message"),
+            "the volume is currently attached to different node one"
+        );
+        let mut settled = own.clone();
+        settled["status"] = json!({"attachmentTicketStatuses": {"a": told["a"], "b": told["b"]}});
+        assert_eq!(statuses(&settled, Some("one"), now), None);
+    }
+}

@@ -1,0 +1,302 @@
+//! Snapshots of claims, as clients of any storage driver ask for them: each gets its content,
+//! and that a snapshot of Longhorn's.
+//!
+//! Only snapshots of this driver's volumes are looked at.
+
+mod plan;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Chain, clock};
+use hci::longhorn::NAMESPACE;
+use kube::Client;
+use serde_json::{Value, json};
+
+use self::plan::SnapshotError;
+use super::{SNAPSHOTS, snapshot};
+use crate::event::{self, About, Tone};
+use crate::key::Key;
+use crate::object::{self, has_finalizer, is_deleting, is_merged, text};
+use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::resource::{CLAIMS, Objects, Resource, VOLUMES, is_refused};
+
+pub(crate) const VOLUME_SNAPSHOTS: Resource =
+    Resource::new(hci::snapshot::GROUP, "v1", "volumesnapshots");
+pub(crate) const CONTENTS: Resource =
+    Resource::new(hci::snapshot::GROUP, "v1", "volumesnapshotcontents");
+const SNAPSHOT_CLASSES: Resource =
+    Resource::new(hci::snapshot::GROUP, "v1", "volumesnapshotclasses");
+const SOURCE: &str = "snapshot-controller";
+/// Something that is named may still come.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Work {
+    Snapshot(Key),
+    Content(Arc<str>),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Asked;
+
+impl Interest for Asked {
+    type Key = Work;
+
+    fn keys(&mut self, touch: &Touch) -> Vec<Work> {
+        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
+        if VOLUME_SNAPSHOTS.is(kind) && *state != State::Gone {
+            vec![Work::Snapshot(Key { namespace: Arc::clone(namespace), name: Arc::clone(name) })]
+        } else if CONTENTS.is(kind) && *state != State::Gone {
+            vec![Work::Content(Arc::clone(name))]
+        } else if SNAPSHOTS.is(kind) {
+            plan::content_of(name).map(|own| Work::Content(own.into())).into_iter().collect()
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+pub(crate) struct Archivist(Objects);
+
+impl Reconciler for Archivist {
+    type Key = Work;
+
+    async fn reconcile(&self, work: &Work) -> Result<Next, Failure> {
+        match work {
+            Work::Snapshot(key) => self.snapshot(key).await,
+            Work::Content(name) => self.content(name).await,
+        }
+    }
+}
+
+impl Archivist {
+    pub(crate) fn new(client: Client) -> Self {
+        Self(Objects(client))
+    }
+
+    async fn snapshot(&self, key: &Key) -> Result<Next, Failure> {
+        let found = self.0.get(VOLUME_SNAPSHOTS, &key.namespace, &key.name).await;
+        let Some(snapshot) = found.doing("get the snapshot")? else { return Ok(Next::Done) };
+        let content = self.0.get(CONTENTS, "", &plan::content_name(&snapshot)).await;
+        let content = content.doing("get the content of a snapshot")?;
+        if is_deleting(&snapshot) {
+            return self.remove(&snapshot, content).await;
+        }
+        let content = match content {
+            Some(content) => content,
+            None => match self.make_content(&snapshot).await? {
+                Ok(Some(content)) => content,
+                Ok(None) => return Ok(Next::Done),
+                Err(complaint) => return self.complain(&snapshot, &complaint).await,
+            },
+        };
+        if let Some(mut patch) = plan::binding(&snapshot, &content) {
+            patch["metadata"] = object::version(&content).into();
+            let written = self.0.merge(CONTENTS, "", object::name(&content), &patch).await;
+            written.doing("bind the content to its snapshot")?;
+        }
+        if text(&content, "/spec/volumeSnapshotRef/name") != &*key.name
+            || text(&content, "/spec/volumeSnapshotRef/namespace") != &*key.namespace
+        {
+            let name = object::name(&content).to_owned();
+            return self.complain(&snapshot, &SnapshotError::Misbound { content: name }).await;
+        }
+        let patch = plan::status(&snapshot, &content);
+        self.write_status(VOLUME_SNAPSHOTS, &snapshot, &patch).await
+    }
+
+    /// The content that a snapshot asks for; nothing if the snapshot is not for this driver.
+    async fn make_content(
+        &self,
+        snapshot: &Value,
+    ) -> Result<Result<Option<Value>, SnapshotError>, Failure> {
+        let prepared = text(snapshot, "/spec/source/volumeSnapshotContentName");
+        if !prepared.is_empty() {
+            let content = prepared.to_owned();
+            return Ok(Err(SnapshotError::NoContent { content }));
+        }
+        let namespace = object::namespace(snapshot);
+        let claim = text(snapshot, "/spec/source/persistentVolumeClaimName");
+        let found = self.0.get(CLAIMS, namespace, claim).await.doing("get the claim")?;
+        let bound = found.as_ref().map_or("", |own| text(own, "/spec/volumeName"));
+        let volume = self.0.get(VOLUMES, "", bound).await.doing("get the volume")?;
+        let classes = self.0.list(SNAPSHOT_CLASSES, "", "").await;
+        let classes = classes.doing("list snapshot classes")?;
+        let wanted = match plan::content(snapshot, found.as_ref(), volume.as_ref(), &classes) {
+            Ok(Some(wanted)) => wanted,
+            Ok(None) => return Ok(Ok(None)),
+            Err(complaint) => return Ok(Err(complaint)),
+        };
+        if !has_finalizer(snapshot, plan::BOUND) {
+            let mut meta = object::version(snapshot);
+            let mut all = object::list(snapshot, "/metadata/finalizers").to_vec();
+            all.push(json!(plan::BOUND));
+            meta.insert("finalizers".into(), all.into());
+            let patch = json!({"metadata": meta});
+            let name = object::name(snapshot);
+            let written = self.0.merge(VOLUME_SNAPSHOTS, namespace, name, &patch).await;
+            written.doing("hold the snapshot")?;
+        }
+        match self.0.create(CONTENTS, "", &wanted).await {
+            Err(failure) if is_refused(&failure, 409) => Ok(Ok(None)),
+            made => Ok(Ok(Some(made.doing("create the content of a snapshot")?))),
+        }
+    }
+
+    /// The content goes first, unless it is to stay.
+    async fn remove(&self, snapshot: &Value, content: Option<Value>) -> Result<Next, Failure> {
+        let (namespace, name) = (object::namespace(snapshot), object::name(snapshot));
+        let claims = self.0.list(CLAIMS, namespace, "").await.doing("list claims")?;
+        if plan::is_source(snapshot, &claims) {
+            return Ok(Next::Again(Duration::from_secs(1)));
+        }
+        let own = content.filter(|own| plan::belongs(own, snapshot));
+        if let Some(content) = own.filter(|own| text(own, "/spec/deletionPolicy") == "Delete") {
+            if !is_deleting(&content) {
+                let (name, uid) = (object::name(&content), object::uid(&content));
+                let deleted = self.0.delete(CONTENTS, "", name, uid).await;
+                deleted.doing("delete the content of a snapshot")?;
+            }
+            return Ok(Next::Done);
+        }
+        self.release(VOLUME_SNAPSHOTS, namespace, name, snapshot, plan::BOUND).await
+    }
+
+    async fn release(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        own: &Value,
+        finalizer: &str,
+    ) -> Result<Next, Failure> {
+        if !has_finalizer(own, finalizer) {
+            return Ok(Next::Done);
+        }
+        let mut meta = object::version(own);
+        meta.insert("finalizers".into(), object::finalizers_without(own, &[finalizer]).into());
+        match self.0.merge(resource, namespace, name, &json!({"metadata": meta})).await {
+            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
+            written => written.map(|_| Next::Done).doing("let go of a snapshot"),
+        }
+    }
+
+    async fn content(&self, name: &str) -> Result<Next, Failure> {
+        let found = self.0.get(CONTENTS, "", name).await.doing("get the content")?;
+        let Some(content) = found else {
+            // Who waited for it to go is brought back by its own touch.
+            return Ok(Next::Done);
+        };
+        if text(&content, "/spec/driver") != hci::DRIVER {
+            return Ok(Next::Done);
+        }
+        let own = plan::own_name(&content);
+        let taken = self.0.get(SNAPSHOTS, NAMESPACE, &own).await.doing("get the snapshot")?;
+        if is_deleting(&content) {
+            return self.remove_content(&content, taken).await;
+        }
+        let next = self.fill(&content, &own, taken).await?;
+        let key = Key::new(
+            text(&content, "/spec/volumeSnapshotRef/namespace"),
+            text(&content, "/spec/volumeSnapshotRef/name"),
+        );
+        self.snapshot(&key).await?;
+        Ok(next)
+    }
+
+    /// Has the snapshot taken, and repeats what is said of it.
+    async fn fill(
+        &self,
+        content: &Value,
+        own: &str,
+        taken: Option<Value>,
+    ) -> Result<Next, Failure> {
+        let volume = text(content, "/spec/source/volumeHandle");
+        let begun = !text(content, "/status/snapshotHandle").is_empty();
+        let taken = match taken {
+            None if !volume.is_empty() && !begun => {
+                let class = text(content, "/spec/volumeSnapshotClassName");
+                let class = self.0.get(SNAPSHOT_CLASSES, "", class).await;
+                let class = class.doing("get the snapshot class")?;
+                if let Err(complaint) = plan::judge_class(class.as_ref()) {
+                    let patch = plan::content_fault(&complaint, clock::now());
+                    return self.write_status(CONTENTS, content, &patch).await;
+                }
+                let wanted = snapshot::wanted(own, volume, &json!({"type": "snap"}));
+                match self.0.create(SNAPSHOTS, NAMESPACE, &wanted).await {
+                    Err(failure) if is_refused(&failure, 409) => return Ok(Next::Done),
+                    made => Some(made.doing("ask for a snapshot")?),
+                }
+            }
+            taken => taken,
+        };
+        let patch = plan::content_status(content, own, taken.as_ref(), clock::now());
+        self.write_status(CONTENTS, content, &patch).await?;
+        let waits = taken.is_some_and(|own| plan::content_of(object::name(&own)).is_none());
+        Ok(if waits { Next::Again(LOOK_AGAIN) } else { Next::Done })
+    }
+
+    async fn remove_content(&self, content: &Value, taken: Option<Value>) -> Result<Next, Failure> {
+        let name = object::name(content);
+        let dropped = text(content, "/spec/deletionPolicy") == "Delete";
+        if let Some(taken) = taken.filter(|_| dropped) {
+            if !is_deleting(&taken) {
+                let (own, uid) = (object::name(&taken), object::uid(&taken));
+                let deleted = self.0.delete(SNAPSHOTS, NAMESPACE, own, uid).await;
+                deleted.doing("delete the snapshot")?;
+            }
+            // Gone is told by name, where the name tells.
+            return Ok(match plan::content_of(object::name(&taken)) {
+                Some(_) => Next::Done,
+                None => Next::Again(LOOK_AGAIN),
+            });
+        }
+        self.release(CONTENTS, "", name, content, plan::CONTENT_BOUND).await?;
+        let key = Key::new(
+            text(content, "/spec/volumeSnapshotRef/namespace"),
+            text(content, "/spec/volumeSnapshotRef/name"),
+        );
+        self.snapshot(&key).await
+    }
+
+    async fn write_status(
+        &self,
+        resource: Resource,
+        own: &Value,
+        patch: &Value,
+    ) -> Result<Next, Failure> {
+        if is_merged(own, patch) {
+            return Ok(Next::Done);
+        }
+        let (namespace, name) = (object::namespace(own), object::name(own));
+        match self.0.merge_status(resource, namespace, name, patch).await {
+            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
+            written => written.map(|_| Next::Done).doing("say how a snapshot is"),
+        }
+    }
+
+    async fn complain(&self, snapshot: &Value, why: &SnapshotError) -> Result<Next, Failure> {
+        let message = Chain(why).to_string();
+        if text(snapshot, "/status/error/message") != message {
+            let patch = json!({"status": {
+                "readyToUse": false,
+                "error": {"time": clock::now_rfc3339(), "message": message},
+            }});
+            self.write_status(VOLUME_SNAPSHOTS, snapshot, &patch).await?;
+            let about = About {
+                api_version: "snapshot.storage.k8s.io/v1",
+                kind: "VolumeSnapshot",
+                namespace: object::namespace(snapshot),
+                name: object::name(snapshot),
+                uid: object::uid(snapshot),
+            };
+            let reason = "SnapshotContentCreationFailed";
+            event::tell(&self.0.0, SOURCE, &about, Tone::Warning, reason, message).await;
+        }
+        Ok(Next::Again(LOOK_AGAIN))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ mod oidc;
 mod storage;
 mod vm;
 mod volume;
+mod volume_claim;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
@@ -18,6 +19,7 @@ pub(crate) use oidc::OidcArgs;
 pub(crate) use storage::{StorageAction, StorageArgs};
 pub(crate) use vm::{CreateArgs, Machine, Place, VmCommand};
 pub(crate) use volume::{DevCommand, IoDriver, Output, ReplicaCommand, VolumeAction, VolumeArgs};
+pub(crate) use volume_claim::{Access, NewVolume, Taking, Volume, VolumeCommand, VolumeMode};
 
 /// Virtual machines, replicated storage and networks behind the Kubernetes API, in one binary.
 #[derive(Debug, Parser)]
@@ -66,6 +68,9 @@ pub(crate) enum Command {
     /// Virtual machines: list, create, start, stop, console, ssh, and why one does not run.
     #[command(subcommand)]
     Vm(VmCommand),
+    /// Volumes: list, create, grow, snapshot, clone, delete, and how one is.
+    #[command(subcommand)]
+    Volume(VolumeCommand),
     /// Print a kubeconfig, or make one for another user.
     Kubeconfig(KubeconfigArgs),
     /// Manage static bearer tokens, which can be revoked at any time.

@@ -6,15 +6,18 @@ mod dev;
 mod encryption;
 mod kube_apiserver;
 mod kubeconfig;
+mod link;
 mod manifests;
 mod oidc;
 mod replica;
 mod server;
 mod storage;
 mod store;
+mod table;
 mod token;
 mod version;
 mod vm;
+mod volume;
 
 use std::io::Write as _;
 
@@ -31,6 +34,7 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
         Command::Manifests(args) => manifests::run(&args),
         Command::Kubeconfig(args) => kubeconfig::run(&args),
         Command::Vm(command) => vm::run(command),
+        Command::Volume(command) => volume::run(&command),
         Command::Token(command) => token::run(command),
         Command::Store(command) => store::run(command),
         Command::Replica(command) => replica::run(command),

@@ -10,7 +10,7 @@ use super::DataDir;
 /// Which cluster, and where in it.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Place {
-    /// Namespace of the machine.
+    /// Namespace to work in.
     #[arg(long, short, value_name = "NAME", default_value = "default")]
     pub(crate) namespace: String,
     /// Kubeconfig to use; the default is that of the administrator in the data directory.

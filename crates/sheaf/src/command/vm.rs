@@ -3,7 +3,6 @@
 mod console;
 mod create;
 mod forward;
-mod link;
 mod list;
 mod manifest;
 mod power;
@@ -13,8 +12,8 @@ mod why;
 
 use anyhow::{Context as _, Result};
 
+use super::link::Link;
 use crate::cli::VmCommand;
-use link::Link;
 
 pub(super) fn run(command: VmCommand) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -19,9 +19,9 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-use super::link::Link;
 use super::terminal::Raw;
 use crate::cli::Machine;
+use crate::command::link::Link;
 
 /// Ctrl-], as telnet and virtctl have it.
 const LEAVE: u8 = 0x1d;

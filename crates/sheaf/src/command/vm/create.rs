@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::link::Link;
 use super::manifest::{self, Source, Wish};
 use super::upload;
 use crate::cli::CreateArgs;
+use crate::command::link::Link;
 
 /// Room for an image whose size is not known before it is fetched.
 const UNKNOWN_SIZE: &str = "10Gi";

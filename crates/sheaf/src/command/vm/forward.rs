@@ -12,8 +12,8 @@ use tokio::net::TcpListener;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::console::{self, Socket};
-use super::link::Link;
 use crate::cli::Machine;
+use crate::command::link::Link;
 
 /// Viewers that are tried, with how each is told where to look.
 const VIEWERS: [(&str, &str); 4] = [

@@ -3,7 +3,8 @@
 use anyhow::Result;
 use serde_json::Value;
 
-use super::link::Link;
+use crate::command::link::Link;
+use crate::command::table::align;
 
 pub(super) async fn run(link: &Link, everywhere: bool) -> Result<()> {
     let path = |resource: &str| {
@@ -84,21 +85,6 @@ fn memory(domain: &Value) -> String {
     let guest = domain["memory"]["guest"].as_str();
     let requested = domain["resources"]["requests"]["memory"].as_str();
     guest.or(requested).unwrap_or("").to_owned()
-}
-
-/// Columns as wide as their widest cell.
-fn align(rows: &[Vec<String>]) -> String {
-    let columns = rows.first().map_or(0, Vec::len);
-    let width =
-        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        text.push_str(cells.collect::<Vec<_>>().join("   ").trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 #[cfg(test)]

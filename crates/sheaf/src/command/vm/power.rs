@@ -3,8 +3,8 @@
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
-use super::link::Link;
 use crate::cli::Machine;
+use crate::command::link::Link;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Switch {

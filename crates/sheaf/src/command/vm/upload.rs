@@ -23,7 +23,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::link::Link;
+use crate::command::link::Link;
 
 const CHUNK: usize = 256 * 1024;
 /// How long a volume may take to be ready for the image.

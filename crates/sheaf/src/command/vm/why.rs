@@ -5,8 +5,8 @@
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-use super::link::Link;
 use crate::cli::Machine;
+use crate::command::link::Link;
 
 /// Everything that may be the reason.
 #[derive(Debug, Default)]

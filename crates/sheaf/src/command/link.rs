@@ -1,4 +1,4 @@
-//! The connection to a cluster that a `vm` command uses.
+//! The connection to a cluster that commands for people use.
 
 use anyhow::{Context as _, Result, anyhow};
 use http::header::CONTENT_TYPE;
@@ -92,6 +92,15 @@ impl Link {
     pub(super) async fn delete(&self, path: &str) -> Result<()> {
         let request = Request::delete(path).body(Vec::new()).context("cannot build a request")?;
         self.client.request_text(request).await.map(drop).map_err(plain)
+    }
+
+    /// Applies a JSON merge patch.
+    pub(super) async fn merge(&self, path: &str, patch: &Value) -> Result<Value> {
+        let request = Request::patch(path)
+            .header(CONTENT_TYPE, "application/merge-patch+json")
+            .body(serde_json::to_vec(patch).context("cannot encode the patch")?)
+            .context("cannot build a request")?;
+        self.client.request::<Value>(request).await.map_err(plain)
     }
 
     async fn send(&self, method: Method, path: &str, object: &Value) -> Result<Value> {

@@ -8,14 +8,11 @@ mod command;
 mod data_dir;
 mod in_process;
 mod logging;
+mod memory;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
-
-// The default allocator keeps what large lists have freed; this one gives it back.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse_from(cli::words(std::env::args_os()));

@@ -27,7 +27,7 @@ use tracing::info;
 use super::encryption;
 use crate::cli::{ServerArgs, StoreKind};
 use crate::data_dir::Layout;
-use crate::{in_process, logging};
+use crate::{in_process, logging, memory};
 
 /// Who issues service-account tokens, as upstream calls it by default.
 pub(super) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -46,6 +46,7 @@ pub(super) fn in_runtime(service: impl Future<Output = Result<()>>) -> Result<()
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("sheaf")
+        .on_thread_park(memory::before_sleep)
         .build()
         .context("cannot start the runtime")?;
     let outcome = runtime.block_on(service);
@@ -105,6 +106,8 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
     tasks.spawn("server", apiserver::serve(api.clone(), listener, tls.clone(), tasks.clone()));
     certificates::keep_fresh(pki, names, tls, layout.clone(), url.clone(), api, &tasks);
     announce(layout, &url, advertise)?;
+    // This thread did most of the start and has nothing more to do.
+    memory::give_back();
     wait_for_signal().await?;
     info!("stopping");
     // Controllers end first: they give their lease back through the API.

@@ -1,6 +1,7 @@
 //! Replicated volumes without an agent: what the controllers make of claims, tickets and
 //! snapshots. Where a node would act, [`stand_in`] does.
 
+mod machine;
 mod stand_in;
 
 use serde_json::{Value, json};
@@ -304,5 +305,41 @@ fn snapshots_that_cannot_be_taken_say_why() {
     eventually("it says why", || {
         http.get(&path).ok()["status"]["error"] == "volume none is not found"
     });
+    nodes.stop();
+}
+
+#[test]
+fn people_make_grow_copy_and_delete_volumes_by_name() {
+    let sheaf = Sheaf::start();
+    let nodes = Nodes::start(&sheaf, &["one"]);
+    let run = |line: &str| sheaf.run(&format!("volume {line}"));
+    let fails = |line: &str| {
+        let output = sheaf.command(&format!("volume {line}"));
+        assert!(!output.status.success(), "{line} succeeds");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let class = "--class harvester-longhorn";
+    assert_has(run(&format!("create data --size 1GiB {class}")), "data (1 GiB) is ready");
+    assert_has(run("grow data 2Gi"), "data has 2 GiB");
+    assert_has(fails("grow data 1Gi"), "data has 2 GiB: volumes do not shrink");
+    assert_has(run("snapshot data first"), "first (1 GiB) is taken");
+    assert_has(run(&format!("create old --from-snapshot first {class}")), "old (1 GiB) is ready");
+    assert_has(run("clone data copy"), "copy (2 GiB) is ready");
+    let list = run("list");
+    for part in ["NAME", "USED BY", "data", "old", "copy", "2 GiB", "detached"] {
+        assert_has(&list, part);
+    }
+    let status = run("status data");
+    for part in ["data: 2 GiB, detached", "Copies (1 of up to 3):", "Snapshots:", "first"] {
+        assert_has(&status, part);
+    }
+    assert_has(fails("status none"), "there is no volume none in namespace default");
+    assert_has(fails("create x"), "--size");
+    assert_has(fails("create x --size 1Gi --class none"), "there is no storage class none");
+    assert_has(fails("snapshot data again --class none"), "snapshot class none is not found");
+    for name in ["copy", "old", "data"] {
+        assert_has(run(&format!("delete {name}")), "is deleted");
+    }
+    assert_eq!(items(&sheaf.http(), PERSISTENT), 0);
     nodes.stop();
 }

@@ -81,6 +81,10 @@ impl Fake {
             ("longhorn.io", "v1beta2", "nodes", "Node", true),
             ("longhorn.io", "v1beta2", "settings", "Setting", true),
             (hci::snapshot::GROUP, "v1", "volumesnapshots", "VolumeSnapshot", true),
+            ("harvesterhci.io", "v1beta1", "virtualmachinebackups", "B", true),
+            ("snapshot.kubevirt.io", "v1beta1", "virtualmachinesnapshots", "S", true),
+            ("snapshot.kubevirt.io", "v1beta1", "virtualmachinesnapshotcontents", "C", true),
+            ("snapshot.kubevirt.io", "v1beta1", "virtualmachinerestores", "R", true),
             (hci::snapshot::GROUP, "v1", "volumesnapshotcontents", "Content", false),
             (hci::snapshot::GROUP, "v1", "volumesnapshotclasses", "Class", false),
         ];

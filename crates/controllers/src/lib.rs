@@ -35,8 +35,11 @@ mod storage_protection;
 #[cfg(test)]
 mod tests;
 mod vm;
+mod vm_backup;
 mod vm_claims;
 mod vm_pool;
+mod vm_restore;
+mod vm_snapshot;
 mod vm_template;
 mod vmi;
 mod vmi_replica_set;

@@ -8,6 +8,7 @@ pub(crate) mod snapshot;
 pub(crate) mod volume;
 pub(crate) mod volume_snapshot;
 
+pub(crate) use self::object::handle;
 use crate::resource::Resource;
 
 pub(crate) const BACKINGS: Resource = Resource::new("longhorn.io", "v1beta2", "volumes");

@@ -26,6 +26,12 @@ pub(crate) const VOLUMES: Resource = Resource::new("", "v1", "persistentvolumes"
 pub(crate) const CLASSES: Resource = Resource::new("storage.k8s.io", "v1", "storageclasses");
 pub(crate) const DATA_VOLUMES: Resource =
     Resource::new("cdi.kubevirt.io", "v1beta1", "datavolumes");
+pub(crate) const VM_SNAPSHOTS: Resource =
+    Resource::new("snapshot.kubevirt.io", "v1beta1", "virtualmachinesnapshots");
+pub(crate) const VM_CONTENTS: Resource =
+    Resource::new("snapshot.kubevirt.io", "v1beta1", "virtualmachinesnapshotcontents");
+pub(crate) const VM_RESTORES: Resource =
+    Resource::new("snapshot.kubevirt.io", "v1beta1", "virtualmachinerestores");
 pub(crate) const REVISIONS: Resource = Resource::new("apps", "v1", "controllerrevisions");
 
 impl Resource {
@@ -140,6 +146,22 @@ impl Objects {
             .patch_subresource("status", name, &PatchParams::default(), &Patch::Merge(patch))
             .map_err(kube::Error::BuildRequest)?;
         self.0.request(request).await
+    }
+
+    /// Has something done to an object, by a subresource that only acts.
+    pub(crate) async fn act(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        act: &str,
+        options: &Value,
+    ) -> Result<(), kube::Error> {
+        let body = serde_json::to_vec(options).map_err(kube::Error::SerdeError)?;
+        let request = Request::new(resource.path(namespace))
+            .replace_subresource(act, name, &PostParams::default(), body)
+            .map_err(kube::Error::BuildRequest)?;
+        self.0.request_text(request).await.map(drop)
     }
 
     /// Deletes the object with this uid, and no other of its name.

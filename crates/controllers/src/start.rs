@@ -15,8 +15,8 @@ use crate::installation::UploadProxy;
 use crate::reconcile::{self, Interest, Reconciler, Touch};
 use crate::service_account::TokenMinter;
 use crate::{
-    claim, data_volume, hub, installation, key_pair, longhorn, storage_protection, vm, vm_claims,
-    vm_pool, vm_template, vmi, vmi_replica_set,
+    claim, data_volume, hub, installation, key_pair, longhorn, storage_protection, vm, vm_backup,
+    vm_claims, vm_pool, vm_restore, vm_snapshot, vm_template, vmi, vmi_replica_set,
 };
 use crate::{
     endpoints, garbage, namespace, node, quota, role_aggregation, root_ca, service_account,
@@ -224,6 +224,14 @@ impl Started<'_> {
         outlets.push(self.add("snapshot", longhorn::snapshot::Taken, photographer));
         let archivist = longhorn::volume_snapshot::Archivist::new(client());
         outlets.push(self.add("volume-snapshot", longhorn::volume_snapshot::Asked, archivist));
+        let asked = vm_snapshot::Asked::default();
+        let photographer = vm_snapshot::Photographer::new(client(), asked.0.clone());
+        outlets.push(self.add("vm-snapshot", asked, photographer));
+        let wanted = vm_restore::Wanted::default();
+        let restorer = vm_restore::Restorer::new(client(), wanted.0.clone());
+        outlets.push(self.add("vm-restore", wanted, restorer));
+        let clerk = vm_backup::Clerk::new(client());
+        outlets.push(self.add("vm-backup", vm_backup::Asked, clerk));
         let marker = longhorn::eviction::Marker::new(client());
         outlets.push(self.add("eviction", longhorn::eviction::Nodes, marker));
     }

@@ -82,6 +82,10 @@ pub(super) fn step(
             Step::Wait
         };
     }
+    if census.0.iter().any(|own| own.failed.is_some()) {
+        // They are removed after a while, and then made again.
+        return Step::Wait;
+    }
     let Some(from) = &original.volume else {
         return Step::Fail(format!("source volume {} is not found", source.volume));
     };

@@ -230,6 +230,14 @@ impl<'a> Draft<'a> {
     fn set_tickets(&mut self, engine: &Value) {
         let Some(attachment) = self.seen.attachment else { return };
         let volume = name(self.seen.volume);
+        let place = text(engine, "/spec/nodeID");
+        if !place.is_empty()
+            && self.seen.places.life(place) == Life::Gone
+            && let Some(patch) = ticket::without(attachment, place)
+        {
+            // Nobody is left there who could give them back.
+            self.plan.actions.push(Action::Patch(ATTACHMENTS, volume.to_owned(), patch));
+        }
         let home = self.census.core().find(|own| own.life == Life::Alive).map(|own| own.node);
         let home = self.node.or(home);
         let short = self.is_short(engine);

@@ -28,10 +28,8 @@ pub(super) fn plan(seen: &Seen<'_>) -> Plan {
     if remove(&mut plan, REPLICAS, replicas, |own| is_free(own, seen.places)) {
         return plan;
     }
-    // Their data went with the replicas.
-    if remove(&mut plan, SNAPSHOTS, seen.snapshots.iter(), |_| true) {
-        return plan;
-    }
+    // Their data went with the replicas, so that nobody has to be waited for.
+    remove(&mut plan, SNAPSHOTS, seen.snapshots.iter(), |_| true);
     if let Some(attachment) = seen.attachment {
         plan.actions.push(Action::Delete(ATTACHMENTS, attachment.clone()));
     }

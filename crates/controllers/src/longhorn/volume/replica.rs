@@ -218,7 +218,10 @@ impl<'a> Census<'a> {
     ) -> (Vec<Place>, Option<Obstacle>) {
         let mut placed = self.placed();
         let mut found = Vec::new();
-        for _ in self.usable().count()..wanted {
+        // One that failed keeps its place until it is removed: what fails at once must not be
+        // made again at once.
+        let there = self.0.iter().filter(|own| !own.deleting).count();
+        for _ in there..wanted {
             match places.next(&placed, wish) {
                 Ok(place) => {
                     placed.push(Placed {

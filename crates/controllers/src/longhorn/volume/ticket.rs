@@ -53,6 +53,13 @@ pub(super) fn own(
     Some(json!({"spec": {"attachmentTickets": {id: wanted}}}))
 }
 
+/// Takes back all tickets for a node.
+pub(super) fn without(attachment: &Value, node: &str) -> Option<Value> {
+    let there = entries(attachment, TICKETS).filter(|(_, own)| text(own, "/nodeID") == node);
+    let gone: Map<String, Value> = there.map(|(id, _)| (id.clone(), Value::Null)).collect();
+    (!gone.is_empty()).then(|| json!({"spec": {"attachmentTickets": gone}}))
+}
+
 pub(in crate::longhorn) fn ticket(id: &str, kind: &str, node: &str) -> Value {
     json!({"id": id, "type": kind, "nodeID": node, "generation": 0,
         "parameters": {"disableFrontend": "false", "lastAttachedBy": ""}})

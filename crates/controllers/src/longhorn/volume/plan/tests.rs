@@ -212,9 +212,18 @@ fn a_volume_is_made_attached_detached_and_removed() {
 fn an_attached_volume_goes_although_somebody_wants_it() {
     let mut world = World::new(&["one", "two"], spec(2));
     world.settle().ticket(Some("two")).settle();
+    let snapshot = json!({"metadata": {"name": "s", "finalizers": ["longhorn.io"]}});
+    world.objects.insert((SNAPSHOTS.plural, "s".into()), snapshot);
     world.merge(BACKINGS, "v", &json!({"metadata": {"deletionTimestamp": "t"}}));
-    assert_eq!(world.settle().told(), "gone");
-    assert!(world.all(REPLICAS).is_empty() && world.all(ENGINES).is_empty());
+    // Nobody looks at a volume because a snapshot is gone: each look must do all it can.
+    for _ in 0..3 {
+        world.look();
+        world.obey();
+    }
+    assert_eq!(world.told(), "gone");
+    for kind in [REPLICAS, ENGINES, SNAPSHOTS] {
+        assert!(world.all(kind).is_empty(), "{kind:?}");
+    }
 }
 
 #[test]
@@ -333,6 +342,17 @@ fn a_wish_to_be_elsewhere_moves_the_volume() {
     world.settle().ticket(Some("one")).settle();
     let told = world.ticket(Some("two")).settle().told();
     assert_eq!(told, r#"attached healthy on 'two', replicas ["one", "two"]"#);
+}
+
+#[test]
+fn a_volume_leaves_a_node_that_is_gone_for_good() {
+    let mut world = World::new(&["one", "two"], spec(2));
+    world.settle().ticket(Some("one")).settle();
+    world.storage.remove(0);
+    let told = world.settle().told();
+    assert!(told.starts_with("detached"), "{told}");
+    let told = world.ticket(Some("two")).settle().told();
+    assert!(told.starts_with("attached healthy on 'two'"), "{told}");
 }
 
 #[test]

@@ -148,4 +148,8 @@ fn first_copies_go_apart_and_as_many_as_fit() {
     assert_eq!(first(&["one", "two"], 2), ("one two".into(), None));
     assert_eq!(first(&["one"], 2), ("one".into(), Some(Obstacle::AntiAffinity)));
     assert_eq!(first(&[], 1), (String::new(), Some(Obstacle::NoNodes)));
+    let again = check(&["a one f"], &["one"], |census, places| {
+        census.first(1, &Wish { size: 1 << 30, ..Wish::default() }, places).0.len()
+    });
+    assert_eq!(again, 0, "what failed is not made again before it is removed");
 }

@@ -1,0 +1,156 @@
+//! Harvester's snapshots of machines, and going back to them: each is carried out as one of
+//! KubeVirt's of the same name, whose state is repeated in Harvester's words.
+//!
+//! Backups to another place are not made yet, and say so.
+
+mod plan;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::clock;
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::key::Key;
+use crate::object::{self, is_deleting, is_merged, text};
+use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::resource::{Objects, Resource, VM_CONTENTS, VM_RESTORES, VM_SNAPSHOTS, VMS, is_refused};
+
+const BACKUPS: Resource = Resource::new("harvesterhci.io", "v1beta1", "virtualmachinebackups");
+const RESTORES: Resource = Resource::new("harvesterhci.io", "v1beta1", "virtualmachinerestores");
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Work {
+    Backup(Key),
+    Restore(Key),
+}
+
+/// Harvester's objects and KubeVirt's of the same names.
+#[derive(Debug, Default)]
+pub(crate) struct Asked;
+
+impl Interest for Asked {
+    type Key = Work;
+
+    fn keys(&mut self, touch: &Touch) -> Vec<Work> {
+        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
+        if *state == State::Gone {
+            return Vec::new();
+        }
+        let key = Key { namespace: Arc::clone(namespace), name: Arc::clone(name) };
+        if BACKUPS.is(kind) || VM_SNAPSHOTS.is(kind) {
+            vec![Work::Backup(key)]
+        } else if RESTORES.is(kind) || VM_RESTORES.is(kind) {
+            vec![Work::Restore(key)]
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+pub(crate) struct Clerk(Objects);
+
+impl Reconciler for Clerk {
+    type Key = Work;
+
+    async fn reconcile(&self, work: &Work) -> Result<Next, Failure> {
+        match work {
+            Work::Backup(key) => self.backup(key).await,
+            Work::Restore(key) => self.restore(key).await,
+        }
+    }
+}
+
+impl Clerk {
+    pub(crate) fn new(client: Client) -> Self {
+        Self(Objects(client))
+    }
+
+    async fn backup(&self, key: &Key) -> Result<Next, Failure> {
+        let found = self.0.get(BACKUPS, &key.namespace, &key.name).await.doing("get the backup")?;
+        let Some(backup) = found.filter(|own| !is_deleting(own)) else { return Ok(Next::Done) };
+        if text(&backup, "/spec/type") != "snapshot" {
+            let why = "spec.type backup is not supported yet: it must be snapshot";
+            return self.say(BACKUPS, &backup, &plan::refused(&backup, why, clock::now())).await;
+        }
+        let snapshot = self.0.get(VM_SNAPSHOTS, &key.namespace, &key.name).await;
+        let snapshot = match snapshot.doing("get the snapshot")? {
+            Some(snapshot) => snapshot,
+            None => {
+                match self.0.create(VM_SNAPSHOTS, &key.namespace, &plan::snapshot(&backup)).await {
+                    Err(failure) if is_refused(&failure, 409) => {
+                        return Ok(Next::Again(LOOK_AGAIN));
+                    }
+                    made => made.doing("ask for a snapshot of the machine")?,
+                }
+            }
+        };
+        if !object::is_controlled_by(&snapshot, &backup) {
+            let why = format!("name \"{}\" is already used by a snapshot", key.name);
+            return self.say(BACKUPS, &backup, &plan::refused(&backup, &why, clock::now())).await;
+        }
+        let content = text(&snapshot, "/status/virtualMachineSnapshotContentName");
+        let content = self.0.get(VM_CONTENTS, &key.namespace, content).await;
+        let content = content.doing("get the content of a snapshot")?;
+        let patch = plan::backup_status(&backup, &snapshot, content.as_ref(), clock::now());
+        self.say(BACKUPS, &backup, &patch).await
+    }
+
+    async fn restore(&self, key: &Key) -> Result<Next, Failure> {
+        let found = self.0.get(RESTORES, &key.namespace, &key.name).await;
+        let found = found.doing("get the restore")?;
+        let Some(restore) = found.filter(|own| !is_deleting(own) && !plan::is_over(own)) else {
+            return Ok(Next::Done);
+        };
+        let backup = text(&restore, "/spec/virtualMachineBackupName");
+        let backup = self.0.get(BACKUPS, plan::backup_namespace(&restore), backup).await;
+        let backup = backup.doing("get the backup")?;
+        let target = text(&restore, "/spec/target/name");
+        let vm = self.0.get(VMS, &key.namespace, target).await.doing("get the machine")?;
+        let inner = self.0.get(VM_RESTORES, &key.namespace, &key.name).await;
+        let inner = match inner.doing("get the restore")? {
+            Some(inner) => inner,
+            None => {
+                if let Err(why) = plan::judge(&restore, backup.as_ref(), vm.as_ref()) {
+                    let why = why.to_string();
+                    let patch = plan::refused_restore(&restore, &why, clock::now());
+                    self.say(RESTORES, &restore, &patch).await?;
+                    return Ok(Next::Again(LOOK_AGAIN));
+                }
+                match self.0.create(VM_RESTORES, &key.namespace, &plan::inner(&restore)).await {
+                    Err(failure) if is_refused(&failure, 409) => {
+                        return Ok(Next::Again(LOOK_AGAIN));
+                    }
+                    made => made.doing("ask for the machine to be restored")?,
+                }
+            }
+        };
+        let done = object::is_true(&inner, "/status/complete");
+        if let Some(vm) = vm.as_ref().filter(|_| done)
+            && let Some(patch) = plan::machine_patch(&restore, vm)
+        {
+            let written = self.0.merge(VMS, &key.namespace, target, &patch).await;
+            written.doing("start the restored machine")?;
+        }
+        let patch = plan::restore_status(&restore, &inner, vm.as_ref(), clock::now());
+        self.say(RESTORES, &restore, &patch).await
+    }
+
+    async fn say(&self, resource: Resource, own: &Value, patch: &Value) -> Result<Next, Failure> {
+        if is_merged(own, patch) {
+            return Ok(Next::Done);
+        }
+        let (namespace, name) = (object::namespace(own), object::name(own));
+        let mut patch = patch.clone();
+        patch["metadata"] = json!({"uid": object::uid(own)});
+        match self.0.merge(resource, namespace, name, &patch).await {
+            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
+            written => written.map(|_| Next::Done).doing("say how a backup is"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,28 @@
+use super::*;
+use crate::fake::Fake;
+
+#[tokio::test]
+async fn a_backup_of_type_snapshot_repeats_its_snapshot() {
+    let fake = Fake::new();
+    fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
+    let kind = "harvesterhci.io/virtualmachinebackups";
+    let backup = |name: &str, kind: &str| {
+        json!({"metadata": {"name": name},
+        "spec": {"type": kind, "source": {"name": "m"}}})
+    };
+    fake.create(kind, "n", backup("b", "snapshot"));
+    fake.create(kind, "n", backup("far", "backup"));
+    let clerk = Clerk::new(fake.client());
+    let key = Key::new("n", "b");
+    clerk.backup(&key).await.unwrap();
+    clerk.backup(&Key::new("n", "far")).await.unwrap();
+    let inner = "snapshot.kubevirt.io/virtualmachinesnapshots";
+    assert_eq!(fake.names(inner), ["b"]);
+    let far = fake.get(kind, "n", "far").unwrap();
+    assert!(text(&far, "/status/error/message").contains("spec.type"), "{far}");
+    let told = json!({"status": {"readyToUse": true, "creationTime": "2026-01-02T03:04:05Z"}});
+    fake.merge(inner, "n", "b", &told);
+    clerk.backup(&key).await.unwrap();
+    let told = fake.get(kind, "n", "b").unwrap()["status"].clone();
+    assert_eq!((&told["readyToUse"], &told["progress"]), (&json!(true), &json!(100)));
+}

@@ -1,0 +1,224 @@
+//! Machines go back to a snapshot, or begin as one: each captured disk becomes a new claim, and
+//! then the machine becomes what it was, with those.
+//!
+//! The machine that is replaced must stand still. Its former claims stay, as with KubeVirt;
+//! data volumes that were made for it go.
+
+mod plan;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::clock;
+use kube::Client;
+use serde_json::{Value, json};
+use tracing::info;
+
+use self::plan::{Ready, Restored};
+use crate::key::{Dependents, Key};
+use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
+use crate::object::{self, is_deleting, is_merged, is_true, text};
+use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::resource::{
+    CLAIMS, DATA_VOLUMES, Objects, Resource, VM_CONTENTS, VM_RESTORES, VM_SNAPSHOTS, VMIS, VMS,
+    is_refused,
+};
+
+const ACTIONS: Resource = Resource::new("subresources.kubevirt.io", "v1", "virtualmachines");
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// Restores, and the claims that they wait for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wanted(pub(crate) Dependents);
+
+impl Interest for Wanted {
+    type Key = Key;
+
+    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
+        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
+        let key = Key { namespace: Arc::clone(namespace), name: Arc::clone(name) };
+        if VM_RESTORES.is(kind) && *state == State::Live {
+            vec![key]
+        } else if CLAIMS.is(kind) || VM_SNAPSHOTS.is(kind) || VMIS.is(kind) {
+            self.0.of(&key)
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+pub(crate) struct Restorer {
+    objects: Objects,
+    waiting: Dependents,
+}
+
+impl Reconciler for Restorer {
+    type Key = Key;
+
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let found = self.objects.get(VM_RESTORES, &key.namespace, &key.name).await;
+        let restore = found.doing("get the restore")?;
+        let Some(restore) = restore.filter(|own| !is_deleting(own) && !plan::is_over(own)) else {
+            self.waiting.forget(key);
+            return Ok(Next::Done);
+        };
+        let snapshot = text(&restore, "/spec/virtualMachineSnapshotName");
+        let target = text(&restore, "/spec/target/name");
+        let mut needs: BTreeSet<Key> =
+            [snapshot, target].map(|name| Key::new(&key.namespace, name)).into();
+        self.waiting.set(key, needs.clone());
+        let snapshot = self.objects.get(VM_SNAPSHOTS, &key.namespace, snapshot).await;
+        let snapshot = snapshot.doing("get the snapshot")?;
+        let Some(snapshot) = snapshot.filter(|own| is_true(own, "/status/readyToUse")) else {
+            let why = "VMSnapshot does not exist or is not ready";
+            self.say(&restore, &plan::waiting(&restore, why, clock::now())).await?;
+            return Ok(Next::Again(LOOK_AGAIN));
+        };
+        let content = text(&snapshot, "/status/virtualMachineSnapshotContentName");
+        let content = self.objects.get(VM_CONTENTS, &key.namespace, content).await;
+        let Some(content) = content.doing("get the content of a snapshot")? else {
+            let why = "VMSnapshotContent does not exist";
+            self.say(&restore, &plan::waiting(&restore, why, clock::now())).await?;
+            return Ok(Next::Again(LOOK_AGAIN));
+        };
+        let disks = plan::disks(&restore, &content);
+        needs.extend(disks.iter().map(|own| Key::new(&key.namespace, &own.claim)));
+        self.waiting.set(key, needs);
+        let vm = self.objects.get(VMS, &key.namespace, target).await.doing("get the machine")?;
+        if let Some(next) = self.await_target(&restore, vm.as_ref()).await? {
+            return Ok(next);
+        }
+        self.say(&restore, &plan::begun(&restore, &disks, clock::now())).await?;
+        if !self.make_claims(&restore, &content, &disks).await? {
+            return Ok(Next::Again(LOOK_AGAIN));
+        }
+        self.replace(&restore, &content, vm.as_ref(), &disks).await
+    }
+}
+
+impl Restorer {
+    pub(crate) fn new(client: Client, waiting: Dependents) -> Self {
+        Self { objects: Objects(client), waiting }
+    }
+
+    /// Whether the machine stands still; if not, what is done instead.
+    async fn await_target(
+        &self,
+        restore: &Value,
+        vm: Option<&Value>,
+    ) -> Result<Option<Next>, Failure> {
+        let namespace = object::namespace(restore);
+        let name = text(restore, "/spec/target/name");
+        let vmi = self.objects.get(VMIS, namespace, name).await.doing("get the instance")?;
+        let runs = vm.is_some() && vmi.is_some();
+        match plan::readiness(restore, runs, clock::now()) {
+            Ready::Yes => Ok(None),
+            Ready::Stop => {
+                match self.objects.act(ACTIONS, namespace, name, "stop", &json!({})).await {
+                    Err(kube::Error::Api(_)) | Ok(()) => {}
+                    Err(failure) => return Err(failure).doing("stop the machine"),
+                }
+                Ok(Some(Next::Again(LOOK_AGAIN)))
+            }
+            Ready::Wait => {
+                let why = "Waiting for target VM to be powered off. Please stop the restore target to proceed with restore";
+                self.say(restore, &plan::waiting(restore, why, clock::now())).await?;
+                Ok(Some(Next::Again(LOOK_AGAIN)))
+            }
+            Ready::Fail => {
+                let why = "Restore target VMI still exists";
+                self.say(restore, &plan::failed(restore, why, clock::now())).await?;
+                Ok(Some(Next::Done))
+            }
+        }
+    }
+
+    /// Whether all claims are there and bound.
+    async fn make_claims(
+        &self,
+        restore: &Value,
+        content: &Value,
+        disks: &[Restored],
+    ) -> Result<bool, Failure> {
+        let namespace = object::namespace(restore);
+        let mut all = true;
+        for disk in disks {
+            let found = self.objects.get(CLAIMS, namespace, &disk.claim).await;
+            let claim = match found.doing("get a claim")? {
+                Some(claim) => claim,
+                None => {
+                    let taken = self.objects.get(VOLUME_SNAPSHOTS, namespace, &disk.snapshot).await;
+                    let taken = taken.doing("get the snapshot of a disk")?;
+                    let wanted = plan::claim(restore, content, disk, taken.as_ref());
+                    match self.objects.create(CLAIMS, namespace, &wanted).await {
+                        Err(failure) if is_refused(&failure, 409) => return Ok(false),
+                        made => made.doing("create a claim")?,
+                    }
+                }
+            };
+            all &= plan::is_usable(&claim);
+        }
+        Ok(all)
+    }
+
+    /// The machine becomes what it was, and says so last.
+    async fn replace(
+        &self,
+        restore: &Value,
+        content: &Value,
+        vm: Option<&Value>,
+        disks: &[Restored],
+    ) -> Result<Next, Failure> {
+        let namespace = object::namespace(restore);
+        let machine = match vm {
+            Some(vm) if plan::is_restored(vm, restore) => vm.clone(),
+            Some(vm) => {
+                let patch = plan::machine_patch(restore, content, vm, disks);
+                let written = self.objects.merge(VMS, namespace, object::name(vm), &patch).await;
+                written.doing("change the machine back")?
+            }
+            None => {
+                let wanted = plan::machine(restore, content, disks);
+                match self.objects.create(VMS, namespace, &wanted).await {
+                    Err(kube::Error::Api(refusal)) if (400..500).contains(&refusal.code) => {
+                        let why = format!("the machine is refused: {}", refusal.message);
+                        return self.say(restore, &plan::failed(restore, &why, clock::now())).await;
+                    }
+                    made => made.doing("create the machine")?,
+                }
+            }
+        };
+        for disk in disks {
+            if let Some(patch) = plan::ownership(restore, &machine) {
+                let written = self.objects.merge(CLAIMS, namespace, &disk.claim, &patch).await;
+                written.doing("give a claim to the machine")?;
+            }
+        }
+        let former = plan::former_data_volumes(vm, disks);
+        for name in &former {
+            let found = self.objects.get(DATA_VOLUMES, namespace, name).await;
+            if let Some(own) = found.doing("get a data volume")? {
+                let uid = object::uid(&own);
+                let deleted = self.objects.delete(DATA_VOLUMES, namespace, name, uid).await;
+                deleted.doing("delete a data volume")?;
+            }
+        }
+        info!(namespace, machine = object::name(&machine), "machine restored");
+        self.say(restore, &plan::complete(restore, &former, clock::now())).await
+    }
+
+    async fn say(&self, restore: &Value, patch: &Value) -> Result<Next, Failure> {
+        if is_merged(restore, patch) {
+            return Ok(Next::Done);
+        }
+        let (namespace, name) = (object::namespace(restore), object::name(restore));
+        match self.objects.merge_status(VM_RESTORES, namespace, name, patch).await {
+            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
+            written => written.map(|_| Next::Done).doing("say how a restore goes"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

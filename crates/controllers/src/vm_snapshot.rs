@@ -1,0 +1,277 @@
+//! Snapshots of whole machines: all disks at one instant.
+//!
+//! A guest with an agent flushes and freezes its file systems for that instant. One without is
+//! paused if it has several disks, since each alone is always whole.
+
+mod plan;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::clock;
+use kube::Client;
+use serde_json::{Value, json};
+use tracing::info;
+
+use self::plan::{Disk, Hold, Progress};
+use crate::event::{self, About, Tone};
+use crate::key::{Dependents, Key};
+use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
+use crate::object::{self, has_finalizer, is_deleting, is_merged, text};
+use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::resource::{
+    CLAIMS, Objects, Resource, VM_CONTENTS, VM_SNAPSHOTS, VMIS, VMS, VOLUMES, is_refused,
+};
+
+const ACTIONS: Resource =
+    Resource::new("subresources.kubevirt.io", "v1", "virtualmachineinstances");
+const SNAPSHOT_CLASSES: Resource =
+    Resource::new(hci::snapshot::GROUP, "v1", "volumesnapshotclasses");
+const SOURCE: &str = "snapshot-controller";
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// Snapshots of machines, and those of disks that they wait for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Asked(pub(crate) Dependents);
+
+impl Interest for Asked {
+    type Key = Key;
+
+    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
+        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
+        let key = Key { namespace: Arc::clone(namespace), name: Arc::clone(name) };
+        if VM_SNAPSHOTS.is(kind) && *state != State::Gone {
+            vec![key]
+        } else if VOLUME_SNAPSHOTS.is(kind) {
+            self.0.of(&key)
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+pub(crate) struct Photographer {
+    objects: Objects,
+    waiting: Dependents,
+}
+
+impl Reconciler for Photographer {
+    type Key = Key;
+
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let found = self.objects.get(VM_SNAPSHOTS, &key.namespace, &key.name).await;
+        let Some(snapshot) = found.doing("get the snapshot")? else {
+            self.waiting.forget(key);
+            return Ok(Next::Done);
+        };
+        let content = plan::content_name(&snapshot);
+        let content = self.objects.get(VM_CONTENTS, &key.namespace, &content).await;
+        let content = content.doing("get the content of a snapshot")?;
+        if is_deleting(&snapshot) {
+            return self.remove(&snapshot, content).await;
+        }
+        if plan::is_over(&snapshot) {
+            self.waiting.forget(key);
+            return Ok(Next::Done);
+        }
+        self.hold_object(&snapshot).await?;
+        if plan::is_late(&snapshot, clock::now()) {
+            if let Some(content) = &content {
+                self.release(content).await?;
+            }
+            let patch = plan::failed(&snapshot, "snapshot deadline exceeded", clock::now());
+            return self.say(VM_SNAPSHOTS, &snapshot, &patch).await;
+        }
+        match content {
+            Some(content) => self.proceed(key, &snapshot, &content).await,
+            None => self.begin(key, &snapshot).await,
+        }
+    }
+}
+
+impl Photographer {
+    pub(crate) fn new(client: Client, waiting: Dependents) -> Self {
+        Self { objects: Objects(client), waiting }
+    }
+
+    async fn hold_object(&self, snapshot: &Value) -> Result<(), Failure> {
+        if has_finalizer(snapshot, plan::FINALIZER) {
+            return Ok(());
+        }
+        let mut meta = object::version(snapshot);
+        let mut all = object::list(snapshot, "/metadata/finalizers").to_vec();
+        all.push(json!(plan::FINALIZER));
+        meta.insert("finalizers".into(), all.into());
+        let (namespace, name) = (object::namespace(snapshot), object::name(snapshot));
+        let patch = json!({"metadata": meta});
+        let written = self.objects.merge(VM_SNAPSHOTS, namespace, name, &patch).await;
+        written.map(drop).doing("hold the snapshot")
+    }
+
+    /// Writes down the machine and its disks, and how the guest is kept still.
+    async fn begin(&self, key: &Key, snapshot: &Value) -> Result<Next, Failure> {
+        let namespace = &*key.namespace;
+        let machine = text(snapshot, "/spec/source/name");
+        let found = self.objects.get(VMS, namespace, machine).await.doing("get the machine")?;
+        let Some(vm) = found else {
+            let patch = plan::waiting(snapshot, "Source does not exist", clock::now());
+            self.say(VM_SNAPSHOTS, snapshot, &patch).await?;
+            return Ok(Next::Again(LOOK_AGAIN));
+        };
+        let vmi = self.objects.get(VMIS, namespace, machine).await.doing("get the instance")?;
+        let disks = self.disks(&vm).await?;
+        let hold = plan::hold(vmi.as_ref(), &disks);
+        let patch = plan::begun(snapshot, &vm, vmi.as_ref(), &disks, clock::now());
+        self.say(VM_SNAPSHOTS, snapshot, &patch).await?;
+        let wanted = plan::content(snapshot, &vm, &disks, hold);
+        match self.objects.create(VM_CONTENTS, namespace, &wanted).await {
+            Err(failure) if is_refused(&failure, 409) => Ok(Next::Again(LOOK_AGAIN)),
+            made => {
+                let content = made.doing("create the content of a snapshot")?;
+                self.proceed(key, snapshot, &content).await
+            }
+        }
+    }
+
+    async fn disks(&self, vm: &Value) -> Result<Vec<Disk>, Failure> {
+        let mut disks = Vec::new();
+        for (volume, claim) in plan::claims(vm) {
+            let namespace = object::namespace(vm);
+            let claim = self.objects.get(CLAIMS, namespace, claim).await.doing("get a claim")?;
+            let bound = claim.as_ref().map_or("", |own| text(own, "/spec/volumeName"));
+            let behind = self.objects.get(VOLUMES, "", bound).await.doing("get a volume")?;
+            disks.push(plan::disk(volume, claim, behind.as_ref()));
+        }
+        Ok(disks)
+    }
+
+    async fn proceed(&self, key: &Key, snapshot: &Value, content: &Value) -> Result<Next, Failure> {
+        let namespace = &*key.namespace;
+        let names = plan::snapshot_names(content);
+        let needs: BTreeSet<Key> = names.iter().map(|name| Key::new(namespace, name)).collect();
+        self.waiting.set(key, needs);
+        let mut taken = Vec::new();
+        for name in &names {
+            let found = self.objects.get(VOLUME_SNAPSHOTS, namespace, name).await;
+            taken.extend(found.doing("get the snapshot of a disk")?);
+        }
+        if taken.len() < names.len() {
+            return self.take(content, &taken).await;
+        }
+        match plan::progress(&taken) {
+            Progress::Waiting => Ok(Next::Again(LOOK_AGAIN)),
+            Progress::Failed(why) => {
+                let patch = plan::faulty(snapshot, &why, clock::now());
+                self.say(VM_SNAPSHOTS, snapshot, &patch).await?;
+                Ok(Next::Again(LOOK_AGAIN))
+            }
+            Progress::Taken { ready } => {
+                self.release(content).await?;
+                let patch = plan::content_status(&taken, ready, clock::now());
+                self.say(VM_CONTENTS, content, &patch).await?;
+                if !ready {
+                    return Ok(Next::Again(LOOK_AGAIN));
+                }
+                let patch = plan::succeeded(snapshot, &taken, clock::now());
+                info!(namespace, snapshot = &*key.name, disks = taken.len(), "machine captured");
+                self.say(VM_SNAPSHOTS, snapshot, &patch).await
+            }
+        }
+    }
+
+    /// Keeps the guest still, and asks for all disks at once.
+    async fn take(&self, content: &Value, taken: &[Value]) -> Result<Next, Failure> {
+        let classes = self.objects.list(SNAPSHOT_CLASSES, "", "").await;
+        let classes = classes.doing("list snapshot classes")?;
+        if taken.is_empty()
+            && let Some((act, options)) = plan::held(content).and_then(Hold::begin)
+        {
+            self.act(content, act, &options).await?;
+        }
+        let namespace = object::namespace(content);
+        for wanted in plan::snapshots(content, &classes) {
+            match self.objects.create(VOLUME_SNAPSHOTS, namespace, &wanted).await {
+                Err(failure) if is_refused(&failure, 409) => {}
+                made => drop(made.doing("ask for the snapshot of a disk")?),
+            }
+        }
+        Ok(Next::Again(LOOK_AGAIN))
+    }
+
+    /// Lets the guest go on, once.
+    async fn release(&self, content: &Value) -> Result<(), Failure> {
+        let Some(hold) = plan::held(content) else { return Ok(()) };
+        if let Some(act) = hold.end() {
+            self.act(content, act, &json!({})).await?;
+        }
+        let patch = json!({"metadata": {"annotations": {plan::HELD: null}}});
+        let (namespace, name) = (object::namespace(content), object::name(content));
+        match self.objects.merge(VM_CONTENTS, namespace, name, &patch).await {
+            Err(failure) if is_refused(&failure, 404) => Ok(()),
+            written => written.map(drop).doing("say that the guest goes on"),
+        }
+    }
+
+    /// A guest that cannot be asked is captured as it is.
+    async fn act(&self, content: &Value, act: &str, options: &Value) -> Result<(), Failure> {
+        let namespace = object::namespace(content);
+        let machine = text(content, "/spec/source/virtualMachine/metadata/name");
+        match self.objects.act(ACTIONS, namespace, machine, act, options).await {
+            Err(kube::Error::Api(refusal)) => {
+                let about = About {
+                    api_version: "snapshot.kubevirt.io/v1beta1",
+                    kind: "VirtualMachineSnapshotContent",
+                    namespace,
+                    name: object::name(content),
+                    uid: object::uid(content),
+                };
+                let message = format!("cannot {act} the guest: {}", refusal.message);
+                let client = &self.objects.0;
+                event::tell(client, SOURCE, &about, Tone::Warning, "GuestNotHeld", message).await;
+                Ok(())
+            }
+            done => done.doing("keep the guest still"),
+        }
+    }
+
+    /// The guest goes on in any case; disks' snapshots go with the content.
+    async fn remove(&self, snapshot: &Value, content: Option<Value>) -> Result<Next, Failure> {
+        if let Some(content) = content {
+            self.release(&content).await?;
+            let dropped = text(snapshot, "/spec/deletionPolicy") != "Retain";
+            if dropped && !is_deleting(&content) {
+                let (namespace, name) = (object::namespace(&content), object::name(&content));
+                let uid = object::uid(&content);
+                let deleted = self.objects.delete(VM_CONTENTS, namespace, name, uid).await;
+                deleted.doing("delete the content of a snapshot")?;
+            }
+        }
+        if !has_finalizer(snapshot, plan::FINALIZER) {
+            return Ok(Next::Done);
+        }
+        let mut meta = object::version(snapshot);
+        let left = object::finalizers_without(snapshot, &[plan::FINALIZER]);
+        meta.insert("finalizers".into(), left.into());
+        let (namespace, name) = (object::namespace(snapshot), object::name(snapshot));
+        let patch = json!({"metadata": meta});
+        match self.objects.merge(VM_SNAPSHOTS, namespace, name, &patch).await {
+            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
+            written => written.map(|_| Next::Done).doing("let go of the snapshot"),
+        }
+    }
+
+    async fn say(&self, resource: Resource, own: &Value, patch: &Value) -> Result<Next, Failure> {
+        if is_merged(own, patch) {
+            return Ok(Next::Done);
+        }
+        let (namespace, name) = (object::namespace(own), object::name(own));
+        match self.objects.merge_status(resource, namespace, name, patch).await {
+            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
+            written => written.map(|_| Next::Done).doing("say how a snapshot is"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

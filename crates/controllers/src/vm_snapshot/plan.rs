@@ -1,0 +1,420 @@
+//! What a machine's snapshot consists of, and what it says: pure.
+
+use base::clock;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::condition::{self, Condition};
+use crate::longhorn::handle;
+use crate::object::{annotation, controlled_by, is_true, list, name, namespace, text, uid};
+use crate::vmi::any_claim_name;
+
+pub(super) const FINALIZER: &str = "snapshot.kubevirt.io/vmsnapshot-protection";
+/// On a content, while the guest is kept still for it: how.
+pub(super) const HELD: &str = "sheaf.dev/guest-held";
+/// How long a snapshot may take where nothing is said.
+const DEADLINE: SignedDuration = SignedDuration::from_mins(5);
+
+/// A disk of a machine.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Disk {
+    pub(super) volume: String,
+    /// Its claim, if that can be captured.
+    pub(super) claim: Option<Value>,
+}
+
+/// The volumes of a machine that are claims: both names.
+pub(super) fn claims(vm: &Value) -> Vec<(&str, &str)> {
+    let volumes = list(vm, "/spec/template/spec/volumes").iter();
+    volumes
+        .filter(|own| own.get("ephemeral").is_none())
+        .filter_map(|own| Some((text(own, "/name"), any_claim_name(own)?)))
+        .collect()
+}
+
+pub(super) fn disk(volume: &str, claim: Option<Value>, behind: Option<&Value>) -> Disk {
+    let able = behind.and_then(handle).is_some();
+    let claim = claim.filter(|own| able && text(own, "/status/phase") == "Bound");
+    Disk { volume: volume.to_owned(), claim }
+}
+
+/// How a guest is kept still while its disks are captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hold {
+    Frozen,
+    Paused,
+}
+
+impl Hold {
+    /// The request that begins it; a guest that is frozen thaws by itself in the end.
+    pub(super) fn begin(self) -> Option<(&'static str, Value)> {
+        Some(match self {
+            Self::Frozen => ("freeze", json!({"unfreezeTimeout": "1m"})),
+            Self::Paused => ("pause", json!({})),
+        })
+    }
+
+    pub(super) fn end(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Frozen => "unfreeze",
+            Self::Paused => "unpause",
+        })
+    }
+}
+
+pub(super) fn hold(vmi: Option<&Value>, disks: &[Disk]) -> Option<Hold> {
+    let vmi = vmi.filter(|own| is_online(own))?;
+    let several = disks.iter().filter(|disk| disk.claim.is_some()).count() > 1;
+    if condition::is(vmi, "Paused", "True") {
+        None
+    } else if condition::is(vmi, "AgentConnected", "True") {
+        Some(Hold::Frozen)
+    } else {
+        several.then_some(Hold::Paused)
+    }
+}
+
+pub(super) fn held(content: &Value) -> Option<Hold> {
+    match annotation(content, HELD)? {
+        "frozen" => Some(Hold::Frozen),
+        "paused" => Some(Hold::Paused),
+        _ => None,
+    }
+}
+
+fn is_online(vmi: &Value) -> bool {
+    text(vmi, "/status/phase") == "Running"
+}
+
+pub(super) fn content_name(snapshot: &Value) -> String {
+    match text(snapshot, "/status/virtualMachineSnapshotContentName") {
+        "" => format!("vmsnapshot-content-{}", uid(snapshot)),
+        name => name.to_owned(),
+    }
+}
+
+pub(super) fn content(snapshot: &Value, vm: &Value, disks: &[Disk], hold: Option<Hold>) -> Value {
+    let mut machine = vm.clone();
+    for field in ["resourceVersion", "managedFields", "generation"] {
+        if let Some(meta) = machine["metadata"].as_object_mut() {
+            meta.remove(field);
+        }
+    }
+    let machine = json!({
+        "metadata": machine["metadata"], "spec": machine["spec"], "status": vm["status"],
+    });
+    let backups: Vec<Value> = disks
+        .iter()
+        .filter_map(|disk| {
+            let claim = disk.claim.as_ref()?;
+            let meta = json!({
+                "name": name(claim), "namespace": namespace(claim), "uid": uid(claim),
+                "labels": claim["metadata"].get("labels").cloned().unwrap_or(json!({})),
+                "annotations": claim["metadata"].get("annotations").cloned().unwrap_or(json!({})),
+            });
+            Some(json!({
+                "volumeName": disk.volume,
+                "persistentVolumeClaim": {"metadata": meta, "spec": claim["spec"]},
+                "volumeSnapshotName": format!("vmsnapshot-{}-volume-{}", uid(snapshot), disk.volume),
+            }))
+        })
+        .collect();
+    let mut metadata = json!({"name": content_name(snapshot), "namespace": namespace(snapshot)});
+    if text(snapshot, "/spec/deletionPolicy") != "Retain" {
+        let owner =
+            controlled_by(snapshot, "snapshot.kubevirt.io/v1beta1", "VirtualMachineSnapshot");
+        metadata["ownerReferences"] = json!([owner]);
+    }
+    if let Some(hold) = hold {
+        let how = match hold {
+            Hold::Frozen => "frozen",
+            Hold::Paused => "paused",
+        };
+        metadata["annotations"] = json!({HELD: how});
+    }
+    json!({
+        "apiVersion": "snapshot.kubevirt.io/v1beta1", "kind": "VirtualMachineSnapshotContent",
+        "metadata": metadata,
+        "spec": {
+            "virtualMachineSnapshotName": name(snapshot),
+            "source": {"virtualMachine": machine}, "volumeBackups": backups,
+        },
+    })
+}
+
+pub(super) fn snapshot_names(content: &Value) -> Vec<&str> {
+    let backups = list(content, "/spec/volumeBackups").iter();
+    backups.map(|own| text(own, "/volumeSnapshotName")).collect()
+}
+
+/// The snapshots of disks that a content asks for, of the driver's class for snapshots.
+pub(super) fn snapshots(content: &Value, classes: &[Value]) -> Vec<Value> {
+    let suits = |class: &&Value| {
+        text(class, "/driver") == hci::DRIVER && text(class, "/parameters/type") == "snap"
+    };
+    let class = classes.iter().find(suits).map_or("longhorn-snapshot", name);
+    let owner =
+        controlled_by(content, "snapshot.kubevirt.io/v1beta1", "VirtualMachineSnapshotContent");
+    list(content, "/spec/volumeBackups")
+        .iter()
+        .map(|own| {
+            json!({
+                "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
+                "metadata": {
+                    "name": text(own, "/volumeSnapshotName"), "namespace": namespace(content),
+                    "ownerReferences": [owner],
+                },
+                "spec": {
+                    "volumeSnapshotClassName": class,
+                    "source": {"persistentVolumeClaimName":
+                        text(own, "/persistentVolumeClaim/metadata/name")},
+                },
+            })
+        })
+        .collect()
+}
+
+/// How far the disks are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Progress {
+    Waiting,
+    Failed(String),
+    /// All are captured; the guest may go on.
+    Taken {
+        ready: bool,
+    },
+}
+
+pub(super) fn progress(taken: &[Value]) -> Progress {
+    let failed = taken.iter().find(|own| !text(own, "/status/error/message").is_empty());
+    if let Some(own) = failed {
+        let why = text(own, "/status/error/message");
+        return Progress::Failed(format!("VolumeSnapshot {}: {why}", name(own)));
+    }
+    if !taken.iter().all(|own| !text(own, "/status/creationTime").is_empty()) {
+        return Progress::Waiting;
+    }
+    Progress::Taken { ready: taken.iter().all(|own| is_true(own, "/status/readyToUse")) }
+}
+
+pub(super) fn is_over(snapshot: &Value) -> bool {
+    matches!(text(snapshot, "/status/phase"), "Succeeded" | "Failed")
+}
+
+/// Whether a snapshot has taken longer than it may; `0` is for ever.
+pub(super) fn is_late(snapshot: &Value, now: Timestamp) -> bool {
+    let limit = match text(snapshot, "/spec/failureDeadline") {
+        "" => DEADLINE,
+        told => match told.parse::<SignedDuration>() {
+            Ok(limit) if limit.is_zero() => return false,
+            Ok(limit) => limit,
+            Err(_) => DEADLINE,
+        },
+    };
+    let began = text(snapshot, "/metadata/creationTimestamp").parse::<Timestamp>();
+    began.is_ok_and(|began| now.duration_since(began) > limit)
+}
+
+fn with_conditions(snapshot: &Value, wanted: &[Condition], now: Timestamp) -> Vec<Value> {
+    let mut conditions = condition::of(snapshot);
+    for own in wanted {
+        condition::set(&mut conditions, own, now);
+    }
+    conditions
+}
+
+pub(super) fn waiting(snapshot: &Value, why: &str, now: Timestamp) -> Value {
+    let conditions = [
+        Condition::new("Progressing", "False").because(why, why),
+        Condition::new("Ready", "False").because("Not ready", "Not ready"),
+    ];
+    json!({"status": {
+        "phase": "InProgress", "readyToUse": false,
+        "conditions": with_conditions(snapshot, &conditions, now),
+    }})
+}
+
+pub(super) fn begun(
+    snapshot: &Value,
+    vm: &Value,
+    vmi: Option<&Value>,
+    disks: &[Disk],
+    now: Timestamp,
+) -> Value {
+    let mut indications = Vec::new();
+    if let Some(vmi) = vmi.filter(|own| is_online(own)) {
+        indications.push("Online");
+        let paused = condition::is(vmi, "Paused", "True");
+        let agent = condition::is(vmi, "AgentConnected", "True");
+        indications.push(if agent { "GuestAgent" } else { "NoGuestAgent" });
+        indications.extend(paused.then_some("Paused"));
+    }
+    let names = |included: bool| -> Vec<&str> {
+        let own = disks.iter().filter(|disk| disk.claim.is_some() == included);
+        own.map(|disk| disk.volume.as_str()).collect()
+    };
+    if !names(false).is_empty() {
+        indications.push("PartialSnapshot");
+    }
+    let conditions = [
+        Condition::new("Progressing", "True").because(
+            "Source locked and operation in progress",
+            "Source locked and operation in progress",
+        ),
+        Condition::new("Ready", "False").because("Not ready", "Not ready"),
+    ];
+    json!({"status": {
+        "phase": "InProgress", "readyToUse": false, "sourceUID": uid(vm),
+        "virtualMachineSnapshotContentName": content_name(snapshot),
+        "indications": indications,
+        "snapshotVolumes": {"includedVolumes": names(true), "excludedVolumes": names(false)},
+        "conditions": with_conditions(snapshot, &conditions, now),
+    }})
+}
+
+pub(super) fn faulty(snapshot: &Value, why: &str, now: Timestamp) -> Value {
+    let mut error = json!({"message": why});
+    if text(snapshot, "/status/error/message") != why {
+        error["time"] = json!(clock::rfc3339(now));
+    }
+    json!({"status": {"error": error}})
+}
+
+pub(super) fn failed(snapshot: &Value, why: &str, now: Timestamp) -> Value {
+    let conditions = [
+        Condition::new("Progressing", "False").because("Operation failed", why),
+        Condition::new("Ready", "False").because("Not ready", "Not ready"),
+        Condition::new("Failure", "True").because(why, why),
+    ];
+    json!({"status": {
+        "phase": "Failed", "readyToUse": false,
+        "conditions": with_conditions(snapshot, &conditions, now),
+    }})
+}
+
+/// The instant is that of the last disk.
+fn instant(taken: &[Value], now: Timestamp) -> String {
+    let times = taken.iter().map(|own| text(own, "/status/creationTime"));
+    times.max().map_or_else(|| clock::rfc3339(now), str::to_owned)
+}
+
+pub(super) fn content_status(taken: &[Value], ready: bool, now: Timestamp) -> Value {
+    let disks: Vec<Value> = taken
+        .iter()
+        .map(|own| {
+            json!({
+                "volumeSnapshotName": name(own),
+                "creationTime": text(own, "/status/creationTime"),
+                "readyToUse": is_true(own, "/status/readyToUse"),
+            })
+        })
+        .collect();
+    json!({"status": {
+        "creationTime": instant(taken, now), "readyToUse": ready, "volumeSnapshotStatus": disks,
+    }})
+}
+
+pub(super) fn succeeded(snapshot: &Value, taken: &[Value], now: Timestamp) -> Value {
+    let conditions = [
+        Condition::new("Progressing", "False").because("Operation complete", "Operation complete"),
+        Condition::new("Ready", "True").because("Operation complete", "Operation complete"),
+    ];
+    json!({"status": {
+        "phase": "Succeeded", "readyToUse": true, "creationTime": instant(taken, now),
+        "error": null,
+        "conditions": with_conditions(snapshot, &conditions, now),
+    }})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disks(count: usize) -> Vec<Disk> {
+        let claim = |index: usize| Some(json!({"metadata": {"name": format!("c{index}")}}));
+        (0..count).map(|index| Disk { volume: format!("d{index}"), claim: claim(index) }).collect()
+    }
+
+    #[test]
+    fn a_guest_is_frozen_paused_or_left_alone() {
+        let vmi = |phase: &str, conditions: &[&str]| {
+            let conditions: Vec<Value> =
+                conditions.iter().map(|own| json!({"type": own, "status": "True"})).collect();
+            json!({"status": {"phase": phase, "conditions": conditions}})
+        };
+        for (vmi, count, expected) in [
+            (vmi("Running", &["AgentConnected"]), 1, Some(Hold::Frozen)),
+            (vmi("Running", &[]), 1, None),
+            (vmi("Running", &[]), 3, Some(Hold::Paused)),
+            (vmi("Running", &["Paused"]), 3, None),
+            (vmi("Scheduled", &["AgentConnected"]), 3, None),
+        ] {
+            assert_eq!(hold(Some(&vmi), &disks(count)), expected, "{vmi} with {count}");
+        }
+        assert_eq!(hold(None, &disks(3)), None);
+    }
+
+    #[test]
+    fn only_disks_that_can_be_captured_are() {
+        let claim = || Some(json!({"status": {"phase": "Bound"}}));
+        let ours = json!({"spec": {"csi": {"driver": hci::DRIVER, "volumeHandle": "v"}}});
+        let local = json!({"spec": {"local": {}}});
+        assert!(disk("a", claim(), Some(&ours)).claim.is_some());
+        assert!(disk("a", claim(), Some(&local)).claim.is_none());
+        assert!(disk("a", None, None).claim.is_none());
+        let vm = json!({"spec": {"template": {"spec": {"volumes": [
+            {"name": "a", "persistentVolumeClaim": {"claimName": "c"}},
+            {"name": "b", "dataVolume": {"name": "d"}},
+            {"name": "c", "ephemeral": {"persistentVolumeClaim": {"claimName": "e"}}},
+            {"name": "d", "containerDisk": {"image": "x"}}]}}}});
+        assert_eq!(claims(&vm), [("a", "c"), ("b", "d")]);
+    }
+
+    #[test]
+    fn a_content_names_machine_and_disks() {
+        let snapshot = json!({"metadata": {"name": "s", "namespace": "n", "uid": "u"}});
+        let vm = json!({"metadata": {"name": "m", "resourceVersion": "5"}, "spec": {"x": 1}});
+        let made = content(&snapshot, &vm, &disks(2), Some(Hold::Frozen));
+        assert_eq!(snapshot_names(&made), ["vmsnapshot-u-volume-d0", "vmsnapshot-u-volume-d1"]);
+        assert_eq!(held(&made), Some(Hold::Frozen));
+        let machine = &made["spec"]["source"]["virtualMachine"];
+        assert_eq!(machine["metadata"], json!({"name": "m"}));
+        let wanted = snapshots(&made, &[]);
+        assert_eq!(text(&wanted[1], "/spec/source/persistentVolumeClaimName"), "c1");
+    }
+
+    #[test]
+    fn the_guest_goes_on_when_all_disks_are_captured() {
+        let own = |status: Value| json!({"metadata": {"name": "d"}, "status": status});
+        let taken = || own(json!({"creationTime": "t", "readyToUse": true}));
+        let early = own(json!({"creationTime": "t", "readyToUse": false}));
+        let failed = own(json!({"error": {"message": "no room"}}));
+        assert_eq!(progress(&[taken(), own(json!({}))]), Progress::Waiting);
+        assert_eq!(progress(&[taken(), early]), Progress::Taken { ready: false });
+        assert_eq!(progress(&[taken()]), Progress::Taken { ready: true });
+        assert_eq!(
+            progress(&[taken(), failed]),
+            Progress::Failed("VolumeSnapshot d: no room".into())
+        );
+    }
+
+    #[test]
+    fn a_snapshot_has_five_minutes_unless_it_says_otherwise() {
+        let own = |deadline: &str| {
+            json!({
+                "metadata": {"creationTimestamp": "1970-01-01T00:00:00Z"},
+                "spec": {"failureDeadline": deadline},
+            })
+        };
+        let at = |second| Timestamp::from_second(second).unwrap();
+        for (deadline, second, late) in [
+            ("", 299, false),
+            ("", 301, true),
+            ("10s", 11, true),
+            ("0s", 9999, false),
+            ("1h0m0s", 301, false),
+        ] {
+            assert_eq!(is_late(&own(deadline), at(second)), late, "{deadline} at {second}");
+        }
+    }
+}

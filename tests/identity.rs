@@ -290,3 +290,38 @@ fn a_secret_with_a_token_is_filled_in() {
         live["data"]["token"].is_string() && live["data"]["ca.crt"].is_string()
     });
 }
+
+#[test]
+fn a_pod_gets_its_account_and_nothing_that_is_not_there() {
+    let sheaf = Sheaf::start();
+    let http = sheaf.http();
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    });
+    let made = http.post(pods, &pod).ok();
+    assert_eq!(made["spec"]["serviceAccountName"], "default");
+    assert_eq!(made["spec"]["containers"][0]["volumeMounts"].as_array().unwrap().len(), 1);
+    assert_eq!(nulls(&made, "pod"), [""; 0], "{made}");
+
+    // What was added must not count as a change of what may not be changed.
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    let labelled = http.merge(&format!("{pods}/p"), &label).ok();
+    assert_eq!(labelled["metadata"]["labels"]["a"], "b");
+}
+
+/// Where an object holds nulls.
+fn nulls(value: &Value, path: &str) -> Vec<String> {
+    match value {
+        Value::Null => vec![path.to_owned()],
+        Value::Array(list) => {
+            let inner = list.iter().enumerate();
+            inner.flat_map(|(at, item)| nulls(item, &format!("{path}[{at}]"))).collect()
+        }
+        Value::Object(map) => {
+            map.iter().flat_map(|(key, item)| nulls(item, &format!("{path}.{key}"))).collect()
+        }
+        _ => Vec::new(),
+    }
+}

@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use crate::api::Api;
 use crate::body::{self, Accepts, RequestBody};
 use crate::identity::{self, Transport};
+use crate::object;
 use crate::options::Query;
 use crate::respond::Reply;
 use crate::route::{self, ResourcePath};
@@ -278,7 +279,7 @@ impl Record {
     fn shown(&self, mut object: Value) -> Value {
         if self.verdict.omit_managed_fields {
             without_managed_fields(&mut object);
-            for item in object["items"].as_array_mut().into_iter().flatten() {
+            for item in object::list_mut(&mut object, "/items") {
                 without_managed_fields(item);
             }
         }

@@ -2,6 +2,14 @@
 
 use serde_json::{Map, Value};
 
+/// The elements of a list that need not be there. To index for it would put a null in its place.
+pub(crate) fn list_mut<'a>(
+    object: &'a mut Value,
+    pointer: &str,
+) -> impl Iterator<Item = &'a mut Value> + use<'a> {
+    object.pointer_mut(pointer).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
 /// `metadata`, created if it is absent.
 pub(crate) fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
     if !object.is_object() {

@@ -239,8 +239,7 @@ pub(crate) fn assign_node_ports(api: &Api, service: &mut Value) -> ApiResult<()>
     }
     let name = object::name(service).to_owned();
     let subject = Subject { group: "", resource: "Service", name: &name };
-    let ports = service["spec"]["ports"].as_array_mut();
-    for (index, port) in ports.into_iter().flatten().enumerate() {
+    for (index, port) in object::list_mut(service, "/spec/ports").enumerate() {
         let field = format!("spec.ports[{index}].nodePort");
         match port["nodePort"].as_i64().filter(|port| *port != 0) {
             Some(wanted) if !RANGE.contains(&wanted) => {

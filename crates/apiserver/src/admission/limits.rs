@@ -36,7 +36,7 @@ pub(super) fn mutate(call: &Call<'_>, operation: Operation, object: &mut Value) 
     let items: Vec<&Value> = items(&ranges, "Container").collect();
     let mut notes = Vec::new();
     for (list, word) in [("containers", "container"), ("initContainers", "init container")] {
-        for container in object["spec"][list].as_array_mut().into_iter().flatten() {
+        for container in object::list_mut(object, &format!("/spec/{list}")) {
             let before = container["resources"].clone();
             items.iter().for_each(|item| fill(container, item));
             notes.extend(filled(&before, container, word));

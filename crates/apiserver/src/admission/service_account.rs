@@ -90,7 +90,7 @@ fn mount(pod: &mut Value) {
     let name = format!("kube-api-access-{}", &random[..5]);
     let mut used = false;
     for list in ["initContainers", "containers"] {
-        for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
+        for container in object::list_mut(pod, &format!("/spec/{list}")) {
             if has_mount(container) {
                 continue;
             }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::body::{self, Accepts, RequestBody};
 use crate::call::Call;
+use crate::object;
 use crate::read;
 use crate::respond::Reply;
 use crate::served::Endpoint;
@@ -46,8 +47,7 @@ pub(super) async fn answer(call: &mut Call<'_>, verb: &str, body: RequestBody) -
 fn stamped(mut request: Value, live: &Value) -> Value {
     let now = base::clock::now_rfc3339();
     let known = live["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let conditions = request["status"]["conditions"].as_array_mut();
-    for condition in conditions.into_iter().flatten() {
+    for condition in object::list_mut(&mut request, "/status/conditions") {
         if condition["status"].as_str().is_none_or(str::is_empty) {
             condition["status"] = "True".into();
         }

@@ -34,7 +34,7 @@ pub(super) fn judge_setting(write: &Write<'_>) -> Judgement {
 
 /// What a volume is when its maker does not say.
 pub(super) fn complete_volume(object: &mut Value) {
-    let Some(spec) = object["spec"].as_object_mut() else { return };
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
     for (field, value) in [
         ("numberOfReplicas", json!(3)),
         ("frontend", json!("blockdev")),

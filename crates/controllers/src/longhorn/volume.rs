@@ -14,10 +14,12 @@ mod state;
 mod status;
 pub(super) mod ticket;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use base::clock;
+use client::Kind;
 use hci::longhorn::{NAMESPACE, VOLUME_LABEL};
 use jiff::Timestamp;
 use kube::Client;
@@ -36,6 +38,8 @@ use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch}
 use crate::resource::{NODES, Objects, Resource, is_refused};
 
 const SOURCE: &str = "longhorn-volume-controller";
+/// When somebody else is looking at the same volume.
+const BUSY: Duration = Duration::from_millis(50);
 
 /// Volumes, and all by which they are told how they are.
 #[derive(Debug, Clone, Default)]
@@ -50,7 +54,29 @@ struct Memory {
     volumes: BTreeSet<Arc<str>>,
     /// Those that would take a place if there were one.
     homeless: BTreeSet<Arc<str>>,
-    nodes: BTreeSet<Arc<str>>,
+    /// Those that are being looked at.
+    busy: BTreeSet<Arc<str>>,
+    /// What each node offered when it was last looked at.
+    offers: BTreeMap<Arc<str>, String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Work {
+    Volume(Arc<str>),
+    /// A node with disks: what it offers may concern all volumes.
+    Node(Arc<str>),
+}
+
+/// A volume that nobody else looks at meanwhile: two looks at once would make parts twice.
+struct Turn<'a> {
+    watched: &'a Watched,
+    name: Arc<str>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.watched.lock().busy.remove(&self.name);
+    }
 }
 
 impl Watched {
@@ -72,29 +98,43 @@ impl Watched {
         waiting.into_iter().map(|key| key.name).collect()
     }
 
-    /// A node changes often in how much room it has, which concerns those that look for room;
-    /// one that comes or goes concerns all.
-    fn node(&self, name: &Arc<str>, state: State) -> Vec<Arc<str>> {
+    fn turn(&self, name: &Arc<str>) -> Option<Turn<'_>> {
+        let free = self.lock().busy.insert(Arc::clone(name));
+        free.then(|| Turn { watched: self, name: Arc::clone(name) })
+    }
+
+    /// Whom a node's offer concerns. How much room it has changes often, and concerns those
+    /// that look for room; whether it takes replicas at all concerns everybody.
+    fn concerned(&self, node: &Arc<str>, offer: Option<String>) -> Vec<Arc<str>> {
         let mut memory = self.lock();
-        let new = match state {
-            State::Gone => memory.nodes.remove(name),
-            State::Live | State::Deleting => memory.nodes.insert(Arc::clone(name)),
+        let before = match &offer {
+            Some(offer) => memory.offers.insert(Arc::clone(node), offer.clone()),
+            None => memory.offers.remove(node),
         };
-        let concerned = if new { &memory.volumes } else { &memory.homeless };
-        concerned.iter().cloned().collect()
+        let all = if before == offer { &memory.homeless } else { &memory.volumes };
+        all.iter().cloned().collect()
     }
 }
 
 impl Interest for Watched {
-    type Key = Arc<str>;
+    type Key = Work;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Arc<str>> {
+    fn keys(&mut self, touch: &Touch) -> Vec<Work> {
         let Touch::Object { kind, name, state, .. } = touch else { return Vec::new() };
+        if STORAGE_NODES.is(kind) {
+            return vec![Work::Node(Arc::clone(name))];
+        }
+        self.volumes(kind, name, *state).into_iter().map(Work::Volume).collect()
+    }
+}
+
+impl Watched {
+    fn volumes(&self, kind: &Kind, name: &Arc<str>, state: State) -> Vec<Arc<str>> {
         let own = |name: Option<&str>| name.map(Arc::from).into_iter().collect();
         if BACKINGS.is(kind) {
             let mut keys = self.others(name);
             let mut memory = self.lock();
-            if *state == State::Gone {
+            if state == State::Gone {
                 memory.volumes.remove(name);
                 memory.homeless.remove(name);
             } else {
@@ -110,8 +150,6 @@ impl Interest for Watched {
             own(volume_of(name, "-r-"))
         } else if SNAPSHOTS.is(kind) {
             self.others(name)
-        } else if STORAGE_NODES.is(kind) {
-            self.node(name, *state)
         } else if NODES.is(kind) {
             self.lock().volumes.iter().cloned().collect()
         } else {
@@ -126,9 +164,33 @@ pub(crate) struct Keeper {
 }
 
 impl Reconciler for Keeper {
-    type Key = Arc<str>;
+    type Key = Work;
 
-    async fn reconcile(&self, name: &Arc<str>) -> Result<Next, Failure> {
+    async fn reconcile(&self, work: &Work) -> Result<Next, Failure> {
+        match work {
+            Work::Volume(name) => self.volume(name).await,
+            Work::Node(name) => self.node(name).await,
+        }
+    }
+}
+
+impl Keeper {
+    async fn node(&self, name: &Arc<str>) -> Result<Next, Failure> {
+        let node = self.objects.get(STORAGE_NODES, NAMESPACE, name).await.doing("get the node")?;
+        let offer = node.as_ref().map(place::offer);
+        let mut next = Next::Done;
+        for volume in self.watched.concerned(name, offer) {
+            if !matches!(self.volume(&volume).await, Ok(own) if own != Next::Again(BUSY)) {
+                // Whoever looks at it now may have seen the node as it was.
+                self.watched.look_for_room(&volume, true);
+                next = Next::Again(BUSY);
+            }
+        }
+        Ok(next)
+    }
+
+    async fn volume(&self, name: &Arc<str>) -> Result<Next, Failure> {
+        let Some(_turn) = self.watched.turn(name) else { return Ok(Next::Again(BUSY)) };
         let Some(found) = self.find(name).await? else {
             self.watched.waiting.forget(&Key::new(NAMESPACE, name));
             return Ok(Next::Done);

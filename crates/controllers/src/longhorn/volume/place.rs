@@ -112,6 +112,14 @@ impl Places {
     }
 }
 
+/// What a node offers to replicas, apart from how much room that is.
+pub(super) fn offer(own: &Value) -> String {
+    let node = read_node(own, &mut BTreeMap::new());
+    let disks: Vec<_> =
+        node.disks.iter().map(|disk| (&disk.id, disk.open, disk.ready, &disk.tags)).collect();
+    format!("{} {} {:?} {:?} {disks:?}", node.open, node.ready, node.zone, node.tags)
+}
+
 fn life_of(node: &Value) -> Life {
     let taints = list(node, "/spec/taints").iter();
     let dead = taints.into_iter().any(|taint| text(taint, "/key") == OUT_OF_SERVICE);

@@ -14,7 +14,7 @@ async fn a_volume_gets_its_parts_and_leaves_none_behind() {
     let keeper = Keeper::new(fake.client(), Watched::default());
     let name: Arc<str> = "v".into();
     for _ in 0..3 {
-        keeper.reconcile(&name).await.unwrap();
+        keeper.volume(&name).await.unwrap();
     }
     assert_eq!(fake.names("longhorn.io/engines"), ["v-e-0"]);
     assert_eq!(fake.names("longhorn.io/volumeattachments"), ["v"]);
@@ -25,26 +25,41 @@ async fn a_volume_gets_its_parts_and_leaves_none_behind() {
     assert!(object::has_finalizer(&volume, "longhorn.io"), "one made by hand is held as well");
 
     fake.delete("longhorn.io/volumes", NAMESPACE, "v", "Background");
-    keeper.reconcile(&name).await.unwrap();
+    keeper.volume(&name).await.unwrap();
     assert!(fake.names("longhorn.io/engines").is_empty(), "no node has it");
-    keeper.reconcile(&name).await.unwrap();
+    keeper.volume(&name).await.unwrap();
     let node = json!({"metadata": {"finalizers": []}});
     fake.merge("longhorn.io/replicas", NAMESPACE, &replicas[0], &node);
-    keeper.reconcile(&name).await.unwrap();
+    keeper.volume(&name).await.unwrap();
     assert!(fake.names("longhorn.io/volumes").is_empty());
     assert!(fake.names("longhorn.io/volumeattachments").is_empty());
 }
 
 #[test]
-fn a_node_that_comes_concerns_all_and_its_room_only_those_that_look_for_it() {
+fn what_a_node_offers_concerns_all_and_its_room_only_those_that_look_for_it() {
     let watched = Watched::default();
     watched.lock().volumes.extend(["a".into(), "b".into()]);
     watched.look_for_room(&"b".into(), true);
     let node: Arc<str> = "one".into();
-    assert_eq!(watched.node(&node, State::Live).len(), 2);
-    assert_eq!(watched.node(&node, State::Live), ["b".into()]);
-    assert_eq!(watched.node(&node, State::Gone).len(), 2);
-    watched.look_for_room(&"b".into(), false);
-    watched.lock().nodes.insert(node.clone());
-    assert!(watched.node(&node, State::Live).is_empty());
+    let mut own = place::tests::storage_node("one");
+    let mut concerned = |change: &Value| {
+        for (key, value) in change.as_object().unwrap() {
+            own["status"][key] = value.clone();
+        }
+        watched.concerned(&node, Some(place::offer(&own))).len()
+    };
+    assert_eq!(concerned(&json!({"conditions": []})), 2, "it is new");
+    assert_eq!(concerned(&json!({"conditions": [{"type": "Ready", "status": "True"}]})), 2);
+    assert_eq!(concerned(&json!({"region": "x"})), 1, "nothing that matters changed");
+    assert_eq!(watched.concerned(&node, None).len(), 2, "it is gone");
+}
+
+#[test]
+fn a_volume_is_looked_at_by_one_at_a_time() {
+    let watched = Watched::default();
+    let name: Arc<str> = "v".into();
+    let turn = watched.turn(&name);
+    assert!(turn.is_some() && watched.turn(&name).is_none());
+    drop(turn);
+    assert!(watched.turn(&name).is_some());
 }

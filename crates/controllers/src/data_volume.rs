@@ -10,9 +10,10 @@ use serde_json::Value;
 use self::plan::{Seen, Source};
 use crate::event::{self, About, Tone};
 use crate::key::Key;
+use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
 use crate::object::{self, is_merged, text};
 use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
-use crate::resource::{CLAIMS, CLASSES, DATA_VOLUMES, Objects, Resource, is_refused};
+use crate::resource::{CLAIMS, CLASSES, DATA_VOLUMES, Objects, Resource, VOLUMES, is_refused};
 
 const DATA_SOURCES: Resource = Resource::new("cdi.kubevirt.io", "v1beta1", "datasources");
 const SOURCE: &str = "datavolume-controller";
@@ -73,7 +74,12 @@ impl Filler {
     }
 
     async fn make_claim(&self, dv: &Value, source: &Source) -> Result<Option<Value>, Failure> {
-        let wanted = plan::claim(dv, source);
+        let mut wanted = plan::claim(dv, source);
+        if !self.link(dv, source, &mut wanted).await? {
+            let message = "a VolumeSnapshot can only be copied to a class of its own driver";
+            self.tell(dv, Tone::Warning, "ErrClaimNotValid", message.into()).await;
+            return Ok(None);
+        }
         match self.objects.create(CLAIMS, object::namespace(dv), &wanted).await {
             Ok(claim) => Ok(Some(claim)),
             // Made a moment ago; the touch of it brings us back.
@@ -85,6 +91,28 @@ impl Filler {
             }
             Err(failure) => Err(failure).doing("create the claim"),
         }
+    }
+
+    /// Leaves copies to the driver where it can make them; says whether the claim can be made.
+    async fn link(&self, dv: &Value, source: &Source, wanted: &mut Value) -> Result<bool, Failure> {
+        let snapshot = matches!(source, Source::Snapshot { .. });
+        let (from, pointer, resource) = match source {
+            Source::Clone { name, .. } => (name, "/status/capacity/storage", CLAIMS),
+            Source::Snapshot { name } => (name, "/status/restoreSize", VOLUME_SNAPSHOTS),
+            _ => return Ok(true),
+        };
+        let classes = self.objects.list(CLASSES, "", "").await.doing("list storage classes")?;
+        let found = self.objects.get(resource, object::namespace(dv), from).await;
+        let found = found.doing("get what is copied")?.unwrap_or_default();
+        let volume = self.objects.get(VOLUMES, "", text(&found, "/spec/volumeName")).await;
+        let volume = volume.doing("get a volume")?;
+        let linked = plan::class(wanted, &classes)
+            .is_some_and(|class| plan::is_linked(source, dv, class, volume.as_ref()));
+        if linked {
+            let size = found.pointer(pointer).cloned().unwrap_or_default();
+            plan::link(wanted, source, &size);
+        }
+        Ok(linked || !snapshot)
     }
 
     async fn say(

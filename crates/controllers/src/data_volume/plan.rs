@@ -36,6 +36,10 @@ pub(super) enum Source {
         namespace: String,
         name: String,
     },
+    /// A snapshot of a claim, in the data volume's own namespace.
+    Snapshot {
+        name: String,
+    },
     Upload,
     Blank,
     /// Named in the spec, but not something that can be fetched here.
@@ -67,6 +71,12 @@ pub(super) fn source(dv: &Value, data_source: Option<&Value>) -> Source {
         let from = word("pvc", "/namespace");
         let from = if from.is_empty() { namespace(dv).to_owned() } else { from };
         return Source::Clone { namespace: from, name: word("pvc", "/name") };
+    }
+    if source["snapshot"].is_object() {
+        let from = word("snapshot", "/namespace");
+        if from.is_empty() || from == namespace(dv) {
+            return Source::Snapshot { name: word("snapshot", "/name") };
+        }
     }
     if source["upload"].is_object() {
         return Source::Upload;
@@ -113,6 +123,7 @@ pub(super) fn claim(dv: &Value, source: &Source) -> Value {
         Source::Upload => {
             annotations.insert("cdi.kubevirt.io/storage.upload.target".into(), "".into());
         }
+        Source::Snapshot { .. } => {}
         Source::Blank | Source::Unsupported(_) => note("import.source", "none"),
     }
     let mut labels = dv.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));
@@ -128,6 +139,56 @@ pub(super) fn claim(dv: &Value, source: &Source) -> Value {
         },
         "spec": claim_spec(dv),
     })
+}
+
+/// Whether a claim may be made by the driver of its class as a copy that shares its source's
+/// space: both are the driver's, in one namespace.
+pub(super) fn is_linked(
+    source: &Source,
+    dv: &Value,
+    class: &Value,
+    volume: Option<&Value>,
+) -> bool {
+    if text(class, "/provisioner") != hci::DRIVER {
+        return false;
+    }
+    match source {
+        Source::Snapshot { .. } => true,
+        Source::Clone { namespace: from, .. } => {
+            from == namespace(dv)
+                && volume.is_some_and(|own| crate::longhorn::handle(own).is_some())
+        }
+        _ => false,
+    }
+}
+
+/// The class that a claim will have: the one it names, or the default.
+pub(super) fn class<'a>(claim: &Value, classes: &'a [Value]) -> Option<&'a Value> {
+    const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
+    match text(claim, "/spec/storageClassName") {
+        "" => classes.iter().find(|own| annotation(own, DEFAULT) == Some("true")),
+        wanted => classes.iter().find(|own| name(own) == wanted),
+    }
+}
+
+/// Has the driver copy the source, so that nobody has to fill the claim. `size` is that of the
+/// source, for a claim that asks for nothing.
+pub(super) fn link(claim: &mut Value, source: &Source, size: &Value) {
+    let origin = match source {
+        Source::Clone { name, .. } => json!({"kind": "PersistentVolumeClaim", "name": name}),
+        Source::Snapshot { name } => {
+            json!({"apiGroup": hci::snapshot::GROUP, "kind": "VolumeSnapshot", "name": name})
+        }
+        _ => return,
+    };
+    claim["spec"]["dataSource"] = origin;
+    if claim.pointer("/spec/resources/requests/storage").is_none() && !size.is_null() {
+        claim["spec"]["resources"] = json!({"requests": {"storage": size}});
+    }
+    if let Some(annotations) = claim["metadata"]["annotations"].as_object_mut() {
+        annotations.remove("k8s.io/CloneRequest");
+        annotations.insert(POD_PHASE.into(), "Succeeded".into());
+    }
 }
 
 /// `spec.pvc` as it is, or `spec.storage` with what its users leave out.
@@ -169,7 +230,7 @@ pub(super) fn phase(seen: Seen<'_>) -> &'static str {
         return if seen.waits_for_consumer && !told { "WaitForFirstConsumer" } else { "Pending" };
     }
     let (scheduled, running) = match seen.source {
-        Source::Clone { .. } => ("CloneScheduled", "CloneInProgress"),
+        Source::Clone { .. } | Source::Snapshot { .. } => ("CloneScheduled", "CloneInProgress"),
         Source::Upload if annotation(claim, POD_READY) == Some("true") => {
             ("UploadReady", "UploadReady")
         }
@@ -256,6 +317,31 @@ mod tests {
             },
             "status": {"phase": phase},
         })
+    }
+
+    #[test]
+    fn a_copy_on_the_same_driver_is_left_to_it() {
+        let dv = json!({"metadata": {"name": "d", "namespace": "n"},
+            "spec": {"source": {"pvc": {"name": "from"}}, "storage": {}}});
+        let from = source(&dv, None);
+        let ours = json!({"metadata": {"name": "l"}, "provisioner": hci::DRIVER});
+        let local = json!({"metadata": {"name": "local"}, "provisioner": "sheaf.io/local"});
+        let volume = json!({"spec": {"csi": {"driver": hci::DRIVER, "volumeHandle": "v"}}});
+        assert!(is_linked(&from, &dv, &ours, Some(&volume)));
+        assert!(!is_linked(&from, &dv, &local, Some(&volume)));
+        assert!(!is_linked(&from, &dv, &ours, Some(&json!({"spec": {"local": {}}}))));
+        let mut wanted = claim(&dv, &from);
+        link(&mut wanted, &from, &json!("3Gi"));
+        assert_eq!(wanted["spec"]["dataSource"]["name"], "from");
+        assert_eq!(wanted["spec"]["resources"]["requests"]["storage"], "3Gi");
+        assert_eq!(annotation(&wanted, POD_PHASE), Some("Succeeded"));
+        assert_eq!(annotation(&wanted, "k8s.io/CloneRequest"), None);
+        let taken = json!({"metadata": {"namespace": "n"},
+            "spec": {"source": {"snapshot": {"name": "s", "namespace": "n"}}}});
+        assert_eq!(source(&taken, None), Source::Snapshot { name: "s".into() });
+        let elsewhere = json!({"metadata": {"namespace": "n"},
+            "spec": {"source": {"snapshot": {"name": "s", "namespace": "m"}}}});
+        assert!(matches!(source(&elsewhere, None), Source::Unsupported(_)));
     }
 
     #[test]

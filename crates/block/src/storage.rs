@@ -18,6 +18,9 @@
 //! elsewhere ([`RecordPlace::Asked`]) asks its supervisor for it and waits as long as there is
 //! none.
 
+mod access;
+mod base;
+mod change;
 mod client;
 mod protocol;
 mod records;
@@ -32,10 +35,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use self::change::Changes;
 pub use self::client::{Client, ClientError};
 pub use self::protocol::{
-    Attachment, NewReplica, Question, RecordAnswer, RecordPlace, RecordQuestion, ReplicaAt,
-    ReplicaState, Reply, Request, StorageStatus, VolumeState, WorkProgress,
+    Answered, Attachment, BaseOf, MAX_ANSWER, NewReplica, Question, RecordAnswer, RecordPlace,
+    RecordQuestion, ReplicaAt, ReplicaState, Reply, Request, Secret, StorageStatus, VolumeState,
+    WorkProgress,
 };
 use self::records::Records;
 use self::state::State;
@@ -96,6 +101,7 @@ struct Shared {
     listen: Option<Address>,
     boot: BootId,
     records: Arc<Records>,
+    changes: Arc<Changes>,
     inner: Mutex<Inner>,
 }
 
@@ -148,6 +154,7 @@ impl Storage {
             listen: listen.transpose()?,
             boot: options.boot.unwrap_or_else(crate::run::boot),
             records: Arc::default(),
+            changes: Arc::default(),
             inner: Mutex::new(inner),
         };
         Ok(Self { shard, shared: Arc::new(shared), _lock: lock })

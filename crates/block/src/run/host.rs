@@ -13,6 +13,7 @@ mod translate;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 
 use self::translate::{Asked, Plan};
 use super::files::{Started, Table};
@@ -57,7 +58,12 @@ pub(super) struct Host {
     waiting: VecDeque<(u64, DiskRequest)>,
     /// The store must not be used any more.
     broken: bool,
+    /// Others than the session who wait for an answer.
+    askers: BTreeMap<RequestId, mpsc::Sender<StoreResult>>,
 }
+
+/// What a store answers.
+pub(super) type StoreResult = Result<crate::store::Reply, RequestError>;
 
 /// What a host wants of its shard.
 #[derive(Debug, Default)]
@@ -98,6 +104,7 @@ impl Host {
             next_away: 0,
             waiting: VecDeque::new(),
             broken: false,
+            askers: BTreeMap::new(),
         })
     }
 
@@ -141,6 +148,24 @@ impl Host {
                 }
             }
         }
+        self.pump(wanted);
+    }
+
+    /// Something for the store that no engine asks for.
+    pub(super) fn ask(
+        &mut self,
+        request: crate::store::Request,
+        answer: mpsc::Sender<StoreResult>,
+        wanted: &mut Wanted,
+    ) {
+        if self.store.is_none() && !self.broken {
+            self.revive(wanted);
+        }
+        let Some(store) = self.store.as_mut().filter(|_| !self.broken) else { return };
+        let number = RequestId(self.next);
+        self.next += 1;
+        self.askers.insert(number, answer);
+        store.submit(number, request);
         self.pump(wanted);
     }
 
@@ -190,6 +215,7 @@ impl Host {
         self.waiting.clear();
         self.asked.clear();
         self.requests.clear();
+        self.askers.clear();
         let identity = Identity {
             volume: self.volume,
             replica: self.replica,
@@ -207,6 +233,10 @@ impl Host {
             match action {
                 Action::Io(io) => self.start(io.id, io.file, io.op, wanted),
                 Action::Reply { id, result } => {
+                    if let Some(asker) = self.askers.remove(&id) {
+                        let _ = asker.send(result);
+                        continue;
+                    }
                     let Some(asker) = self.requests.remove(&id) else { continue };
                     self.replied(asker, result, wanted);
                 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::protocol::{
-    Answered, Attachment, MAX_LINE, NewReplica, Question, RecordAnswer, Reply, Request,
+    Answered, Attachment, MAX_ANSWER, NewReplica, Question, RecordAnswer, Reply, Request,
     StorageStatus,
 };
 use crate::ids::{ReplicaId, VolumeId};
@@ -98,6 +98,32 @@ impl Client {
         }
     }
 
+    /// Says who else may connect to a volume's socket.
+    pub fn grant(
+        &mut self,
+        volume: VolumeId,
+        user: Option<u32>,
+        group: Option<u32>,
+    ) -> Result<(), ClientError> {
+        self.ask(&Request::Grant { volume, user, group }).map(drop)
+    }
+
+    /// The status now and after each change; `false` ends it.
+    pub fn watch(
+        mut self,
+        mut told: impl FnMut(&StorageStatus) -> bool,
+    ) -> Result<(), ClientError> {
+        self.send(&Request::Watch)?;
+        loop {
+            match self.receive() {
+                Ok(Reply::Status(status)) if told(&status) => {}
+                Ok(Reply::Status(_)) | Err(ClientError::Ended) => return Ok(()),
+                Ok(other) => return Err(unexpected(&other)),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     pub fn stop(&mut self) -> Result<(), ClientError> {
         self.ask(&Request::Stop).map(drop)
     }
@@ -128,7 +154,7 @@ impl Client {
 
     fn receive<T: serde::de::DeserializeOwned>(&mut self) -> Result<T, ClientError> {
         let mut line = String::new();
-        let count = (&mut self.reader).take(MAX_LINE * 16).read_line(&mut line);
+        let count = (&mut self.reader).take(MAX_ANSWER).read_line(&mut line);
         match count.map_err(|source| ClientError::Io { source })? {
             0 => Err(ClientError::Ended),
             _ => serde_json::from_str(&line).map_err(|source| ClientError::Answer { source }),

@@ -21,19 +21,27 @@
 //!  ► {"ask":1,"answer":{"read":{"version":7,"record":{…}}}}
 //!  ◄ {"ask":2,"volume":"6f…","question":{"swap":{"expect":7,"record":{…}}}}
 //!  ► {"ask":2,"answer":{"swapped":8}}         or {"conflict":{…}}, or "unavailable"
+//!  ◄ {"ask":3,"volume":"6f…","question":"passphrase"}
+//!  ► {"ask":3,"answer":{"passphrase":"…"}}
 //! ```
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ReplicaId, VolumeId};
+use zeroize::Zeroizing;
+
+use crate::crypt::Passphrase;
+use crate::ids::{ReplicaId, SnapshotId, VolumeId};
 use crate::repl::control::{NodeName, Record, Version, Versioned};
 use crate::run::{Address, AdminReply, AdminRequest, VolumeStatus};
 
-/// The longest line that anybody needs.
+/// The longest request that anybody needs.
 pub(super) const MAX_LINE: u64 = 1 << 20;
+/// The longest answer that anybody gets.
+pub const MAX_ANSWER: u64 = MAX_LINE * 16;
 
 /// What a storage process can be asked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -61,6 +69,21 @@ pub enum Request {
     Detach {
         volume: VolumeId,
     },
+    /// Who but the process's own user may connect to the volume's socket, now and after each
+    /// restart. Without both: nobody.
+    Grant {
+        volume: VolumeId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        user: Option<u32>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group: Option<u32>,
+    },
+    /// Hangs up on NBD clients. Those that connect again, as QEMU does, learn of a new size.
+    HangUp {
+        volume: VolumeId,
+    },
+    /// The status now, and again after each change, for as long as the connection lasts.
+    Watch,
     /// Something for a volume that is attached.
     Volume {
         volume: VolumeId,
@@ -83,6 +106,23 @@ pub struct NewReplica {
     /// Its directory, on whichever disk; one in the process's own if nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dir: Option<PathBuf>,
+    /// Serves what is there and makes nothing: an empty replica would be one that lost its data.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub existing: bool,
+    /// What it shows where nothing was written to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<BaseOf>,
+}
+
+/// What lies under a new replica, and is not copied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BaseOf {
+    /// A snapshot of another replica of this process, by name or by id. It is kept for as long
+    /// as the new one needs it.
+    Snapshot { replica: ReplicaId, snapshot: String },
+    /// A raw image that nobody changes.
+    Image { path: PathBuf },
 }
 
 /// How a volume is served.
@@ -103,6 +143,10 @@ pub struct Attachment {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vhost: Option<PathBuf>,
     pub record: RecordPlace,
+    /// What the replicas hold is ciphertext. Whoever sent [`Request::Records`] is asked for the
+    /// passphrase at each start: it is nowhere on disk.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub encrypted: bool,
 }
 
 /// Where a replica is.
@@ -166,6 +210,12 @@ pub struct ReplicaState {
     /// Bytes of data in it. Unknown while no engine uses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_bytes: Option<u64>,
+    /// Of these, bytes written since the last snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_bytes: Option<u64>,
+    /// Bytes that each snapshot alone holds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub snapshot_bytes: BTreeMap<SnapshotId, u64>,
     /// How far a merge or another work of the replica's own is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<WorkProgress>,
@@ -194,14 +244,19 @@ pub struct Question {
 #[serde(rename_all = "kebab-case")]
 pub enum RecordQuestion {
     Read,
-    Swap { expect: Version, record: Record },
+    Swap {
+        expect: Version,
+        record: Record,
+    },
+    /// What opens an encrypted volume.
+    Passphrase,
 }
 
 /// What is answered.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Answered {
-    pub(super) ask: u64,
-    pub(super) answer: RecordAnswer,
+pub struct Answered {
+    pub ask: u64,
+    pub answer: RecordAnswer,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -211,6 +266,39 @@ pub enum RecordAnswer {
     Swapped(Version),
     /// Nothing was changed; this is what is there.
     Conflict(Versioned),
+    Passphrase(Secret),
     /// A change may or may not have happened.
     Unavailable,
+}
+
+/// A text that is not shown and is forgotten when dropped.
+#[derive(Clone)]
+pub struct Secret(Zeroizing<String>);
+
+impl Serialize for Secret {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::new)
+    }
+}
+
+impl Secret {
+    pub fn new(text: String) -> Self {
+        Self(Zeroizing::new(text))
+    }
+
+    pub(super) fn passphrase(&self) -> Passphrase {
+        Passphrase::new(self.0.as_bytes())
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(…)")
+    }
 }

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
-use super::protocol::{Answered, Question, RecordAnswer, RecordQuestion};
+use super::protocol::{Answered, Question, RecordAnswer, RecordQuestion, Secret};
 use crate::ids::VolumeId;
 use crate::repl::control::{ControlError, ControlPlane, Record, Version, Versioned};
 
@@ -87,6 +87,16 @@ impl Records {
     }
 }
 
+impl Records {
+    /// What opens a volume, if somebody knows it.
+    pub(super) fn passphrase(&self, volume: VolumeId) -> Option<Secret> {
+        match self.ask(volume, RecordQuestion::Passphrase) {
+            RecordAnswer::Passphrase(secret) => Some(secret),
+            _ => None,
+        }
+    }
+}
+
 /// The record of one volume, as an engine sees it.
 #[derive(Debug)]
 pub(super) struct AskedControl {
@@ -107,7 +117,9 @@ impl ControlPlane for AskedControl {
         match self.records.ask(self.volume, question) {
             RecordAnswer::Swapped(version) => Ok(version),
             RecordAnswer::Conflict(now) => Err(ControlError::Conflict(Box::new(now))),
-            RecordAnswer::Read(_) | RecordAnswer::Unavailable => Err(ControlError::Unavailable),
+            RecordAnswer::Read(_) | RecordAnswer::Passphrase(_) | RecordAnswer::Unavailable => {
+                Err(ControlError::Unavailable)
+            }
         }
     }
 }

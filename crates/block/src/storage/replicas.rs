@@ -6,14 +6,16 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::base::OnBaseError;
 use super::protocol::{NewReplica, ReplicaState, WorkProgress};
 use super::serve::Refused;
 use super::state::Kept;
 use super::{Inner, Shared, Thing};
-use crate::ids::ReplicaId;
+use crate::ids::{ReplicaId, SnapshotId};
 use crate::run::{OpenReplica, chain};
 use crate::store::files::Directory;
-use crate::store::{CreateError, CreateOptions, OpenError, RemoveError};
+use crate::store::layer::Base;
+use crate::store::{CreateError, CreateOptions, OpenError, RemoveError, read_super};
 
 /// Why a replica was not made, opened or removed.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +40,12 @@ pub(super) enum ReplicaError {
     Open { dir: PathBuf, source: OpenError },
     #[error("cannot remove the replica in {dir}")]
     Remove { dir: PathBuf, source: RemoveError },
+    #[error("there is no replica in {dir} any more")]
+    Lost { dir: PathBuf },
+    #[error(transparent)]
+    Base(#[from] OnBaseError),
+    #[error("snapshot {snapshot} of replica {replica} is the base of replica {by} in {path}")]
+    Pinned { replica: ReplicaId, snapshot: SnapshotId, by: ReplicaId, path: PathBuf },
     #[error("the storage process is ending")]
     Ending,
 }
@@ -68,7 +76,7 @@ impl Shared {
     }
 
     /// The directory of a replica.
-    fn place(&self, replica: ReplicaId, kept: &Kept) -> PathBuf {
+    pub(super) fn place(&self, replica: ReplicaId, kept: &Kept) -> PathBuf {
         let own = || self.dir.join("replicas").join(replica.to_string());
         kept.dir.clone().unwrap_or_else(own)
     }
@@ -111,8 +119,12 @@ impl Shared {
             }
             found.is_some()
         };
-        if !known {
-            make(&dir, new)?;
+        if !known && !is_made(&dir, new)? {
+            if new.existing {
+                return Err(ReplicaError::Lost { dir }.into());
+            }
+            let base = self.prepare_base(new, &dir).map_err(ReplicaError::Base)?;
+            make(&dir, new, base)?;
         }
         self.open_replica(replica, &dir)?;
         let mut inner = self.inner();
@@ -122,7 +134,15 @@ impl Shared {
 
     pub(super) fn remove_replica(&self, replica: ReplicaId) -> Result<(), Refused> {
         let _busy = self.busy(Thing::Replica(replica)).ok_or(ReplicaError::Busy { replica })?;
-        let dir = {
+        let kept = self.inner().state.replicas.get(&replica).cloned();
+        let Some(kept) = kept else { return Ok(()) };
+        let dir = self.place(replica, &kept);
+        // A replica that a clone needs stays.
+        if let Some((snapshot, by, path)) = self.pinned_by(replica, &dir) {
+            return Err(ReplicaError::Pinned { replica, snapshot, by, path }.into());
+        }
+        let base = read_super(&mut Directory::new(&dir)).ok().and_then(|meta| meta.body.base);
+        {
             let mut inner = self.inner();
             let uses = |it: &&super::Attachment| {
                 it.replicas.iter().any(|used| used.id == replica && used.at.is_none())
@@ -130,15 +150,13 @@ impl Shared {
             if let Some(used) = inner.state.volumes.values().find(uses) {
                 return Err(ReplicaError::Used { replica, volume: used.volume }.into());
             }
-            let Some(kept) = inner.state.replicas.get(&replica).cloned() else { return Ok(()) };
-            // Pins are looked at first: a replica that a clone needs stays.
             self.handle.with(move |shard| shard.drop_replica(replica));
             inner.replicas.remove(&replica);
             inner.state.replicas.remove(&replica);
             self.save(&inner)?;
-            self.place(replica, &kept)
-        };
+        }
         remove(&dir)?;
+        self.let_go_of_base(replica, base.as_ref());
         Ok(())
     }
 
@@ -187,6 +205,12 @@ impl Shared {
                 volume: kept.volume,
                 dir: self.place(replica, &kept),
                 used_bytes: usage.as_ref().map(|it| it.unique_bytes),
+                head_bytes: usage.as_ref().map(|it| it.head_bytes),
+                snapshot_bytes: usage
+                    .iter()
+                    .flat_map(|it| &it.snapshots)
+                    .map(|it| (it.info.id, it.bytes))
+                    .collect(),
                 work: usage.and_then(|it| it.work).map(|work| WorkProgress {
                     done: work.done_regions,
                     total: work.total_regions,
@@ -197,23 +221,25 @@ impl Shared {
     }
 }
 
-/// Makes the files of a replica, unless they are there.
-fn make(dir: &Path, new: &NewReplica) -> Result<(), ReplicaError> {
-    std::fs::create_dir_all(dir)
-        .map_err(|source| ReplicaError::Io { path: dir.to_owned(), source })?;
-    let mut files = Directory::new(dir);
-    match crate::store::read_super(&mut files) {
-        Ok(found) if found.replica == new.replica => return Ok(()),
-        Ok(found) => {
-            return Err(ReplicaError::Taken { dir: dir.to_owned(), found: found.replica });
-        }
-        // Without a super block it is what a crash left.
-        Err(_) => remove(dir)?,
+/// Whether the files of a replica are there.
+fn is_made(dir: &Path, new: &NewReplica) -> Result<bool, ReplicaError> {
+    match read_super(&mut Directory::new(dir)) {
+        Ok(found) if found.replica == new.replica => Ok(true),
+        Ok(found) => Err(ReplicaError::Taken { dir: dir.to_owned(), found: found.replica }),
+        Err(_) => Ok(false),
     }
-    std::fs::create_dir_all(dir)
-        .map_err(|source| ReplicaError::Io { path: dir.to_owned(), source })?;
-    let options = CreateOptions::new(new.volume, new.replica, new.size);
-    let made = crate::store::create(&mut files, &options);
+}
+
+/// Makes the files of a replica.
+fn make(dir: &Path, new: &NewReplica, base: Option<Base>) -> Result<(), ReplicaError> {
+    let fail = |source| ReplicaError::Io { path: dir.to_owned(), source };
+    std::fs::create_dir_all(dir).map_err(fail)?;
+    // Without a super block it is what a crash left.
+    remove(dir)?;
+    std::fs::create_dir_all(dir).map_err(fail)?;
+    let mut options = CreateOptions::new(new.volume, new.replica, new.size);
+    options.base = base;
+    let made = crate::store::create(&mut Directory::new(dir), &options);
     made.map_err(|source| ReplicaError::Create { dir: dir.to_owned(), source })
 }
 

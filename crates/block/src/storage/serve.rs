@@ -5,15 +5,26 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::Shared;
 use super::protocol::{Answered, MAX_LINE, Reply, Request, StorageStatus};
 use super::replicas::ReplicaError;
+use super::state::Grant;
 use super::volumes::VolumeError;
-use crate::run::chain;
+use crate::run::{VolumeStatus, chain};
 
-/// Supervisors have one or two.
+/// Supervisors have some at a time.
 const MAX_CONNECTIONS: usize = 64;
+
+/// What comes together is told together.
+const GATHER: Duration = Duration::from_millis(5);
+/// How often watchers are told while a volume is being opened, while something long is under way, and
+/// while nothing is: amounts
+/// of data change without a word, and who has hung up is found out by speaking.
+const OPENING: Duration = Duration::from_millis(100);
+const BUSY: Duration = Duration::from_secs(1);
+const QUIET: Duration = Duration::from_secs(10);
 
 /// Why a request was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +77,7 @@ fn converse(shared: &Shared, stream: UnixStream) {
     while let Some(line) = line(&mut reader) {
         let reply = match serde_json::from_str(&line) {
             Ok(Request::Records) => return be_asked(shared, reader, writer),
+            Ok(Request::Watch) => return be_told(shared, writer),
             Ok(request) => shared.answer(request),
             Err(error) => Reply::Error { message: format!("this is no request: {error}") },
         };
@@ -93,6 +105,38 @@ fn be_asked(shared: &Shared, mut reader: BufReader<UnixStream>, mut writer: Unix
     shared.records.gone(number);
 }
 
+/// The connection is told of every change from now on.
+fn be_told(shared: &Shared, mut writer: UnixStream) {
+    let _ = writer.set_write_timeout(Some(QUIET));
+    let (mut seen, mut limit) = (0, Duration::ZERO);
+    loop {
+        let now = shared.changes.wait(seen, limit);
+        if now != seen {
+            std::thread::sleep(GATHER);
+        }
+        seen = shared.changes.wait(now, Duration::ZERO);
+        let status = shared.status();
+        limit = pace(&status);
+        if say(&mut writer, &Reply::Status(status)).is_err() {
+            return;
+        }
+    }
+}
+
+/// How soon there is progress to be told of.
+fn pace(status: &StorageStatus) -> Duration {
+    let any = |is: fn(&VolumeStatus) -> bool| {
+        status.volumes.iter().filter_map(|it| it.status.as_ref()).any(is)
+    };
+    if any(|it| it.phase != "active") {
+        return OPENING;
+    }
+    let moves =
+        any(|it| it.unreconciled > 0 || it.replicas.iter().any(|it| it.rebuilt_bytes.is_some()));
+    let works = status.replicas.iter().any(|it| it.work.is_some());
+    if moves || works { BUSY } else { QUIET }
+}
+
 fn line(reader: &mut BufReader<UnixStream>) -> Option<String> {
     let mut line = String::new();
     match reader.take(MAX_LINE).read_line(&mut line) {
@@ -108,18 +152,23 @@ fn say(writer: &mut UnixStream, reply: &Reply) -> std::io::Result<()> {
 }
 
 impl Shared {
+    fn status(&self) -> StorageStatus {
+        StorageStatus {
+            pid: std::process::id(),
+            listen: self.listen.clone(),
+            volumes: self.volume_states(),
+            replicas: self.replica_states(),
+        }
+    }
+
     fn answer(&self, request: Request) -> Reply {
         let done = match request {
-            Request::Status => {
-                return Reply::Status(StorageStatus {
-                    pid: std::process::id(),
-                    listen: self.listen.clone(),
-                    volumes: self.volume_states(),
-                    replicas: self.replica_states(),
-                });
-            }
+            Request::Status => return Reply::Status(self.status()),
             Request::Volume { volume, request } => match self.ask_volume(volume, request) {
-                Ok(reply) => return Reply::Volume { reply },
+                Ok(reply) => {
+                    self.changes.tell();
+                    return Reply::Volume { reply };
+                }
                 Err(error) => Err(error),
             },
             Request::CreateReplica(new) => self.create_replica(&new),
@@ -128,12 +177,15 @@ impl Shared {
             Request::Delete { volume } => self.delete(volume),
             Request::Attach(attachment) => self.attach(attachment),
             Request::Detach { volume } => self.detach(volume),
+            Request::Grant { volume, user, group } => self.grant(volume, Grant { user, group }),
+            Request::HangUp { volume } => self.hang_up(volume),
             Request::Stop => {
                 self.handle.stop();
                 Ok(())
             }
-            Request::Records => Ok(()),
+            Request::Records | Request::Watch => Ok(()),
         };
+        self.changes.tell();
         match done {
             Ok(()) => Reply::Done,
             Err(error) => Reply::Error { message: chain(&error) },

@@ -23,6 +23,18 @@ pub(super) struct State {
     pub(super) boot: String,
     pub(super) replicas: BTreeMap<ReplicaId, Kept>,
     pub(super) volumes: BTreeMap<VolumeId, Attachment>,
+    /// Who may connect to which volume.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) grants: BTreeMap<VolumeId, Grant>,
+}
+
+/// Whom a socket belongs to beside the process's own user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Grant {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) user: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) group: Option<u32>,
 }
 
 /// A replica of this node.
@@ -57,7 +69,8 @@ impl State {
 
     fn new() -> Self {
         let (replicas, volumes) = (BTreeMap::new(), BTreeMap::new());
-        Self { version: VERSION, boot: String::new(), replicas, volumes }
+        let grants = BTreeMap::new();
+        Self { version: VERSION, boot: String::new(), replicas, volumes, grants }
     }
 
     /// Replaces the file in one step.

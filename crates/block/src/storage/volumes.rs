@@ -5,6 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::access::give;
+use super::change::Changes;
 use super::protocol::{Attachment, NewReplica, RecordPlace, VolumeState};
 use super::records::AskedControl;
 use super::serve::Refused;
@@ -14,13 +16,13 @@ use crate::repl::control::{ControlError, ControlPlane, FileControl, Record};
 use crate::repl::engine::{Config, Notice};
 use crate::run::{
     Address, AdminError, AdminReply, AdminRequest, Listener, Place, VolumeKey, VolumeOptions,
-    VolumeStatus, chain,
+    VolumeStatus,
 };
 
 /// A volume that is served.
 #[derive(Debug)]
 pub(super) struct Live {
-    key: VolumeKey,
+    pub(super) key: VolumeKey,
     /// Why it is not served any more.
     over: Arc<Mutex<Option<String>>>,
 }
@@ -56,13 +58,17 @@ pub(super) enum VolumeError {
     Over { volume: VolumeId, why: String },
     #[error("cannot do that to volume {volume}")]
     Admin { volume: VolumeId, source: AdminError },
+    #[error("volume {volume} has no passphrase that its supervisor knows")]
+    NoPassphrase { volume: VolumeId },
+    #[error("cannot give {path} to those who may connect")]
+    Give { path: PathBuf, source: io::Error },
     #[error("the storage process is ending")]
     Ending,
 }
 
 impl Shared {
     /// Serves again what was attached.
-    pub(super) fn restore(&self) {
+    pub(super) fn restore(self: &Arc<Self>) {
         let boot = self.boot.to_string();
         let (attachments, survived) = {
             let mut inner = self.inner();
@@ -72,10 +78,15 @@ impl Shared {
             (inner.state.volumes.values().cloned().collect::<Vec<_>>(), survived)
         };
         for attachment in attachments {
-            if let Err(error) = self.open_volume(&attachment, survived) {
-                let error = chain(&error);
-                tracing::error!(volume = %attachment.volume, %error, "a volume cannot be served");
-                self.inner().failed.insert(attachment.volume, error);
+            if attachment.encrypted {
+                // Whoever knows the passphrase is not connected yet.
+                let (shared, thread) = (Arc::clone(self), std::thread::Builder::new());
+                let reopen = move || shared.reopen(&attachment, survived);
+                if let Err(error) = thread.name("storage-unlock".to_owned()).spawn(reopen) {
+                    tracing::error!(%error, "cannot wait for a passphrase");
+                }
+            } else {
+                self.reopen(&attachment, survived);
             }
         }
     }
@@ -89,7 +100,14 @@ impl Shared {
             return Ok(());
         }
         let replica = ReplicaId(volume.0);
-        self.create_replica(&NewReplica { volume, replica, size, dir: None })?;
+        self.create_replica(&NewReplica {
+            volume,
+            replica,
+            size,
+            dir: None,
+            existing: false,
+            base: None,
+        })?;
         FileControl::create(&path, &Record::new([replica]))
             .map_err(|source| VolumeError::Record { volume, source })?;
         Ok(())
@@ -142,7 +160,11 @@ impl Shared {
     }
 
     /// `survived`: a guest that used the volume before may still be there.
-    fn open_volume(&self, attachment: &Attachment, survived: bool) -> Result<(), VolumeError> {
+    pub(super) fn open_volume(
+        &self,
+        attachment: &Attachment,
+        survived: bool,
+    ) -> Result<(), VolumeError> {
         let volume = attachment.volume;
         let control = self.control(attachment)?;
         let mut places = Vec::new();
@@ -158,9 +180,12 @@ impl Shared {
                 },
             ));
         }
+        let encryption = if attachment.encrypted { Some(self.unlocking(volume)?) } else { None };
         let nbd = attachment.nbd.iter().cloned().map(Address::Unix);
         let listeners = bind(nbd.chain(attachment.nbd_tcp.map(Address::Tcp)))?;
         let guests = bind(attachment.vhost.iter().cloned().map(Address::Unix))?;
+        let grant = self.inner().state.grants.get(&volume).copied();
+        give(attachment, grant.unwrap_or_default())?;
         let over = Arc::new(Mutex::new(None));
         let mut config = Config::new(volume, EngineId::random(), attachment.node.clone());
         config.guest_survived = survived;
@@ -171,8 +196,8 @@ impl Shared {
             name: volume.to_string(),
             listeners,
             guests,
-            encryption: None,
-            notices: notices(volume, over.clone()),
+            encryption,
+            notices: notices(volume, over.clone(), self.changes.clone()),
         };
         let key = self.handle.with(move |shard| shard.add_volume(options));
         let key = key.ok_or(VolumeError::Ending)?;
@@ -207,6 +232,7 @@ impl Shared {
         let _busy = self.busy(Thing::Volume(volume)).ok_or(VolumeError::Busy { volume })?;
         self.forget(volume);
         let mut inner = self.inner();
+        inner.state.grants.remove(&volume);
         if inner.state.volumes.remove(&volume).is_some() {
             self.save(&inner)?;
         }
@@ -236,17 +262,22 @@ impl Shared {
             }
             live.key
         };
-        let replaced = match &request {
-            AdminRequest::Replace { old, new, at } => Some((*old, *new, at.clone())),
-            _ => None,
+        let (gone, came) = match &request {
+            AdminRequest::Replace { old, new, at } => (Some(*old), Some((*new, at.clone()))),
+            AdminRequest::AddReplica { replica, at } => {
+                (Some(*replica), Some((*replica, at.clone())))
+            }
+            AdminRequest::DropReplica { replica } => (Some(*replica), None),
+            _ => (None, None),
         };
         let asked = self.handle.ask(key, request);
         let reply = asked.map_err(|source| VolumeError::Admin { volume, source })?;
-        if let Some((old, new, at)) = replaced {
+        if gone.is_some() {
             let mut inner = self.inner();
             if let Some(attachment) = inner.state.volumes.get_mut(&volume) {
-                attachment.replicas.retain(|it| it.id != old);
-                attachment.replicas.push(super::ReplicaAt { id: new, at });
+                attachment.replicas.retain(|it| Some(it.id) != gone);
+                let came = came.map(|(id, at)| super::ReplicaAt { id, at });
+                attachment.replicas.extend(came);
             }
             self.save(&inner)?;
         }
@@ -321,15 +352,20 @@ fn check(attachment: &Attachment) -> Result<(), VolumeError> {
 }
 
 /// Remembers why a volume ended, and tells everything to the log.
-fn notices(volume: VolumeId, over: Arc<Mutex<Option<String>>>) -> Box<dyn FnMut(&Notice) + Send> {
+fn notices(
+    volume: VolumeId,
+    over: Arc<Mutex<Option<String>>>,
+    changes: Arc<Changes>,
+) -> Box<dyn FnMut(&Notice) + Send> {
     Box::new(move |notice| {
         tracing::info!(%volume, notice = ?notice, "volume");
         let why = match notice {
             Notice::Fenced { by } => format!("another engine took it as generation {by}"),
             Notice::Faulted { why } => why.to_string(),
             Notice::Closed => "it was let go".to_owned(),
-            _ => return,
+            _ => return changes.tell(),
         };
         *over.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        changes.tell();
     })
 }

@@ -86,7 +86,14 @@ impl Cluster {
         let volume = VolumeId::random();
         let replicas: Vec<ReplicaId> = (0..3).map(|_| ReplicaId::random()).collect();
         for (node, replica) in nodes.iter().zip(&replicas) {
-            let new = NewReplica { volume, replica: *replica, size, dir: None };
+            let new = NewReplica {
+                volume,
+                replica: *replica,
+                size,
+                dir: None,
+                existing: false,
+                base: None,
+            };
             node.client().create_replica(new).unwrap();
         }
         let record = Arc::new(MemoryControl::new(Record::new(replicas.iter().copied())));
@@ -99,6 +106,7 @@ impl Cluster {
         client.set_timeout(None).unwrap();
         std::thread::spawn(move || {
             let answer = |question: &Question| match &question.question {
+                RecordQuestion::Passphrase => RecordAnswer::Unavailable,
                 RecordQuestion::Read => match record.read() {
                     Ok(found) => RecordAnswer::Read(found),
                     Err(_) => RecordAnswer::Unavailable,
@@ -127,6 +135,7 @@ impl Cluster {
             nbd_tcp: None,
             vhost: None,
             record: RecordPlace::Asked,
+            encrypted: false,
         }
     }
 

@@ -16,4 +16,5 @@ mod lab;
 mod node;
 mod odd;
 mod storage;
+mod supervised;
 mod wire;

@@ -151,5 +151,6 @@ pub(crate) fn alone(volume: VolumeId, socket: &Path) -> Attachment {
         nbd_tcp: None,
         vhost: None,
         record: RecordPlace::File,
+        encrypted: false,
     }
 }

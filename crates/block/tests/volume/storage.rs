@@ -13,7 +13,7 @@ use crate::cluster::{Cluster, Running, finish, reconnecting, uri, verifier};
 use crate::lab::{MIB, read_replica, tool};
 use crate::node::{Node, PATIENCE, alone};
 
-fn qemu_io(socket: &Path, commands: &[&str]) -> String {
+pub(crate) fn qemu_io(socket: &Path, commands: &[&str]) -> String {
     let uri = uri(socket);
     let mut args = vec!["-f", "raw", &uri];
     commands.iter().for_each(|command| args.extend(["-c", command]));

@@ -13,7 +13,8 @@ use block::storage::{
 
 use super::dev::{driver, human, stop_on_signal};
 use super::print;
-use crate::cli::{Output, StorageAction, StorageArgs};
+use crate::cli::{LogFormat, Output, StorageAction, StorageArgs};
+use crate::logging;
 
 /// The name of this node in the records of volumes that no other node knows.
 const NODE: &str = "local";
@@ -27,6 +28,7 @@ pub(super) fn run(args: StorageArgs) -> Result<()> {
 }
 
 fn serve(args: &StorageArgs, dir: PathBuf) -> Result<()> {
+    logging::start(LogFormat::Text, "info")?;
     let listen = args.listen.map(Address::Tcp);
     let tls = tls(args)?;
     let options = StorageOptions { dir, listen, tls, driver: driver(args.io), boot: None };
@@ -34,7 +36,8 @@ fn serve(args: &StorageArgs, dir: PathBuf) -> Result<()> {
     stop_on_signal(storage.handle())?;
     let files = if storage.uses_uring() { "io_uring" } else { "threads" };
     let engines = storage.address().map_or_else(String::new, |it| format!(", engines on {it}"));
-    let ready = move || eprintln!("ready, files by {files}{engines}");
+    // Whoever started it waits for this line, and may not be there any more.
+    let ready = move || drop(print(&format!("ready, files by {files}{engines}\n")));
     Ok(storage.run(ready)?)
 }
 
@@ -77,7 +80,9 @@ fn act(dir: &Path, action: StorageAction) -> Result<()> {
             // What `create` made: the replica has the name of its volume.
             let replicas = vec![ReplicaAt { id: ReplicaId(volume.0), at: None }];
             let (node, record) = (NODE.to_owned(), RecordPlace::File);
-            let attachment = Attachment { volume, node, replicas, nbd, nbd_tcp, vhost, record };
+            let encrypted = false;
+            let attachment =
+                Attachment { volume, node, replicas, nbd, nbd_tcp, vhost, record, encrypted };
             Ok(client.attach(attachment)?)
         }
         StorageAction::Detach { volume } => Ok(client.detach(parse(&volume)?)?),

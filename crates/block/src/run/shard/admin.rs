@@ -13,6 +13,7 @@ use crate::ids::{Epoch, Generation, ReplicaId, SnapshotId};
 use crate::repl::engine::{
     Command, ControlAnswer, Event, GuestError, GuestReply, GuestRequest, GuestResult,
 };
+use crate::run::host::{StoreResult, Wanted};
 use crate::run::poll::Waker;
 use crate::run::stream::Address;
 use crate::wire::{SnapshotInfo, WorkProgress};
@@ -66,6 +67,16 @@ pub enum AdminRequest {
         old: ReplicaId,
         new: ReplicaId,
         at: Option<Address>,
+    },
+    /// Takes another replica in, which is rebuilt; one that is in already has another place.
+    AddReplica {
+        replica: ReplicaId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at: Option<Address>,
+    },
+    /// Takes a replica out for good.
+    DropReplica {
+        replica: ReplicaId,
     },
 }
 
@@ -252,6 +263,16 @@ impl Shard {
                 let commands = [Command::RemoveReplica(old), Command::AddReplica(new)];
                 return self.command(at, commands, &answer);
             }
+            AdminRequest::AddReplica { replica, at: place } => {
+                let replicas = &mut self.volumes[at].replicas;
+                replicas.retain(|(id, _)| *id != replica);
+                replicas.push((replica, place.map_or(Place::Here, Place::At)));
+                return self.command(at, [Command::AddReplica(replica)], &answer);
+            }
+            AdminRequest::DropReplica { replica } => {
+                self.volumes[at].replicas.retain(|(id, _)| *id != replica);
+                return self.command(at, [Command::RemoveReplica(replica)], &answer);
+            }
         };
         let (request, reply) = match result {
             Ok(found) => found,
@@ -272,6 +293,20 @@ impl Shard {
         };
         let origin = Origin::Admin(Answerer { answer, reply, size, then });
         self.volumes[at].ask(origin, request);
+    }
+
+    /// Asks the store of a replica itself. `answer` is dropped if it is not here or cannot be
+    /// opened.
+    pub(crate) fn ask_replica(
+        &mut self,
+        replica: ReplicaId,
+        request: crate::store::Request,
+        answer: mpsc::Sender<StoreResult>,
+    ) {
+        let Some(host) = self.hosts.get_mut(&replica) else { return };
+        let mut wanted = Wanted::default();
+        host.ask(request, answer, &mut wanted);
+        self.wanted(replica, wanted);
     }
 
     fn command<const N: usize>(

@@ -175,6 +175,17 @@ impl Shard {
         volume.events.push_back(Event::Command(Command::Close));
     }
 
+    /// Hangs up on NBD clients. Those that connect again ask again for what was not answered, and
+    /// learn how large the volume is now.
+    pub fn hang_up_clients(&mut self, key: VolumeKey) {
+        let Some(at) = self.place(key) else { return };
+        for token in self.sources_of(at) {
+            if matches!(self.sources.get_mut(token), Some(Source::Client(_))) {
+                self.lose(token);
+            }
+        }
+    }
+
     /// Forgets volumes that are over and were to leave.
     pub(super) fn sweep(&mut self) {
         for at in 0..self.volumes.len() {

@@ -1,0 +1,96 @@
+//! Who may use a volume: those that its socket is given to, and nobody before its passphrase came.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use super::protocol::Attachment;
+use super::serve::Refused;
+use super::state::Grant;
+use super::volumes::VolumeError;
+use super::{Shared, Thing};
+use crate::crypt::luks::Cost;
+use crate::ids::VolumeId;
+use crate::run::{Encryption, chain};
+
+/// Between two questions for a passphrase.
+const RETRY: Duration = Duration::from_millis(500);
+
+impl Shared {
+    /// Serves again what was attached; for as long as it takes until its passphrase is known.
+    pub(super) fn reopen(&self, attachment: &Attachment, survived: bool) {
+        let volume = attachment.volume;
+        loop {
+            let result = match self.busy(Thing::Volume(volume)) {
+                // Somebody attached or detached it meanwhile.
+                _ if self.inner().state.volumes.get(&volume) != Some(attachment) => return,
+                _ if self.inner().live.contains_key(&volume) => return,
+                Some(_busy) => self.open_volume(attachment, survived),
+                None => Err(VolumeError::Busy { volume }),
+            };
+            match result {
+                Ok(()) => break,
+                // It may still come: a supervisor that is not there yet, or has no connection.
+                Err(error @ (VolumeError::NoPassphrase { .. } | VolumeError::Busy { .. })) => {
+                    self.inner().failed.insert(volume, chain(&error));
+                    std::thread::sleep(RETRY);
+                }
+                Err(error) => {
+                    let error = chain(&error);
+                    tracing::error!(%volume, %error, "a volume cannot be served");
+                    self.inner().failed.insert(volume, error);
+                    break;
+                }
+            }
+        }
+        self.changes.tell();
+    }
+
+    /// Asks for what opens a volume.
+    pub(super) fn unlocking(&self, volume: VolumeId) -> Result<Encryption, VolumeError> {
+        let secret = self.records.passphrase(volume).ok_or(VolumeError::NoPassphrase { volume })?;
+        let (passphrase, cost) = (secret.passphrase(), Cost::default());
+        Ok(Encryption { passphrase, format: true, cost })
+    }
+
+    /// Says who may connect from now on.
+    pub(super) fn grant(&self, volume: VolumeId, grant: Grant) -> Result<(), Refused> {
+        let _busy = self.busy(Thing::Volume(volume)).ok_or(VolumeError::Busy { volume })?;
+        let mut inner = self.inner();
+        let Some(attachment) = inner.state.volumes.get(&volume).cloned() else {
+            return Err(VolumeError::NotAttached { volume }.into());
+        };
+        if inner.state.grants.get(&volume).copied().unwrap_or_default() == grant {
+            return Ok(give(&attachment, grant)?);
+        }
+        inner.state.grants.insert(volume, grant);
+        self.save(&inner)?;
+        Ok(give(&attachment, grant)?)
+    }
+
+    pub(super) fn hang_up(&self, volume: VolumeId) -> Result<(), Refused> {
+        let key = self.inner().live.get(&volume).map(|live| live.key);
+        let key = key.ok_or(VolumeError::NotAttached { volume })?;
+        self.handle.with(move |shard| shard.hang_up_clients(key));
+        Ok(())
+    }
+}
+
+/// Lets some users connect to a socket, and no others.
+pub(super) fn give(attachment: &Attachment, grant: Grant) -> Result<(), VolumeError> {
+    let Grant { user, group } = grant;
+    for path in attachment.nbd.iter().chain(&attachment.vhost) {
+        let fail = |source| VolumeError::Give { path: path.clone(), source };
+        // Shut first: nobody gets in between.
+        let mode = |mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
+        mode(0o600).map_err(fail)?;
+        let own = Some(rustix::process::geteuid().as_raw());
+        let none = Some(rustix::process::getegid().as_raw());
+        if own == Some(0) {
+            std::os::unix::fs::chown(path, user.or(own), group.or(none)).map_err(fail)?;
+        }
+        if group.is_some() {
+            mode(0o660).map_err(fail)?;
+        }
+    }
+    Ok(())
+}

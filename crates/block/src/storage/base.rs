@@ -1,0 +1,104 @@
+//! Replicas that lie on something: a snapshot of another replica here, or an image.
+//!
+//! A snapshot is pinned before anything is made on it, and let go after that is gone. What a
+//! crash leaves between is a pin that nobody needs: it is found when it is in the way.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+
+use super::Shared;
+use super::protocol::{BaseOf, NewReplica};
+use crate::ids::{ReplicaId, SnapshotId};
+use crate::store::files::Directory;
+use crate::store::layer::Base;
+use crate::store::{
+    BaseError, DirectoryBases, Pin, Request, RequestError, describe_image, read_super,
+};
+
+/// Why a replica cannot lie on something.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OnBaseError {
+    #[error("base.snapshot: replica {replica} is not on this node")]
+    NoReplica { replica: ReplicaId },
+    #[error("base.snapshot: replica {replica} has no snapshot {snapshot:?}")]
+    NoSnapshot { replica: ReplicaId, snapshot: String },
+    #[error("base.image: {path:?} must be absolute")]
+    Relative { path: PathBuf },
+    #[error("base.image cannot be used")]
+    Image { source: BaseError },
+    #[error("cannot keep the snapshot for the clone")]
+    Pin { source: RequestError },
+    #[error("the storage process is ending")]
+    Ending,
+}
+
+impl Shared {
+    /// What a new replica lies on, kept as it is from now on.
+    pub(super) fn prepare_base(
+        &self,
+        new: &NewReplica,
+        dir: &Path,
+    ) -> Result<Option<Base>, OnBaseError> {
+        let (replica, name) = match &new.base {
+            None => return Ok(None),
+            Some(BaseOf::Image { path }) => return image(path).map(Some),
+            Some(BaseOf::Snapshot { replica, snapshot }) => (*replica, snapshot),
+        };
+        let kept = self.inner().state.replicas.get(&replica).cloned();
+        let kept = kept.ok_or(OnBaseError::NoReplica { replica })?;
+        let source = self.place(replica, &kept);
+        let missing = || OnBaseError::NoSnapshot { replica, snapshot: name.clone() };
+        let meta = read_super(&mut Directory::new(&source)).map_err(|_| missing())?;
+        let layers = meta.body.layers.snapshots().filter(|layer| !layer.removed);
+        let infos = layers.filter_map(|layer| layer.snapshot.as_ref());
+        let found = infos.into_iter().find(|it| it.name == *name || it.id.to_string() == *name);
+        let snapshot = found.map(|it| it.id).ok_or_else(missing)?;
+        let path = dir.display().to_string();
+        let pin = Pin { volume: new.volume, replica: new.replica, path };
+        self.ask_replica(replica, Request::Pin { snapshot, pin })?;
+        let path = source.display().to_string();
+        Ok(Some(Base::Replica { path, volume: kept.volume, replica, snapshot }))
+    }
+
+    /// A clone is gone; what it lay on need not be kept for it.
+    pub(super) fn let_go_of_base(&self, clone: ReplicaId, base: Option<&Base>) {
+        let Some(Base::Replica { replica, .. }) = base else { return };
+        if let Err(error) = self.ask_replica(*replica, Request::Unpin { replica: clone }) {
+            tracing::warn!(%replica, %clone, %error, "a snapshot stays kept for a clone that is gone");
+        }
+    }
+
+    /// Lets go of what was pinned for clones that do not exist; names one that does.
+    pub(super) fn pinned_by(
+        &self,
+        replica: ReplicaId,
+        dir: &Path,
+    ) -> Option<(SnapshotId, ReplicaId, PathBuf)> {
+        let meta = read_super(&mut Directory::new(dir)).ok()?;
+        for pin in &meta.body.pins {
+            let (by, path) = (pin.by.replica, PathBuf::from(&pin.by.path));
+            let is_known = self.inner().state.replicas.contains_key(&by);
+            let has_files = read_super(&mut Directory::new(&path)).is_ok_and(|it| it.replica == by);
+            if is_known || has_files {
+                return Some((pin.snapshot, by, path));
+            }
+            let _ = self.ask_replica(replica, Request::Unpin { replica: by });
+        }
+        None
+    }
+
+    fn ask_replica(&self, replica: ReplicaId, request: Request) -> Result<(), OnBaseError> {
+        let (answer, answered) = mpsc::channel();
+        self.handle.with(move |shard| shard.ask_replica(replica, request, answer));
+        let result = answered.recv().map_err(|_| OnBaseError::Ending)?;
+        result.map(drop).map_err(|source| OnBaseError::Pin { source })
+    }
+}
+
+fn image(path: &Path) -> Result<Base, OnBaseError> {
+    if path.is_relative() {
+        return Err(OnBaseError::Relative { path: path.to_owned() });
+    }
+    let described = describe_image(&mut DirectoryBases::default(), &path.display().to_string());
+    described.map_err(|source| OnBaseError::Image { source })
+}

@@ -36,5 +36,6 @@ mod vm_life;
 mod vm_shapes;
 mod volume;
 mod volumes;
+mod volumes_node;
 mod watch;
 mod webhook;

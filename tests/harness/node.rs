@@ -101,6 +101,18 @@ impl Node {
         found
     }
 
+    /// The storage process of this node, if it runs.
+    pub(crate) fn storage(&self) -> Option<Pid> {
+        let ours = format!("storage\0--dir\0{}/storage", self.sheaf.data().display());
+        let mut processes = fs::read_dir("/proc").unwrap().flatten();
+        processes.find_map(|entry| {
+            let number = entry.file_name().to_string_lossy().parse::<i32>().ok()?;
+            let line = fs::read(entry.path().join("cmdline")).ok()?;
+            let is_ours = String::from_utf8_lossy(&line).contains(&ours);
+            is_ours.then(|| Pid::from_raw(number)).flatten()
+        })
+    }
+
     /// The taps that this node has made.
     pub(crate) fn taps(&self) -> Vec<String> {
         let Some(prefix) = self.tap_prefix() else { return Vec::new() };
@@ -204,6 +216,11 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        // First the one that would start the others again.
+        self.sheaf.end();
+        if let Some(storage) = self.storage() {
+            let _ = kill_process(storage, Signal::KILL);
+        }
         for process in self.processes() {
             let groups = groups(process);
             let _ = kill_process(process, Signal::KILL);

@@ -129,6 +129,14 @@ impl Sheaf {
         }
     }
 
+    /// Kills it for good; its log is looked at later.
+    pub(crate) fn end(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
     /// SIGTERM; answers how long the end took.
     pub(crate) fn terminate(&mut self) -> Duration {
         let mut process = self.process.take().expect("it runs");
@@ -251,10 +259,7 @@ impl Sheaf {
 
 impl Drop for Sheaf {
     fn drop(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
+        self.end();
         if std::thread::panicking() {
             let log = self.log();
             let lines: Vec<&str> = log.lines().collect();

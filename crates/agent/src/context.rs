@@ -17,6 +17,7 @@ use crate::host::Trial;
 use crate::network::Networks;
 use crate::order::Order;
 use crate::processors::Processors;
+use crate::storage::Storage;
 use crate::volume::Volumes;
 
 /// Users for machines: above all that systemd and container tools hand out.
@@ -36,6 +37,7 @@ pub(crate) struct Context {
     /// Who starts before whom after a power cut.
     pub(crate) order: Order,
     pub(crate) volumes: Volumes,
+    pub(crate) storage: Storage,
     pub(crate) bell: Bell,
 }
 

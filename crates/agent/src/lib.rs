@@ -19,6 +19,7 @@ mod node;
 mod order;
 mod processors;
 mod start;
+mod storage;
 mod usage;
 mod vmi;
 mod volume;

@@ -23,6 +23,7 @@ use crate::network::{Attachment, Networks, RECORD};
 use crate::node::{self, Findings};
 use crate::order::Order;
 use crate::processors::{self, Processors};
+use crate::storage::Storage;
 use crate::vmi::{self, Machines};
 use crate::volume::Volumes;
 
@@ -45,7 +46,11 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     make(&dir).map_err(|source| StartError::Directory { path: dir.clone(), source })?;
     let found = scan(&dir).map_err(|source| StartError::Scan { path: dir.clone(), source })?;
     let bell = Bell::default();
-    let volumes = Volumes::start(client.clone(), &config, bell.clone(), tasks)
+    let storage =
+        Storage::start(client.clone(), &config, bell.clone(), tasks).map_err(|source| {
+            StartError::Directory { path: config.data_dir.join("storage"), source }
+        })?;
+    let volumes = Volumes::start(client.clone(), &config, storage.clone(), bell.clone(), tasks)
         .map_err(|failure| StartError::Directory { path: failure.path, source: failure.source })?;
     let (trial, trials) = watch::channel(Trial::default());
     let (told, findings) = watch::channel(Findings::default());
@@ -59,7 +64,7 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     tasks.spawn("machines", async move {
         let networks = Networks::start(&config.network, &found.attachments, &all).await;
         told.send_modify(|told| told.network = networks.shortcoming().map(str::to_owned));
-        let shared = Shared { networks, trial: trials, volumes, bell };
+        let shared = Shared { networks, trial: trials, volumes, storage, bell };
         machines(client, config, found, shared, all).await;
     });
     Ok(())
@@ -70,6 +75,7 @@ struct Shared {
     networks: Networks,
     trial: watch::Receiver<Trial>,
     volumes: Volumes,
+    storage: Storage,
     bell: Bell,
 }
 
@@ -83,7 +89,7 @@ struct Found {
 }
 
 async fn machines(client: Client, config: Config, found: Found, shared: Shared, tasks: Tasks) {
-    let Shared { networks, trial, volumes, bell } = shared;
+    let Shared { networks, trial, volumes, storage, bell } = shared;
     let is_root = rustix::process::geteuid().is_root();
     let cgroup = match cgroup::detect() {
         Ok(layout) if is_root => layout,
@@ -107,6 +113,7 @@ async fn machines(client: Client, config: Config, found: Found, shared: Shared, 
         trial,
         cgroup,
         volumes: volumes.clone(),
+        storage,
         bell,
     });
     let machines = Machines::default();

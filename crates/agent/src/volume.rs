@@ -24,6 +24,7 @@ mod plan;
 mod provision;
 mod readers;
 mod registry;
+mod replicated;
 mod source;
 mod tell;
 mod upload;
@@ -38,14 +39,17 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::cache::Images;
 use self::disk::Disks;
-use self::keep::{Keeper, Shared};
+use self::keep::{Handles, Keeper, Shared};
 use self::readers::Readers;
 use self::upload::Arrival;
 use crate::bell::Bell;
 use crate::config::Config;
 use crate::event::Reporter;
+use crate::storage::Storage;
 
 pub(crate) use cache::{ContainerDisk, Content, MissingDisk, Policy, Wanted};
+pub(crate) use keep::steady;
+pub(crate) use mirror::Mirror;
 pub(crate) use source::unfilled;
 pub(crate) use upload::UploadError;
 
@@ -75,6 +79,7 @@ impl Volumes {
     pub(crate) fn start(
         client: Client,
         config: &Config,
+        storage: Storage,
         bell: Bell,
         tasks: &Tasks,
     ) -> Result<Self, OpenError> {
@@ -93,6 +98,8 @@ impl Volumes {
             node: config.node_name.clone(),
             disks,
             readers: readers.clone(),
+            storage,
+            handles: Handles::default(),
             bell,
         };
         let (uploads, arrivals) = mpsc::channel(WAITING);

@@ -89,6 +89,9 @@ async fn node_of_volume(gateway: &Gateway, volume: &str) -> Result<String, Failu
     let path = format!("/api/v1/persistentvolumes/{volume}");
     let found = objects::find(&gateway.client, &path).await?;
     let found = found.ok_or_else(|| Failure::not_found("persistentvolume", volume))?;
+    if let Some(handle) = found["spec"]["csi"]["volumeHandle"].as_str() {
+        return node_of_replicas(gateway, handle).await;
+    }
     let terms = &found["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"];
     let expressions = terms.as_array().into_iter().flatten();
     expressions
@@ -97,6 +100,21 @@ async fn node_of_volume(gateway: &Gateway, volume: &str) -> Result<String, Failu
         .and_then(|one| one["values"][0].as_str())
         .map(str::to_owned)
         .ok_or_else(|| Failure::internal(format!("the volume {volume} is on no node")))
+}
+
+/// Of the nodes with a copy of a replicated volume the first in order fills it.
+async fn node_of_replicas(gateway: &Gateway, volume: &str) -> Result<String, Failure> {
+    let path = format!(
+        "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/replicas\
+         ?labelSelector=longhornvolume%3D{volume}"
+    );
+    let found = objects::find(&gateway.client, &path).await?.unwrap_or_default();
+    let replicas = found["items"].as_array().into_iter().flatten();
+    let nodes = replicas.filter_map(|replica| replica["spec"]["nodeID"].as_str());
+    let first = nodes.filter(|node| !node.is_empty()).min();
+    first.map(str::to_owned).ok_or_else(|| {
+        Failure::unavailable(format!("the volume {volume} is on no node yet; try again later"))
+    })
 }
 
 fn is_target(claim: &Value) -> Result<(), Failure> {

@@ -152,6 +152,35 @@ pub async fn convert(
     Ok(converted?)
 }
 
+/// Writes a raw disk to an NBD server on a unix socket, holes as zeroes, and has it flushed.
+pub async fn write_to_socket(tool: &Tool, disk: &Path, socket: &Path) -> Result<(), ImageError> {
+    let target = json!({
+        "driver": "raw",
+        "file": {
+            "driver": "nbd",
+            "server": { "type": "unix", "path": socket },
+            "reconnect-delay": RECONNECT,
+        },
+    });
+    let arguments = [
+        "convert".into(),
+        // The target exists; and what is not flushed is not written.
+        "-n".into(),
+        "-t".into(),
+        "writeback".into(),
+        "-p".into(),
+        "-W".into(),
+        "-O".into(),
+        "raw".into(),
+        source(disk, Kind::Raw).into(),
+        format!("json:{target}").into(),
+    ];
+    Ok(tool.run_with_progress(&arguments, |_| {}).await?)
+}
+
+/// Seconds for which a server that is gone is waited for.
+const RECONNECT: u32 = 120;
+
 /// Makes an empty image.
 pub async fn create(
     tool: &Tool,

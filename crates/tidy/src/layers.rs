@@ -34,7 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // What KubeVirt serves beside its objects; a client too, so it can stand outside as well.
     ("gateway", &["base", "client", "virt"]),
     // Makes the objects of one node real, as a client like any other.
-    ("agent", &["base", "block", "client", "kinds", "net", "qemu", "types", "virt"]),
+    ("agent", &["base", "block", "client", "hci", "kinds", "net", "qemu", "types", "virt"]),
     (
         "sheaf",
         &[

@@ -23,7 +23,7 @@ use super::live::{Live, News};
 use super::object::Vmi;
 use super::plan::{self, Outcome, Seen, Step, Want};
 use super::registry::Known;
-use super::resolve::Resolved;
+use super::resolve::{self, Resolved};
 use super::status::{Trouble, View};
 use crate::context::Context;
 use crate::event::Note;
@@ -74,6 +74,8 @@ pub(super) struct Actor {
     pub(super) sizes: Vec<Size>,
     /// Whether the guest was found, and its networks know nothing of it yet but its taps.
     pub(super) unknown_to_networks: bool,
+    /// Whether an earlier process started the guest: what it was told last is not known.
+    pub(super) was_found: bool,
 }
 
 /// What there is on this node.
@@ -128,6 +130,7 @@ impl Actor {
             seen_generation: 0,
             sizes: Vec::new(),
             unknown_to_networks: false,
+            was_found: false,
         }
     }
 
@@ -168,6 +171,7 @@ impl Actor {
                     self.uid = running.spec().confinement.identity.map(|identity| identity.uid);
                     self.attend(running).await;
                     self.unknown_to_networks = true;
+                    self.was_found = true;
                 }
                 Ok(Found::Ended { spec, exit }) => {
                     self.uid = spec.confinement.identity.map(|identity| identity.uid);
@@ -388,6 +392,11 @@ impl Actor {
         let attachments: Vec<Attachment> = self.dir.load(RECORD).ok().flatten().unwrap_or_default();
         for attachment in &attachments {
             self.context.networks.disconnect(attachment).await;
+        }
+        let uid = self.dir.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if let Err(failure) = resolve::let_go(&self.context, &self.dir, &uid, None).await {
+            warn!(error = %Chain(&failure), "cannot let go of a machine's volumes");
+            return self.later();
         }
         if let Err(failure) = self.context.launcher.clean_up(&self.dir).await {
             warn!(error = %Chain(&failure), "cannot clean up after a machine");

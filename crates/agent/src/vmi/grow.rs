@@ -1,14 +1,15 @@
-//! Disks whose files have grown under a running guest.
+//! Disks that have grown under a running guest.
 //!
-//! Whoever makes a volume larger only makes its file larger. Here it is seen, at the next look,
-//! and the guest is told.
+//! Whoever makes a volume larger only makes its file or its replicas larger. Here it is seen, at
+//! the next look, and the guest is told.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use base::Chain;
 use futures_util::FutureExt as _;
-use qemu::machine::Source;
-use qemu::qmp::QmpError;
+use qemu::machine::{Disk, Source};
+use qemu::qmp::{Qmp, QmpError};
 use serde_json::{Value, json};
 use tracing::{debug, info};
 
@@ -16,23 +17,41 @@ use super::actor::Actor;
 use super::live::Live;
 use super::object::Vmi;
 use super::resolve::Resolver;
+use crate::context::Context;
+use crate::storage::LinkError;
 
-/// A disk in a file, and how large the file is.
+/// A disk, and how large it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Size {
     name: String,
     node: String,
     bytes: u64,
+    /// Of a replicated volume.
+    socket: Option<PathBuf>,
+}
+
+/// Why a guest was not told.
+#[derive(Debug, thiserror::Error)]
+enum GrowError {
+    #[error(transparent)]
+    Qmp(#[from] QmpError),
+    #[error(transparent)]
+    Link(#[from] LinkError),
 }
 
 impl Actor {
     /// Tells QEMU, and reads again what the claims of the disks say.
     pub(super) async fn grow_disks(&mut self, vmi: &Arc<Vmi>, live: &Live) {
-        let sizes = sizes(live);
+        let mut sizes = sizes(&self.context, live);
+        // A volume that is not served for a moment has not changed.
+        let missing =
+            |it: &&Size| it.socket.is_some() && sizes.iter().all(|own| own.name != it.name);
+        let kept: Vec<Size> = self.sizes.iter().filter(missing).cloned().collect();
+        sizes.extend(kept);
         if sizes == self.sizes {
             return;
         }
-        let grown = match tell(live, &sizes).await {
+        let grown = match self.tell(live, &sizes).await {
             Ok(grown) => grown,
             Err(failure) => {
                 debug!(error = %Chain(&failure), "cannot grow a disk");
@@ -40,6 +59,7 @@ impl Actor {
             }
         };
         self.sizes = sizes;
+        self.was_found = false;
         let context = Arc::clone(&self.context);
         let identity = live.running.spec().confinement.identity;
         for name in grown {
@@ -53,33 +73,64 @@ impl Actor {
             }
         }
     }
-}
 
-fn sizes(live: &Live) -> Vec<Size> {
-    let machine = live.running.spec().machine;
-    let files = machine.disks.iter().filter_map(|disk| match &disk.source {
-        Source::File(image) if image.backing.is_none() && !disk.read_only => {
-            let bytes = std::fs::metadata(&image.path).ok()?.len();
-            Some(Size { name: disk.name.clone(), node: disk.node(), bytes })
-        }
-        _ => None,
-    });
-    files.collect()
-}
-
-/// The names of those that QEMU knew to be smaller.
-async fn tell(live: &Live, sizes: &[Size]) -> Result<Vec<String>, QmpError> {
-    let qmp = live.running.qmp().await?;
-    let nodes: Vec<Value> = qmp.execute("query-named-block-nodes", json!({"flat": true})).await?;
-    let mut grown = Vec::new();
-    for size in sizes {
-        let known = nodes.iter().find(|each| each["node-name"] == size.node.as_str());
-        let seen = known.and_then(|known| known["image"]["virtual-size"].as_u64());
-        if seen.is_some_and(|seen| seen < size.bytes) {
+    /// The names of those that the guest knew to be smaller.
+    async fn tell(&self, live: &Live, sizes: &[Size]) -> Result<Vec<String>, GrowError> {
+        let qmp = live.running.qmp().await?;
+        let nodes: Vec<Value> =
+            qmp.execute("query-named-block-nodes", json!({"flat": true})).await?;
+        let mut grown = Vec::new();
+        for size in sizes {
+            let known = nodes.iter().find(|each| each["node-name"] == size.node.as_str());
+            let seen = known.and_then(|known| known["image"]["virtual-size"].as_u64());
+            let is_short = seen.is_some_and(|seen| seen < size.bytes);
+            // QEMU learns of a size whenever it connects again, and tells nobody.
+            let before = self.sizes.iter().find(|it| it.name == size.name);
+            let is_untold = size.socket.is_some()
+                && before.map_or(self.was_found, |before| before.bytes < size.bytes);
+            if !is_short && !is_untold {
+                continue;
+            }
+            if is_short && let Some(socket) = &size.socket {
+                self.connect_again(&qmp, size, socket).await?;
+            }
             info!(volume = size.name, bytes = size.bytes, "a disk has grown");
             qmp.resize_block(&size.node, size.bytes).await?;
             grown.push(size.name.clone());
         }
+        Ok(grown)
     }
-    Ok(grown)
+
+    /// NBD has no word for a new size: it is learnt with a new connection, and that is made for
+    /// the next request.
+    async fn connect_again(
+        &self,
+        qmp: &Qmp,
+        size: &Size,
+        socket: &PathBuf,
+    ) -> Result<(), GrowError> {
+        if let Some(served) = self.context.storage.served_on(socket) {
+            self.context.storage.hang_up(&served).await?;
+        }
+        let line = format!("qemu-io {} \"read 0 512\"", size.node);
+        let _: Value = qmp.execute("human-monitor-command", json!({"command-line": line})).await?;
+        Ok(())
+    }
+}
+
+fn sizes(context: &Context, live: &Live) -> Vec<Size> {
+    let machine = live.running.spec().machine;
+    let size = |disk: &Disk| {
+        let (bytes, socket) = match &disk.source {
+            Source::File(image) if image.backing.is_none() && !disk.read_only => {
+                (std::fs::metadata(&image.path).ok()?.len(), None)
+            }
+            Source::Nbd { socket, .. } => {
+                (context.storage.served_on(socket)?.size, Some(socket.clone()))
+            }
+            _ => return None,
+        };
+        Some(Size { name: disk.name.clone(), node: disk.node(), bytes, socket })
+    };
+    machine.disks.iter().filter_map(size).collect()
 }

@@ -21,11 +21,11 @@ use qemu::process::cgroup::Limits;
 use qemu::process::{Confinement, Identity, LaunchError};
 use serde_json::Value;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::actor::{Actor, After, Local};
 use super::object::Vmi;
-use super::resolve::{ResolveError, Resolved, Resolver};
+use super::resolve::{ATTACHING, ResolveError, Resolved, Resolver};
 use super::state::State;
 use super::status::{Trouble, View};
 use super::translate::{self, Host, Outlet, Surroundings, TranslateError};
@@ -101,6 +101,8 @@ impl Actor {
                         let note = Note::normal(PULLING, trouble.message.clone());
                         self.report(vmi, note);
                     }
+                } else if trouble.reason == ATTACHING {
+                    debug!(message = trouble.message, "guest waits for a volume");
                 } else if known != Some(&trouble) {
                     warn!(
                         namespace = vmi.namespace,

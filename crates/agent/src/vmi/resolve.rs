@@ -7,6 +7,7 @@ mod claim;
 mod container;
 mod data;
 mod file;
+mod replicated;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,13 +21,19 @@ use qemu::process::Identity;
 use serde_json::Value;
 use virt::v1::Volume;
 
+pub(crate) use replicated::let_go;
+
 use super::awaited::{Kind, Object};
 use super::object::Vmi;
 use super::seed;
 use super::status::Trouble;
 use super::translate::Backing;
 use crate::context::Context;
+use crate::storage::{LinkError, TicketError};
 use crate::volume::MissingDisk;
+
+/// The reason of a machine that waits for a volume to be attached.
+pub(crate) const ATTACHING: &str = "AttachingVolume";
 
 /// A volume that can be attached.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +57,12 @@ pub(crate) enum ResolveError {
     Key { kind: &'static str, name: String, key: &'static str },
     #[error("volume {volume}: {problem}")]
     Volume { volume: String, problem: String },
+    #[error("volume {name} is being attached to this node")]
+    Attaching { name: String },
+    #[error("volume {volume}")]
+    Ticket { volume: String, source: TicketError },
+    #[error("volume {volume} cannot be used")]
+    Storage { volume: String, source: LinkError },
     #[error("cannot read {kind} {name}")]
     Request { kind: &'static str, name: String, source: Fault },
     #[error("cannot {doing} {}", path.display())]
@@ -68,8 +81,10 @@ impl ResolveError {
             Self::Missing { .. } | Self::Key { .. } => "FailedMount",
             Self::Pending { kind: "image", .. } => "ErrImagePull",
             Self::Pending { .. } => "VolumeNotReady",
+            Self::Attaching { .. } => ATTACHING,
             Self::ContainerDisk { source, .. } => source.reason(),
             Self::Image { .. } => "InvalidImage",
+            Self::Ticket { .. } | Self::Storage { .. } => "FailedAttachVolume",
             Self::Volume { .. } | Self::Request { .. } | Self::File { .. } => "FailedMount",
         }
     }

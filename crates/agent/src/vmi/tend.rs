@@ -16,7 +16,7 @@ use super::actor::{Actor, After, Local};
 use super::hotplug::{self, Change, Now};
 use super::live::Live;
 use super::object::{Phase, Vmi};
-use super::resolve::{Resolver, is_hotpluggable};
+use super::resolve::{self, Resolver, is_hotpluggable};
 use super::status::{Trouble, View};
 use super::{translate, view};
 use crate::event::Note;
@@ -189,6 +189,12 @@ impl Actor {
             }
         }
         self.grow_disks(vmi, live).await;
+        let needs = live.running.spec().machine;
+        let needs = Some((&needs, vmi.spec.volumes.as_slice()));
+        if let Err(failure) = resolve::let_go(&self.context, &self.dir, &vmi.uid, needs).await {
+            warn!(error = %Chain(&failure), "cannot let go of a volume");
+            open = true;
+        }
         self.trouble = trouble;
         open.then(|| Instant::now() + TRY_AGAIN)
     }

@@ -18,6 +18,8 @@ use super::plan::Found;
 const DISK: &str = "disk.img";
 const MARK: &str = "new";
 const SCRATCH: &str = "fill-";
+/// What is being fetched for volumes that are kept elsewhere.
+const LOOSE: &str = ".fill-";
 
 /// What a new volume takes at once: a directory, an inode and their blocks. The disk itself
 /// takes room as it is written.
@@ -48,8 +50,12 @@ impl Disks {
         let root = root.canonicalize()?;
         for entry in fs::read_dir(&root)? {
             let entry = entry?;
-            // Directories that never got their name.
-            if entry.file_name().to_string_lossy().starts_with(".pvc-") {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with(LOOSE) {
+                gone(remove_slowly(&entry.path()))?;
+            } else if name.starts_with(".pvc-") {
+                // Directories that never got their name.
                 remove_known(&entry.path())?;
             }
         }
@@ -66,7 +72,12 @@ impl Disks {
 
     /// A name for what is being fetched; no two are the same.
     pub(super) fn scratch(&self, volume: &str) -> PathBuf {
-        self.dir(volume).join(format!("{SCRATCH}{:x}", base::clock::now().as_nanosecond()))
+        let number = base::clock::now().as_nanosecond();
+        if self.exists(volume) {
+            return self.dir(volume).join(format!("{SCRATCH}{number:x}"));
+        }
+        // What is kept elsewhere in the end has no directory here.
+        self.root.join(format!("{LOOSE}{volume}.{number:x}"))
     }
 
     pub(super) fn room(&self) -> io::Result<Room> {
@@ -153,14 +164,17 @@ impl Disks {
 
     /// Removes what an earlier attempt left behind.
     pub(super) fn sweep(&self, volume: &str) -> io::Result<()> {
-        let entries = match fs::read_dir(self.dir(volume)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            entries => entries?,
-        };
-        for entry in entries {
-            let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with(SCRATCH) {
-                gone(remove_slowly(&entry.path()))?;
+        let loose = format!("{LOOSE}{volume}.");
+        for (dir, prefix) in [(self.dir(volume), SCRATCH), (self.root.clone(), loose.as_str())] {
+            let entries = match fs::read_dir(dir) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                entries => entries?,
+            };
+            for entry in entries {
+                let entry = entry?;
+                if entry.file_name().to_string_lossy().starts_with(prefix) {
+                    gone(remove_slowly(&entry.path()))?;
+                }
             }
         }
         Ok(())

@@ -21,6 +21,7 @@ use super::keep::Shared;
 use super::lookup::{self, LookupError};
 use super::object::{Claim, Progress};
 use super::registry::PullError;
+use super::replicated::{self, ReplicatedError};
 use super::source::{Remote, Source};
 use super::tell::Teller;
 use crate::event::Note;
@@ -46,6 +47,8 @@ pub(super) enum FillError {
     Lookup(#[from] LookupError),
     #[error(transparent)]
     Clone(#[from] CloneError),
+    #[error(transparent)]
+    Replicated(#[from] ReplicatedError),
     #[error(transparent)]
     Pull(#[from] PullError),
     #[error(
@@ -80,6 +83,7 @@ impl FillError {
             Self::Pull(failure) => failure.is_final(),
             Self::Clone(failure) => failure.is_final(),
             Self::Checksum(_) | Self::Mismatch(_) => true,
+            Self::Replicated(_) => false,
             Self::Unsupported { .. } | Self::Overlong { .. } => true,
             Self::Lookup(_) | Self::File { .. } | Self::Tell(_) | Self::Interrupted => false,
         }
@@ -260,6 +264,9 @@ async fn publish(
     size: u64,
     complete: Scratch,
 ) -> Result<(), FillError> {
+    if let Some(handle) = shared.handles.of(volume) {
+        return Ok(replicated::write(shared, &handle, &complete.0, size).await?);
+    }
     let (disks, volume) = (shared.disks.clone(), volume.to_owned());
     let published =
         tokio::task::spawn_blocking(move || disks.publish(&volume, &complete.0, size)).await;

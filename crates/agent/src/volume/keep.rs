@@ -2,6 +2,7 @@
 //! and one task per volume works on it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Backoff, Chain, Stop};
@@ -9,6 +10,7 @@ use futures_util::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::{debug, warn};
@@ -26,6 +28,7 @@ use super::tell::Teller;
 use super::upload::{Arrival, UploadError, upload};
 use crate::bell::Bell;
 use crate::event::Reporter;
+use crate::storage::Storage;
 
 /// Between two attempts to reach the server.
 const RETRY: Duration = Duration::from_millis(500);
@@ -41,8 +44,21 @@ pub(super) struct Shared {
     pub(super) disks: Disks,
     pub(super) reporter: Reporter,
     pub(super) readers: Readers,
+    pub(super) storage: Storage,
+    /// The replicated volumes behind persistent ones, by the names of these.
+    pub(super) handles: Handles,
     /// Rung when a disk has grown.
     pub(super) bell: Bell,
+}
+
+/// Clones know the same.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Handles(Arc<Mutex<BTreeMap<String, String>>>);
+
+impl Handles {
+    pub(super) fn of(&self, volume: &str) -> Option<String> {
+        self.0.lock().get(volume).cloned()
+    }
 }
 
 impl Shared {
@@ -100,6 +116,8 @@ enum News {
     Claim(Box<Event<PersistentVolumeClaim>>),
     Volume(Box<Event<PersistentVolume>>),
     Upload(Arrival),
+    /// Something on this node has changed.
+    Bell,
     /// What was under way for some volume has ended.
     Ended(Result<Done, tokio::task::JoinError>),
     Stop,
@@ -123,6 +141,7 @@ impl Keeper {
         let client = &self.shared.client;
         let claims = watcher::watcher(Api::all(client.clone()), watcher::Config::default());
         let volumes = watcher::watcher(Api::all(client.clone()), watcher::Config::default());
+        let mut bell = self.shared.bell.listen();
         let mut claims = std::pin::pin!(steady(claims, "claims"));
         let mut volumes = std::pin::pin!(steady(volumes, "volumes"));
         loop {
@@ -130,6 +149,7 @@ impl Keeper {
                 Some(event) = claims.next() => News::Claim(Box::new(event)),
                 Some(event) = volumes.next() => News::Volume(Box::new(event)),
                 Some(arrival) = uploads.recv() => News::Upload(arrival),
+                Ok(()) = bell.changed() => News::Bell,
                 Some(ended) = self.jobs.join_next() => News::Ended(ended),
                 () = stop.requested() => News::Stop,
             };
@@ -174,7 +194,7 @@ impl Keeper {
                     self.look(volume);
                 }
             }
-            News::Stop => {}
+            News::Bell | News::Stop => {}
         }
     }
 
@@ -187,6 +207,9 @@ impl Keeper {
         self.volumes.apply(event, |volume| {
             Some((volume.metadata.name.clone()?, object::volume(volume, node)))
         });
+        let handles = self.volumes.iter();
+        let handles = handles.filter_map(|(name, it)| Some((name.clone(), it.replicated.clone()?)));
+        *self.shared.handles.0.lock() = handles.collect();
     }
 
     fn hear(&mut self, volume: &str, echo: Echo) {
@@ -210,6 +233,7 @@ impl Keeper {
     fn act(&mut self) {
         let world = World {
             node: &self.shared.node,
+            filled_here: self.shared.storage.filled_here(),
             claims: self.claims.iter().map(|(uid, claim)| (uid.as_str(), claim)).collect(),
             volumes: self.volumes.iter().map(|(name, volume)| (name.as_str(), volume)).collect(),
             found: self.found.iter().map(|(name, found)| (name.as_str(), *found)).collect(),
@@ -349,7 +373,7 @@ async fn make(shared: Shared, claim: Claim, known: String) -> Result<Echo, Provi
 }
 
 /// A watch that tells of its failures in the log and goes on.
-fn steady<K: Send>(
+pub(crate) fn steady<K: Send>(
     events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
     what: &'static str,
 ) -> impl Stream<Item = Event<K>> + Send {

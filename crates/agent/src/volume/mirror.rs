@@ -6,7 +6,7 @@ use kube::runtime::watcher::Event;
 
 /// Objects by a key that the caller chooses.
 #[derive(Debug)]
-pub(super) struct Mirror<T> {
+pub(crate) struct Mirror<T> {
     known: BTreeMap<String, T>,
     /// What a list that is being read has named so far.
     listed: Option<BTreeMap<String, T>>,
@@ -21,7 +21,7 @@ impl<T> Default for Mirror<T> {
 
 impl<T> Mirror<T> {
     /// `read` gives the key of an object, and what it is if it is of interest.
-    pub(super) fn apply<K>(
+    pub(crate) fn apply<K>(
         &mut self,
         event: Event<K>,
         read: impl Fn(&K) -> Option<(String, Option<T>)>,
@@ -56,7 +56,7 @@ impl<T> Mirror<T> {
     }
 
     /// Whether everything that exists has been told of once.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.is_complete
     }
 
@@ -64,11 +64,15 @@ impl<T> Mirror<T> {
         self.known.remove(key);
     }
 
+    pub(crate) fn all(&self) -> &BTreeMap<String, T> {
+        &self.known
+    }
+
     pub(super) fn get(&self, key: &str) -> Option<&T> {
         self.known.get(key)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &T)> {
         self.known.iter()
     }
 }

@@ -123,10 +123,26 @@ pub(super) struct Volume {
     pub(super) owner: String,
     pub(super) is_deleting: bool,
     pub(super) holds_finalizer: bool,
+    /// The name of a replicated volume, which others make and remove. We only fill it.
+    pub(super) replicated: Option<String>,
 }
 
-/// Nothing for volumes that this node did not make.
+/// Nothing for volumes that this node neither made nor could fill.
 pub(super) fn volume(object: &PersistentVolume, node: &str) -> Option<Volume> {
+    let csi = object.spec.as_ref()?.csi.as_ref();
+    if let Some(csi) = csi.filter(|csi| csi.driver == crate::storage::DRIVER) {
+        let claim = object.spec.as_ref()?.claim_ref.as_ref();
+        return Some(Volume {
+            name: object.metadata.name.clone()?,
+            phase: String::new(),
+            is_dropped: false,
+            capacity: 0,
+            owner: claim.and_then(|claim| claim.uid.clone()).unwrap_or_default(),
+            is_deleting: object.metadata.deletion_timestamp.is_some(),
+            holds_finalizer: false,
+            replicated: Some(csi.volume_handle.clone()),
+        });
+    }
     let meta = &object.metadata;
     let spec = object.spec.as_ref()?;
     let made_by = meta.annotations.as_ref()?.get(PROVISIONED_BY)?;
@@ -144,6 +160,7 @@ pub(super) fn volume(object: &PersistentVolume, node: &str) -> Option<Volume> {
         owner: owner.unwrap_or_default(),
         is_deleting: meta.deletion_timestamp.is_some(),
         holds_finalizer: meta.finalizers.iter().flatten().any(|each| each == FINALIZER),
+        replicated: None,
     })
 }
 

@@ -10,7 +10,7 @@
 //! Files are never removed because an object is missing, with one exception: a directory
 //! that still carries its mark of being made was never anybody's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::object::{Claim, Progress, Volume};
 use super::source::Source;
@@ -23,6 +23,8 @@ pub(super) struct World<'a> {
     pub(super) claims: BTreeMap<&'a str, &'a Claim>,
     /// Those of this node, by name.
     pub(super) volumes: BTreeMap<&'a str, &'a Volume>,
+    /// Replicated volumes that this node fills, by their own names.
+    pub(super) filled_here: BTreeSet<String>,
     /// Directories on disk, by the name of their volume.
     pub(super) found: BTreeMap<&'a str, Found>,
     /// What is under way, or rests after a failure, by the name of its volume.
@@ -132,6 +134,10 @@ fn for_volume(world: &World<'_>, volume: &Volume) -> Option<Action> {
     if !is_idle(world, &name) {
         return None;
     }
+    if let Some(handle) = &volume.replicated {
+        let claim = claim.filter(|_| world.filled_here.contains(handle))?;
+        return fill(volume, claim);
+    }
     if volume.is_deleting || volume.phase == "Released" {
         return end(volume, claim);
     }
@@ -140,16 +146,23 @@ fn for_volume(world: &World<'_>, volume: &Volume) -> Option<Action> {
         return Some(Action::Settle { volume: name });
     }
     let claim = claim.filter(|claim| claim.is_bound && !claim.is_deleting)?;
+    fill(volume, claim).or_else(|| grow(volume, claim, *found))
+}
+
+fn fill(volume: &Volume, claim: &Claim) -> Option<Action> {
+    if !claim.is_bound || claim.is_deleting {
+        return None;
+    }
     match (&claim.source, claim.progress) {
         // An upload begins when it comes.
-        (Some(Source::Upload), Progress::Ready) => {}
-        (Some(source), Progress::Open | Progress::Ready) => {
-            let (claim, source) = (claim.uid.clone(), source.clone());
-            return Some(Action::Fill { volume: name, claim, source });
-        }
-        _ => {}
+        (Some(Source::Upload), Progress::Ready) => None,
+        (Some(source), Progress::Open | Progress::Ready) => Some(Action::Fill {
+            volume: volume.name.clone(),
+            claim: claim.uid.clone(),
+            source: source.clone(),
+        }),
+        _ => None,
     }
-    grow(volume, claim, *found)
 }
 
 /// A volume that nobody claims, or that is to go.

@@ -26,20 +26,23 @@ impl Resolver<'_> {
         name: &str,
         read_only: bool,
     ) -> Result<Resolved, ResolveError> {
-        let (claim, path) = self.claim_path(name).await?;
+        let (claim, bound) = self.bound(name).await?;
         let disk = self.vmi.spec.domain.devices.disks.iter().find(|disk| disk.name == volume.name);
         let shared = disk.is_some_and(|disk| disk.shareable == Some(true));
-        let mut resolved = self.image_file(volume, path, shared)?;
+        let mut resolved = match replicated(&bound) {
+            Some(handle) => self.replicated(volume, handle, shared).await?,
+            None => self.image_file(volume, path(name, &bound)?, shared)?,
+        };
         resolved.backing.read_only |= read_only;
         resolved.claim = Some(info(name, &claim));
         Ok(resolved)
     }
 
-    /// The claim and the file or device behind it.
-    async fn claim_path(
+    /// The claim and the volume that it is bound to.
+    async fn bound(
         &self,
         name: &str,
-    ) -> Result<(PersistentVolumeClaim, PathBuf), ResolveError> {
+    ) -> Result<(PersistentVolumeClaim, PersistentVolume), ResolveError> {
         let (client, namespace) = (&self.context.client, &self.vmi.namespace);
         let unread = |kind| {
             let name = name.to_owned();
@@ -64,23 +67,10 @@ impl Resolver<'_> {
         }
         let volumes = Api::<PersistentVolume>::all(client.clone());
         let volume = present(volumes.get(&bound).await).map_err(unread("PV"))?;
-        let Some(volume) = volume else {
-            return Err(ResolveError::Missing { kind: "PV", name: bound });
-        };
-        let spec = volume.spec.as_ref();
-        let local = spec.and_then(|spec| spec.local.as_ref()).map(|local| &local.path);
-        let host = spec.and_then(|spec| spec.host_path.as_ref()).map(|host| &host.path);
-        let Some(path) = local.or(host) else {
-            return Err(pending(format!("volume {bound} is not of a kind that this node can use")));
-        };
-        let mut path = PathBuf::from(path);
-        if path.is_dir() {
-            path.push(IMAGE);
+        match volume {
+            Some(volume) => Ok((claim, volume)),
+            None => Err(ResolveError::Missing { kind: "PV", name: bound }),
         }
-        if !path.exists() {
-            return Err(pending(format!("{} does not exist on this node", path.display())));
-        }
-        Ok((claim, path))
     }
 
     /// A disk image or a device of the host, made accessible to the machine's user.
@@ -128,7 +118,12 @@ impl Resolver<'_> {
             let problem = "an ephemeral volume needs persistentVolumeClaim.claimName".into();
             return Err(ResolveError::Volume { volume: volume.name.clone(), problem });
         };
-        let (claim, base) = self.claim_path(name).await?;
+        let (claim, bound) = self.bound(name).await?;
+        if replicated(&bound).is_some() {
+            let problem = "an ephemeral volume needs a claim of the class local".into();
+            return Err(ResolveError::Volume { volume: volume.name.clone(), problem });
+        }
+        let base = path(name, &bound)?;
         let key = format!("{}/{}", self.vmi.namespace, base.display());
         let failed = |source| ResolveError::File { doing: "share", path: base.clone(), source };
         let group = match self.identity {
@@ -189,6 +184,32 @@ impl Resolver<'_> {
             }),
         }
     }
+}
+
+/// The file or device of this host behind a claim.
+fn path(claim: &str, volume: &PersistentVolume) -> Result<PathBuf, ResolveError> {
+    let pending = |why: String| ResolveError::Pending { kind: "PVC", name: claim.into(), why };
+    let spec = volume.spec.as_ref();
+    let local = spec.and_then(|spec| spec.local.as_ref()).map(|local| &local.path);
+    let host = spec.and_then(|spec| spec.host_path.as_ref()).map(|host| &host.path);
+    let Some(path) = local.or(host) else {
+        let name = volume.metadata.name.as_deref().unwrap_or_default();
+        return Err(pending(format!("volume {name} is not of a kind that this node can use")));
+    };
+    let mut path = PathBuf::from(path);
+    if path.is_dir() {
+        path.push(IMAGE);
+    }
+    if !path.exists() {
+        return Err(pending(format!("{} does not exist on this node", path.display())));
+    }
+    Ok(path)
+}
+
+/// The name of the replicated volume behind a claim, if it is one.
+fn replicated(volume: &PersistentVolume) -> Option<&str> {
+    let csi = volume.spec.as_ref()?.csi.as_ref()?;
+    (csi.driver == crate::storage::DRIVER).then_some(csi.volume_handle.as_str())
 }
 
 /// What the status of a VMI says about a claim.

@@ -69,13 +69,18 @@ pub(super) fn hand_over(path: &Path, identity: Option<&Identity>, mode: u32) -> 
 
 /// Gives a file to a group of its own, so that several machines may write to it.
 pub(super) fn share(path: &Path, key: &str) -> io::Result<u32> {
-    use sha2::{Digest, Sha256};
-    let hash = Sha256::digest(key.as_bytes());
-    let group = SHARED_GROUPS + (u32::from(hash[0]) << 8) + u32::from(hash[1]);
+    let group = shared_group(key);
     let file = open(path)?;
     std::os::unix::fs::fchown(&file, None, Some(group))?;
     file.set_permissions(fs::Permissions::from_mode(0o660))?;
     Ok(group)
+}
+
+/// The group of those who share what has this name.
+pub(super) fn shared_group(key: &str) -> u32 {
+    use sha2::{Digest, Sha256};
+    let hash = Sha256::digest(key.as_bytes());
+    SHARED_GROUPS + (u32::from(hash[0]) << 8) + u32::from(hash[1])
 }
 
 fn open(path: &Path) -> io::Result<File> {

@@ -36,6 +36,7 @@ fn volume() -> Volume {
         owner: "u".into(),
         is_deleting: false,
         holds_finalizer: true,
+        replicated: None,
     }
 }
 
@@ -62,6 +63,7 @@ fn check(cases: Vec<Case>) {
     for case in cases {
         let world = World {
             node: "one",
+            filled_here: BTreeSet::from(["handle".to_owned()]),
             claims: case.claim.iter().map(|own| (own.uid.as_str(), own)).collect(),
             volumes: case.volume.iter().map(|own| (own.name.as_str(), own)).collect(),
             found: case.found.iter().map(|own| ("pvc-u", *own)).collect(),
@@ -242,6 +244,37 @@ fn a_larger_request_grows_disk_volume_and_claim() {
             claim: Some(larger(2 * GIB)),
             volume: Some(large()),
             found: Some(grown),
+            ..Case::default()
+        },
+    ]);
+}
+
+#[test]
+fn a_replicated_volume_is_filled_and_otherwise_left_to_others() {
+    let replicated = || Some(Volume { replicated: Some("handle".into()), ..volume() });
+    let source = || Claim { source: Some(Source::Blank), ..bound() };
+    check(vec![
+        Case {
+            what: "it is filled without a directory",
+            claim: Some(source()),
+            volume: replicated(),
+            found: None,
+            expected: &["fill"],
+            ..Case::default()
+        },
+        Case {
+            what: "by the node that is the first of its replicas",
+            claim: Some(source()),
+            volume: Some(Volume { replicated: Some("another".into()), ..volume() }),
+            found: None,
+            ..Case::default()
+        },
+        Case { what: "it is not grown", volume: replicated(), found: None, ..Case::default() },
+        Case {
+            what: "it is not removed",
+            claim: None,
+            volume: replicated().map(|it| Volume { phase: "Released".into(), ..it }),
+            found: None,
             ..Case::default()
         },
     ]);

@@ -1,0 +1,215 @@
+//! Volumes that are replicated: this node's part in them.
+//!
+//! The data is in the hands of the storage process (`sheaf storage`, crate `block`), which
+//! `process` starts and follows and which outlives us. Longhorn's objects say what it is to do:
+//! `plan` compares both, `keep` carries it out, `status` tells how things are, `record` answers
+//! for who may write. `disk` tells of the node's disks.
+//!
+//! Decides nothing about where replicas or engines belong; the objects say it.
+
+mod act;
+mod disk;
+mod keep;
+mod link;
+mod object;
+mod plan;
+mod process;
+mod record;
+mod secret;
+mod status;
+mod ticket;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::Tasks;
+use block::ids::VolumeId;
+use block::storage::Request;
+use hci::longhorn::NAMESPACE;
+use kube::api::{ApiResource, DynamicObject};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use self::act::Hands;
+use self::keep::{Keeper, Seen, Work};
+use self::link::Link;
+use self::process::Supervisor;
+use self::record::{Known, Records};
+use crate::bell::Bell;
+use crate::config::Config;
+use crate::event::Reporter;
+
+pub(crate) use link::LinkError;
+pub(crate) use ticket::TicketError;
+
+/// The driver whose volumes these are.
+pub(crate) const DRIVER: &str = "driver.longhorn.io";
+
+/// A volume that can be used on this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Served {
+    id: VolumeId,
+    pub(crate) socket: PathBuf,
+    pub(crate) size: u64,
+}
+
+/// What others on this node may want to know, by the names of volumes.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Board {
+    served: BTreeMap<String, Served>,
+    /// Tickets for which the volume is here.
+    satisfied: BTreeMap<String, BTreeSet<String>>,
+    /// Those that this node fills.
+    filled: BTreeSet<String>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Serving(Arc<Mutex<Board>>);
+
+/// What the storage process asks about, by its own numbers.
+#[derive(Debug, Clone, Default)]
+struct Names(Arc<Mutex<BTreeMap<VolumeId, Known>>>);
+
+/// What the rest of the agent may ask of replicated volumes.
+#[derive(Clone)]
+pub(crate) struct Storage {
+    client: Client,
+    node: String,
+    link: Link,
+    serving: Serving,
+    bell: Bell,
+}
+
+impl Storage {
+    /// Begins to serve this node's volumes; the storage process does not end with `tasks`.
+    ///
+    /// The bell is rung when a volume can be used, has grown, or can be used no more.
+    pub(crate) fn start(
+        client: Client,
+        config: &Config,
+        bell: Bell,
+        tasks: &Tasks,
+    ) -> io::Result<Self> {
+        let dir = config.data_dir.join("storage");
+        let sockets = dir.join("nbd");
+        passable(&dir)?;
+        passable(&sockets)?;
+        let dir = dir.canonicalize()?;
+        let link = Link::new(&dir);
+        let (told, telling) = watch::channel(None);
+        let has_state = dir.join("state.json").exists();
+        let (wanted, wanting) = watch::channel(has_state);
+        let (names, serving) = (Names::default(), Serving::default());
+        let log = dir.join("storage.log");
+        let supervisor =
+            Supervisor { dir: dir.clone(), log, link: link.clone(), wanted: wanting, told };
+        tasks.spawn("storage", supervisor.run(tasks.stop_signal()));
+        let records = Records::new(client.clone());
+        let answering = record::serve(
+            records.clone(),
+            link.clone(),
+            names.clone(),
+            telling.clone(),
+            tasks.stop_signal(),
+        );
+        tasks.spawn("records", answering);
+        let node = config.node_name.clone();
+        let hands =
+            Hands { client: client.clone(), node: node.clone(), link: link.clone(), records };
+        let keeper = Keeper {
+            hands,
+            reporter: Reporter::new(client.clone(), &node),
+            address: config.addresses.first().map(ToString::to_string).unwrap_or_default(),
+            sockets: dir.join("nbd"),
+            default_disk: dir.join("disk"),
+            wanted,
+            told: telling,
+            names,
+            serving: serving.clone(),
+            bell: bell.clone(),
+            seen: Seen::default(),
+            work: Work::default(),
+        };
+        tasks.spawn("replicas", keeper.run(tasks.stop_signal()));
+        Ok(Self { client, node, link, serving, bell })
+    }
+
+    /// The volumes that are for this node to fill: of several with replicas, the first.
+    pub(crate) fn filled_here(&self) -> BTreeSet<String> {
+        self.serving.0.lock().filled.clone()
+    }
+
+    /// A volume by its name, if it is served now.
+    pub(crate) fn served(&self, volume: &str) -> Option<Served> {
+        self.serving.0.lock().served.get(volume).cloned()
+    }
+
+    /// A volume that is here for `ticket`, and so stays until that is taken back. One that is
+    /// served for another may be let go at any moment.
+    pub(crate) fn held(&self, volume: &str, ticket: &str) -> Option<Served> {
+        let board = self.serving.0.lock();
+        board.satisfied.get(volume).filter(|tickets| tickets.contains(ticket))?;
+        board.served.get(volume).cloned()
+    }
+
+    /// The same, when it is.
+    pub(crate) async fn until_held(&self, volume: &str, ticket: &str) -> Served {
+        let mut bell = self.bell.listen();
+        loop {
+            if let Some(served) = self.held(volume, ticket) {
+                return served;
+            }
+            if bell.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// A volume by its socket, if it can be used now.
+    pub(crate) fn served_on(&self, socket: &Path) -> Option<Served> {
+        self.serving.0.lock().served.values().find(|it| it.socket == socket).cloned()
+    }
+
+    /// Asks for a volume here, in the name of `ticket`.
+    pub(crate) async fn want(&self, volume: &str, ticket: &str) -> Result<(), TicketError> {
+        ticket::put(&self.client, volume, &self.node, ticket).await
+    }
+
+    /// `ticket` needs the volume no more.
+    pub(crate) async fn forgo(&self, volume: &str, ticket: &str) -> Result<(), TicketError> {
+        ticket::take_back(&self.client, volume, ticket).await
+    }
+
+    /// Lets a user or a group connect to a volume, and nobody else.
+    pub(crate) async fn grant(
+        &self,
+        served: &Served,
+        user: Option<u32>,
+        group: Option<u32>,
+    ) -> Result<(), LinkError> {
+        self.link.ask(&Request::Grant { volume: served.id, user, group }).await.map(drop)
+    }
+
+    /// Has clients connect again, so that they learn of another size.
+    pub(crate) async fn hang_up(&self, served: &Served) -> Result<(), LinkError> {
+        self.link.ask(&Request::HangUp { volume: served.id }).await.map(drop)
+    }
+}
+
+/// Makes a directory that users of machines can pass through, and only pass.
+fn passable(dir: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o711).create(dir)?;
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o711))
+}
+
+/// Longhorn's objects of one kind.
+fn longhorn(client: &Client, kind: &str, plural: &str) -> Api<DynamicObject> {
+    let gvk = GroupVersionKind::gvk("longhorn.io", "v1beta2", kind);
+    let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
+    Api::namespaced_with(client.clone(), NAMESPACE, &resource)
+}

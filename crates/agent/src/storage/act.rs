@@ -1,0 +1,175 @@
+//! Carrying out what was planned, one piece of work at a time.
+
+use base::clock;
+use block::run::AdminRequest;
+use block::storage::Request;
+use client::Fault;
+use hci::longhorn::FINALIZER;
+use kube::api::{DynamicObject, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use super::link::{Link, LinkError};
+use super::longhorn;
+use super::plan::Action;
+use super::record::{RecordError, Records};
+use crate::api::{MANAGER, is_conflict, merge, present};
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ActError {
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error("cannot write {kind} {name}")]
+    Write { kind: &'static str, name: String, source: Fault },
+}
+
+impl ActError {
+    /// Whether it is nobody's fault and over in a moment.
+    pub(super) fn is_passing(&self) -> bool {
+        matches!(self, Self::Link(LinkError::Connect(_) | LinkError::Ended))
+    }
+}
+
+/// A kind whose objects this node writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Replica,
+    Engine,
+    Snapshot,
+    Node,
+}
+
+impl Kind {
+    pub(super) fn api(self, client: &Client) -> Api<DynamicObject> {
+        match self {
+            Self::Replica => longhorn(client, "Replica", "replicas"),
+            Self::Engine => longhorn(client, "Engine", "engines"),
+            Self::Snapshot => longhorn(client, "Snapshot", "snapshots"),
+            Self::Node => longhorn(client, "Node", "nodes"),
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Replica => "replica",
+            Self::Engine => "engine",
+            Self::Snapshot => "snapshot",
+            Self::Node => "node",
+        }
+    }
+}
+
+/// What work needs.
+#[derive(Clone)]
+pub(super) struct Hands {
+    pub(super) client: Client,
+    pub(super) node: String,
+    pub(super) link: Link,
+    pub(super) records: Records,
+}
+
+impl Hands {
+    pub(super) async fn act(&self, action: Action) -> Result<(), ActError> {
+        match action {
+            Action::MakeReplica { new, .. } => self.ask(Request::CreateReplica(new)).await,
+            Action::RemoveReplica { replica, id } => {
+                self.ask(Request::RemoveReplica { replica: id }).await?;
+                self.release(Kind::Replica, &replica).await
+            }
+            Action::Attach { engine, attachment, first, is_new } => {
+                self.records.attach(&engine, &self.node, &first, is_new).await?;
+                self.ask(Request::Attach(attachment)).await
+            }
+            Action::Detach { engine, volume } => {
+                self.ask(Request::Detach { volume }).await?;
+                match engine {
+                    Some(engine) => Ok(self.records.detach(&engine, &self.node).await?),
+                    None => Ok(()),
+                }
+            }
+            Action::Expand { volume, size, .. } => {
+                self.ask_volume(volume, AdminRequest::Resize { size }).await
+            }
+            Action::AddMember { volume, replica, .. } => {
+                let request = AdminRequest::AddReplica { replica: replica.id, at: replica.at };
+                self.ask_volume(volume, request).await
+            }
+            Action::DropMember { volume, replica, .. } => {
+                self.ask_volume(volume, AdminRequest::DropReplica { replica }).await
+            }
+            Action::ReleaseEngine { engine } => self.release(Kind::Engine, &engine).await,
+            Action::TakeSnapshot { snapshot, volume, labels } => {
+                let created = u64::try_from(clock::now().as_second()).unwrap_or(0);
+                let request = AdminRequest::Snapshot { name: snapshot, created, labels };
+                self.ask_volume(volume, request).await
+            }
+            Action::DeleteSnapshot { snapshot, volume } => {
+                let request = AdminRequest::DeleteSnapshot { name: snapshot.clone() };
+                self.ask_volume(volume, request).await?;
+                self.release(Kind::Snapshot, &snapshot).await
+            }
+            Action::ReleaseSnapshot { snapshot } => self.release(Kind::Snapshot, &snapshot).await,
+        }
+    }
+
+    async fn ask(&self, request: Request) -> Result<(), ActError> {
+        Ok(self.link.ask(&request).await.map(drop)?)
+    }
+
+    async fn ask_volume(
+        &self,
+        volume: block::ids::VolumeId,
+        request: AdminRequest,
+    ) -> Result<(), ActError> {
+        Ok(self.link.ask_volume(volume, request).await.map(drop)?)
+    }
+
+    /// Takes our finalizer off an object; nothing here stands behind it any more.
+    async fn release(&self, kind: Kind, name: &str) -> Result<(), ActError> {
+        let api = kind.api(&self.client);
+        let fail = |source| ActError::Write {
+            kind: kind.name(),
+            name: name.into(),
+            source: Fault(source),
+        };
+        loop {
+            let Some(object) = present(api.get_metadata(name).await).map_err(fail)? else {
+                return Ok(());
+            };
+            let finalizers = object.metadata.finalizers.unwrap_or_default();
+            let rest: Vec<&String> = finalizers.iter().filter(|it| *it != FINALIZER).collect();
+            if rest.len() == finalizers.len() {
+                return Ok(());
+            }
+            let patch = json!({"metadata": {
+                "resourceVersion": object.metadata.resource_version, "finalizers": rest,
+            }});
+            match present(merge(&api, name, &patch).await) {
+                Ok(_) => return Ok(()),
+                Err(failure) if is_conflict(&failure) => {}
+                Err(failure) => return Err(fail(failure)),
+            }
+        }
+    }
+
+    /// Writes a part of an object's status.
+    pub(super) async fn tell(
+        &self,
+        kind: Kind,
+        name: &str,
+        status: Value,
+    ) -> Result<Option<DynamicObject>, ActError> {
+        let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+        let patch = kube::api::Patch::Merge(json!({"status": status}));
+        let api = kind.api(&self.client);
+        let written = present(api.patch_status(name, &params, &patch).await);
+        written.map_err(|source| ActError::Write {
+            kind: kind.name(),
+            name: name.into(),
+            source: Fault(source),
+        })
+    }
+}

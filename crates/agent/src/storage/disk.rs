@@ -1,0 +1,325 @@
+//! This node's disks, as its longhorn Node object has them: looked at, and told.
+//!
+//! A disk is a directory with `longhorn-disk.cfg`, which names it for good: a file system that is
+//! not mounted has none, and nothing is put into the empty directory below it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base::clock;
+use client::Fault;
+use hci::longhorn::NAMESPACE;
+use hci::longhorn::node::{DiskSpec, NodeSpec};
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::api::{DynamicObject, PostParams};
+use rustix::fs::statvfs;
+use serde_json::{Value, json};
+use tracing::info;
+
+use super::act::{ActError, Hands, Kind};
+use super::object::{REPLICAS, Replica};
+use super::status::{condition, difference};
+use crate::event::{Note, Reporter};
+
+const CONFIG: &str = "longhorn-disk.cfg";
+/// Longhorn's own default, which stands for ours.
+const LONGHORN_PATH: &str = "/var/lib/longhorn";
+
+/// One look at all disks.
+pub(super) struct Looking {
+    pub(super) hands: Hands,
+    pub(super) reporter: Reporter,
+    pub(super) default_disk: PathBuf,
+    /// The Node object as it is known.
+    pub(super) node: Option<DynamicObject>,
+    pub(super) settings: BTreeMap<String, String>,
+    /// Of this node.
+    pub(super) replicas: Vec<Replica>,
+}
+
+/// What was found at a disk's path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Found {
+    uuid: String,
+    available: i64,
+    maximum: i64,
+}
+
+/// Why a disk cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum DiskError {
+    #[error("cannot use {}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("{} is of another disk: it says {found}, not {known}", path.display())]
+    Other { path: PathBuf, found: String, known: String },
+    #[error("{} says nothing that could be understood", path.display())]
+    Config { path: PathBuf, source: serde_json::Error },
+    #[error("{} is not an absolute path", path.display())]
+    Relative { path: PathBuf },
+}
+
+impl Looking {
+    pub(super) async fn look(self) -> Result<(), ActError> {
+        let Some(node) = &self.node else { return self.create().await };
+        let spec: NodeSpec = serde_json::from_value(node.data["spec"].clone()).unwrap_or_default();
+        let old = node.data.get("status").cloned().unwrap_or_default();
+        let mut disks = serde_json::Map::new();
+        let mut notes = Vec::new();
+        for (name, disk) in &spec.disks {
+            let before = old["diskStatus"][name].clone();
+            let found = examine(name, disk, &before).await;
+            let told = self.disk_status(name, disk, &found, &before);
+            notes.extend(news(name, &before, &told));
+            disks.insert(name.clone(), told);
+        }
+        let status = json!({
+            "conditions": self.conditions(&old["conditions"]),
+            "diskStatus": disks,
+        });
+        if let Some(patch) = difference(&old, &status) {
+            self.hands.tell(Kind::Node, &self.hands.node, patch).await?;
+        }
+        for note in notes {
+            self.reporter.report(&self.reference(node), note).await;
+        }
+        Ok(())
+    }
+
+    /// The object of a node that is new, with its first disk unless only marked nodes get one.
+    async fn create(&self) -> Result<(), ActError> {
+        let setting = |name: &str| self.settings.get(name).map(String::as_str).unwrap_or_default();
+        let path = match setting("default-data-path") {
+            "" | LONGHORN_PATH => self.default_disk.clone(),
+            other => PathBuf::from(other),
+        };
+        let mut disks = json!({});
+        if setting("create-default-disk-labeled-nodes") != "true" {
+            let total = tokio::task::block_in_place(|| {
+                std::fs::create_dir_all(&path).ok()?;
+                statvfs(&path).ok().map(|stat| stat.f_blocks * stat.f_frsize)
+            });
+            let percent: u64 =
+                setting("storage-reserved-percentage-for-default-disk").parse().unwrap_or(30);
+            disks["default-disk"] = json!({
+                "path": path, "diskType": "filesystem", "allowScheduling": true,
+                "evictionRequested": false, "tags": [],
+                "storageReserved": total.unwrap_or(0) / 100 * percent,
+            });
+        }
+        let name = &self.hands.node;
+        let node = json!({
+            "apiVersion": "longhorn.io/v1beta2", "kind": "Node",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {"name": name, "allowScheduling": true, "evictionRequested": false,
+                     "disks": disks, "tags": []},
+        });
+        let node = serde_json::from_value(node).expect("a node of ours is an object");
+        let created =
+            Kind::Node.api(&self.hands.client).create(&PostParams::default(), &node).await;
+        match created {
+            Ok(_) => {
+                info!(node = name, disk = %path.display(), "node has a disk for volumes");
+                Ok(())
+            }
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            Err(source) => {
+                Err(ActError::Write { kind: "node", name: name.clone(), source: Fault(source) })
+            }
+        }
+    }
+
+    fn conditions(&self, old: &Value) -> Vec<Value> {
+        let now = clock::now();
+        let node = &self.hands.node;
+        vec![
+            condition(old, "Ready", true, "", &format!("Node {node} is ready"), now),
+            condition(old, "Schedulable", true, "", "", now),
+            condition(old, "MountPropagation", true, "", "", now),
+        ]
+    }
+
+    fn disk_status(
+        &self,
+        name: &str,
+        disk: &DiskSpec,
+        found: &Result<Found, DiskError>,
+        before: &Value,
+    ) -> Value {
+        let (now, old) = (clock::now(), &before["conditions"]);
+        let path = disk.path.as_deref().unwrap_or_default();
+        let known = before["diskUUID"].as_str().unwrap_or_default();
+        let uuid = found.as_ref().map_or(known, |found| found.uuid.as_str());
+        let on_it = self.replicas.iter().filter(|it| !uuid.is_empty() && it.disk == uuid);
+        let scheduled: BTreeMap<&str, u64> = on_it.map(|it| (it.name.as_str(), it.size)).collect();
+        let mut told = json!({
+            "diskName": name, "diskPath": path, "diskType": "filesystem", "diskUUID": uuid,
+            "storageScheduled": scheduled.values().sum::<u64>(),
+            "scheduledReplica": scheduled,
+        });
+        match found {
+            Err(failure) => {
+                let reason = match failure {
+                    DiskError::Other { .. } => "DiskFilesystemChanged",
+                    _ => "NoDiskInfo",
+                };
+                let why = base::Chain(failure).to_string();
+                let why =
+                    format!("Disk {name}({path}) on node {} is not ready: {why}", self.hands.node);
+                told["conditions"] = json!([
+                    condition(old, "Ready", false, reason, &why, now),
+                    condition(old, "Schedulable", false, "DiskNotReady", &why, now),
+                ]);
+            }
+            Ok(found) => {
+                told["storageAvailable"] = json!(found.available);
+                told["storageMaximum"] = json!(found.maximum);
+                let ready = format!("Disk {name}({path}) on node {} is ready", self.hands.node);
+                told["conditions"] = json!([
+                    condition(old, "Ready", true, "", &ready, now),
+                    self.pressure(name, path, found, old),
+                ]);
+            }
+        }
+        told
+    }
+
+    /// Whether there is room for more.
+    fn pressure(&self, name: &str, path: &str, found: &Found, old: &Value) -> Value {
+        let setting = self.settings.get("storage-minimal-available-percentage");
+        let percent: i64 = setting.and_then(|value| value.parse().ok()).unwrap_or(25);
+        let least = found.maximum / 100 * percent;
+        let now = clock::now();
+        if found.available > least {
+            let message = format!("Disk {name}({path}) on node {} is schedulable", self.hands.node);
+            return condition(old, "Schedulable", true, "", &message, now);
+        }
+        let message = format!(
+            "Disk {name} ({path}) on the node {} has {} available, but requires reserved minimal \
+             {} to schedule more replicas",
+            self.hands.node, found.available, least
+        );
+        condition(old, "Schedulable", false, "DiskPressure", &message, now)
+    }
+
+    fn reference(&self, node: &DynamicObject) -> ObjectReference {
+        ObjectReference {
+            api_version: Some("longhorn.io/v1beta2".into()),
+            kind: Some("Node".into()),
+            namespace: Some(NAMESPACE.into()),
+            name: Some(self.hands.node.clone()),
+            uid: node.metadata.uid.clone(),
+            ..ObjectReference::default()
+        }
+    }
+}
+
+/// What people are told when a disk becomes usable or stops being so.
+fn news(name: &str, before: &Value, now: &Value) -> Vec<Note> {
+    let of = |status: &Value, kind: &str| {
+        let all = status["conditions"].as_array().cloned().unwrap_or_default();
+        all.into_iter().find(|it| it["type"] == kind)
+    };
+    let mut notes = Vec::new();
+    for kind in ["Ready", "Schedulable"] {
+        let (old, new) = (of(before, kind), of(now, kind));
+        let text = |value: &Option<Value>, field: &str| {
+            value.as_ref().and_then(|it| it[field].as_str()).unwrap_or_default().to_owned()
+        };
+        let (was, is) = (text(&old, "status"), text(&new, "status"));
+        if was == is || was.is_empty() && is == "True" {
+            continue;
+        }
+        let message = text(&new, "message");
+        let message = if message.is_empty() { format!("disk {name}") } else { message };
+        let reason = if kind == "Ready" { "Ready" } else { "Schedulable" };
+        notes.push(match is.as_str() {
+            "True" => Note::normal(reason, message),
+            _ => Note::warning(reason, message),
+        });
+    }
+    notes
+}
+
+async fn examine(name: &str, disk: &DiskSpec, before: &Value) -> Result<Found, DiskError> {
+    let path = PathBuf::from(disk.path.clone().unwrap_or_default());
+    let known = before["diskUUID"].as_str().unwrap_or_default().to_owned();
+    let name = name.to_owned();
+    let looked = tokio::task::spawn_blocking(move || look_at(&name, &path, &known)).await;
+    looked.unwrap_or_else(|failure| {
+        let source = io::Error::other(failure);
+        Err(DiskError::Io { path: PathBuf::new(), source })
+    })
+}
+
+fn look_at(name: &str, path: &Path, known: &str) -> Result<Found, DiskError> {
+    if path.is_relative() {
+        return Err(DiskError::Relative { path: path.into() });
+    }
+    let fail = |path: &Path| {
+        let path = path.to_owned();
+        move |source| DiskError::Io { path, source }
+    };
+    let config = path.join(CONFIG);
+    let uuid = match std::fs::read(&config) {
+        Ok(text) => {
+            let value: Value = serde_json::from_slice(&text)
+                .map_err(|source| DiskError::Config { path: config.clone(), source })?;
+            let found = value["diskUUID"].as_str().unwrap_or_default().to_owned();
+            if !known.is_empty() && found != known {
+                return Err(DiskError::Other { path: config, found, known: known.into() });
+            }
+            found
+        }
+        // A disk that was there before and has lost its name is not mounted.
+        Err(source) if !known.is_empty() => return Err(DiskError::Io { path: config, source }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            std::fs::create_dir_all(path).map_err(fail(path))?;
+            let uuid = block::ids::VolumeId::random().to_string();
+            let value = json!({"diskName": name, "diskUUID": uuid, "diskDriver": ""});
+            let aside = path.join(".longhorn-disk.new");
+            std::fs::write(&aside, value.to_string()).map_err(fail(&aside))?;
+            std::fs::rename(&aside, &config).map_err(fail(&config))?;
+            uuid
+        }
+        Err(source) => return Err(DiskError::Io { path: config, source }),
+    };
+    let replicas = path.join(REPLICAS);
+    std::fs::create_dir_all(&replicas).map_err(fail(&replicas))?;
+    let stat = statvfs(path).map_err(|source| fail(path)(source.into()))?;
+    let bytes = |blocks: u64| i64::try_from(blocks * stat.f_frsize).unwrap_or(i64::MAX);
+    Ok(Found { uuid, available: bytes(stat.f_bavail), maximum: bytes(stat.f_blocks) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_keeps_its_name_and_one_that_is_not_mounted_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        let first = look_at("d", &path, "").unwrap();
+        assert_eq!(look_at("d", &path, &first.uuid).unwrap().uuid, first.uuid);
+        let said = look_at("d", &path, "another").unwrap_err().to_string();
+        assert!(said.contains("is of another disk"), "{said}");
+        std::fs::remove_dir_all(&path).unwrap();
+        look_at("d", &path, &first.uuid).unwrap_err();
+        assert!(!path.exists(), "nothing is made where a disk is missing");
+        assert!(look_at("d", Path::new("disk"), "").is_err());
+    }
+
+    #[test]
+    fn what_becomes_bad_is_told_and_what_was_good_is_not() {
+        let status = |status: &str| {
+            json!({"conditions": [
+                {"type": "Schedulable", "status": status, "message": "m"},
+            ]})
+        };
+        assert!(news("d", &Value::Null, &status("True")).is_empty());
+        assert_eq!(news("d", &Value::Null, &status("False")).len(), 1);
+        assert_eq!(news("d", &status("True"), &status("False"))[0].reason, "Schedulable");
+        assert!(news("d", &status("False"), &status("False")).is_empty());
+        assert_eq!(news("d", &status("False"), &status("True")).len(), 1);
+    }
+}

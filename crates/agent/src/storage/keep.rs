@@ -1,0 +1,425 @@
+//! Following Longhorn's objects and the storage process, and doing what the plan says: one task
+//! owns what is known, and one task per object works on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Backoff, Chain, Stop, clock};
+use block::storage::StorageStatus;
+use futures_util::StreamExt as _;
+use kube::api::DynamicObject;
+use kube::runtime::watcher::{self, Event};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::{debug, warn};
+
+use super::act::{ActError, Hands, Kind};
+use super::object::{self, Engine, Replica, Snapshot, Volume};
+use super::plan::{Key, World, needs_process, plan};
+use super::record::Known;
+use super::status::{self, Place, difference};
+use super::{Board, Names, Served, Serving, disk, longhorn};
+use crate::bell::Bell;
+use crate::event::Reporter;
+use crate::volume::{Mirror, steady};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// How often disks are looked at: room comes and goes without a word.
+const DISKS: Duration = Duration::from_secs(30);
+
+/// The task that owns what is known.
+pub(super) struct Keeper {
+    pub(super) hands: Hands,
+    pub(super) reporter: Reporter,
+    pub(super) address: String,
+    pub(super) sockets: PathBuf,
+    pub(super) default_disk: PathBuf,
+    pub(super) wanted: watch::Sender<bool>,
+    pub(super) told: watch::Receiver<Option<Arc<StorageStatus>>>,
+    pub(super) names: Names,
+    pub(super) serving: Serving,
+    pub(super) bell: Bell,
+    pub(super) seen: Seen,
+    pub(super) work: Work,
+}
+
+/// What the API has told.
+#[derive(Default)]
+pub(super) struct Seen {
+    volumes: Mirror<Volume>,
+    replicas: Mirror<Replica>,
+    engines: Mirror<Engine>,
+    snapshots: Mirror<Snapshot>,
+    /// The tickets for which each volume is where they want it.
+    attachments: Mirror<BTreeSet<String>>,
+    node: Mirror<DynamicObject>,
+    settings: Mirror<String>,
+}
+
+impl Seen {
+    fn is_complete(&self) -> bool {
+        self.volumes.is_complete()
+            && self.replicas.is_complete()
+            && self.engines.is_complete()
+            && self.snapshots.is_complete()
+            && self.attachments.is_complete()
+            && self.node.is_complete()
+            && self.settings.is_complete()
+    }
+}
+
+/// What is under way.
+#[derive(Default)]
+pub(super) struct Work {
+    jobs: JoinSet<Done>,
+    under_way: BTreeSet<Key>,
+    telling: BTreeSet<(Kind, String)>,
+    troubles: BTreeMap<Key, Trouble>,
+    /// Disks are being looked at, or must be.
+    disks: Disks,
+}
+
+#[derive(Default, PartialEq, Eq)]
+enum Disks {
+    #[default]
+    Due,
+    Looking,
+    Known,
+}
+
+/// What went wrong last, and how long to leave it alone.
+struct Trouble {
+    complaint: String,
+    pauses: Backoff,
+}
+
+enum Done {
+    Acted(Key, Result<(), String>),
+    Told(Kind, String, Option<Box<DynamicObject>>),
+    Looked,
+}
+
+enum News {
+    Volume(Event<DynamicObject>),
+    Replica(Event<DynamicObject>),
+    Engine(Event<DynamicObject>),
+    Snapshot(Event<DynamicObject>),
+    Attachment(Event<DynamicObject>),
+    Node(Event<DynamicObject>),
+    Setting(Event<DynamicObject>),
+    Storage,
+    Ended(Result<Done, tokio::task::JoinError>),
+    LookAtDisks,
+    Nothing,
+    Stop,
+}
+
+impl Keeper {
+    /// Runs until `stop`; the storage process goes on.
+    pub(super) async fn run(mut self, mut stop: Stop) {
+        let client = self.hands.client.clone();
+        let follow = |kind: &str, plural: &'static str| {
+            let api = longhorn(&client, kind, plural);
+            steady(watcher::watcher(api, watcher::Config::default()), plural)
+        };
+        let mut volumes = std::pin::pin!(follow("Volume", "volumes"));
+        let mut replicas = std::pin::pin!(follow("Replica", "replicas"));
+        let mut engines = std::pin::pin!(follow("Engine", "engines"));
+        let mut snapshots = std::pin::pin!(follow("Snapshot", "snapshots"));
+        let mut attachments = std::pin::pin!(follow("VolumeAttachment", "volumeattachments"));
+        let mut nodes = std::pin::pin!(follow("Node", "nodes"));
+        let mut settings = std::pin::pin!(follow("Setting", "settings"));
+        let mut disks = tokio::time::interval(DISKS);
+        let mut is_behind = false;
+        loop {
+            let news = tokio::select! {
+                biased;
+                () = stop.requested() => News::Stop,
+                Some(event) = volumes.next() => News::Volume(event),
+                Some(event) = replicas.next() => News::Replica(event),
+                Some(event) = engines.next() => News::Engine(event),
+                Some(event) = snapshots.next() => News::Snapshot(event),
+                Some(event) = attachments.next() => News::Attachment(event),
+                Some(event) = nodes.next() => News::Node(event),
+                Some(event) = settings.next() => News::Setting(event),
+                Ok(()) = self.told.changed() => News::Storage,
+                Some(ended) = self.work.jobs.join_next() => News::Ended(ended),
+                _ = disks.tick() => News::LookAtDisks,
+                // What comes together is looked at together.
+                () = std::future::ready(()), if is_behind => News::Nothing,
+            };
+            match news {
+                News::Stop => return,
+                News::Nothing => {
+                    is_behind = false;
+                    if self.seen.is_complete() {
+                        self.act();
+                    }
+                }
+                news => {
+                    is_behind = true;
+                    self.apply(news);
+                }
+            }
+        }
+    }
+
+    fn apply(&mut self, news: News) {
+        let seen = &mut self.seen;
+        match news {
+            News::Volume(event) => seen.volumes.apply(event, by_name(object::volume)),
+            News::Replica(event) => {
+                seen.replicas.apply(event, by_name(object::replica));
+                self.work.disks = Disks::Due;
+            }
+            News::Engine(event) => seen.engines.apply(event, by_name(object::engine)),
+            News::Snapshot(event) => seen.snapshots.apply(event, by_name(object::snapshot)),
+            News::Attachment(event) => {
+                seen.attachments.apply(event, by_name(|it| Some(object::satisfied(it))));
+            }
+            News::Node(event) => {
+                let own = self.hands.node.clone();
+                let of = |it: &DynamicObject| {
+                    (it.metadata.name.as_ref() == Some(&own)).then(|| it.clone())
+                };
+                seen.node.apply(event, by_name(of));
+                self.work.disks = Disks::Due;
+            }
+            News::Setting(event) => {
+                let value = |it: &DynamicObject| it.data["value"].as_str().map(str::to_owned);
+                seen.settings.apply(event, by_name(value));
+            }
+            News::LookAtDisks => self.work.disks = Disks::Due,
+            News::Ended(Ok(done)) => self.ended(done),
+            News::Ended(Err(failure)) => {
+                tracing::error!(error = %failure, "work on volumes panicked");
+                self.work.under_way.clear();
+                self.work.telling.clear();
+            }
+            News::Storage | News::Nothing | News::Stop => {}
+        }
+    }
+
+    fn ended(&mut self, done: Done) {
+        match done {
+            Done::Looked => {
+                if self.work.disks == Disks::Looking {
+                    self.work.disks = Disks::Known;
+                }
+            }
+            Done::Acted(key, result) => {
+                self.work.under_way.remove(&key);
+                match result {
+                    Ok(()) => drop(self.work.troubles.remove(&key)),
+                    Err(complaint) => self.trouble(&key).complaint = complaint,
+                }
+            }
+            Done::Told(kind, name, object) => {
+                self.work.telling.remove(&(kind, name));
+                let Some(object) = object else { return };
+                // The watch tells of it later; until then this is what is known.
+                let event = Event::Apply(*object);
+                match kind {
+                    Kind::Replica => self.seen.replicas.apply(event, by_name(object::replica)),
+                    Kind::Engine => self.seen.engines.apply(event, by_name(object::engine)),
+                    Kind::Snapshot => self.seen.snapshots.apply(event, by_name(object::snapshot)),
+                    Kind::Node => {}
+                }
+            }
+        }
+    }
+
+    fn act(&mut self) {
+        let state = self.told.borrow_and_update().clone();
+        let (actions, news, needed) = {
+            let world = World {
+                node: &self.hands.node,
+                volumes: self.seen.volumes.all(),
+                replicas: self.seen.replicas.all(),
+                engines: self.seen.engines.all(),
+                snapshots: self.seen.snapshots.all(),
+                state: state.as_deref(),
+                sockets: &self.sockets,
+                under_way: &self.work.under_way,
+            };
+            self.publish(&world);
+            (plan(&world), self.statuses(&world), needs_process(&world))
+        };
+        self.wanted.send_if_modified(|wanted| std::mem::replace(wanted, needed) != needed);
+        for action in actions {
+            self.start(action);
+        }
+        for (kind, name, patch) in news {
+            self.tell(kind, name, patch);
+        }
+        if self.work.disks == Disks::Due {
+            self.look_at_disks();
+        }
+    }
+
+    /// What others on this node may want to know.
+    fn publish(&self, world: &World<'_>) {
+        let mut names = BTreeMap::new();
+        for engine in world.engines.values().filter(|it| it.node == world.node) {
+            let Some(volume) = world.volumes.get(&engine.volume) else { continue };
+            let (engine, persistent) = (engine.name.clone(), volume.persistent.clone());
+            names.insert(volume.id, Known { engine, persistent });
+        }
+        *self.names.0.lock() = names;
+        let mut served = BTreeMap::new();
+        for volume in world.volumes.values() {
+            let found = world.state.and_then(|state| super::plan::served(state, volume.id));
+            let Some(found) = found.filter(|it| it.error.is_none()) else { continue };
+            let (Some(status), Some(socket)) = (&found.status, &found.attachment.nbd) else {
+                continue;
+            };
+            if status.phase == "active" {
+                let (socket, size) = (socket.clone(), status.size);
+                served.insert(volume.name.clone(), Served { id: volume.id, socket, size });
+            }
+        }
+        let satisfied = self.seen.attachments.all().clone();
+        let board = Board { served, satisfied, filled: filled_here(world) };
+        let mut known = self.serving.0.lock();
+        if *known != board {
+            *known = board;
+            drop(known);
+            self.bell.ring();
+        }
+    }
+
+    /// What objects do not say yet.
+    fn statuses(&self, world: &World<'_>) -> Vec<(Kind, String, Value)> {
+        // What was true stays so while the storage process is started again.
+        if world.state.is_none() {
+            return Vec::new();
+        }
+        let place = Place { address: &self.address, now: clock::now() };
+        let trouble = |key: Key| {
+            let found = self.work.troubles.get(&key).map(|it| it.complaint.as_str());
+            found.filter(|complaint| !complaint.is_empty())
+        };
+        let mut news = Vec::new();
+        for replica in world.replicas.values().filter(|it| it.node == world.node) {
+            let told =
+                status::replica(world, place, replica, trouble(Key::Replica(replica.name.clone())));
+            let patch = difference(&replica.status, &told);
+            news.extend(patch.map(|patch| (Kind::Replica, replica.name.clone(), patch)));
+        }
+        let own = |it: &&Engine| {
+            it.node == world.node || it.node.is_empty() && it.status["ownerID"] == world.node
+        };
+        for engine in world.engines.values().filter(own) {
+            let told =
+                status::engine(world, place, engine, trouble(Key::Engine(engine.name.clone())));
+            let patch = difference(&engine.status, &told);
+            news.extend(patch.map(|patch| (Kind::Engine, engine.name.clone(), patch)));
+        }
+        for snapshot in world.snapshots.values() {
+            let told =
+                status::snapshot(world, snapshot, trouble(Key::Snapshot(snapshot.name.clone())));
+            let patch = told.and_then(|told| difference(&snapshot.status, &told));
+            news.extend(patch.map(|patch| (Kind::Snapshot, snapshot.name.clone(), patch)));
+        }
+        news
+    }
+
+    fn start(&mut self, action: super::plan::Action) {
+        let key = action.key();
+        let hands = self.hands.clone();
+        let trouble = self.trouble(&key);
+        let (pause, known) = (trouble.pauses.delay(), trouble.complaint.clone());
+        let bell = self.bell.clone();
+        debug!(?action, "storage");
+        self.work.under_way.insert(key.clone());
+        self.work.jobs.spawn(async move {
+            let result = match hands.act(action).await {
+                Ok(()) => Ok(()),
+                Err(failure) => {
+                    let complaint = complain(&failure, &known);
+                    tokio::time::sleep(pause).await;
+                    Err(complaint)
+                }
+            };
+            bell.ring();
+            Done::Acted(key, result)
+        });
+    }
+
+    fn tell(&mut self, kind: Kind, name: String, patch: Value) {
+        if !self.work.telling.insert((kind, name.clone())) {
+            return;
+        }
+        let hands = self.hands.clone();
+        self.work.jobs.spawn(async move {
+            let written = match hands.tell(kind, &name, patch).await {
+                Ok(object) => object.map(Box::new),
+                Err(failure) => {
+                    debug!(error = %Chain(&failure), "cannot tell how things are");
+                    tokio::time::sleep(FIRST_PAUSE).await;
+                    None
+                }
+            };
+            Done::Told(kind, name, written)
+        });
+    }
+
+    fn look_at_disks(&mut self) {
+        self.work.disks = Disks::Looking;
+        let own = |it: &&Replica| it.node == self.hands.node;
+        let looking = disk::Looking {
+            hands: self.hands.clone(),
+            reporter: self.reporter.clone(),
+            default_disk: self.default_disk.clone(),
+            node: self.seen.node.iter().map(|(_, node)| node.clone()).next(),
+            settings: self.seen.settings.all().clone(),
+            replicas: self.seen.replicas.all().values().filter(own).cloned().collect(),
+        };
+        self.work.jobs.spawn(async move {
+            if let Err(failure) = looking.look().await {
+                debug!(error = %Chain(&failure), "cannot tell of this node's disks");
+                tokio::time::sleep(FIRST_PAUSE).await;
+            }
+            Done::Looked
+        });
+    }
+
+    fn trouble(&mut self, key: &Key) -> &mut Trouble {
+        self.work.troubles.entry(key.clone()).or_insert_with(|| Trouble {
+            complaint: String::new(),
+            pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+        })
+    }
+}
+
+/// Of several nodes with replicas of a volume the first in order fills it.
+fn filled_here(world: &World<'_>) -> BTreeSet<String> {
+    let mut first: BTreeMap<&str, &str> = BTreeMap::new();
+    for replica in world.replicas.values() {
+        let known = first.entry(&replica.volume).or_insert(&replica.node);
+        *known = (*known).min(&replica.node);
+    }
+    let own = first.into_iter().filter(|(_, node)| *node == world.node);
+    own.map(|(volume, _)| volume.to_owned()).collect()
+}
+
+fn complain(failure: &ActError, known: &str) -> String {
+    let complaint = Chain(failure).to_string();
+    // What stays wrong is told once; what passes is not told at all.
+    if complaint == known || failure.is_passing() {
+        debug!(error = complaint, "a volume is still not as it should be");
+    } else {
+        warn!(error = complaint, "a volume is not as it should be");
+    }
+    if failure.is_passing() { String::new() } else { complaint }
+}
+
+fn by_name<T>(
+    read: impl Fn(&DynamicObject) -> Option<T>,
+) -> impl Fn(&DynamicObject) -> Option<(String, Option<T>)> {
+    move |object| Some((object.metadata.name.clone()?, read(object)))
+}

@@ -1,0 +1,230 @@
+//! Longhorn's objects as far as this node acts on them. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use block::ids::{ReplicaId, VolumeId};
+use hci::longhorn::snapshot::SnapshotSpec;
+use hci::longhorn::volume::{EngineSpec, ReplicaSpec, VolumeSpec};
+use hci::longhorn::{FINALIZER, block_id};
+use kube::api::DynamicObject;
+use serde_json::Value;
+
+/// Where in the Engine object the record of its volume is.
+pub(super) const RECORD: &str = "sheaf.dev/block-record";
+
+/// A volume, whoever serves it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Volume {
+    pub(super) name: String,
+    pub(super) id: VolumeId,
+    pub(super) is_encrypted: bool,
+    pub(super) source: Option<DataSource>,
+    /// The PersistentVolume that stands for it.
+    pub(super) persistent: String,
+}
+
+/// What a volume shows before anything is written to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DataSource {
+    pub(super) volume: String,
+    /// Nothing before it was taken.
+    pub(super) snapshot: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Replica {
+    pub(super) name: String,
+    pub(super) id: ReplicaId,
+    pub(super) volume: String,
+    pub(super) node: String,
+    pub(super) disk: String,
+    pub(super) dir: PathBuf,
+    pub(super) size: u64,
+    pub(super) is_wanted: bool,
+    /// It held data once, so that an empty one is no replacement for it.
+    pub(super) was_made: bool,
+    /// Somebody wrote to it once.
+    pub(super) was_healthy: bool,
+    /// The replica that it is to lie on, of the volume that its own is a clone of.
+    pub(super) base: String,
+    pub(super) is_deleting: bool,
+    pub(super) holds_finalizer: bool,
+    pub(super) image: String,
+    pub(super) status: Value,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Engine {
+    pub(super) name: String,
+    pub(super) volume: String,
+    pub(super) node: String,
+    pub(super) size: u64,
+    pub(super) is_wanted: bool,
+    /// Where each replica is, by name.
+    pub(super) replicas: BTreeMap<String, String>,
+    pub(super) is_deleting: bool,
+    pub(super) holds_finalizer: bool,
+    pub(super) image: String,
+    pub(super) status: Value,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Snapshot {
+    pub(super) name: String,
+    pub(super) volume: String,
+    pub(super) is_to_be_taken: bool,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) is_deleting: bool,
+    pub(super) holds_finalizer: bool,
+    pub(super) status: Value,
+}
+
+impl Snapshot {
+    /// Whether it was taken at some time.
+    pub(super) fn was_taken(&self) -> bool {
+        self.status["creationTime"].as_str().is_some_and(|time| !time.is_empty())
+    }
+}
+
+pub(super) fn volume(object: &DynamicObject) -> Option<Volume> {
+    let spec: VolumeSpec = part(object, "spec")?;
+    let name = object.metadata.name.clone()?;
+    let claimed = object.data["status"]["kubernetesStatus"]["pvName"].as_str();
+    let persistent = claimed.filter(|name| !name.is_empty()).unwrap_or(&name).to_owned();
+    Some(Volume {
+        id: VolumeId::from_u128(block_id(object.metadata.uid.as_deref()?)?),
+        is_encrypted: spec.encrypted == Some(true),
+        source: spec.data_source.as_deref().and_then(data_source).map(|mut source| {
+            // Of a whole volume a snapshot is taken first, which is told here.
+            let taken = object.data["status"]["cloneStatus"]["snapshot"].as_str();
+            let taken = taken.filter(|name| !name.is_empty()).map(str::to_owned);
+            source.snapshot = source.snapshot.or(taken);
+            source
+        }),
+        persistent,
+        name,
+    })
+}
+
+/// `snap://VOLUME/SNAPSHOT` or `vol://VOLUME`.
+fn data_source(text: &str) -> Option<DataSource> {
+    if let Some(rest) = text.strip_prefix("snap://") {
+        let (volume, snapshot) = rest.split_once('/')?;
+        return Some(DataSource { volume: volume.into(), snapshot: Some(snapshot.into()) });
+    }
+    let volume = text.strip_prefix("vol://").filter(|volume| !volume.is_empty())?;
+    Some(DataSource { volume: volume.into(), snapshot: None })
+}
+
+pub(super) fn replica(object: &DynamicObject) -> Option<Replica> {
+    let spec: ReplicaSpec = part(object, "spec")?;
+    let status = object.data.get("status").cloned().unwrap_or_default();
+    let name = object.metadata.name.clone()?;
+    let folder = spec.data_directory_name.filter(|it| !it.is_empty()).unwrap_or(name.clone());
+    let disk_path = spec.disk_path.unwrap_or_default();
+    let set = |time: &Option<String>| time.as_ref().is_some_and(|time| !time.is_empty());
+    let known = status["uuid"].as_str().is_some_and(|uuid| !uuid.is_empty());
+    Some(Replica {
+        id: ReplicaId::from_u128(block_id(object.metadata.uid.as_deref()?)?),
+        dir: Path::new(&disk_path).join(REPLICAS).join(folder),
+        volume: spec.volume_name.unwrap_or_default(),
+        node: spec.node_id.unwrap_or_default(),
+        disk: spec.disk_id.unwrap_or_default(),
+        size: bytes(spec.volume_size.as_deref()),
+        is_wanted: spec.desire_state.as_deref() == Some("running"),
+        was_made: known || set(&spec.healthy_at),
+        was_healthy: set(&spec.healthy_at),
+        base: spec.linked_clone_src_replica_name.unwrap_or_default(),
+        is_deleting: object.metadata.deletion_timestamp.is_some(),
+        holds_finalizer: holds_finalizer(object),
+        image: spec.image.unwrap_or_default(),
+        status,
+        name,
+    })
+}
+
+/// The folder of replicas on a disk.
+pub(super) const REPLICAS: &str = "replicas";
+
+pub(super) fn engine(object: &DynamicObject) -> Option<Engine> {
+    let spec: EngineSpec = part(object, "spec")?;
+    Some(Engine {
+        name: object.metadata.name.clone()?,
+        volume: spec.volume_name.unwrap_or_default(),
+        node: spec.node_id.unwrap_or_default(),
+        size: bytes(spec.volume_size.as_deref()),
+        is_wanted: spec.desire_state.as_deref() == Some("running"),
+        replicas: spec.replica_address_map,
+        is_deleting: object.metadata.deletion_timestamp.is_some(),
+        holds_finalizer: holds_finalizer(object),
+        image: spec.image.unwrap_or_default(),
+        status: object.data.get("status").cloned().unwrap_or_default(),
+    })
+}
+
+pub(super) fn snapshot(object: &DynamicObject) -> Option<Snapshot> {
+    let spec: SnapshotSpec = part(object, "spec")?;
+    Some(Snapshot {
+        name: object.metadata.name.clone()?,
+        volume: spec.volume,
+        is_to_be_taken: spec.create_snapshot == Some(true),
+        labels: spec.labels,
+        is_deleting: object.metadata.deletion_timestamp.is_some(),
+        holds_finalizer: holds_finalizer(object),
+        status: object.data.get("status").cloned().unwrap_or_default(),
+    })
+}
+
+/// The tickets of an attachment for which the volume is where they want it.
+pub(super) fn satisfied(object: &DynamicObject) -> BTreeSet<String> {
+    let wanted = |id: &str| object.data["spec"]["attachmentTickets"].get(id).is_some();
+    let told = object.data["status"]["attachmentTicketStatuses"].as_object();
+    let yes = told.into_iter().flatten().filter(|(_, ticket)| ticket["satisfied"] == true);
+    yes.map(|(id, _)| id.clone()).filter(|id| wanted(id)).collect()
+}
+
+fn part<T: serde::de::DeserializeOwned>(object: &DynamicObject, name: &str) -> Option<T> {
+    serde_json::from_value(object.data.get(name)?.clone()).ok()
+}
+
+fn holds_finalizer(object: &DynamicObject) -> bool {
+    object.metadata.finalizers.iter().flatten().any(|each| each == FINALIZER)
+}
+
+fn bytes(text: Option<&str>) -> u64 {
+    text.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn sources_are_read_as_longhorn_writes_them() {
+        let of = |text| data_source(text).map(|it| (it.volume, it.snapshot));
+        assert_eq!(of("snap://v/s"), Some(("v".into(), Some("s".into()))));
+        assert_eq!(of("vol://v"), Some(("v".into(), None)));
+        assert_eq!(of("snap://v"), None);
+        assert_eq!(of("vol://"), None);
+        assert_eq!(of("backup://v"), None);
+    }
+
+    #[test]
+    fn a_replica_lies_on_its_disk_and_is_known_to_have_data() {
+        let object = json!({
+            "apiVersion": "longhorn.io/v1beta2", "kind": "Replica",
+            "metadata": {"name": "v-r-1", "uid": "00112233-4455-6677-8899-aabbccddeeff",
+                         "finalizers": ["longhorn.io"]},
+            "spec": {"volumeName": "v", "volumeSize": "4096", "nodeID": "one",
+                     "diskPath": "/srv/disk", "dataDirectoryName": "v-1",
+                     "desireState": "running", "healthyAt": ""},
+        });
+        let replica = replica(&serde_json::from_value(object).unwrap()).unwrap();
+        assert_eq!(replica.dir, Path::new("/srv/disk/replicas/v-1"));
+        assert_eq!((replica.size, replica.is_wanted, replica.was_made), (4096, true, false));
+        assert!(replica.holds_finalizer && !replica.is_deleting);
+    }
+}

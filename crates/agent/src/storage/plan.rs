@@ -1,0 +1,355 @@
+//! What this node has to do about its replicas, engines and snapshots. Pure.
+//!
+//! ```text
+//!  Replica here          ─► made, served ─► removed when its object goes and no engine uses it
+//!  Engine wanted here    ─► record ─► attached ─► members, size ─► let go
+//!  Snapshot of an engine ─► taken ─► deleted with its object
+//! ```
+//!
+//! A replica that held data once is never made anew: an empty one would be served as the truth.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use block::ids::{ReplicaId, VolumeId};
+use block::run::Address;
+use block::storage::{
+    Attachment, BaseOf, NewReplica, RecordPlace, ReplicaAt, StorageStatus, VolumeState,
+};
+
+use super::object::{Engine, Replica, Snapshot, Volume};
+
+/// Everything that is known.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct World<'a> {
+    pub(super) node: &'a str,
+    pub(super) volumes: &'a BTreeMap<String, Volume>,
+    pub(super) replicas: &'a BTreeMap<String, Replica>,
+    pub(super) engines: &'a BTreeMap<String, Engine>,
+    pub(super) snapshots: &'a BTreeMap<String, Snapshot>,
+    /// Nothing while the storage process does not run.
+    pub(super) state: Option<&'a StorageStatus>,
+    /// Where the sockets of volumes are.
+    pub(super) sockets: &'a Path,
+    /// What somebody works on already.
+    pub(super) under_way: &'a BTreeSet<Key>,
+}
+
+/// What only one piece of work at a time may concern.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    Replica(String),
+    Engine(String),
+    Snapshot(String),
+    /// A volume that no engine here is for.
+    Stray(VolumeId),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Action {
+    MakeReplica {
+        replica: String,
+        new: NewReplica,
+    },
+    /// Removes its files, if it has any, and lets its object go.
+    RemoveReplica {
+        replica: String,
+        id: ReplicaId,
+    },
+    /// `first` has everything if the volume is new.
+    Attach {
+        engine: String,
+        attachment: Attachment,
+        first: BTreeSet<ReplicaId>,
+        is_new: bool,
+    },
+    Detach {
+        engine: Option<String>,
+        volume: VolumeId,
+    },
+    Expand {
+        engine: String,
+        volume: VolumeId,
+        size: u64,
+    },
+    AddMember {
+        engine: String,
+        volume: VolumeId,
+        replica: ReplicaAt,
+    },
+    DropMember {
+        engine: String,
+        volume: VolumeId,
+        replica: ReplicaId,
+    },
+    ReleaseEngine {
+        engine: String,
+    },
+    TakeSnapshot {
+        snapshot: String,
+        volume: VolumeId,
+        labels: BTreeMap<String, String>,
+    },
+    DeleteSnapshot {
+        snapshot: String,
+        volume: VolumeId,
+    },
+    ReleaseSnapshot {
+        snapshot: String,
+    },
+}
+
+impl Action {
+    pub(super) fn key(&self) -> Key {
+        match self {
+            Self::MakeReplica { replica, .. } | Self::RemoveReplica { replica, .. } => {
+                Key::Replica(replica.clone())
+            }
+            Self::Detach { engine: None, volume } => Key::Stray(*volume),
+            Self::Attach { engine, .. }
+            | Self::Detach { engine: Some(engine), .. }
+            | Self::Expand { engine, .. }
+            | Self::AddMember { engine, .. }
+            | Self::DropMember { engine, .. }
+            | Self::ReleaseEngine { engine } => Key::Engine(engine.clone()),
+            Self::TakeSnapshot { snapshot, .. }
+            | Self::DeleteSnapshot { snapshot, .. }
+            | Self::ReleaseSnapshot { snapshot } => Key::Snapshot(snapshot.clone()),
+        }
+    }
+}
+
+/// Whether a storage process is needed here.
+pub(super) fn needs_process(world: &World<'_>) -> bool {
+    let replicas = world.replicas.values().any(|it| it.node == world.node);
+    replicas || world.engines.values().any(|it| it.node == world.node && it.is_wanted)
+}
+
+/// An empty plan means that everything is as it should be, or waits for somebody else.
+pub(super) fn plan(world: &World<'_>) -> Vec<Action> {
+    let Some(state) = world.state else { return without_process(world) };
+    let mut actions: Vec<Action> = Vec::new();
+    let here = |it: &&Replica| it.node == world.node;
+    actions.extend(world.replicas.values().filter(here).filter_map(|it| replica(world, state, it)));
+    actions.extend(world.engines.values().filter_map(|it| engine(world, state, it)));
+    actions.extend(strays(world, state));
+    actions.extend(world.snapshots.values().filter_map(|it| snapshot(world, it)));
+    actions.retain(|action| !world.under_way.contains(&action.key()));
+    actions
+}
+
+/// Objects that nothing on this node stands behind can go.
+fn without_process(world: &World<'_>) -> Vec<Action> {
+    let snapshots = world.snapshots.values().filter_map(|it| snapshot(world, it));
+    snapshots.filter(|action| !world.under_way.contains(&action.key())).collect()
+}
+
+fn replica(world: &World<'_>, state: &StorageStatus, replica: &Replica) -> Option<Action> {
+    let name = replica.name.clone();
+    let known = state.replicas.iter().find(|it| it.replica == replica.id);
+    if replica.is_deleting {
+        let uses = |it: &ReplicaAt| it.id == replica.id && it.at.is_none();
+        let used = state.volumes.iter().any(|it| it.attachment.replicas.iter().any(uses));
+        let free = replica.holds_finalizer && !used;
+        return free.then_some(Action::RemoveReplica { replica: name, id: replica.id });
+    }
+    if known.is_some_and(|known| known.error.is_none()) {
+        return None;
+    }
+    let volume = world.volumes.get(&replica.volume)?;
+    let header = if volume.is_encrypted { block::crypt::HEADER } else { 0 };
+    let base = if replica.was_made { None } else { base(world, volume, replica)? };
+    let new = NewReplica {
+        volume: volume.id,
+        replica: replica.id,
+        size: replica.size + header,
+        dir: Some(replica.dir.clone()),
+        existing: replica.was_made,
+        base,
+    };
+    Some(Action::MakeReplica { replica: name, new })
+}
+
+/// What a new replica lies on: nothing yet if that is not there yet, and for replicas that others
+/// fill.
+#[expect(clippy::option_option, reason = "not known yet is not the same as none")]
+fn base(world: &World<'_>, volume: &Volume, replica: &Replica) -> Option<Option<BaseOf>> {
+    let Some(source) = &volume.source else { return Some(None) };
+    let snapshot = source.snapshot.clone()?;
+    let of = |it: &&Replica| it.volume == source.volume && !it.is_deleting;
+    let mut sources: Vec<&Replica> = world.replicas.values().filter(of).collect();
+    let here = |it: &Replica| it.node == world.node;
+    sources.sort_by_key(|it| (!here(it), it.name != replica.base, it.disk != replica.disk));
+    let nearest = sources.first()?;
+    let base = BaseOf::Snapshot { replica: nearest.id, snapshot };
+    Some(here(nearest).then_some(base))
+}
+
+/// The replicas that have everything when a volume is new: all of them, or those that lie on what
+/// it is a clone of.
+pub(super) fn first_members(world: &World<'_>, engine: &Engine) -> BTreeSet<ReplicaId> {
+    let source = world.volumes.get(&engine.volume).and_then(|volume| volume.source.as_ref());
+    let is_filled = |replica: &Replica| {
+        source.is_none_or(|source| {
+            let mut all = world.replicas.values();
+            all.any(|it| it.volume == source.volume && it.node == replica.node)
+        })
+    };
+    let members = engine.replicas.keys().filter_map(|name| world.replicas.get(name));
+    members.filter(|it| is_filled(it)).map(|it| it.id).collect()
+}
+
+/// The engines that volumes are to be served by here.
+fn is_for(world: &World<'_>, engine: &Engine) -> bool {
+    engine.node == world.node && engine.is_wanted && !engine.is_deleting
+}
+
+fn engine(world: &World<'_>, state: &StorageStatus, engine: &Engine) -> Option<Action> {
+    let volume = world.volumes.get(&engine.volume);
+    let attached = volume.and_then(|it| served(state, it.id));
+    let name = engine.name.clone();
+    if !is_for(world, engine) {
+        let owner = engine.status["ownerID"].as_str().unwrap_or_default();
+        let other =
+            world.engines.values().any(|it| it.volume == engine.volume && is_for(world, it));
+        if let Some(attached) = attached.filter(|_| !other) {
+            let volume = attached.attachment.volume;
+            return Some(Action::Detach { engine: Some(name), volume });
+        }
+        let ours = engine.node == world.node
+            || engine.node.is_empty() && (owner.is_empty() || owner == world.node);
+        let goes = engine.is_deleting && engine.holds_finalizer && ours;
+        return goes.then_some(Action::ReleaseEngine { engine: name });
+    }
+    let volume = volume?;
+    let wanted = members(world, engine)?;
+    let Some(attached) = attached else {
+        return is_ready(state, &wanted).then(|| attach(world, volume, engine, wanted));
+    };
+    if attached.status.is_none() || attached.error.is_some() {
+        let again = is_ready(state, &wanted) && attached.error.is_some();
+        return again.then(|| attach(world, volume, engine, wanted));
+    }
+    change(volume.id, engine, attached, &wanted)
+}
+
+/// What is to change about a volume that is served.
+fn change(
+    volume: VolumeId,
+    engine: &Engine,
+    attached: &VolumeState,
+    wanted: &[ReplicaAt],
+) -> Option<Action> {
+    let name = engine.name.clone();
+    let status = attached.status.as_ref().filter(|status| status.phase == "active")?;
+    let has = &attached.attachment.replicas;
+    if let Some(came) = wanted.iter().find(|it| !has.contains(it)) {
+        return Some(Action::AddMember { engine: name, volume, replica: came.clone() });
+    }
+    if let Some(gone) = has.iter().find(|it| wanted.iter().all(|other| other.id != it.id)) {
+        return Some(Action::DropMember { engine: name, volume, replica: gone.id });
+    }
+    let size = engine.size;
+    (size > status.size).then_some(Action::Expand { engine: name, volume, size })
+}
+
+/// The replicas of an engine; nothing before all of them are known, or if there are none.
+fn members(world: &World<'_>, engine: &Engine) -> Option<Vec<ReplicaAt>> {
+    let mut members = Vec::new();
+    for (name, address) in &engine.replicas {
+        let replica = world.replicas.get(name)?;
+        let at = if replica.node == world.node { None } else { Some(far(address)?) };
+        members.push(ReplicaAt { id: replica.id, at });
+    }
+    (!members.is_empty()).then_some(members)
+}
+
+/// `host:port`, with whatever before and after it.
+fn far(address: &str) -> Option<Address> {
+    let address = address.strip_prefix("tcp://").unwrap_or(address);
+    let address = address.split('/').next().unwrap_or_default();
+    address.parse().ok().map(Address::Tcp)
+}
+
+/// Whether all members that are here are served.
+fn is_ready(state: &StorageStatus, members: &[ReplicaAt]) -> bool {
+    let here = members.iter().filter(|it| it.at.is_none());
+    here.into_iter()
+        .all(|member| state.replicas.iter().any(|it| it.replica == member.id && it.error.is_none()))
+}
+
+fn attach(world: &World<'_>, volume: &Volume, engine: &Engine, replicas: Vec<ReplicaAt>) -> Action {
+    let attachment = Attachment {
+        volume: volume.id,
+        node: world.node.to_owned(),
+        replicas,
+        nbd: Some(socket(world.sockets, volume.id)),
+        nbd_tcp: None,
+        vhost: None,
+        record: RecordPlace::Asked,
+        encrypted: volume.is_encrypted,
+    };
+    let first = first_members(world, engine);
+    let used = world.replicas.values().any(|it| first.contains(&it.id) && it.was_healthy);
+    Action::Attach { engine: engine.name.clone(), attachment, first, is_new: !used }
+}
+
+/// Short, because the kernel takes no long names of sockets.
+pub(super) fn socket(dir: &Path, volume: VolumeId) -> PathBuf {
+    dir.join(format!("{:016x}.sock", volume.as_u128() >> 64))
+}
+
+/// Volumes that are served here although no engine object says so any more.
+fn strays(world: &World<'_>, state: &StorageStatus) -> Vec<Action> {
+    let known: BTreeSet<VolumeId> = world
+        .engines
+        .values()
+        .filter_map(|engine| world.volumes.get(&engine.volume).map(|it| it.id))
+        .collect();
+    let asked = state.volumes.iter().filter(|it| it.attachment.record == RecordPlace::Asked);
+    let strays = asked.map(|it| it.attachment.volume).filter(|id| !known.contains(id));
+    strays.map(|volume| Action::Detach { engine: None, volume }).collect()
+}
+
+pub(super) fn served(state: &StorageStatus, volume: VolumeId) -> Option<&VolumeState> {
+    state.volumes.iter().find(|it| it.attachment.volume == volume)
+}
+
+/// The volume that a snapshot is of, if it can be changed here now.
+pub(super) fn snapshot_place<'a>(
+    world: &World<'a>,
+    snapshot: &Snapshot,
+) -> Option<(&'a Volume, &'a VolumeState)> {
+    let volume = world.volumes.get(&snapshot.volume)?;
+    let served = served(world.state?, volume.id)?;
+    let is_active = served.status.as_ref().is_some_and(|status| status.phase == "active");
+    is_active.then_some((volume, served))
+}
+
+fn snapshot(world: &World<'_>, snapshot: &Snapshot) -> Option<Action> {
+    let name = snapshot.name.clone();
+    if snapshot.is_deleting && !snapshot.holds_finalizer {
+        return None;
+    }
+    let Some((volume, served)) = snapshot_place(world, snapshot) else {
+        // Together with its volume it is gone already; and one that never was need not be removed.
+        let gone = !world.volumes.contains_key(&snapshot.volume) || !snapshot.was_taken();
+        return (snapshot.is_deleting && gone)
+            .then_some(Action::ReleaseSnapshot { snapshot: name });
+    };
+    let status = served.status.as_ref()?;
+    let exists = status.snapshots.iter().any(|it| it.name == name);
+    let volume = volume.id;
+    match (snapshot.is_deleting, exists) {
+        (true, true) => Some(Action::DeleteSnapshot { snapshot: name, volume }),
+        (true, false) => Some(Action::ReleaseSnapshot { snapshot: name }),
+        (false, false) if snapshot.is_to_be_taken && !snapshot.was_taken() => {
+            let labels = snapshot.labels.clone();
+            Some(Action::TakeSnapshot { snapshot: name, volume, labels })
+        }
+        (false, _) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

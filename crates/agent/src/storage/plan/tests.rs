@@ -1,0 +1,308 @@
+//! Tables of what is done about which state.
+
+use block::ids::{Epoch, Generation, SnapshotId};
+use block::run::{MemberStatus, VolumeStatus};
+use block::storage::ReplicaState;
+use block::wire::SnapshotInfo;
+use serde_json::{Value, json};
+
+use super::*;
+
+const UID: &str = "00112233-4455-6677-8899-aabbccddee";
+
+/// Objects and a storage process, to be changed by each case.
+struct Scene {
+    volumes: BTreeMap<String, Volume>,
+    replicas: BTreeMap<String, Replica>,
+    engines: BTreeMap<String, Engine>,
+    snapshots: BTreeMap<String, Snapshot>,
+    state: Option<StorageStatus>,
+    under_way: BTreeSet<Key>,
+}
+
+fn id(last: u8) -> String {
+    format!("{UID}{last:02x}")
+}
+
+fn object(kind: &str, name: &str, uid: u8, spec: Value) -> kube::api::DynamicObject {
+    let object = json!({
+        "apiVersion": "longhorn.io/v1beta2", "kind": kind,
+        "metadata": {"name": name, "uid": id(uid), "finalizers": ["longhorn.io"]},
+        "spec": spec,
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+impl Scene {
+    /// A volume with one replica here, and an engine that is wanted here.
+    fn new() -> Self {
+        let volume = object("Volume", "v", 1, json!({"size": "8192"}));
+        let replica = object(
+            "Replica",
+            "v-r-1",
+            2,
+            json!({
+                "volumeName": "v", "volumeSize": "8192", "nodeID": "one", "diskPath": "/disk",
+                "dataDirectoryName": "v-1", "desireState": "running",
+            }),
+        );
+        let engine = object(
+            "Engine",
+            "v-e-0",
+            3,
+            json!({
+                "volumeName": "v", "volumeSize": "8192", "nodeID": "one", "desireState": "running",
+                "replicaAddressMap": {"v-r-1": ""},
+            }),
+        );
+        let volume = super::super::object::volume(&volume).unwrap();
+        let replica = super::super::object::replica(&replica).unwrap();
+        let engine = super::super::object::engine(&engine).unwrap();
+        Self {
+            volumes: BTreeMap::from([("v".to_owned(), volume)]),
+            replicas: BTreeMap::from([("v-r-1".to_owned(), replica)]),
+            engines: BTreeMap::from([("v-e-0".to_owned(), engine)]),
+            snapshots: BTreeMap::new(),
+            state: Some(StorageStatus { pid: 1, listen: None, volumes: vec![], replicas: vec![] }),
+            under_way: BTreeSet::new(),
+        }
+    }
+
+    /// The same, and all of it is as it is wanted.
+    fn settled() -> Self {
+        let mut scene = Self::new();
+        scene.serve_replica();
+        let Some(Action::Attach { attachment, .. }) = scene.plan().pop() else { panic!() };
+        let replica = scene.replica().id;
+        let member = MemberStatus {
+            id: replica,
+            state: "in-sync".into(),
+            rebuilt_bytes: None,
+            rebuild_bytes: None,
+            latency_micros: 0,
+            free_bytes: 0,
+            used_bytes: 0,
+            work: None,
+        };
+        let status = VolumeStatus {
+            phase: "active".into(),
+            generation: Generation(1),
+            epoch: Epoch(1),
+            size: 8192,
+            replicas: vec![member],
+            unreconciled: 0,
+            scrubbed_bytes: None,
+            snapshots: vec![],
+        };
+        let served = VolumeState { attachment, status: Some(status), error: None };
+        scene.state().volumes.push(served);
+        scene
+    }
+
+    fn state(&mut self) -> &mut StorageStatus {
+        self.state.as_mut().unwrap()
+    }
+
+    fn replica(&mut self) -> &mut Replica {
+        self.replicas.get_mut("v-r-1").unwrap()
+    }
+
+    fn engine(&mut self) -> &mut Engine {
+        self.engines.get_mut("v-e-0").unwrap()
+    }
+
+    fn serve_replica(&mut self) {
+        let replica = self.replica().clone();
+        let volume = self.volumes["v"].id;
+        self.state().replicas.push(ReplicaState {
+            replica: replica.id,
+            volume,
+            dir: replica.dir,
+            used_bytes: None,
+            head_bytes: None,
+            snapshot_bytes: BTreeMap::new(),
+            work: None,
+            error: None,
+        });
+    }
+
+    fn snapshot(&mut self) -> &mut Snapshot {
+        let snapshot = object("Snapshot", "s", 4, json!({"volume": "v", "createSnapshot": true}));
+        let snapshot = super::super::object::snapshot(&snapshot).unwrap();
+        self.snapshots.entry("s".into()).or_insert(snapshot)
+    }
+
+    fn plan(&self) -> Vec<Action> {
+        plan(&World {
+            node: "one",
+            volumes: &self.volumes,
+            replicas: &self.replicas,
+            engines: &self.engines,
+            snapshots: &self.snapshots,
+            state: self.state.as_ref(),
+            sockets: Path::new("/s"),
+            under_way: &self.under_way,
+        })
+    }
+
+    /// What is done, by its first word.
+    #[track_caller]
+    fn check(&self, expected: &[&str]) {
+        let done: Vec<String> = self.plan().iter().map(|it| format!("{it:?}")).collect();
+        let words: Vec<&str> = done.iter().map(|it| it.split(' ').next().unwrap()).collect();
+        assert_eq!(words, expected, "{done:?}");
+    }
+}
+
+#[test]
+fn a_replica_is_made_then_the_volume_attached_then_nothing_is_left_to_do() {
+    let mut scene = Scene::new();
+    scene.check(&["MakeReplica"]);
+    scene.under_way.insert(Key::Replica("v-r-1".into()));
+    scene.check(&[]);
+    scene.under_way.clear();
+    scene.serve_replica();
+    scene.check(&["Attach"]);
+    Scene::settled().check(&[]);
+    let mut without = Scene::new();
+    without.state = None;
+    without.check(&[]);
+}
+
+#[test]
+fn a_replica_that_held_data_is_not_made_anew() {
+    let mut scene = Scene::new();
+    let new = |scene: &Scene| match scene.plan().remove(0) {
+        Action::MakeReplica { new, .. } => new,
+        other => panic!("{other:?}"),
+    };
+    assert!(!new(&scene).existing);
+    scene.replica().was_made = true;
+    assert!(new(&scene).existing);
+    scene.volumes.get_mut("v").unwrap().is_encrypted = true;
+    assert_eq!(new(&scene).size, 8192 + block::crypt::HEADER);
+    scene.replica().node = "two".into();
+    scene.check(&[]);
+}
+
+#[test]
+fn a_clone_lies_on_the_snapshot_that_is_named() {
+    let mut scene = Scene::new();
+    let source = super::super::object::DataSource { volume: "w".into(), snapshot: None };
+    scene.volumes.get_mut("v").unwrap().source = Some(source);
+    scene.check(&[]);
+    let source = scene.volumes.get_mut("v").unwrap().source.as_mut().unwrap();
+    source.snapshot = Some("s".into());
+    scene.check(&[]);
+    for (name, node, last) in [("w-r-1", "two", 7), ("w-r-2", "one", 8)] {
+        let mut other = scene.replica().clone();
+        (other.name, other.volume, other.node) = (name.into(), "w".into(), node.into());
+        other.id = ReplicaId::from_u128(last);
+        scene.replicas.insert(name.into(), other);
+    }
+    let base = scene.plan().into_iter().find_map(|action| match action {
+        Action::MakeReplica { replica, new } if replica == "v-r-1" => new.base,
+        _ => None,
+    });
+    let replica = ReplicaId::from_u128(8);
+    assert_eq!(base, Some(BaseOf::Snapshot { replica, snapshot: "s".into() }));
+}
+
+#[test]
+fn what_is_wanted_of_a_served_volume_is_done_to_it() {
+    let mut grown = Scene::settled();
+    grown.engine().size = 16384;
+    grown.check(&["Expand"]);
+    let mut with_two = Scene::settled();
+    let mut second = with_two.replica().clone();
+    (second.name, second.node) = ("v-r-2".into(), "two".into());
+    second.id = ReplicaId::from_u128(9);
+    with_two.replicas.insert("v-r-2".into(), second);
+    let map = &mut with_two.engine().replicas;
+    map.insert("v-r-2".into(), "10.0.0.2:9000/x".into());
+    with_two.check(&["AddMember"]);
+    let mut without = Scene::settled();
+    without.engine().replicas = BTreeMap::from([("v-r-3".into(), String::new())]);
+    let mut third = without.replica().clone();
+    (third.name, third.id) = ("v-r-3".into(), ReplicaId::from_u128(9));
+    without.replicas.insert("v-r-3".into(), third);
+    without.state().volumes[0]
+        .attachment
+        .replicas
+        .push(ReplicaAt { id: ReplicaId::from_u128(9), at: None });
+    without.check(&["MakeReplica", "DropMember"]);
+    let mut broken = Scene::settled();
+    broken.state().volumes[0].status = None;
+    broken.check(&[]);
+    broken.state().volumes[0].error = Some("it was fenced".into());
+    broken.check(&["Attach"]);
+}
+
+#[test]
+fn a_volume_is_let_go_before_its_objects_and_its_files() {
+    let mut scene = Scene::settled();
+    scene.engine().is_wanted = false;
+    scene.check(&["Detach"]);
+    let mut scene = Scene::settled();
+    scene.engine().is_deleting = true;
+    scene.replica().is_deleting = true;
+    scene.check(&["Detach"]);
+    scene.state().volumes.clear();
+    scene.check(&["RemoveReplica", "ReleaseEngine"]);
+    scene.engine().holds_finalizer = false;
+    scene.replica().holds_finalizer = false;
+    scene.check(&[]);
+    let mut lost = Scene::settled();
+    lost.engines.clear();
+    lost.check(&["Detach"]);
+}
+
+#[test]
+fn volumes_that_no_object_is_for_are_nobody_elses_business() {
+    let mut scene = Scene::settled();
+    let mut own = scene.state().volumes[0].clone();
+    own.attachment.volume = VolumeId::from_u128(99);
+    own.attachment.record = RecordPlace::File;
+    scene.state().volumes.push(own);
+    scene.check(&[]);
+}
+
+#[test]
+fn snapshots_are_taken_once_and_deleted_with_their_objects() {
+    let mut scene = Scene::settled();
+    scene.snapshot();
+    scene.check(&["TakeSnapshot"]);
+    let info = SnapshotInfo {
+        id: SnapshotId::from_u128(1),
+        name: "s".into(),
+        parent: None,
+        created: "1".into(),
+        labels: BTreeMap::new(),
+    };
+    scene.state().volumes[0].status.as_mut().unwrap().snapshots.push(info);
+    scene.check(&[]);
+    scene.snapshot().is_deleting = true;
+    scene.check(&["DeleteSnapshot"]);
+    scene.state().volumes[0].status.as_mut().unwrap().snapshots.clear();
+    scene.check(&["ReleaseSnapshot"]);
+    // One that was there and is gone is not taken again: it would be of another moment.
+    scene.snapshot().is_deleting = false;
+    scene.snapshot().status = json!({"creationTime": "2026-01-01T00:00:00Z"});
+    scene.check(&[]);
+    scene.engine().is_wanted = false;
+    scene.state().volumes.clear();
+    scene.snapshot().is_deleting = true;
+    scene.check(&[]);
+    scene.volumes.clear();
+    scene.check(&["ReleaseSnapshot"]);
+}
+
+#[test]
+fn addresses_are_read_with_and_without_what_surrounds_them() {
+    let at = Some(Address::Tcp("10.0.0.2:9000".parse().unwrap()));
+    for text in ["10.0.0.2:9000", "tcp://10.0.0.2:9000", "10.0.0.2:9000/v"] {
+        assert_eq!(far(text), at, "{text}");
+    }
+    assert_eq!(far("host"), None);
+    assert_eq!(far(""), None);
+}

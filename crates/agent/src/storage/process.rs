@@ -1,0 +1,184 @@
+//! The storage process of this node: found, started, followed, started again.
+//!
+//! It is this program under another name, in a session of its own, and outlives us: volumes are
+//! served while nobody looks. One that runs is found by its socket; two cannot run, because the
+//! directory is locked. It is started when there is something for it to do, and asked to end
+//! with us when it serves nothing.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Backoff, Chain, Stop};
+use block::storage::{Request, StorageStatus};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tracing::{debug, info, warn};
+
+use super::link::{Conversation, Link, LinkError};
+
+/// What it serves is opened before it says that it is ready.
+const PATIENCE: Duration = Duration::from_secs(60);
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// A process that has lived so long did not die of its start.
+const SETTLED: Duration = Duration::from_secs(10);
+/// Its log begins anew when it is longer.
+const LOG: u64 = 4 << 20;
+
+/// Why there is no storage process.
+#[derive(Debug, thiserror::Error)]
+enum ProcessError {
+    #[error("cannot start the storage process")]
+    Start(#[source] io::Error),
+    #[error("cannot write the log {}", path.display())]
+    Log { path: PathBuf, source: io::Error },
+    #[error("the storage process ended at once: {said}")]
+    Ended { said: String },
+    #[error("the storage process is not ready after {} s", PATIENCE.as_secs())]
+    Slow,
+    #[error(transparent)]
+    Link(#[from] LinkError),
+}
+
+/// Keeps the process of a directory running.
+pub(super) struct Supervisor {
+    pub(super) dir: PathBuf,
+    pub(super) log: PathBuf,
+    pub(super) link: Link,
+    /// Whether there is anything for it to do.
+    pub(super) wanted: watch::Receiver<bool>,
+    /// What it said last; nothing while it is not there.
+    pub(super) told: watch::Sender<Option<Arc<StorageStatus>>>,
+}
+
+impl Supervisor {
+    pub(super) async fn run(mut self, mut stop: Stop) {
+        let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        loop {
+            let began = tokio::time::Instant::now();
+            tokio::select! {
+                () = stop.requested() => return self.part().await,
+                () = self.live() => {}
+            }
+            self.told.send_replace(None);
+            if began.elapsed() > SETTLED {
+                pauses.reset();
+            }
+            tokio::select! {
+                () = stop.requested() => return,
+                () = tokio::time::sleep(pauses.delay()) => {}
+            }
+        }
+    }
+
+    /// One life of the process, from its start or its finding to its end.
+    async fn live(&mut self) {
+        let (conversation, child) = match self.find_or_start().await {
+            Ok(Some(found)) => found,
+            Ok(None) => return,
+            Err(failure) => {
+                warn!(error = %Chain(&failure), "volumes cannot be served");
+                return;
+            }
+        };
+        let follow = follow(conversation, &self.told);
+        match child {
+            None => report(&follow.await),
+            Some(mut child) => tokio::select! {
+                ended = child.wait() => warn!(?ended, "the storage process ended and is started again"),
+                failure = follow => {
+                    report(&failure);
+                    // It closes its connections before it ends; nothing is done while it does.
+                    if matches!(failure, LinkError::Ended | LinkError::Io(_)) {
+                        let _ = tokio::time::timeout(PATIENCE, child.wait()).await;
+                    }
+                }
+            },
+        }
+    }
+
+    /// Waits until it is wanted, if it does not run.
+    async fn find_or_start(
+        &mut self,
+    ) -> Result<Option<(Conversation, Option<Child>)>, ProcessError> {
+        if let Ok(found) = self.link.connect().await {
+            info!("found a running storage process");
+            return Ok(Some((found, None)));
+        }
+        if self.wanted.wait_for(|wanted| *wanted).await.is_err() {
+            return Ok(None);
+        }
+        let child = start(&self.dir, &self.log).await?;
+        info!(pid = child.id(), "storage process started");
+        Ok(Some((self.link.connect().await?, Some(child))))
+    }
+
+    /// One that serves volumes stays; one that serves none would be left behind for nothing.
+    async fn part(&self) {
+        let idle = self.told.borrow().as_ref().is_some_and(|status| status.volumes.is_empty());
+        if idle && let Err(failure) = self.link.ask(&Request::Stop).await {
+            debug!(error = %Chain(&failure), "the idle storage process stays");
+        }
+    }
+}
+
+async fn follow(
+    mut conversation: Conversation,
+    told: &watch::Sender<Option<Arc<StorageStatus>>>,
+) -> LinkError {
+    if let Err(failure) = conversation.watch().await {
+        return failure;
+    }
+    loop {
+        match conversation.status().await {
+            Ok(status) => drop(told.send_replace(Some(Arc::new(status)))),
+            Err(failure) => return failure,
+        }
+    }
+}
+
+fn report(failure: &LinkError) {
+    match failure {
+        LinkError::Ended => warn!("the storage process ended and is started again"),
+        failure => warn!(error = %Chain(failure), "the storage process is lost sight of"),
+    }
+}
+
+/// Starts the process and waits until it is ready, which it says on its output.
+async fn start(dir: &Path, path: &Path) -> Result<Child, ProcessError> {
+    let fail = |source| ProcessError::Log { path: path.into(), source };
+    let anew = std::fs::metadata(path).is_ok_and(|log| log.len() > LOG);
+    let mut options = OpenOptions::new();
+    options.create(true).write(true);
+    let log = if anew { options.truncate(true) } else { options.append(true) }.open(path);
+    let log = log.map_err(fail)?;
+    // Whatever has become of the file it was started from.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("sheaf").arg("storage").arg("--dir").arg(dir).process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    let mut child = command.spawn().map_err(ProcessError::Start)?;
+    let mut output = BufReader::new(child.stdout.take().expect("it was asked for"));
+    let mut said = String::new();
+    let ready = async {
+        let _ = output.read_line(&mut said).await;
+        said.starts_with("ready")
+    };
+    match tokio::time::timeout(PATIENCE, ready).await {
+        Ok(true) => Ok(child),
+        Ok(false) => {
+            let _ = child.wait().await;
+            Err(ProcessError::Ended { said: last_line(path) })
+        }
+        Err(_) => Err(ProcessError::Slow),
+    }
+}
+
+fn last_line(path: &Path) -> String {
+    let log = std::fs::read_to_string(path).unwrap_or_default();
+    log.trim_end().rsplit('\n').next().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,350 @@
+//! What replicas, engines and snapshots say of themselves. Pure.
+
+use std::collections::BTreeMap;
+
+use block::ids::{ReplicaId, SnapshotId};
+use block::run::{MemberStatus, VolumeStatus};
+use block::storage::{ReplicaState, StorageStatus, VolumeState};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::object::{Engine, Replica, Snapshot};
+use super::plan::{World, served, snapshot_place};
+
+/// The name of what was written since the last snapshot.
+const HEAD: &str = "volume-head";
+
+/// What the outside of the storage process adds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) address: &'a str,
+    pub(super) now: Timestamp,
+}
+
+/// The status of a replica of this node. `trouble` is why the last work on it failed.
+pub(super) fn replica(
+    world: &World<'_>,
+    place: Place<'_>,
+    replica: &Replica,
+    trouble: Option<&str>,
+) -> Value {
+    let state = world.state;
+    let known = state.and_then(|it| it.replicas.iter().find(|it| it.replica == replica.id));
+    let error = known.and_then(|it| it.error.as_deref()).or(trouble);
+    let is_served = known.is_some_and(|it| it.error.is_none());
+    // Both `running` and `stopped` say that its files are there.
+    let current = match (error, is_served, replica.is_wanted) {
+        (_, true, true) => "running",
+        (_, true, false) => "stopped",
+        (Some(_), false, _) => "error",
+        (None, false, _) => "starting",
+    };
+    let port = state.and_then(port).filter(|_| current == "running");
+    let old = &replica.status["conditions"];
+    let message = error.unwrap_or_default();
+    let conditions = match error {
+        Some(_) => vec![condition(
+            old,
+            "InstanceCreation",
+            false,
+            "InstanceCreationFailed",
+            message,
+            place.now,
+        )],
+        None => vec![condition(old, "InstanceCreation", true, "", "", place.now)],
+    };
+    // Once said it stays: it tells that there was data.
+    let made = is_served || replica.was_made;
+    json!({
+        "ownerID": world.node,
+        "currentState": current,
+        "currentImage": if current == "running" { replica.image.as_str() } else { "" },
+        "started": current == "running",
+        "ip": address(place, current),
+        "storageIP": address(place, current),
+        "port": port.unwrap_or(0),
+        "uuid": if made { replica.id.to_string() } else { String::new() },
+        "conditions": conditions,
+    })
+}
+
+/// The status of an engine of this node.
+pub(super) fn engine(
+    world: &World<'_>,
+    place: Place<'_>,
+    engine: &Engine,
+    trouble: Option<&str>,
+) -> Value {
+    let volume = world.volumes.get(&engine.volume);
+    let attached = volume.zip(world.state).and_then(|(it, state)| served(state, it.id));
+    let status = attached.and_then(|it| it.status.as_ref());
+    let error = attached.and_then(|it| it.error.as_deref()).or(trouble);
+    let is_active = status.is_some_and(|it| it.phase == "active");
+    let current = match (engine.is_wanted && !engine.is_deleting, attached, error) {
+        (true, _, _) if is_active => "running",
+        (true, _, Some(_)) => "error",
+        (true, _, None) => "starting",
+        (false, Some(_), _) => "stopping",
+        (false, None, _) => "stopped",
+    };
+    let old = &engine.status["conditions"];
+    let mut told = json!({
+        "ownerID": world.node,
+        "currentState": current,
+        "currentImage": if is_active { engine.image.as_str() } else { "" },
+        "started": is_active,
+        "ip": address(place, current),
+        "storageIP": address(place, current),
+        "port": 0,
+        "endpoint": endpoint(attached.filter(|_| is_active)),
+        "conditions": vec![match error {
+            Some(why) => condition(old, "InstanceCreation", false, "InstanceCreationFailed", why, place.now),
+            None => condition(old, "InstanceCreation", true, "", "", place.now),
+        }],
+    });
+    let Some(status) = status.filter(|_| is_active) else {
+        // What was true of the data stays so while nobody serves it.
+        told["replicaModeMap"] = json!({});
+        told["currentReplicaAddressMap"] = json!({});
+        told["rebuildStatus"] = json!({});
+        told["isExpanding"] = json!(false);
+        return told;
+    };
+    let names = names(world, &engine.volume);
+    told["currentSize"] = json!(status.size.to_string());
+    told["isExpanding"] = json!(engine.size > status.size);
+    told["currentReplicaAddressMap"] = json!(engine.replicas);
+    told["replicaModeMap"] = modes(status, &names);
+    told["rebuildStatus"] = rebuilds(status, &names, engine);
+    told["snapshots"] = snapshots(status, world.state.and_then(|it| fullest(it, status)));
+    told
+}
+
+fn address<'a>(place: Place<'a>, current: &str) -> &'a str {
+    if current == "running" { place.address } else { "" }
+}
+
+fn port(state: &StorageStatus) -> Option<u16> {
+    match state.listen {
+        Some(block::run::Address::Tcp(address)) => Some(address.port()),
+        _ => None,
+    }
+}
+
+fn endpoint(attached: Option<&VolumeState>) -> String {
+    let socket = attached.and_then(|it| it.attachment.nbd.as_ref());
+    socket.map(|path| format!("unix://{}", path.display())).unwrap_or_default()
+}
+
+fn names<'a>(world: &World<'a>, volume: &str) -> BTreeMap<ReplicaId, &'a str> {
+    let own = world.replicas.values().filter(|it| it.volume == volume);
+    own.map(|it| (it.id, it.name.as_str())).collect()
+}
+
+fn modes(status: &VolumeStatus, names: &BTreeMap<ReplicaId, &str>) -> Value {
+    let mode = |member: &MemberStatus| match member.state.as_str() {
+        "in-sync" => "RW",
+        "learner" => "WO",
+        _ => "ERR",
+    };
+    let named = status.replicas.iter().filter_map(|it| Some((names.get(&it.id)?, mode(it))));
+    json!(named.map(|(name, mode)| ((*name).to_owned(), mode)).collect::<BTreeMap<_, _>>())
+}
+
+fn rebuilds(status: &VolumeStatus, names: &BTreeMap<ReplicaId, &str>, engine: &Engine) -> Value {
+    let mut all = Map::new();
+    for member in &status.replicas {
+        let (Some(done), Some(total)) = (member.rebuilt_bytes, member.rebuild_bytes) else {
+            continue;
+        };
+        let Some(name) = names.get(&member.id) else { continue };
+        let key = engine.replicas.get(*name).filter(|it| !it.is_empty());
+        let progress = (done * 100).checked_div(total).unwrap_or(100).min(100);
+        all.insert(
+            key.map_or((*name).to_owned(), Clone::clone),
+            json!({
+                "isRebuilding": true, "progress": progress, "state": "in_progress", "error": "",
+            }),
+        );
+    }
+    Value::Object(all)
+}
+
+/// A replica of the volume whose sizes are known.
+fn fullest<'a>(state: &'a StorageStatus, status: &VolumeStatus) -> Option<&'a ReplicaState> {
+    let is_member =
+        |it: &&ReplicaState| status.replicas.iter().any(|member| member.id == it.replica);
+    state.replicas.iter().filter(is_member).find(|it| it.used_bytes.is_some())
+}
+
+fn snapshots(status: &VolumeStatus, sizes: Option<&ReplicaState>) -> Value {
+    let by_id: BTreeMap<SnapshotId, &str> =
+        status.snapshots.iter().map(|it| (it.id, it.name.as_str())).collect();
+    let bytes =
+        |id: &SnapshotId| sizes.and_then(|it| it.snapshot_bytes.get(id)).copied().unwrap_or(0);
+    let mut all = Map::new();
+    for info in &status.snapshots {
+        let children = status.snapshots.iter().filter(|it| it.parent == Some(info.id));
+        let mut children: BTreeMap<String, bool> =
+            children.map(|it| (it.name.clone(), true)).collect();
+        if status.snapshots.last().map(|it| it.id) == Some(info.id) {
+            children.insert(HEAD.into(), true);
+        }
+        let parent = info.parent.and_then(|id| by_id.get(&id).copied()).unwrap_or_default();
+        all.insert(
+            info.name.clone(),
+            json!({
+                "name": info.name, "parent": parent, "children": children, "removed": false,
+                "usercreated": true, "created": created(&info.created),
+                "size": bytes(&info.id).to_string(), "labels": info.labels,
+            }),
+        );
+    }
+    let parent = status.snapshots.last().map(|it| it.name.as_str()).unwrap_or_default();
+    let head = sizes.and_then(|it| it.head_bytes).unwrap_or(0);
+    all.insert(
+        HEAD.into(),
+        json!({
+            "name": HEAD, "parent": parent, "children": {}, "removed": false,
+            "usercreated": false, "created": "", "size": head.to_string(), "labels": {},
+        }),
+    );
+    Value::Object(all)
+}
+
+/// Seconds since 1970, as time is written in objects.
+fn created(seconds: &str) -> String {
+    let time = seconds.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    time.map(|time| time.to_string()).unwrap_or_default()
+}
+
+/// The status of a snapshot; nothing while its volume is not served here.
+pub(super) fn snapshot(
+    world: &World<'_>,
+    snapshot: &Snapshot,
+    trouble: Option<&str>,
+) -> Option<Value> {
+    let (_, served) = snapshot_place(world, snapshot)?;
+    let status = served.status.as_ref()?;
+    let all = snapshots(status, world.state.and_then(|it| fullest(it, status)));
+    let Some(info) = all.get(&snapshot.name) else {
+        let error = match (snapshot.was_taken(), snapshot.is_to_be_taken, trouble) {
+            (_, _, Some(trouble)) => trouble,
+            (true, _, _) => "the snapshot does not exist in the volume any more",
+            (false, false, _) => "there is no such snapshot, and createSnapshot is not set",
+            (false, true, None) => return None,
+        };
+        let gone = !snapshot.is_deleting || trouble.is_some();
+        return gone.then(|| json!({"error": error, "readyToUse": false, "ownerID": world.node}));
+    };
+    let size = info["size"].as_str().and_then(|size| size.parse::<i64>().ok()).unwrap_or(0);
+    Some(json!({
+        "ownerID": world.node,
+        "parent": info["parent"],
+        "children": info["children"],
+        "labels": info["labels"],
+        "userCreated": true,
+        "markRemoved": snapshot.is_deleting,
+        "creationTime": info["created"],
+        "size": size,
+        "restoreSize": status.size,
+        "readyToUse": !snapshot.is_deleting,
+        "error": trouble.unwrap_or_default(),
+    }))
+}
+
+/// One condition; the time of its last change is kept while nothing changes.
+pub(super) fn condition(
+    old: &Value,
+    kind: &str,
+    holds: bool,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) -> Value {
+    let status = if holds { "True" } else { "False" };
+    let known = old.as_array().and_then(|all| all.iter().find(|it| it["type"] == kind));
+    let since =
+        known.filter(|it| it["status"] == status).and_then(|it| it["lastTransitionTime"].as_str());
+    json!({
+        "type": kind, "status": status, "reason": reason, "message": message,
+        "lastProbeTime": "",
+        "lastTransitionTime": since.map_or_else(|| seconds(now), str::to_owned),
+    })
+}
+
+fn seconds(now: Timestamp) -> String {
+    Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
+}
+
+/// The merge patch that makes `old` say what `new` says, leaving alone what it says nothing of;
+/// nothing if it does already.
+pub(super) fn difference(old: &Value, new: &Value) -> Option<Value> {
+    let fields = new.as_object()?;
+    let changed = fields.iter().filter_map(|(name, value)| {
+        let before = old.get(name).unwrap_or(&Value::Null);
+        let patch = if value.is_object() { whole(before, value) } else { changed(before, value) };
+        Some((name.clone(), patch?))
+    });
+    let changed: Map<String, Value> = changed.collect();
+    (!changed.is_empty()).then_some(Value::Object(changed))
+}
+
+fn changed(before: &Value, value: &Value) -> Option<Value> {
+    let nothing = |it: &Value| match it {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    };
+    (before != value && !(nothing(before) && nothing(value))).then(|| value.clone())
+}
+
+/// Replaces a whole map: what is not in it any more goes.
+fn whole(before: &Value, value: &Value) -> Option<Value> {
+    if before == value {
+        return None;
+    }
+    let (Some(old), Some(new)) = (before.as_object(), value.as_object()) else {
+        let empty = before.is_null() && value.as_object().is_some_and(Map::is_empty);
+        return (!empty).then(|| value.clone());
+    };
+    let mut patch = Map::new();
+    for (name, value) in new {
+        let before = old.get(name).unwrap_or(&Value::Null);
+        let change = if value.is_object() { whole(before, value) } else { changed(before, value) };
+        patch.extend(change.map(|change| (name.clone(), change)));
+    }
+    let gone = old.keys().filter(|name| !new.contains_key(*name));
+    patch.extend(gone.map(|name| (name.clone(), Value::Null)));
+    (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_changed_is_written_and_what_is_gone_is_removed() {
+        let old = json!({"a": 1, "map": {"x": "RW", "y": "RW"}, "kept": true});
+        let patch = |new: Value| difference(&old, &new);
+        assert_eq!(patch(json!({"a": 1, "map": {"x": "RW", "y": "RW"}})), None);
+        assert_eq!(patch(json!({"a": 2})), Some(json!({"a": 2})));
+        assert_eq!(
+            patch(json!({"map": {"x": "WO"}})),
+            Some(json!({"map": {"x": "WO", "y": null}}))
+        );
+        assert_eq!(patch(json!({"map": {}})), Some(json!({"map": {"x": null, "y": null}})));
+        assert_eq!(patch(json!({"new": {}, "text": ""})), None, "empty is as good as missing");
+    }
+
+    #[test]
+    fn a_condition_keeps_the_time_of_its_last_change() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let first = condition(&Value::Null, "Ready", true, "", "", at(1));
+        let old = json!([first]);
+        let same = condition(&old, "Ready", true, "", "later", at(2));
+        assert_eq!(same["lastTransitionTime"], "1970-01-01T00:00:01Z");
+        let other = condition(&old, "Ready", false, "Broken", "", at(2));
+        assert_eq!(other["lastTransitionTime"], "1970-01-01T00:00:02Z");
+    }
+}

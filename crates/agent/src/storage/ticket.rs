@@ -1,0 +1,69 @@
+//! Tickets: whoever needs a volume says so in its VolumeAttachment, and for as long as it does.
+
+use client::Fault;
+use hci::longhorn::{FINALIZER, NAMESPACE};
+use kube::Client;
+use kube::api::{DynamicObject, PostParams};
+use serde_json::json;
+
+use super::longhorn;
+use crate::api::{merge, present};
+
+/// Longhorn's name for a volume that a machine uses.
+const CSI: &str = "csi-attacher";
+
+/// Why a ticket was not put or taken back.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {doing} the attachment of volume {volume}")]
+pub(crate) struct TicketError {
+    doing: &'static str,
+    volume: String,
+    source: Fault,
+}
+
+/// Asks for a volume on a node.
+pub(super) async fn put(
+    client: &Client,
+    volume: &str,
+    node: &str,
+    ticket: &str,
+) -> Result<(), TicketError> {
+    let fail =
+        |source| TicketError { doing: "change", volume: volume.into(), source: Fault(source) };
+    let attachments = longhorn(client, "VolumeAttachment", "volumeattachments");
+    let found = present(attachments.get(volume).await).map_err(fail)?;
+    let value = json!({"id": ticket, "type": CSI, "nodeID": node, "parameters": {}});
+    let tickets = json!({ticket: value});
+    match found {
+        Some(found) if found.data["spec"]["attachmentTickets"][ticket]["nodeID"] == node => Ok(()),
+        Some(_) => {
+            let patch = json!({"spec": {"attachmentTickets": tickets}});
+            merge(&attachments, volume, &patch).await.map(drop).map_err(fail)
+        }
+        None => {
+            let object = json!({
+                "apiVersion": "longhorn.io/v1beta2", "kind": "VolumeAttachment",
+                "metadata": {"name": volume, "namespace": NAMESPACE, "finalizers": [FINALIZER],
+                             "labels": {hci::longhorn::VOLUME_LABEL: volume}},
+                "spec": {"volume": volume, "attachmentTickets": tickets},
+            });
+            let object: DynamicObject =
+                serde_json::from_value(object).expect("an attachment of ours is an object");
+            let created = attachments.create(&PostParams::default(), &object).await;
+            created.map(drop).map_err(fail)
+        }
+    }
+}
+
+/// Needs a volume no more; one that does not exist is not needed either.
+pub(super) async fn take_back(
+    client: &Client,
+    volume: &str,
+    ticket: &str,
+) -> Result<(), TicketError> {
+    let fail =
+        |source| TicketError { doing: "change", volume: volume.into(), source: Fault(source) };
+    let attachments = longhorn(client, "VolumeAttachment", "volumeattachments");
+    let patch = json!({"spec": {"attachmentTickets": {ticket: null}}});
+    present(merge(&attachments, volume, &patch).await).map(drop).map_err(fail)
+}

@@ -1,0 +1,181 @@
+//! Replicated volumes: asked for with a ticket, reached through a socket that only the machine's
+//! user may connect to.
+//!
+//! Which volumes a machine holds is on disk before the first of them is asked for, so that none
+//! stays attached for a machine that is gone.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base::Chain;
+use qemu::RunDir;
+use qemu::machine::Source;
+use serde::{Deserialize, Serialize};
+use tracing::{info, warn};
+use virt::v1::Volume;
+
+use super::{ResolveError, Resolved, Resolver, file};
+use crate::context::Context;
+use crate::storage::{LinkError, TicketError};
+use crate::vmi::translate::Backing;
+
+/// What a machine holds, in its folder.
+const RECORD: &str = "storage.json";
+/// Attaching takes a moment; who waits longer says so in its condition.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long QEMU waits for a storage process that is gone before a request fails, which pauses
+/// the guest until the storage is back. It does not answer its monitor in some of that time.
+const RECONNECT: u32 = 300;
+
+/// A volume that a machine holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Held {
+    disk: String,
+    volume: String,
+    socket: Option<PathBuf>,
+}
+
+impl Resolver<'_> {
+    /// The disk of a replicated volume.
+    pub(super) async fn replicated(
+        &self,
+        volume: &Volume,
+        name: &str,
+        shared: bool,
+    ) -> Result<Resolved, ResolveError> {
+        self.hold(&volume.name, name, None)?;
+        let (storage, ticket) = (&self.context.storage, ticket(&self.vmi.uid));
+        storage
+            .want(name, &ticket)
+            .await
+            .map_err(|source| ResolveError::Ticket { volume: volume.name.clone(), source })?;
+        let late = |_| ResolveError::Attaching { name: name.into() };
+        let held = storage.until_held(name, &ticket);
+        let served = tokio::time::timeout(PATIENCE, held).await.map_err(late)?;
+        self.hold(&volume.name, name, Some(&served.socket))?;
+        let mut group = None;
+        if let Some(identity) = self.identity {
+            let user = if shared {
+                group = Some(file::shared_group(&format!("{}/{name}", self.vmi.namespace)));
+                None
+            } else {
+                Some(identity.uid)
+            };
+            storage.grant(&served, user, group).await.map_err(|source| match source {
+                LinkError::Connect(_) | LinkError::Ended => {
+                    ResolveError::Attaching { name: name.into() }
+                }
+                source => ResolveError::Storage { volume: name.into(), source },
+            })?;
+        }
+        let source = Source::Nbd {
+            socket: served.socket,
+            export: String::new(),
+            reconnect_delay: RECONNECT,
+        };
+        let backing = Backing { source, read_only: false, direct: false, allocated: false };
+        Ok(Resolved { backing, size: Some(served.size), claim: None, group })
+    }
+
+    /// Notes that the machine holds a volume.
+    fn hold(&self, disk: &str, volume: &str, socket: Option<&Path>) -> Result<(), ResolveError> {
+        let failed = |doing| {
+            let path = self.dir.path().join(RECORD);
+            move |source| ResolveError::File { doing, path, source }
+        };
+        let known: Option<Vec<Held>> = self.dir.load(RECORD).map_err(failed("read"))?;
+        let mut all = known.clone().unwrap_or_default();
+        match all.iter_mut().find(|it| it.disk == disk && it.volume == volume) {
+            Some(held) => held.socket = socket.map(Path::to_owned).or(held.socket.take()),
+            None => all.push(Held {
+                disk: disk.into(),
+                volume: volume.into(),
+                socket: socket.map(Path::to_owned),
+            }),
+        }
+        if known.as_ref() == Some(&all) {
+            return Ok(());
+        }
+        self.dir.store(RECORD, &all).map_err(failed("write"))
+    }
+}
+
+fn ticket(uid: &str) -> String {
+    format!("vmi-{uid}")
+}
+
+/// Lets go of the volumes that a machine does not need: all of them when it is gone, or those
+/// that `machine` has not and `names` no more.
+pub(crate) async fn let_go(
+    context: &Context,
+    dir: &RunDir,
+    uid: &str,
+    needs: Option<(&qemu::Machine, &[Volume])>,
+) -> Result<(), TicketError> {
+    let Ok(Some(all)) = dir.load::<Vec<Held>>(RECORD) else { return Ok(()) };
+    let mut rest = Vec::new();
+    for (index, held) in all.iter().enumerate() {
+        if needs.is_some_and(|needs| is_needed(held, &all[index + 1..], needs)) {
+            rest.push(held.clone());
+            continue;
+        }
+        // Another disk of the machine may be the same volume.
+        if !all.iter().enumerate().any(|(at, it)| at != index && it.volume == held.volume) {
+            if let Some(served) = context.storage.served(&held.volume)
+                && let Err(failure) = context.storage.grant(&served, None, None).await
+            {
+                warn!(volume = held.volume, error = %Chain(&failure), "a volume is not closed");
+            }
+            context.storage.forgo(&held.volume, &ticket(uid)).await?;
+            info!(volume = held.volume, "volume let go");
+        }
+    }
+    if rest.len() != all.len()
+        && let Err(failure) = dir.store(RECORD, &rest)
+    {
+        warn!(error = %Chain(&failure), "cannot note which volumes a machine holds");
+    }
+    Ok(())
+}
+
+/// Whether a running machine needs a volume: one of its disks is it, or is to be it.
+fn is_needed(held: &Held, later: &[Held], needs: (&qemu::Machine, &[Volume])) -> bool {
+    let (machine, volumes) = needs;
+    let uses = |source: &Source| match source {
+        Source::Nbd { socket, .. } => Some(socket) == held.socket.as_ref(),
+        _ => false,
+    };
+    let is_newest = later.iter().all(|it| it.disk != held.disk);
+    let is_named = volumes.iter().any(|volume| volume.name == held.disk);
+    is_named && is_newest || machine.disks.iter().any(|disk| uses(&disk.source))
+}
+
+#[cfg(test)]
+mod tests {
+    use qemu::machine::{Bus, Disk};
+
+    use super::*;
+
+    fn held(disk: &str, volume: &str) -> Held {
+        let socket = Some(format!("/{volume}.sock").into());
+        Held { disk: disk.into(), volume: volume.into(), socket }
+    }
+
+    #[test]
+    fn a_volume_is_held_while_a_disk_is_it_or_is_to_be_it() {
+        let mut machine = qemu::Machine::new("m", "u", 1 << 30);
+        let volume = Volume { name: "cd".into(), ..Volume::default() };
+        let (old, new) = (held("cd", "old"), held("cd", "new"));
+        let needed = |held: &Held, later: &[Held], machine: &qemu::Machine, volumes: &[Volume]| {
+            is_needed(held, later, (machine, volumes))
+        };
+        let volumes = [volume];
+        assert!(needed(&old, &[], &machine, &volumes), "it is to come");
+        assert!(!needed(&old, std::slice::from_ref(&new), &machine, &volumes), "another came");
+        assert!(!needed(&old, &[], &machine, &[]), "nobody names it");
+        let source =
+            Source::Nbd { socket: "/old.sock".into(), export: String::new(), reconnect_delay: 1 };
+        machine.disks.push(Disk::new("cd", Bus::Sata, source));
+        assert!(needed(&old, &[new], &machine, &[]), "it is still in the drive");
+    }
+}

@@ -1,0 +1,273 @@
+//! A node with replicated volumes, and the hands of a person at them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::{Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::harness::{Node, PASSWORD, assemble, poll};
+
+pub(super) const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
+pub(super) const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
+pub(super) const MACHINES: &str =
+    "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachines";
+pub(super) const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+
+/// A disk of the guest, by its serial number.
+pub(super) const FIND: &str = "disk() { for d in /sys/block/*; do \
+    [ \"$(cat $d/serial 2>/dev/null || dd if=$d/device/vpd_pg80 bs=1 skip=4 2>/dev/null)\" = $1 ] \
+    && echo ${d##*/}; done; }";
+
+pub(super) fn longhorn(kind: &str) -> String {
+    format!("/apis/longhorn.io/v1beta2/namespaces/longhorn-system/{kind}")
+}
+
+/// A machine that boots from a claim.
+pub(super) fn machine(name: &str, claim: &str, strategy: &str) -> String {
+    format!(
+        "
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {{name: {name}}}
+spec:
+  runStrategy: {strategy}
+  template:
+    spec:
+      terminationGracePeriodSeconds: 5
+      domain:
+        memory: {{guest: 16Mi}}
+        devices:
+          disks: [{{name: root, disk: {{bus: virtio}}}}]
+          interfaces: [{{name: default, masquerade: {{}}}}]
+      networks: [{{name: default, pod: {{}}}}]
+      volumes: [{{name: root, persistentVolumeClaim: {{claimName: {claim}}}}}]
+"
+    )
+}
+
+/// A Linux whose root is a file and whose data is in the claim `data`.
+pub(super) fn linux(root: &Path) -> String {
+    format!(
+        "
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {{name: a}}
+spec:
+  runStrategy: Always
+  template:
+    spec:
+      terminationGracePeriodSeconds: 5
+      domain:
+        memory: {{guest: 256Mi}}
+        devices:
+          disks:
+          - {{name: root, disk: {{bus: virtio}}}}
+          - {{name: data, disk: {{bus: virtio}}, serial: DATA}}
+          - {{name: seed, disk: {{bus: virtio}}}}
+          interfaces: [{{name: default, masquerade: {{}}}}]
+      networks: [{{name: default, pod: {{}}}}]
+      volumes:
+      - {{name: root, hostDisk: {{path: {root}, type: Disk}}}}
+      - {{name: data, persistentVolumeClaim: {{claimName: data}}}}
+      - name: seed
+        cloudInitNoCloud: {{userData: \"#cloud-config\\npassword: {PASSWORD}\\n\"}}
+",
+        root = root.display()
+    )
+}
+
+fn claim(name: &str, size: &str, class: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+        "spec": {"storageClassName": class, "accessModes": ["ReadWriteMany"],
+            "volumeMode": "Block", "resources": {"requests": {"storage": size}}}})
+}
+
+pub(super) fn clone_of(name: &str, source: &str, size: &str) -> Value {
+    let mut claim = claim(name, size, "harvester-longhorn");
+    claim["spec"]["dataSource"] = json!({"kind": "PersistentVolumeClaim", "name": source});
+    claim
+}
+
+pub(super) struct Lab {
+    pub(super) node: Node,
+}
+
+impl Lab {
+    pub(super) fn start() -> Self {
+        let mut node = Node::start();
+        // Said of what was killed.
+        for part in ["the storage process ended", "is lost sight of", "a record cannot be had"] {
+            node.sheaf.provokes(part);
+        }
+        let lab = Self { node };
+        let setting = format!("{}/storage-minimal-available-percentage", longhorn("settings"));
+        poll("settings can be changed", || {
+            let reply = lab.node.sheaf.http().merge(&setting, &json!({"value": "0"}));
+            if reply.status < 300 { Ok(()) } else { Err(reply.text()) }
+        });
+        // Tests run where disks are nearly full.
+        let node = format!("{}/one", longhorn("nodes"));
+        let unreserved = json!({"spec": {"disks": {"default-disk": {"storageReserved": 0}}}});
+        poll("the node has its disk", || {
+            let found = lab.node.sheaf.http().get(&node);
+            let disk = found.json()["status"]["diskStatus"]["default-disk"].clone();
+            match disk["diskUUID"].as_str() {
+                Some(uuid) if !uuid.is_empty() => Ok(()),
+                _ => Err(found.text()),
+            }
+        });
+        lab.node.sheaf.http().merge(&node, &unreserved).ok();
+        lab
+    }
+
+    /// A claim that is bound; answers the name of its volume.
+    #[track_caller]
+    pub(super) fn claim(&self, name: &str, size: &str) -> String {
+        self.claim_of(name, size, "harvester-longhorn")
+    }
+
+    #[track_caller]
+    pub(super) fn claim_of(&self, name: &str, size: &str, class: &str) -> String {
+        self.node.sheaf.http().post(CLAIMS, &claim(name, size, class)).ok();
+        self.until_bound(name)
+    }
+
+    #[track_caller]
+    pub(super) fn until_bound(&self, name: &str) -> String {
+        let claim = self.node.until(&format!("{CLAIMS}/{name}"), "/status/phase", "Bound");
+        claim["spec"]["volumeName"].as_str().unwrap().to_owned()
+    }
+
+    pub(super) fn encrypted_class(&self, name: &str, passphrase: &str) {
+        self.node.kubectl().apply(&format!(
+            "
+apiVersion: v1
+kind: Secret
+metadata: {{name: crypto, namespace: longhorn-system}}
+stringData: {{CRYPTO_KEY_VALUE: {passphrase}, CRYPTO_KEY_PROVIDER: secret}}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {{name: {name}}}
+provisioner: driver.longhorn.io
+allowVolumeExpansion: true
+parameters:
+  numberOfReplicas: \"1\"
+  encrypted: \"true\"
+  csi.storage.k8s.io/provisioner-secret-name: crypto
+  csi.storage.k8s.io/provisioner-secret-namespace: longhorn-system
+  csi.storage.k8s.io/node-publish-secret-name: crypto
+  csi.storage.k8s.io/node-publish-secret-namespace: longhorn-system
+  csi.storage.k8s.io/node-stage-secret-name: crypto
+  csi.storage.k8s.io/node-stage-secret-namespace: longhorn-system
+"
+        ));
+    }
+
+    pub(super) fn grow(&self, claim: &str, size: &str) {
+        let larger = json!({"spec": {"resources": {"requests": {"storage": size}}}});
+        self.node.sheaf.http().merge(&format!("{CLAIMS}/{claim}"), &larger).ok();
+    }
+
+    /// Asks for a volume on a node, or does so no more.
+    pub(super) fn want(&self, volume: &str, node: Option<&str>) {
+        let ticket = node.map(|node| json!({"id": "t", "type": "csi-attacher", "nodeID": node}));
+        let patch = json!({"spec": {"attachmentTickets": {"t": ticket}}});
+        let path = format!("{}/{volume}", longhorn("volumeattachments"));
+        self.node.sheaf.http().merge(&path, &patch).ok();
+    }
+
+    #[track_caller]
+    pub(super) fn until_state(&self, volume: &str, state: &str) {
+        self.node.until(&format!("{}/{volume}", longhorn("volumes")), "/status/state", state);
+    }
+
+    pub(super) fn socket(&self, volume: &str) -> PathBuf {
+        let engine = self.node.sheaf.http().get(&format!("{}/{volume}-e-0", longhorn("engines")));
+        let endpoint = engine.ok()["status"]["endpoint"].as_str().unwrap_or_default().to_owned();
+        endpoint.trim_start_matches("unix://").into()
+    }
+
+    /// Waits until clients can connect.
+    #[track_caller]
+    pub(super) fn until_served(&self, volume: &str) {
+        let path = format!("{}/{volume}-e-0", longhorn("engines"));
+        poll(&format!("{volume} is served"), || {
+            let engine = self.node.sheaf.http().get(&path).json();
+            let running = engine["status"]["currentState"] == "running";
+            let socket = engine["status"]["endpoint"].as_str().unwrap_or_default();
+            let socket = socket.trim_start_matches("unix://");
+            let answers = std::os::unix::net::UnixStream::connect(socket).is_ok();
+            if running && answers { Ok(()) } else { Err(engine.to_string()) }
+        });
+    }
+
+    /// Reads and writes, as a client of the volume would.
+    #[track_caller]
+    pub(super) fn io(&self, volume: &str, commands: &[&str]) {
+        let uri = format!("nbd+unix:///?socket={}", self.socket(volume).display());
+        let mut tool = Command::new("qemu-io");
+        tool.args(["-f", "raw", &uri]);
+        for command in commands {
+            tool.args(["-c", command]);
+        }
+        let output = tool.output().expect("qemu-io is installed");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let failed = !output.status.success() || said.contains("failed");
+        assert!(!failed, "{commands:?}: {said} {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Puts the guest of one sector onto a volume.
+    pub(super) fn write_pulse(&self, volume: &str) {
+        self.want(volume, Some("one"));
+        self.until_served(volume);
+        let image = self.node.sheaf.scratch("pulse.img");
+        let mut content = assemble("pulse");
+        content.resize(1 << 20, 0);
+        std::fs::write(&image, content).unwrap();
+        let uri = format!("nbd+unix:///?socket={}", self.socket(volume).display());
+        let mut tool = Command::new("qemu-img");
+        tool.args(["convert", "-n", "-f", "raw", "-O", "raw"]).arg(&image).arg(uri);
+        assert!(tool.status().expect("qemu-img is installed").success());
+        self.want(volume, None);
+        self.until_state(volume, "detached");
+    }
+
+    /// Kills the storage process and waits for another.
+    #[track_caller]
+    pub(super) fn kill_storage(&self) {
+        let before = self.node.storage().expect("a storage process runs");
+        kill_process(before, Signal::KILL).unwrap();
+        poll("another storage process runs", || match self.node.storage() {
+            Some(now) if now != before => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
+    }
+
+    /// How many files the storage process has open.
+    pub(super) fn open_files(&self) -> usize {
+        let pid = self.node.storage().expect("a storage process runs");
+        std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count()
+    }
+
+    /// Waits until no object, no file and no socket of a volume is left.
+    #[track_caller]
+    pub(super) fn until_nothing_is_left(&self) {
+        let http = self.node.sheaf.http();
+        for kind in ["volumes", "engines", "replicas", "snapshots", "volumeattachments"] {
+            poll(&format!("no {kind} are left"), || {
+                let all = http.get(&longhorn(kind)).ok()["items"].as_array().cloned().unwrap();
+                if all.is_empty() { Ok(()) } else { Err(json!(all).to_string()) }
+            });
+        }
+        let storage = self.node.sheaf.data().join("storage");
+        for dir in ["nbd", "disk/replicas", "replicas", "records"] {
+            poll(&format!("nothing is left in {dir}"), || {
+                let entries = std::fs::read_dir(storage.join(dir)).into_iter().flatten().flatten();
+                let left: Vec<_> = entries.map(|entry| entry.path()).collect();
+                if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+            });
+        }
+    }
+}

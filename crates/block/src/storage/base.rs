@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
-use super::Shared;
 use super::protocol::{BaseOf, NewReplica};
+use super::{Shared, Thing};
 use crate::ids::{ReplicaId, SnapshotId};
 use crate::store::files::Directory;
 use crate::store::layer::Base;
@@ -68,7 +68,8 @@ impl Shared {
         }
     }
 
-    /// Lets go of what was pinned for clones that do not exist; names one that does.
+    /// Names a clone that needs a replica, and has it copied what it needs: then it does not any
+    /// more. What was pinned for others is let go.
     pub(super) fn pinned_by(
         &self,
         replica: ReplicaId,
@@ -77,9 +78,14 @@ impl Shared {
         let meta = read_super(&mut Directory::new(dir)).ok()?;
         for pin in &meta.body.pins {
             let (by, path) = (pin.by.replica, PathBuf::from(&pin.by.path));
-            let is_known = self.inner().state.replicas.contains_key(&by);
-            let has_files = read_super(&mut Directory::new(&path)).is_ok_and(|it| it.replica == by);
-            if is_known || has_files {
+            let is_being_made = self.inner().busy.contains(&Thing::Replica(by));
+            let clone = read_super(&mut Directory::new(&path)).ok().filter(|it| it.replica == by);
+            let lies_on =
+                |base: &Base| matches!(base, Base::Replica { replica: it, .. } if *it == replica);
+            if is_being_made || clone.is_some_and(|it| it.body.base.as_ref().is_some_and(lies_on)) {
+                if let Err(error) = self.ask_replica(by, Request::Hydrate) {
+                    tracing::info!(replica = %by, %error, "a clone cannot be made whole now");
+                }
                 return Some((pin.snapshot, by, path));
             }
             let _ = self.ask_replica(replica, Request::Unpin { replica: by });

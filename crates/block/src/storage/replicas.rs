@@ -44,7 +44,10 @@ pub(super) enum ReplicaError {
     Lost { dir: PathBuf },
     #[error(transparent)]
     Base(#[from] OnBaseError),
-    #[error("snapshot {snapshot} of replica {replica} is the base of replica {by} in {path}")]
+    #[error(
+        "snapshot {snapshot} of replica {replica} is the base of replica {by} in {path}, which is \
+         being made whole; try again"
+    )]
     Pinned { replica: ReplicaId, snapshot: SnapshotId, by: ReplicaId, path: PathBuf },
     #[error("the storage process is ending")]
     Ending,

@@ -215,6 +215,12 @@ impl LayerTable {
         self.snapshots().find(|layer| layer.snapshot.as_ref().is_some_and(|info| info.id == id))
     }
 
+    /// The layer of a snapshot that a clone reads, which may have been deleted since.
+    pub fn pinned(&self, id: SnapshotId) -> Option<&Layer> {
+        let is = |layer: &&Layer| layer.snapshot.as_ref().is_some_and(|info| info.id == id);
+        self.layers.iter().find(is)
+    }
+
     pub fn by_file(&self, file: FileNo) -> Option<&Layer> {
         self.layers.iter().find(|layer| layer.file == file)
     }
@@ -265,9 +271,12 @@ impl LayerTable {
         self.layers.iter().filter(|layer| layer.removed).find_map(|layer| {
             let mut children = self.children(layer.no);
             let (child, more) = (children.next(), children.next());
+            if frozen.contains(&layer.no) {
+                return None;
+            }
             let Some(child) = child else { return Some(Disposal::Drop(layer.no)) };
             let busy = child.filling || layer.filling;
-            if more.is_some() || busy || frozen.contains(&layer.no) || frozen.contains(&child.no) {
+            if more.is_some() || busy || frozen.contains(&child.no) {
                 return None;
             }
             let kind = if child.blocks < layer.blocks {
@@ -281,10 +290,7 @@ impl LayerTable {
 
     /// Layers that a clone elsewhere reads.
     fn frozen(&self, pins: &[Pinned]) -> Vec<LayerNo> {
-        let tops = pins.iter().filter_map(|pin| {
-            let is = |layer: &&Layer| layer.snapshot.as_ref().is_some_and(|s| s.id == pin.snapshot);
-            self.layers.iter().find(is)
-        });
+        let tops = pins.iter().filter_map(|pin| self.pinned(pin.snapshot));
         tops.flat_map(|top| self.chain(top.no)).map(|layer| layer.no).collect()
     }
 

@@ -208,8 +208,6 @@ pub enum RequestError {
     NoSuchSnapshot { id: SnapshotId },
     #[error("snapshot {id} exists already")]
     SnapshotExists { id: SnapshotId },
-    #[error("snapshot {id} is used by a clone in replica {by}")]
-    SnapshotPinned { id: SnapshotId, by: ReplicaId },
     #[error("snapshot {id} is complete and cannot be written")]
     SnapshotSealed { id: SnapshotId },
     #[error("{count} snapshots are the most a volume can have")]

@@ -166,9 +166,15 @@ fn a_clone_shares_a_snapshot_and_keeps_it() {
     client.detach(volume).unwrap();
     let said = client.delete(volume).unwrap_err().to_string();
     assert!(said.contains("is the base of replica"), "{said}");
+    // Meanwhile the clone gets a copy of its own, and then the other can go.
+    let start = std::time::Instant::now();
+    while let Err(error) = client.remove_replica(ReplicaId(volume.0)) {
+        assert!(start.elapsed() < PATIENCE, "{error}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    qemu_io(&second, &["read -P 1 0 4M", "read -P 3 4M 1M", "read -P 1 5M 3M"]);
     client.detach(clone).unwrap();
     client.delete(clone).unwrap();
-    client.remove_replica(ReplicaId(volume.0)).unwrap();
     assert!(client.status().unwrap().replicas.is_empty());
     let left: Vec<_> = std::fs::read_dir(node.dir().join("replicas")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");

@@ -236,7 +236,7 @@ fn refusal(error: &RequestError) -> Refusal {
         RequestError::Checksum { .. } => Refusal::BadChecksum,
         RequestError::NoSpace => Refusal::NoSpace,
         RequestError::NoSuchSnapshot { .. } => Refusal::NoSnapshot,
-        RequestError::SnapshotBusy { .. } | RequestError::SnapshotPinned { .. } => Refusal::Busy,
+        RequestError::SnapshotBusy { .. } => Refusal::Busy,
         RequestError::StaleGeneration { .. } => Refusal::Fenced,
         RequestError::Io { .. }
         | RequestError::MapDamaged { .. }

@@ -186,7 +186,7 @@ fn snapshot_of(
         return Err(BaseError::Identity { path, found: meta.replica, expected: replica });
     }
     let body = &meta.body;
-    let Some(top) = body.layers.by_snapshot(snapshot) else {
+    let Some(top) = body.layers.pinned(snapshot) else {
         return Err(BaseError::NoSnapshot { path, snapshot });
     };
     let mut blocks = 0;

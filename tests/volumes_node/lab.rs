@@ -145,7 +145,13 @@ impl Lab {
 apiVersion: v1
 kind: Secret
 metadata: {{name: crypto, namespace: longhorn-system}}
-stringData: {{CRYPTO_KEY_VALUE: {passphrase}, CRYPTO_KEY_PROVIDER: secret}}
+stringData:
+  CRYPTO_KEY_VALUE: {passphrase}
+  CRYPTO_KEY_PROVIDER: secret
+  CRYPTO_KEY_CIPHER: aes-xts-plain64
+  CRYPTO_KEY_HASH: sha256
+  CRYPTO_KEY_SIZE: '256'
+  CRYPTO_PBKDF: argon2i
 ---
 apiVersion: storage.k8s.io/v1
 kind: StorageClass

@@ -29,7 +29,20 @@ pub(super) enum ActError {
 impl ActError {
     /// Whether it is nobody's fault and over in a moment.
     pub(super) fn is_passing(&self) -> bool {
-        matches!(self, Self::Link(LinkError::Connect(_) | LinkError::Ended))
+        match self {
+            Self::Link(LinkError::Connect(_) | LinkError::Ended) => true,
+            // What the storage process says of everything that it has to finish first.
+            Self::Link(LinkError::Refused { message }) => message.ends_with("; try again"),
+            _ => false,
+        }
+    }
+}
+
+/// What was planned before the last change was told may be so by now.
+fn done_already(result: Result<(), ActError>, says: &str) -> Result<(), ActError> {
+    match result {
+        Err(ActError::Link(LinkError::Refused { message })) if message.contains(says) => Ok(()),
+        result => result,
     }
 }
 
@@ -104,11 +117,12 @@ impl Hands {
             Action::TakeSnapshot { snapshot, volume, labels } => {
                 let created = u64::try_from(clock::now().as_second()).unwrap_or(0);
                 let request = AdminRequest::Snapshot { name: snapshot, created, labels };
-                self.ask_volume(volume, request).await
+                done_already(self.ask_volume(volume, request).await, "there is a snapshot")
             }
             Action::DeleteSnapshot { snapshot, volume } => {
                 let request = AdminRequest::DeleteSnapshot { name: snapshot.clone() };
-                self.ask_volume(volume, request).await?;
+                let deleted = self.ask_volume(volume, request).await;
+                done_already(deleted, "there is no snapshot")?;
                 self.release(Kind::Snapshot, &snapshot).await
             }
             Action::ReleaseSnapshot { snapshot } => self.release(Kind::Snapshot, &snapshot).await,

@@ -3,7 +3,7 @@
 //! Whoever makes a volume larger only makes its file or its replicas larger. Here it is seen, at
 //! the next look, and the guest is told.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::Chain;
@@ -103,12 +103,7 @@ impl Actor {
 
     /// NBD has no word for a new size: it is learnt with a new connection, and that is made for
     /// the next request.
-    async fn connect_again(
-        &self,
-        qmp: &Qmp,
-        size: &Size,
-        socket: &PathBuf,
-    ) -> Result<(), GrowError> {
+    async fn connect_again(&self, qmp: &Qmp, size: &Size, socket: &Path) -> Result<(), GrowError> {
         if let Some(served) = self.context.storage.served_on(socket) {
             self.context.storage.hang_up(&served).await?;
         }

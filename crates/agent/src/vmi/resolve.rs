@@ -59,8 +59,8 @@ pub(crate) enum ResolveError {
     Volume { volume: String, problem: String },
     #[error("volume {name} is being attached to this node")]
     Attaching { name: String },
-    #[error("volume {volume}")]
-    Ticket { volume: String, source: TicketError },
+    #[error(transparent)]
+    Ticket(Box<TicketError>),
     #[error("volume {volume} cannot be used")]
     Storage { volume: String, source: LinkError },
     #[error("cannot read {kind} {name}")]
@@ -84,7 +84,7 @@ impl ResolveError {
             Self::Attaching { .. } => ATTACHING,
             Self::ContainerDisk { source, .. } => source.reason(),
             Self::Image { .. } => "InvalidImage",
-            Self::Ticket { .. } | Self::Storage { .. } => "FailedAttachVolume",
+            Self::Ticket(_) | Self::Storage { .. } => "FailedAttachVolume",
             Self::Volume { .. } | Self::Request { .. } | Self::File { .. } => "FailedMount",
         }
     }

@@ -48,7 +48,7 @@ impl Resolver<'_> {
         storage
             .want(name, &ticket)
             .await
-            .map_err(|source| ResolveError::Ticket { volume: volume.name.clone(), source })?;
+            .map_err(|failure| ResolveError::Ticket(Box::new(failure)))?;
         let late = |_| ResolveError::Attaching { name: name.into() };
         let held = storage.until_held(name, &ticket);
         let served = tokio::time::timeout(PATIENCE, held).await.map_err(late)?;

@@ -1,7 +1,7 @@
 //! The roles and bindings that exist in every cluster from its first start.
 //!
 //! Names and rights are Kubernetes', because tools bind to them and tests look for
-//! them. Controllers that only manage pods are left out: nothing here runs as them.
+//! them; also those that nothing here runs as, since upstream's controllers may run here.
 //! Keep existing objects up to date with [`super::reconcile`].
 
 mod component;
@@ -76,7 +76,9 @@ fn named(verbs: &[&str], group: &str, resource: &str, names: &[&str]) -> PolicyR
 }
 
 fn urls(verbs: &[&str], urls: &[&str]) -> PolicyRule {
-    PolicyRule { verbs: owned(verbs), non_resource_urls: owned(urls), ..PolicyRule::default() }
+    let mut urls = owned(urls);
+    urls.sort();
+    PolicyRule { verbs: owned(verbs), non_resource_urls: urls, ..PolicyRule::default() }
 }
 
 /// What everybody who reports events needs.

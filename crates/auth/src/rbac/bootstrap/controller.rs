@@ -1,6 +1,8 @@
 //! Roles for controllers, each bound to the service account of the same name in
 //! `kube-system`.
 
+mod pods;
+
 use serde_json::Value;
 
 use super::{
@@ -31,6 +33,7 @@ fn controllers() -> Vec<(&'static str, Vec<PolicyRule>)> {
     all.extend(accounts_and_nodes());
     all.extend(storage());
     all.extend(network());
+    all.extend(pods::controllers());
     all.push(("certificate-controller", certificate_rules()));
     all
 }

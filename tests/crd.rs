@@ -286,7 +286,7 @@ fn wrong_definitions_are_refused_with_reasons() {
     for (spec, message) in [
         (
             json!({"properties": {"a": {"type": "string"}}}),
-            "spec.versions[0].schema.openAPIV3Schema.properties[spec].type: Required value",
+            "spec.validation.openAPIV3Schema.properties[spec].type: Required value",
         ),
         (
             json!({"type": "object", "properties": {"a": {"type": "nonsense"}}}),

@@ -12,11 +12,14 @@
 
 mod attributes;
 mod authority;
+pub(crate) mod complete;
 mod condition;
 mod extension;
 pub(crate) mod hooks;
 mod limits;
 mod namespace;
+mod ownership;
+mod pod;
 mod policy;
 mod quota;
 mod resize;
@@ -28,15 +31,16 @@ mod storage;
 mod version;
 mod webhook;
 
-use serde_json::{Value, json};
+use std::time::Instant;
 
-use crate::api::Api;
+use serde_json::Value;
+
 use crate::call::Call;
 use crate::crd;
 use crate::matching::Constraints;
 use crate::object;
-use crate::service_ip;
 use crate::status::{ApiError, ApiResult, Subject};
+use crate::traffic::timing::Timed;
 
 use attributes::Attributes;
 use hooks::Snapshot;
@@ -75,6 +79,24 @@ impl Act<'_> {
 }
 
 pub(crate) async fn mutate(
+    call: &Call<'_>,
+    act: &Act<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> ApiResult<()> {
+    let began = Instant::now();
+    let outcome = mutated(call, act, object, old).await;
+    time(call, act, "admit", began, outcome.is_err());
+    outcome
+}
+
+fn time(call: &Call<'_>, act: &Act<'_>, step: &str, began: Instant, rejected: bool) {
+    let rejected = if rejected { "true" } else { "false" };
+    let labels = [("operation", act.operation.word()), ("rejected", rejected), ("type", step)];
+    call.api.traffic.timings.note(Timed::Admission, &labels, began.elapsed());
+}
+
+async fn mutated(
     call: &Call<'_>,
     act: &Act<'_>,
     object: &mut Value,
@@ -229,7 +251,19 @@ async fn own_rules(
                 Ok(())
             }
         }
+        "minions" => {
+            if asked.runs_pods && asked.admits("TaintNodesByCondition") {
+                pod::taint(call, operation, object);
+            }
+            Ok(())
+        }
         "pods" => {
+            if asked.runs_pods && asked.admits("Priority") {
+                pod::prioritize(call, operation, object, old)?;
+            }
+            if asked.runs_pods && asked.admits("DefaultTolerationSeconds") {
+                pod::tolerate(call, object);
+            }
             if asked.admits("RuntimeClass") {
                 runtime_class::mutate(call, operation, object)?;
             }
@@ -246,59 +280,20 @@ async fn own_rules(
     }
 }
 
-/// Fills in what the server decides once the rest of the object is settled.
-pub(crate) async fn complete(
-    call: &Call<'_>,
-    operation: Operation,
-    object: &mut Value,
-    old: Option<&Value>,
-    dry_run: bool,
-) -> ApiResult<Reserved> {
-    match &*call.served.table {
-        "certificatesigningrequests" if operation == Operation::Create => {
-            signed_by(object, call.user);
-            Ok(Reserved::default())
-        }
-        crd::TABLE => {
-            if operation == Operation::Create {
-                object::metadata_mut(object).insert("finalizers".to_owned(), json!([crd::CLEANUP]));
-            }
-            judge_definition(call, object);
-            Ok(Reserved::default())
-        }
-        "validatingadmissionpolicies" => {
-            object["status"] = policy::check_types(call.api, object);
-            Ok(Reserved::default())
-        }
-        service_ip::SERVICES if !dry_run => {
-            service_ip::assign_node_ports(call.api, object)?;
-            let held = old.and_then(|old| old["spec"]["clusterIP"].as_str()).unwrap_or("");
-            if !held.is_empty() && object["spec"]["clusterIP"] == held {
-                return Ok(Reserved::default());
-            }
-            let address = service_ip::assign(call.api, object).await?;
-            Ok(Reserved { address })
-        }
-        _ => Ok(Reserved::default()),
-    }
-}
-
-/// What was taken in advance and must be given back if the write fails.
-#[derive(Debug, Default)]
-pub(crate) struct Reserved {
-    address: Option<String>,
-}
-
-impl Reserved {
-    pub(crate) async fn settle(self, api: &Api, stored: bool) {
-        if let (false, Some(address)) = (stored, self.address) {
-            service_ip::release_address(api, &address).await;
-        }
-    }
-}
-
 /// May refuse; says what the client should be warned of.
 pub(crate) async fn validate(
+    call: &Call<'_>,
+    act: &Act<'_>,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> ApiResult<Vec<String>> {
+    let began = Instant::now();
+    let outcome = validated(call, act, object, old).await;
+    time(call, act, "validate", began, outcome.is_err());
+    outcome
+}
+
+async fn validated(
     call: &Call<'_>,
     act: &Act<'_>,
     object: Option<&Value>,
@@ -308,6 +303,9 @@ pub(crate) async fn validate(
     namespace::protected(call, operation, old)?;
     if let Some(object) = object {
         rights::check(call, operation, object, old)?;
+        if call.api.settings.admits_also(ownership::PLUGIN) {
+            ownership::check(call, operation, object, old)?;
+        }
         if call.api.settings.admits("LimitRanger") {
             limits::validate(call, operation, object)?;
         }
@@ -336,30 +334,4 @@ pub(crate) async fn validate(
         quota::check(call, operation, object, old, act.dry_run).await?;
     }
     Ok(warnings)
-}
-
-/// Who asks for a certificate is not for them to say.
-fn signed_by(request: &mut Value, user: &auth::User) {
-    let Some(spec) = request.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    for field in ["username", "uid", "groups", "extra"] {
-        spec.remove(field);
-    }
-    spec.insert("username".to_owned(), user.name.clone().into());
-    if !user.uid.is_empty() {
-        spec.insert("uid".to_owned(), user.uid.clone().into());
-    }
-    if !user.groups.is_empty() {
-        spec.insert("groups".to_owned(), user.groups.clone().into());
-    }
-    if !user.extra.is_empty() {
-        spec.insert("extra".to_owned(), json!(user.extra));
-    }
-}
-
-/// A definition is judged as it is written, so that its kinds are served at once.
-fn judge_definition(call: &Call<'_>, definition: &mut Value) {
-    let all = crate::refresh::entries(call.api, crd::TABLE);
-    let taken = crd::Accepted::by_others(definition, &all);
-    let now = base::clock::now_rfc3339();
-    definition["status"] = crd::conditions(definition, &taken, &now);
 }

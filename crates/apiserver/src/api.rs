@@ -70,6 +70,10 @@ pub struct Settings {
     pub anonymous: bool,
     /// Checks that are left out, by the names of upstream's plugins.
     pub disabled_admission: BTreeSet<String>,
+    /// Checks that are made only if asked for, likewise.
+    pub enabled_admission: BTreeSet<String>,
+    /// Whether somebody else may run pods: then nobody is warned that nothing will.
+    pub runs_pods: bool,
     /// How front proxies name the users they speak for.
     pub front_proxy: FrontProxy,
     /// What is written down of requests; nothing unless asked for.
@@ -99,6 +103,8 @@ impl Settings {
             authorization: vec![Authorization::Rbac],
             anonymous: true,
             disabled_admission: BTreeSet::new(),
+            enabled_admission: BTreeSet::new(),
+            runs_pods: false,
             front_proxy: FrontProxy::default(),
             audit: None,
             in_flight: crate::fairness::InFlight::default(),
@@ -110,6 +116,11 @@ impl Settings {
     /// Whether the check that upstream calls `plugin` is made.
     pub(crate) fn admits(&self, plugin: &str) -> bool {
         self.disabled_admission.is_empty() || !self.disabled_admission.contains(plugin)
+    }
+
+    /// Whether the check that upstream calls `plugin`, and leaves out by itself, is made.
+    pub(crate) fn admits_also(&self, plugin: &str) -> bool {
+        self.enabled_admission.contains(plugin)
     }
 }
 

@@ -72,12 +72,14 @@ pub(crate) fn parse(headers: &HeaderMap, bytes: &Bytes, accepts: Accepts) -> Api
     let media = media_type(headers);
     let parsed = match media {
         "application/json" | "application/merge-patch+json" => {
-            decode::json(bytes).map_err(|error| malformed(&error))?
+            let parsed = decode::json(bytes).map_err(|error| malformed(&error))?;
+            Parsed { source: bytes.clone(), ..parsed }
         }
         "application/yaml" => decode::yaml(bytes).map_err(|error| malformed(&error))?,
         PROTOBUF if accepts == Accepts::All => Parsed {
             value: types::decode(bytes).map_err(|error| malformed(&base::Chain(&error)))?,
             duplicates: Vec::new(),
+            source: Bytes::new(),
         },
         _ if accepts == Accepts::All => {
             return Err(ApiError::unsupported_media_type(&[

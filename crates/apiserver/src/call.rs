@@ -49,6 +49,15 @@ impl Call<'_> {
         if end == 0 { "unknown".to_owned() } else { printable[..end].to_owned() }
     }
 
+    /// Warns of what the object's kind has to say about it.
+    pub(crate) fn warn_of(&mut self, object: &serde_json::Value) {
+        for warning in self.served.warnings(object) {
+            if warning != kinds::NO_RUNTIME || !self.api.settings.runs_pods {
+                self.warn(warning);
+            }
+        }
+    }
+
     /// Adds a warning that the client shows to its user; each once.
     pub(crate) fn warn(&mut self, warning: String) {
         if !self.warnings.contains(&warning) {

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::respond::{self, Reply};
 use crate::served::Served;
+use crate::status::{ApiError, ApiResult};
 
 /// An immutable table of served kinds.
 #[derive(Debug, Default)]
@@ -47,6 +49,15 @@ impl Catalog {
             .iter()
             .filter(|served| &*served.group == group && &*served.plural == plural)
             .max_by_key(|served| priority(&served.version))
+    }
+
+    /// The answer to a path that no kind has. Upstream has nobody who could word it where
+    /// there is no such group.
+    pub(crate) fn nothing(&self, group: &str, version: &str) -> ApiResult<Reply> {
+        if self.of(group, version).next().is_none() {
+            return Ok(respond::nowhere());
+        }
+        Err(ApiError::unknown_resource())
     }
 
     pub(crate) fn all(&self) -> &[Arc<Served>] {

@@ -122,7 +122,7 @@ impl Custom {
         match endpoint {
             Endpoint::Status => only_status(new, old),
             Endpoint::Main if self.has_status() => object::copy_top(new, old, "status"),
-            Endpoint::Main | Endpoint::Finalize | Endpoint::Approval => {}
+            Endpoint::Main | Endpoint::Finalize | Endpoint::Approval | Endpoint::Binding => {}
         }
     }
 
@@ -146,7 +146,7 @@ impl Custom {
     ) -> Vec<FieldError> {
         let errors = self.rules().validate(new, old);
         match endpoint {
-            Endpoint::Main | Endpoint::Finalize | Endpoint::Approval => errors,
+            Endpoint::Main | Endpoint::Finalize | Endpoint::Approval | Endpoint::Binding => errors,
             Endpoint::Status => {
                 errors.into_iter().filter(|error| error.field.starts_with("status")).collect()
             }

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::fmt;
 
+use bytes::Bytes;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
@@ -15,6 +16,32 @@ use serde_json::{Map, Number, Value};
 pub(crate) struct Parsed {
     pub value: Value,
     pub duplicates: Vec<String>,
+    /// The text it was read from, where its order can be told.
+    pub source: Bytes,
+}
+
+impl Parsed {
+    fn new(value: Value, duplicates: Vec<String>) -> Self {
+        Self { value, duplicates, source: Bytes::new() }
+    }
+}
+
+/// Sorts complaints that end in a quoted path by where it stands in the text, as upstream
+/// finds them; a key that appears twice is noticed the second time.
+pub(crate) fn in_order(source: &[u8], problems: &mut [String]) {
+    let notes = RefCell::new(Notes { all: Some(Vec::new()), ..Notes::default() });
+    let mut reader = serde_json::Deserializer::from_slice(source);
+    if problems.len() < 2 || Tree(&notes).deserialize(&mut reader).is_err() {
+        return;
+    }
+    let all = notes.into_inner().all.unwrap_or_default();
+    problems.sort_by_cached_key(|problem| {
+        let (word, rest) = problem.split_once(" field \"").unwrap_or(("", ""));
+        let path = rest.trim_end_matches('"');
+        let mut found = all.iter().enumerate().filter(|(_, known)| *known == path);
+        let at = if word == "duplicate" { found.next_back() } else { found.next() };
+        at.map_or(usize::MAX, |(index, _)| index)
+    });
 }
 
 /// Why a body could not be read.
@@ -35,7 +62,7 @@ pub(crate) fn json(bytes: &[u8]) -> Result<Parsed, ParseError> {
         .map_err(|error| ParseError::Json { text: error.to_string() })?;
     let twice = notes.into_inner().duplicates;
     let duplicates = twice.into_iter().map(|path| format!("duplicate field \"{path}\"")).collect();
-    Ok(Parsed { value, duplicates })
+    Ok(Parsed::new(value, duplicates))
 }
 
 /// YAML, of which JSON is a subset; kubectl sends JSON under a YAML media type.
@@ -48,7 +75,7 @@ pub(crate) fn yaml(bytes: &[u8]) -> Result<Parsed, ParseError> {
     let text =
         std::str::from_utf8(bytes).map_err(|error| ParseError::Yaml { text: error.to_string() })?;
     match serde_saphyr::from_str::<Value>(text) {
-        Ok(value) => Ok(Parsed { value, duplicates: Vec::new() }),
+        Ok(value) => Ok(Parsed::new(value, Vec::new())),
         Err(error) => yaml_with_duplicates(text, &error),
     }
 }
@@ -67,13 +94,15 @@ fn yaml_with_duplicates(text: &str, error: &serde_saphyr::Error) -> Result<Parse
     let line = location.line();
     let duplicate =
         format!("yaml: unmarshal errors:\n  line {line}: key {key:?} already set in map");
-    Ok(Parsed { value, duplicates: vec![duplicate] })
+    Ok(Parsed::new(value, vec![duplicate]))
 }
 
 #[derive(Default)]
 struct Notes {
     path: String,
     duplicates: Vec<String>,
+    /// Every path in its order, if somebody wants to know.
+    all: Option<Vec<String>>,
 }
 
 struct Tree<'a>(&'a RefCell<Notes>);
@@ -151,9 +180,12 @@ impl<'de> Visitor<'de> for Tree<'_> {
                     notes.path.push('.');
                 }
                 notes.path.push_str(&key);
+                let Notes { path, duplicates, all } = &mut *notes;
+                if let Some(all) = all {
+                    all.push(path.clone());
+                }
                 if map.contains_key(&key) {
-                    let path = notes.path.clone();
-                    notes.duplicates.push(path);
+                    duplicates.push(path.clone());
                 }
             }
             if map.len() > MOST_KEYS {

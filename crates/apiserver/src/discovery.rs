@@ -47,9 +47,10 @@ pub(crate) fn answer(api: &Api, wanted: Discovery<'_>, headers: &HeaderMap) -> A
             let mut group = match (group, api.extensions.group(name)) {
                 (Some(group), _) => group_value(group),
                 (None, Some(extended)) => extension::group_value(extended),
-                (None, None) => {
-                    aggregation::versions_of(api, name).ok_or_else(ApiError::unknown_resource)?
-                }
+                (None, None) => match aggregation::versions_of(api, name) {
+                    Some(versions) => versions,
+                    None => return Ok(respond::nowhere()),
+                },
             };
             group["kind"] = "APIGroup".into();
             group["apiVersion"] = "v1".into();
@@ -136,7 +137,14 @@ fn resources(catalog: &Catalog, group: &str, version: &str) -> ApiResult<Value> 
     if list.is_empty() {
         return Err(ApiError::unknown_resource());
     }
-    list.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
+    list.sort_by_cached_key(|value| {
+        let name = value["name"].as_str().unwrap_or("").to_owned();
+        let custom = catalog
+            .find(group, version, name.split('/').next().unwrap_or(""))
+            .is_some_and(|served| served.is_custom());
+        // As upstream: definitions say status before scale.
+        if custom { name.replace("/scale", "/status/") } else { name }
+    });
     let group_version =
         if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     Ok(json!({

@@ -11,6 +11,7 @@
 mod objects;
 mod rules;
 mod schedule;
+mod seated;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +32,7 @@ use crate::status::{ApiError, ApiResult};
 pub(crate) use objects::all as first_objects;
 use rules::{Asked, Rules, Schema, What};
 use schedule::{Arrival, Scheduler, Slot};
+pub(crate) use seated::seated;
 
 pub(crate) const SCHEMAS: &str = "flowschemas";
 pub(crate) const LEVELS: &str = "prioritylevelconfigurations";
@@ -200,6 +202,9 @@ impl Fairness {
             Arrival::Begins(slot) => return Ok(Some(pool.seat(slot))),
             Arrival::Refused(_) => {}
             Arrival::Waits => {
+                // Those before us may be too wide for the seats that are free.
+                let begun = pool.scheduler.lock().dispatch();
+                pool.begin(begun);
                 if let Ok(Ok(slot)) = tokio::time::timeout(PATIENCE, receiver).await {
                     return Ok(Some(pool.seat(slot)));
                 }

@@ -17,7 +17,7 @@ pub(crate) async fn answer(
     query: &Query,
 ) -> ApiResult<Reply> {
     if !matches!(parts.method, Method::GET | Method::HEAD) {
-        return Err(ApiError::method_not_allowed(format!("{} is not allowed here", parts.method)));
+        return Err(ApiError::method_not_allowed());
     }
     let trimmed = path.trim_end_matches('/');
     for probe in ["healthz", "livez", "readyz"] {

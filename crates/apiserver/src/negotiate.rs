@@ -1,7 +1,13 @@
 //! Content negotiation: which representation a client wants to read.
 
-use http::HeaderMap;
+use std::sync::Arc;
+
 use http::header::ACCEPT;
+use http::{HeaderMap, request};
+
+use crate::respond;
+use crate::served::Served;
+use crate::status::{ApiError, ApiResult};
 
 /// How objects are encoded on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,6 +119,41 @@ fn wanted(clause: &Clause<'_>, offer: Offer) -> Option<Wanted> {
         }
     };
     Some(Wanted { encoding, form })
+}
+
+/// How the answer to a request for this kind is wanted.
+pub(crate) fn of_request(
+    parts: &request::Parts,
+    served: &Arc<Served>,
+    verb: &str,
+) -> ApiResult<Wanted> {
+    let stored = served.verbs.len() > 1;
+    let offer = Offer { protobuf: !served.is_custom(), transforms: stored };
+    if verb == "watch" && is_websocket(parts) {
+        return Ok(Wanted::JSON);
+    }
+    negotiate(&parts.headers, offer).ok_or_else(|| {
+        // Upstream looks at the type before it looks at the form, and words it otherwise.
+        let accept = parts.headers.get(ACCEPT).and_then(|it| it.to_str().ok());
+        if served.is_custom() || accept.is_some_and(|accept| accept.contains("as=")) {
+            // Metadata and errors have a protobuf form, their objects have none.
+            ApiError::not_acceptable(&["application/json", "application/yaml", respond::PROTOBUF])
+        } else {
+            let offered = ["application/json", "application/yaml", respond::PROTOBUF];
+            ApiError::no_representation(&offered)
+        }
+    })
+}
+
+pub(crate) fn is_websocket(parts: &request::Parts) -> bool {
+    let has = |name: http::HeaderName, word: &str| {
+        parts
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .is_some_and(|value| value.to_ascii_lowercase().contains(word))
+    };
+    has(http::header::CONNECTION, "upgrade") && has(http::header::UPGRADE, "websocket")
 }
 
 #[cfg(test)]

@@ -54,7 +54,9 @@ pub(crate) fn encode(position: &Position, prefix: &str) -> String {
 }
 
 pub(crate) fn decode(token: &str, prefix: &str) -> ApiResult<Position> {
-    let invalid = |why: &str| ApiError::bad_request(format!("continue key is not valid: {why}"));
+    let invalid = |why: &str| {
+        ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+    };
     let bytes =
         URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|_| invalid("bad encoding"))?;
     let token: Token = serde_json::from_slice(&bytes).map_err(|_| invalid("bad content"))?;

@@ -77,10 +77,7 @@ impl Selection {
     pub(crate) fn new(served: &Served, options: &ListOptions) -> ApiResult<Self> {
         for term in &options.fields.0 {
             if !served.selects(&term.field) {
-                return Err(ApiError::bad_request(format!(
-                    "field label not supported: {}",
-                    term.field
-                )));
+                return Err(ApiError::bad_request(cannot_select(served, &term.field)));
             }
         }
         let reads_object = options
@@ -124,6 +121,16 @@ impl Selection {
         self.fields.matches(|field| {
             if field == "metadata.name" { name.to_owned() } else { namespace.to_owned() }
         })
+    }
+}
+
+/// Why a list cannot be narrowed by this field.
+fn cannot_select(served: &Served, field: &str) -> String {
+    match served.row() {
+        Some(row) if row.fields.is_empty() => format!(
+            "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        ),
+        _ => format!("field label not supported: {field}"),
     }
 }
 
@@ -304,7 +311,11 @@ fn send_list(
     page: &Page,
     items: Vec<[Bytes; 2]>,
 ) -> Reply {
-    let meta = list_meta(page.revision, page.token.as_deref(), page.remaining);
+    let mut meta = list_meta(page.revision, page.token.as_deref(), page.remaining);
+    // Lists without a type of their own always say how they go on.
+    if call.served.is_custom() && page.token.is_none() && kind != "PartialObjectMetadataList" {
+        meta["continue"] = "".into();
+    }
     let head = format!(
         "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{meta},\"items\":[",
         Value::from(kind),

@@ -53,6 +53,11 @@ pub(crate) fn text(code: StatusCode, text: impl Into<String>) -> Reply {
     reply(code, "text/plain; charset=utf-8", full(text.into()))
 }
 
+/// The answer to a path that nobody serves.
+pub(crate) fn nowhere() -> Reply {
+    text(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
 /// The answer to HEAD. HTTP/2 clients take a body for a violation of the protocol.
 pub(crate) fn without_body(reply: Reply) -> Reply {
     reply.map(|_| full(Bytes::new()))

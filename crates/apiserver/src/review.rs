@@ -48,7 +48,9 @@ pub(crate) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<
 }
 
 fn refuse(call: &Call<'_>, error: FieldError) -> ApiError {
-    ApiError::invalid(call.served.kind_subject(""), &[error])
+    // As upstream, which names the group and forgets the kind.
+    let subject = crate::status::Subject { group: &call.served.group, resource: "", name: "" };
+    ApiError::invalid(subject, &[error])
 }
 
 fn user_info(user: &User) -> Value {
@@ -109,6 +111,12 @@ fn subject(call: &Call<'_>, review: &Value) -> ApiResult<User> {
 fn access(call: &Call<'_>, review: &Value, user: &User) -> ApiResult<Value> {
     let spec = &review["spec"];
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    if resource.is_object() && path.is_object() {
+        let shown = json!({"Path": path["path"].as_str(), "Verb": path["verb"].as_str()});
+        let detail = "cannot be specified in combination with resourceAttributes";
+        let error = FieldError::invalid("spec.nonResourceAttributes", shown, detail);
+        return Err(refuse(call, error));
+    }
     if resource.is_object() == path.is_object() {
         let error = FieldError::invalid(
             "spec.resourceAttributes",

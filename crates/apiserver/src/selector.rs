@@ -52,11 +52,13 @@ impl LabelSelector {
             match tokens.next() {
                 Token::End => return Ok(Self(requirements)),
                 Token::Comma if tokens.peek() == Token::End => {
-                    return Err(bad("found '', expected: identifier after ','"));
+                    let text = "found '', expected: identifier after ','".to_owned();
+                    return Err(SelectorError { text });
                 }
                 Token::Comma => {}
                 other => {
-                    return Err(bad(format!("found '{other}', expected: ',' or 'end of string'")));
+                    let text = format!("found '{other}', expected: ',' or 'end of string'");
+                    return Err(SelectorError { text });
                 }
             }
         }
@@ -252,11 +254,17 @@ fn check_key(key: &str) -> Result<(), SelectorError> {
     {
         return Ok(());
     }
-    Err(SelectorError {
-        text: format!(
-            "key: Invalid value: {key:?}: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-        ),
-    })
+    let (what, rest) = if key.matches('/').count() > 1 {
+        (
+            "a valid label key",
+            " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+        )
+    } else {
+        ("name part", "")
+    };
+    Err(bad(format!(
+        "<nil>: Invalid value: {key:?}: {what} must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]'){rest}"
+    )))
 }
 
 fn check_value(value: &str) -> Result<(), SelectorError> {

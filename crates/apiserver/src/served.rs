@@ -63,6 +63,8 @@ pub(crate) enum Endpoint {
     Finalize,
     /// `/approval` of a certificate signing request: only its verdict.
     Approval,
+    /// `/binding` of a pod: where it runs.
+    Binding,
 }
 
 impl Served {
@@ -221,7 +223,7 @@ impl Served {
         match (&self.origin, endpoint) {
             (Origin::BuiltIn(row), Endpoint::Main) => (row.strategy.prepare_update)(new, old),
             (Origin::BuiltIn(row), Endpoint::Status) => (row.strategy.prepare_status)(new, old),
-            (_, Endpoint::Finalize) => {}
+            (_, Endpoint::Finalize | Endpoint::Binding) => {}
             (_, Endpoint::Approval) => kinds::prepare_approval(new, old),
             (Origin::Custom(custom), _) => custom.prepare_update(new, old, endpoint),
         }
@@ -266,7 +268,7 @@ impl Served {
             (Origin::BuiltIn(row), Endpoint::Status) => {
                 (row.strategy.validate_status)(new, old, &mut errors);
             }
-            (_, Endpoint::Finalize) => {}
+            (_, Endpoint::Finalize | Endpoint::Binding) => {}
             (_, Endpoint::Approval) => kinds::validate_approval(new, old, &mut errors),
             (Origin::Custom(custom), _) => errors.extend(custom.validate(new, Some(old), endpoint)),
         }

@@ -18,7 +18,7 @@ use crate::call::Call;
 use crate::extension::{self, Asked};
 use crate::fairness::{self, Place};
 use crate::identity::{self, Transport};
-use crate::negotiate::{self, Encoding, Offer, Wanted};
+use crate::negotiate::{self, Encoding, Offer};
 use crate::notes::Notes;
 use crate::options::{self, ListOptions, Query, WriteOptions};
 use crate::respond::{self, Reply};
@@ -97,24 +97,28 @@ impl Api {
                 if let Some(group) = self.extensions.group(target.group) {
                     return extension::call(self, group, target, user, parts, body).await;
                 }
-                let _seat = if outside {
+                let seat = if outside {
                     *place = self.fairness.place(&user, &asked.verb, target);
                     let writes = !matches!(&*asked.verb, "get" | "list" | "watch");
                     self.fairness.enter(place.as_ref(), writes, self.width(asked, target)).await?
                 } else {
                     None
                 };
-                self.resource(parts, body, asked.query, *target, &user, limit).await
+                let reply = self.resource(parts, body, asked.query, *target, &user, limit).await?;
+                // The stream of a watch costs little, and lasts.
+                let seat = seat.filter(|_| asked.verb != "watch");
+                Ok(fairness::seated(reply, seat))
             }
             Target::Discovery(_) | Target::Other(_) => {
-                let _seat = if outside {
+                let seat = if outside {
                     *place = self.fairness.place_path(&user, &asked.verb, asked.path);
                     self.fairness.enter(place.as_ref(), false, 1).await?
                 } else {
                     None
                 };
                 authorize::check_path(self, &user, parts.method.as_str(), asked.path)?;
-                self.described(parts, body, asked, &user).await
+                let reply = self.described(parts, body, asked, &user).await?;
+                Ok(fairness::seated(reply, seat))
             }
         }
     }
@@ -166,7 +170,7 @@ impl Api {
         limit: Duration,
     ) -> ApiResult<Reply> {
         let Some(verb) = route::verb(&parts.method, &target, query.wants_watch()) else {
-            return Err(ApiError::method_not_allowed(format!("{} is not allowed", parts.method)));
+            return Err(ApiError::method_not_allowed());
         };
         // The name that a field selector pins counts as the name that is asked for.
         let selector =
@@ -180,15 +184,22 @@ impl Api {
         allow(self, user, verb, &target, pinned)?;
         let catalog = self.catalog.load();
         let Some(served) = catalog.find(target.group, target.version, target.resource) else {
-            return Err(ApiError::unknown_resource());
+            return catalog.nothing(target.group, target.version);
         };
+        if served.is_custom()
+            && served.namespaced
+            && verb == "create"
+            && target.namespace.is_empty()
+        {
+            return Ok(respond::nowhere());
+        }
         let served = served.clone();
         drop(catalog);
         check_shape(&served, &target)?;
         let mut call = Call {
             api: self,
             user,
-            wanted: wanted(parts, &served, verb)?,
+            wanted: negotiate::of_request(parts, &served, verb)?,
             served,
             path: target,
             query,
@@ -196,15 +207,22 @@ impl Api {
             warnings: Vec::new(),
             notes: Notes::default(),
         };
+        if matches!(call.wanted.form, negotiate::Form::Table(_)) {
+            crate::table::check(query)?;
+        }
         // Writes warn of it together with what their object brings up.
         if !matches!(verb, "create" | "update" | "patch") {
             let custom = call.served.custom();
             call.warnings.extend(custom.and_then(|custom| custom.deprecation(&call.served)));
         }
+        call.warnings.extend(call.served.row().and_then(kinds::Resource::deprecation));
         let work = dispatch(&mut call, verb, parts, body);
         // A watch only has to begin in time; its stream lives as long as it wants.
         let mut reply = match tokio::time::timeout(limit, work).await {
-            Ok(result) => result?,
+            // What was noticed on the way is told also to those who are refused.
+            Ok(result) => {
+                result.unwrap_or_else(|error| respond::failure(&error, error_encoding(parts)))
+            }
             Err(_) => {
                 return Err(ApiError::timeout(format!(
                     "Timeout: request did not complete within the allotted {}s",
@@ -262,7 +280,7 @@ fn only_reads(parts: &request::Parts) -> ApiResult<()> {
     if matches!(parts.method, Method::GET | Method::HEAD) {
         return Ok(());
     }
-    Err(ApiError::method_not_allowed(format!("{} is not allowed here", parts.method)))
+    Err(ApiError::method_not_allowed())
 }
 
 fn allow(
@@ -298,32 +316,6 @@ fn check_shape(served: &Served, target: &ResourcePath<'_>) -> ApiResult<()> {
     Ok(())
 }
 
-fn wanted(parts: &request::Parts, served: &Arc<Served>, verb: &str) -> ApiResult<Wanted> {
-    let stored = served.verbs.len() > 1;
-    let offer = Offer { protobuf: !served.is_custom(), transforms: stored };
-    if verb == "watch" && is_websocket(parts) {
-        return Ok(Wanted::JSON);
-    }
-    negotiate::negotiate(&parts.headers, offer).ok_or_else(|| {
-        if served.is_custom() {
-            ApiError::not_acceptable(&["application/json", "application/yaml"])
-        } else {
-            ApiError::not_acceptable(&["application/json", "application/yaml", respond::PROTOBUF])
-        }
-    })
-}
-
-pub(crate) fn is_websocket(parts: &request::Parts) -> bool {
-    let has = |name: http::HeaderName, word: &str| {
-        parts
-            .headers
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-            .is_some_and(|value| value.to_ascii_lowercase().contains(word))
-    };
-    has(http::header::CONNECTION, "upgrade") && has(http::header::UPGRADE, "websocket")
-}
-
 async fn dispatch(
     call: &mut Call<'_>,
     verb: &str,
@@ -334,7 +326,7 @@ async fn dispatch(
         return subresource::dispatch(call, verb, body).await;
     }
     if !call.served.verbs.contains(&verb) {
-        return Err(ApiError::verb_not_supported(call.served.subject(""), verb));
+        return Err(ApiError::method_not_allowed());
     }
     if call.served.verbs.len() == 1 {
         return review::answer(call, body).await;
@@ -347,7 +339,7 @@ async fn dispatch(
         }
         "watch" => {
             let options = watch_options(call)?;
-            if is_websocket(parts) {
+            if negotiate::is_websocket(parts) {
                 return crate::websocket::watch(call, &options, parts).await;
             }
             watch::watch(call, &options).await
@@ -374,7 +366,7 @@ async fn change(call: &mut Call<'_>, verb: &str, body: RequestBody) -> ApiResult
     let accepts = if call.served.is_custom() { Accepts::Text } else { Accepts::All };
     let answer = match verb {
         "create" if !call.path.name.is_empty() => {
-            return Err(ApiError::method_not_allowed("POST is not allowed on a named object"));
+            return Err(ApiError::method_not_allowed());
         }
         "create" => {
             let options = WriteOptions::parse(call.query, "CreateOptions")?;

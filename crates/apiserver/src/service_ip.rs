@@ -95,7 +95,7 @@ pub(crate) async fn assign(api: &Api, service: &mut Value) -> ApiResult<Option<S
         })?;
         if !range.contains(address) {
             return Err(refuse(format!(
-                "failed to allocate IP {wanted}: the provided IP is not in the valid range. The range of valid IPs is {range}"
+                "failed to allocate IP {wanted}: the provided network does not match the current range"
             )));
         }
         match claim(api, address, service).await {
@@ -219,10 +219,11 @@ pub(crate) async fn release_address(api: &Api, address: &str) {
     }
 }
 
+const RANGE: std::ops::RangeInclusive<i64> = 30000..=32767;
+
 /// Gives node ports to the ports of a service that want one.
 pub(crate) fn assign_node_ports(api: &Api, service: &mut Value) -> ApiResult<()> {
-    const RANGE: std::ops::RangeInclusive<i64> = 30000..=32767;
-    let ty = service["spec"]["type"].as_str().unwrap_or("ClusterIP");
+    let ty = service["spec"]["type"].as_str().unwrap_or("ClusterIP").to_owned();
     let wants = ty == "NodePort"
         || (ty == "LoadBalancer" && service["spec"]["allocateLoadBalancerNodePorts"] != false);
     if !wants {
@@ -235,6 +236,7 @@ pub(crate) fn assign_node_ports(api: &Api, service: &mut Value) -> ApiResult<()>
             let other = entry.item.to_value();
             let ports = other["spec"]["ports"].as_array().cloned().unwrap_or_default();
             used.extend(ports.iter().filter_map(|port| port["nodePort"].as_i64()));
+            used.extend(other["spec"]["healthCheckNodePort"].as_i64());
         }
     }
     let name = object::name(service).to_owned();
@@ -257,14 +259,23 @@ pub(crate) fn assign_node_ports(api: &Api, service: &mut Value) -> ApiResult<()>
             }
             Some(_) => {}
             None => {
-                let free = RANGE.clone().find(|candidate| !used.contains(candidate));
-                let free = free.ok_or_else(|| ApiError::internal("no node port is free"))?;
-                used.push(free);
-                port["nodePort"] = free.into();
+                port["nodePort"] = draw_port(&mut used)?.into();
             }
         }
     }
+    // Whoever balances asks each node whether it has one of the pods.
+    let checked = ty == "LoadBalancer" && service["spec"]["externalTrafficPolicy"] == "Local";
+    if checked && service["spec"]["healthCheckNodePort"].as_i64().unwrap_or(0) == 0 {
+        service["spec"]["healthCheckNodePort"] = draw_port(&mut used)?.into();
+    }
     Ok(())
+}
+
+fn draw_port(used: &mut Vec<i64>) -> ApiResult<i64> {
+    let free = RANGE.clone().find(|candidate| !used.contains(candidate));
+    let free = free.ok_or_else(|| ApiError::internal("no node port is free"))?;
+    used.push(free);
+    Ok(free)
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 //!
 //! This is the one file that maps failures to HTTP codes, reasons and texts.
 
+mod refusal;
+
 use std::borrow::Cow;
 
 use http::StatusCode;
@@ -18,6 +20,9 @@ struct Failure {
     reason: Cow<'static, str>,
     message: String,
     details: Map<String, Value>,
+    /// Whether `details` are sent although there is nothing in them: upstream does so where
+    /// no handler was reached.
+    generic: bool,
     /// `ListMeta.continue`, only for an expired list that may go on inconsistently.
     continue_token: Option<String>,
 }
@@ -52,8 +57,14 @@ impl ApiError {
             reason: Cow::Borrowed(reason),
             message: message.into(),
             details: Map::new(),
+            generic: false,
             continue_token: None,
         }))
+    }
+
+    fn generic(mut self) -> Self {
+        self.0.generic = true;
+        self
     }
 
     fn about(mut self, subject: Subject<'_>) -> Self {
@@ -89,7 +100,8 @@ impl ApiError {
 
     /// `message` is the whole text, as the authorizer words it.
     pub(crate) fn forbidden(subject: Subject<'_>, message: impl Into<String>) -> Self {
-        Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(subject)
+        let error = Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(subject);
+        if subject.resource.is_empty() { error.generic() } else { error }
     }
 
     /// `pods "x" is forbidden: why`
@@ -117,23 +129,25 @@ impl ApiError {
     /// A path below `/api` or `/apis` that nothing serves.
     pub(crate) fn unknown_resource() -> Self {
         let message = "the server could not find the requested resource";
-        Self::new(StatusCode::NOT_FOUND, "NotFound", message)
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message).generic()
     }
 
-    pub(crate) fn method_not_allowed(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
-    }
-
-    pub(crate) fn verb_not_supported(subject: Subject<'_>, verb: &str) -> Self {
-        let kind = qualified(subject.resource, subject.group);
-        Self::method_not_allowed(format!("{verb} is not supported on resources of kind {kind:?}"))
-            .about(Subject { name: "", ..subject })
+    pub(crate) fn method_not_allowed() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message).generic()
     }
 
     pub(crate) fn not_acceptable(offered: &[&str]) -> Self {
         let message =
             format!("only the following media types are accepted: {}", offered.join(", "));
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
+    /// The same as said of built-in kinds.
+    pub(crate) fn no_representation(offered: &[&str]) -> Self {
+        let list = offered.join(", ");
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {list}");
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message).generic()
     }
 
     pub(crate) fn unsupported_media_type(offered: &[&str]) -> Self {
@@ -144,12 +158,24 @@ impl ApiError {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     }
 
+    /// The same as said of patches to built-in kinds.
+    pub(crate) fn unsupported_patch() -> Self {
+        let message = "415: Unsupported Media Type";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message).generic()
+    }
+
     pub(crate) fn too_large(message: impl Into<String>) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 
     pub(crate) fn already_exists(subject: Subject<'_>) -> Self {
         let message = format!("{} already exists", subject.quoted());
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(subject)
+    }
+
+    /// The name is that of an object which is on its way out.
+    pub(crate) fn being_deleted(subject: Subject<'_>) -> Self {
+        let message = format!("object is being deleted: {} already exists", subject.quoted());
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(subject)
     }
 
@@ -218,59 +244,6 @@ impl ApiError {
             .causes(causes)
     }
 
-    /// An extension refuses, in its own words.
-    pub(crate) fn denied(denial: crate::extension::Denial) -> Self {
-        let causes = denial.causes.iter().map(
-            |cause| json!({"reason": cause.reason, "message": cause.message, "field": cause.field}),
-        );
-        let code = StatusCode::from_u16(denial.code).unwrap_or(StatusCode::FORBIDDEN);
-        Self::new(code, denial.reason, denial.message).causes(causes.collect())
-    }
-
-    /// A webhook refuses, with the `Status` that it explains itself by.
-    pub(crate) fn rejected(webhook: &str, status: Option<&Value>) -> Self {
-        let denied = format!("admission webhook {webhook:?} denied the request");
-        let field = |name: &str| status.map_or(&Value::Null, |status| &status[name]);
-        let text = |name: &str| field(name).as_str().unwrap_or("");
-        let message = match (text("message"), text("reason")) {
-            ("", "") => format!("{denied} without explanation"),
-            ("", reason) => format!("{denied}: {reason}"),
-            (message, _) => format!("{denied}: {message}"),
-        };
-        // A refusal is never a success, whatever the webhook says.
-        let code = field("code").as_u64().and_then(|code| u16::try_from(code).ok());
-        let code = code.filter(|code| (400..600).contains(code)).unwrap_or(400);
-        Self(Box::new(Failure {
-            code,
-            reason: Cow::Owned(text("reason").to_owned()),
-            message,
-            details: field("details").as_object().cloned().unwrap_or_default(),
-            continue_token: None,
-        }))
-    }
-
-    /// A policy refuses.
-    pub(crate) fn denied_by_policy(
-        subject: Subject<'_>,
-        code: StatusCode,
-        reason: &'static str,
-        why: &str,
-    ) -> Self {
-        let message = format!("{} is forbidden: {why}", subject.quoted());
-        Self::new(code, reason, message).about(subject).causes(vec![json!({"message": why})])
-    }
-
-    /// Policies that change objects could not; there is at least one complaint.
-    pub(crate) fn denied_mutation(
-        subject: Subject<'_>,
-        reason: &'static str,
-        complaints: Vec<String>,
-    ) -> Self {
-        let message = complaints.first().cloned().unwrap_or_default();
-        let causes = complaints.into_iter().map(|text| json!({"message": text})).collect();
-        Self::new(StatusCode::FORBIDDEN, reason, message).about(subject).causes(causes)
-    }
-
     /// Query options that contradict each other.
     pub(crate) fn invalid_options(kind: &str, errors: &[FieldError]) -> Self {
         Self::invalid(Subject { group: "meta.k8s.io", resource: kind, name: "" }, errors)
@@ -292,6 +265,13 @@ impl ApiError {
 
     pub(crate) fn too_many_requests(message: impl Into<String>) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(1)
+    }
+
+    /// An eviction that a disruption budget does not allow.
+    pub(crate) fn disruption(why: String) -> Self {
+        let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+        let cause = json!({"reason": "DisruptionBudget", "message": why});
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).causes(vec![cause])
     }
 
     pub(crate) fn internal(message: impl std::fmt::Display) -> Self {
@@ -319,7 +299,8 @@ impl ApiError {
 
     /// The client is ahead of us: it asked for a revision that this server has not seen.
     pub(crate) fn too_large_resource_version(wanted: u64, current: u64) -> Self {
-        Self::timeout(format!("Too large resource version: {wanted}, current: {current}"))
+        let text = format!("Too large resource version: {wanted}, current: {current}");
+        Self::timeout(format!("Timeout: {text}"))
             .causes(vec![json!({
                 "reason": "ResourceVersionTooLarge",
                 "message": "Too large resource version",
@@ -335,7 +316,6 @@ impl ApiError {
         &self.0.reason
     }
 
-    #[cfg(test)]
     pub(crate) fn message(&self) -> &str {
         &self.0.message
     }
@@ -361,7 +341,7 @@ impl ApiError {
         if !self.0.reason.is_empty() {
             status["reason"] = (*self.0.reason).into();
         }
-        if !self.0.details.is_empty() {
+        if !self.0.details.is_empty() || self.0.generic {
             status["details"] = self.0.details.clone().into();
         }
         status

@@ -1,6 +1,7 @@
 //! `/status`, `/scale`, `/finalize` and the others that hang below an object.
 
 mod approval;
+mod binding;
 mod eviction;
 mod finalize;
 pub(crate) mod scale;
@@ -21,10 +22,13 @@ pub(crate) async fn dispatch(
     body: RequestBody,
 ) -> ApiResult<Reply> {
     let Some(sub) = call.served.subresource(call.path.subresource).cloned() else {
+        if call.served.is_custom() {
+            return Err(ApiError::not_found(call.served.subject(call.path.name)));
+        }
         return Err(ApiError::unknown_resource());
     };
     if !sub.verbs.contains(&verb) {
-        return Err(ApiError::verb_not_supported(call.served.subject(""), verb));
+        return Err(ApiError::method_not_allowed());
     }
     let reply = match sub.name {
         "status" => status(call, verb, body).await,
@@ -33,13 +37,23 @@ pub(crate) async fn dispatch(
         "token" => token::answer(call, body).await,
         "approval" => approval::answer(call, verb, body).await,
         "eviction" => eviction::answer(call, body).await,
-        other => Err(ApiError::method_not_allowed(format!(
-            "the subresource {other:?} of {} needs a pod runtime, which this server does not have",
-            call.served.qualified()
-        ))),
+        "binding" => binding::answer(call, body).await,
+        other => Err(unreachable_pod(call, other)),
     };
     crate::after::written(call).await;
     reply
+}
+
+/// What runs inside pods is not ours to show.
+fn unreachable_pod(call: &Call<'_>, subresource: &str) -> ApiError {
+    let key = call.served.key(call.namespace(), call.path.name);
+    if call.api.store.get(&call.served.table, &key).is_none() {
+        return ApiError::not_found(call.served.subject(call.path.name));
+    }
+    ApiError::unavailable(format!(
+        "the subresource {subresource:?} of {} needs a pod runtime, which this server does not have",
+        call.served.qualified()
+    ))
 }
 
 /// The options kind that errors name, by verb.

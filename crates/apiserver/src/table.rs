@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::options::Query;
 use crate::served::Served;
+use crate::status::{ApiError, ApiResult};
 
 /// What each row carries of its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,16 @@ pub(crate) fn include(query: &Query) -> Include {
         Some("None") => Include::None,
         Some("Object") => Include::Object,
         _ => Include::Metadata,
+    }
+}
+
+/// Refuses a wish for rows that nobody could fulfil.
+pub(crate) fn check(query: &Query) -> ApiResult<()> {
+    match query.get("includeObject") {
+        None | Some("" | "None" | "Metadata" | "Object") => Ok(()),
+        Some(other) => Err(ApiError::bad_request(format!(
+            "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', 'Object', 'None', or empty"
+        ))),
     }
 }
 
@@ -82,7 +93,7 @@ fn build(
         .map(|object| {
             let mut row = json!({"cells": served.cells(&object, now)});
             match include {
-                Include::None => {}
+                Include::None => row["object"] = Value::Null,
                 Include::Metadata => {
                     row["object"] = json!({
                         "kind": "PartialObjectMetadata",

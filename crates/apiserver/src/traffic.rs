@@ -1,5 +1,7 @@
 //! Counting what is asked and answered, and telling it as upstream's dashboards expect it.
 
+pub(crate) mod timing;
+
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -11,6 +13,7 @@ use parking_lot::RwLock;
 
 use crate::api::Api;
 use crate::route::Target;
+use timing::Timings;
 
 /// Upper ends in seconds; what takes longer is in the last one, which has none.
 const BUCKETS: [f64; 23] = [
@@ -25,6 +28,7 @@ pub(crate) struct Traffic {
     series: RwLock<HashMap<u64, Arc<Series>>>,
     watches: Arc<AtomicU64>,
     watch_events: AtomicU64,
+    pub(crate) timings: Timings,
 }
 
 /// Requests that are alike.
@@ -36,6 +40,23 @@ struct Series {
     count: AtomicU64,
     micros: AtomicU64,
     buckets: [AtomicU64; BUCKETS.len()],
+}
+
+impl Series {
+    fn new(labels: String, code: u16) -> Self {
+        let (count, micros) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { labels, code, count, micros, buckets: Default::default() }
+    }
+
+    fn note(&self, took: Duration) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.micros.fetch_add(micros, Ordering::Relaxed);
+        let seconds = took.as_secs_f64();
+        if let Some(at) = BUCKETS.iter().position(|end| seconds <= *end) {
+            self.buckets[at].fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 /// A watch that is open.
@@ -57,13 +78,7 @@ impl Traffic {
         let key = hash.finish();
         let known = self.series.read().get(&key).cloned();
         let series = known.unwrap_or_else(|| self.make(key, verb, parts, code));
-        series.count.fetch_add(1, Ordering::Relaxed);
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        series.micros.fetch_add(micros, Ordering::Relaxed);
-        let seconds = took.as_secs_f64();
-        if let Some(at) = BUCKETS.iter().position(|end| seconds <= *end) {
-            series.buckets[at].fetch_add(1, Ordering::Relaxed);
-        }
+        series.note(took);
     }
 
     fn make(&self, key: u64, verb: &str, parts: [&str; 5], code: u16) -> Arc<Series> {
@@ -75,17 +90,12 @@ impl Traffic {
         };
         let series = all.entry(key).or_insert_with(|| {
             let [group, version, resource, subresource, scope] = parts;
-            Arc::new(Series {
-                labels: format!(
+            let labels = format!(
                     "component=\"apiserver\",dry_run=\"\",group=\"{group}\",resource=\"{resource}\",\
                      scope=\"{scope}\",subresource=\"{subresource}\",verb=\"{}\",version=\"{version}\"",
                     verb_label(verb)
-                ),
-                code,
-                count: AtomicU64::new(0),
-                micros: AtomicU64::new(0),
-                buckets: Default::default(),
-            })
+            );
+            Arc::new(Series::new(labels, code))
         });
         Arc::clone(series)
     }
@@ -103,6 +113,7 @@ impl Traffic {
     pub(crate) fn render(&self, api: &Api) -> String {
         let mut page = Page::default();
         self.requests(&mut page);
+        self.timings.render(&mut page);
         let loads = |atomic: &AtomicU64| atomic.load(Ordering::Relaxed) as f64;
         page.head("apiserver_current_inflight_requests", "gauge", "Requests being served.");
         for (kind, count) in api.fairness.in_flight() {

@@ -31,6 +31,7 @@ use crate::item;
 use crate::object;
 use crate::served::Endpoint;
 use crate::status::{ApiError, ApiResult, Subject};
+use crate::traffic::timing::Timed;
 
 /// Puts one version of an object into the store.
 async fn put(
@@ -50,7 +51,24 @@ async fn put(
         expect,
         change: Change::Put(Bytes::from(item::encode(&object))),
     };
-    Ok(call.api.store.write(write).await?)
+    Ok(store(call, write).await?)
+}
+
+/// A write to the store, timed as upstream's dashboards know it.
+pub(crate) async fn store(
+    call: &Call<'_>,
+    write: Write,
+) -> Result<ObjectWritten, store::WriteError> {
+    let operation = match (&write.change, &write.expect) {
+        (Change::Delete, _) => "delete",
+        (_, Expect::Absent) => "create",
+        _ => "update",
+    };
+    let began = std::time::Instant::now();
+    let written = call.api.store.write(write).await;
+    let labels = [("operation", operation), ("type", &*call.served.plural)];
+    call.api.traffic.timings.note(Timed::Store, &labels, began.elapsed());
+    written
 }
 
 /// The same for an object that is stored in another form than it was sent in; the answer
@@ -68,7 +86,7 @@ async fn put_converted(
         expect,
         change: Change::Put(Bytes::from(item::encode(&stored))),
     };
-    let mut written = call.api.store.write(write).await?;
+    let mut written = store(call, write).await?;
     written.entry = conversion::remade(&written.entry, object);
     Ok(written)
 }
@@ -115,7 +133,7 @@ fn reset_fields(call: &Call<'_>, endpoint: Endpoint) -> Set {
         Endpoint::Main | Endpoint::Finalize if call.served.has_status() => {
             Set::of_fields(&[&["status"]])
         }
-        Endpoint::Main | Endpoint::Finalize => Set::default(),
+        Endpoint::Main | Endpoint::Finalize | Endpoint::Binding => Set::default(),
         Endpoint::Status if call.served.is_custom() => Set::of_fields(&[&["metadata"], &["spec"]]),
         Endpoint::Status | Endpoint::Approval => Set::of_fields(&[&["spec"]]),
     }
@@ -132,7 +150,7 @@ fn request<'a>(call: &'a Call<'_>, manager: &'a str, facts: &'a Facts) -> merge:
         schema: &facts.schema,
         reset: &facts.reset,
         versions: &[],
-        blank: facts.blank.as_ref(),
+        blank: facts.blank,
     }
 }
 
@@ -142,19 +160,16 @@ struct Facts {
     now: String,
     schema: schema::Schema,
     reset: Set,
-    blank: Option<Value>,
+    blank: Option<&'static Value>,
 }
 
 fn facts(call: &Call<'_>, endpoint: Endpoint) -> ApiResult<Facts> {
     let schema = call.served.schema()?;
     // Typed objects have their structs even when nothing is in them.
-    let blank = call.served.row().map(|_| {
-        let mut blank = serde_json::Map::new();
-        for part in ["spec", "status"].into_iter().filter(|part| schema.property(part).is_some()) {
-            blank.insert(part.to_owned(), Value::Object(serde_json::Map::new()));
-        }
-        Value::Object(blank)
-    });
+    let served = &call.served;
+    let blank = types::Kind::find(&served.group, &served.version, &served.kind)
+        .filter(|_| !served.is_custom())
+        .map(types::Kind::blank);
     Ok(Facts {
         api_version: call.served.api_version(),
         now: clock::now_rfc3339(),

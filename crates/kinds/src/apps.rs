@@ -7,7 +7,7 @@ pub(crate) mod replica_set;
 pub(crate) mod stateful_set;
 
 use jiff::Timestamp;
-use schema::FieldError;
+use schema::{FieldError, Path};
 use serde_json::Value;
 
 use crate::check::{self, SPEC};
@@ -23,8 +23,11 @@ pub(crate) fn default_replicated(object: &mut Value) {
 }
 
 /// Told to whoever asks for something that nothing here will run.
+pub const NO_RUNTIME: &str =
+    "no pod runtime in this control plane: stored, but nothing will run it";
+
 pub(crate) fn no_runtime(_: &Value) -> Vec<String> {
-    vec!["no pod runtime in this control plane: stored, but nothing will run it".to_owned()]
+    vec![NO_RUNTIME.to_owned()]
 }
 
 /// Fills the template of a workload.
@@ -40,9 +43,20 @@ fn validate_workload(spec: &Value, word: &str, kind: &str, errors: &mut Vec<Fiel
     let path = SPEC.field("selector");
     let template = spec.get("template").unwrap_or(&null);
     match json::at(spec, "/selector") {
-        None => errors.push(FieldError::required(path, "")),
+        None => {
+            errors.push(FieldError::required(path, ""));
+            let carried = json::at(template, "/metadata/labels").unwrap_or(&null);
+            selects_template(false, carried, errors);
+        }
         Some(selector) => {
+            let before = errors.len();
             labels::validate_selector(Some(selector), &path, errors);
+            if errors.len() > before {
+                // Nothing more can be said of what it selects.
+                let detail = "invalid label selector";
+                errors.push(FieldError::invalid(path, selector.clone(), detail));
+                return;
+            }
             if labels::is_empty_selector(selector) {
                 let detail = format!("empty selector is invalid for {word}");
                 errors.push(FieldError::invalid(path, selector.clone(), detail));
@@ -103,6 +117,28 @@ fn validate_counts(spec: &Value, errors: &mut Vec<FieldError>) {
     for key in ["replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
         check::not_negative(spec, key, &SPEC, errors);
     }
+}
+
+/// Judges the numbers in the status of a workload: none is negative, and none is more than
+/// there are.
+fn validate_status(new: &Value, _: &Value, errors: &mut Vec<FieldError>) {
+    let path = Path::Root.field("status");
+    let null = Value::Null;
+    let status = json::at(new, "/status").unwrap_or(&null);
+    for key in ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"] {
+        check::not_negative(status, key, &path, errors);
+    }
+    let number = |key: &str| json::int(status, &format!("/{key}"));
+    let mut at_most = |key: &str, most: &str, word: &str| {
+        if number(key) > number(most) {
+            let detail = format!("cannot be greater than {word}");
+            errors.push(FieldError::invalid(path.field(key), number(key), detail));
+        }
+    };
+    for key in ["updatedReplicas", "readyReplicas", "availableReplicas"] {
+        at_most(key, "replicas", "status.replicas");
+    }
+    at_most("availableReplicas", "readyReplicas", "readyReplicas");
 }
 
 /// Demands the same selector as before.

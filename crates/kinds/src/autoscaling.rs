@@ -19,7 +19,6 @@ pub(crate) const V2: Resource = Resource {
         validate,
         validate_update: |new, _, errors| validate(new, errors),
         validate_status,
-        generation: true,
         ..Strategy::WITH_STATUS
     },
     printer: Printer { columns: COLUMNS, cells },
@@ -125,6 +124,11 @@ fn validate(object: &Value, errors: &mut Vec<FieldError>) {
         if let Some(text) = check::required(target, key, &path, errors) {
             check::each(syntax::path_segment(text), text, &path.field(key), errors);
         }
+    }
+    let version = json::text(target, "/apiVersion");
+    if !version.contains('/') && json::text(target, "/kind") != "ReplicationController" {
+        let detail = "apiVersion must specify API group";
+        errors.push(FieldError::invalid(path.field("apiVersion"), version, detail));
     }
     let list = SPEC.field("metrics");
     for (index, metric) in json::list(spec, "/metrics").iter().enumerate() {

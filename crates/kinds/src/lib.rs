@@ -41,6 +41,7 @@ pub mod syntax;
 mod webhook;
 
 pub use admission::expression::{Params, admission_names, params_of, typed_admission_names};
+pub use apps::NO_RUNTIME;
 pub use builtin::{builtin, find};
 pub use certificates::{prepare_approval, validate_approval};
 pub use check::IMMUTABLE;

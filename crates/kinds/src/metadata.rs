@@ -150,7 +150,8 @@ fn owners(object: &Value, errors: &mut Vec<FieldError>) {
         }
         for key in ["kind", "name", "uid"] {
             if owner.get(key).and_then(Value::as_str).is_none_or(str::is_empty) {
-                errors.push(FieldError::required(path.field(key), "must not be empty"));
+                // As upstream, which does not say which of them.
+                errors.push(FieldError::invalid(list.field(key), "", "must not be empty"));
             }
         }
         let kind = json::text(owner, "/kind");

@@ -37,4 +37,14 @@ fn validate(object: &Value, errors: &mut Vec<FieldError>) {
     let scheduling = root.field("scheduling");
     let selector = json::at(object, "/scheduling/nodeSelector");
     labels::validate(selector, &scheduling.field("nodeSelector"), errors);
+    // As upstream, which judges an overhead as if it were a limit.
+    let overhead = root.field("overhead");
+    let limits = overhead.field("limits");
+    for (resource, amount) in json::entries(object, "/overhead/podFixed") {
+        let negative = types::Quantity::from_json(amount).is_ok_and(|it| it.signum() < 0);
+        if negative {
+            let detail = "must be greater than or equal to 0";
+            errors.push(FieldError::invalid(limits.key(resource), amount.clone(), detail));
+        }
+    }
 }

@@ -216,6 +216,15 @@ pub struct Resource {
 }
 
 impl Resource {
+    /// What whoever still uses this kind is told, whatever they do with it.
+    pub fn deprecation(&self) -> Option<String> {
+        let successor = match (self.group, self.kind) {
+            ("", "Endpoints") => "discovery.k8s.io/v1 EndpointSlice",
+            _ => return None,
+        };
+        Some(format!("v1 {} is deprecated in v1.33+; use {successor}", self.kind))
+    }
+
     /// A stored kind without anything special; `table` is its plural.
     pub const fn cluster(
         group: &'static str,

@@ -6,6 +6,7 @@
 //! passes the time), no HTTP (errors say which text and which kind of answer
 //! upstream gives, the caller builds the `Status`).
 
+mod go;
 mod managed;
 mod patch;
 mod path;

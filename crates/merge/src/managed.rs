@@ -51,6 +51,12 @@ impl Request<'_> {
         if self.manager.is_empty() { "unknown" } else { self.manager }
     }
 
+    /// The time that an entry is given. Upstream rewrites those below `/scale` between two
+    /// kinds, and loses it there.
+    fn time(&self) -> Option<String> {
+        (self.subresource != "scale").then(|| self.now.to_owned())
+    }
+
     fn serves(&self, version: &str) -> bool {
         self.versions.is_empty() || self.versions.contains(&version)
     }

@@ -5,6 +5,8 @@
 use schema::{Additional, Node, PatchStrategy, Schema};
 use serde_json::{Map, Value};
 
+use crate::go::go_print;
+
 mod lists;
 mod order;
 
@@ -37,9 +39,9 @@ pub enum StrategicError {
     BadRetainKeys,
     #[error("invalid patch format of setElementOrder list")]
     BadElementOrder,
-    #[error("map: {map} does not contain declared merge key: {key}")]
+    #[error("map: {} does not contain declared merge key: {key}", go_print(map))]
     NoMergeKey { map: Value, key: String },
-    #[error("unknown patch type: {directive} in map: {map}")]
+    #[error("unknown patch type: {} in map: {}", go_print(directive), go_print(map))]
     UnknownDirective { directive: Value, map: Value },
     #[error("merging lists cannot yet be specified in the patch")]
     MergeDirective,

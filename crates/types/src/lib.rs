@@ -78,6 +78,12 @@ impl Kind {
         normalize::normalize(object, self.0, Filling::Sparse)
     }
 
+    /// An object of this kind in which nothing was ever set, as upstream's encoding prints it:
+    /// with the structs that are always there, and `null` for lists that are.
+    pub fn blank(self) -> &'static Value {
+        self.0.blank()
+    }
+
     /// Decodes a bare protobuf message (without envelope) into the object, with its
     /// apiVersion and kind.
     pub fn decode(self, raw: &[u8]) -> Result<Value, DecodeError> {

@@ -108,17 +108,19 @@ fn of_type(ty: Ty) -> Schema {
         Ty::Quantity => QUANTITY.clone(),
         Ty::IntOrString => INT_OR_STRING.clone(),
         Ty::Strings => STRINGS.clone(),
-        Ty::RawExtension
-        | Ty::FieldsV1
-        | Ty::Json
-        | Ty::SchemaOrArray
-        | Ty::SchemaOrBool
-        | Ty::SchemaOrStrings => ANYTHING.clone(),
+        // Somebody else's object: applied as a whole.
+        Ty::RawExtension => RAW.clone(),
+        Ty::FieldsV1 | Ty::Json | Ty::SchemaOrArray | Ty::SchemaOrBool | Ty::SchemaOrStrings => {
+            ANYTHING.clone()
+        }
     }
 }
 
 // Most fields are scalars: one node of each sort serves them all.
 static ANYTHING: LazyLock<Schema> = LazyLock::new(Node::anything);
+static RAW: LazyLock<Schema> = LazyLock::new(|| {
+    Arc::new(Node { preserve_unknown: true, map: MapType::Atomic, ..Node::default() })
+});
 static STRING: LazyLock<Schema> = LazyLock::new(|| scalar(Type::String, None));
 static BOOLEAN: LazyLock<Schema> = LazyLock::new(|| scalar(Type::Boolean, None));
 static INT32: LazyLock<Schema> = LazyLock::new(|| scalar(Type::Integer, Some("int32")));

@@ -11,6 +11,9 @@ mod parse;
 use std::sync::OnceLock;
 
 use schema::Schema;
+use serde_json::Value;
+
+use crate::zero::zero;
 
 macro_rules! tables {
     ($($stem:literal),+ $(,)?) => {
@@ -191,6 +194,20 @@ impl Slot {
         })
     }
 
+    /// What Go prints for this struct when nothing was ever set in it.
+    pub(crate) fn blank(&'static self) -> &'static Value {
+        self.message().blank.get_or_init(|| {
+            let fields = self.fields().iter().map(|(_, field)| *field);
+            let printed = fields.filter(|field| field.is_always_written() || !field.omit);
+            let blank = |field: &Field| match (field.many, field.pointer, field.ty) {
+                (Many::One, false, Ty::Message(slot)) => slot.blank().clone(),
+                (Many::One, false, ty) => zero(ty),
+                _ => Value::Null,
+            };
+            printed.map(|field| (field.name.to_owned(), blank(field))).collect()
+        })
+    }
+
     fn collect(&'static self, into: &mut Vec<(&'static str, &'static Field)>) {
         for field in &self.message().fields {
             match field.inlined() {
@@ -214,6 +231,7 @@ pub(crate) struct Message {
     pub(crate) fields: Box<[Field]>,
     by_name: OnceLock<Box<[(&'static str, &'static Field)]>>,
     written: OnceLock<Box<[&'static Field]>>,
+    blank: OnceLock<Value>,
 }
 
 impl Message {
@@ -272,10 +290,10 @@ impl Field {
             Ty::String | Ty::Int32 | Ty::Int64 | Ty::Bool | Ty::Double | Ty::Duration => !self.omit,
             // `omitempty` knows no empty struct.
             Ty::Message(_) | Ty::Quantity | Ty::IntOrString => true,
+            // Structs that print themselves, as `null` if never set.
+            Ty::Time | Ty::MicroTime => true,
             // Their zero is `null`, which we leave out.
             Ty::Bytes
-            | Ty::Time
-            | Ty::MicroTime
             | Ty::RawExtension
             | Ty::FieldsV1
             | Ty::Json

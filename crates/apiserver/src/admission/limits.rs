@@ -95,25 +95,22 @@ pub(super) fn validate(call: &Call<'_>, operation: Operation, object: &Value) ->
     if is_claim {
         let requests = &object["spec"]["resources"]["requests"];
         for item in items(&ranges, "PersistentVolumeClaim") {
-            bound(item, "PersistentVolumeClaim", requests, requests, &mut problems);
+            let asked = Asked { requests, limits: requests, word: "request" };
+            bound(item, "PersistentVolumeClaim", asked, &mut problems);
         }
     }
     if is_pod {
         for item in items(&ranges, "Container") {
             for container in object["spec"]["containers"].as_array().into_iter().flatten() {
                 let resources = &container["resources"];
-                bound(
-                    item,
-                    "Container",
-                    &resources["requests"],
-                    &resources["limits"],
-                    &mut problems,
-                );
+                let (requests, limits) = (&resources["requests"], &resources["limits"]);
+                bound(item, "Container", Asked { requests, limits, word: "limit" }, &mut problems);
             }
         }
         for item in items(&ranges, "Pod") {
             let sum = |kind: &str| total(&object["spec"]["containers"], kind);
-            bound(item, "Pod", &sum("requests"), &sum("limits"), &mut problems);
+            let (requests, limits) = (&sum("requests"), &sum("limits"));
+            bound(item, "Pod", Asked { requests, limits, word: "limit" }, &mut problems);
         }
     }
     match problems.as_slice() {
@@ -142,8 +139,17 @@ fn total(containers: &Value, kind: &str) -> Value {
     Value::Object(sums)
 }
 
+/// What somebody asks for; `word` is what its upper end is called.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    requests: &'a Value,
+    limits: &'a Value,
+    word: &'a str,
+}
+
 /// One item's minimum and maximum against what is requested and limited.
-fn bound(item: &Value, ty: &str, requests: &Value, limits: &Value, problems: &mut Vec<String>) {
+fn bound(item: &Value, ty: &str, asked: Asked<'_>, problems: &mut Vec<String>) {
+    let Asked { requests, limits, word } = asked;
     let read = |value: &Value| Quantity::from_json(value).ok();
     for (resource, least) in item["min"].as_object().into_iter().flatten() {
         let Some(least) = read(least) else { continue };
@@ -161,11 +167,29 @@ fn bound(item: &Value, ty: &str, requests: &Value, limits: &Value, problems: &mu
         let Some(most) = read(most) else { continue };
         match limits.get(resource).and_then(read) {
             None => problems.push(format!(
-                "maximum {resource} usage per {ty} is {most}.  No limit is specified"
+                "maximum {resource} usage per {ty} is {most}.  No {word} is specified"
             )),
-            Some(asked) if asked > most => problems
-                .push(format!("maximum {resource} usage per {ty} is {most}, but limit is {asked}")),
+            Some(asked) if asked > most => problems.push(format!(
+                "maximum {resource} usage per {ty} is {most}, but {word} is {asked}"
+            )),
             Some(_) => {}
+        }
+    }
+    for (resource, most) in item["maxLimitRequestRatio"].as_object().into_iter().flatten() {
+        let Some(most) = read(most) else { continue };
+        // Far below what a fraction of two of them could lose.
+        let float = |it: Quantity| it.nanos() as f64;
+        let amount = |of: &Value| of.get(resource).and_then(read).map(float);
+        let refuse = |why: &str| {
+            format!("{resource} max limit to request ratio per {ty} is {most}, but {why}")
+        };
+        match (amount(requests).filter(|it| *it > 0.0), amount(limits).filter(|it| *it > 0.0)) {
+            (None, _) => problems.push(refuse("no request is specified or request is 0")),
+            (_, None) => problems.push(refuse("no limit is specified or limit is 0")),
+            (Some(request), Some(limit)) if limit / request > most.nanos() as f64 / 1e9 => {
+                problems.push(refuse(&format!("provided ratio is {:.6}", limit / request)));
+            }
+            _ => {}
         }
     }
 }
@@ -179,14 +203,16 @@ mod tests {
         let item = json!({"min": {"storage": "1Gi"}, "max": {"storage": "5Gi"}});
         let mut problems = Vec::new();
         let asks = |amount: &str| json!({"storage": amount});
-        bound(&item, "PersistentVolumeClaim", &asks("512Mi"), &asks("512Mi"), &mut problems);
-        bound(&item, "PersistentVolumeClaim", &asks("6Gi"), &asks("6Gi"), &mut problems);
-        bound(&item, "PersistentVolumeClaim", &asks("2Gi"), &asks("2Gi"), &mut problems);
+        for size in ["512Mi", "6Gi", "2Gi"] {
+            let requests = &asks(size);
+            let asked = Asked { requests, limits: requests, word: "request" };
+            bound(&item, "PersistentVolumeClaim", asked, &mut problems);
+        }
         assert_eq!(
             problems,
             [
                 "minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 512Mi",
-                "maximum storage usage per PersistentVolumeClaim is 5Gi, but limit is 6Gi",
+                "maximum storage usage per PersistentVolumeClaim is 5Gi, but request is 6Gi",
             ]
         );
     }

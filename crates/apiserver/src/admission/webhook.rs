@@ -4,7 +4,7 @@
 mod review;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kinds::{Params, admission_names};
 use schema::cel::Scene;
@@ -21,6 +21,7 @@ use super::version::Versions;
 use crate::matching::{Constraints, Meant};
 use crate::served::Served;
 use crate::status::{ApiError, ApiResult};
+use crate::traffic::timing::Timed;
 use crate::webhook::Hook;
 
 /// One webhook of a configuration.
@@ -256,7 +257,9 @@ async fn call(
         let reason = "webhook does not accept known AdmissionReview versions (v1, v1beta1)";
         return Err(fail(format!("could not create admission objects: {reason}")));
     };
+    let began = Instant::now();
     let answer = webhook.hook.call(attributes.api(), document, webhook.time).await;
+    time(attributes, &webhook.name, task, began, answer.is_err());
     let answer = answer.map_err(|error| fail(format!("failed to call webhook: {error}")))?;
     let verdict = review::answer(version, uid, task, &answer)
         .map_err(|reason| fail(format!("received invalid webhook response: {reason}")))?;
@@ -268,6 +271,16 @@ async fn call(
         notes.warn(warning.clone());
     }
     Ok(verdict)
+}
+
+fn time(attributes: &Attributes<'_, '_>, name: &str, task: Task, began: Instant, failed: bool) {
+    let labels = [
+        ("name", name),
+        ("operation", attributes.operation.word()),
+        ("rejected", if failed { "true" } else { "false" }),
+        ("type", if matches!(task, Task::Mutate) { "admit" } else { "validating" }),
+    ];
+    attributes.api().traffic.timings.note(Timed::Webhook, &labels, began.elapsed());
 }
 
 fn judge(invocation: &Invocation<'_>, verdict: &Verdict) -> Result<(), Failure> {

@@ -16,8 +16,8 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use super::Remote;
 use crate::api::Api;
 use crate::body::RequestBody;
+use crate::negotiate::is_websocket;
 use crate::respond::{self, Reply};
-use crate::service::is_websocket;
 use crate::status::{ApiError, ApiResult};
 use crate::websocket::Upgrade;
 

@@ -3,21 +3,26 @@
 use schema::{FieldError, Path};
 use serde_json::Value;
 
+const SCHEMA: &str = "openAPIV3Schema";
+
 /// Errors in any version's schema; versions whose schema did not change since `old` were
 /// judged when they were written, and a stricter server must not lock their owner out.
 pub(crate) fn validate(definition: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let versions = definition["spec"]["versions"].as_array();
+    let versions = definition["spec"]["versions"].as_array().map_or(&[][..], Vec::as_slice);
+    // Upstream keeps a schema that all versions share in one place, which has no other name.
+    let shared = versions.windows(2).all(|pair| pair[0]["schema"] == pair[1]["schema"]);
+    let judged = if shared { versions.get(..1).unwrap_or_default() } else { versions };
     let mut errors = Vec::new();
-    for (index, version) in versions.into_iter().flatten().enumerate() {
+    for (index, version) in judged.iter().enumerate() {
         let root = Path::Root;
-        let (spec, schema) = (root.field("spec"), "openAPIV3Schema");
-        let versions = spec.field("versions");
-        let (version_path, field) = (versions.index(index), "schema");
-        let parent = version_path.field(field);
-        let path = parent.field(schema);
+        let spec = root.field("spec");
+        let (common, versions) = (spec.field("validation"), spec.field("versions"));
+        let version_path = versions.index(index);
+        let own = version_path.field("schema");
+        let path = if shared { common.field(SCHEMA) } else { own.field(SCHEMA) };
         let raw = &version["schema"]["openAPIV3Schema"];
         if raw.is_null() {
-            errors.push(FieldError::required(path, "schemas are required"));
+            errors.push(FieldError::required(own.field(SCHEMA), "schemas are required"));
             continue;
         }
         if old.is_some_and(|old| unchanged(old, version)) {

@@ -36,7 +36,7 @@ pub(crate) async fn call(
         // A PUT without a name: KubeVirt expands a machine that way.
         None if parts.method == Method::PUT => "update",
         None => {
-            return Err(ApiError::method_not_allowed(format!("{} is not allowed", parts.method)));
+            return Err(ApiError::method_not_allowed());
         }
     };
     let rest = match target.rest {

@@ -17,6 +17,10 @@ use crate::write::delete::{self, DeleteOptions};
 pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<Reply> {
     let bytes = body::read(body).await?;
     let eviction = body::parse(call.headers, &bytes, Accepts::All)?.value;
+    let name = object::name(&eviction);
+    if !name.is_empty() && name != call.path.name {
+        return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
+    }
     let key = call.served.key(call.namespace(), call.path.name);
     let Some(entry) = call.api.store.get(&call.served.table, &key) else {
         return Err(ApiError::not_found(call.served.subject(call.path.name)));
@@ -49,12 +53,24 @@ fn check_budgets(call: &Call<'_>, pod: &Value) -> ApiResult<()> {
         let labels = &pod["metadata"]["labels"];
         let covers =
             !selector.is_empty() && selector.matches(|key| labels.get(key).and_then(Value::as_str));
-        let allowed = budget["status"]["disruptionsAllowed"].as_i64();
-        if covers && allowed.is_some_and(|allowed| allowed <= 0) {
-            return Err(ApiError::too_many_requests(format!(
-                "Cannot evict pod as it would violate the pod's disruption budget. The disruption budget {} does not allow any disruption now",
-                object::name(&budget)
-            )));
+        if !covers {
+            continue;
+        }
+        let number = |pointer: &str| budget.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
+        let name = object::name(&budget);
+        // Nobody has counted yet what this budget is about.
+        if number("/status/observedGeneration") < number("/metadata/generation") {
+            let why =
+                format!("The disruption budget {name} is still being processed by the server.");
+            return Err(ApiError::disruption(why).retry_after(10));
+        }
+        if number("/status/disruptionsAllowed") <= 0 {
+            let why = format!(
+                "The disruption budget {name} needs {} healthy pods and has {} currently",
+                number("/status/desiredHealthy"),
+                number("/status/currentHealthy"),
+            );
+            return Err(ApiError::disruption(why));
         }
     }
     Ok(())

@@ -14,8 +14,8 @@ pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<
     let bytes = body::read(body).await?;
     let options = WriteOptions::parse(call.query, "UpdateOptions")?;
     let parsed = body::parse(call.headers, &bytes, Accepts::All)?;
-    let mut wanted = intake::take(call, parsed, options.field_validation)?;
-    intake::check_name(call, &mut wanted)?;
+    let wanted = intake::take(call, parsed, options.field_validation)?;
+    intake::check_name(call, &wanted)?;
     let finalizers = wanted["spec"]["finalizers"].clone();
     let pinned = wanted["metadata"].get("resourceVersion").cloned();
     let answer = update::change(call, &options, Endpoint::Finalize, |_, live| {

@@ -9,12 +9,13 @@ use crate::body::{self, Accepts, RequestBody};
 use crate::call::Call;
 use crate::crd;
 use crate::object;
+use crate::options::WriteOptions;
 use crate::read;
 use crate::respond::Reply;
 use crate::selector::LabelSelector;
 use crate::served::{Endpoint, Origin, Served};
 use crate::status::{ApiError, ApiResult, Subject};
-use crate::write::patch::Patch;
+use crate::write::patch::{self, Patch};
 use crate::write::update::{self, Proposal};
 
 /// Where a kind keeps its numbers, as dotted paths.
@@ -101,15 +102,15 @@ pub(super) async fn answer(call: &mut Call<'_>, verb: &str, body: RequestBody) -
     let given = if verb == "update" {
         Given::Whole(body::parse(call.headers, &bytes, Accepts::All)?.value)
     } else {
-        Given::Patch(match Patch::parse(call, &bytes)? {
-            // Applying a scale is merging it: it has one field that anybody could own.
-            Patch::Apply(parsed) => Patch::Merge(parsed),
-            other => other,
-        })
+        Given::Patch(Patch::parse(call, &bytes)?)
     };
     let answer = update::change(call, &options, Endpoint::Main, |call, live| {
         let scale = match &given {
             Given::Whole(scale) => scale.clone(),
+            Given::Patch(Patch::Apply(scale)) => {
+                propose(call, live, &scale.value, false)?;
+                return applied(call, live, &scale.value, &options);
+            }
             Given::Patch(patch) => patch.apply_to(&scale_of(&call.served, live), call)?.0,
         };
         propose(call, live, &scale, matches!(given, Given::Whole(_)))
@@ -128,9 +129,40 @@ enum Given {
     Patch(Patch),
 }
 
+/// Applying a scale is applying the one field of its object that it has.
+fn applied(
+    call: &Call<'_>,
+    live: &Value,
+    scale: &Value,
+    options: &WriteOptions,
+) -> ApiResult<Proposal> {
+    let Some(manager) = &options.field_manager else {
+        let error = FieldError::required("fieldManager", "is required for apply patch");
+        return Err(ApiError::invalid_options("PatchOptions", &[error]));
+    };
+    let served = &call.served;
+    let mut config = json!({
+        "apiVersion": served.api_version(), "kind": &*served.kind,
+        "metadata": {"name": call.path.name},
+    });
+    set_replicas(served, &mut config, scale);
+    let object = patch::merged(call, Some(live), &config, manager, options, Endpoint::Main)?;
+    let mut object = object.unwrap_or_else(|| live.clone());
+    object::set_meta(&mut object, "resourceVersion", None);
+    Ok(Proposal { object, managers_done: true })
+}
+
 fn propose(call: &Call<'_>, live: &Value, scale: &Value, whole: bool) -> ApiResult<Proposal> {
     let name = call.path.name;
     let subject = Subject { group: "autoscaling", resource: "Scale", name };
+    let kind = scale["kind"].as_str().unwrap_or("");
+    if !matches!(kind, "" | "Scale") {
+        let version = scale["apiVersion"].as_str().unwrap_or("");
+        let version = version.rsplit('/').next().unwrap_or("");
+        return Err(ApiError::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a Scale: converting ({version}.{kind}) to (autoscaling.Scale): unknown conversion"
+        )));
+    }
     let given = object::name(scale);
     if !given.is_empty() && given != name {
         return Err(ApiError::bad_request(format!(
@@ -145,6 +177,11 @@ fn propose(call: &Call<'_>, live: &Value, scale: &Value, whole: bool) -> ApiResu
             return Err(ApiError::invalid(subject, &[error]));
         }
     };
+    if replicas < 0 && call.served.is_custom() {
+        let path = format!(".{}", paths(&call.served).spec);
+        let error = FieldError::invalid(path, replicas, "should be a non-negative integer");
+        return Err(ApiError::invalid(call.served.kind_subject(name), &[error]));
+    }
     if replicas < 0 {
         let error =
             FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");

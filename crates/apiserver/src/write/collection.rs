@@ -52,7 +52,14 @@ async fn delete_one(
     }
 }
 
-fn list_of(call: &Call<'_>, items: Vec<Value>, revision: u64) -> Value {
+fn list_of(call: &Call<'_>, mut items: Vec<Value>, revision: u64) -> Value {
+    // Items of typed lists carry neither apiVersion nor kind.
+    for item in
+        items.iter_mut().filter_map(Value::as_object_mut).filter(|_| !call.served.is_custom())
+    {
+        item.remove("apiVersion");
+        item.remove("kind");
+    }
     json!({
         "kind": &*call.served.list_kind,
         "apiVersion": call.served.api_version(),

@@ -67,10 +67,9 @@ pub(super) async fn admit(
     if !errors.is_empty() {
         return Err(ApiError::invalid(call.served.kind_subject(object::name(&object)), &errors));
     }
-    for warning in call.served.warnings(&object) {
-        call.warn(warning);
-    }
-    let reserved = admission::complete(call, Operation::Create, &mut object, None, dry_run).await?;
+    call.warn_of(&object);
+    let reserved =
+        admission::complete::complete(call, Operation::Create, &mut object, None, dry_run).await?;
     let written = finish(call, object, generated, dry_run).await;
     reserved.settle(call.api, written.is_ok()).await;
     written
@@ -89,7 +88,7 @@ async fn finish(
     if dry_run {
         let name = call.served.key(object::namespace(&object), object::name(&object));
         if call.api.store.get(&call.served.table, &name).is_some() {
-            return Err(ApiError::already_exists(call.served.subject(object::name(&object))));
+            return Err(taken(call, &object));
         }
         return Ok(Answer::Made(StatusCode::CREATED, object));
     }
@@ -109,11 +108,22 @@ async fn store(call: &Call<'_>, mut object: Value, generated: bool) -> ApiResult
             Err(error) if error.is_conflict() && generated => {
                 return Err(ApiError::generated_name_taken(call.served.subject(&name)));
             }
-            Err(error) if error.is_conflict() => {
-                return Err(ApiError::already_exists(call.served.subject(&name)));
-            }
+            Err(error) if error.is_conflict() => return Err(taken(call, &object)),
             Err(error) => return Err(error.told(call.served.subject(&name))),
         }
+    }
+}
+
+/// Somebody has the name.
+fn taken(call: &Call<'_>, object: &Value) -> ApiError {
+    let key = call.served.key(object::namespace(object), object::name(object));
+    let subject = call.served.subject(object::name(object));
+    let holder = call.api.store.get(&call.served.table, &key);
+    match holder {
+        Some(entry) if object::is_deleting(&entry.item.to_value()) => {
+            ApiError::being_deleted(subject)
+        }
+        _ => ApiError::already_exists(subject),
     }
 }
 

@@ -91,16 +91,12 @@ impl DeleteOptions {
                 None
             }
         };
-        let grace = body["gracePeriodSeconds"]
-            .as_i64()
-            .or_else(|| query.get("gracePeriodSeconds").and_then(|text| text.parse().ok()));
-        if grace.is_some_and(|grace| grace < 0) {
-            errors.push(FieldError::invalid(
-                "gracePeriodSeconds",
-                grace,
-                "must be greater than or equal to 0",
-            ));
-        }
+        let grace = match body["gracePeriodSeconds"].as_i64() {
+            None => query.number("gracePeriodSeconds")?,
+            given => given,
+        };
+        // As upstream: less than nothing is as soon as it can be done well.
+        let grace = grace.map(|grace| if grace < 0 { 1 } else { grace });
         let dry_run = options::dry_run(&dry, &mut errors);
         if !errors.is_empty() {
             return Err(ApiError::invalid_options("DeleteOptions", &errors));
@@ -172,7 +168,7 @@ async fn admit(call: &Call<'_>, live: &Value, options: &DeleteOptions) -> ApiRes
 }
 
 fn check_preconditions(call: &Call<'_>, live: &Value, options: &DeleteOptions) -> ApiResult<()> {
-    let subject = call.served.subject(object::name(live));
+    let subject = call.served.kind_subject(object::name(live));
     if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != object::uid(live)) {
         return Err(ApiError::conflict(
             subject,
@@ -230,10 +226,13 @@ async fn remove(
             expect: Expect::At(entry.revision),
             change: Change::Delete,
         };
-        let written = call.api.store.write(removal).await?;
+        let written = write::store(call, removal).await?;
         let revision = written.revision.to_string();
         object::set_meta(&mut live, "resourceVersion", Some(revision.into()));
         crate::after::removed(call, &live).await;
+    }
+    if &*call.served.table == "pods" {
+        object::set_meta(&mut live, "deletionGracePeriodSeconds", Some(0.into()));
     }
     if call.served.row().is_some_and(|row| row.strategy.returns_deleted) {
         return Ok(Answer::Made(StatusCode::OK, live));
@@ -295,7 +294,10 @@ fn mark(live: &Value, finalizers: &[String], grace: i64) -> Value {
     }
     let at = clock::now() + std::time::Duration::from_secs(grace.try_into().unwrap_or(0));
     object::set_meta(&mut marked, "deletionTimestamp", Some(clock::rfc3339(at).into()));
-    object::set_meta(&mut marked, "deletionGracePeriodSeconds", Some(grace.into()));
+    // A namespace ends when it is empty.
+    if marked["kind"] != "Namespace" {
+        object::set_meta(&mut marked, "deletionGracePeriodSeconds", Some(grace.into()));
+    }
     if !object::is_deleting(live)
         && let Some(generation) = live["metadata"]["generation"].as_i64()
     {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use types::Filling;
 
 use crate::call::Call;
-use crate::decode::Parsed;
+use crate::decode::{self, Parsed};
 use crate::object;
 use crate::options::FieldValidation;
 use crate::served::Served;
@@ -17,9 +17,12 @@ pub(crate) fn take(
     parsed: Parsed,
     validation: FieldValidation,
 ) -> ApiResult<Value> {
-    let Parsed { mut value, duplicates } = parsed;
+    let Parsed { mut value, duplicates, source } = parsed;
     check_kind(&call.served, &mut value)?;
-    let problems = clean(call, &mut value, duplicates)?;
+    let mut problems = clean(call, &mut value, duplicates)?;
+    if !call.served.is_custom() {
+        decode::in_order(&source, &mut problems);
+    }
     match validation {
         FieldValidation::Ignore => {}
         FieldValidation::Warn => problems.into_iter().for_each(|problem| call.warn(problem)),
@@ -44,8 +47,17 @@ pub(crate) fn take_patched(
     duplicates: Vec<String>,
     validation: FieldValidation,
 ) -> ApiResult<()> {
-    check_kind(&call.served, value)?;
-    let problems = clean(call, value, duplicates)?;
+    let shown = value.to_string();
+    // What a patch makes of an object is the patch's fault, not that of a body.
+    let refuse = |detail: String| {
+        let error = FieldError::invalid("patch", shown.as_str(), detail);
+        ApiError::invalid(Subject { group: "", resource: "", name: "" }, &[error])
+    };
+    check_kind(&call.served, value).map_err(|error| refuse(error.message().to_owned()))?;
+    let problems = clean(call, value, duplicates).map_err(|error| match error.reason() {
+        "BadRequest" => refuse(unprefixed(error.message())),
+        _ => error,
+    })?;
     match validation {
         FieldValidation::Ignore => Ok(()),
         FieldValidation::Warn => {
@@ -54,21 +66,28 @@ pub(crate) fn take_patched(
         }
         FieldValidation::Strict if problems.is_empty() => Ok(()),
         FieldValidation::Strict => {
-            let detail = format!("strict decoding error: {}", problems.join(", "));
-            let error = FieldError::invalid("patch", value.to_string(), detail);
-            Err(ApiError::invalid(Subject { group: "", resource: "", name: "" }, &[error]))
+            Err(refuse(format!("strict decoding error: {}", problems.join(", "))))
         }
     }
+}
+
+/// Without the words about bodies that stand before what is wrong.
+fn unprefixed(message: &str) -> String {
+    let rest =
+        message.split_once(" cannot be handled as a ").and_then(|(_, it)| it.split_once(": "));
+    rest.map_or(message, |(_, rest)| rest).to_owned()
 }
 
 fn clean(call: &Call<'_>, value: &mut Value, duplicates: Vec<String>) -> ApiResult<Vec<String>> {
     drop_null_metadata(value);
     let unknown = call.served.clean(value, Filling::Whole)?;
     call.served.default(value);
-    let mut problems: Vec<String> =
-        unknown.into_iter().map(|path| format!("unknown field \"{path}\"")).collect();
-    problems.extend(duplicates);
-    Ok(problems)
+    // Upstream reads the metadata of custom resources before it looks at the rest.
+    let first = |path: &String| call.served.is_custom() && path.starts_with("metadata.");
+    let (metadata, rest): (Vec<String>, Vec<String>) = unknown.into_iter().partition(first);
+    let unknown = metadata.into_iter().chain(rest);
+    let told = |path: String| format!("unknown field \"{path}\"");
+    Ok(duplicates.into_iter().chain(unknown.map(told)).collect())
 }
 
 /// Go clients send `creationTimestamp: null`; it means "not set".
@@ -86,6 +105,12 @@ fn check_kind(served: &Served, value: &mut Value) -> ApiResult<()> {
         return Err(ApiError::bad_request(format!(
             "the API version in the data ({version}) does not match the expected API version ({expected_version})"
         )));
+    }
+    if !kind.is_empty() && kind != expected_kind && served.is_custom() {
+        let subject = Subject { group: &served.group, resource: &kind, name: object::name(value) };
+        let detail = format!("must be {expected_kind}");
+        let error = FieldError::invalid("kind", kind.as_str(), detail);
+        return Err(ApiError::invalid(subject, &[error]));
     }
     if !kind.is_empty() && kind != expected_kind {
         return Err(ApiError::bad_request(format!(
@@ -130,22 +155,26 @@ pub(crate) fn check_namespace(call: &Call<'_>, value: &mut Value) -> ApiResult<(
     }
     let given = object::namespace(value);
     if !given.is_empty() && given != wanted {
-        return Err(ApiError::bad_request(format!(
-            "the namespace of the provided object does not match the namespace sent on the request: {given:?} is not {wanted:?}"
-        )));
+        return Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
     }
     object::set_meta(value, "namespace", Some(wanted.into()));
     Ok(())
 }
 
-/// The name of the body must be that of the path; an absent one is filled in.
-pub(crate) fn check_name(call: &Call<'_>, value: &mut Value) -> ApiResult<()> {
+/// The name of the body must be that of the path.
+pub(crate) fn check_name(call: &Call<'_>, value: &Value) -> ApiResult<()> {
     let (given, wanted) = (object::name(value), call.path.name);
-    if !given.is_empty() && given != wanted {
+    if given.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    if given != wanted {
         return Err(ApiError::bad_request(format!(
             "the name of the object ({given}) does not match the name on the URL ({wanted})"
         )));
     }
-    object::set_meta(value, "name", Some(wanted.into()));
     Ok(())
 }

@@ -52,7 +52,7 @@ impl Patch {
             STRATEGIC if !custom => Ok(Self::Strategic(object(read(decode::json(bytes))?)?)),
             APPLY => Ok(Self::Apply(object(read(decode::yaml(bytes))?)?)),
             _ if custom => Err(ApiError::unsupported_media_type(&[JSON_PATCH, MERGE, APPLY])),
-            _ => Err(ApiError::unsupported_media_type(&[JSON_PATCH, MERGE, STRATEGIC, APPLY])),
+            _ => Err(ApiError::unsupported_patch()),
         }
     }
 
@@ -86,7 +86,7 @@ fn strategic_failure(error: merge::StrategicError) -> ApiError {
     match error.fault() {
         merge::Fault::BadRequest => ApiError::bad_request(text),
         merge::Fault::Unprocessable => ApiError::unprocessable(text),
-        merge::Fault::Internal => ApiError::internal(text),
+        merge::Fault::Internal => ApiError::unclassified(text),
     }
 }
 
@@ -119,6 +119,7 @@ pub(crate) async fn patch(
                 let (mut object, duplicates) = patch.apply_to(live, call)?;
                 intake::take_patched(call, &mut object, duplicates, options.field_validation)?;
                 check_identity(call, &object)?;
+                check_uid(call, &object, live)?;
                 // Only a patch that says so pins the version.
                 if object::meta(&object, "resourceVersion") == object::meta(live, "resourceVersion")
                 {
@@ -149,6 +150,16 @@ fn check_identity(call: &Call<'_>, object: &Value) -> ApiResult<()> {
     Ok(())
 }
 
+/// A patch is of what is there; one that makes it another object is refused.
+fn check_uid(call: &Call<'_>, object: &Value, live: &Value) -> ApiResult<()> {
+    let uid = object::uid(object);
+    if uid.is_empty() || uid == object::uid(live) {
+        return Ok(());
+    }
+    let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
+    Err(ApiError::invalid(call.served.kind_subject(call.path.name), &[error.clone(), error]))
+}
+
 /// Server-side apply.
 async fn apply(
     call: &mut Call<'_>,
@@ -170,12 +181,19 @@ async fn apply(
         {
             return Err(ApiError::conflict(
                 call.served.subject(call.path.name),
-                "uid or resourceVersion precondition given, but the object does not exist",
+                match object::uid(&config) {
+                    "" => "resourceVersion precondition given, but the object does not exist"
+                        .to_owned(),
+                    uid => format!(
+                        "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                    ),
+                },
             ));
         }
         call.require("create")?;
         let mut object = merged(call, None, &config, &manager, options, endpoint)?
             .unwrap_or_else(|| config.clone());
+        intake::check_namespace(call, &mut object)?;
         call.served.clean(&mut object, Filling::Whole)?;
         call.served.default(&mut object);
         match create::admit(call, object, options.dry_run).await {
@@ -202,14 +220,13 @@ async fn apply(
 
 /// Cleans the applied configuration without filling defaults: it owns what it says.
 fn prepare(call: &mut Call<'_>, config: Parsed, validation: FieldValidation) -> ApiResult<Value> {
-    let Parsed { mut value, duplicates } = config;
+    let Parsed { mut value, duplicates, .. } = config;
     let version = value["apiVersion"].as_str().unwrap_or("").to_owned();
     let kind = value["kind"].as_str().unwrap_or("").to_owned();
     if version != call.served.api_version() || kind != *call.served.kind {
+        let (group, version) = version.split_once('/').unwrap_or(("", &version));
         return Err(ApiError::bad_request(format!(
-            "invalid object type: apiVersion and kind must be {} {}, found {version:?} {kind:?}",
-            call.served.api_version(),
-            call.served.kind
+            "invalid object type: {group}/{version}, Kind={kind}"
         )));
     }
     if value["metadata"].get("managedFields").is_some_and(|managed| !managed.is_null()) {
@@ -223,10 +240,15 @@ fn prepare(call: &mut Call<'_>, config: Parsed, validation: FieldValidation) -> 
         )));
     }
     object::set_meta(&mut value, "name", Some(call.path.name.into()));
+    let unplaced = object::namespace(&value).is_empty();
     intake::check_namespace(call, &mut value)?;
+    if unplaced {
+        // It owns what it says, and is called by it if it is refused.
+        object::set_meta(&mut value, "namespace", None);
+    }
     let given = value.clone();
-    if !call.served.clean(&mut value, Filling::Sparse)?.is_empty() {
-        // The merge refuses what is not declared, and names it by its own kind of path.
+    if !call.served.clean(&mut value, Filling::Sparse).is_ok_and(|unknown| unknown.is_empty()) {
+        // The merge refuses what does not fit, and names it by its own kind of path.
         value = given;
     }
     match validation {
@@ -243,7 +265,7 @@ fn prepare(call: &mut Call<'_>, config: Parsed, validation: FieldValidation) -> 
     Ok(value)
 }
 
-fn merged(
+pub(crate) fn merged(
     call: &Call<'_>,
     live: Option<&Value>,
     config: &Value,

@@ -36,7 +36,7 @@ pub(crate) async fn replace(
 ) -> ApiResult<Answer> {
     let mut object = intake::take(call, parsed, options.field_validation)?;
     intake::check_namespace(call, &mut object)?;
-    intake::check_name(call, &mut object)?;
+    intake::check_name(call, &object)?;
     let key = call.served.key(call.namespace(), call.path.name);
     let create = endpoint == Endpoint::Main
         && call.served.row().is_some_and(|row| row.strategy.create_on_update);
@@ -53,7 +53,7 @@ pub(crate) async fn replace(
     if exists && !pinned && !unconditional {
         let error =
             FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
-        return Err(ApiError::invalid(call.served.kind_subject(call.path.name), &[error]));
+        return Err(ApiError::invalid(call.served.subject(call.path.name), &[error]));
     }
     change(call, options, endpoint, |_, _| {
         Ok(Proposal { object: object.clone(), managers_done: false })
@@ -96,8 +96,9 @@ fn check_preconditions(call: &Call<'_>, new: &Value, live: &Value) -> ApiResult<
         return Err(ApiError::conflict(
             subject,
             format!(
-                "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
                 call.served.table,
+                call.served.key(call.namespace(), call.path.name),
                 object::uid(live),
             ),
         ));
@@ -163,11 +164,11 @@ async fn settle(
     if !errors.is_empty() {
         return Err(ApiError::invalid(call.served.kind_subject(call.path.name), &errors));
     }
-    for warning in call.served.warnings(&new) {
-        call.warn(warning);
-    }
+    call.warn_of(&new);
     if endpoint == Endpoint::Main {
-        admission::complete(call, Operation::Update, &mut new, Some(live), options.dry_run).await?;
+        let dry_run = options.dry_run;
+        admission::complete::complete(call, Operation::Update, &mut new, Some(live), dry_run)
+            .await?;
     }
     let warnings = admission::validate(call, &act, Some(&new), Some(live)).await?;
     warnings.into_iter().for_each(|warning| call.warn(warning));
@@ -215,7 +216,7 @@ async fn finish(
             expect,
             change: Change::Delete,
         };
-        let written = call.api.store.write(removal).await?;
+        let written = write::store(call, removal).await?;
         crate::after::removed(call, &gone).await;
         object::set_meta(&mut gone, "resourceVersion", Some(written.revision.to_string().into()));
         return Ok(Answer::Made(StatusCode::OK, gone));

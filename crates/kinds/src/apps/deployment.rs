@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use schema::FieldError;
 use serde_json::Value;
 
-use super::{default_replicated, keeps_selector, no_runtime, validate_counts, validate_workload};
+use super::{
+    default_replicated, keeps_selector, no_runtime, validate_counts, validate_status,
+    validate_workload,
+};
 use crate::check::SPEC;
 use crate::resource::{Column, Printer, Resource, Strategy, Subresource};
 use crate::{intstr, json, labels, print};
@@ -20,6 +23,7 @@ pub(crate) const RESOURCE: Resource = Resource {
             validate(new, errors);
             keeps_selector(new, old, errors);
         },
+        validate_status,
         warnings: no_runtime,
         generation: true,
         ..Strategy::WITH_STATUS

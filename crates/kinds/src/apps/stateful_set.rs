@@ -90,6 +90,9 @@ fn validate(object: &Value, errors: &mut Vec<FieldError>) {
         check::one_of(retention, key, &["Delete", "Retain"], &path, errors);
     }
     validate_counts(spec, errors);
+    if let Some(ordinals) = json::at(spec, "/ordinals") {
+        check::not_negative(ordinals, "start", &SPEC.field("ordinals"), errors);
+    }
     let service = json::text(spec, "/serviceName");
     if !service.is_empty() {
         check::each(syntax::label(service), service, &SPEC.field("serviceName"), errors);

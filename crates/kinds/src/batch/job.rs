@@ -17,6 +17,13 @@ pub(crate) const RESOURCE: Resource = Resource {
         prepare_create,
         validate,
         validate_update,
+        validate_status: |new, _, errors| {
+            let (null, path) = (Value::Null, Path::Root.field("status"));
+            let status = json::at(new, "/status").unwrap_or(&null);
+            for key in ["active", "succeeded", "failed", "ready", "terminating"] {
+                check::not_negative(status, key, &path, errors);
+            }
+        },
         warnings: no_runtime,
         generation: true,
         ..Strategy::WITH_STATUS
@@ -33,13 +40,7 @@ const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller
 fn default(object: &mut Value) {
     let Some(spec) = json::object(object, "spec") else { return };
     default_spec(spec);
-    let carried = json::at(object, "/spec/template/metadata/labels").cloned();
-    if let Some(carried) = carried
-        && json::count(object, "/metadata/labels") == 0
-        && let Some(metadata) = json::object(object, "metadata")
-    {
-        json::set(metadata, "labels", carried);
-    }
+    label_as_template(object);
 }
 
 fn default_spec(spec: &mut Value) {
@@ -55,6 +56,13 @@ fn default_spec(spec: &mut Value) {
         if json::has(spec, "/podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
     json::fill(spec, "podReplacementPolicy", replace);
     json::fill(spec, "manualSelector", false);
+    if let Some(policy) = spec.get_mut("podFailurePolicy") {
+        for rule in json::items_mut(policy, "rules") {
+            for condition in json::items_mut(rule, "onPodConditions") {
+                json::fill_zero(condition, "status", "True");
+            }
+        }
+    }
     crate::apps::default_template(spec);
 }
 
@@ -81,6 +89,18 @@ fn prepare_create(object: &mut Value) {
         && let Some(labels) = json::object(selector, "matchLabels")
     {
         json::fill(labels, UID_LABELS[1], uid);
+    }
+    label_as_template(object);
+}
+
+/// A job without labels has those of its pods.
+fn label_as_template(object: &mut Value) {
+    let carried = json::at(object, "/spec/template/metadata/labels").cloned();
+    if let Some(carried) = carried
+        && json::count(object, "/metadata/labels") == 0
+        && let Some(metadata) = json::object(object, "metadata")
+    {
+        json::set(metadata, "labels", carried);
     }
 }
 

@@ -1,7 +1,7 @@
 //! ConfigMaps.
 
 use schema::{FieldError, Path};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::core::secret::{MAX_SIZE, decoded_size, validate_frozen};
 use crate::resource::{Column, Printer, Resource, Strategy};
@@ -10,7 +10,6 @@ use crate::{check, json, print, syntax};
 pub(crate) const RESOURCE: Resource = Resource {
     short_names: &["cm"],
     strategy: Strategy {
-        default: |object| json::fill(object, "data", json!({})),
         validate,
         validate_update: |new, old, errors| {
             validate_frozen(new, old, &["data", "binaryData"], errors);

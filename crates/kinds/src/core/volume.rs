@@ -61,6 +61,9 @@ fn default(object: &mut Value) {
     if let Some(spec) = json::object(object, "spec") {
         json::fill_zero(spec, "persistentVolumeReclaimPolicy", "Retain");
         json::fill(spec, "volumeMode", "Filesystem");
+        if let Some(path) = spec.get_mut("hostPath").filter(|path| path.is_object()) {
+            json::fill(path, "type", "");
+        }
     }
 }
 

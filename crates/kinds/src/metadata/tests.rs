@@ -58,17 +58,17 @@ fn labels_annotations_owners_and_finalizers_are_judged() {
         &object,
         Scope::Cluster,
         expect![[r#"
-        metadata.labels: Invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')
-        metadata.annotations: Invalid value: "no spaces": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
-        metadata.ownerReferences: Invalid value: [{"apiVersion":"v1","controller":true,"kind":"A","name":"x","uid":"1"},{"apiVersion":"v1","controller":true,"kind":"B","name":"y","uid":"2"},{"apiVersion":"a/b/c"}]: Only one reference can have Controller set to true. Found "true" in references for A/x and B/y
-        metadata.ownerReferences[2].apiVersion: Invalid value: "a/b/c": must be <group>/<version> or <version>
-        metadata.ownerReferences[2].kind: Required value: must not be empty
-        metadata.ownerReferences[2].name: Required value: must not be empty
-        metadata.ownerReferences[2].uid: Required value: must not be empty
-        metadata.managedFields[0].operation: Unsupported value: "Guess": supported values: "Apply", "Update"
-        metadata.managedFields[0].fieldsType: Invalid value: "Other": must be `FieldsV1`
-        metadata.finalizers: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
-        metadata.finalizers: Invalid value: ["orphan","foregroundDeletion","a b"]: finalizer orphan and foregroundDeletion cannot be both set"#]],
+            metadata.labels: Invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')
+            metadata.annotations: Invalid value: "no spaces": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
+            metadata.ownerReferences: Invalid value: [{"apiVersion":"v1","controller":true,"kind":"A","name":"x","uid":"1"},{"apiVersion":"v1","controller":true,"kind":"B","name":"y","uid":"2"},{"apiVersion":"a/b/c"}]: Only one reference can have Controller set to true. Found "true" in references for A/x and B/y
+            metadata.ownerReferences[2].apiVersion: Invalid value: "a/b/c": must be <group>/<version> or <version>
+            metadata.ownerReferences.kind: Invalid value: "": must not be empty
+            metadata.ownerReferences.name: Invalid value: "": must not be empty
+            metadata.ownerReferences.uid: Invalid value: "": must not be empty
+            metadata.managedFields[0].operation: Unsupported value: "Guess": supported values: "Apply", "Update"
+            metadata.managedFields[0].fieldsType: Invalid value: "Other": must be `FieldsV1`
+            metadata.finalizers: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
+            metadata.finalizers: Invalid value: ["orphan","foregroundDeletion","a b"]: finalizer orphan and foregroundDeletion cannot be both set"#]],
     );
 }
 

@@ -50,7 +50,7 @@ fn validate(object: &Value, errors: &mut Vec<FieldError>) {
     let rules = json::list(spec, "/rules");
     if rules.is_empty() && !json::has(spec, "/defaultBackend") {
         let detail = "either `defaultBackend` or `rules` must be specified";
-        errors.push(FieldError::invalid(SPEC, rules.to_vec(), detail));
+        errors.push(FieldError::invalid(SPEC, Value::Null, detail));
     }
     if let Some(backend) = json::at(spec, "/defaultBackend") {
         validate_backend(backend, &SPEC.field("defaultBackend"), errors);

@@ -101,7 +101,9 @@ fn validate_port(port: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
         Some(number) => {
             let number = number.as_i64().unwrap_or_default();
             if end.is_some_and(|end| end < number) {
-                refuse_end("must be greater than or equal to `port`");
+                // As upstream, which shows the other of the two.
+                let detail = "must be greater than or equal to `port`";
+                errors.push(FieldError::invalid(path.field("endPort"), number, detail));
             }
             for (key, value) in [("port", Some(number)), ("endPort", end)] {
                 let Some(value) = value else { continue };

@@ -122,8 +122,8 @@ fn volumes_and_classes() {
     ));
     expect!["provisioner: Required value"].assert_eq(&create("storageclasses", json!({})));
     expect![[r#"
-        parameters: Invalid value: {"a":"2"}: field is immutable
-        provisioner: Invalid value: "y": field is immutable"#]]
+        parameters: Forbidden: updates to parameters are forbidden.
+        provisioner: Forbidden: updates to provisioner are forbidden."#]]
     .assert_eq(&update(
         "storageclasses",
         json!({"provisioner": "x", "parameters": {"a": "1"}}),
@@ -208,6 +208,7 @@ fn workloads() {
     let pod = json!({"containers": [{"name": "a", "image": "b"}]});
     expect![[r#"
         spec.selector: Required value
+        spec.template.metadata.labels: Invalid value: null: `selector` does not match template `labels`
         spec.template.spec.containers: Required value"#]]
     .assert_eq(&create("deployments", json!({})));
     expect![[r#"
@@ -262,7 +263,7 @@ fn network_policies_and_ingresses() {
                 {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}},
             ]}]}}),
         ));
-    expect!["spec: Invalid value: []: either `defaultBackend` or `rules` must be specified"]
+    expect!["spec: Invalid value: null: either `defaultBackend` or `rules` must be specified"]
         .assert_eq(&create("ingresses", json!({})));
 }
 

@@ -5,15 +5,30 @@ use serde_json::Value;
 
 use super::{class, validate_driver_name};
 use crate::resource::{Column, Printer, Resource, Strategy};
-use crate::{check, json, print};
+use crate::{json, print};
+
+/// Held until no volume has it any more.
+const PROTECTION: &str = "kubernetes.io/vac-protection";
 
 pub(crate) const RESOURCE: Resource = Resource {
     short_names: &["vac"],
     strategy: Strategy {
+        prepare_create: |object| {
+            let Some(metadata) = json::object(object, "metadata") else { return };
+            let mut finalizers = json::list(metadata, "/finalizers").to_vec();
+            if !finalizers.iter().any(|finalizer| finalizer == PROTECTION) {
+                finalizers.push(PROTECTION.into());
+            }
+            json::set(metadata, "finalizers", finalizers);
+        },
         validate,
         validate_update: |new, old, errors| {
-            check::immutable(new, old, "driverName", &Path::Root, errors);
-            check::immutable(new, old, "parameters", &Path::Root, errors);
+            for key in ["driverName", "parameters"] {
+                if new.get(key) != old.get(key) {
+                    let detail = format!("updates to {key} are forbidden.");
+                    errors.push(FieldError::forbidden(Path::Root.field(key), detail));
+                }
+            }
         },
         returns_deleted: true,
         ..Strategy::GENERIC

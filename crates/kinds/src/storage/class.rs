@@ -15,9 +15,13 @@ pub(crate) const RESOURCE: Resource = Resource {
         },
         validate,
         validate_update: |new, old, errors| {
-            for key in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
-                check::immutable(new, old, key, &Path::Root, errors);
+            for key in ["parameters", "provisioner", "reclaimPolicy"] {
+                if new.get(key) != old.get(key) {
+                    let detail = format!("updates to {key} are forbidden.");
+                    errors.push(FieldError::forbidden(Path::Root.field(key), detail));
+                }
             }
+            check::immutable(new, old, "volumeBindingMode", &Path::Root, errors);
             validate(new, errors);
         },
         returns_deleted: true,

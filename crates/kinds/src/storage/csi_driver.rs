@@ -13,7 +13,6 @@ pub(crate) const RESOURCE: Resource = Resource {
         default,
         validate,
         validate_update,
-        generation: true,
         unconditional_update: false,
         returns_deleted: true,
         ..Strategy::GENERIC

@@ -208,7 +208,7 @@ impl Apply<'_> {
                 entry.written_as(last);
             }
             if changed {
-                entry.time = Some(self.request.now.to_owned());
+                entry.time = self.request.time();
             }
         }
         managed.drop_empty();

@@ -125,7 +125,7 @@ pub(super) fn gain(
     }
     let (version, subresource) = (request.api_version, request.subresource);
     let mut entry = Entry::new(manager, Operation::Update, version, subresource, own);
-    entry.time = Some(request.now.to_owned());
+    entry.time = request.time();
     managed.add_update(entry);
 }
 

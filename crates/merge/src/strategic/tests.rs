@@ -21,12 +21,12 @@ fn bad_patches_say_why_and_whose_fault_it_is() {
         (
             json!({"list": [{"a": 1}]}),
             Fault::Internal,
-            r#"map: {"a":1} does not contain declared merge key: name"#,
+            r#"map: map[a:1] does not contain declared merge key: name"#,
         ),
         (
             json!({"list": [{"$patch": "delete"}]}),
             Fault::Internal,
-            r#"map: {"$patch":"delete"} does not contain declared merge key: name"#,
+            r#"map: map[$patch:delete] does not contain declared merge key: name"#,
         ),
         (
             json!({"list": [{"$patch": "merge", "name": "a"}]}),
@@ -36,12 +36,12 @@ fn bad_patches_say_why_and_whose_fault_it_is() {
         (
             json!({"list": [{"$patch": "x", "name": "a"}]}),
             Fault::Internal,
-            r#"unknown patch type: "x" in map: {"$patch":"x","name":"a"}"#,
+            "unknown patch type: x in map: map[$patch:x name:a]",
         ),
         (
             json!({"strategy": {"$patch": "x"}}),
             Fault::Internal,
-            r#"unknown patch type: "x" in map: {"$patch":"x"}"#,
+            "unknown patch type: x in map: map[$patch:x]",
         ),
         (
             json!({"keyless": [{"a": 1}]}),

@@ -33,7 +33,7 @@ fn faults_name_their_place() {
         (json!({"text": 1}), ".text: expected string, got &value.valueUnstructured{Value:1}"),
         (
             json!({"list": {}, "on": 1}),
-            "errors:\n  .list: expected list, got {}\n  .on: expected boolean, got 1",
+            "errors:\n  .list: expected list, got &{map[]}\n  .on: expected boolean, got 1",
         ),
         (
             json!({"set": [null]}),

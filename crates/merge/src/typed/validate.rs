@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::field_element;
 use super::walk::{Kind, Ty};
+use crate::go::go_print;
 use crate::path::{Path, PathElement};
 
 /// Whether items with the same key are a fault.
@@ -91,6 +92,12 @@ impl Walk {
         self.fault(FieldFault::Kind { expected, actual: value.to_string() });
     }
 
+    /// The same for what has parts; upstream prints it as the Go struct that holds it.
+    fn instead_of(&mut self, expected: &'static str, value: &Value) {
+        let actual = format!("&{{{}}}", go_print(value));
+        self.fault(FieldFault::Kind { expected, actual });
+    }
+
     fn visit(&mut self, ty: Ty<'_>, value: &Value) {
         if value.is_null() {
             return;
@@ -106,9 +113,9 @@ impl Walk {
                     self.path.pop();
                 }
             }
-            (Kind::Map, other) => self.expected("map", other),
+            (Kind::Map, other) => self.instead_of("map", other),
             (Kind::List, Value::Array(items)) => self.items(ty, items),
-            (Kind::List, other) => self.expected("list", other),
+            (Kind::List, other) => self.instead_of("list", other),
             (Kind::Scalar, value) => {
                 if let Ty::Node(node, _) = ty {
                     self.scalar(node, value);

@@ -76,6 +76,9 @@ async fn serve(options: &Options) -> Result<()> {
         authorization: options.authorization.clone(),
         anonymous: options.anonymous,
         disabled_admission: options.disabled_admission.clone(),
+        enabled_admission: options.enabled_admission.clone(),
+        // Whoever starts us so brings the rest of a cluster along.
+        runs_pods: true,
         front_proxy: options.front_proxy.clone(),
         in_flight: options.in_flight,
         oidc: super::oidc::login(&options.oidc)?,

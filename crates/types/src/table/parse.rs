@@ -69,6 +69,7 @@ pub(super) fn message(slot: &'static Slot) -> Message {
         fields: slot.body.lines().map(|line| field(slot.table, line)).collect(),
         by_name: OnceLock::new(),
         written: OnceLock::new(),
+        blank: OnceLock::new(),
     };
     message.fields.sort_unstable_by_key(|field| field.number);
     for attribute in slot.attributes.split_whitespace() {

@@ -28,6 +28,7 @@ mod lists;
 mod metrics;
 mod policy;
 mod store;
+mod upstream;
 mod vm_chaos;
 mod vm_controller;
 mod vm_faults;

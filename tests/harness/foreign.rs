@@ -31,12 +31,17 @@ pub(crate) struct Foreign {
 impl Foreign {
     /// A server with the arguments that envtest gives, and more.
     pub(crate) fn start(etcd: &Etcd, more: &[&str]) -> Self {
+        Self::of(binary(), etcd, more)
+    }
+
+    /// The same of another program.
+    pub(crate) fn of(program: &Path, etcd: &Etcd, more: &[&str]) -> Self {
         let directory = directory();
         let dir = directory.path();
         // Freed a moment before it is used, as by everybody who starts such a server.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         write_files(dir, port);
-        symlink(binary(), dir.join("kube-apiserver")).unwrap();
+        symlink(program, dir.join("kube-apiserver")).unwrap();
         let file = |name: &str| dir.join(name).display().to_string();
         let process = Command::new(dir.join("kube-apiserver"))
             .arg("--allow-privileged=true")

@@ -62,7 +62,11 @@ impl Shared {
         if inner.state.grants.get(&volume).copied().unwrap_or_default() == grant {
             return Ok(give(&attachment, grant)?);
         }
-        inner.state.grants.insert(volume, grant);
+        // It outlives a detachment: a client that waits for the volume gets back in.
+        match grant {
+            Grant { user: None, group: None } => drop(inner.state.grants.remove(&volume)),
+            grant => drop(inner.state.grants.insert(volume, grant)),
+        }
         self.save(&inner)?;
         Ok(give(&attachment, grant)?)
     }

@@ -69,8 +69,8 @@ pub enum Request {
     Detach {
         volume: VolumeId,
     },
-    /// Who but the process's own user may connect to the volume's socket, now and after each
-    /// restart. Without both: nobody.
+    /// Who but the process's own user may connect to the volume's socket, now, after each
+    /// restart and when it is attached again. Without both: nobody.
     Grant {
         volume: VolumeId,
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -156,6 +156,9 @@ impl Shared {
             self.handle.with(move |shard| shard.drop_replica(replica));
             inner.replicas.remove(&replica);
             inner.state.replicas.remove(&replica);
+            if inner.state.replicas.values().all(|it| it.volume != kept.volume) {
+                inner.state.grants.remove(&kept.volume);
+            }
             self.save(&inner)?;
         }
         remove(&dir)?;

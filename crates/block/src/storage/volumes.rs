@@ -232,7 +232,6 @@ impl Shared {
         let _busy = self.busy(Thing::Volume(volume)).ok_or(VolumeError::Busy { volume })?;
         self.forget(volume);
         let mut inner = self.inner();
-        inner.state.grants.remove(&volume);
         if inner.state.volumes.remove(&volume).is_some() {
             self.save(&inner)?;
         }

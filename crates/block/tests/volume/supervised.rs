@@ -68,6 +68,12 @@ fn a_socket_is_for_whom_it_was_given_to_also_after_a_kill() {
     assert_eq!(of(&socket), (4711, 0, 0o600));
     node.client().grant(volume, None, Some(4712)).unwrap();
     assert_eq!(of(&socket), (0, 4712, 0o660));
+    // Who waits for a volume that is attached again gets in.
+    node.client().detach(volume).unwrap();
+    node.client().attach(alone(volume, &socket)).unwrap();
+    assert_eq!(of(&socket), (0, 4712, 0o660));
+    node.client().grant(volume, None, None).unwrap();
+    assert_eq!(of(&socket), (0, 0, 0o600));
     let said = node.client().grant(VolumeId::random(), None, None).unwrap_err().to_string();
     assert!(said.contains("is not attached"), "{said}");
 }

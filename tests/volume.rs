@@ -2,7 +2,7 @@
 //! happens in between.
 
 mod registry;
-mod web;
+pub(crate) mod web;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -8,8 +8,9 @@ use std::os::unix::fs::MetadataExt as _;
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
-use self::lab::{CLAIMS, Lab, VMIS, VMS, longhorn, machine};
+use self::lab::{CLAIMS, DATA_VOLUMES, Lab, VMIS, VMS, longhorn, machine};
 use crate::harness::{Shell, eventually, image, poll};
+use crate::volume::web::{Fault, Web};
 
 #[test]
 fn a_machine_on_a_replicated_volume_keeps_its_data_and_leaves_nothing() {
@@ -102,14 +103,13 @@ fn a_guest_with_verified_io_sees_pauses_and_never_an_error() {
     let mut shell = Shell::login(&lab.node, "a");
     // Each round writes what nobody wrote before, flushes, and reads it past the cache.
     shell.run(
-        "cat >/tmp/verify <<'END'\n\
-         i=0; while [ ! -e /tmp/stop ]; do i=$((i+1)); at=$((i % 60)); \
+        "echo 'i=0; while [ ! -e /tmp/stop ]; do i=$((i+1)); at=$((i % 60)); \
          dd if=/dev/urandom of=/tmp/block bs=1M count=1 2>/dev/null; \
-         dd if=/tmp/block of=/dev/$1 bs=1M seek=$at conv=fsync,notrunc 2>>/tmp/said || echo bad >>/tmp/bad; \
+         dd if=/tmp/block of=/dev/$1 bs=1M seek=$at conv=fsync,notrunc 2>/dev/null || echo bad >>/tmp/bad; \
          echo 3 >/proc/sys/vm/drop_caches; \
          dd if=/dev/$1 of=/tmp/back bs=1M skip=$at count=1 2>/dev/null || echo bad >>/tmp/bad; \
-         cmp /tmp/block /tmp/back || echo differs >>/tmp/bad; echo $i >/tmp/rounds; done; echo over >/tmp/over\n\
-         END",
+         cmp /tmp/block /tmp/back || echo differs >>/tmp/bad; echo $i >/tmp/rounds; done; \
+         echo over >/tmp/over' >/tmp/verify",
     );
     let device = shell.run(&format!("{}; disk DATA", lab::FIND));
     shell.run(&format!("sh /tmp/verify {device} >/dev/null 2>&1 &"));
@@ -204,6 +204,48 @@ fn snapshots_and_clones_of_a_running_volume_are_of_their_moment() {
         lab.node.sheaf.http().delete(&format!("{CLAIMS}/{name}")).ok();
     }
     lab.until_nothing_is_left();
+}
+
+#[test]
+fn an_image_is_imported_and_uploaded_into_replicated_volumes() {
+    let lab = Lab::start();
+    let http = lab.node.sheaf.http();
+    let web = Web::start();
+    let image = lab.pulse_qcow2();
+    web.put("pulse.qcow2", image.clone(), Fault::None);
+    let url = json!({"http": {"url": web.url("pulse.qcow2")}});
+    http.post(DATA_VOLUMES, &lab::data_volume("root", &url)).ok();
+    lab.node.until(&format!("{DATA_VOLUMES}/root"), "/status/phase", "Succeeded");
+    lab.node.kubectl().apply(&machine("a", "root", "Always"));
+    lab.node.until_said("boot 1");
+    http.delete(&format!("{VMS}/a")).ok();
+    lab.node.until_empty();
+
+    http.post(DATA_VOLUMES, &lab::data_volume("up", &json!({"upload": {}}))).ok();
+    lab.node.until(&format!("{DATA_VOLUMES}/up"), "/status/phase", "UploadReady");
+    let tokens = "/apis/upload.cdi.kubevirt.io/v1beta1/namespaces/default/uploadtokenrequests";
+    let request = json!({"apiVersion": "upload.cdi.kubevirt.io/v1beta1",
+        "kind": "UploadTokenRequest", "metadata": {"name": "t"}, "spec": {"pvcName": "up"}});
+    let token = http.post(tokens, &request).ok()["status"]["token"].as_str().unwrap().to_owned();
+    let client = lab.node.sheaf.bearer(&token);
+    let reply = client.send(http::Request::post("/v1beta1/upload-async"), image);
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    lab.node.until(&format!("{DATA_VOLUMES}/up"), "/status/phase", "Succeeded");
+    // And from there into a third one.
+    let from = json!({"pvc": {"namespace": "default", "name": "up"}});
+    http.post(DATA_VOLUMES, &lab::data_volume("copy", &from)).ok();
+    lab.node.until(&format!("{DATA_VOLUMES}/copy"), "/status/phase", "Succeeded");
+    lab.node.kubectl().apply(&machine("b", "copy", "Always"));
+    lab.node.until_said("boot 1");
+    http.delete(&format!("{VMS}/b")).ok();
+    lab.node.until_empty();
+    for name in ["root", "up", "copy"] {
+        http.delete(&format!("{DATA_VOLUMES}/{name}")).ok();
+    }
+    lab.until_nothing_is_left();
+    let volumes = lab.node.sheaf.data().join("volumes");
+    let left: Vec<_> = std::fs::read_dir(volumes).unwrap().flatten().map(|it| it.path()).collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-pub(super) struct Web {
+pub(crate) struct Web {
     address: SocketAddr,
     state: Arc<State>,
 }
@@ -28,7 +28,7 @@ struct File {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     None,
     /// Every connection breaks after so many bytes.
     Breaks(usize),
@@ -41,7 +41,7 @@ pub(super) enum Fault {
 }
 
 impl Web {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State::default());
@@ -55,22 +55,22 @@ impl Web {
         Self { address, state }
     }
 
-    pub(super) fn url(&self, name: &str) -> String {
+    pub(crate) fn url(&self, name: &str) -> String {
         format!("http://{}/{name}", self.address)
     }
 
-    pub(super) fn put(&self, name: &str, content: Vec<u8>, fault: Fault) {
+    pub(crate) fn put(&self, name: &str, content: Vec<u8>, fault: Fault) {
         let file = File { content: Arc::new(content), fault };
         self.state.files.lock().unwrap().insert(format!("/{name}"), file);
     }
 
     /// Ends the silence.
-    pub(super) fn open(&self) {
+    pub(crate) fn open(&self) {
         *self.state.gate.lock().unwrap() = true;
         self.state.opened.notify_all();
     }
 
-    pub(super) fn asked(&self) -> Vec<u64> {
+    pub(crate) fn asked(&self) -> Vec<u64> {
         self.state.asked.lock().unwrap().clone()
     }
 }

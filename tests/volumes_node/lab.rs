@@ -14,6 +14,9 @@ pub(super) const MACHINES: &str =
     "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachines";
 pub(super) const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 
+pub(super) const DATA_VOLUMES: &str =
+    "/apis/cdi.kubevirt.io/v1beta1/namespaces/default/datavolumes";
+
 /// A disk of the guest, by its serial number.
 pub(super) const FIND: &str = "disk() { for d in /sys/block/*; do \
     [ \"$(cat $d/serial 2>/dev/null || dd if=$d/device/vpd_pg80 bs=1 skip=4 2>/dev/null)\" = $1 ] \
@@ -87,6 +90,14 @@ pub(super) fn clone_of(name: &str, source: &str, size: &str) -> Value {
     let mut claim = claim(name, size, "harvester-longhorn");
     claim["spec"]["dataSource"] = json!({"kind": "PersistentVolumeClaim", "name": source});
     claim
+}
+
+pub(super) fn data_volume(name: &str, source: &Value) -> Value {
+    json!({"apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataVolume",
+        "metadata": {"name": name},
+        "spec": {"source": source, "storage": {"storageClassName": "harvester-longhorn",
+            "volumeMode": "Block", "accessModes": ["ReadWriteMany"],
+            "resources": {"requests": {"storage": "16Mi"}}}}})
 }
 
 pub(super) struct Lab {
@@ -212,26 +223,46 @@ parameters:
     /// Reads and writes, as a client of the volume would.
     #[track_caller]
     pub(super) fn io(&self, volume: &str, commands: &[&str]) {
-        let uri = format!("nbd+unix:///?socket={}", self.socket(volume).display());
-        let mut tool = Command::new("qemu-io");
-        tool.args(["-f", "raw", &uri]);
-        for command in commands {
-            tool.args(["-c", command]);
-        }
-        let output = tool.output().expect("qemu-io is installed");
+        // A volume that was just served may be on its way again.
+        let output = poll("a client can connect", || {
+            let uri = format!("nbd+unix:///?socket={}", self.socket(volume).display());
+            let mut tool = Command::new("qemu-io");
+            tool.args(["-f", "raw", &uri]);
+            for command in commands {
+                tool.args(["-c", command]);
+            }
+            let output = tool.output().expect("qemu-io is installed");
+            let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+            if complaint.contains("can't open device") { Err(complaint) } else { Ok(output) }
+        });
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let failed = !output.status.success() || said.contains("failed");
         assert!(!failed, "{commands:?}: {said} {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// The guest of one sector in a file.
+    fn pulse(&self) -> PathBuf {
+        let image = self.node.sheaf.scratch("pulse.img");
+        let mut content = assemble("pulse");
+        content.resize(1 << 20, 0);
+        std::fs::write(&image, content).unwrap();
+        image
+    }
+
+    /// The same as people offer images.
+    pub(super) fn pulse_qcow2(&self) -> Vec<u8> {
+        let (raw, image) = (self.pulse(), self.node.sheaf.scratch("pulse.qcow2"));
+        let mut tool = Command::new("qemu-img");
+        tool.args(["convert", "-f", "raw", "-O", "qcow2"]).arg(&raw).arg(&image);
+        assert!(tool.status().expect("qemu-img is installed").success());
+        std::fs::read(image).unwrap()
     }
 
     /// Puts the guest of one sector onto a volume.
     pub(super) fn write_pulse(&self, volume: &str) {
         self.want(volume, Some("one"));
         self.until_served(volume);
-        let image = self.node.sheaf.scratch("pulse.img");
-        let mut content = assemble("pulse");
-        content.resize(1 << 20, 0);
-        std::fs::write(&image, content).unwrap();
+        let image = self.pulse();
         let uri = format!("nbd+unix:///?socket={}", self.socket(volume).display());
         let mut tool = Command::new("qemu-img");
         tool.args(["convert", "-n", "-f", "raw", "-O", "raw"]).arg(&image).arg(uri);

@@ -178,6 +178,27 @@ pub async fn write_to_socket(tool: &Tool, disk: &Path, socket: &Path) -> Result<
     Ok(tool.run_with_progress(&arguments, |_| {}).await?)
 }
 
+/// Copies what an NBD server on a unix socket has to a raw file, holes as holes.
+pub async fn read_from_socket(tool: &Tool, socket: &Path, disk: &Path) -> Result<(), ImageError> {
+    let from = json!({
+        "driver": "raw",
+        "file": {
+            "driver": "nbd",
+            "server": { "type": "unix", "path": socket },
+            "reconnect-delay": RECONNECT,
+        },
+    });
+    let arguments = [
+        "convert".into(),
+        "-p".into(),
+        "-O".into(),
+        "raw".into(),
+        format!("json:{from}").into(),
+        disk.as_os_str().to_owned(),
+    ];
+    Ok(tool.run_with_progress(&arguments, |_| {}).await?)
+}
+
 /// Seconds for which a server that is gone is waited for.
 const RECONNECT: u32 = 120;
 

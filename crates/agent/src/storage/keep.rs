@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 
 use super::act::{ActError, Hands, Kind};
 use super::object::{self, Engine, Replica, Snapshot, Volume};
-use super::plan::{Key, World, needs_process, plan};
+use super::plan::{Key, World, is_for, needs_process, plan};
 use super::record::Known;
 use super::status::{self, Place, difference};
 use super::{Board, Names, Served, Serving, disk, longhorn};
@@ -277,7 +277,9 @@ impl Keeper {
             let (Some(status), Some(socket)) = (&found.status, &found.attachment.nbd) else {
                 continue;
             };
-            if status.phase == "active" {
+            // One that is about to be let go is no use to anybody.
+            let mut engines = world.engines.values().filter(|it| it.volume == volume.name);
+            if status.phase == "active" && engines.any(|it| is_for(world, it)) {
                 let (socket, size) = (socket.clone(), status.size);
                 served.insert(volume.name.clone(), Served { id: volume.id, socket, size });
             }

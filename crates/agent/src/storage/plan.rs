@@ -200,7 +200,7 @@ pub(super) fn first_members(world: &World<'_>, engine: &Engine) -> BTreeSet<Repl
 }
 
 /// The engines that volumes are to be served by here.
-fn is_for(world: &World<'_>, engine: &Engine) -> bool {
+pub(super) fn is_for(world: &World<'_>, engine: &Engine) -> bool {
     engine.node == world.node && engine.is_wanted && !engine.is_deleting
 }
 

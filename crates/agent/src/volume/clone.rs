@@ -18,6 +18,7 @@ use super::disk::duplicate;
 use super::gauge::Gauge;
 use super::image::Scratch;
 use super::keep::Shared;
+use super::replicated::{self, ReplicatedError};
 use super::source;
 use crate::api::{present, vmis_in};
 
@@ -39,6 +40,8 @@ pub(super) enum CloneError {
     Request { what: &'static str, source: Fault },
     #[error("cannot copy the disk")]
     Copy(#[source] io::Error),
+    #[error(transparent)]
+    Replicated(#[from] ReplicatedError),
 }
 
 impl CloneError {
@@ -76,13 +79,26 @@ impl Copy<'_> {
         let from = self.find().await?;
         let _mark = self.shared.readers.mark(&from);
         self.check_unused().await?;
+        if let Some(handle) = self.shared.handles.of(&from) {
+            let scratch = Scratch(self.shared.disks.scratch(self.volume));
+            let ticket = format!("export-{handle}-{}", self.volume);
+            let reading = replicated::read(self.shared, &handle, &ticket, &scratch.0, self.size);
+            let length = reading.await?;
+            self.check_size(length)?;
+            return Ok(scratch);
+        }
         let path = self.shared.disks.disk(&from);
         let length = std::fs::metadata(&path).map_err(CloneError::Copy)?.len();
-        if length > self.size {
-            let (namespace, name) = (self.namespace.into(), self.name.into());
-            return Err(CloneError::Smaller { namespace, name, from: length, to: self.size });
-        }
+        self.check_size(length)?;
         self.copy(path, gauge).await
+    }
+
+    fn check_size(&self, length: u64) -> Result<(), CloneError> {
+        if length <= self.size {
+            return Ok(());
+        }
+        let (namespace, name) = (self.namespace.into(), self.name.into());
+        Err(CloneError::Smaller { namespace, name, from: length, to: self.size })
     }
 
     async fn copy(&self, from: PathBuf, gauge: &Gauge) -> Result<Scratch, CloneError> {
@@ -118,7 +134,8 @@ impl Copy<'_> {
         }
         let bound = claim.spec.and_then(|spec| spec.volume_name).filter(|name| !name.is_empty());
         let Some(volume) = bound else { return Err(pending("it is not bound yet".into())) };
-        if self.shared.disks.look(&volume).size.is_none() {
+        let is_replicated = self.shared.handles.of(&volume).is_some();
+        if !is_replicated && self.shared.disks.look(&volume).size.is_none() {
             return Err(pending(format!("its volume {volume} is not on this node")));
         }
         Ok(volume)

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use base::Chain;
-use qemu::image::ImageError;
+use qemu::image::{ImageError, Tool};
 use tracing::warn;
 
 use super::image;
@@ -25,6 +25,8 @@ pub(super) enum ReplicatedError {
     NotAttached { volume: String },
     #[error("volume {volume} has {has} bytes and {wants} are to be on it")]
     Small { volume: String, has: u64, wants: u64 },
+    #[error("cannot read volume {volume}")]
+    Read { volume: String, source: ImageError },
     #[error("cannot write to volume {volume}")]
     Write { volume: String, source: ImageError },
 }
@@ -44,6 +46,41 @@ pub(super) async fn write(
         warn!(volume, error = %Chain(&failure), "a volume that was filled stays attached");
     }
     written
+}
+
+/// Copies a volume to a file, if it fits into `most` bytes; answers how large it is. Nobody may
+/// write to it meanwhile.
+pub(super) async fn read(
+    shared: &Shared,
+    volume: &str,
+    ticket: &str,
+    to: &Path,
+    most: u64,
+) -> Result<u64, ReplicatedError> {
+    shared.storage.want(volume, ticket).await?;
+    let read = export(shared, volume, ticket, to, most).await;
+    if let Err(failure) = shared.storage.forgo(volume, ticket).await {
+        warn!(volume, error = %Chain(&failure), "a volume that was copied stays attached");
+    }
+    read
+}
+
+async fn export(
+    shared: &Shared,
+    volume: &str,
+    ticket: &str,
+    to: &Path,
+    most: u64,
+) -> Result<u64, ReplicatedError> {
+    let late = |_| ReplicatedError::NotAttached { volume: volume.into() };
+    let held = shared.storage.until_held(volume, ticket);
+    let served = tokio::time::timeout(PATIENCE, held).await.map_err(late)?;
+    if served.size <= most {
+        // What is read is ours: no stranger's image is looked at.
+        let copied = qemu::image::read_from_socket(&Tool::default(), &served.socket, to).await;
+        copied.map_err(|source| ReplicatedError::Read { volume: volume.into(), source })?;
+    }
+    Ok(served.size)
 }
 
 async fn fill(

@@ -169,7 +169,7 @@ impl Test {
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {{name: {name}}}
-spec: {{accessModes: [ReadWriteOnce], resources: {{requests: {{storage: {size}}}}}}}
+spec: {{storageClassName: local, accessModes: [ReadWriteOnce], resources: {{requests: {{storage: {size}}}}}}}
 "
         ));
     }

@@ -102,6 +102,10 @@ pub fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refusal> {
             longhorn::complete_volume(object);
             Ok(())
         }
+        (STORAGE, "storageclasses") => {
+            storage_class::complete(write, object);
+            Ok(())
+        }
         _ => Ok(()),
     }
 }

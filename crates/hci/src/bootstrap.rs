@@ -45,6 +45,9 @@ const CLASSES: &[(&str, &str, bool, bool)] = &[
     ("vmstate-persistence", "3", true, true),
 ];
 
+/// The class of claims that name none.
+const DEFAULT: &str = "harvester-longhorn";
+
 /// The storage classes and snapshot classes of the driver, for a cluster whose nodes serve it.
 pub fn driver_objects() -> Vec<Value> {
     classes().chain(snapshot_classes()).collect()
@@ -56,9 +59,12 @@ fn classes() -> impl Iterator<Item = Value> {
         if *migratable {
             parameters["migratable"] = "true".into();
         }
-        let mut metadata = json!({"name": name});
+        let mut metadata = json!({"name": name, "annotations": {}});
         if *reserved {
-            metadata["annotations"] = json!({"harvesterhci.io/is-reserved-storageclass": "true"});
+            metadata["annotations"]["harvesterhci.io/is-reserved-storageclass"] = "true".into();
+        }
+        if *name == DEFAULT {
+            metadata["annotations"]["storageclass.kubernetes.io/is-default-class"] = "true".into();
         }
         json!({
             "apiVersion": "storage.k8s.io/v1",

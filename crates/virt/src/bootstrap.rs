@@ -18,10 +18,8 @@ pub fn first_objects(architecture: &str, now: &str) -> Vec<Value> {
     objects.push(kubevirt(architecture, now));
     objects.push(cdi(now));
     objects.push(cdi_config());
-    for (name, mode, default) in
-        [("local", "WaitForFirstConsumer", true), ("local-immediate", "Immediate", false)]
-    {
-        objects.push(storage_class(name, mode, default));
+    for (name, mode) in [("local", "WaitForFirstConsumer"), ("local-immediate", "Immediate")] {
+        objects.push(storage_class(name, mode));
         objects.push(storage_profile(name));
     }
     objects
@@ -316,13 +314,13 @@ fn cdi_config() -> Value {
     })
 }
 
-fn storage_class(name: &str, mode: &str, default: bool) -> Value {
+fn storage_class(name: &str, mode: &str) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
         "metadata": {
             "name": name,
-            "annotations": {"storageclass.kubernetes.io/is-default-class": default.to_string()},
+            "annotations": {"storageclass.kubernetes.io/is-default-class": "false"},
         },
         "provisioner": "sheaf.io/local",
         "reclaimPolicy": "Delete",

@@ -14,6 +14,17 @@ pub(super) fn is_default(class: &Value) -> bool {
     text(class, DEFAULT) == "true"
 }
 
+/// Where people have chosen a default class, the server's own does not become another.
+pub(super) fn complete(write: &Write<'_>, object: &mut Value) {
+    let new = write.trusted && write.old.is_none() && is_default(object);
+    let all = if new { write.objects.list(STORAGE, "storageclasses", "") } else { Vec::new() };
+    if all.iter().any(|class| is_default(class) && text(class, "/metadata/name") != write.name)
+        && let Some(mark) = object.pointer_mut(DEFAULT)
+    {
+        *mark = "false".into();
+    }
+}
+
 pub(super) fn judge(write: &Write<'_>) -> Judgement {
     match (write.object, write.old) {
         (None, Some(old)) => judge_deletion(write, old),

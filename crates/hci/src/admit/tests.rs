@@ -239,6 +239,19 @@ fn there_is_one_default_class_and_reserved_ones_stay() {
             "default storage class one already exists, please reset it first before set two as default"
         )
     );
+    let mut own = class("two", default);
+    let write = Write {
+        group: kind.0,
+        resource: kind.1,
+        namespace: "",
+        name: "two",
+        object: None,
+        old: None,
+        trusted: true,
+        objects: &cluster,
+    };
+    super::complete(&write, &mut own).unwrap();
+    assert_eq!(own["metadata"]["annotations"][default], "false", "the server's own gives way");
     let reserved = class("mine", "harvesterhci.io/is-reserved-storageclass");
     assert_eq!(
         judged(kind, None, Some(&reserved), &cluster),

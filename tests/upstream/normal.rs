@@ -121,11 +121,10 @@ impl Normal {
             }
             Value::String(text) => *text = self.string(key, text),
             Value::Number(number)
-                if matches!(key, "nodePort" | "healthCheckNodePort" | "targetPort") =>
+                if matches!(key, "nodePort" | "healthCheckNodePort" | "targetPort")
+                    && number.as_u64().is_some_and(|port| port >= 30000) =>
             {
-                if number.as_u64().is_some_and(|port| port >= 30000) {
-                    *value = "<port>".into();
-                }
+                *value = "<port>".into();
             }
             _ => {}
         }

@@ -65,3 +65,46 @@ impl Drop for Seated {
         self.seat.lock().take();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use auth::User;
+    use http::StatusCode;
+
+    use super::super::{Fairness, InFlight};
+    use super::*;
+    use crate::respond;
+
+    async fn seat(fairness: &Fairness) -> Option<Seat> {
+        let user = User::new("jane", ["system:authenticated"]);
+        let place = fairness.place_path(&user, "get", "/api").unwrap();
+        fairness.enter(Some(&place), false, 1).await.unwrap()
+    }
+
+    fn long() -> Reply {
+        let chunks = futures_util::stream::iter(["a", "a"].map(Bytes::from));
+        respond::reply(StatusCode::OK, "application/json", respond::streamed(chunks))
+    }
+
+    fn taken(fairness: &Fairness) -> u32 {
+        fairness.in_flight()[0].1
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_answer_keeps_its_seat_until_it_is_sent_or_not_asked_for() {
+        let fairness = Fairness::new(InFlight { reading: 1, writing: 1 });
+        let reply = seated(long(), seat(&fairness).await);
+        assert_eq!(taken(&fairness), 1);
+        assert_eq!(reply.into_body().collect().await.unwrap().to_bytes(), "aa");
+        assert_eq!(taken(&fairness), 0, "its last byte was asked for");
+
+        let reply = seated(long(), seat(&fairness).await);
+        tokio::time::sleep(PATIENCE * 2).await;
+        assert_eq!(taken(&fairness), 0, "nobody asks for it");
+        drop(reply);
+
+        let reply = seated(respond::text(StatusCode::OK, "short"), seat(&fairness).await);
+        assert_eq!(taken(&fairness), 0, "there is nothing left to do");
+        drop(reply);
+    }
+}

@@ -79,6 +79,8 @@ impl Fake {
             ("longhorn.io", "v1beta2", "snapshots", "Snapshot", true),
             ("longhorn.io", "v1beta2", "volumeattachments", "VolumeAttachment", true),
             ("longhorn.io", "v1beta2", "nodes", "Node", true),
+            ("longhorn.io", "v1beta2", "backingimages", "BackingImage", true),
+            ("harvesterhci.io", "v1beta1", "virtualmachineimages", "VirtualMachineImage", true),
             ("longhorn.io", "v1beta2", "settings", "Setting", true),
             (hci::snapshot::GROUP, "v1", "volumesnapshots", "VolumeSnapshot", true),
             ("harvesterhci.io", "v1beta1", "virtualmachinebackups", "B", true),

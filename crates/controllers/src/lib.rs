@@ -15,6 +15,7 @@ mod event;
 mod fake;
 mod garbage;
 mod hub;
+mod image;
 mod installation;
 mod key;
 mod key_pair;

@@ -18,6 +18,8 @@ pub(crate) const SNAPSHOTS: Resource = Resource::new("longhorn.io", "v1beta2", "
 pub(crate) const ATTACHMENTS: Resource =
     Resource::new("longhorn.io", "v1beta2", "volumeattachments");
 pub(crate) const STORAGE_NODES: Resource = Resource::new("longhorn.io", "v1beta2", "nodes");
+pub(crate) const BACKING_IMAGES: Resource =
+    Resource::new("longhorn.io", "v1beta2", "backingimages");
 pub(crate) const SETTINGS: Resource = Resource::new("longhorn.io", "v1beta2", "settings");
 
 pub(crate) const API: &str = "longhorn.io/v1beta2";

@@ -15,7 +15,7 @@ use crate::installation::UploadProxy;
 use crate::reconcile::{self, Interest, Reconciler, Touch};
 use crate::service_account::TokenMinter;
 use crate::{
-    claim, data_volume, hub, installation, key_pair, longhorn, storage_protection, vm, vm_backup,
+    claim, data_volume, hub, image, installation, key_pair, longhorn, storage_protection, vm, vm_backup,
     vm_claims, vm_pool, vm_restore, vm_snapshot, vm_template, vmi, vmi_replica_set,
 };
 use crate::{
@@ -232,6 +232,9 @@ impl Started<'_> {
         outlets.push(self.add("vm-restore", wanted, restorer));
         let clerk = vm_backup::Clerk::new(client());
         outlets.push(self.add("vm-backup", vm_backup::Asked, clerk));
+        let stored = image::Stored::default();
+        let importer = image::Importer::new(client(), stored.waiting.clone());
+        outlets.push(self.add("image", stored, importer));
         let marker = longhorn::eviction::Marker::new(client());
         outlets.push(self.add("eviction", longhorn::eviction::Nodes, marker));
     }

@@ -4,6 +4,7 @@
 //! Binding is the business of `claim`; engines and replicas are that of `volume`.
 
 mod growth;
+mod image;
 mod parameter;
 mod plan;
 
@@ -17,9 +18,9 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use self::plan::{Content, Fate, Origin, ProvisionError, Want};
-use super::BACKINGS;
 use super::object::handle;
 use super::volume_snapshot::{CONTENTS, VOLUME_SNAPSHOTS};
+use super::{BACKING_IMAGES, BACKINGS};
 use crate::event::{self, About, Tone};
 use crate::key::{Dependents, Key};
 use crate::object::{self, annotation, is_merged, text};
@@ -56,7 +57,7 @@ impl Interest for Claimed {
             vec![Work::Volume(Arc::clone(name))]
         } else if BACKINGS.is(kind) {
             vec![Work::Backing(Arc::clone(name))]
-        } else if CLASSES.is(kind) || VOLUME_SNAPSHOTS.is(kind) {
+        } else if CLASSES.is(kind) || VOLUME_SNAPSHOTS.is(kind) || BACKING_IMAGES.is(kind) {
             waiting().collect()
         } else {
             Vec::new()
@@ -133,6 +134,9 @@ impl Provisioner {
             Ok(content) => content,
             Err(complaint) => return Ok(Err(complaint)),
         };
+        if let Err(complaint) = self.check_image(claim, class).await? {
+            return Ok(Err(complaint));
+        }
         let wanted = match plan::backing(claim, class, content.as_ref()) {
             Ok(wanted) => wanted,
             Err(complaint) => return Ok(Err(complaint)),
@@ -164,6 +168,21 @@ impl Provisioner {
         let message = format!("Successfully provisioned volume {name}");
         self.tell(claim, Tone::Normal, "ProvisioningSucceeded", message).await;
         Ok(Ok(Next::Done))
+    }
+
+    /// The image that the volumes of a class begin as has to exist.
+    async fn check_image(
+        &self,
+        claim: &Value,
+        class: &Value,
+    ) -> Result<Result<(), ProvisionError>, Failure> {
+        let Some(name) = image::wanted(class) else { return Ok(Ok(())) };
+        let mut needs = waits_for(claim, object::name(class));
+        needs.insert(Key::new(NAMESPACE, name));
+        self.waiting.set(&Key::of(claim), needs);
+        let found = self.objects.get(BACKING_IMAGES, NAMESPACE, name).await;
+        let found = found.doing("get the backing image")?;
+        Ok(image::check(claim, class, name, found.as_ref()))
     }
 
     async fn content(

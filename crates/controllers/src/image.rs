@@ -1,0 +1,298 @@
+//! Images of disks: each gets a backing image, which a node fills, and a storage class whose
+//! volumes begin as it. What the node says of the data is repeated in the image, as Harvester
+//! does it.
+//!
+//! Who uses an image is asked before its deletion, by `hci::admit`. Backing images that people
+//! made themselves get a disk as well.
+
+mod disk;
+mod plan;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::clock;
+use hci::longhorn::{FINALIZER, NAMESPACE};
+use kube::Client;
+use serde_json::{Value, json};
+
+use self::plan::{Plan, Seen};
+use crate::event::{self, About, Tone};
+use crate::key::{Dependents, Key};
+use crate::longhorn::{BACKING_IMAGES, STORAGE_NODES, handle};
+use crate::object::{self, is_deleting, text};
+use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, Touch};
+use crate::resource::{CLAIMS, CLASSES, Objects, Resource, VOLUMES, is_refused};
+
+pub(crate) const IMAGES: Resource =
+    Resource::new("harvesterhci.io", "v1beta1", "virtualmachineimages");
+
+const SOURCE: &str = "harvester-vm-image-controller";
+const API: &str = "harvesterhci.io/v1beta1";
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Work {
+    Image(Key),
+    Backing(Arc<str>),
+}
+
+/// Images, their backing images, and disks that those wait for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stored {
+    /// Images by their backing images, and backing images that wait for a disk by [`nodes`].
+    pub(crate) waiting: Dependents,
+}
+
+/// Stands for all nodes.
+fn nodes() -> Key {
+    Key::new(NAMESPACE, "")
+}
+
+impl Interest for Stored {
+    type Key = Work;
+
+    fn keys(&mut self, touch: &Touch) -> Vec<Work> {
+        let Touch::Object { kind, namespace, name, .. } = touch else { return Vec::new() };
+        let key = Key { namespace: Arc::clone(namespace), name: Arc::clone(name) };
+        if IMAGES.is(kind) {
+            vec![Work::Image(key)]
+        } else if BACKING_IMAGES.is(kind) {
+            let images = self.waiting.of(&key).into_iter().map(Work::Image);
+            images.chain([Work::Backing(Arc::clone(name))]).collect()
+        } else if STORAGE_NODES.is(kind) {
+            let waiting = self.waiting.of(&nodes()).into_iter();
+            waiting.map(|backing| Work::Backing(backing.name)).collect()
+        } else if CLASSES.is(kind) {
+            self.waiting.of(&Key::new("", name)).into_iter().map(Work::Image).collect()
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+pub(crate) struct Importer {
+    objects: Objects,
+    waiting: Dependents,
+}
+
+impl Reconciler for Importer {
+    type Key = Work;
+
+    async fn reconcile(&self, work: &Work) -> Result<Next, Failure> {
+        match work {
+            Work::Image(key) => self.image(key).await,
+            Work::Backing(name) => self.backing(name).await,
+        }
+    }
+}
+
+impl Importer {
+    pub(crate) fn new(client: Client, waiting: Dependents) -> Self {
+        Self { objects: Objects(client), waiting }
+    }
+
+    async fn image(&self, key: &Key) -> Result<Next, Failure> {
+        let found = self.objects.get(IMAGES, &key.namespace, &key.name).await;
+        let Some(image) = found.doing("get the image")? else {
+            self.waiting.forget(key);
+            return Ok(Next::Done);
+        };
+        let (backing, class) = (plan::backing_name(&image), plan::class_name(&image));
+        let needs = BTreeSet::from([Key::new(NAMESPACE, &backing), Key::new("", &class)]);
+        self.waiting.set(key, needs);
+        let backing = self.objects.get(BACKING_IMAGES, NAMESPACE, &backing).await;
+        let backing = backing.doing("get the backing image")?;
+        let class = self.objects.get(CLASSES, "", &class).await.doing("get the storage class")?;
+        if is_deleting(&image) {
+            return self.remove(&image, backing.as_ref(), class.as_ref()).await;
+        }
+        if !object::has_finalizer(&image, plan::HELD) {
+            self.hold(&image).await?;
+            return Ok(Next::Done);
+        }
+        let volume = self.exported(&image).await?;
+        let (backing, class) = (backing.as_ref(), class.as_ref());
+        let seen = Seen { image: &image, backing, class, volume: volume.as_deref() };
+        self.carry_out(&image, backing, plan::plan(seen, clock::now())).await
+    }
+
+    async fn carry_out(
+        &self,
+        image: &Value,
+        backing: Option<&Value>,
+        plan: Plan,
+    ) -> Result<Next, Failure> {
+        if let Some(class) = &plan.class {
+            self.make(CLASSES, "", class, "create the storage class of an image").await?;
+        }
+        if let Some(backing) = &plan.backing {
+            self.make(BACKING_IMAGES, NAMESPACE, backing, "create the backing image").await?;
+        }
+        if let Some(backing) = backing.filter(|_| plan.delete_backing) {
+            self.delete(BACKING_IMAGES, NAMESPACE, backing, "delete the backing image").await?;
+        }
+        if let Some(patch) = &plan.patch {
+            let (namespace, name) = (object::namespace(image), object::name(image));
+            match self.objects.merge(IMAGES, namespace, name, patch).await {
+                Err(failure) if is_refused(&failure, 404) => return Ok(Next::Done),
+                written => drop(written.doing("say how an image is")?),
+            }
+            self.tell(image, patch).await;
+        }
+        let wait = plan.again.map(|again| again.duration_since(clock::now()));
+        Ok(match wait {
+            None => Next::Done,
+            Some(wait) => {
+                let wait = Duration::try_from(wait).unwrap_or_default();
+                Next::Again(wait.max(Duration::from_millis(100)))
+            }
+        })
+    }
+
+    /// The volume behind the claim that an image is exported from.
+    async fn exported(&self, image: &Value) -> Result<Option<String>, Failure> {
+        if text(image, "/spec/sourceType") != "export-from-volume" {
+            return Ok(None);
+        }
+        let (space, name) = (text(image, "/spec/pvcNamespace"), text(image, "/spec/pvcName"));
+        let claim = self.objects.get(CLAIMS, space, name).await.doing("get the claim")?;
+        let bound = claim.as_ref().map_or("", |claim| text(claim, "/spec/volumeName"));
+        let volume = self.objects.get(VOLUMES, "", bound).await.doing("get the volume")?;
+        Ok(volume.as_ref().and_then(handle).map(str::to_owned))
+    }
+
+    async fn make(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        object: &Value,
+        doing: &'static str,
+    ) -> Result<(), Failure> {
+        match self.objects.create(resource, namespace, object).await {
+            Err(failure) if is_refused(&failure, 409) => Ok(()),
+            made => made.map(drop).doing(doing),
+        }
+    }
+
+    async fn delete(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        object: &Value,
+        doing: &'static str,
+    ) -> Result<(), Failure> {
+        if is_deleting(object) {
+            return Ok(());
+        }
+        let (name, uid) = (object::name(object), object::uid(object));
+        self.objects.delete(resource, namespace, name, uid).await.doing(doing)
+    }
+
+    async fn hold(&self, image: &Value) -> Result<(), Failure> {
+        let mut finalizers = object::list(image, "/metadata/finalizers").to_vec();
+        finalizers.push(json!(plan::HELD));
+        self.finalizers(IMAGES, image, finalizers).await
+    }
+
+    /// The class goes first: nobody is to make a volume of data that is on its way out.
+    async fn remove(
+        &self,
+        image: &Value,
+        backing: Option<&Value>,
+        class: Option<&Value>,
+    ) -> Result<Next, Failure> {
+        if !object::has_finalizer(image, plan::HELD) {
+            return Ok(Next::Done);
+        }
+        if let Some(class) = class {
+            self.delete(CLASSES, "", class, "delete the storage class of an image").await?;
+        }
+        if let Some(backing) = backing {
+            self.delete(BACKING_IMAGES, NAMESPACE, backing, "delete the backing image").await?;
+            return Ok(Next::Done);
+        }
+        let left = object::finalizers_without(image, &[plan::HELD]);
+        self.finalizers(IMAGES, image, left).await?;
+        Ok(Next::Done)
+    }
+
+    async fn finalizers(
+        &self,
+        resource: Resource,
+        object: &Value,
+        finalizers: Vec<Value>,
+    ) -> Result<(), Failure> {
+        let mut meta = object::version(object);
+        meta.insert("finalizers".into(), finalizers.into());
+        let patch = json!({"metadata": meta});
+        let (namespace, name) = (object::namespace(object), object::name(object));
+        match self.objects.merge(resource, namespace, name, &patch).await {
+            Err(failure) if is_refused(&failure, 404) => Ok(()),
+            written => written.map(drop).doing("change finalizers"),
+        }
+    }
+
+    /// Finds a disk for data that has none, and lets go of what no disk has.
+    async fn backing(&self, name: &str) -> Result<Next, Failure> {
+        let found = self.objects.get(BACKING_IMAGES, NAMESPACE, name).await;
+        let key = Key::new(NAMESPACE, name);
+        let Some(backing) = found.doing("get the backing image")? else {
+            self.waiting.forget(&key);
+            return Ok(Next::Done);
+        };
+        self.waiting.set(&key, BTreeSet::from([nodes()]));
+        let all = self.objects.list(STORAGE_NODES, NAMESPACE, "").await.doing("list nodes")?;
+        if is_deleting(&backing) {
+            if object::has_finalizer(&backing, FINALIZER) && !disk::is_somewhere(&backing, &all) {
+                let left = object::finalizers_without(&backing, &[FINALIZER]);
+                self.finalizers(BACKING_IMAGES, &backing, left).await?;
+            }
+            return Ok(Next::Done);
+        }
+        if object::entries(&backing, "/spec/diskFileSpecMap").next().is_some() {
+            self.waiting.forget(&key);
+            return Ok(Next::Done);
+        }
+        let Some(uuid) = disk::choose(&backing, &all) else { return Ok(Next::Done) };
+        let mut meta = object::version(&backing);
+        // Made by hand: its files must go before it does.
+        if !object::has_finalizer(&backing, FINALIZER) {
+            let mut finalizers = object::list(&backing, "/metadata/finalizers").to_vec();
+            finalizers.push(json!(FINALIZER));
+            meta.insert("finalizers".into(), finalizers.into());
+        }
+        let place = json!({uuid: {"dataEngine": "v1", "evictionRequested": false}});
+        let patch = json!({"metadata": meta, "spec": {"diskFileSpecMap": place}});
+        let written = self.objects.merge(BACKING_IMAGES, NAMESPACE, name, &patch).await;
+        written.map(|_| Next::Done).doing("choose a disk for an image")
+    }
+
+    /// What is worth an event: the end of an import, and each attempt that failed.
+    async fn tell(&self, image: &Value, patch: &Value) {
+        let failed = object::int(patch, "/status/failed");
+        let has = |kind: &str| crate::condition::is(patch, kind, "True");
+        let (tone, reason, message) =
+            if has("Imported") && !crate::condition::is(image, "Imported", "True") {
+                (Tone::Normal, "Imported", "the image is imported".to_owned())
+            } else if failed.is_some() {
+                let conditions = crate::condition::of(patch);
+                let told = crate::condition::find(&conditions, "RetryLimitExceeded");
+                let message = told.map_or("", |told| text(told, "/message")).to_owned();
+                (Tone::Warning, "ImportFailed", message)
+            } else {
+                return;
+            };
+        let about = About {
+            api_version: API,
+            kind: "VirtualMachineImage",
+            namespace: object::namespace(image),
+            name: object::name(image),
+            uid: object::uid(image),
+        };
+        event::tell(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

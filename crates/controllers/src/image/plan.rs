@@ -1,0 +1,353 @@
+//! What an image lacks: its data on a disk, the storage class of its volumes, the truth in its
+//! status. Pure.
+//!
+//! ```text
+//!              ┌────────── pause, then a new backing image ◄─┐
+//!              ▼                                              │ failed ≤ retry
+//!  new ─► Initialized ─► Imported: Unknown ──────────────► failed ─► RetryLimitExceeded
+//!              │                 │
+//!              │                 └─► Imported: True
+//!              └ for a download: when its server has answered
+//! ```
+
+use base::clock;
+use hci::longhorn::{FINALIZER, NAMESPACE};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value, json};
+
+use crate::condition::{self, Condition};
+use crate::longhorn::API;
+use crate::object::{entries, int, is_deleting, is_merged, name, namespace, text, uid};
+
+/// Holds an image until its data is gone; Harvester's name for it.
+pub(super) const HELD: &str = "wrangler.cattle.io/vm-image-controller";
+/// The image that a backing image is for: namespace/name.
+pub(super) const IMAGE_ID: &str = "harvesterhci.io/imageId";
+
+const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
+
+/// What is known of an image.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen<'a> {
+    pub(super) image: &'a Value,
+    pub(super) backing: Option<&'a Value>,
+    pub(super) class: Option<&'a Value>,
+    /// The volume that it is exported from, if it is.
+    pub(super) volume: Option<&'a str>,
+}
+
+/// What is to be done, in this order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Plan {
+    pub(super) class: Option<Value>,
+    pub(super) backing: Option<Value>,
+    /// The data of an attempt that failed makes room for the next.
+    pub(super) delete_backing: bool,
+    /// A merge patch of the image.
+    pub(super) patch: Option<Value>,
+    /// When there is something to do again although nothing changes.
+    pub(super) again: Option<Timestamp>,
+}
+
+pub(super) fn backing_name(image: &Value) -> String {
+    format!("vmi-{}", uid(image))
+}
+
+pub(super) fn class_name(image: &Value) -> String {
+    format!("lh-{}", uid(image))
+}
+
+/// How the data of an image is, as the node that has it says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Data {
+    /// Not begun.
+    Waiting,
+    /// An upload may come; the last one ended this way.
+    Uploadable {
+        complaint: String,
+    },
+    Coming {
+        progress: i64,
+        has_begun: bool,
+    },
+    Ready,
+    Failed {
+        progress: i64,
+        has_begun: bool,
+        message: String,
+    },
+}
+
+fn data(backing: &Value) -> Data {
+    let files: Vec<&Value> =
+        entries(backing, "/status/diskFileStatusMap").map(|(_, file)| file).collect();
+    let of =
+        |states: &[&str]| files.iter().copied().find(|file| states.contains(&text(file, "/state")));
+    let progress = |file: &Value| int(file, "/progress").unwrap_or(0);
+    // Some servers do not say how much there is.
+    let has_begun = int(backing, "/status/size").unwrap_or(0) > 0
+        || files.iter().any(|file| progress(file) > 0);
+    if of(&["ready", "ready-for-transfer"]).is_some() {
+        return Data::Ready;
+    }
+    if let Some(file) = of(&["starting", "in-progress"]) {
+        return Data::Coming { progress: progress(file), has_begun };
+    }
+    if let Some(file) = of(&["failed", "failed-and-cleanup"]) {
+        let message = text(file, "/message").to_owned();
+        return Data::Failed { progress: progress(file), has_begun, message };
+    }
+    match of(&["pending"]) {
+        Some(file) if text(backing, "/spec/sourceType") == "upload" => {
+            Data::Uploadable { complaint: text(file, "/message").to_owned() }
+        }
+        _ => Data::Waiting,
+    }
+}
+
+/// Why there is no use in trying.
+fn refusal(seen: Seen<'_>) -> Option<String> {
+    let image = seen.image;
+    if text(image, "/spec/backend") == "cdi" {
+        return Some("spec.backend cdi is not supported: it must be backingimage".into());
+    }
+    if text(image, "/spec/storageClassParameters/encrypted") == "true" {
+        return Some("encrypted images are not supported: use a class that is not".into());
+    }
+    match text(image, "/spec/sourceType") {
+        "download" | "upload" => None,
+        "export-from-volume" => seen.volume.is_none().then(|| {
+            let (space, claim) = (text(image, "/spec/pvcNamespace"), text(image, "/spec/pvcName"));
+            format!("claim {space}/{claim} is not bound to a volume of {}", hci::DRIVER)
+        }),
+        other => Some(format!("spec.sourceType {other} is not supported")),
+    }
+}
+
+pub(super) fn plan(seen: Seen<'_>, now: Timestamp) -> Plan {
+    let image = seen.image;
+    let mut status = Status::of(image, now);
+    if condition::is(image, "Imported", "True") {
+        // Somebody took the data away, or brought it back.
+        if seen.backing.is_none() {
+            let missing = format!("backing image {} is not found", backing_name(image));
+            status.set(Condition::new("BackingImageMissing", "True").because("", missing));
+        } else if condition::find(&condition::of(image), "BackingImageMissing").is_some() {
+            status.set(Condition::new("BackingImageMissing", "False"));
+        }
+        let class = seen.class.is_none().then(|| class(image));
+        return Plan { class, patch: status.patch(image), ..Plan::default() };
+    }
+    if condition::is(image, "RetryLimitExceeded", "True") {
+        return Plan::default();
+    }
+    if let Some(why) = refusal(seen) {
+        status.set(Condition::new("Initialized", "False").because("Unsupported", why));
+        return Plan { patch: status.patch(image), ..Plan::default() };
+    }
+    let mut plan = Plan::default();
+    match seen.backing {
+        None => begin(seen, &mut plan, &mut status, now),
+        // The next attempt begins when nothing is left of this one.
+        Some(backing) if is_deleting(backing) => {}
+        Some(backing) => follow(seen, backing, &mut plan, &mut status, now),
+    }
+    plan.patch = status.patch(image);
+    plan
+}
+
+fn begin(seen: Seen<'_>, plan: &mut Plan, status: &mut Status, now: Timestamp) {
+    let due = due(seen.image);
+    if due.is_some_and(|due| due > now) {
+        plan.again = due;
+        return;
+    }
+    plan.class = seen.class.is_none().then(|| class(seen.image));
+    plan.backing = Some(backing(seen));
+    let image = seen.image;
+    for (field, value) in [
+        ("storageClassName", json!(class_name(image))),
+        ("targetStorageClassName", image["spec"]["targetStorageClassName"].clone()),
+        ("appliedUrl", image["spec"]["url"].clone()),
+        ("progress", json!(0)),
+    ] {
+        if !value.is_null() {
+            status.fields.insert(field.into(), value);
+        }
+    }
+    if text(image, "/spec/sourceType") != "download" {
+        status.set(Condition::new("Initialized", "True"));
+    }
+}
+
+fn follow(seen: Seen<'_>, backing: &Value, plan: &mut Plan, status: &mut Status, now: Timestamp) {
+    for (field, pointer) in [("size", "/status/size"), ("virtualSize", "/status/virtualSize")] {
+        if let Some(bytes) = int(backing, pointer).filter(|bytes| *bytes > 0) {
+            status.fields.insert(field.into(), json!(bytes));
+        }
+    }
+    let importing = |status: &mut Status| {
+        status.set(Condition::new("Initialized", "True"));
+        status.set(Condition::new("Imported", "Unknown").because("Importing", ""));
+    };
+    match data(backing) {
+        Data::Waiting => {}
+        Data::Uploadable { complaint } if complaint.is_empty() => importing(status),
+        Data::Uploadable { complaint } => {
+            status.set(Condition::new("Imported", "False").because("UploadFailed", complaint));
+        }
+        // Before its server has answered nothing is known of a download.
+        Data::Coming { has_begun: false, .. } => {}
+        Data::Coming { progress, .. } => {
+            importing(status);
+            status.fields.insert("progress".into(), json!(progress.clamp(0, 99)));
+        }
+        Data::Ready => {
+            status.fields.insert("progress".into(), json!(100));
+            status.set(Condition::new("RetryLimitExceeded", "False"));
+            status.set(Condition::new("Initialized", "True"));
+            status.set(Condition::new("Imported", "True").because("Imported", ""));
+        }
+        Data::Failed { progress, has_begun, message } => {
+            status.fields.insert("progress".into(), json!(progress.clamp(0, 100)));
+            fail(seen, backing, (has_begun, &message), plan, status, now);
+        }
+    }
+}
+
+/// An attempt has failed. It is counted once: what failed before this one had begun was another.
+fn fail(
+    seen: Seen<'_>,
+    backing: &Value,
+    (has_begun, message): (bool, &str),
+    plan: &mut Plan,
+    status: &mut Status,
+    now: Timestamp,
+) {
+    let image = seen.image;
+    let counted = time(image, "/status/lastFailedTime")
+        .zip(time(backing, "/metadata/creationTimestamp"))
+        .is_some_and(|(failed, began)| failed >= began);
+    if counted {
+        let due = due(image).filter(|due| *due > now);
+        plan.delete_backing = due.is_none();
+        plan.again = due;
+        return;
+    }
+    let failed = int(image, "/status/failed").unwrap_or(0) + 1;
+    let retry = int(image, "/spec/retry").unwrap_or(3);
+    status.fields.insert("failed".into(), json!(failed));
+    status.fields.insert("lastFailedTime".into(), json!(clock::rfc3339(now)));
+    let text = match failed {
+        1 => format!("failed due to error: {message}"),
+        _ => format!("retry attempted {}/{retry} failed due to error: {message}", failed - 1),
+    };
+    if failed <= retry {
+        status.set(Condition::new("RetryLimitExceeded", "False").because("", text));
+        plan.again = Some(now.saturating_add(pause(failed)).unwrap_or(now));
+        return;
+    }
+    status.set(Condition::new("RetryLimitExceeded", "True").because("", text));
+    let (kind, reason) =
+        if has_begun { ("Imported", "ImportFailed") } else { ("Initialized", "InitializeFailed") };
+    status.set(Condition::new(kind, "False").because(reason, message));
+}
+
+fn pause(failed: i64) -> SignedDuration {
+    let doubled = i32::try_from(failed.clamp(1, 6) - 1).unwrap_or(0);
+    FIRST_PAUSE.checked_mul(1 << doubled).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE)
+}
+
+/// When the next attempt may begin.
+fn due(image: &Value) -> Option<Timestamp> {
+    let failed = int(image, "/status/failed").filter(|failed| *failed > 0)?;
+    time(image, "/status/lastFailedTime")?.checked_add(pause(failed)).ok()
+}
+
+fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
+    text(object, pointer).parse().ok()
+}
+
+/// Where the data is kept.
+fn backing(seen: Seen<'_>) -> Value {
+    let image = seen.image;
+    let parameter = |key: &str| image["spec"]["storageClassParameters"][key].as_str().unwrap_or("");
+    let tags = |key: &str| -> Vec<String> {
+        let all = parameter(key).split(',').map(str::trim).filter(|tag| !tag.is_empty());
+        all.map(str::to_owned).collect()
+    };
+    let source = match text(image, "/spec/sourceType") {
+        "download" => json!({"url": image["spec"]["url"]}),
+        "export-from-volume" => json!({"volume-name": seen.volume, "export-type": "raw"}),
+        _ => json!({}),
+    };
+    json!({
+        "apiVersion": API, "kind": "BackingImage",
+        "metadata": {
+            "name": backing_name(image), "namespace": NAMESPACE, "finalizers": [FINALIZER],
+            "annotations": {IMAGE_ID: format!("{}/{}", namespace(image), name(image))},
+        },
+        "spec": {
+            "sourceType": image["spec"]["sourceType"], "sourceParameters": source,
+            "checksum": text(image, "/spec/checksum"),
+            "minNumberOfCopies": parameter("numberOfReplicas").parse::<i32>().unwrap_or(1),
+            "diskSelector": tags("diskSelector"), "nodeSelector": tags("nodeSelector"),
+            "dataEngine": "v1",
+        },
+    })
+}
+
+/// The class of volumes that begin as the image.
+fn class(image: &Value) -> Value {
+    let mut parameters =
+        image["spec"]["storageClassParameters"].as_object().cloned().unwrap_or_default();
+    parameters.insert("backingImage".into(), json!(backing_name(image)));
+    json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+        "metadata": {
+            "name": class_name(image),
+            "annotations": {IMAGE_ID: format!("{}/{}", namespace(image), name(image))},
+        },
+        "provisioner": hci::DRIVER, "parameters": parameters, "reclaimPolicy": "Delete",
+        "volumeBindingMode": "Immediate", "allowVolumeExpansion": true,
+    })
+}
+
+/// The status of an image as it becomes.
+struct Status {
+    fields: Map<String, Value>,
+    conditions: Vec<Value>,
+    now: Timestamp,
+}
+
+impl Status {
+    fn of(image: &Value, now: Timestamp) -> Self {
+        Self { fields: Map::new(), conditions: condition::of(image), now }
+    }
+
+    fn set(&mut self, wanted: Condition) {
+        let before = condition::find(&self.conditions, wanted.kind).cloned().unwrap_or_default();
+        let same = text(&before, "/status") == wanted.status
+            && text(&before, "/reason") == wanted.reason
+            && text(&before, "/message") == wanted.message;
+        if same {
+            return;
+        }
+        condition::set(&mut self.conditions, &wanted, self.now);
+        let own = self.conditions.iter_mut().find(|own| text(own, "/type") == wanted.kind);
+        if let Some(own) = own {
+            own["lastUpdateTime"] = json!(clock::rfc3339(self.now));
+        }
+    }
+
+    /// The patch that makes it so, if it is not.
+    fn patch(mut self, image: &Value) -> Option<Value> {
+        self.fields.insert("conditions".into(), self.conditions.into());
+        let patch = json!({"status": self.fields});
+        (!is_merged(image, &patch)).then_some(patch)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+use super::*;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn image(source: &str) -> Value {
+    json!({
+        "metadata": {"name": "debian", "namespace": "n", "uid": "u"},
+        "spec": {
+            "displayName": "debian", "sourceType": source, "url": "http://x/i", "retry": 1,
+            "targetStorageClassName": "harvester-longhorn",
+            "storageClassParameters": {"numberOfReplicas": "2", "diskSelector": "ssd, big"},
+        },
+    })
+}
+
+fn file(source: &str, state: &str, progress: i64, size: i64, message: &str) -> Value {
+    json!({
+        "metadata": {"name": "vmi-u", "creationTimestamp": "1970-01-01T00:01:40Z"},
+        "spec": {"sourceType": source},
+        "status": {"size": size, "virtualSize": 2 * size, "diskFileStatusMap": {
+            "d": {"state": state, "progress": progress, "message": message},
+        }},
+    })
+}
+
+/// Does the plan with an image, and answers its conditions.
+fn step(image: &mut Value, backing: Option<&Value>, second: i64) -> (Plan, String) {
+    let seen = Seen { image, backing, class: None, volume: None };
+    let plan = plan(seen, at(second));
+    if let Some(patch) = &plan.patch {
+        for (key, value) in patch["status"].as_object().unwrap() {
+            image["status"][key] = value.clone();
+        }
+    }
+    let conditions: Vec<String> = condition::of(image)
+        .iter()
+        .map(|own| format!("{}={}", text(own, "/type"), text(own, "/status")))
+        .collect();
+    (plan, conditions.join(" "))
+}
+
+#[test]
+fn a_download_is_initialized_when_its_server_has_answered() {
+    let mut image = image("download");
+    let (plan, conditions) = step(&mut image, None, 0);
+    assert_eq!(conditions, "");
+    let class = plan.class.unwrap();
+    assert_eq!(class["metadata"]["name"], "lh-u");
+    assert_eq!(class["parameters"]["backingImage"], "vmi-u");
+    assert_eq!(class["parameters"]["numberOfReplicas"], "2");
+    let backing = plan.backing.unwrap();
+    assert_eq!(backing["spec"]["sourceParameters"]["url"], "http://x/i");
+    assert_eq!(backing["spec"]["diskSelector"], json!(["ssd", "big"]));
+    assert_eq!(backing["metadata"]["annotations"][IMAGE_ID], "n/debian");
+    assert_eq!(image["status"]["storageClassName"], "lh-u");
+
+    let (_, conditions) = step(&mut image, Some(&file("download", "in-progress", 0, 0, "")), 1);
+    assert_eq!(conditions, "");
+    let coming = file("download", "in-progress", 100, 7, "");
+    let (_, conditions) = step(&mut image, Some(&coming), 2);
+    assert_eq!(conditions, "Initialized=True Imported=Unknown");
+    assert_eq!((&image["status"]["progress"], &image["status"]["size"]), (&json!(99), &json!(7)));
+    assert_eq!(step(&mut image, Some(&coming), 3).0.patch, None, "nothing is said twice");
+    let (_, conditions) = step(&mut image, Some(&file("download", "ready", 100, 7, "")), 4);
+    assert_eq!(conditions, "Initialized=True Imported=True RetryLimitExceeded=False");
+    assert_eq!(image["status"]["progress"], 100);
+    assert_eq!(image["status"]["virtualSize"], 14);
+}
+
+#[test]
+fn failures_are_counted_once_and_tried_again_until_the_limit() {
+    let mut image = image("download");
+    step(&mut image, None, 90);
+    let failed = file("download", "failed", 0, 0, "no such host");
+    let (plan, conditions) = step(&mut image, Some(&failed), 101);
+    assert_eq!(conditions, "RetryLimitExceeded=False");
+    assert_eq!(plan.again, Some(at(111)));
+    assert_eq!(image["status"]["failed"], 1);
+    assert_eq!(text(&image, "/status/conditions/0/message"), "failed due to error: no such host");
+    let (plan, _) = step(&mut image, Some(&failed), 105);
+    assert_eq!((plan.patch, plan.again, plan.delete_backing), (None, Some(at(111)), false));
+    let (plan, _) = step(&mut image, Some(&failed), 111);
+    assert!(plan.delete_backing);
+    let (plan, _) = step(&mut image, None, 112);
+    assert!(plan.backing.is_some());
+
+    let mut again = failed;
+    again["metadata"]["creationTimestamp"] = json!("1970-01-01T00:01:53Z");
+    let (plan, conditions) = step(&mut image, Some(&again), 114);
+    assert_eq!(conditions, "RetryLimitExceeded=True Initialized=False");
+    assert_eq!(plan.again, None);
+    assert_eq!(image["status"]["failed"], 2);
+    assert_eq!(text(&image, "/status/conditions/1/message"), "no such host");
+    assert_eq!(
+        text(&image, "/status/conditions/0/message"),
+        "retry attempted 1/1 failed due to error: no such host"
+    );
+    assert_eq!(step(&mut image, Some(&again), 999).0, Plan::default());
+}
+
+#[test]
+fn what_fails_after_it_had_begun_is_an_import_that_failed() {
+    let mut image = image("download");
+    image["spec"]["retry"] = json!(0);
+    step(&mut image, None, 90);
+    step(&mut image, Some(&file("download", "in-progress", 5, 7, "")), 101);
+    let failed = file("download", "failed", 100, 7, "checksum mismatch");
+    let (_, conditions) = step(&mut image, Some(&failed), 102);
+    assert_eq!(conditions, "Initialized=True Imported=False RetryLimitExceeded=True");
+    assert_eq!(image["status"]["progress"], 100);
+}
+
+#[test]
+fn an_upload_that_broke_may_come_again() {
+    let mut image = image("upload");
+    let (_, conditions) = step(&mut image, None, 0);
+    assert_eq!(conditions, "Initialized=True");
+    let (_, conditions) = step(&mut image, Some(&file("upload", "pending", 0, 0, "")), 1);
+    assert_eq!(conditions, "Initialized=True Imported=Unknown");
+    step(&mut image, Some(&file("upload", "pending", 0, 0, "cut off")), 2);
+    assert_eq!(text(&image, "/status/conditions/1/reason"), "UploadFailed");
+    step(&mut image, Some(&file("upload", "in-progress", 50, 9, "")), 3);
+    assert_eq!(text(&image, "/status/conditions/1/reason"), "Importing");
+}
+
+#[test]
+fn what_cannot_be_done_is_said_and_not_begun() {
+    let unbound = image("export-from-volume");
+    let mut cdi = image("download");
+    cdi["spec"]["backend"] = json!("cdi");
+    for (mut image, part) in [
+        (image("clone"), "spec.sourceType clone"),
+        (cdi, "spec.backend cdi"),
+        (unbound, "is not bound"),
+    ] {
+        let (plan, conditions) = step(&mut image, None, 0);
+        assert_eq!((conditions.as_str(), plan.backing), ("Initialized=False", None));
+        let told = text(&image, "/status/conditions/0/message");
+        assert!(told.contains(part), "{told}");
+    }
+}
+
+#[test]
+fn data_that_is_gone_is_missed() {
+    let mut image = image("download");
+    image["status"] = json!({"conditions": [{"type": "Imported", "status": "True"}]});
+    let (plan, conditions) = step(&mut image, None, 0);
+    assert_eq!(conditions, "Imported=True BackingImageMissing=True");
+    assert!(plan.backing.is_none() && plan.class.is_some());
+}

@@ -1,0 +1,61 @@
+//! Volumes that begin as an image. Pure.
+
+use serde_json::Value;
+
+use super::plan::ProvisionError;
+use crate::longhorn::object::volume_bytes;
+use crate::object::{int, is_deleting, text};
+
+/// The backing image that volumes of a class begin as.
+pub(super) fn wanted(class: &Value) -> Option<&str> {
+    Some(text(class, "/parameters/backingImage")).filter(|name| !name.is_empty())
+}
+
+/// Whether a claim may begin as an image. Its data may still be on its way: the volume waits.
+pub(super) fn check(
+    claim: &Value,
+    class: &Value,
+    name: &str,
+    image: Option<&Value>,
+) -> Result<(), ProvisionError> {
+    let missing = || ProvisionError::Missing { kind: "BackingImage", name: name.to_owned() };
+    let image = image.filter(|image| !is_deleting(image)).ok_or_else(missing)?;
+    if text(class, "/parameters/encrypted") == "true" {
+        let why = "an encrypted volume cannot begin as an image".to_owned();
+        return Err(ProvisionError::Refused { why });
+    }
+    let size = int(image, "/status/virtualSize").unwrap_or(0);
+    match volume_bytes(claim, "/spec/resources/requests/storage") {
+        Some(asked) if asked < size => {
+            Err(ProvisionError::Small { asked, size, name: name.to_owned() })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_claim_is_as_large_as_its_image_or_larger() {
+        let claim = |size: &str| json!({"spec": {"resources": {"requests": {"storage": size}}}});
+        let class = json!({"parameters": {"backingImage": "i"}});
+        let image = json!({"status": {"virtualSize": 2_i64 << 30}});
+        assert_eq!(wanted(&class), Some("i"));
+        assert_eq!(wanted(&json!({})), None);
+        assert_eq!(check(&claim("2Gi"), &class, "i", Some(&image)), Ok(()));
+        let told = check(&claim("1Gi"), &class, "i", Some(&image)).unwrap_err().to_string();
+        assert_eq!(
+            told,
+            "requested volume size 1073741824 is less than the size 2147483648 for the source i"
+        );
+        let told = check(&claim("2Gi"), &class, "i", None).unwrap_err().to_string();
+        assert_eq!(told, "BackingImage i is not found");
+        assert_eq!(check(&claim("1Gi"), &class, "i", Some(&json!({}))), Ok(()), "not known yet");
+        let class = json!({"parameters": {"backingImage": "i", "encrypted": "true"}});
+        assert!(check(&claim("2Gi"), &class, "i", Some(&image)).is_err());
+    }
+}

@@ -21,6 +21,7 @@ mod faults;
 mod garbage;
 mod golden;
 mod identity;
+mod images;
 mod kube_apiserver;
 mod kubectl;
 mod limits;

@@ -9,6 +9,7 @@
 //!   GET /v1/vmis/{namespace}/{name}/{screenshot|guestosinfo|userlist|filesystemlist|log}
 //!   PUT /v1/vmis/{namespace}/{name}/{pause|unpause|reset|softreboot|freeze|unfreeze}
 //!   PUT /v1/volumes/{name}/upload
+//!   PUT /v1/images/{backing image}/upload?size={bytes}
 //!
 //! Errors are JSON with a `message`.
 
@@ -34,6 +35,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
+use crate::image::Images;
 use crate::vmi::Machines;
 use crate::volume::Volumes;
 use answer::{Body, Failure, empty};
@@ -54,6 +56,7 @@ pub(crate) struct ListenError {
 pub(crate) struct Endpoint {
     pub(crate) machines: Machines,
     pub(crate) volumes: Volumes,
+    pub(crate) images: Images,
 }
 
 /// Takes the socket over from whoever had it before.
@@ -145,6 +148,13 @@ async fn handle(
                 Err(failure) => Err(Failure::new(failure.code(), Chain(&failure).to_string())),
             }
         }
+        Ok(Route::UploadImage(image)) => {
+            let size = size_of(&request);
+            match endpoint.images.upload(image, size, request.into_body()).await {
+                Ok(()) => Ok(answer::done()),
+                Err(failure) => Err(Failure::new(failure.code(), Chain(&failure).to_string())),
+            }
+        }
         Ok(Route::Usage) => Ok(answer::json(&endpoint.machines.usage())),
         Err(NoRoute::NotFound) => Err(Failure::new(StatusCode::NOT_FOUND, "no such path")),
         Err(NoRoute::WrongMethod) => {
@@ -155,6 +165,12 @@ async fn handle(
         }
     };
     answer.unwrap_or_else(Failure::into_response)
+}
+
+/// How long the body is said to be, by `size=` in the query.
+fn size_of(request: &Request<Incoming>) -> Option<u64> {
+    let pairs = request.uri().query()?.split('&');
+    pairs.filter_map(|pair| pair.strip_prefix("size=")).find_map(|size| size.parse().ok())
 }
 
 fn live(endpoint: &Endpoint, target: &Target) -> Result<crate::vmi::Live, Failure> {

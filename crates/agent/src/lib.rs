@@ -14,6 +14,7 @@ mod context;
 mod endpoint;
 mod event;
 mod host;
+mod image;
 mod network;
 mod node;
 mod order;

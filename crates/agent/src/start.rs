@@ -19,6 +19,7 @@ use crate::context::{Context, Users};
 use crate::endpoint::{self, Endpoint};
 use crate::event::Reporter;
 use crate::host::{self, Trial};
+use crate::image::Images;
 use crate::network::{Attachment, Networks, RECORD};
 use crate::node::{self, Findings};
 use crate::order::Order;
@@ -52,6 +53,7 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
         })?;
     let volumes = Volumes::start(client.clone(), &config, storage.clone(), bell.clone(), tasks)
         .map_err(|failure| StartError::Directory { path: failure.path, source: failure.source })?;
+    let images = Images::start(client.clone(), &config, storage.clone(), tasks);
     let (trial, trials) = watch::channel(Trial::default());
     let (told, findings) = watch::channel(Findings::default());
     let told = Arc::new(told);
@@ -64,7 +66,7 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     tasks.spawn("machines", async move {
         let networks = Networks::start(&config.network, &found.attachments, &all).await;
         told.send_modify(|told| told.network = networks.shortcoming().map(str::to_owned));
-        let shared = Shared { networks, trial: trials, volumes, storage, bell };
+        let shared = Shared { networks, trial: trials, volumes, images, storage, bell };
         machines(client, config, found, shared, all).await;
     });
     Ok(())
@@ -75,6 +77,7 @@ struct Shared {
     networks: Networks,
     trial: watch::Receiver<Trial>,
     volumes: Volumes,
+    images: Images,
     storage: Storage,
     bell: Bell,
 }
@@ -89,7 +92,7 @@ struct Found {
 }
 
 async fn machines(client: Client, config: Config, found: Found, shared: Shared, tasks: Tasks) {
-    let Shared { networks, trial, volumes, storage, bell } = shared;
+    let Shared { networks, trial, volumes, images, storage, bell } = shared;
     let is_root = rustix::process::geteuid().is_root();
     let cgroup = match cgroup::detect() {
         Ok(layout) if is_root => layout,
@@ -117,7 +120,7 @@ async fn machines(client: Client, config: Config, found: Found, shared: Shared, 
         bell,
     });
     let machines = Machines::default();
-    let endpoint = Arc::new(Endpoint { machines: machines.clone(), volumes });
+    let endpoint = Arc::new(Endpoint { machines: machines.clone(), volumes, images });
     match endpoint::listen(&context.config.socket()) {
         Ok(listener) => {
             let serve = endpoint::serve(endpoint, listener, tasks.stop_signal());

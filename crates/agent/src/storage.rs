@@ -208,7 +208,7 @@ fn passable(dir: &Path) -> io::Result<()> {
 }
 
 /// Longhorn's objects of one kind.
-fn longhorn(client: &Client, kind: &str, plural: &str) -> Api<DynamicObject> {
+pub(crate) fn longhorn(client: &Client, kind: &str, plural: &str) -> Api<DynamicObject> {
     let gvk = GroupVersionKind::gvk("longhorn.io", "v1beta2", kind);
     let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
     Api::namespaced_with(client.clone(), NAMESPACE, &resource)

@@ -48,10 +48,15 @@ use crate::event::Reporter;
 use crate::storage::Storage;
 
 pub(crate) use cache::{ContainerDisk, Content, MissingDisk, Policy, Wanted};
+pub(crate) use checksum::hex;
+pub(crate) use disk::{remove_slowly, sync};
+pub(crate) use fetch::{Access, Download, FetchError, Mark};
+pub(crate) use gauge::Gauge;
+pub(crate) use image::{ConvertError, RESERVE, Scratch, hand_to_reader, shortage, to_disk, tool};
 pub(crate) use keep::steady;
 pub(crate) use mirror::Mirror;
 pub(crate) use source::unfilled;
-pub(crate) use upload::UploadError;
+pub(crate) use upload::{UploadError, pump};
 
 /// Uploads that wait for their turn to begin.
 const WAITING: usize = 16;

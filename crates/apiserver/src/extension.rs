@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::body::RequestBody;
 use crate::respond::Reply;
 
-pub(crate) use adapt::{aggregated, call, group_value, open, resource_list};
+pub(crate) use adapt::{aggregated, call, enter, group_value, open, resource_list};
 
 /// Everything that is added, in the order in which it is asked.
 #[derive(Clone, Default)]
@@ -132,7 +132,7 @@ pub struct Resource {
 /// An authorized request.
 #[derive(Debug)]
 pub struct Asked {
-    /// Nobody for [`Paths`], which check credentials of their own.
+    /// Nobody for [`Paths`] that check credentials of their own.
     pub user: Option<User>,
     pub parts: request::Parts,
     pub body: RequestBody,
@@ -150,8 +150,25 @@ pub trait Group: Send + Sync {
     fn answer(&self, asked: Asked) -> BoxFuture<'_, Reply>;
 }
 
-/// Paths outside of the API, with credentials of their own.
+/// What a caller must be allowed to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Needs<'a> {
+    pub verb: &'static str,
+    pub group: &'static str,
+    pub version: &'static str,
+    pub resource: &'static str,
+    pub subresource: &'static str,
+    pub namespace: &'a str,
+    pub name: &'a str,
+}
+
+/// Paths outside of the API.
 pub trait Paths: Send + Sync {
     fn own(&self, path: &str) -> bool;
+    /// What the caller must be allowed to do before the path is answered; nothing for paths
+    /// with credentials of their own.
+    fn needs<'a>(&self, _path: &'a str) -> Option<Needs<'a>> {
+        None
+    }
     fn answer(&self, asked: Asked) -> BoxFuture<'_, Reply>;
 }

@@ -55,8 +55,10 @@ impl Api {
             return respond::failure(&error, error_encoding(&parts));
         };
         if let Some(paths) = extension::open(self, &path) {
-            let asked = Asked { user: None, parts: parts.clone(), body };
-            return paths.answer(asked).await;
+            return match extension::enter(self, paths, &parts, &path, transport).await {
+                Ok(user) => paths.answer(Asked { user, parts, body }).await,
+                Err(error) => respond::failure(&error, error_encoding(&parts)),
+            };
         }
         let query = Query::parse(parts.uri.query().unwrap_or(""));
         let asked = Understood::new(&parts, &path, &query);

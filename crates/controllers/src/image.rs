@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use self::plan::{Plan, Seen};
 use crate::event::{self, About, Tone};
 use crate::key::{Dependents, Key};
-use crate::longhorn::{BACKING_IMAGES, STORAGE_NODES, handle};
+use crate::longhorn::{BACKING_IMAGES, BACKINGS, STORAGE_NODES, handle};
 use crate::object::{self, is_deleting, text};
 use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, Touch};
 use crate::resource::{CLAIMS, CLASSES, Objects, Resource, VOLUMES, is_refused};
@@ -63,6 +63,8 @@ impl Interest for Stored {
         } else if STORAGE_NODES.is(kind) {
             let waiting = self.waiting.of(&nodes()).into_iter();
             waiting.map(|backing| Work::Backing(backing.name)).collect()
+        } else if BACKINGS.is(kind) {
+            self.waiting.of(&key).into_iter().map(Work::Image).collect()
         } else if CLASSES.is(kind) {
             self.waiting.of(&Key::new("", name)).into_iter().map(Work::Image).collect()
         } else {
@@ -99,22 +101,35 @@ impl Importer {
             return Ok(Next::Done);
         };
         let (backing, class) = (plan::backing_name(&image), plan::class_name(&image));
-        let needs = BTreeSet::from([Key::new(NAMESPACE, &backing), Key::new("", &class)]);
+        let mut needs = BTreeSet::from([Key::new(NAMESPACE, &backing), Key::new("", &class)]);
+        let is_export = text(&image, "/spec/sourceType") == "export-from-volume";
+        let copy = if is_export { plan::copy_name(&image) } else { String::new() };
+        needs.extend(is_export.then(|| Key::new(NAMESPACE, &copy)));
         self.waiting.set(key, needs);
+        let copy = self.objects.get(BACKINGS, NAMESPACE, &copy).await;
+        let copy = copy.doing("get the copy of a volume")?;
         let backing = self.objects.get(BACKING_IMAGES, NAMESPACE, &backing).await;
         let backing = backing.doing("get the backing image")?;
         let class = self.objects.get(CLASSES, "", &class).await.doing("get the storage class")?;
         if is_deleting(&image) {
+            self.drop_copy(copy.as_ref()).await?;
             return self.remove(&image, backing.as_ref(), class.as_ref()).await;
         }
         if !object::has_finalizer(&image, plan::HELD) {
             self.hold(&image).await?;
             return Ok(Next::Done);
         }
-        let volume = self.exported(&image).await?;
-        let (backing, class) = (backing.as_ref(), class.as_ref());
-        let seen = Seen { image: &image, backing, class, volume: volume.as_deref() };
-        self.carry_out(&image, backing, plan::plan(seen, clock::now())).await
+        let source = if is_export { self.exported(&image).await? } else { None };
+        let (backing, class, copy) = (backing.as_ref(), class.as_ref(), copy.as_ref());
+        let seen = Seen { image: &image, backing, class, source: source.as_ref(), copy };
+        let plan = plan::plan(seen, clock::now());
+        if let Some(wanted) = &plan.copy {
+            self.make(BACKINGS, NAMESPACE, wanted, "copy the volume").await?;
+        }
+        if plan.delete_copy {
+            self.drop_copy(copy).await?;
+        }
+        self.carry_out(&image, backing, plan).await
     }
 
     async fn carry_out(
@@ -151,15 +166,18 @@ impl Importer {
     }
 
     /// The volume behind the claim that an image is exported from.
-    async fn exported(&self, image: &Value) -> Result<Option<String>, Failure> {
-        if text(image, "/spec/sourceType") != "export-from-volume" {
-            return Ok(None);
-        }
+    async fn exported(&self, image: &Value) -> Result<Option<Value>, Failure> {
         let (space, name) = (text(image, "/spec/pvcNamespace"), text(image, "/spec/pvcName"));
         let claim = self.objects.get(CLAIMS, space, name).await.doing("get the claim")?;
         let bound = claim.as_ref().map_or("", |claim| text(claim, "/spec/volumeName"));
         let volume = self.objects.get(VOLUMES, "", bound).await.doing("get the volume")?;
-        Ok(volume.as_ref().and_then(handle).map(str::to_owned))
+        let own = volume.as_ref().and_then(handle).unwrap_or_default();
+        self.objects.get(BACKINGS, NAMESPACE, own).await.doing("get the volume behind a claim")
+    }
+
+    async fn drop_copy(&self, copy: Option<&Value>) -> Result<(), Failure> {
+        let Some(copy) = copy else { return Ok(()) };
+        self.delete(BACKINGS, NAMESPACE, copy, "delete the copy of a volume").await
     }
 
     async fn make(

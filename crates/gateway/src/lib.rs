@@ -6,6 +6,7 @@
 //!                     ├► instance   pause, freeze, guest facts: asked of the node
 //!                     ├► stream     console, vnc, port forward: bytes to and from the node
 //!                     ├► upload     images from a client to a volume of the node
+//!                     ├► image      the data of Harvester's images to the node of their disk
 //!                     └► metrics    what nodes and machines use: `metrics.k8s.io`
 //! ```
 //!
@@ -15,7 +16,9 @@
 
 mod answer;
 mod expand;
+mod form;
 mod guard;
+mod image;
 mod instance;
 mod machine;
 mod metrics;
@@ -35,6 +38,7 @@ use hyper::upgrade::OnUpgrade;
 use kube::Client;
 
 pub use answer::Reply;
+pub use image::image_of;
 pub use metrics::{METRICS_GROUP, METRICS_RESOURCES};
 pub use node::{Nodes, Wire};
 pub use route::{GROUP, RESOURCES, Row, UPLOAD_GROUP, VERSIONS, subresource};
@@ -90,6 +94,11 @@ impl Gateway {
     /// A request to the paths of the upload proxy, which [`owns_path`] tells.
     pub async fn upload(&self, asked: Asked) -> Reply {
         upload::answer(self, asked).await.unwrap_or_else(|failure| failure.reply())
+    }
+
+    /// A request about the image that [`image_of`] tells from its path.
+    pub async fn image(&self, asked: Asked) -> Reply {
+        image::answer(self, asked).await.unwrap_or_else(|failure| failure.reply())
     }
 
     async fn dispatch(&self, route: Route, asked: Asked) -> Outcome {

@@ -178,9 +178,15 @@ pub async fn write_to_socket(tool: &Tool, disk: &Path, socket: &Path) -> Result<
     Ok(tool.run_with_progress(&arguments, |_| {}).await?)
 }
 
-/// Copies what an NBD server on a unix socket has to a raw file, holes as holes.
-pub async fn read_from_socket(tool: &Tool, socket: &Path, disk: &Path) -> Result<(), ImageError> {
-    let from = json!({
+/// Reads all of an NBD server on a unix socket into a raw disk, zeros as holes. `progress` gets
+/// percents.
+pub async fn read_from_socket(
+    tool: &Tool,
+    socket: &Path,
+    disk: &Path,
+    progress: impl FnMut(f32) + Send,
+) -> Result<(), ImageError> {
+    let source = json!({
         "driver": "raw",
         "file": {
             "driver": "nbd",
@@ -193,10 +199,10 @@ pub async fn read_from_socket(tool: &Tool, socket: &Path, disk: &Path) -> Result
         "-p".into(),
         "-O".into(),
         "raw".into(),
-        format!("json:{from}").into(),
+        format!("json:{source}").into(),
         disk.as_os_str().to_owned(),
     ];
-    Ok(tool.run_with_progress(&arguments, |_| {}).await?)
+    Ok(tool.run_with_progress(&arguments, progress).await?)
 }
 
 /// Seconds for which a server that is gone is waited for.

@@ -1,6 +1,7 @@
 //! The command line: what can be said, with the help that teaches it.
 
 mod audit;
+mod image;
 pub(crate) mod kube_apiserver;
 mod oidc;
 mod storage;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use audit::AuditArgs;
+pub(crate) use image::{Image, ImageCommand, ImageWish, ImportArgs};
 pub(crate) use oidc::OidcArgs;
 pub(crate) use storage::{StorageAction, StorageArgs};
 pub(crate) use vm::{CreateArgs, Machine, Place, VmCommand};
@@ -68,6 +70,9 @@ pub(crate) enum Command {
     /// Virtual machines: list, create, start, stop, console, ssh, and why one does not run.
     #[command(subcommand)]
     Vm(VmCommand),
+    /// Images of disks: list, import, upload, export, delete.
+    #[command(subcommand)]
+    Image(ImageCommand),
     /// Volumes: list, create, grow, snapshot, clone, delete, and how one is.
     #[command(subcommand)]
     Volume(VolumeCommand),

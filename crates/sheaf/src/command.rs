@@ -4,12 +4,14 @@ mod audit;
 mod controllers;
 mod dev;
 mod encryption;
+mod image;
 mod kube_apiserver;
 mod kubeconfig;
 mod link;
 mod manifests;
 mod oidc;
 mod replica;
+mod send;
 mod server;
 mod storage;
 mod store;
@@ -34,6 +36,7 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
         Command::Manifests(args) => manifests::run(&args),
         Command::Kubeconfig(args) => kubeconfig::run(&args),
         Command::Vm(command) => vm::run(command),
+        Command::Image(command) => image::run(&command),
         Command::Volume(command) => volume::run(&command),
         Command::Token(command) => token::run(command),
         Command::Store(command) => store::run(command),

@@ -18,6 +18,8 @@ pub(crate) enum Route {
     Act(Target, Act),
     /// An image for the volume of this name.
     Upload(String),
+    /// The data of the backing image of this name.
+    UploadImage(String),
     /// What the node and its machines use.
     Usage,
 }
@@ -63,6 +65,7 @@ pub(crate) fn route(method: &Method, path: &str) -> Result<Route, NoRoute> {
     let (wanted, route) = match parts.as_slice() {
         ["v1", "usage"] => (Method::GET, Route::Usage),
         ["v1", "volumes", volume, "upload"] => (Method::PUT, Route::Upload((*volume).into())),
+        ["v1", "images", image, "upload"] => (Method::PUT, Route::UploadImage((*image).into())),
         ["v1", "vmis", namespace, name, rest @ ..] if !namespace.is_empty() && !name.is_empty() => {
             let target = Target { namespace: (*namespace).into(), name: (*name).into() };
             machine(target, rest)?
@@ -128,6 +131,7 @@ mod tests {
             ("PUT", "/v1/vmis/ns/vm/pause", Ok(Route::Act(target(), Act::Pause))),
             ("GET", "/v1/vmis/ns/vm/pause", Err(NoRoute::WrongMethod)),
             ("PUT", "/v1/volumes/pvc-1/upload", Ok(Route::Upload("pvc-1".into()))),
+            ("PUT", "/v1/images/vmi-1/upload", Ok(Route::UploadImage("vmi-1".into()))),
             ("GET", "/v1/vmis//vm/console", Err(NoRoute::NotFound)),
             ("GET", "/v1/vmis/ns/vm", Err(NoRoute::NotFound)),
             ("GET", "/", Err(NoRoute::NotFound)),

@@ -24,6 +24,7 @@ use super::status::{self, Place, difference};
 use super::{Board, Names, Served, Serving, disk, longhorn};
 use crate::bell::Bell;
 use crate::event::Reporter;
+use crate::image::{Ready, own_disks};
 use crate::volume::{Mirror, steady};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -56,6 +57,7 @@ pub(super) struct Seen {
     snapshots: Mirror<Snapshot>,
     /// The tickets for which each volume is where they want it.
     attachments: Mirror<BTreeSet<String>>,
+    images: Mirror<Ready>,
     node: Mirror<DynamicObject>,
     settings: Mirror<String>,
 }
@@ -67,6 +69,7 @@ impl Seen {
             && self.engines.is_complete()
             && self.snapshots.is_complete()
             && self.attachments.is_complete()
+            && self.images.is_complete()
             && self.node.is_complete()
             && self.settings.is_complete()
     }
@@ -109,6 +112,7 @@ enum News {
     Engine(Event<DynamicObject>),
     Snapshot(Event<DynamicObject>),
     Attachment(Event<DynamicObject>),
+    Image(Event<DynamicObject>),
     Node(Event<DynamicObject>),
     Setting(Event<DynamicObject>),
     Storage,
@@ -131,6 +135,7 @@ impl Keeper {
         let mut engines = std::pin::pin!(follow("Engine", "engines"));
         let mut snapshots = std::pin::pin!(follow("Snapshot", "snapshots"));
         let mut attachments = std::pin::pin!(follow("VolumeAttachment", "volumeattachments"));
+        let mut images = std::pin::pin!(follow("BackingImage", "backingimages"));
         let mut nodes = std::pin::pin!(follow("Node", "nodes"));
         let mut settings = std::pin::pin!(follow("Setting", "settings"));
         let mut disks = tokio::time::interval(DISKS);
@@ -144,6 +149,7 @@ impl Keeper {
                 Some(event) = engines.next() => News::Engine(event),
                 Some(event) = snapshots.next() => News::Snapshot(event),
                 Some(event) = attachments.next() => News::Attachment(event),
+                Some(event) = images.next() => News::Image(event),
                 Some(event) = nodes.next() => News::Node(event),
                 Some(event) = settings.next() => News::Setting(event),
                 Ok(()) = self.told.changed() => News::Storage,
@@ -181,6 +187,7 @@ impl Keeper {
             News::Attachment(event) => {
                 seen.attachments.apply(event, by_name(|it| Some(object::satisfied(it))));
             }
+            News::Image(event) => seen.images.apply(event, by_name(Ready::of)),
             News::Node(event) => {
                 let own = self.hands.node.clone();
                 let of = |it: &DynamicObject| {
@@ -235,6 +242,7 @@ impl Keeper {
 
     fn act(&mut self) {
         let state = self.told.borrow_and_update().clone();
+        let disks = self.seen.node.iter().flat_map(|(_, node)| own_disks(node)).collect();
         let (actions, news, needed) = {
             let world = World {
                 node: &self.hands.node,
@@ -242,6 +250,8 @@ impl Keeper {
                 replicas: self.seen.replicas.all(),
                 engines: self.seen.engines.all(),
                 snapshots: self.seen.snapshots.all(),
+                images: self.seen.images.all(),
+                disks: &disks,
                 state: state.as_deref(),
                 sockets: &self.sockets,
                 under_way: &self.work.under_way,

@@ -20,6 +20,8 @@ pub(super) struct Volume {
     pub(super) id: VolumeId,
     pub(super) is_encrypted: bool,
     pub(super) source: Option<DataSource>,
+    /// The backing image that it begins as, unless it has a source.
+    pub(super) image: Option<String>,
     /// The PersistentVolume that stands for it.
     pub(super) persistent: String,
 }
@@ -102,6 +104,7 @@ pub(super) fn volume(object: &DynamicObject) -> Option<Volume> {
             source.snapshot = source.snapshot.or(taken);
             source
         }),
+        image: spec.backing_image.filter(|image| !image.is_empty()),
         persistent,
         name,
     })

@@ -18,6 +18,7 @@ use block::storage::{
 };
 
 use super::object::{Engine, Replica, Snapshot, Volume};
+use crate::image::Ready;
 
 /// Everything that is known.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +28,9 @@ pub(super) struct World<'a> {
     pub(super) replicas: &'a BTreeMap<String, Replica>,
     pub(super) engines: &'a BTreeMap<String, Engine>,
     pub(super) snapshots: &'a BTreeMap<String, Snapshot>,
+    /// Images, and the disks of this node that they may be on.
+    pub(super) images: &'a BTreeMap<String, Ready>,
+    pub(super) disks: &'a BTreeMap<String, PathBuf>,
     /// Nothing while the storage process does not run.
     pub(super) state: Option<&'a StorageStatus>,
     /// Where the sockets of volumes are.
@@ -174,7 +178,7 @@ fn replica(world: &World<'_>, state: &StorageStatus, replica: &Replica) -> Optio
 /// fill.
 #[expect(clippy::option_option, reason = "not known yet is not the same as none")]
 fn base(world: &World<'_>, volume: &Volume, replica: &Replica) -> Option<Option<BaseOf>> {
-    let Some(source) = &volume.source else { return Some(None) };
+    let Some(source) = &volume.source else { return image(world, volume, replica) };
     let snapshot = source.snapshot.clone()?;
     let of = |it: &&Replica| it.volume == source.volume && !it.is_deleting;
     let mut sources: Vec<&Replica> = world.replicas.values().filter(of).collect();
@@ -185,11 +189,35 @@ fn base(world: &World<'_>, volume: &Volume, replica: &Replica) -> Option<Option<
     Some(here(nearest).then_some(base))
 }
 
+/// The image that a new replica lies on, of its own disk if that has it.
+#[expect(clippy::option_option, reason = "not known yet is not the same as none")]
+fn image(world: &World<'_>, volume: &Volume, replica: &Replica) -> Option<Option<BaseOf>> {
+    let Some(name) = &volume.image else { return Some(None) };
+    let image = world.images.get(name).filter(|image| !image.disks.is_empty())?;
+    let own = |disk: &&String| world.disks.contains_key(*disk);
+    let disk = image.disks.get(&replica.disk).filter(own).or_else(|| image.disks.iter().find(own));
+    let path = disk.and_then(|disk| world.disks.get(disk));
+    Some(path.map(|disk| BaseOf::Image { path: image.path(disk) }))
+}
+
+/// Whether a new replica lies on its volume's image.
+fn is_on_image(world: &World<'_>, image: &str, replica: &Replica) -> bool {
+    let Some(image) = world.images.get(image) else { return false };
+    let here = replica.node == world.node;
+    image.disks.contains(&replica.disk)
+        || here && image.disks.iter().any(|disk| world.disks.contains_key(disk))
+}
+
 /// The replicas that have everything when a volume is new: all of them, or those that lie on what
 /// it is a clone of.
 pub(super) fn first_members(world: &World<'_>, engine: &Engine) -> BTreeSet<ReplicaId> {
-    let source = world.volumes.get(&engine.volume).and_then(|volume| volume.source.as_ref());
+    let volume = world.volumes.get(&engine.volume);
+    let source = volume.and_then(|volume| volume.source.as_ref());
+    let image = volume.and_then(|volume| volume.image.as_ref());
     let is_filled = |replica: &Replica| {
+        if let (None, Some(image)) = (source, image) {
+            return is_on_image(world, image, replica);
+        }
         source.is_none_or(|source| {
             let mut all = world.replicas.values();
             all.any(|it| it.volume == source.volume && it.node == replica.node)

@@ -16,7 +16,7 @@ pub(super) struct ChecksumError {
 
 /// What an image was said to be, and what it has turned out to be so far.
 #[derive(Debug, Clone)]
-pub(super) struct Checksum {
+pub(crate) struct Checksum {
     expected: String,
     hasher: Hasher,
 }
@@ -79,7 +79,7 @@ pub(super) struct Mismatch {
     found: String,
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

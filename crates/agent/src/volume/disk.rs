@@ -211,7 +211,7 @@ fn gone(result: io::Result<()>) -> io::Result<()> {
 }
 
 /// Shortens a file step by step before its name goes.
-pub(super) fn remove_slowly(path: &Path) -> io::Result<()> {
+pub(crate) fn remove_slowly(path: &Path) -> io::Result<()> {
     let data = fs::symlink_metadata(path)?;
     // Whoever still has it open by another name keeps it whole.
     if data.is_file() && data.nlink() == 1 && data.blocks() * 512 > STEP {
@@ -225,7 +225,7 @@ pub(super) fn remove_slowly(path: &Path) -> io::Result<()> {
     fs::remove_file(path)
 }
 
-pub(super) fn sync(dir: &Path) -> io::Result<()> {
+pub(crate) fn sync(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 

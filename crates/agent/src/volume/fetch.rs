@@ -13,6 +13,7 @@ use http::header::{
     CONTENT_RANGE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE,
 };
 use reqwest::{Certificate, Client, Response, Url};
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::Sender;
 use tracing::debug;
 
@@ -27,7 +28,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Why an image cannot be fetched.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum FetchError {
+pub(crate) enum FetchError {
     #[error("{url:?} is not a URL that can be fetched: it has to begin with http:// or https://")]
     Url { url: String },
     #[error("cannot use the header {header:?}: it has to be \"Name: value\"")]
@@ -52,23 +53,30 @@ pub(super) enum FetchError {
 
 impl FetchError {
     /// Whether trying again is of no use.
-    pub(super) fn is_final(&self) -> bool {
+    pub(crate) fn is_final(&self) -> bool {
         matches!(self, Self::Url { .. } | Self::Header { .. })
     }
 }
 
+/// What tells some content of a server from another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mark {
+    pub(crate) validator: String,
+    pub(crate) length: Option<u64>,
+}
+
 /// What a request needs beside the address.
 #[derive(Debug, Default)]
-pub(super) struct Access {
-    pub(super) user: Option<(String, String)>,
-    pub(super) headers: Vec<String>,
+pub(crate) struct Access {
+    pub(crate) user: Option<(String, String)>,
+    pub(crate) headers: Vec<String>,
     /// Name of the config map and its certificates, in PEM.
-    pub(super) certificates: Option<(String, Vec<u8>)>,
+    pub(crate) certificates: Option<(String, Vec<u8>)>,
 }
 
 /// How the fetching ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// Everything was fetched.
     Complete,
     /// Nobody takes more.
@@ -77,7 +85,7 @@ pub(super) enum End {
 
 /// An image that is being fetched.
 #[derive(Debug)]
-pub(super) struct Download {
+pub(crate) struct Download {
     client: Client,
     url: Url,
     access: Access,
@@ -92,10 +100,12 @@ pub(super) struct Download {
     /// What came with bytes that had been passed on before.
     pending: Option<Bytes>,
     pub(super) checksum: Option<Checksum>,
+    /// Connections in a row that may bring nothing.
+    patience: Option<u32>,
 }
 
 impl Download {
-    pub(super) fn new(
+    pub(crate) fn new(
         url: &str,
         access: Access,
         checksum: Option<Checksum>,
@@ -118,18 +128,56 @@ impl Download {
             response: None,
             pending: None,
             checksum,
+            patience: None,
         })
+    }
+
+    /// Goes on after `at` bytes that came before, of content with this mark.
+    pub(crate) fn resume(&mut self, at: u64, mark: &Mark) {
+        (self.at, self.length) = (at, mark.length);
+        self.validator = mark.validator.parse().ok();
+    }
+
+    /// What tells the content from another; nothing if the server says nothing.
+    pub(crate) fn mark(&self) -> Option<Mark> {
+        let validator = self.validator.as_ref()?.to_str().ok()?.to_owned();
+        Some(Mark { validator, length: self.length })
+    }
+
+    /// The whole length, if the server has said it.
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    /// Lets it fail after more connections in a row than this have brought nothing.
+    pub(crate) fn give_up_after(&mut self, connections: u32) {
+        self.patience = Some(connections);
+    }
+
+    /// Asks the server once, without taking anything.
+    pub(crate) async fn prepare(&mut self) -> Result<(), FetchError> {
+        if self.length.is_some_and(|length| length == self.at) {
+            return Ok(());
+        }
+        if self.response.is_none() {
+            self.response = Some(self.open().await?);
+        }
+        Ok(())
     }
 
     /// Passes on all bytes, however often the connection breaks. `into` may be missing when
     /// only the checksum is still of interest. Cancel-safe in that dropping it stops it.
-    pub(super) async fn run(
+    pub(crate) async fn run(
         &mut self,
         mut into: Option<&Sender<io::Result<Bytes>>>,
         gauge: &Gauge,
     ) -> Result<End, FetchError> {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut fruitless = 0;
         loop {
+            if self.at > 0 && self.length == Some(self.at) {
+                return Ok(End::Complete);
+            }
             let before = self.at;
             let failure = match self.pass(&mut into, gauge).await {
                 Ok(end) => return Ok(end),
@@ -140,6 +188,11 @@ impl Download {
             (self.response, self.pending) = (None, None);
             if self.at > before {
                 backoff.reset();
+                fruitless = 0;
+            }
+            fruitless += 1;
+            if self.patience.is_some_and(|most| fruitless > most) {
+                return Err(failure);
             }
             let pause = backoff.delay();
             let text = format!("{}; trying again in {} s", Chain(&failure), pause.as_secs());

@@ -36,7 +36,7 @@ impl Default for Gauge {
 
 impl Gauge {
     /// `part` is between 0 and 1.
-    pub(super) fn set(&self, part: f32) {
+    pub(crate) fn set(&self, part: f32) {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -48,6 +48,13 @@ impl Gauge {
 
     pub(super) fn unknown(&self) {
         self.0.done.store(UNKNOWN, Ordering::Relaxed);
+    }
+
+    /// Nothing if nobody knows.
+    pub(crate) fn whole_percent(&self) -> Option<u32> {
+        Some(self.0.done.load(Ordering::Relaxed))
+            .filter(|done| *done != UNKNOWN)
+            .map(|done| done / 10)
     }
 
     /// As the API shows it.

@@ -17,7 +17,7 @@ use super::fetch::FETCHING;
 use super::gauge::Gauge;
 
 /// An image is not unpacked into the last of the storage, which running machines write to.
-const RESERVE: u64 = 64 << 20;
+pub(crate) const RESERVE: u64 = 64 << 20;
 /// Less than a disk can fill the reserve in.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(20);
 /// Beside the users and groups of machines.
@@ -60,7 +60,7 @@ impl ConvertError {
 }
 
 /// The tool, run by whom it can do the least harm.
-pub(super) fn tool() -> Tool {
+pub(crate) fn tool() -> Tool {
     let identity = rustix::process::geteuid().is_root().then(|| Identity {
         uid: READER,
         gid: READER,
@@ -71,7 +71,7 @@ pub(super) fn tool() -> Tool {
 
 /// Makes a raw disk of the image at `from`; `at` is a name for it beside. Answers where it is,
 /// which is `from` itself if that is a raw disk already; what is not needed is removed.
-pub(super) async fn to_disk(
+pub(crate) async fn to_disk(
     from: &Path,
     at: &Path,
     room: Option<u64>,
@@ -110,7 +110,7 @@ pub(super) async fn to_disk(
 }
 
 /// Resolves when what is left of the storage belongs to those who run already.
-async fn shortage(at: &Path) -> u64 {
+pub(crate) async fn shortage(at: &Path) -> u64 {
     loop {
         if let Ok(stat) = rustix::fs::statvfs(at) {
             let free = stat.f_bavail * stat.f_frsize;
@@ -136,7 +136,7 @@ async fn check(tool: &Tool, path: &Path) -> Result<(), ConvertError> {
     }
 }
 
-fn hand_to_reader(path: &Path, tool: &Tool) -> Result<(), ConvertError> {
+pub(crate) fn hand_to_reader(path: &Path, tool: &Tool) -> Result<(), ConvertError> {
     let failed = |source| ConvertError::File { path: path.to_owned(), source };
     if let Some(identity) = &tool.identity {
         std::os::unix::fs::chown(path, Some(identity.uid), Some(identity.gid)).map_err(failed)?;
@@ -151,7 +151,7 @@ pub(super) fn most(room: u64) -> u64 {
 
 /// Removes a file when it goes out of scope, unless it has been renamed by then.
 #[derive(Debug)]
-pub(super) struct Scratch(pub(super) PathBuf);
+pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {

@@ -77,7 +77,8 @@ async fn export(
     let served = tokio::time::timeout(PATIENCE, held).await.map_err(late)?;
     if served.size <= most {
         // What is read is ours: no stranger's image is looked at.
-        let copied = qemu::image::read_from_socket(&Tool::default(), &served.socket, to).await;
+        let copied =
+            qemu::image::read_from_socket(&Tool::default(), &served.socket, to, |_| {}).await;
         copied.map_err(|source| ReplicatedError::Read { volume: volume.into(), source })?;
     }
     Ok(served.size)

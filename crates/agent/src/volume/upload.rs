@@ -109,7 +109,7 @@ fn judged(failure: FillError) -> UploadError {
 }
 
 /// From the network to the reader, until one of them ends.
-async fn pump(mut body: Incoming, into: mpsc::Sender<io::Result<Bytes>>, gauge: &Gauge) {
+pub(crate) async fn pump(mut body: Incoming, into: mpsc::Sender<io::Result<Bytes>>, gauge: &Gauge) {
     let length = body.size_hint().exact();
     let mut at = 0;
     while let Some(frame) = body.frame().await {

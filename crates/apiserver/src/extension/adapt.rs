@@ -10,6 +10,7 @@ use super::{Asked, Group, Paths};
 use crate::api::Api;
 use crate::authorize;
 use crate::body::RequestBody;
+use crate::identity::{self, Transport};
 use crate::respond::Reply;
 use crate::route::{self, ResourcePath};
 use crate::status::{ApiError, ApiResult, Subject};
@@ -17,6 +18,36 @@ use crate::status::{ApiError, ApiResult, Subject};
 /// Who owns a path that is not part of the API.
 pub(crate) fn open<'a>(api: &'a Api, path: &str) -> Option<&'a Arc<dyn Paths>> {
     api.extensions.paths.iter().find(|paths| paths.own(path))
+}
+
+/// Who may pass to a path outside of the API; nobody in particular if it asks for itself.
+pub(crate) async fn enter(
+    api: &Api,
+    paths: &Arc<dyn Paths>,
+    parts: &request::Parts,
+    path: &str,
+    transport: &Transport,
+) -> ApiResult<Option<User>> {
+    let Some(needs) = paths.needs(path) else { return Ok(None) };
+    if let Some(oidc) = &api.oidc {
+        oidc.prepare(&parts.headers).await;
+    }
+    let user = identity::authenticate(api, transport, &parts.headers)?;
+    let user = identity::impersonate(api, user, &parts.headers)?;
+    let attributes = auth::Attributes {
+        verb: needs.verb,
+        target: auth::Target::Resource(auth::ResourceRequest {
+            group: needs.group,
+            version: needs.version,
+            resource: needs.resource,
+            subresource: needs.subresource,
+            namespace: needs.namespace,
+            name: needs.name,
+        }),
+    };
+    let subject = Subject { group: needs.group, resource: needs.resource, name: needs.name };
+    authorize::check(api, &user, &attributes, subject)?;
+    Ok(Some(user))
 }
 
 /// Hands a request over, once its sender may make it.

@@ -11,13 +11,13 @@
 //! ```
 
 use base::clock;
-use hci::longhorn::{FINALIZER, NAMESPACE};
+use hci::longhorn::{FINALIZER, NAMESPACE, VOLUME_LABEL};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::condition::{self, Condition};
 use crate::longhorn::API;
-use crate::object::{entries, int, is_deleting, is_merged, name, namespace, text, uid};
+use crate::object::{entries, int, is_deleting, is_merged, is_true, name, namespace, text, uid};
 
 /// Holds an image until its data is gone; Harvester's name for it.
 pub(super) const HELD: &str = "wrangler.cattle.io/vm-image-controller";
@@ -33,8 +33,10 @@ pub(super) struct Seen<'a> {
     pub(super) image: &'a Value,
     pub(super) backing: Option<&'a Value>,
     pub(super) class: Option<&'a Value>,
-    /// The volume that it is exported from, if it is.
-    pub(super) volume: Option<&'a str>,
+    /// The volume that it is exported from, if it is, and the copy that is read instead: nobody
+    /// writes to that meanwhile.
+    pub(super) source: Option<&'a Value>,
+    pub(super) copy: Option<&'a Value>,
 }
 
 /// What is to be done, in this order.
@@ -42,6 +44,8 @@ pub(super) struct Seen<'a> {
 pub(super) struct Plan {
     pub(super) class: Option<Value>,
     pub(super) backing: Option<Value>,
+    pub(super) copy: Option<Value>,
+    pub(super) delete_copy: bool,
     /// The data of an attempt that failed makes room for the next.
     pub(super) delete_backing: bool,
     /// A merge patch of the image.
@@ -56,6 +60,11 @@ pub(super) fn backing_name(image: &Value) -> String {
 
 pub(super) fn class_name(image: &Value) -> String {
     format!("lh-{}", uid(image))
+}
+
+/// The copy of a volume that is exported.
+pub(super) fn copy_name(image: &Value) -> String {
+    format!("export-{}", uid(image))
 }
 
 /// How the data of an image is, as the node that has it says.
@@ -117,10 +126,19 @@ fn refusal(seen: Seen<'_>) -> Option<String> {
     }
     match text(image, "/spec/sourceType") {
         "download" | "upload" => None,
-        "export-from-volume" => seen.volume.is_none().then(|| {
+        "export-from-volume" => {
             let (space, claim) = (text(image, "/spec/pvcNamespace"), text(image, "/spec/pvcName"));
-            format!("claim {space}/{claim} is not bound to a volume of {}", hci::DRIVER)
-        }),
+            match seen.source {
+                None => Some(format!(
+                    "claim {space}/{claim} is not bound to a volume of {}",
+                    hci::DRIVER
+                )),
+                Some(volume) if is_true(volume, "/spec/encrypted") => {
+                    Some(format!("the volume of claim {space}/{claim} is encrypted"))
+                }
+                Some(_) => None,
+            }
+        }
         other => Some(format!("spec.sourceType {other} is not supported")),
     }
 }
@@ -137,10 +155,11 @@ pub(super) fn plan(seen: Seen<'_>, now: Timestamp) -> Plan {
             status.set(Condition::new("BackingImageMissing", "False"));
         }
         let class = seen.class.is_none().then(|| class(image));
-        return Plan { class, patch: status.patch(image), ..Plan::default() };
+        let delete_copy = seen.copy.is_some();
+        return Plan { class, delete_copy, patch: status.patch(image), ..Plan::default() };
     }
     if condition::is(image, "RetryLimitExceeded", "True") {
-        return Plan::default();
+        return Plan { delete_copy: seen.copy.is_some(), ..Plan::default() };
     }
     if let Some(why) = refusal(seen) {
         status.set(Condition::new("Initialized", "False").because("Unsupported", why));
@@ -163,9 +182,19 @@ fn begin(seen: Seen<'_>, plan: &mut Plan, status: &mut Status, now: Timestamp) {
         plan.again = due;
         return;
     }
-    plan.class = seen.class.is_none().then(|| class(seen.image));
-    plan.backing = Some(backing(seen));
     let image = seen.image;
+    if let Some(source) = seen.source {
+        match seen.copy {
+            None => plan.copy = Some(copy(image, source)),
+            Some(copy) if text(copy, "/status/cloneStatus/state") == "completed" => {}
+            Some(_) => return,
+        }
+    }
+    if plan.copy.is_some() {
+        return;
+    }
+    plan.class = seen.class.is_none().then(|| class(image));
+    plan.backing = Some(backing(seen));
     for (field, value) in [
         ("storageClassName", json!(class_name(image))),
         ("targetStorageClassName", image["spec"]["targetStorageClassName"].clone()),
@@ -279,7 +308,7 @@ fn backing(seen: Seen<'_>) -> Value {
     };
     let source = match text(image, "/spec/sourceType") {
         "download" => json!({"url": image["spec"]["url"]}),
-        "export-from-volume" => json!({"volume-name": seen.volume, "export-type": "raw"}),
+        "export-from-volume" => json!({"volume-name": copy_name(image), "export-type": "raw"}),
         _ => json!({}),
     };
     json!({
@@ -294,6 +323,22 @@ fn backing(seen: Seen<'_>) -> Value {
             "minNumberOfCopies": parameter("numberOfReplicas").parse::<i32>().unwrap_or(1),
             "diskSelector": tags("diskSelector"), "nodeSelector": tags("nodeSelector"),
             "dataEngine": "v1",
+        },
+    })
+}
+
+/// A copy of the volume as it is now, which shares its space.
+fn copy(image: &Value, source: &Value) -> Value {
+    json!({
+        "apiVersion": API, "kind": "Volume",
+        "metadata": {
+            "name": copy_name(image), "namespace": NAMESPACE, "finalizers": [FINALIZER],
+            "labels": {VOLUME_LABEL: copy_name(image)},
+            "annotations": {IMAGE_ID: format!("{}/{}", namespace(image), name(image))},
+        },
+        "spec": {
+            "size": source["spec"]["size"], "numberOfReplicas": 1, "accessMode": "rwo",
+            "frontend": "blockdev", "dataSource": format!("vol://{}", name(source)),
         },
     })
 }

@@ -130,14 +130,16 @@ pub(crate) enum VmCommand {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
+    sheaf vm create web --image debian --ssh-key ~/.ssh/id_ed25519.pub\n  \
     sheaf vm create web --image debian-12.qcow2 --ssh-key ~/.ssh/id_ed25519.pub\n  \
     sheaf vm create db --image https://example.org/ubuntu.img --cpus 4 --memory 8Gi --disk 40Gi\n  \
     sheaf vm create lab --image guest.qcow2 --password secret --dry-run   print it only")]
 pub(crate) struct CreateArgs {
     #[command(flatten)]
     pub(crate) machine: Machine,
-    /// Image to start from: a file, a http(s) URL, or docker://… for a disk in a registry.
-    #[arg(long, value_name = "FILE|URL")]
+    /// Image to start from: one of `sheaf image list`, a file, a http(s) URL, or docker://… for a
+    /// disk in a registry.
+    #[arg(long, value_name = "NAME|FILE|URL")]
     pub(crate) image: String,
     /// Size of the disk; the default is that of the image, and at least 10Gi for a URL.
     #[arg(long, value_name = "SIZE")]

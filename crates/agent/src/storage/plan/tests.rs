@@ -16,6 +16,8 @@ struct Scene {
     replicas: BTreeMap<String, Replica>,
     engines: BTreeMap<String, Engine>,
     snapshots: BTreeMap<String, Snapshot>,
+    images: BTreeMap<String, Ready>,
+    disks: BTreeMap<String, PathBuf>,
     state: Option<StorageStatus>,
     under_way: BTreeSet<Key>,
 }
@@ -63,6 +65,8 @@ impl Scene {
             replicas: BTreeMap::from([("v-r-1".to_owned(), replica)]),
             engines: BTreeMap::from([("v-e-0".to_owned(), engine)]),
             snapshots: BTreeMap::new(),
+            images: BTreeMap::new(),
+            disks: BTreeMap::new(),
             state: Some(StorageStatus { pid: 1, listen: None, volumes: vec![], replicas: vec![] }),
             under_way: BTreeSet::new(),
         }
@@ -139,6 +143,8 @@ impl Scene {
             replicas: &self.replicas,
             engines: &self.engines,
             snapshots: &self.snapshots,
+            images: &self.images,
+            disks: &self.disks,
             state: self.state.as_ref(),
             sockets: Path::new("/s"),
             under_way: &self.under_way,
@@ -206,6 +212,29 @@ fn a_clone_lies_on_the_snapshot_that_is_named() {
     });
     let replica = ReplicaId::from_u128(8);
     assert_eq!(base, Some(BaseOf::Snapshot { replica, snapshot: "s".into() }));
+}
+
+#[test]
+fn a_volume_of_an_image_waits_for_it_and_lies_on_it() {
+    let mut scene = Scene::new();
+    scene.volumes.get_mut("v").unwrap().image = Some("i".into());
+    scene.check(&[]);
+    let mut image = object("BackingImage", "i", 7, json!({"sourceType": "upload"}));
+    scene.images.insert("i".into(), Ready::of(&image).unwrap());
+    scene.check(&[]);
+    image.data["status"] = json!({"diskFileStatusMap": {"d": {"state": "ready"}}});
+    scene.images.insert("i".into(), Ready::of(&image).unwrap());
+    let base = |scene: &Scene| match scene.plan().pop() {
+        Some(Action::MakeReplica { new, .. }) => new.base,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(base(&scene), None, "another node has it, and this one is built up from there");
+    scene.disks.insert("d".into(), "/srv".into());
+    let path = "/srv/backing-images/i-00112233/backing".into();
+    assert_eq!(base(&scene), Some(BaseOf::Image { path }));
+    scene.serve_replica();
+    let Some(Action::Attach { first, .. }) = scene.plan().pop() else { panic!() };
+    assert_eq!(first.len(), 1, "it has everything");
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn file(source: &str, state: &str, progress: i64, size: i64, message: &str) -> V
 
 /// Does the plan with an image, and answers its conditions.
 fn step(image: &mut Value, backing: Option<&Value>, second: i64) -> (Plan, String) {
-    let seen = Seen { image, backing, class: None, volume: None };
+    let seen = Seen { image, backing, class: None, source: None, copy: None };
     let plan = plan(seen, at(second));
     if let Some(patch) = &plan.patch {
         for (key, value) in patch["status"].as_object().unwrap() {
@@ -140,6 +140,26 @@ fn what_cannot_be_done_is_said_and_not_begun() {
         let told = text(&image, "/status/conditions/0/message");
         assert!(told.contains(part), "{told}");
     }
+}
+
+#[test]
+fn a_volume_is_copied_before_it_is_exported_and_the_copy_goes() {
+    let image = image("export-from-volume");
+    let source = json!({"metadata": {"name": "pvc-1"}, "spec": {"size": "4096"}});
+    let at_first =
+        Seen { image: &image, backing: None, class: None, source: Some(&source), copy: None };
+    let copied = plan(at_first, at(0)).copy.unwrap();
+    assert_eq!(copied["spec"]["dataSource"], "vol://pvc-1");
+    assert_eq!(plan(Seen { copy: Some(&copied), ..at_first }, at(1)), Plan::default());
+    let mut complete = copied;
+    complete["status"] = json!({"cloneStatus": {"state": "completed"}});
+    let begun = plan(Seen { copy: Some(&complete), ..at_first }, at(2));
+    let parameters = &begun.backing.unwrap()["spec"]["sourceParameters"];
+    assert_eq!(parameters["volume-name"], "export-u");
+    let mut imported = image.clone();
+    imported["status"] = json!({"conditions": [{"type": "Imported", "status": "True"}]});
+    let over = Seen { image: &imported, copy: Some(&complete), ..at_first };
+    assert!(plan(over, at(3)).delete_copy);
 }
 
 #[test]

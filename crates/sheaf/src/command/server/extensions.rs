@@ -8,7 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use apiserver::extension::{Asked, Extensions, Group, Paths, Resource};
+use apiserver::extension::{Asked, Extensions, Group, Needs, Paths, Resource};
 use apiserver::{Reply, Upgrade};
 use futures_util::future::BoxFuture;
 use gateway::{Gateway, Nodes, Wire};
@@ -52,7 +52,10 @@ pub(super) fn new() -> (Extensions, Door) {
         }),
         rules: vec![Arc::new(rules::Machines), Arc::new(rules::Appliance)],
         groups: vec![machines, uploads, metrics],
-        paths: vec![Arc::new(Proxy { door: door.clone() })],
+        paths: vec![
+            Arc::new(Proxy { door: door.clone() }),
+            Arc::new(ImageData { door: door.clone() }),
+        ],
     };
     (extensions, door)
 }
@@ -68,7 +71,7 @@ impl Door {
         let _ = self.0.set(Gateway::new(client, Arc::new(OwnNode { socket })));
     }
 
-    fn pass(&self, asked: Asked, upload: bool) -> BoxFuture<'_, Reply> {
+    fn pass(&self, asked: Asked, to: Wing) -> BoxFuture<'_, Reply> {
         let upgrade = asked.parts.extensions.get::<Upgrade>().and_then(Upgrade::take);
         let body = asked.body.map_err(io::Error::other).boxed_unsync();
         let asked = gateway::Asked { parts: asked.parts, body, upgrade };
@@ -79,9 +82,21 @@ impl Door {
                 *reply.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
                 return reply;
             };
-            if upload { gateway.upload(asked).await } else { gateway.answer(asked).await }
+            match to {
+                Wing::Api => gateway.answer(asked).await,
+                Wing::Upload => gateway.upload(asked).await,
+                Wing::Image => gateway.image(asked).await,
+            }
         })
     }
+}
+
+/// Which part of the gateway a request is for.
+#[derive(Debug, Clone, Copy)]
+enum Wing {
+    Api,
+    Upload,
+    Image,
 }
 
 /// The node that this process is; there are no others yet.
@@ -123,7 +138,7 @@ impl Group for Served {
     }
 
     fn answer(&self, asked: Asked) -> BoxFuture<'_, Reply> {
-        self.door.pass(asked, false)
+        self.door.pass(asked, Wing::Api)
     }
 }
 
@@ -137,7 +152,35 @@ impl Paths for Proxy {
     }
 
     fn answer(&self, asked: Asked) -> BoxFuture<'_, Reply> {
-        self.door.pass(asked, true)
+        self.door.pass(asked, Wing::Upload)
+    }
+}
+
+/// The data of Harvester's images, for those who may change them.
+struct ImageData {
+    door: Door,
+}
+
+impl Paths for ImageData {
+    fn own(&self, path: &str) -> bool {
+        gateway::image_of(path).is_some()
+    }
+
+    fn needs<'a>(&self, path: &'a str) -> Option<Needs<'a>> {
+        let (namespace, name) = gateway::image_of(path)?;
+        Some(Needs {
+            verb: "update",
+            group: "harvesterhci.io",
+            version: "v1beta1",
+            resource: "virtualmachineimages",
+            subresource: "",
+            namespace,
+            name,
+        })
+    }
+
+    fn answer(&self, asked: Asked) -> BoxFuture<'_, Reply> {
+        self.door.pass(asked, Wing::Image)
     }
 }
 

@@ -7,22 +7,19 @@ use anyhow::{Context as _, Result, bail};
 use super::manifest::{self, Source, Wish};
 use super::upload;
 use crate::cli::CreateArgs;
+use crate::command::image;
 use crate::command::link::Link;
 
 /// Room for an image whose size is not known before it is fetched.
 const UNKNOWN_SIZE: &str = "10Gi";
 
 pub(super) async fn run(args: &CreateArgs) -> Result<()> {
-    let file = local(&args.image)?;
-    let source = match (&file, args.image.strip_prefix("docker://")) {
-        (Some(_), _) => Source::Upload,
-        (None, Some(_)) => Source::Registry(args.image.clone()),
-        (None, None) => Source::Url(args.image.clone()),
-    };
-    let size = match (&args.disk, &file) {
-        (Some(size), _) => size.clone(),
-        (None, Some(file)) => upload::virtual_size(file)?.to_string(),
-        (None, None) => UNKNOWN_SIZE.to_owned(),
+    let Origin { source, file, size } = origin(args).await?;
+    let size = match (&args.disk, &file, size) {
+        (Some(size), ..) => size.clone(),
+        (None, _, Some(size)) => size,
+        (None, Some(file), None) => upload::virtual_size(file)?.to_string(),
+        (None, None, None) => UNKNOWN_SIZE.to_owned(),
     };
     let user_data = match &args.user_data {
         Some(path) => Some(read(path)?),
@@ -44,10 +41,17 @@ pub(super) async fn run(args: &CreateArgs) -> Result<()> {
     let machine = manifest::machine(&wish, &source, &size);
     if args.dry_run {
         let text = serde_json::to_string_pretty(&machine).context("cannot print the machine")?;
-        return crate::command::print(&format!("{text}\n"));
+        let claim = manifest::claim(&machine, &source, &size);
+        let claim = claim.map(|claim| serde_json::to_string_pretty(&claim)).transpose();
+        let claim = claim.context("cannot print the claim")?;
+        let more = claim.map_or_else(String::new, |claim| format!("{claim}\n"));
+        return crate::command::print(&format!("{text}\n{more}"));
     }
     let link = Link::to(&args.machine.place).await?;
-    link.post(&link.objects("virtualmachines"), &machine).await?;
+    let made = link.post(&link.objects("virtualmachines"), &machine).await?;
+    if let Some(claim) = manifest::claim(&made, &source, &size) {
+        link.post(&link.core("persistentvolumeclaims"), &claim).await?;
+    }
     if let Some(file) = file {
         upload::run(&link, &format!("{}-disk", wish.name), &file).await?;
     }
@@ -63,6 +67,50 @@ fn tell_next(name: &str, namespace: &str, stopped: bool) -> Result<()> {
     ))
 }
 
+/// What a machine starts from.
+struct Origin {
+    source: Source,
+    /// What is to be sent.
+    file: Option<PathBuf>,
+    /// The size of its disk, if that is known without looking.
+    size: Option<String>,
+}
+
+async fn origin(args: &CreateArgs) -> Result<Origin> {
+    if let Some(known) = known(args).await? {
+        return Ok(known);
+    }
+    let file = local(&args.image)?;
+    let source = match (&file, args.image.strip_prefix("docker://")) {
+        (Some(_), _) => Source::Upload,
+        (None, Some(_)) => Source::Registry(args.image.clone()),
+        (None, None) => Source::Url(args.image.clone()),
+    };
+    Ok(Origin { source, file, size: None })
+}
+
+/// An image of the cluster, if there is one of this name and no file.
+async fn known(args: &CreateArgs) -> Result<Option<Origin>> {
+    let name = &args.image;
+    if name.contains("://") || name.contains('/') || Path::new(name).is_file() {
+        return Ok(None);
+    }
+    let link = Link::to(&args.machine.place).await?;
+    let Some(found) = image::find(&link, name).await? else { return Ok(None) };
+    let class = image::text(&found, "/status/storageClassName").to_owned();
+    let size = found["status"]["virtualSize"].as_i64().filter(|size| *size > 0);
+    let Some(size) = size.filter(|_| !class.is_empty()) else {
+        bail!("--image {name}: the image is not ready; `sheaf image list` tells how far it is");
+    };
+    if args.storage_class.is_some() {
+        bail!("--storage-class: a machine of image {name} uses the image's own class {class}");
+    }
+    let place = image::text(&found, "/metadata/namespace");
+    let id = format!("{place}/{}", image::text(&found, "/metadata/name"));
+    let source = Source::Image { id, class };
+    Ok(Some(Origin { source, file: None, size: Some(size.to_string()) }))
+}
+
 /// The file that an image names; nothing for a URL.
 fn local(image: &str) -> Result<Option<PathBuf>> {
     if let Some((scheme, _)) = image.split_once("://") {
@@ -73,7 +121,7 @@ fn local(image: &str) -> Result<Option<PathBuf>> {
     }
     let path = PathBuf::from(image);
     if !path.is_file() {
-        bail!("--image {image}: there is no such file");
+        bail!("--image {image}: there is no such image and no such file");
     }
     Ok(Some(path))
 }

@@ -22,13 +22,22 @@ pub(super) enum Source {
     Registry(String),
     /// The bytes are sent once the volume is there.
     Upload,
+    /// A volume of an image's class begins as the image.
+    Image {
+        id: String,
+        class: String,
+    },
 }
 
 /// The machine, with its disk as a template so that both are deleted together.
 pub(super) fn machine(wish: &Wish<'_>, source: &Source, size: &str) -> Value {
     let disk = format!("{}-disk", wish.name);
     let mut disks = vec![json!({"name": "disk", "bootOrder": 1, "disk": {"bus": "virtio"}})];
-    let mut volumes = vec![json!({"name": "disk", "dataVolume": {"name": disk}})];
+    let is_claim = matches!(source, Source::Image { .. });
+    let mut volumes = vec![match is_claim {
+        true => json!({"name": "disk", "persistentVolumeClaim": {"claimName": disk}}),
+        false => json!({"name": "disk", "dataVolume": {"name": disk}}),
+    }];
     if let Some(user_data) = &wish.user_data {
         disks.push(json!({"name": "cloud-init", "disk": {"bus": "virtio"}}));
         volumes.push(json!({"name": "cloud-init", "cloudInitNoCloud": {"userData": user_data}}));
@@ -45,12 +54,16 @@ pub(super) fn machine(wish: &Wish<'_>, source: &Source, size: &str) -> Value {
     if wish.efi {
         domain["firmware"] = json!({"bootloader": {"efi": {"secureBoot": false}}});
     }
+    let templates = match is_claim {
+        true => Vec::new(),
+        false => vec![volume(&disk, source, size, wish.storage_class)],
+    };
     json!({
         "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
         "metadata": {"name": wish.name, "namespace": wish.namespace},
         "spec": {
             "runStrategy": if wish.started { "Always" } else { "Halted" },
-            "dataVolumeTemplates": [volume(&disk, source, size, wish.storage_class)],
+            "dataVolumeTemplates": templates,
             "template": {
                 "metadata": {"labels": {"kubevirt.io/vm": wish.name}},
                 "spec": {
@@ -63,11 +76,35 @@ pub(super) fn machine(wish: &Wish<'_>, source: &Source, size: &str) -> Value {
     })
 }
 
+/// The claim of a machine whose disk begins as an image; it goes with the machine.
+pub(super) fn claim(machine: &Value, source: &Source, size: &str) -> Option<Value> {
+    let Source::Image { id, class } = source else { return None };
+    let meta = &machine["metadata"];
+    let name = meta["name"].as_str().unwrap_or_default();
+    Some(json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": format!("{name}-disk"), "namespace": meta["namespace"],
+            "annotations": {"harvesterhci.io/imageId": id},
+            "ownerReferences": [{
+                "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+                "name": name, "uid": meta["uid"],
+            }],
+        },
+        "spec": {
+            "accessModes": ["ReadWriteMany"], "volumeMode": "Block", "storageClassName": class,
+            "resources": {"requests": {"storage": size}},
+        },
+    }))
+}
+
 fn volume(name: &str, source: &Source, size: &str, class: Option<&str>) -> Value {
     let from = match source {
         Source::Url(url) => json!({"http": {"url": url}}),
         Source::Registry(url) => json!({"registry": {"url": url}}),
         Source::Upload => json!({"upload": {}}),
+        // Its claim is made beside the machine.
+        Source::Image { .. } => json!({"blank": {}}),
     };
     let mut storage = json!({
         "accessModes": ["ReadWriteOnce"],
@@ -120,6 +157,20 @@ mod tests {
         assert_eq!(spec["volumes"][0]["dataVolume"]["name"], "web-disk");
         assert_eq!(spec["volumes"].as_array().map(Vec::len), Some(1));
         assert_eq!(vm["spec"]["runStrategy"], "Always");
+    }
+
+    #[test]
+    fn a_machine_of_an_image_has_a_claim_of_its_class() {
+        let wish = Wish { name: "web", namespace: "n", memory: "1Gi", ..Wish::default() };
+        let source = Source::Image { id: "n/debian".into(), class: "lh-1".into() };
+        let mut vm = machine(&wish, &source, "2Gi");
+        assert_eq!(vm["spec"]["dataVolumeTemplates"], json!([]));
+        let disk = &vm["spec"]["template"]["spec"]["volumes"][0];
+        assert_eq!(disk["persistentVolumeClaim"]["claimName"], "web-disk");
+        vm["metadata"]["uid"] = "u".into();
+        let claim = claim(&vm, &source, "2Gi").unwrap();
+        assert_eq!(claim["spec"]["storageClassName"], "lh-1");
+        assert_eq!(claim["metadata"]["ownerReferences"][0]["uid"], "u");
     }
 
     #[test]

@@ -1,0 +1,254 @@
+//! Following backing images, and doing what the plan says: one task owns what is known, and one
+//! task per image works on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Chain, Stop};
+use client::Fault;
+use futures_util::StreamExt as _;
+use hci::longhorn::FINALIZER;
+use kube::Client;
+use kube::api::{DynamicObject, ListParams};
+use kube::runtime::watcher::{self, Event};
+use serde_json::json;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tracing::{debug, info, warn};
+
+use super::files::Folder;
+use super::import::Job;
+use super::object::{self, Image};
+use super::plan::{self, Action, Spot, World, plan};
+use super::{Arrival, UploadError};
+use crate::api::{merge, present};
+use crate::storage::{Storage, longhorn};
+use crate::volume::{Mirror, steady};
+
+/// Before something that did not work is tried again.
+const PAUSE: Duration = Duration::from_secs(2);
+
+pub(super) struct Keeper {
+    client: Client,
+    node: String,
+    storage: Storage,
+    images: Mirror<Image>,
+    own: Mirror<BTreeMap<String, PathBuf>>,
+    turns: Arc<Semaphore>,
+    jobs: JoinSet<Option<DynamicObject>>,
+    under_way: BTreeMap<String, AbortHandle>,
+}
+
+enum News {
+    Image(Event<DynamicObject>),
+    Node(Event<DynamicObject>),
+    Upload(Arrival),
+    Ended(Result<Option<DynamicObject>, JoinError>),
+    Stop,
+}
+
+/// Why an image is not removed.
+#[derive(Debug, thiserror::Error)]
+enum RemoveError {
+    #[error("replica {replica} begins with it")]
+    Used { replica: String },
+    #[error("cannot ask who uses it, or let go of it")]
+    Request(#[source] Fault),
+    #[error("cannot remove {}", path.display())]
+    File { path: PathBuf, source: std::io::Error },
+    #[error("its removal was interrupted")]
+    Interrupted,
+}
+
+impl Keeper {
+    /// `turns` is how many imports work at a time.
+    pub(super) fn new(client: Client, node: String, storage: Storage, turns: usize) -> Self {
+        Self {
+            client,
+            node,
+            storage,
+            images: Mirror::default(),
+            own: Mirror::default(),
+            turns: Arc::new(Semaphore::new(turns)),
+            jobs: JoinSet::new(),
+            under_way: BTreeMap::new(),
+        }
+    }
+
+    /// Runs until `stop`; what is under way is taken up again by the next process.
+    pub(super) async fn run(mut self, mut uploads: mpsc::Receiver<Arrival>, mut stop: Stop) {
+        let follow = |kind: &str, plural: &'static str| {
+            let api = longhorn(&self.client, kind, plural);
+            steady(watcher::watcher(api, watcher::Config::default()), plural)
+        };
+        let mut images = std::pin::pin!(follow("BackingImage", "backingimages"));
+        let mut nodes = std::pin::pin!(follow("Node", "nodes"));
+        loop {
+            let news = tokio::select! {
+                Some(event) = images.next() => News::Image(event),
+                Some(event) = nodes.next() => News::Node(event),
+                Some(arrival) = uploads.recv() => News::Upload(arrival),
+                Some(ended) = self.jobs.join_next() => News::Ended(ended),
+                () = stop.requested() => News::Stop,
+            };
+            if matches!(news, News::Stop) {
+                return;
+            }
+            self.apply(news);
+            if self.images.is_complete() && self.own.is_complete() {
+                self.act();
+            }
+        }
+    }
+
+    fn apply(&mut self, news: News) {
+        match news {
+            News::Image(event) => self.see(event),
+            News::Node(event) => {
+                let node = &self.node;
+                self.own.apply(event, |it| {
+                    let name = it.metadata.name.clone()?;
+                    let disks = (name == *node).then(|| object::disks(it));
+                    Some((name, disks))
+                });
+            }
+            News::Upload(arrival) => self.receive(arrival),
+            News::Ended(ended) => {
+                self.under_way.retain(|_, handle| !handle.is_finished());
+                match ended {
+                    // The watch tells of it later; until then this is what is known.
+                    Ok(Some(object)) => self.see(Event::Apply(object)),
+                    Ok(None) => {}
+                    Err(failure) if failure.is_cancelled() => {}
+                    Err(failure) => tracing::error!(error = %failure, "work on an image panicked"),
+                }
+            }
+            News::Stop => {}
+        }
+    }
+
+    fn see(&mut self, event: Event<DynamicObject>) {
+        self.images.apply(event, |it| Some((it.metadata.name.clone()?, object::image(it))));
+    }
+
+    fn world<T>(&self, ask: impl FnOnce(&World<'_>) -> T) -> T {
+        let disks = self.own.iter().flat_map(|(_, disks)| disks.clone()).collect();
+        let under_way: BTreeSet<String> = self.under_way.keys().cloned().collect();
+        ask(&World { images: self.images.all(), disks: &disks, under_way: &under_way })
+    }
+
+    fn act(&mut self) {
+        for action in self.world(plan) {
+            self.start(action);
+        }
+    }
+
+    fn start(&mut self, action: Action) {
+        match action {
+            Action::Import { image, at } => {
+                if let Some(job) = self.job(&image, at) {
+                    self.spawn(job.image.uid.clone(), job.import());
+                }
+            }
+            Action::Await { image, at, was_coming } => {
+                if let Some(job) = self.job(&image, at) {
+                    let message = if was_coming { "the upload was interrupted" } else { "" };
+                    self.spawn(job.image.uid.clone(), job.wait(message));
+                }
+            }
+            Action::Cancel { uid } => {
+                if let Some(handle) = self.under_way.get(&uid) {
+                    handle.abort();
+                }
+            }
+            Action::Remove { image, from } => {
+                let Some(known) = self.images.all().get(&image).cloned() else { return };
+                let (client, node) = (self.client.clone(), self.node.clone());
+                self.spawn(known.uid.clone(), async move {
+                    if let Err(failure) = remove(&client, &node, &known.name, from).await {
+                        let error = Chain(&failure).to_string();
+                        match failure {
+                            // A volume that is on its way out, mostly.
+                            RemoveError::Used { .. } => {
+                                debug!(image = known.name, error, "an image waits to go");
+                            }
+                            _ => warn!(image = known.name, error, "an image stays"),
+                        }
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                    None
+                });
+            }
+        }
+    }
+
+    fn job(&self, image: &str, at: Spot) -> Option<Job> {
+        let image = self.images.all().get(image)?.clone();
+        let (client, node) = (self.client.clone(), self.node.clone());
+        let (storage, turns) = (self.storage.clone(), Arc::clone(&self.turns));
+        Some(Job { client, node, image, at, storage, turns })
+    }
+
+    fn spawn(
+        &mut self,
+        uid: String,
+        work: impl Future<Output = Option<DynamicObject>> + Send + 'static,
+    ) {
+        let handle = self.jobs.spawn(work);
+        self.under_way.insert(uid, handle);
+    }
+
+    /// An upload begins if its image waits for one.
+    fn receive(&mut self, arrival: Arrival) {
+        let Arrival { image, size, body, answer } = arrival;
+        let spot = self.world(|world| plan::upload(world, &image));
+        let Some(job) = spot.and_then(|at| self.job(&image, at)) else {
+            let _ = answer.send(Err(UploadError::NotExpected { image }));
+            return;
+        };
+        self.spawn(job.image.uid.clone(), async move {
+            let (result, object) = job.upload(body, size).await;
+            let _ = answer.send(result.map_err(|failure| UploadError::Failed(Box::new(failure))));
+            object
+        });
+    }
+}
+
+/// Removes an image from this node's disks, unless a replica here needs it, and lets it go.
+async fn remove(
+    client: &Client,
+    node: &str,
+    name: &str,
+    from: Vec<PathBuf>,
+) -> Result<(), RemoveError> {
+    let request = |failure| RemoveError::Request(Fault(failure));
+    let replicas = longhorn(client, "Replica", "replicas");
+    let replicas = replicas.list(&ListParams::default()).await.map_err(request)?;
+    let uses = |it: &&DynamicObject| {
+        it.data["spec"]["backingImage"] == name && it.data["spec"]["nodeID"] == node
+    };
+    if let Some(user) = replicas.items.iter().find(uses) {
+        let replica = user.metadata.name.clone().unwrap_or_default();
+        return Err(RemoveError::Used { replica });
+    }
+    for path in from {
+        let folder = Folder(path.clone());
+        let removed = tokio::task::spawn_blocking(move || folder.remove()).await;
+        let removed = removed.map_err(|_| RemoveError::Interrupted)?;
+        removed.map_err(|source| RemoveError::File { path, source })?;
+    }
+    let api = longhorn(client, "BackingImage", "backingimages");
+    let Some(found) = present(api.get_metadata(name).await).map_err(request)? else {
+        return Ok(());
+    };
+    let finalizers = found.metadata.finalizers.unwrap_or_default();
+    let rest: Vec<&String> = finalizers.iter().filter(|own| *own != FINALIZER).collect();
+    let patch = json!({"metadata": {
+        "resourceVersion": found.metadata.resource_version, "finalizers": rest,
+    }});
+    present(merge(&api, name, &patch).await).map_err(request)?;
+    info!(image = name, "image is removed");
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! Backing images as far as this node has to do with them. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use hci::longhorn::FINALIZER;
+use hci::longhorn::image::BackingImageSpec;
+use kube::api::DynamicObject;
+use serde_json::Value;
+
+/// The folder of images on a disk.
+const FOLDER: &str = "backing-images";
+/// The complete image in its folder.
+const BACKING: &str = "backing";
+
+/// Where the data comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Source {
+    Download {
+        url: String,
+    },
+    Upload,
+    /// All of a volume that nobody writes to.
+    Export {
+        volume: String,
+    },
+    Unsupported {
+        what: String,
+    },
+}
+
+/// What a disk has of an image, as its object says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// Nothing was said.
+    Unknown,
+    /// An upload may come.
+    Pending,
+    Coming,
+    Ready,
+    Failed,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Image {
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) source: Source,
+    /// SHA-512 of what is fetched, in hexadecimal digits; empty if nobody knows.
+    pub(super) checksum: String,
+    /// The disks that are to have it.
+    pub(super) disks: BTreeSet<String>,
+    pub(super) is_deleting: bool,
+    pub(super) holds_finalizer: bool,
+    pub(super) status: Value,
+}
+
+impl Image {
+    pub(super) fn state(&self, disk: &str) -> State {
+        match self.status["diskFileStatusMap"][disk]["state"].as_str().unwrap_or_default() {
+            "pending" => State::Pending,
+            "starting" | "in-progress" => State::Coming,
+            "ready" => State::Ready,
+            "failed" => State::Failed,
+            _ => State::Unknown,
+        }
+    }
+}
+
+pub(super) fn image(object: &DynamicObject) -> Option<Image> {
+    let spec: BackingImageSpec = serde_json::from_value(object.data.get("spec")?.clone()).ok()?;
+    let parameter = |key: &str| spec.source_parameters.get(key).cloned().unwrap_or_default();
+    let source = match spec.source_type.as_deref().unwrap_or_default() {
+        "download" => Source::Download { url: parameter("url") },
+        "upload" => Source::Upload,
+        "export-from-volume" => Source::Export { volume: parameter("volume-name") },
+        other => Source::Unsupported { what: format!("spec.sourceType {other}") },
+    };
+    Some(Image {
+        name: object.metadata.name.clone()?,
+        uid: object.metadata.uid.clone()?,
+        source,
+        checksum: spec.checksum.unwrap_or_default(),
+        disks: spec.disk_file_spec_map.into_keys().collect(),
+        is_deleting: object.metadata.deletion_timestamp.is_some(),
+        holds_finalizer: object.metadata.finalizers.iter().flatten().any(|own| own == FINALIZER),
+        status: object.data.get("status").cloned().unwrap_or_default(),
+    })
+}
+
+/// The disks of a node and where they are, by its longhorn Node object.
+pub(crate) fn disks(node: &DynamicObject) -> BTreeMap<String, PathBuf> {
+    let all = node.data["status"]["diskStatus"].as_object().into_iter().flatten();
+    all.filter_map(|(_, disk)| {
+        let uuid = disk["diskUUID"].as_str().filter(|uuid| !uuid.is_empty())?;
+        let path = disk["diskPath"].as_str().filter(|path| path.starts_with('/'))?;
+        Some((uuid.to_owned(), PathBuf::from(path)))
+    })
+    .collect()
+}
+
+/// The folder of one image on a disk. One that was deleted and made again has another.
+pub(super) fn folder(disk: &Path, name: &str, uid: &str) -> PathBuf {
+    let short = uid.split('-').next().unwrap_or_default();
+    disk.join(FOLDER).join(format!("{name}-{short}"))
+}
+
+pub(super) fn complete(folder: &Path) -> PathBuf {
+    folder.join(BACKING)
+}
+
+/// Where a volume finds an image, on each disk that has all of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ready {
+    name: String,
+    uid: String,
+    pub(crate) disks: BTreeSet<String>,
+}
+
+impl Ready {
+    pub(crate) fn of(object: &DynamicObject) -> Option<Self> {
+        let image = image(object)?;
+        let files = image.status["diskFileStatusMap"].as_object();
+        let ready = |disk: &&String| image.state(disk) == State::Ready;
+        let disks = files.into_iter().flat_map(|all| all.keys()).filter(ready).cloned().collect();
+        Some(Self { name: image.name, uid: image.uid, disks })
+    }
+
+    /// The file on a disk at this path, to be read only.
+    pub(crate) fn path(&self, disk: &Path) -> PathBuf {
+        complete(&folder(disk, &self.name, &self.uid))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    pub(in crate::image) fn read(source: &str, state: &str) -> Image {
+        image(&object(source, state)).unwrap()
+    }
+
+    fn object(source: &str, state: &str) -> DynamicObject {
+        let object = json!({
+            "apiVersion": "longhorn.io/v1beta2", "kind": "BackingImage",
+            "metadata": {"name": "i", "uid": "0011-22", "finalizers": ["longhorn.io"]},
+            "spec": {"sourceType": source, "sourceParameters": {"url": "http://x"},
+                     "diskFileSpecMap": {"d": {}}},
+            "status": {"diskFileStatusMap": {"d": {"state": state}}},
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn an_image_says_where_it_comes_from_and_how_far_it_is() {
+        let image = read("download", "in-progress");
+        assert_eq!(image.source, Source::Download { url: "http://x".into() });
+        assert_eq!((image.state("d"), image.state("e")), (State::Coming, State::Unknown));
+        let other = read("restore", "").source;
+        assert_eq!(other, Source::Unsupported { what: "spec.sourceType restore".into() });
+    }
+
+    #[test]
+    fn volumes_find_what_is_complete() {
+        let ready = Ready::of(&object("upload", "ready")).unwrap();
+        assert_eq!(ready.disks, BTreeSet::from(["d".to_owned()]));
+        let path = ready.path(Path::new("/srv/disk"));
+        assert_eq!(path, Path::new("/srv/disk/backing-images/i-0011/backing"));
+        assert!(Ready::of(&object("upload", "pending")).unwrap().disks.is_empty());
+    }
+
+    #[test]
+    fn only_disks_that_have_a_name_and_a_place_count() {
+        let node = json!({
+            "apiVersion": "longhorn.io/v1beta2", "kind": "Node", "metadata": {"name": "one"},
+            "status": {"diskStatus": {
+                "a": {"diskUUID": "u", "diskPath": "/srv"}, "b": {"diskUUID": "", "diskPath": "/x"},
+                "c": {"diskUUID": "v", "diskPath": "x"},
+            }},
+        });
+        let found = disks(&serde_json::from_value(node).unwrap());
+        assert_eq!(found, BTreeMap::from([("u".to_owned(), PathBuf::from("/srv"))]));
+    }
+}

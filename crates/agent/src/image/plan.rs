@@ -1,0 +1,159 @@
+//! What this node has to do about images on its disks. Pure.
+//!
+//! ```text
+//!  Unknown ─► Coming ─► Ready          a download, again from where it was after a crash
+//!     │         └─────► Failed         for good: the next attempt is another object
+//!     └► Pending ─► Coming ─► Ready    an upload, which may come again when it broke
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::object::{Image, Source, State, folder};
+
+/// Everything that is known.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct World<'a> {
+    pub(super) images: &'a BTreeMap<String, Image>,
+    /// The disks of this node.
+    pub(super) disks: &'a BTreeMap<String, PathBuf>,
+    /// Uids of images that somebody works on.
+    pub(super) under_way: &'a BTreeSet<String>,
+}
+
+/// A place for an image on a disk of this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Spot {
+    pub(super) disk: String,
+    pub(super) folder: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Action {
+    Import {
+        image: String,
+        at: Spot,
+    },
+    /// Says that an upload may come; one that was under way is lost.
+    Await {
+        image: String,
+        at: Spot,
+        was_coming: bool,
+    },
+    /// Stops what is under way.
+    Cancel {
+        uid: String,
+    },
+    /// Removes all of it and lets the object go.
+    Remove {
+        image: String,
+        from: Vec<PathBuf>,
+    },
+}
+
+pub(super) fn plan(world: &World<'_>) -> Vec<Action> {
+    world.images.values().filter_map(|image| act(world, image)).collect()
+}
+
+fn act(world: &World<'_>, image: &Image) -> Option<Action> {
+    let all = image.disks.iter();
+    let mut own = all.filter_map(|disk| Some((disk, world.disks.get(disk)?.as_path())));
+    let is_busy = world.under_way.contains(&image.uid);
+    let name = || image.name.clone();
+    if image.is_deleting {
+        let from: Vec<PathBuf> = own.map(|(_, path)| place(path, image)).collect();
+        if from.is_empty() || !image.holds_finalizer {
+            return None;
+        }
+        return Some(match is_busy {
+            true => Action::Cancel { uid: image.uid.clone() },
+            false => Action::Remove { image: name(), from },
+        });
+    }
+    if is_busy {
+        return None;
+    }
+    let open = |(disk, _): &(&String, &Path)| match image.state(disk) {
+        State::Unknown | State::Coming => true,
+        State::Pending => image.source != Source::Upload,
+        State::Ready | State::Failed => false,
+    };
+    let (disk, path) = own.find(open)?;
+    let at = Spot { disk: disk.clone(), folder: place(path, image) };
+    if image.source == Source::Upload {
+        let was_coming = image.state(disk) == State::Coming;
+        return Some(Action::Await { image: name(), at, was_coming });
+    }
+    Some(Action::Import { image: name(), at })
+}
+
+fn place(disk: &Path, image: &Image) -> PathBuf {
+    folder(disk, &image.name, &image.uid)
+}
+
+/// Where an upload for an image goes, if one may come now.
+pub(super) fn upload(world: &World<'_>, name: &str) -> Option<Spot> {
+    let image = world.images.get(name)?;
+    let is_free = image.source == Source::Upload
+        && !image.is_deleting
+        && !world.under_way.contains(&image.uid);
+    let pending = |disk: &&String| image.state(disk) == State::Pending;
+    let disk = image.disks.iter().filter(|_| is_free).find(pending)?;
+    let path = world.disks.get(disk)?;
+    Some(Spot { disk: disk.clone(), folder: place(path, image) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::object::tests::read;
+
+    fn planned(image: Image, busy: bool) -> (&'static str, bool) {
+        let disks = BTreeMap::from([("d".to_owned(), PathBuf::from("/srv"))]);
+        let under_way = if busy { BTreeSet::from([image.uid.clone()]) } else { BTreeSet::new() };
+        let images = BTreeMap::from([("i".to_owned(), image)]);
+        let world = World { images: &images, disks: &disks, under_way: &under_way };
+        let actions = plan(&world);
+        let word = match actions.as_slice() {
+            [] => "nothing",
+            [Action::Import { .. }] => "import",
+            [Action::Await { was_coming: false, .. }] => "await",
+            [Action::Await { was_coming: true, .. }] => "await again",
+            [Action::Cancel { .. }] => "cancel",
+            [Action::Remove { .. }] => "remove",
+            _ => "too much",
+        };
+        (word, upload(&world, "i").is_some())
+    }
+
+    #[test]
+    fn each_state_has_its_next_step() {
+        for (source, state, busy, expected) in [
+            ("download", "", false, ("import", false)),
+            ("download", "in-progress", false, ("import", false)),
+            ("download", "in-progress", true, ("nothing", false)),
+            ("download", "ready", false, ("nothing", false)),
+            ("download", "failed", false, ("nothing", false)),
+            ("upload", "", false, ("await", false)),
+            ("upload", "pending", false, ("nothing", true)),
+            ("upload", "pending", true, ("nothing", false)),
+            ("upload", "in-progress", false, ("await again", false)),
+            ("upload", "ready", false, ("nothing", false)),
+            ("restore", "", false, ("import", false)),
+        ] {
+            let image = read(source, state);
+            assert_eq!(planned(image, busy), expected, "{source} {state} {busy}");
+        }
+    }
+
+    #[test]
+    fn what_is_deleted_is_stopped_and_then_removed() {
+        let deleting = || Image { is_deleting: true, ..read("download", "in-progress") };
+        assert_eq!(planned(deleting(), true).0, "cancel");
+        assert_eq!(planned(deleting(), false).0, "remove");
+        let free = Image { holds_finalizer: false, ..deleting() };
+        assert_eq!(planned(free, false).0, "nothing");
+        let elsewhere = Image { disks: BTreeSet::from(["x".to_owned()]), ..deleting() };
+        assert_eq!(planned(elsewhere, false).0, "nothing");
+    }
+}

@@ -1,0 +1,206 @@
+//! The data of images from a client, as Harvester's dashboard and Terraform send it:
+//!
+//!   POST /v1/harvester/harvesterhci.io.virtualmachineimages/{namespace}/{name}?action=upload&size=N
+//!
+//! with a form whose field `chunk` is the file, or with the file itself as the body. The answer
+//! comes when the image is complete.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::CONTENT_TYPE;
+use http::{Method, StatusCode, request};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::Frame;
+use percent_encoding::percent_decode_str;
+use serde_json::Value;
+
+use crate::answer::{self, Failure, Outcome};
+use crate::form::Form;
+use crate::{Asked, Body, Gateway, node, objects};
+
+const PREFIX: &str = "/v1/harvester/harvesterhci.io.virtualmachineimages/";
+const LONGHORN: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system";
+/// The field of the form that the file is in.
+const FIELD: &str = "chunk";
+/// For an image that was just made to be ready for its data.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The image that a path outside of the API is about: namespace and name.
+pub fn image_of(path: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = path.strip_prefix(PREFIX)?.trim_end_matches('/').split_once('/')?;
+    (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then_some((namespace, name))
+}
+
+pub(crate) async fn answer(gateway: &Gateway, asked: Asked) -> Outcome {
+    let Asked { parts, mut body, .. } = asked;
+    match target(gateway, &parts).await {
+        Ok((node, path)) => {
+            let file = content(&parts, body)?;
+            let sent = node::pass(&*gateway.nodes, &node, &path, None, file).await;
+            let failed = |failure: Failure| format!("upload failed: {}", failure.message);
+            sent.map_err(|failure| Failure::internal_plain(failed(failure)))?;
+            Ok(answer::empty(StatusCode::OK))
+        }
+        Err(failure) => {
+            drain(&mut body).await;
+            Err(failure)
+        }
+    }
+}
+
+/// Most clients only read an answer after they have sent everything.
+async fn drain(body: &mut Body) {
+    let mut left: usize = 64 << 20;
+    while let Some(Ok(frame)) = body.frame().await {
+        left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+        if left == 0 {
+            return;
+        }
+    }
+}
+
+/// The node that takes the data, and where there.
+async fn target(gateway: &Gateway, parts: &request::Parts) -> Result<(String, String), Failure> {
+    let path = percent_decode_str(parts.uri.path())
+        .decode_utf8()
+        .map_err(|_| Failure::bad_request("the path is not valid UTF-8"))?;
+    let (namespace, name) = image_of(&path).ok_or_else(Failure::no_such_path)?;
+    let action = parameter(parts, "action").unwrap_or_default();
+    if parts.method != Method::POST {
+        return Err(Failure::method_not_allowed());
+    }
+    if action != "upload" {
+        return Err(Failure::bad_request(format!(
+            "action {action:?} is not possible with an image: only upload is"
+        )));
+    }
+    let size = match parameter(parts, "size") {
+        None => None,
+        Some(text) => Some(text.parse::<u64>().map_err(|_| {
+            Failure::bad_request(format!("size {text:?} is not a number of bytes"))
+        })?),
+    };
+    let backing = find(gateway, namespace, name).await?;
+    let node = wait(gateway, &backing).await?;
+    let query = size.map_or_else(String::new, |size| format!("?size={size}"));
+    Ok((node, format!("/v1/images/{backing}/upload{query}")))
+}
+
+fn parameter(parts: &request::Parts, wanted: &str) -> Option<String> {
+    let pairs = parts.uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
+    let value = pairs.into_iter().find(|(key, _)| *key == wanted)?.1;
+    Some(percent_decode_str(value).decode_utf8_lossy().into_owned())
+}
+
+/// The backing image of an image that is to be uploaded.
+async fn find(gateway: &Gateway, namespace: &str, name: &str) -> Result<String, Failure> {
+    let path =
+        format!("/apis/harvesterhci.io/v1beta1/namespaces/{namespace}/virtualmachineimages/{name}");
+    let image = objects::find(&gateway.client, &path).await?.ok_or_else(|| {
+        let message = format!("virtualmachineimages.harvesterhci.io {name:?} not found");
+        Failure::told(StatusCode::NOT_FOUND, message)
+    })?;
+    if image["spec"]["sourceType"] != "upload" {
+        return Err(Failure::bad_request(format!(
+            "image {namespace}/{name} is not to be uploaded: its spec.sourceType is {}",
+            image["spec"]["sourceType"]
+        )));
+    }
+    Ok(format!("vmi-{}", image["metadata"]["uid"].as_str().unwrap_or_default()))
+}
+
+/// Waits until a node expects the data, and names it.
+async fn wait(gateway: &Gateway, backing: &str) -> Result<String, Failure> {
+    let path = format!("{LONGHORN}/backingimages/{backing}");
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let found = objects::find(&gateway.client, &path).await?.unwrap_or_default();
+        let files = found["status"]["diskFileStatusMap"].as_object();
+        let files: Vec<(&String, &Value)> = files.into_iter().flatten().collect();
+        let is = |state: &str| files.iter().find(|(_, file)| file["state"] == state);
+        if is("ready").is_some() {
+            return Err(Failure::told(StatusCode::CONFLICT, "the image is complete".into()));
+        }
+        if let Some((disk, _)) = is("pending") {
+            return node_of(gateway, disk).await;
+        }
+        if tokio::time::Instant::now() > deadline {
+            let state = files
+                .first()
+                .map_or("unknown", |(_, file)| file["state"].as_str().unwrap_or("unknown"));
+            return Err(Failure::unavailable(format!(
+                "the image is not ready for an upload (its state is {state}); is there a disk for it?"
+            )));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn node_of(gateway: &Gateway, disk: &str) -> Result<String, Failure> {
+    let nodes = objects::find(&gateway.client, &format!("{LONGHORN}/nodes")).await?;
+    let nodes = nodes.unwrap_or_default();
+    let has = |node: &&Value| {
+        let disks = node["status"]["diskStatus"].as_object();
+        disks.into_iter().flatten().any(|(_, own)| own["diskUUID"] == disk)
+    };
+    let found = nodes["items"].as_array().into_iter().flatten().find(has);
+    found
+        .and_then(|node| node["metadata"]["name"].as_str())
+        .map(str::to_owned)
+        .ok_or_else(|| Failure::unavailable(format!("the disk {disk} is on no node")))
+}
+
+/// The file in a body.
+fn content(parts: &request::Parts, body: Body) -> Result<Body, Failure> {
+    let kind = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.unwrap_or_default();
+    if !kind.to_ascii_lowercase().starts_with("multipart/form-data") {
+        return Ok(body);
+    }
+    let form = Form::new(kind, FIELD).ok_or_else(|| {
+        Failure::bad_request("Content-Type multipart/form-data has to name a boundary")
+    })?;
+    let pieces =
+        stream::try_unfold((body, form, Vec::new()), |(mut body, mut form, mut left)| async {
+            loop {
+                if let Some(piece) = next(&mut left) {
+                    return Ok(Some((Frame::data(piece), (body, form, left))));
+                }
+                match body.frame().await {
+                    Some(frame) => {
+                        let Ok(data) = frame?.into_data() else { continue };
+                        left = form.take(&data).map_err(io::Error::other)?;
+                        left.reverse();
+                    }
+                    None => {
+                        form.finish().map_err(io::Error::other)?;
+                        return Ok(None);
+                    }
+                }
+            }
+        });
+    Ok(StreamBody::new(pieces).boxed_unsync())
+}
+
+fn next(left: &mut Vec<Bytes>) -> Option<Bytes> {
+    left.pop()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_names_one_image() {
+        let at = |rest: &str| image_of(&format!("{PREFIX}{rest}")).map(|(a, b)| format!("{a} {b}"));
+        assert_eq!(at("n/i").as_deref(), Some("n i"));
+        for wrong in ["", "n", "n/", "/i", "n/i/download"] {
+            assert_eq!(at(wrong), None, "{wrong}");
+        }
+        assert_eq!(image_of("/v1/harvester/nodes/n/i"), None);
+    }
+}

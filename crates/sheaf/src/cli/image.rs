@@ -1,0 +1,97 @@
+//! `sheaf image …`: each is also one kubectl command.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::Place;
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Image {
+    /// Name of the image, as people see it.
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImageCommand {
+    /// List images with their state, size and the storage class of their volumes.
+    List {
+        #[command(flatten)]
+        place: Place,
+        /// Of all namespaces.
+        #[arg(long, short = 'A')]
+        all_namespaces: bool,
+    },
+    /// Have a node fetch an image from a URL.
+    Import(ImportArgs),
+    /// Send an image from a file.
+    #[command(after_help = "Example:\n  \
+        sheaf image upload debian debian-12-genericcloud-amd64.qcow2\n\n\
+        qcow2, raw, ISO, vmdk, vdi and vhdx are understood, and gz, xz and zst around them.\n\
+        An upload that broke can be sent again with the same command.")]
+    Upload {
+        #[command(flatten)]
+        image: Image,
+        /// The file to send.
+        file: PathBuf,
+        #[command(flatten)]
+        wish: ImageWish,
+    },
+    /// Make an image of a volume.
+    #[command(after_help = "Example:\n  sheaf image export web-disk golden")]
+    Export {
+        /// The volume: the name of its PersistentVolumeClaim.
+        volume: String,
+        #[command(flatten)]
+        image: Image,
+        #[command(flatten)]
+        wish: ImageWish,
+        /// Do not wait until it is done.
+        #[arg(long)]
+        no_wait: bool,
+    },
+    /// Delete an image that no volume was made from, with its data.
+    Delete {
+        #[command(flatten)]
+        image: Image,
+        /// Do not wait until its data is gone.
+        #[arg(long)]
+        no_wait: bool,
+    },
+}
+
+/// What can be asked of any image.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ImageWish {
+    /// Storage class that volumes of the image are to be like; the default is the default class.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) class: Option<String>,
+    /// SHA-512 of the file, in hexadecimal digits; another file is refused.
+    #[arg(long, value_name = "SHA512")]
+    pub(crate) checksum: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    sheaf image import debian https://cloud.debian.org/images/cloud/bookworm/latest/\
+    debian-12-genericcloud-amd64.qcow2\n  \
+    sheaf vm create web --image debian --ssh-key ~/.ssh/id_ed25519.pub\n\n\
+    qcow2, raw, ISO, vmdk, vdi and vhdx are understood, and gz, xz and zst around them.\n\
+    Ctrl-C stops the waiting only; `sheaf image list` shows how far it is.")]
+pub(crate) struct ImportArgs {
+    #[command(flatten)]
+    pub(crate) image: Image,
+    /// Where it is: http:// or https://.
+    pub(crate) url: String,
+    #[command(flatten)]
+    pub(crate) wish: ImageWish,
+    /// How often an import that failed is tried again.
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(i32).range(0..=10))]
+    pub(crate) retry: i32,
+    /// Do not wait until it is done.
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+}

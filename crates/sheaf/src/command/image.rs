@@ -1,0 +1,123 @@
+//! `sheaf image`: images by the names that people see, at a terminal. Thin over the API.
+
+mod list;
+mod make;
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use super::link::Link;
+use crate::cli::ImageCommand;
+
+const GROUP: &str = "/apis/harvesterhci.io/v1beta1";
+const IMAGES: &str = "virtualmachineimages";
+
+pub(super) fn run(command: &ImageCommand) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(dispatch(command))
+}
+
+async fn dispatch(command: &ImageCommand) -> Result<()> {
+    match command {
+        ImageCommand::List { place, all_namespaces } => {
+            list::run(&Link::to(place).await?, *all_namespaces).await
+        }
+        ImageCommand::Import(args) => make::import(args).await,
+        ImageCommand::Upload { image, file, wish } => make::upload(image, file, wish).await,
+        ImageCommand::Export { volume, image, wish, no_wait } => {
+            make::export(volume, image, wish, *no_wait).await
+        }
+        ImageCommand::Delete { image, no_wait } => make::delete(image, *no_wait).await,
+    }
+}
+
+fn images(link: &Link) -> String {
+    format!("{GROUP}/namespaces/{}/{IMAGES}", link.namespace)
+}
+
+/// The image that people call by this name, or whose object has it.
+pub(super) async fn find(link: &Link, name: &str) -> Result<Option<Value>> {
+    let all = link.items(&images(link)).await?;
+    let shown = all.iter().find(|image| text(image, "/spec/displayName") == name);
+    let called = || all.iter().find(|image| text(image, "/metadata/name") == name);
+    Ok(shown.or_else(called).cloned())
+}
+
+pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn condition<'a>(image: &'a Value, kind: &str) -> Option<&'a Value> {
+    let all = image.pointer("/status/conditions").and_then(Value::as_array);
+    all.into_iter().flatten().find(|own| text(own, "/type") == kind)
+}
+
+/// How an image is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    Ready,
+    /// Percent, and what held it up last.
+    Coming(i64, Option<String>),
+    WaitsForUpload,
+    Failed(String),
+    Going,
+}
+
+fn state(image: &Value) -> State {
+    let is = |kind: &str, status: &str| {
+        condition(image, kind).is_some_and(|own| text(own, "/status") == status)
+    };
+    let message = |kind: &str| condition(image, kind).map_or("", |own| text(own, "/message"));
+    if !text(image, "/metadata/deletionTimestamp").is_empty() {
+        return State::Going;
+    }
+    if is("Imported", "True") {
+        return State::Ready;
+    }
+    for kind in ["Imported", "Initialized"] {
+        if is(kind, "False") {
+            return State::Failed(message(kind).to_owned());
+        }
+    }
+    if is("RetryLimitExceeded", "True") {
+        return State::Failed(message("RetryLimitExceeded").to_owned());
+    }
+    let progress = image.pointer("/status/progress").and_then(Value::as_i64).unwrap_or(0);
+    if text(image, "/spec/sourceType") == "upload" && progress == 0 {
+        return State::WaitsForUpload;
+    }
+    let trouble = Some(message("RetryLimitExceeded")).filter(|message| !message.is_empty());
+    State::Coming(progress, trouble.map(str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_state_is_what_the_conditions_say() {
+        let image = |conditions: Value| {
+            json!({"spec": {"sourceType": "download"},
+                "status": {"progress": 7, "conditions": conditions}})
+        };
+        let one =
+            |kind: &str, status: &str| json!([{"type": kind, "status": status, "message": "m"}]);
+        for (conditions, expected) in [
+            (json!([]), State::Coming(7, None)),
+            (one("Imported", "True"), State::Ready),
+            (one("Imported", "False"), State::Failed("m".into())),
+            (one("Initialized", "False"), State::Failed("m".into())),
+            (one("RetryLimitExceeded", "False"), State::Coming(7, Some("m".into()))),
+            (one("RetryLimitExceeded", "True"), State::Failed("m".into())),
+        ] {
+            assert_eq!(state(&image(conditions.clone())), expected, "{conditions}");
+        }
+        let upload = json!({"spec": {"sourceType": "upload"}});
+        assert_eq!(state(&upload), State::WaitsForUpload);
+    }
+}

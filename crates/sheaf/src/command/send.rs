@@ -1,0 +1,96 @@
+//! Sending a file to the server, with progress.
+
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use bytes::Bytes;
+use futures_util::stream;
+use http::{Request, StatusCode};
+use http_body::Frame;
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use kube::client::ConfigExt as _;
+use rustls::pki_types::ServerName;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::link::Link;
+
+const CHUNK: usize = 256 * 1024;
+
+/// Over a connection of our own: kube's client takes only bodies that are in memory.
+pub(super) async fn send(
+    link: &Link,
+    request: Request<UnsyncBoxBody<Bytes, std::io::Error>>,
+) -> Result<(StatusCode, Bytes)> {
+    let config = &link.config;
+    let url = &config.cluster_url;
+    let host = url.host().context("the kubeconfig names no host")?;
+    let address = host.trim_matches(['[', ']']);
+    let stream = TcpStream::connect((address, url.port_u16().unwrap_or(443)))
+        .await
+        .with_context(|| format!("cannot reach {url}"))?;
+    let tls = config.rustls_client_config().context("cannot use the kubeconfig's certificates")?;
+    let name = ServerName::try_from(address.to_owned()).context("cannot use the server's name")?;
+    let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    let answer = sender.send_request(request).await?;
+    let code = answer.status();
+    Ok((code, answer.into_body().collect().await?.to_bytes()))
+}
+
+/// The pieces of a file.
+pub(super) fn chunks(
+    input: tokio::fs::File,
+    progress: Progress,
+) -> impl futures_util::Stream<Item = std::io::Result<Frame<Bytes>>> + Send + 'static {
+    stream::unfold((input, progress), |(mut input, mut progress)| async move {
+        let mut buffer = vec![0; CHUNK];
+        match input.read(&mut buffer).await {
+            Ok(0) => {
+                progress.end();
+                None
+            }
+            Ok(count) => {
+                buffer.truncate(count);
+                progress.add(count as u64);
+                Some((Ok(Frame::data(Bytes::from(buffer))), (input, progress)))
+            }
+            Err(error) => Some((Err(error), (input, progress))),
+        }
+    })
+}
+
+/// A line that grows, where there is a terminal to grow on.
+pub(super) struct Progress {
+    total: u64,
+    sent: u64,
+    shown: u64,
+    visible: bool,
+}
+
+impl Progress {
+    pub(super) fn new(total: u64) -> Self {
+        Self { total, sent: 0, shown: u64::MAX, visible: std::io::stderr().is_terminal() }
+    }
+
+    fn add(&mut self, count: u64) {
+        self.sent += count;
+        let percent = self.sent.saturating_mul(100).checked_div(self.total).unwrap_or(100);
+        if self.visible && percent != self.shown {
+            self.shown = percent;
+            eprint!("\rsending the image: {percent:3} %");
+        }
+    }
+
+    fn end(&mut self) {
+        if self.visible {
+            eprintln!("\rsending the image: done ");
+        }
+    }
+}

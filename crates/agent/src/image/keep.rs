@@ -119,7 +119,8 @@ impl Keeper {
                 self.under_way.retain(|_, handle| !handle.is_finished());
                 match ended {
                     // The watch tells of it later; until then this is what is known.
-                    Ok(Some(object)) => self.see(Event::Apply(object)),
+                    Ok(Some(object)) if self.is_news(&object) => self.see(Event::Apply(object)),
+                    Ok(Some(_)) => {}
                     Ok(None) => {}
                     Err(failure) if failure.is_cancelled() => {}
                     Err(failure) => tracing::error!(error = %failure, "work on an image panicked"),
@@ -127,6 +128,13 @@ impl Keeper {
             }
             News::Stop => {}
         }
+    }
+
+    /// Whether the watch has told nothing later of it, its end among that.
+    fn is_news(&self, object: &DynamicObject) -> bool {
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        let known = self.images.all().get(name);
+        known.is_some_and(|known| known.version <= object::version(object))
     }
 
     fn see(&mut self, event: Event<DynamicObject>) {

@@ -52,6 +52,8 @@ pub(super) struct Image {
     pub(super) disks: BTreeSet<String>,
     pub(super) is_deleting: bool,
     pub(super) holds_finalizer: bool,
+    /// Of the object; a later one is larger.
+    pub(super) version: u64,
     pub(super) status: Value,
 }
 
@@ -84,8 +86,14 @@ pub(super) fn image(object: &DynamicObject) -> Option<Image> {
         disks: spec.disk_file_spec_map.into_keys().collect(),
         is_deleting: object.metadata.deletion_timestamp.is_some(),
         holds_finalizer: object.metadata.finalizers.iter().flatten().any(|own| own == FINALIZER),
+        version: version(object),
         status: object.data.get("status").cloned().unwrap_or_default(),
     })
+}
+
+pub(super) fn version(object: &DynamicObject) -> u64 {
+    let text = object.metadata.resource_version.as_deref();
+    text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 /// The disks of a node and where they are, by its longhorn Node object.

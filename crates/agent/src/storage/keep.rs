@@ -228,12 +228,11 @@ impl Keeper {
             Done::Told(kind, name, object) => {
                 self.work.telling.remove(&(kind, name));
                 let Some(object) = object else { return };
-                // The watch tells of it later; until then this is what is known.
-                let event = Event::Apply(*object);
+                let seen = &mut self.seen;
                 match kind {
-                    Kind::Replica => self.seen.replicas.apply(event, by_name(object::replica)),
-                    Kind::Engine => self.seen.engines.apply(event, by_name(object::engine)),
-                    Kind::Snapshot => self.seen.snapshots.apply(event, by_name(object::snapshot)),
+                    Kind::Replica => seen.replicas.answer(*object, by_name(object::replica)),
+                    Kind::Engine => seen.engines.answer(*object, by_name(object::engine)),
+                    Kind::Snapshot => seen.snapshots.answer(*object, by_name(object::snapshot)),
                     Kind::Node => {}
                 }
             }

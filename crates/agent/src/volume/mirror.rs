@@ -2,26 +2,36 @@
 
 use std::collections::BTreeMap;
 
+use kube::Resource;
 use kube::runtime::watcher::Event;
 
 /// Objects by a key that the caller chooses.
 #[derive(Debug)]
 pub(crate) struct Mirror<T> {
     known: BTreeMap<String, T>,
+    /// Which version of each that is.
+    versions: BTreeMap<String, u64>,
     /// What a list that is being read has named so far.
     listed: Option<BTreeMap<String, T>>,
     is_complete: bool,
 }
 
+/// Versions of one kind are ordered.
+fn version(object: &impl Resource) -> u64 {
+    let text = object.meta().resource_version.as_deref();
+    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
 impl<T> Default for Mirror<T> {
     fn default() -> Self {
-        Self { known: BTreeMap::new(), listed: None, is_complete: false }
+        let (known, versions) = (BTreeMap::new(), BTreeMap::new());
+        Self { known, versions, listed: None, is_complete: false }
     }
 }
 
 impl<T> Mirror<T> {
     /// `read` gives the key of an object, and what it is if it is of interest.
-    pub(crate) fn apply<K>(
+    pub(crate) fn apply<K: Resource>(
         &mut self,
         event: Event<K>,
         read: impl Fn(&K) -> Option<(String, Option<T>)>,
@@ -31,27 +41,41 @@ impl<T> Mirror<T> {
             Event::InitApply(object) => {
                 if let (Some(listed), Some((key, Some(value)))) = (&mut self.listed, read(&object))
                 {
+                    self.versions.insert(key.clone(), version(&object));
                     listed.insert(key, value);
                 }
             }
             Event::InitDone => {
                 self.known = self.listed.take().unwrap_or_default();
+                self.versions.retain(|key, _| self.known.contains_key(key));
                 self.is_complete = true;
             }
             Event::Apply(object) => match read(&object) {
                 Some((key, Some(value))) => {
+                    self.versions.insert(key.clone(), version(&object));
                     self.known.insert(key, value);
                 }
-                Some((key, None)) => {
-                    self.known.remove(&key);
-                }
+                Some((key, None)) => self.remove(&key),
                 None => {}
             },
             Event::Delete(object) => {
                 if let Some((key, _)) = read(&object) {
-                    self.known.remove(&key);
+                    self.remove(&key);
                 }
             }
+        }
+    }
+
+    /// Takes in what a write of ours was answered with, until the watch tells of it. If that has
+    /// told of something later, be it the end, the answer is old.
+    pub(crate) fn answer<K: Resource>(
+        &mut self,
+        object: K,
+        read: impl Fn(&K) -> Option<(String, Option<T>)>,
+    ) {
+        let Some((key, _)) = read(&object) else { return };
+        if self.versions.get(&key).is_some_and(|known| *known <= version(&object)) {
+            self.apply(Event::Apply(object), read);
         }
     }
 
@@ -62,6 +86,7 @@ impl<T> Mirror<T> {
 
     pub(super) fn remove(&mut self, key: &str) {
         self.known.remove(key);
+        self.versions.remove(key);
     }
 
     pub(crate) fn all(&self) -> &BTreeMap<String, T> {
@@ -79,25 +104,55 @@ impl<T> Mirror<T> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
     use super::*;
+
+    fn object(name: &str, version: u64) -> ConfigMap {
+        let mut object = ConfigMap::default();
+        object.metadata.name = Some(name.to_owned());
+        object.metadata.resource_version = Some(version.to_string());
+        object
+    }
+
+    fn read(object: &ConfigMap) -> Option<(String, Option<u64>)> {
+        Some((object.metadata.name.clone()?, Some(version(object))))
+    }
+
+    fn known(mirror: &Mirror<u64>) -> Vec<(&str, u64)> {
+        mirror.iter().map(|(key, version)| (key.as_str(), *version)).collect()
+    }
 
     #[test]
     fn a_second_list_replaces_the_first() {
-        let read = |word: &&str| Some(((*word).to_owned(), Some(())));
         let mut mirror = Mirror::default();
-        for event in [Event::Init, Event::InitApply("a"), Event::InitApply("b")] {
+        let listed = |name, version| Event::InitApply(object(name, version));
+        for event in [Event::Init, listed("a", 1), listed("b", 2)] {
             mirror.apply(event, read);
         }
         assert!(!mirror.is_complete());
-        for event in [Event::InitDone, Event::Apply("c"), Event::Delete("a")] {
+        let later = [Event::Apply(object("c", 3)), Event::Delete(object("a", 4))];
+        for event in [Event::InitDone].into_iter().chain(later) {
             mirror.apply(event, read);
         }
-        let keys =
-            |mirror: &Mirror<()>| mirror.iter().map(|(key, ())| key.clone()).collect::<Vec<_>>();
-        assert_eq!(keys(&mirror), ["b", "c"]);
-        for event in [Event::Init, Event::InitApply("c"), Event::InitDone] {
+        assert_eq!(known(&mirror), [("b", 2), ("c", 3)]);
+        for event in [Event::Init, listed("c", 3), Event::InitDone] {
             mirror.apply(event, read);
         }
-        assert_eq!(keys(&mirror), ["c"]);
+        assert_eq!(known(&mirror), [("c", 3)]);
+    }
+
+    #[test]
+    fn an_answer_is_worth_less_than_what_was_told_later() {
+        let mut mirror = Mirror::default();
+        mirror.apply(Event::Apply(object("a", 5)), read);
+        mirror.answer(object("a", 6), read);
+        assert_eq!(known(&mirror), [("a", 6)]);
+        mirror.apply(Event::Apply(object("a", 8)), read);
+        mirror.answer(object("a", 7), read);
+        assert_eq!(known(&mirror), [("a", 8)]);
+        mirror.apply(Event::Delete(object("a", 9)), read);
+        mirror.answer(object("a", 8), read);
+        assert!(known(&mirror).is_empty());
     }
 }

@@ -28,11 +28,26 @@ const MORE: &[&str] = &["--enable-admission-plugins=OwnerReferencesPermissionEnf
 
 #[test]
 fn upstream_would_say_the_same() {
-    let etcd = Etcd::start();
-    match std::env::var_os("UPSTREAM") {
-        Some(program) => record(&Foreign::of(Path::new(&program), &etcd, MORE)),
-        None => compare(&Foreign::start(&etcd, MORE)),
+    if let Some(program) = std::env::var_os("UPSTREAM") {
+        return record(&Foreign::of(Path::new(&program), &Etcd::start(), MORE));
     }
+    let compared = || compare(&Foreign::start(&Etcd::start(), MORE));
+    let mut wrong = compared();
+    if !wrong.is_empty() {
+        // Controllers write beside the requests, and on a busy machine at another pace: an
+        // answer is another than upstream's if it is so twice.
+        let again = compared();
+        wrong.retain(|label, difference| {
+            let is_sure = again.contains_key(label);
+            if !is_sure {
+                println!("once only:\n=== {label}{difference}");
+            }
+            is_sure
+        });
+    }
+    let complaints: String =
+        wrong.iter().map(|(label, difference)| format!("\n=== {label}{difference}")).collect();
+    assert!(wrong.is_empty(), "{} differ (- upstream, + ours):\n{complaints}", wrong.len());
 }
 
 fn directory(name: &str) -> PathBuf {
@@ -66,38 +81,33 @@ fn record(server: &Foreign) {
     }
 }
 
-fn compare(server: &Foreign) {
+/// Where our answers are not as expected, by file and title.
+fn compare(server: &Foreign) -> BTreeMap<String, String> {
     let mut exceptions = exceptions();
-    let (mut complaints, mut count) = (String::new(), 0);
+    let mut wrong = BTreeMap::new();
     for (name, exchanges) in files() {
         let golden = directory("golden").join(format!("{name}.txt"));
         let golden = fs::read_to_string(&golden)
             .unwrap_or_else(|error| panic!("{}: {error}", golden.display()));
         let golden = answers(&golden);
         for (title, ours) in play(server, &exchanges) {
-            count += 1;
             let label = format!("{name}: {title}");
             let excepted = exceptions.remove(&label);
             let Some(theirs) = golden.get(&title) else {
-                writeln!(complaints, "\n=== {label}\nnot recorded").unwrap();
+                wrong.insert(label, "\nnot recorded".to_owned());
                 continue;
             };
             if (ours == *theirs) == excepted {
                 let note = if excepted { " (an exception that is none any more)" } else { "" };
-                write!(complaints, "\n=== {label}{note}\n{}", difference(theirs, &ours)).unwrap();
+                wrong.insert(label, format!("{note}\n{}", difference(theirs, &ours)));
             }
         }
     }
     if std::env::var_os("CORPUS").is_none() {
-        for left in exceptions {
-            writeln!(complaints, "\n=== {left}: an exception for no request").unwrap();
-        }
+        let unused = |label| (label, ": an exception for no request".to_owned());
+        wrong.extend(exceptions.into_iter().map(unused));
     }
-    let complaints_count = complaints.matches("\n=== ").count();
-    assert!(
-        complaints.is_empty(),
-        "{complaints_count} of {count} differ (- upstream, + ours):\n{complaints}"
-    );
+    wrong
 }
 
 /// Lines `file: title`; a comment above says why.

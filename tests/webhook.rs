@@ -280,7 +280,7 @@ fn selectors_conditions_and_equivalents_decide_who_is_asked() {
     let scaler = json!({
         "apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": "h"}, "spec": {
-            "scaleTargetRef": {"kind": "Deployment", "name": "d"}, "maxReplicas": 3,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}, "maxReplicas": 3,
             "targetCPUUtilizationPercentage": 70,
         },
     });

@@ -388,9 +388,12 @@ impl Status {
 
     /// The patch that makes it so, if it is not.
     fn patch(mut self, image: &Value) -> Option<Value> {
-        self.fields.insert("conditions".into(), self.conditions.into());
+        if !self.conditions.is_empty() {
+            self.fields.insert("conditions".into(), self.conditions.into());
+        }
+        let is_empty = self.fields.is_empty();
         let patch = json!({"status": self.fields});
-        (!is_merged(image, &patch)).then_some(patch)
+        (!is_empty && !is_merged(image, &patch)).then_some(patch)
     }
 }
 

@@ -152,9 +152,9 @@ pub async fn convert(
     Ok(converted?)
 }
 
-/// Writes a raw disk to an NBD server on a unix socket, holes as zeroes, and has it flushed.
-pub async fn write_to_socket(tool: &Tool, disk: &Path, socket: &Path) -> Result<(), ImageError> {
-    let target = json!({
+/// An NBD server on a unix socket, as qemu-img takes it.
+fn served(socket: &Path) -> String {
+    let disk = json!({
         "driver": "raw",
         "file": {
             "driver": "nbd",
@@ -162,6 +162,11 @@ pub async fn write_to_socket(tool: &Tool, disk: &Path, socket: &Path) -> Result<
             "reconnect-delay": RECONNECT,
         },
     });
+    format!("json:{disk}")
+}
+
+/// Writes a raw disk to an NBD server on a unix socket, holes as zeroes, and has it flushed.
+pub async fn write_to_socket(tool: &Tool, disk: &Path, socket: &Path) -> Result<(), ImageError> {
     let arguments = [
         "convert".into(),
         // The target exists; and what is not flushed is not written.
@@ -173,7 +178,7 @@ pub async fn write_to_socket(tool: &Tool, disk: &Path, socket: &Path) -> Result<
         "-O".into(),
         "raw".into(),
         source(disk, Kind::Raw).into(),
-        format!("json:{target}").into(),
+        served(socket).into(),
     ];
     Ok(tool.run_with_progress(&arguments, |_| {}).await?)
 }
@@ -186,20 +191,12 @@ pub async fn read_from_socket(
     disk: &Path,
     progress: impl FnMut(f32) + Send,
 ) -> Result<(), ImageError> {
-    let source = json!({
-        "driver": "raw",
-        "file": {
-            "driver": "nbd",
-            "server": { "type": "unix", "path": socket },
-            "reconnect-delay": RECONNECT,
-        },
-    });
     let arguments = [
         "convert".into(),
         "-p".into(),
         "-O".into(),
         "raw".into(),
-        format!("json:{source}").into(),
+        served(socket).into(),
         disk.as_os_str().to_owned(),
     ];
     Ok(tool.run_with_progress(&arguments, progress).await?)

@@ -75,8 +75,7 @@ pub(crate) struct ImageWish {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    sheaf image import debian https://cloud.debian.org/images/cloud/bookworm/latest/\
-    debian-12-genericcloud-amd64.qcow2\n  \
+    sheaf image import debian https://images.example.com/debian-12.qcow2\n  \
     sheaf vm create web --image debian --ssh-key ~/.ssh/id_ed25519.pub\n\n\
     qcow2, raw, ISO, vmdk, vdi and vhdx are understood, and gz, xz and zst around them.\n\
     Ctrl-C stops the waiting only; `sheaf image list` shows how far it is.")]

@@ -82,6 +82,10 @@ pub async fn follow(
             Err(failure) => Some(failure),
         };
         match failure {
+            // Its definition was deleted, and word of that is on its way to who follows here.
+            Some(WatchError::Refused { code: 404, message }) => {
+                debug!(path = follower.path, message, "kind is not served");
+            }
             // A server that stays away is told of once for each kind.
             Some(failure) if !failing => {
                 failing = true;

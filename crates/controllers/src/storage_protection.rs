@@ -1,4 +1,4 @@
-//! Holding back the deletion of claims and volumes that are in use.
+//! Holding back the deletion of claims, volumes and attributes of volumes that are in use.
 
 mod plan;
 
@@ -6,70 +6,83 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::Value;
 
 use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
-use crate::resource::{Objects, VMIS};
+use crate::resource::{ATTRIBUTES_CLASSES, CLAIMS, Objects, VMIS, VOLUMES};
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     Claim { namespace: Arc<str>, name: Arc<str> },
     Volume { name: Arc<str> },
+    Attributes { name: Arc<str> },
 }
 
-/// Remembers which claims wait to be unused, by namespace.
+/// Remembers who waits to be unused.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting(BTreeMap<Arc<str>, BTreeSet<Arc<str>>>);
+pub(crate) struct Waiting {
+    /// By namespace.
+    claims: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
+    attributes: BTreeSet<Arc<str>>,
+}
 
 impl Interest for Waiting {
     type Key = Key;
 
     fn keys(&mut self, touch: &Touch) -> Vec<Key> {
-        match touch {
-            Touch::Object { kind, namespace, name, state }
-                if kind.is("", "persistentvolumeclaims") =>
-            {
-                self.note(namespace, name, *state);
-                let key = Key::Claim { namespace: Arc::clone(namespace), name: Arc::clone(name) };
-                if *state == State::Gone { vec![] } else { vec![key] }
-            }
-            Touch::Object { kind, namespace, .. } if kind.is("", "pods") || VMIS.is(kind) => {
-                self.claims(namespace)
-            }
-            Touch::Object { kind, name, state: State::Live | State::Deleting, .. }
-                if kind.is("", "persistentvolumes") =>
-            {
-                vec![Key::Volume { name: Arc::clone(name) }]
-            }
-            Touch::Object { .. } => vec![],
-            Touch::Missed(_) => {
-                self.0.keys().flat_map(|namespace| self.claims(namespace)).collect()
-            }
+        let Touch::Object { kind, namespace, name, state } = touch else {
+            let claims = self.claims.keys().flat_map(|namespace| self.claims(namespace));
+            return claims.chain(self.attributes()).collect();
+        };
+        let mut keys = Vec::new();
+        let there = *state != State::Gone;
+        if CLAIMS.is(kind) {
+            self.note_claim(namespace, name, *state);
+            let key = Key::Claim { namespace: Arc::clone(namespace), name: Arc::clone(name) };
+            keys.extend(there.then_some(key));
+            keys.extend(self.attributes());
+        } else if VOLUMES.is(kind) {
+            keys.extend(there.then(|| Key::Volume { name: Arc::clone(name) }));
+            keys.extend(self.attributes());
+        } else if ATTRIBUTES_CLASSES.is(kind) {
+            match state {
+                State::Deleting => self.attributes.insert(Arc::clone(name)),
+                State::Live | State::Gone => self.attributes.remove(name),
+            };
+            keys.extend(there.then(|| Key::Attributes { name: Arc::clone(name) }));
+        } else if kind.is("", "pods") || VMIS.is(kind) {
+            keys.extend(self.claims(namespace));
         }
+        keys
     }
 }
 
 impl Waiting {
-    fn note(&mut self, namespace: &Arc<str>, name: &Arc<str>, state: State) {
+    fn note_claim(&mut self, namespace: &Arc<str>, name: &Arc<str>, state: State) {
         if state == State::Deleting {
-            self.0.entry(Arc::clone(namespace)).or_default().insert(Arc::clone(name));
-        } else if let Some(claims) = self.0.get_mut(namespace) {
+            self.claims.entry(Arc::clone(namespace)).or_default().insert(Arc::clone(name));
+        } else if let Some(claims) = self.claims.get_mut(namespace) {
             claims.remove(name);
             if claims.is_empty() {
-                self.0.remove(namespace);
+                self.claims.remove(namespace);
             }
         }
     }
 
     fn claims(&self, namespace: &Arc<str>) -> Vec<Key> {
-        let claims = self.0.get(namespace).into_iter().flatten();
+        let claims = self.claims.get(namespace).into_iter().flatten();
         let key = |name: &Arc<str>| Key::Claim {
             namespace: Arc::clone(namespace),
             name: Arc::clone(name),
         };
         claims.map(key).collect()
+    }
+
+    fn attributes(&self) -> impl Iterator<Item = Key> {
+        self.attributes.iter().map(|name| Key::Attributes { name: Arc::clone(name) })
     }
 }
 
@@ -84,6 +97,7 @@ impl Reconciler for Protector {
         match key {
             Key::Claim { namespace, name } => self.claim(namespace, name).await?,
             Key::Volume { name } => self.volume(name).await?,
+            Key::Attributes { name } => self.attributes(name).await?,
         }
         Ok(Next::Done)
     }
@@ -128,6 +142,23 @@ impl Protector {
             None => Ok(()),
         }
     }
+
+    async fn attributes(&self, name: &str) -> Result<(), Failure> {
+        let classes = Api::<VolumeAttributesClass>::all(self.client.clone());
+        let Some(class) = classes.get_opt(name).await.doing("get the attributes")? else {
+            return Ok(());
+        };
+        let mut users = Vec::new();
+        if class.metadata.deletion_timestamp.is_some() {
+            let objects = Objects(self.client.clone());
+            users = objects.list(CLAIMS, "", "").await.doing("list claims")?;
+            users.extend(objects.list(VOLUMES, "", "").await.doing("list volumes")?);
+        }
+        match plan::attributes(&class, &users) {
+            Some(patch) => patched(classes.patch(name, &no_params(), &merge(&patch)).await),
+            None => Ok(()),
+        }
+    }
 }
 
 fn no_params() -> PatchParams {
@@ -147,8 +178,10 @@ fn patched<T>(result: Result<T, kube::Error>) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use client::Meta;
+
     use super::*;
-    use crate::fake::touch;
+    use crate::fake::{core_kind, touch};
 
     #[test]
     fn pods_matter_only_to_claims_that_wait() {
@@ -162,5 +195,24 @@ mod tests {
         assert_eq!(keys(&touch("persistentvolumeclaims", "n", "c", State::Gone)), 0);
         assert_eq!(keys(&touch("pods", "n", "p", State::Gone)), 0);
         assert_eq!(keys(&touch("persistentvolumes", "", "v", State::Deleting)), 1);
+    }
+
+    #[test]
+    fn attributes_that_wait_are_looked_at_when_a_claim_or_volume_changes() {
+        let mut waiting = Waiting::default();
+        let mut kind = Arc::into_inner(core_kind("persistentvolumes")).unwrap();
+        kind.group = ATTRIBUTES_CLASSES.group.into();
+        kind.plural = ATTRIBUTES_CLASSES.plural.into();
+        let (kind, meta) = (Arc::new(kind), Meta { name: "gold".into(), ..Meta::default() });
+        let class = |state| Touch::object(&kind, &meta, state);
+        let attributes = vec![Key::Attributes { name: "gold".into() }];
+        let mut keys = |touch: &Touch| waiting.keys(touch);
+        assert_eq!(keys(&class(State::Live)), attributes);
+        assert_eq!(keys(&touch("persistentvolumes", "", "v", State::Gone)), []);
+        assert_eq!(keys(&class(State::Deleting)), attributes);
+        assert_eq!(keys(&touch("persistentvolumes", "", "v", State::Gone)), attributes);
+        assert_eq!(keys(&touch("persistentvolumeclaims", "n", "c", State::Gone)), attributes);
+        assert_eq!(keys(&class(State::Gone)), []);
+        assert_eq!(keys(&touch("persistentvolumes", "", "v", State::Gone)), []);
     }
 }

@@ -1,8 +1,9 @@
-//! Whether a claim or volume carries its finalizer: pure.
+//! Whether a claim, volume or class of attributes carries its finalizer: pure.
 //!
 //! Each has it from the beginning and loses it when it is being deleted and not in use.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, Volume};
+use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
@@ -11,6 +12,7 @@ use crate::vmi::any_claim_name;
 
 const CLAIM: &str = "kubernetes.io/pvc-protection";
 const VOLUME: &str = "kubernetes.io/pv-protection";
+const ATTRIBUTES: &str = "kubernetes.io/vac-protection";
 
 /// Whether the pods of its namespace matter for what becomes of the claim.
 pub(crate) fn asks_for_pods(claim: &PersistentVolumeClaim) -> bool {
@@ -45,6 +47,19 @@ fn is_plugged_into(machine: &Value, claim: &PersistentVolumeClaim) -> bool {
 pub(crate) fn volume(volume: &PersistentVolume) -> Option<Value> {
     let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
     finalizer(&volume.metadata, VOLUME, phase == Some("Bound"))
+}
+
+/// The same for a class of attributes, which claims and volumes use: they have it, want it, or
+/// are being changed to it.
+pub(crate) fn attributes(class: &VolumeAttributesClass, users: &[Value]) -> Option<Value> {
+    let name = class.metadata.name.as_deref().unwrap_or_default();
+    let fields = [
+        "/spec/volumeAttributesClassName",
+        "/status/currentVolumeAttributesClassName",
+        "/status/modifyVolumeStatus/targetVolumeAttributesClassName",
+    ];
+    let used = users.iter().any(|user| fields.iter().any(|field| text(user, field) == name));
+    finalizer(&class.metadata, ATTRIBUTES, used)
 }
 
 fn finalizer(meta: &ObjectMeta, finalizer: &str, used: bool) -> Option<Value> {
@@ -168,5 +183,25 @@ mod tests {
             volume(&serde_json::from_value(object).unwrap()).is_some()
         };
         assert!(!find(false, "Bound") && !find(true, "Bound") && find(true, "Released"));
+    }
+
+    #[test]
+    fn attributes_are_in_use_while_a_claim_or_volume_names_them() {
+        let find = |users: &[Value]| {
+            let object = json!({"metadata": meta(true, &[ATTRIBUTES]), "driverName": "d"});
+            attributes(&serde_json::from_value(object).unwrap(), users).is_some()
+        };
+        let cases = [
+            (json!({"spec": {"volumeAttributesClassName": "c"}}), false),
+            (json!({"status": {"currentVolumeAttributesClassName": "c"}}), false),
+            (
+                json!({"status": {"modifyVolumeStatus": {"targetVolumeAttributesClassName": "c"}}}),
+                false,
+            ),
+            (json!({"spec": {"volumeAttributesClassName": "other"}}), true),
+        ];
+        for (user, free) in cases {
+            assert_eq!(find(std::slice::from_ref(&user)), free, "{user}");
+        }
     }
 }

@@ -43,10 +43,24 @@ pub(crate) async fn run(api: &Api) -> Result<(), BootstrapError> {
     all(api, rest).await
 }
 
-/// Creates what is missing, many at once: one sync covers them. Each is let go of when it is
-/// written, since memory that the start takes is hardly ever given back.
 async fn all(api: &Api, objects: Vec<Value>) -> Result<(), BootstrapError> {
-    let written = objects.into_iter().map(async |object| ensure(api, &object).await);
+    each(api, objects, |api, object| async move { ensure(&api, &object).await }).await
+}
+
+/// Writes many at once: one sync covers them, and all cores judge them. Each is let go of when
+/// it is written, since memory that the start takes is hardly ever given back.
+async fn each<W>(
+    api: &Api,
+    objects: Vec<Value>,
+    write: fn(Api, Value) -> W,
+) -> Result<(), BootstrapError>
+where
+    W: Future<Output = Result<(), BootstrapError>> + Send + 'static,
+{
+    let written = objects.into_iter().map(async |object| {
+        let task = tokio::spawn(write(api.clone(), object));
+        task.await.unwrap_or_else(|gone| std::panic::resume_unwind(gone.into_panic()))
+    });
     stream::iter(written).buffer_unordered(AT_ONCE).try_collect().await
 }
 
@@ -104,8 +118,7 @@ fn overlay(whole: &mut Value, part: &Value) {
 
 async fn roles(api: &Api) -> Result<(), BootstrapError> {
     let objects = auth::rbac::bootstrap::objects();
-    let written = objects.into_iter().map(async |wanted| role(api, &wanted).await);
-    stream::iter(written).buffer_unordered(AT_ONCE).try_collect().await
+    each(api, objects, |api, wanted| async move { role(&api, &wanted).await }).await
 }
 
 async fn role(api: &Api, wanted: &Value) -> Result<(), BootstrapError> {

@@ -4,6 +4,10 @@
 //! which in a server that has nothing to do may be never: after its first start most of its
 //! memory would be such leftovers. So threads look into it as they go to sleep.
 
+mod code;
+
+pub(crate) use code::keep_small;
+
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 

@@ -18,6 +18,10 @@ pub(super) fn check(
     if &*call.served.group != auth::rbac::GROUP || operation == Operation::Delete {
         return Ok(());
     }
+    // They may grant anything; the policy need not be built to know that.
+    if call.user.is_in(auth::user::MASTERS) {
+        return Ok(());
+    }
     let policy = crate::rights::policy(call.api);
     let namespace = call.namespace();
     let result = match &*call.served.kind {

@@ -46,9 +46,13 @@ pub(super) fn in_runtime(service: impl Future<Output = Result<()>>) -> Result<()
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("sheaf")
+        // Under load, new requests are looked for this often: at the default of 61 tasks, who
+        // asks for little would wait for dozens of those who flood.
+        .event_interval(8)
         .on_thread_park(memory::before_sleep)
         .build()
         .context("cannot start the runtime")?;
+    runtime.spawn(memory::keep_small());
     let outcome = runtime.block_on(service);
     runtime.shutdown_timeout(Duration::from_millis(200));
     outcome

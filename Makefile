@@ -62,3 +62,9 @@ sim: ## Simulate clusters of volumes under faults (SEEDS=10000 FROM=0; SEED=n re
 bench: ## Measure a release build: requests per second, latency, CPU and memory
 	@scripts/setup run
 	cargo run --release --locked -p bench -- $(ARGS)
+
+.PHONY: soak
+soak: ## An hour of client-go against a server that is killed now and then (ARGS='10m etcd')
+	@scripts/setup run
+	@cargo build --release --locked -p sheaf
+	@scripts/soak $(ARGS)

@@ -110,6 +110,11 @@ fn a_flood_is_served_and_so_is_everybody_else() {
         "apiserver_longrunning_requests{verb=\"WATCH\"}",
         "apiserver_storage_objects{resource=\"configmaps\"}",
         "apiserver_flowcontrol_nominal_limit_seats{priority_level=\"global-default\"}",
+        "apiserver_request_sli_duration_seconds_bucket{",
+        "workqueue_adds_total{name=\"namespace\"}",
+        "workqueue_queue_duration_seconds_bucket{name=\"namespace\"",
+        "process_resident_memory_bytes ",
+        "kubernetes_build_info{git_version=\"v",
     ] {
         assert_has(&metrics, part);
     }

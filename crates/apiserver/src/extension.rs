@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use auth::User;
+use base::Workloads;
 use futures_util::future::BoxFuture;
 use http::request;
 use serde_json::Value;
@@ -30,6 +31,8 @@ pub struct Extensions {
     pub rules: Vec<Arc<dyn Rules>>,
     pub groups: Vec<Arc<dyn Group>>,
     pub paths: Vec<Arc<dyn Paths>>,
+    /// What their queues do, for the metrics.
+    pub loads: Workloads,
 }
 
 impl fmt::Debug for Extensions {

@@ -12,6 +12,7 @@ mod objects;
 mod rules;
 mod schedule;
 mod seated;
+mod visit;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +34,7 @@ pub(crate) use objects::all as first_objects;
 use rules::{Asked, Rules, Schema, What};
 use schedule::{Arrival, Scheduler, Slot};
 pub(crate) use seated::seated;
+pub(crate) use visit::Visit;
 
 pub(crate) const SCHEMAS: &str = "flowschemas";
 pub(crate) const LEVELS: &str = "prioritylevelconfigurations";

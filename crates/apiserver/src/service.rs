@@ -16,7 +16,7 @@ use crate::api::Api;
 use crate::body::{self, Accepts, RequestBody};
 use crate::call::Call;
 use crate::extension::{self, Asked};
-use crate::fairness::{self, Place};
+use crate::fairness::{self, Visit};
 use crate::identity::{self, Transport};
 use crate::negotiate::{self, Encoding, Offer};
 use crate::notes::Notes;
@@ -62,14 +62,15 @@ impl Api {
         }
         let query = Query::parse(parts.uri.query().unwrap_or(""));
         let asked = Understood::new(&parts, &path, &query);
-        let mut place = None;
-        let answer = self.answer(&parts, body, transport, &asked, &mut place).await;
+        let mut visit = Visit::default();
+        let answer = self.answer(&parts, body, transport, &asked, &mut visit).await;
         let mut reply =
             answer.unwrap_or_else(|error| respond::failure(&error, error_encoding(&parts)));
-        if let Some(place) = place {
+        if let Some(place) = visit.place {
             place.mark(&mut reply);
         }
-        self.traffic.note(&asked.verb, &asked.target, reply.status().as_u16(), began.elapsed());
+        let times = (began.elapsed(), visit.waited);
+        self.traffic.note(&asked.verb, &asked.target, reply.status().as_u16(), times);
         reply
     }
 
@@ -79,7 +80,7 @@ impl Api {
         body: RequestBody,
         transport: &Transport,
         asked: &Understood<'_>,
-        place: &mut Option<Place>,
+        visit: &mut Visit,
     ) -> ApiResult<Reply> {
         if let Some(oidc) = &self.oidc {
             oidc.prepare(&parts.headers).await;
@@ -100,9 +101,9 @@ impl Api {
                     return extension::call(self, group, target, user, parts, body).await;
                 }
                 let seat = if outside {
-                    *place = self.fairness.place(&user, &asked.verb, target);
+                    visit.place = self.fairness.place(&user, &asked.verb, target);
                     let writes = !matches!(&*asked.verb, "get" | "list" | "watch");
-                    self.fairness.enter(place.as_ref(), writes, self.width(asked, target)).await?
+                    visit.enter(self, writes, self.width(asked, target)).await?
                 } else {
                     None
                 };
@@ -113,8 +114,8 @@ impl Api {
             }
             Target::Discovery(_) | Target::Other(_) => {
                 let seat = if outside {
-                    *place = self.fairness.place_path(&user, &asked.verb, asked.path);
-                    self.fairness.enter(place.as_ref(), false, 1).await?
+                    visit.place = self.fairness.place_path(&user, &asked.verb, asked.path);
+                    visit.enter(self, false, 1).await?
                 } else {
                     None
                 };

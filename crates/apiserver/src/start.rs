@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use auth::token::ServiceAccountTokens;
-use base::Tasks;
+use base::{Tasks, Workloads};
 use parking_lot::Mutex;
 use store::{Config, Store};
 
@@ -88,6 +88,11 @@ impl Api {
     /// Who may present which token; lets the binary take over a changed token file.
     pub fn authenticator(&self) -> &Authenticator {
         &self.authenticator
+    }
+
+    /// Where those who work beside the server count what they do.
+    pub fn loads(&self) -> &Workloads {
+        &self.extensions.loads
     }
 
     /// Whether `/readyz` would say yes.

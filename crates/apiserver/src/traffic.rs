@@ -1,6 +1,8 @@
 //! Counting what is asked and answered, and telling it as upstream's dashboards expect it.
 
+mod process;
 pub(crate) mod timing;
+mod work;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -38,24 +40,40 @@ struct Series {
     labels: String,
     code: u16,
     count: AtomicU64,
+    /// From the first byte to the answer.
+    took: Sums,
+    /// The same without waiting for a seat, which is what upstream's objectives are about.
+    served: Sums,
+}
+
+/// How long things took.
+#[derive(Debug, Default)]
+struct Sums {
     micros: AtomicU64,
     buckets: [AtomicU64; BUCKETS.len()],
 }
 
-impl Series {
-    fn new(labels: String, code: u16) -> Self {
-        let (count, micros) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { labels, code, count, micros, buckets: Default::default() }
-    }
-
+impl Sums {
     fn note(&self, took: Duration) {
-        self.count.fetch_add(1, Ordering::Relaxed);
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.micros.fetch_add(micros, Ordering::Relaxed);
         let seconds = took.as_secs_f64();
         if let Some(at) = BUCKETS.iter().position(|end| seconds <= *end) {
             self.buckets[at].fetch_add(1, Ordering::Relaxed);
         }
+    }
+}
+
+impl Series {
+    fn new(labels: String, code: u16) -> Self {
+        let (took, served) = Default::default();
+        Self { labels, code, count: AtomicU64::new(0), took, served }
+    }
+
+    fn note(&self, took: Duration, waited: Duration) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.took.note(took);
+        self.served.note(took.saturating_sub(waited));
     }
 }
 
@@ -70,15 +88,21 @@ impl Drop for Watching {
 }
 
 impl Traffic {
-    /// A request was answered.
-    pub(crate) fn note(&self, verb: &str, target: &Target<'_>, code: u16, took: Duration) {
+    /// A request was answered, having `waited` for a seat for a part of the time.
+    pub(crate) fn note(
+        &self,
+        verb: &str,
+        target: &Target<'_>,
+        code: u16,
+        (took, waited): (Duration, Duration),
+    ) {
         let mut hash = DefaultHasher::new();
         let parts = parts(target);
         (verb, code, parts).hash(&mut hash);
         let key = hash.finish();
         let known = self.series.read().get(&key).cloned();
         let series = known.unwrap_or_else(|| self.make(key, verb, parts, code));
-        series.note(took);
+        series.note(took, waited);
     }
 
     fn make(&self, key: u64, verb: &str, parts: [&str; 5], code: u16) -> Arc<Series> {
@@ -134,6 +158,9 @@ impl Traffic {
             page.head("apiserver_audit_error_total", "counter", "Audit events that were lost.");
             page.line("apiserver_audit_error_total", "", audit.lost() as f64);
         }
+        work::render(&api.extensions.loads, &mut page);
+        process::render(&mut page);
+        build(api, &mut page);
         page.head("sheaf_store_revision", "gauge", "Newest revision.");
         page.line("sheaf_store_revision", "", api.store.revision().get() as f64);
         page.head("sheaf_served_kinds", "gauge", "Kinds served.");
@@ -150,34 +177,33 @@ impl Traffic {
             let labels = format!("code=\"{}\",{}", series.code, series.labels);
             page.line(name, &labels, series.count.load(Ordering::Relaxed) as f64);
         }
+        // Codes are not told apart here.
+        let alike = || {
+            let alike = all.chunk_by(|a, b| a.labels == b.labels);
+            alike.filter(|alike| !alike[0].labels.contains("verb=\"WATCH\""))
+        };
         let name = "apiserver_request_duration_seconds";
         page.head(name, "histogram", "How long answers took, except those of watches.");
-        let mut at = 0;
-        while at < all.len() {
-            // Codes are not told apart here.
-            let same =
-                all[at..].iter().take_while(|series| series.labels == all[at].labels).count();
-            if !all[at].labels.contains("verb=\"WATCH\"") {
-                histogram(page, name, &all[at..at + same]);
-            }
-            at += same;
-        }
+        alike().for_each(|alike| histogram(page, name, alike, |series| &series.took));
+        let name = "apiserver_request_sli_duration_seconds";
+        page.head(name, "histogram", "How long answers took without the time in queues.");
+        alike().for_each(|alike| histogram(page, name, alike, |series| &series.served));
     }
 }
 
-fn histogram(page: &mut Page, name: &str, alike: &[Arc<Series>]) {
+fn histogram(page: &mut Page, name: &str, alike: &[Arc<Series>], of: fn(&Series) -> &Sums) {
     let Some(labels) = alike.first().map(|series| &series.labels) else { return };
     let sum = |read: &dyn Fn(&Series) -> &AtomicU64| -> u64 {
         alike.iter().map(|series| read(series).load(Ordering::Relaxed)).sum()
     };
     let mut below = 0;
     for (at, end) in BUCKETS.iter().enumerate() {
-        below += sum(&|series| &series.buckets[at]);
+        below += sum(&|series| &of(series).buckets[at]);
         page.line(&format!("{name}_bucket"), &format!("{labels},le=\"{end}\""), below as f64);
     }
     let count = sum(&|series| &series.count);
     page.line(&format!("{name}_bucket"), &format!("{labels},le=\"+Inf\""), count as f64);
-    page.line(&format!("{name}_sum"), labels, sum(&|series| &series.micros) as f64 / 1e6);
+    page.line(&format!("{name}_sum"), labels, sum(&|series| &of(series).micros) as f64 / 1e6);
     page.line(&format!("{name}_count"), labels, count as f64);
 }
 
@@ -204,6 +230,22 @@ fn flow_control(api: &Api, page: &mut Page) {
     let name = "apiserver_flowcontrol_rejected_requests_total";
     page.head(name, "counter", "Requests that found no seat.");
     page.line(name, "", api.fairness.refused() as f64);
+}
+
+/// Which version this is, in the words of upstream's.
+fn build(api: &Api, page: &mut Page) {
+    let version = api.settings.version.to_value();
+    let labels: Vec<String> = [
+        ("git_version", "gitVersion"),
+        ("major", "major"),
+        ("minor", "minor"),
+        ("platform", "platform"),
+    ]
+    .iter()
+    .map(|(label, field)| format!("{label}=\"{}\"", version[field].as_str().unwrap_or("")))
+    .collect();
+    page.head("kubernetes_build_info", "gauge", "The version that is served.");
+    page.line("kubernetes_build_info", &labels.join(","), 1.0);
 }
 
 /// Group, version, resource, subresource and scope.
@@ -263,9 +305,9 @@ mod tests {
     fn requests_are_counted_by_what_they_are() {
         let traffic = Traffic::default();
         let list = crate::route::parse("/apis/apps/v1/namespaces/n/deployments");
-        traffic.note("list", &list, 200, Duration::from_millis(3));
-        traffic.note("list", &list, 200, Duration::from_millis(30));
-        traffic.note("list", &list, 500, Duration::from_secs(90));
+        traffic.note("list", &list, 200, (Duration::from_millis(3), Duration::ZERO));
+        traffic.note("list", &list, 200, (Duration::from_millis(30), Duration::from_millis(28)));
+        traffic.note("list", &list, 500, (Duration::from_secs(90), Duration::ZERO));
         let mut page = Page::default();
         traffic.requests(&mut page);
         let labels = "component=\"apiserver\",dry_run=\"\",group=\"apps\",resource=\"deployments\",\
@@ -277,6 +319,8 @@ mod tests {
             format!("apiserver_request_duration_seconds_bucket{{{labels},le=\"60\"}} 2"),
             format!("apiserver_request_duration_seconds_bucket{{{labels},le=\"+Inf\"}} 3"),
             format!("apiserver_request_duration_seconds_count{{{labels}}} 3"),
+            // Without the 28 ms for which the second waited.
+            format!("apiserver_request_sli_duration_seconds_bucket{{{labels},le=\"0.005\"}} 2"),
         ] {
             assert!(page.0.lines().any(|found| found == line), "{line}\nin\n{}", page.0);
         }
@@ -287,7 +331,7 @@ mod tests {
         let traffic = Traffic::default();
         for name in 0..10 {
             let path = format!("/api/v1/nonsense{name}");
-            traffic.note("list", &crate::route::parse(&path), 404, Duration::ZERO);
+            traffic.note("list", &crate::route::parse(&path), 404, Default::default());
         }
         assert_eq!(traffic.series.read().len(), 1);
         let open = traffic.watching();

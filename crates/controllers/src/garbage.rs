@@ -113,8 +113,8 @@ impl Collector {
         }
         while self.running.len() < WORKERS {
             match self.queue.take(now) {
-                Some(Task::Examine(uid)) => self.examine(uid),
-                Some(Task::Orphan(uid)) => self.orphan(uid),
+                Some((Task::Examine(uid), _)) => self.examine(uid),
+                Some((Task::Orphan(uid), _)) => self.orphan(uid),
                 None => break,
             }
         }
@@ -144,10 +144,11 @@ impl Collector {
     }
 
     fn enqueue(&mut self, work: Vec<Work>) {
-        let settled = Instant::now() + SETTLE;
+        let now = Instant::now();
+        let settled = now + SETTLE;
         for work in work {
             match work {
-                Work::Examine(uid) => self.queue.add(Task::Examine(uid)),
+                Work::Examine(uid) => self.queue.add(Task::Examine(uid), now),
                 Work::Release(uid) => self.queue.add_at(Task::Examine(uid), settled),
                 Work::Orphan(uid) => self.queue.add_at(Task::Orphan(uid), settled),
                 Work::Report { uid, place, owner } => {
@@ -163,7 +164,9 @@ impl Collector {
 
     fn examine(&mut self, uid: Uid) {
         let place = self.graph.place(&uid).filter(|_| self.graph.needs_look(&uid));
-        let Some(place) = place else { return self.queue.done(&Task::Examine(uid)) };
+        let Some(place) = place else {
+            return self.queue.done(&Task::Examine(uid), Instant::now());
+        };
         let server = self.server.clone();
         self.running.push(Box::pin(async move {
             let latest = server.get(&place).await;
@@ -173,7 +176,7 @@ impl Collector {
 
     fn orphan(&mut self, uid: Uid) {
         let Some(place) = self.graph.place(&uid) else {
-            return self.queue.done(&Task::Orphan(uid));
+            return self.queue.done(&Task::Orphan(uid), Instant::now());
         };
         let dependents: Vec<Place> =
             self.graph.dependents_of(&uid).filter_map(|uid| self.graph.place(uid)).collect();
@@ -190,7 +193,7 @@ impl Collector {
             Outcome::Written { task, result } => {
                 // The object looks different now, and its new state may need more.
                 if let (Task::Examine(_), Ok(())) = (&task, &result) {
-                    self.queue.add(task.clone());
+                    self.queue.add(task.clone(), Instant::now());
                 }
                 self.settle(&task, result);
             }
@@ -228,7 +231,7 @@ impl Collector {
         match (plan::decide(&self.graph, &uid, latest.as_ref(), answers), latest) {
             (Verdict::Act(action), Some(latest)) => {
                 let (server, place) = (self.server.clone(), self.graph.place(&uid));
-                let Some(place) = place else { return self.queue.done(&task) };
+                let Some(place) = place else { return self.queue.done(&task, Instant::now()) };
                 debug!(kind = %place.kind, namespace = %place.namespace, name = %place.name,
                     ?action, "collecting");
                 self.running.push(Box::pin(async move {
@@ -238,20 +241,20 @@ impl Collector {
             }
             (Verdict::Poll, _) => self.queue.failed(&task, Instant::now()),
             (Verdict::Examine(uids), _) => {
-                self.queue.done(&task);
+                self.queue.done(&task, Instant::now());
                 self.enqueue(uids.into_iter().map(Work::Examine).collect());
             }
             (Verdict::Gone, _) => {
-                self.queue.done(&task);
+                self.queue.done(&task, Instant::now());
                 let work = self.graph.delete(&uid);
                 self.enqueue(work);
             }
-            (Verdict::Settled | Verdict::Act(_), _) => self.queue.done(&task),
+            (Verdict::Settled | Verdict::Act(_), _) => self.queue.done(&task, Instant::now()),
         }
     }
 
     fn settle(&mut self, task: &Task, result: Result<(), CollectError>) {
-        let Err(failure) = result else { return self.queue.done(task) };
+        let Err(failure) = result else { return self.queue.done(task, Instant::now()) };
         // A conflict is the normal answer to a stale decision, and an owner of an unknown kind
         // the user's affair.
         if failure.is_expected() {

@@ -4,6 +4,7 @@
 //! again afterwards, so that no change is missed. It never holds more than one entry
 //! per key, which bounds it by the number of objects.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -16,45 +17,61 @@ const LONGEST: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub(crate) struct Queue<K> {
     ready: VecDeque<K>,
-    queued: BTreeSet<K>,
+    /// Since when each is ready.
+    queued: BTreeMap<K, Instant>,
     running: BTreeSet<K>,
     /// Added while running.
     again: BTreeSet<K>,
     delayed: BTreeSet<(Instant, K)>,
     due: BTreeMap<K, Instant>,
     failures: BTreeMap<K, u32>,
+    added: u64,
 }
 
 impl<K> Default for Queue<K> {
     fn default() -> Self {
         Self {
             ready: VecDeque::new(),
-            queued: BTreeSet::new(),
+            queued: BTreeMap::new(),
             running: BTreeSet::new(),
             again: BTreeSet::new(),
             delayed: BTreeSet::new(),
             due: BTreeMap::new(),
             failures: BTreeMap::new(),
+            added: 0,
         }
     }
 }
 
 impl<K: Ord + Clone> Queue<K> {
     /// Hand this key out as soon as possible.
-    pub(crate) fn add(&mut self, key: K) {
+    pub(crate) fn add(&mut self, key: K, now: Instant) {
         if let Some(at) = self.due.remove(&key) {
             self.delayed.remove(&(at, key.clone()));
         }
         if self.running.contains(&key) {
-            self.again.insert(key);
-        } else if self.queued.insert(key.clone()) {
-            self.ready.push_back(key);
+            self.added += u64::from(self.again.insert(key));
+        } else {
+            self.make_ready(key, now);
         }
+    }
+
+    fn make_ready(&mut self, key: K, now: Instant) {
+        if let Entry::Vacant(place) = self.queued.entry(key.clone()) {
+            place.insert(now);
+            self.ready.push_back(key);
+            self.added += 1;
+        }
+    }
+
+    /// How many keys were ever added, and how many are ready now.
+    pub(crate) fn counts(&self) -> (u64, usize) {
+        (self.added, self.ready.len())
     }
 
     /// Hand this key out at `at`, or earlier if it is added before.
     pub(crate) fn add_at(&mut self, key: K, at: Instant) {
-        if self.queued.contains(&key) || self.due.get(&key).is_some_and(|due| *due <= at) {
+        if self.queued.contains_key(&key) || self.due.get(&key).is_some_and(|due| *due <= at) {
             return;
         }
         if let Some(later) = self.due.insert(key.clone(), at) {
@@ -63,23 +80,23 @@ impl<K: Ord + Clone> Queue<K> {
         self.delayed.insert((at, key));
     }
 
-    /// The next key to work on; the caller reports `done` or `failed`.
-    pub(crate) fn take(&mut self, now: Instant) -> Option<K> {
+    /// The next key to work on, and how long it was ready; the caller reports `done` or `failed`.
+    pub(crate) fn take(&mut self, now: Instant) -> Option<(K, Duration)> {
         while let Some((at, _)) = self.delayed.first()
             && *at <= now
         {
             let Some((_, key)) = self.delayed.pop_first() else { break };
-            self.add(key);
+            self.add(key, now);
         }
         let key = self.ready.pop_front()?;
-        self.queued.remove(&key);
+        let since = self.queued.remove(&key).unwrap_or(now);
         self.running.insert(key.clone());
-        Some(key)
+        Some((key, now.saturating_duration_since(since)))
     }
 
-    pub(crate) fn done(&mut self, key: &K) {
+    pub(crate) fn done(&mut self, key: &K, now: Instant) {
         self.failures.remove(key);
-        self.finish(key);
+        self.finish(key, now);
     }
 
     /// Hand it out again after a delay that doubles each time.
@@ -87,7 +104,7 @@ impl<K: Ord + Clone> Queue<K> {
         let count = self.failures.entry(key.clone()).or_default();
         let delay = FIRST.saturating_mul(1 << (*count).min(20)).min(LONGEST);
         *count += 1;
-        self.finish(key);
+        self.finish(key, now);
         self.add_at(key.clone(), now + delay);
     }
 
@@ -96,10 +113,12 @@ impl<K: Ord + Clone> Queue<K> {
         self.delayed.first().map(|(at, _)| *at)
     }
 
-    fn finish(&mut self, key: &K) {
+    fn finish(&mut self, key: &K, now: Instant) {
         self.running.remove(key);
         if self.again.remove(key) {
-            self.add(key.clone());
+            // It was counted when it was added.
+            self.added -= 1;
+            self.make_ready(key.clone(), now);
         }
     }
 }
@@ -108,43 +127,63 @@ impl<K: Ord + Clone> Queue<K> {
 mod tests {
     use super::*;
 
+    fn next(queue: &mut Queue<i32>, now: Instant) -> Option<i32> {
+        queue.take(now).map(|(key, _)| key)
+    }
+
+    #[test]
+    fn it_is_told_how_many_came_and_how_long_they_were_ready() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let later = now + Duration::from_secs(2);
+        queue.add(1, now);
+        queue.add(1, now);
+        queue.add(2, later);
+        assert_eq!(queue.counts(), (2, 2));
+        assert_eq!(queue.take(later), Some((1, Duration::from_secs(2))));
+        queue.add(1, later);
+        assert_eq!(queue.counts(), (3, 1), "once more while it runs");
+        queue.done(&1, later);
+        assert_eq!(queue.counts(), (3, 2));
+        assert_eq!(queue.take(later), Some((2, Duration::ZERO)));
+    }
+
     #[test]
     fn a_key_added_twice_is_handed_out_once() {
         let (mut queue, now) = (Queue::default(), Instant::now());
-        queue.add(1);
-        queue.add(1);
-        assert_eq!(queue.take(now), Some(1));
-        assert_eq!(queue.take(now), None);
+        queue.add(1, now);
+        queue.add(1, now);
+        assert_eq!(next(&mut queue, now), Some(1));
+        assert_eq!(next(&mut queue, now), None);
     }
 
     #[test]
     fn a_key_added_while_running_is_handed_out_afterwards() {
         let (mut queue, now) = (Queue::default(), Instant::now());
-        queue.add(1);
+        queue.add(1, now);
         queue.take(now);
-        queue.add(1);
-        assert_eq!(queue.take(now), None);
-        queue.done(&1);
-        assert_eq!(queue.take(now), Some(1));
+        queue.add(1, now);
+        assert_eq!(next(&mut queue, now), None);
+        queue.done(&1, now);
+        assert_eq!(next(&mut queue, now), Some(1));
     }
 
     #[test]
     fn failures_wait_longer_each_time_until_one_succeeds() {
         let (mut queue, mut now) = (Queue::default(), Instant::now());
         let mut delays = Vec::new();
-        queue.add(1);
+        queue.add(1, now);
         for _ in 0..3 {
-            assert_eq!(queue.take(now), Some(1));
+            assert_eq!(next(&mut queue, now), Some(1));
             queue.failed(&1, now);
-            assert_eq!(queue.take(now), None);
+            assert_eq!(next(&mut queue, now), None);
             let due = queue.next_due().unwrap();
             delays.push((due - now).as_millis());
             now = due;
         }
         assert_eq!(delays, [20, 40, 80]);
-        assert_eq!(queue.take(now), Some(1));
-        queue.done(&1);
-        queue.add(1);
+        assert_eq!(next(&mut queue, now), Some(1));
+        queue.done(&1, now);
+        queue.add(1, now);
         queue.take(now);
         queue.failed(&1, now);
         assert_eq!((queue.next_due().unwrap() - now).as_millis(), 20);
@@ -154,9 +193,9 @@ mod tests {
     fn an_addition_overtakes_a_delay() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         queue.add_at(1, now + Duration::from_secs(9));
-        queue.add(1);
-        assert_eq!(queue.take(now), Some(1));
-        queue.done(&1);
+        queue.add(1, now);
+        assert_eq!(next(&mut queue, now), Some(1));
+        queue.done(&1, now);
         assert_eq!(queue.next_due(), None);
     }
 

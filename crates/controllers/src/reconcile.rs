@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Chain, Stop};
+use base::{Chain, Stop, Workload};
 use client::{Change, Fault, Kind, Meta, Update};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -113,6 +113,7 @@ pub(crate) async fn run<K, I, R>(
     mut interest: I,
     reconciler: R,
     mut touches: mpsc::Receiver<Touch>,
+    load: Arc<Workload>,
     mut stop: Stop,
 ) where
     K: Ord + Clone + Debug + Send + Sync,
@@ -124,26 +125,35 @@ pub(crate) async fn run<K, I, R>(
     loop {
         let now = Instant::now();
         while running.len() < WORKERS
-            && let Some(key) = queue.take(now)
+            && let Some((key, waited)) = queue.take(now)
         {
+            load.waited.note(waited);
             let reconciler = &reconciler;
             running.push(async move {
                 let result = reconciler.reconcile(&key).await;
-                (key, result)
+                (key, result, now.elapsed())
             });
         }
+        load.tell(queue.counts());
         let idle = now + Duration::from_secs(3600);
         let due = if running.len() < WORKERS { queue.next_due().unwrap_or(idle) } else { idle };
         tokio::select! {
             touch = touches.recv() => match touch {
                 Some(touch) => {
+                    let now = Instant::now();
                     for key in interest.keys(&touch) {
-                        queue.add(key);
+                        queue.add(key, now);
                     }
                 }
                 None => return,
             },
-            Some((key, result)) = running.next() => finish(name, &mut queue, &key, result),
+            Some((key, result, took)) = running.next() => {
+                load.worked.note(took);
+                if result.is_err() {
+                    load.retried();
+                }
+                finish(name, &mut queue, &key, result);
+            }
             () = tokio::time::sleep_until(due) => {}
             () = stop.requested() => return,
         }
@@ -156,11 +166,12 @@ fn finish<K: Ord + Clone + Debug>(
     key: &K,
     result: Result<Next, Failure>,
 ) {
+    let now = Instant::now();
     match result {
-        Ok(Next::Done) => queue.done(key),
+        Ok(Next::Done) => queue.done(key, now),
         Ok(Next::Again(delay)) => {
-            queue.done(key);
-            queue.add_at(key.clone(), Instant::now() + delay);
+            queue.done(key, now);
+            queue.add_at(key.clone(), now + delay);
         }
         Err(failure) => {
             // Somebody else wrote or removed the object first: the next look sees what.
@@ -169,7 +180,7 @@ fn finish<K: Ord + Clone + Debug>(
             } else {
                 warn!(controller = name, ?key, error = %Chain(&failure), "will retry");
             }
-            queue.failed(key, Instant::now());
+            queue.failed(key, now);
         }
     }
 }

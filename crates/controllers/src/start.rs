@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Stop, Tasks};
+use base::{Stop, Tasks, Workloads};
 use client::{Catalog, Election, Term, Timing, Update};
 use kube::Client;
 use tokio::sync::{mpsc, watch};
@@ -34,6 +34,8 @@ pub struct Config {
     pub duties: Duties,
     /// Where images are uploaded to, if these controllers are to tell.
     pub uploads: Option<UploadProxy>,
+    /// Where the work done is counted.
+    pub loads: Workloads,
 }
 
 /// How much of a cluster is left to these controllers.
@@ -108,7 +110,7 @@ fn run_all(client: &Client, config: &Config) -> Tasks {
     let (catalog_sender, catalog) = watch::channel(Arc::<Catalog>::default());
     let mut outlets = Vec::new();
 
-    let started = Started { client, catalog: &catalog, tasks: &tasks };
+    let started = Started { client, catalog: &catalog, tasks: &tasks, loads: &config.loads };
     let collector = match &config.duties {
         Duties::Cluster { root_ca, minter, signer } => {
             started.cluster(root_ca, minter, &mut outlets);
@@ -136,6 +138,7 @@ struct Started<'a> {
     client: &'a Client,
     catalog: &'a watch::Receiver<Arc<Catalog>>,
     tasks: &'a Tasks,
+    loads: &'a Workloads,
 }
 
 impl Started<'_> {
@@ -247,7 +250,9 @@ impl Started<'_> {
     {
         let (touches, received) = mpsc::channel::<Touch>(QUEUE);
         let stop: Stop = self.tasks.stop_signal();
-        self.tasks.spawn(name, reconcile::run(name, interest, reconciler, received, stop));
+        let load = self.loads.of(name);
+        let run = reconcile::run(name, interest, reconciler, received, load, stop);
+        self.tasks.spawn(name, run);
         Outlet { touches, wants: hub::everything }
     }
 }

@@ -49,7 +49,7 @@ fn cluster(leadership: Leadership) -> (Fake, Tasks) {
     fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
     let (minter, signer) = (Arc::new(Minter), Arc::new(Nobody));
     let duties = Duties::Cluster { root_ca: "pem".into(), minter, signer };
-    let config = Config { leadership, duties, uploads: None };
+    let config = Config { leadership, duties, uploads: None, loads: Default::default() };
     start(fake.client(), config, &tasks);
     (fake, tasks)
 }

@@ -52,7 +52,7 @@ impl Timings {
         let key = hash.finish();
         let known = self.0.read().get(&key).map(|(_, series)| Arc::clone(series));
         let Some(series) = known.or_else(|| self.make(key, what, labels)) else { return };
-        series.note(took);
+        series.note(took, Duration::ZERO);
     }
 
     /// Nothing if there are too many already: names of webhooks are of clients' making.
@@ -75,7 +75,8 @@ impl Timings {
         for what in Timed::ALL {
             page.head(what.name(), "histogram", what.help());
             for (_, series) in all.iter().filter(|(of, _)| *of == what) {
-                histogram(page, what.name(), std::slice::from_ref(series));
+                let alike = std::slice::from_ref(series);
+                histogram(page, what.name(), alike, |series| &series.took);
             }
         }
     }

@@ -2,7 +2,7 @@
 //! know by a kubeconfig and by nothing else.
 
 use anyhow::{Context as _, Result, bail};
-use base::Tasks;
+use base::{Tasks, Workloads};
 use controllers::{Duties, Leadership};
 use kube::Client;
 use tracing::info;
@@ -28,6 +28,7 @@ async fn work(args: &ControllersArgs) -> Result<()> {
         duties: Duties::Machines,
         // Only who runs the gateway knows how clients reach it.
         uploads: None,
+        loads: Workloads::default(),
     };
     controllers::start(client, config, &tasks);
     server::wait_for_signal().await?;

@@ -151,7 +151,7 @@ fn start_controllers(
     let duties = Duties::Cluster { root_ca: pki.ca_pem(), minter: Arc::new(minter), signer };
     let url = names::url(names::advertised(listening, args.advertise_address));
     let uploads = Some(UploadProxy { url, ca: pki.ca_pem() });
-    let config = controllers::Config { leadership, duties, uploads };
+    let config = controllers::Config { leadership, duties, uploads, loads: api.loads().clone() };
     controllers::start(in_process::client(api.clone(), user), config, tasks);
 }
 

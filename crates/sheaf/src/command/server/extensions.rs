@@ -56,6 +56,7 @@ pub(super) fn new() -> (Extensions, Door) {
             Arc::new(Proxy { door: door.clone() }),
             Arc::new(ImageData { door: door.clone() }),
         ],
+        loads: base::Workloads::default(),
     };
     (extensions, door)
 }

@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use rustix::io::FdFlags;
 use rustix::process::{Resource, Rlimit, Uid};
@@ -145,8 +146,13 @@ const IFF_MULTI_QUEUE: u16 = 0x0100;
 /// `_IOW('T', 202, int)`.
 const TUNSETIFF: u32 = 0x4004_54ca;
 
-/// Opens `queues` queues of a tap that exists.
-#[expect(unsafe_code, reason = "the only interface to taps is an ioctl")]
+/// How long a tap may look taken because of a child of ours, which has a copy of every
+/// descriptor from the fork until it becomes a QEMU; on a busy host that is a while.
+const SHADOW: Duration = Duration::from_secs(2);
+const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+
+/// Opens `queues` queues of a tap that exists. Blocks for a moment if it was just made while
+/// another machine is being started: see [`SHADOW`].
 pub fn open_tap(ifname: &str, queues: u16) -> io::Result<Vec<OwnedFd>> {
     let mut request = TapRequest { name: [0; 16], flags: 0, rest: [0; 22] };
     if ifname.is_empty() || ifname.len() >= request.name.len() {
@@ -161,22 +167,31 @@ pub fn open_tap(ifname: &str, queues: u16) -> io::Result<Vec<OwnedFd>> {
     if !std::path::Path::new("/sys/class/net").join(ifname).exists() {
         return Err(io::Error::new(io::ErrorKind::NotFound, "no such interface"));
     }
-    let mut fds = Vec::new();
-    for _ in 0..queues.max(1) {
-        let tun = OpenOptions::new().read(true).write(true).open("/dev/net/tun")?;
-        rustix::io::ioctl_fionbio(&tun, true)?;
-        // SAFETY: TUNSETIFF reads and writes one `struct ifreq`, which is 40 bytes on all
-        // 64-bit systems and which `TapRequest` is a prefix-compatible picture of.
-        let set = unsafe {
-            rustix::ioctl::ioctl(
-                &tun,
-                rustix::ioctl::Updater::<TUNSETIFF, TapRequest>::new(&mut request),
-            )
-        };
-        set?;
-        fds.push(OwnedFd::from(tun));
+    (0..queues.max(1)).map(|_| open_queue(&mut request)).collect()
+}
+
+fn open_queue(request: &mut TapRequest) -> io::Result<OwnedFd> {
+    let tun = OpenOptions::new().read(true).write(true).open("/dev/net/tun")?;
+    rustix::io::ioctl_fionbio(&tun, true)?;
+    let deadline = Instant::now() + SHADOW;
+    loop {
+        match set_interface(&tun, request) {
+            Ok(()) => return Ok(OwnedFd::from(tun)),
+            Err(rustix::io::Errno::BUSY) if Instant::now() < deadline => {
+                std::thread::sleep(BETWEEN_TRIES);
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
-    Ok(fds)
+}
+
+#[expect(unsafe_code, reason = "the only interface to taps is an ioctl")]
+fn set_interface(tun: &File, request: &mut TapRequest) -> rustix::io::Result<()> {
+    // SAFETY: TUNSETIFF reads and writes one `struct ifreq`, which is 40 bytes on all 64-bit
+    // systems and which `TapRequest` is a prefix-compatible picture of.
+    unsafe {
+        rustix::ioctl::ioctl(tun, rustix::ioctl::Updater::<TUNSETIFF, TapRequest>::new(request))
+    }
 }
 
 /// As many descriptors of the kernel's packet mover as there are queues.
@@ -188,4 +203,50 @@ pub fn open_vhost_net(queues: u16) -> io::Result<Vec<OwnedFd>> {
 /// The numbers under which a child will find these descriptors.
 pub(crate) fn numbers(fds: &[OwnedFd]) -> Vec<RawFd> {
     fds.iter().map(AsRawFd::as_raw_fd).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tap that goes with the test.
+    struct Tap(String);
+
+    impl Tap {
+        fn new() -> Self {
+            let tap = Self(format!("shftap{}", std::process::id() % 100_000));
+            tap.ip(&["tuntap", "add", "mode", "tap", "name"]);
+            tap
+        }
+
+        fn ip(&self, words: &[&str]) {
+            let done = Command::new("ip").args(words).arg(&self.0).status();
+            let done = done.expect("ip is missing; scripts/setup test installs it");
+            assert!(done.success() || std::thread::panicking(), "ip failed; root may make taps");
+        }
+    }
+
+    impl Drop for Tap {
+        fn drop(&mut self) {
+            self.ip(&["link", "delete"]);
+        }
+    }
+
+    #[test]
+    fn a_tap_that_a_child_holds_for_a_moment_is_waited_for() {
+        let tap = Tap::new();
+        let first = open_tap(&tap.0, 1).unwrap();
+        // As a child does that was forked while the tap was being made.
+        let child = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            drop(first);
+        });
+        let second = open_tap(&tap.0, 1).unwrap();
+        child.join().unwrap();
+        let taken = open_tap(&tap.0, 1).unwrap_err();
+        assert_eq!(taken.raw_os_error(), Some(rustix::io::Errno::BUSY.raw_os_error()));
+        drop(second);
+        let missing = open_tap("shfnone", 1).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    }
 }

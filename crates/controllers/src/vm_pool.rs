@@ -11,12 +11,12 @@ use client::Fault;
 use kube::Client;
 use serde_json::Value;
 
-use self::plan::Plan;
+use self::plan::{Plan, Seen};
 use crate::event::{self, About, Tone};
 use crate::key::{Dependents, Key};
 use crate::object::{self, is_merged, name};
 use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
-use crate::resource::{Objects, Resource, VMIS, VMS, is_refused};
+use crate::resource::{CLAIMS, DATA_VOLUMES, Objects, Resource, VMIS, VMS, is_refused};
 
 const POOLS: Resource = Resource::new("pool.kubevirt.io", "v1beta1", "virtualmachinepools");
 const SOURCE: &str = "virtualmachinepool-controller";
@@ -66,7 +66,8 @@ impl Reconciler for Pooler {
         let vmis = self.objects.list(VMIS, &key.namespace, "").await.doing("list instances")?;
         let own = plan::own(&pool, &machines);
         let taken: Vec<&str> = machines.iter().map(name).collect();
-        let plan = plan::plan(&pool, &own, &taken, &vmis);
+        let seen = Seen { own: &own, taken: &taken, vmis: &vmis };
+        let plan = plan::plan(&pool, seen, clock::now());
         let watched: BTreeSet<Key> = own
             .iter()
             .map(|vm| Key::of(vm))
@@ -87,7 +88,8 @@ impl Reconciler for Pooler {
                 written => drop(written.doing("write the pool's status")?),
             }
         }
-        Ok(if failure.is_some() { Next::Again(REFUSED) } else { Next::Done })
+        let again = failure.map(|_| REFUSED).into_iter().chain(plan.again).min();
+        Ok(again.map_or(Next::Done, Next::Again))
     }
 }
 
@@ -119,14 +121,16 @@ impl Pooler {
                 Err(failure) => return Err(failure).doing("create a machine"),
             }
         }
-        for vm in machines.iter().filter(|vm| plan.delete.iter().any(|own| own == name(vm))) {
-            let uid = object::uid(vm);
-            let deleted = self.objects.delete(VMS, namespace, name(vm), uid).await;
-            deleted.doing("delete a machine")?;
-            let message = format!("Deleted VM {namespace}/{} with uid {uid} from pool", name(vm));
-            self.tell(pool, Tone::Normal, "SuccessfulDelete", message).await;
+        for vm in named(machines, &plan.delete) {
+            if plan::keeps_disks(pool) {
+                self.keep_disks(vm).await?;
+            }
+            self.delete(pool, vm).await?;
         }
-        for vm in machines.iter().filter(|vm| plan.update.iter().any(|own| own == name(vm))) {
+        for vm in named(machines, &plan.replace) {
+            self.delete(pool, vm).await?;
+        }
+        for vm in named(machines, &plan.update) {
             let Some(patch) = plan::update(pool, vm) else { continue };
             match self.objects.merge(VMS, namespace, name(vm), &patch).await {
                 Err(failure) if is_refused(&failure, 422) => {
@@ -137,11 +141,47 @@ impl Pooler {
             let message = format!("Updated VM {namespace}/{}", name(vm));
             self.tell(pool, Tone::Normal, "SuccessfulUpdate", message).await;
         }
-        for vmi in vmis.iter().filter(|vmi| plan.restart.iter().any(|own| own == name(vmi))) {
+        for vmi in named(vmis, &plan.restart) {
             let deleted = self.objects.delete(VMIS, namespace, name(vmi), object::uid(vmi)).await;
             deleted.doing("restart a machine")?;
+            let message = format!("Successfully updated resource {namespace}/{}", name(vmi));
+            self.tell(pool, Tone::Normal, "SuccessfulDelete", message).await;
+        }
+        for vmi in named(vmis, &plan.relabel) {
+            let patch = plan::relabelled(pool, vmi);
+            match self.objects.merge(VMIS, namespace, name(vmi), &patch).await {
+                Err(gone) if is_refused(&gone, 404) => {}
+                written => drop(written.doing("name an instance's template")?),
+            }
         }
         Ok(None)
+    }
+
+    async fn delete(&self, pool: &Value, vm: &Value) -> Result<(), Failure> {
+        let (namespace, uid) = (object::namespace(vm), object::uid(vm));
+        let deleted = self.objects.delete(VMS, namespace, name(vm), uid).await;
+        deleted.doing("delete a machine")?;
+        let message = format!("Deleted VM {namespace}/{} with uid {uid} from pool", name(vm));
+        self.tell(pool, Tone::Normal, "SuccessfulDelete", message).await;
+        Ok(())
+    }
+
+    /// Takes the disks of a machine out of its hands. They are found again by their names when
+    /// a machine of its number is made.
+    async fn keep_disks(&self, vm: &Value) -> Result<(), Failure> {
+        let namespace = object::namespace(vm);
+        for disk in plan::disks(vm) {
+            for kind in [CLAIMS, DATA_VOLUMES] {
+                let found = self.objects.get(kind, namespace, &disk).await;
+                let found = found.doing("get a machine's disk")?;
+                let Some(patch) = found.and_then(|found| plan::released(&found, vm)) else {
+                    continue;
+                };
+                let kept = self.objects.merge(kind, namespace, &disk, &patch).await;
+                kept.doing("keep a machine's disk")?;
+            }
+        }
+        Ok(())
     }
 
     async fn refused(&self, pool: &Value, failure: kube::Error) -> String {
@@ -163,6 +203,10 @@ impl Pooler {
         };
         event::tell(&self.objects.0, SOURCE, &about, tone, reason, message).await;
     }
+}
+
+fn named<'a>(objects: &'a [Value], names: &'a [String]) -> impl Iterator<Item = &'a Value> {
+    objects.iter().filter(|object| names.iter().any(|own| own == name(object)))
 }
 
 #[cfg(test)]

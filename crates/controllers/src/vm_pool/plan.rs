@@ -1,14 +1,17 @@
 //! Which machines a pool makes, changes and gives up: pure.
 
+mod heal;
 mod machine;
 
 use std::cmp::Reverse;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use self::machine::{REVISION, index_of, revision};
-pub(crate) use self::machine::{machine, update};
+use self::heal::{Health, health};
+use self::machine::{Difference, REVISION, difference, index_of, revision};
+pub(crate) use self::machine::{disks, machine, relabelled, released, update};
 use crate::condition::{self, Condition};
 use crate::object::{is_controlled_by, is_deleting, is_true, name, text};
 use crate::selector;
@@ -22,12 +25,29 @@ const BURST: usize = 20;
 pub(crate) struct Plan {
     /// Indices of machines to make.
     pub(crate) create: Vec<usize>,
-    /// Names of machines to delete.
+    /// Names of machines to give up: too many, or not to be brought up.
     pub(crate) delete: Vec<String>,
+    /// Names of machines whose disks are those of an older template, to be made anew.
+    pub(crate) replace: Vec<String>,
     /// Names of machines whose spec is that of an older template.
     pub(crate) update: Vec<String>,
     /// Names of instances that run from an older template and may be restarted now.
     pub(crate) restart: Vec<String>,
+    /// Names of instances for which the newer template changes nothing.
+    pub(crate) relabel: Vec<String>,
+    /// When to look again without news.
+    pub(crate) again: Option<Duration>,
+}
+
+/// All that a plan depends on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen<'a> {
+    /// The machines of the pool.
+    pub(crate) own: &'a [&'a Value],
+    /// The names of all machines of the namespace.
+    pub(crate) taken: &'a [&'a str],
+    /// All instances of the namespace.
+    pub(crate) vmis: &'a [Value],
 }
 
 /// Those of `found` that belong to the pool.
@@ -35,57 +55,92 @@ pub(crate) fn own<'a>(pool: &Value, found: &'a [Value]) -> Vec<&'a Value> {
     found.iter().filter(|vm| is_controlled_by(vm, pool)).collect()
 }
 
-/// `taken` names all machines of the namespace, `vmis` all instances.
-pub(crate) fn plan(pool: &Value, own: &[&Value], taken: &[&str], vmis: &[Value]) -> Plan {
+/// Whether the disks of a machine that is given up wait for the next one of its number.
+pub(crate) fn keeps_disks(pool: &Value) -> bool {
+    matches!(
+        text(pool, "/spec/scaleInStrategy/proactive/statePreservation"),
+        // Memory is not kept by anybody yet, not upstream either.
+        "Offline" | "Online"
+    )
+}
+
+pub(crate) fn plan(pool: &Value, seen: Seen<'_>, now: Timestamp) -> Plan {
     if is_deleting(pool) || is_true(pool, "/spec/paused") {
         return Plan::default();
     }
     let mut plan = Plan::default();
-    let alive: Vec<&Value> = own.iter().filter(|vm| !is_deleting(vm)).copied().collect();
+    let alive: Vec<&Value> = seen.own.iter().filter(|vm| !is_deleting(vm)).copied().collect();
     let wanted = replicas(pool);
-    if own.len() < wanted {
-        let free = (0..).filter(|index| !taken.contains(&&*format!("{}-{index}", name(pool))));
-        plan.create = free.take((wanted - own.len()).min(BURST)).collect();
+    if seen.own.len() < wanted {
+        let free = (0..).filter(|index| !seen.taken.contains(&&*format!("{}-{index}", name(pool))));
+        plan.create = free.take((wanted - seen.own.len()).min(BURST)).collect();
     }
-    let surplus = alive.len().saturating_sub(wanted);
+    let mut kept = give_up(pool, &alive, &mut plan, now);
+    let surplus = alive.len().saturating_sub(wanted).saturating_sub(plan.delete.len());
     if surplus > 0 && scales_in(pool) {
         let policy = "/spec/scaleInStrategy/proactive/selectionPolicy";
-        let chosen = choose(pool, &alive, policy);
-        plan.delete = chosen.into_iter().take(surplus.min(BURST)).map(named).collect();
+        let chosen = choose(pool, &kept, policy);
+        plan.delete.extend(chosen.into_iter().take(surplus).map(named));
     }
+    plan.delete.truncate(BURST);
     if pool.pointer("/spec/updateStrategy/unmanaged").is_some() {
         return plan;
     }
     let revision = revision(pool);
-    let outdated = |object: &Value| label(object) != revision;
-    let kept = alive.iter().filter(|vm| !plan.delete.iter().any(|own| own == name(vm)));
-    let (old, new): (Vec<&Value>, Vec<&Value>) = kept.copied().partition(|vm| outdated(vm));
+    kept.retain(|vm| !plan.delete.iter().any(|own| own == name(vm)));
+    let (new, old): (Vec<&Value>, Vec<&Value>) =
+        kept.into_iter().partition(|vm| label(vm) == revision);
     plan.update = old.into_iter().map(named).collect();
-    if pool.pointer("/spec/updateStrategy/opportunistic").is_none() {
-        plan.restart = restarts(pool, &new, vmis, outdated);
-    }
+    renew(pool, &new, seen.vmis, &mut plan);
     plan
 }
 
-/// Instances to restart, as many as may be away.
-fn restarts(
+/// Finds the machines that do not come up; those that are left are answered.
+fn give_up<'a>(
     pool: &Value,
-    machines: &[&Value],
-    vmis: &[Value],
-    outdated: impl Fn(&Value) -> bool,
-) -> Vec<String> {
+    alive: &[&'a Value],
+    plan: &mut Plan,
+    now: Timestamp,
+) -> Vec<&'a Value> {
+    let mut kept = Vec::new();
+    for vm in alive {
+        match health(pool, vm, now) {
+            Health::Hopeless => plan.delete.push(named(vm)),
+            Health::Failing(left) => {
+                plan.again = Some(plan.again.map_or(left, |again| again.min(left)));
+                kept.push(*vm);
+            }
+            Health::Fine => kept.push(*vm),
+        }
+    }
+    kept
+}
+
+/// Brings instances to the template that their machines have, as many as may be away.
+fn renew(pool: &Value, machines: &[&Value], vmis: &[Value], plan: &mut Plan) {
     let of = |vm: &Value| vmis.iter().find(|vmi| is_controlled_by(vmi, vm));
-    let is_up = |vm: &&&Value| of(vm).is_some_and(|vmi| condition::is(vmi, "Ready", "True"));
-    let away = machines.len() - machines.iter().filter(is_up).count();
-    let chosen = choose(pool, machines, "/spec/updateStrategy/proactive/selectionPolicy");
-    let due: Vec<&Value> = chosen
-        .into_iter()
-        .filter(|vm| of(vm).is_some_and(|vmi| outdated(vmi) && !is_deleting(vmi)))
-        .collect();
-    // One that is away anyway costs nothing.
-    let (up, down): (Vec<&Value>, Vec<&Value>) = due.into_iter().partition(|vm| is_up(&vm));
-    let room = max_unavailable(pool).saturating_sub(away);
-    down.into_iter().chain(up.into_iter().take(room)).map(named).collect()
+    let is_up = |vm: &Value| of(vm).is_some_and(|vmi| condition::is(vmi, "Ready", "True"));
+    let is_lazy = pool.pointer("/spec/updateStrategy/opportunistic").is_some();
+    let away = machines.iter().filter(|vm| !is_up(vm)).count();
+    let mut room = max_unavailable(pool).saturating_sub(away);
+    for vm in choose(pool, machines, "/spec/updateStrategy/proactive/selectionPolicy") {
+        let Some(vmi) = of(vm).filter(|vmi| !is_deleting(vmi)) else { continue };
+        let list = match difference(label(vmi), label(vm)) {
+            Difference::Nothing => continue,
+            Difference::Other => {
+                plan.relabel.push(named(vmi));
+                continue;
+            }
+            Difference::Instance => &mut plan.restart,
+            Difference::Disks => &mut plan.replace,
+        };
+        // One that is away anyway costs nothing.
+        if is_lazy || (is_up(vm) && room == 0) {
+            continue;
+        }
+        room -= usize::from(is_up(vm));
+        list.push(named(vm));
+    }
 }
 
 fn max_unavailable(pool: &Value) -> usize {
@@ -113,8 +168,18 @@ fn choose<'a>(pool: &Value, machines: &[&'a Value], policy: &str) -> Vec<&'a Val
     let mut chosen = machines.to_vec();
     let labels = pool.pointer(&format!("{policy}/selectors/labelSelector"));
     if let Some(labels) = labels {
+        let none = Value::Null;
         chosen.retain(|vm| {
-            selector::matches(labels, vm.pointer("/metadata/labels").unwrap_or(&Value::Null))
+            let own = vm.pointer("/spec/template/metadata/labels").unwrap_or(&none);
+            selector::matches(labels, own)
+        });
+    }
+    let nodes = pool.pointer(&format!("{policy}/selectors/nodeSelectorRequirementMatcher"));
+    if let Some(nodes) = nodes {
+        let (none, wanted) = (Value::Null, json!({"matchExpressions": nodes}));
+        chosen.retain(|vm| {
+            let own = vm.pointer("/spec/template/spec/nodeSelector").unwrap_or(&none);
+            selector::matches(&wanted, own)
         });
     }
     let index = |vm: &&Value| index_of(name(vm)).unwrap_or(usize::MAX);
@@ -189,8 +254,10 @@ mod tests {
     }
 
     fn made(pool: &Value, machines: &[Value], vmis: &[Value]) -> Plan {
-        let names: Vec<&str> = machines.iter().map(name).collect();
-        plan(pool, &own(pool, machines), &names, vmis)
+        let taken: Vec<&str> = machines.iter().map(name).collect();
+        let own = own(pool, machines);
+        let now = "2026-02-01T00:00:00Z".parse().unwrap();
+        plan(pool, Seen { own: &own, taken: &taken, vmis }, now)
     }
 
     #[test]
@@ -212,6 +279,35 @@ mod tests {
         assert_eq!(chosen("DescendingOrder"), ["p-2", "p-1"]);
         assert_eq!(chosen("Oldest"), ["p-0", "p-1"]);
         assert_eq!(chosen("Newest"), ["p-2", "p-1"]);
+    }
+
+    #[test]
+    fn surplus_machines_are_chosen_by_what_their_instances_are_labelled_and_where_they_run() {
+        let chosen = |selectors: Value| {
+            let strategy = json!({"proactive": {"selectionPolicy": {"selectors": selectors}}});
+            let pool = pool(json!({"replicas": 0, "scaleInStrategy": strategy}));
+            let mut machines: Vec<Value> = (0..3).map(|index| vm(&pool, index)).collect();
+            machines[1]["spec"]["template"]["metadata"]["labels"]["role"] = json!("idle");
+            machines[2]["spec"]["template"]["spec"]["nodeSelector"] = json!({"zone": "z"});
+            made(&pool, &machines, &[]).delete
+        };
+        assert_eq!(chosen(json!({"labelSelector": {"matchLabels": {"role": "idle"}}})), ["p-1"]);
+        let zone = json!([{"key": "zone", "operator": "In", "values": ["z"]}]);
+        assert_eq!(chosen(json!({"nodeSelectorRequirementMatcher": zone})), ["p-2"]);
+        assert_eq!(chosen(json!({})), ["p-2", "p-1", "p-0"]);
+    }
+
+    #[test]
+    fn a_machine_that_does_not_come_up_is_replaced() {
+        let pool = pool(json!({"replicas": 1, "autohealing": {}}));
+        let mut machines: Vec<Value> = (0..2).map(|index| vm(&pool, index)).collect();
+        machines[0]["status"] = json!({"startFailure": {"consecutiveFailCount": 3}});
+        let plan = made(&pool, &machines, &[]);
+        assert_eq!(plan.delete, ["p-0"], "it is also the one too many");
+        machines[0]["status"] = json!({"printableStatus": "CrashLoopBackOff", "conditions": [
+            {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-31T23:59:00Z"}]});
+        let plan = made(&pool, &machines[..1], &[]);
+        assert_eq!((plan.delete, plan.again), (vec![], Some(Duration::from_secs(240))));
     }
 
     #[test]
@@ -240,6 +336,29 @@ mod tests {
         let mut later = new.clone();
         later["spec"]["updateStrategy"] = json!({"opportunistic": {}});
         assert!(made(&later, &updated, &vmis).restart.is_empty());
+    }
+
+    #[test]
+    fn new_disks_need_a_new_machine_and_a_new_strategy_nothing() {
+        let old = pool(json!({}));
+        let vmis = [vmi(0, &revision(&old), "True")];
+        let with = |field: &str, value: Value| {
+            let mut new = old.clone();
+            new["spec"]["virtualMachineTemplate"]["spec"][field] = value;
+            made(&new, &[vm(&new, 0)], &vmis)
+        };
+        let disks = with("dataVolumeTemplates", json!([{"metadata": {"name": "d"}}]));
+        assert_eq!((disks.replace, disks.restart), (vec!["p-0".to_owned()], vec![]));
+        let strategy = with("runStrategy", json!("Manual"));
+        assert_eq!((strategy.relabel, strategy.restart), (vec!["p-0".to_owned()], vec![]));
+    }
+
+    #[test]
+    fn disks_are_kept_if_the_strategy_says_so() {
+        let keeps = |strategy: Value| keeps_disks(&pool(json!({"scaleInStrategy": strategy})));
+        assert!(keeps(json!({"proactive": {"statePreservation": "Offline"}})));
+        assert!(!keeps(json!({"proactive": {"statePreservation": "Disabled"}})));
+        assert!(!keeps(json!({})));
     }
 
     #[test]

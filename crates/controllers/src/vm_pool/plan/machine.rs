@@ -1,20 +1,65 @@
 //! One machine of a pool: the template with what is its own numbered.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
-use crate::object::{controlled_by, is_true, name, namespace, text};
+use crate::object::{controlled_by, is_controlled_by, is_true, list, name, namespace, text, uid};
 
 /// Names the template that a machine or its instance was made from.
 pub(crate) const REVISION: &str = "kubevirt.io/vm-pool-revision-name";
 
-/// The name of the pool's present template. It changes with the template only.
+/// How many characters of a revision's name stand for one of its parts.
+const PART: usize = 8;
+const PARTS: usize = 3 * PART;
+
+/// The name of the pool's present template. It changes with the template only, and from two of
+/// them follows what is different: see [`difference`].
 pub(crate) fn revision(pool: &Value) -> String {
-    let template = pool["spec"]["virtualMachineTemplate"].to_string();
-    let hash = template.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+    let template = &pool["spec"]["virtualMachineTemplate"];
+    let spec = &template["spec"];
+    let (instance, disks) = (hash(&spec["template"]), hash(&spec["dataVolumeTemplates"]));
+    let own = name(pool);
+    // A label's value has 63 characters.
+    let own = own.get(..62 - PARTS).unwrap_or(own);
+    format!("{own}-{instance:08x}{disks:08x}{:08x}", hash(template))
+}
+
+fn hash(value: &Value) -> u32 {
+    let long = value.to_string().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    let own = name(pool);
-    format!("{}-{hash:010x}", own.get(..40).unwrap_or(own))
+    // Both halves count.
+    let folded = (long ^ (long >> 32)) & u64::from(u32::MAX);
+    u32::try_from(folded).unwrap_or_default()
+}
+
+/// What differs between an instance's template and its machine's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Difference {
+    Nothing,
+    /// Neither the instance nor its disks.
+    Other,
+    Instance,
+    Disks,
+}
+
+/// What differs between two revisions, by their names.
+pub(crate) fn difference(one: &str, other: &str) -> Difference {
+    if one == other {
+        return Difference::Nothing;
+    }
+    let parts = |name: &str| {
+        let start = name.len().checked_sub(PARTS)?;
+        let (instance, rest) = name.get(start..)?.split_at_checked(PART)?;
+        Some((instance.to_owned(), rest.get(..PART)?.to_owned()))
+    };
+    match (parts(one), parts(other)) {
+        (Some(one), Some(other)) if one == other => Difference::Other,
+        (Some((_, disks)), Some((_, others))) if disks != others => Difference::Disks,
+        // Nothing is known of one without a name, but that it is another.
+        _ => Difference::Instance,
+    }
 }
 
 /// The number at the end of a name.
@@ -105,6 +150,32 @@ pub(crate) fn update(pool: &Value, vm: &Value) -> Option<Value> {
         "spec": spec}))
 }
 
+/// The patch that names the pool's present template on an instance that it changes nothing of.
+pub(crate) fn relabelled(pool: &Value, vmi: &Value) -> Value {
+    json!({"metadata": {"uid": vmi["metadata"]["uid"], "labels": {REVISION: revision(pool)}}})
+}
+
+/// The names of the machine's disks: claims and data volumes are looked for under each.
+pub(crate) fn disks(vm: &Value) -> BTreeSet<String> {
+    let templates = list(vm, "/spec/dataVolumeTemplates").iter().map(name);
+    let volumes = list(vm, "/spec/template/spec/volumes").iter();
+    let volumes = volumes.flat_map(|volume| {
+        ["/persistentVolumeClaim/claimName", "/dataVolume/name"].map(|at| text(volume, at))
+    });
+    templates.chain(volumes).filter(|own| !own.is_empty()).map(str::to_owned).collect()
+}
+
+/// The patch that lets a disk outlive its machine; none if it does not go with it.
+pub(crate) fn released(disk: &Value, vm: &Value) -> Option<Value> {
+    if !is_controlled_by(disk, vm) {
+        return None;
+    }
+    let owners = list(disk, "/metadata/ownerReferences").iter();
+    let others: Vec<&Value> = owners.filter(|own| text(own, "/uid") != uid(vm)).collect();
+    Some(json!({"metadata": {"uid": disk["metadata"]["uid"],
+        "resourceVersion": disk["metadata"]["resourceVersion"], "ownerReferences": others}}))
+}
+
 /// A merge patch that leaves nothing of `old` that is not in `new`.
 fn replacement(old: &Value, new: &Value) -> Value {
     let (Value::Object(old), Value::Object(new)) = (old, new) else { return new.clone() };
@@ -121,7 +192,6 @@ fn replacement(old: &Value, new: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::list;
 
     fn pool(generation: Value) -> Value {
         let volumes = json!([{"name": "root", "dataVolume": {"name": "disk"}},
@@ -149,11 +219,53 @@ mod tests {
     }
 
     #[test]
+    fn from_two_revisions_follows_what_differs() {
+        let changed = |pointer: &str, value: Value| {
+            let mut pool = pool(Value::Null);
+            *pool.pointer_mut(&format!("/spec/virtualMachineTemplate/spec{pointer}")).unwrap() =
+                value;
+            revision(&pool)
+        };
+        let first = revision(&pool(Value::Null));
+        let instance = changed("/template/spec/volumes", json!([]));
+        let disks = changed("/dataVolumeTemplates", json!([]));
+        let other = changed("", {
+            let mut spec = pool(Value::Null)["spec"]["virtualMachineTemplate"]["spec"].clone();
+            spec["runStrategy"] = json!("Halted");
+            spec
+        });
+        for (one, expected) in [
+            (&first, Difference::Nothing),
+            (&instance, Difference::Instance),
+            (&disks, Difference::Disks),
+            (&other, Difference::Other),
+            (&String::new(), Difference::Instance),
+        ] {
+            assert_eq!(difference(one, &first), expected, "{one}");
+        }
+        let mut long = pool(Value::Null);
+        long["metadata"]["name"] = json!("p".repeat(200));
+        assert_eq!(revision(&long).len(), 63);
+    }
+
+    #[test]
     fn a_machine_and_its_instance_name_their_template() {
         let vm = machine(&pool(Value::Null), 0);
         let revision = json!(revision(&pool(Value::Null)));
         assert_eq!(vm["metadata"]["labels"][REVISION], revision);
         assert_eq!(vm["spec"]["template"]["metadata"]["labels"][REVISION], revision);
+    }
+
+    #[test]
+    fn a_disk_that_is_kept_loses_only_its_machine() {
+        let mut vm = machine(&pool(Value::Null), 0);
+        vm["metadata"]["uid"] = json!("vm");
+        assert_eq!(disks(&vm), ["disk-0", "other"].map(str::to_owned).into());
+        let owner = |uid: &str, controller: bool| json!({"uid": uid, "controller": controller});
+        let disk = |owners: Value| json!({"metadata": {"uid": "d", "ownerReferences": owners}});
+        let patch = released(&disk(json!([owner("vm", true), owner("x", false)])), &vm).unwrap();
+        assert_eq!(patch["metadata"]["ownerReferences"], json!([owner("x", false)]));
+        assert_eq!(released(&disk(json!([owner("x", true)])), &vm), None);
     }
 
     #[test]

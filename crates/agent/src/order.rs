@@ -3,44 +3,35 @@
 //! `sheaf.io/start-order` on a machine's template is a number; lower ones start first, and
 //! machines without one start last, all together. `sheaf.io/start-delay` (seconds) is how long
 //! the next number waits after this machine has started. The order holds only for machines
-//! that ran when the host went down, and for a bounded time: one that does not come back must
-//! not keep the others down for ever.
+//! that were on the node when the host went down, and for a bounded time: one that does not
+//! come back must not keep the others down for ever.
+//!
+//! Who is awaited and who is back lies in a file, so that the order outlives this process: one
+//! that is killed on the way goes on where it was.
 
+mod plan;
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use base::Chain;
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use serde::{Deserialize, Serialize};
+use tracing::warn;
 
+use self::plan::{PATIENCE, Returning};
 use crate::bell::Bell;
 use crate::vmi::Vmi;
 
-const ORDER: &str = "sheaf.io/start-order";
-const DELAY: &str = "sheaf.io/start-delay";
-/// Machines without a number.
-const LAST: u32 = u32::MAX;
-/// After this, nobody waits any more.
-const PATIENCE: Duration = Duration::from_secs(300);
-
-/// A machine that is to come back.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Expected {
-    namespace: String,
-    name: String,
-    order: u32,
-    delay: Duration,
-    started: Option<Instant>,
-}
-
-/// Why a machine must not start yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Hold {
-    /// `namespace/name` of the machine that comes first.
-    pub(crate) before: String,
-    pub(crate) until: Instant,
-}
+pub(crate) use self::plan::Hold;
 
 #[derive(Debug)]
 pub(crate) struct Order {
+    path: PathBuf,
+    /// Names this life of the host.
+    boot: String,
     state: Mutex<State>,
     /// Rung when somebody who waits may go on.
     bell: Bell,
@@ -50,98 +41,116 @@ pub(crate) struct Order {
 enum State {
     /// The host did not go down, or everybody is back.
     Free,
-    /// It went down; which machines ran will be known with the first list.
-    Unlisted,
-    Returning {
-        expected: Vec<Expected>,
-        until: Instant,
+    /// It went down; which machines were here will be known with the first list. What was
+    /// noted in an earlier life of the host stays on disk until then.
+    Unlisted {
+        earlier: Option<Returning>,
     },
+    Returning(Returning),
+}
+
+/// What lies in the file.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    boot: String,
+    returning: Option<Returning>,
 }
 
 impl Order {
-    /// `rebooted` says whether the host went down since machines last ran.
-    pub(crate) fn new(rebooted: bool, bell: Bell) -> Self {
-        let state = if rebooted { State::Unlisted } else { State::Free };
-        Self { state: Mutex::new(state), bell }
+    /// Goes on from what `path` says; `boot` names this life of the host.
+    pub(crate) fn open(path: PathBuf, boot: String, bell: Bell) -> Self {
+        let state = match fs::read_to_string(&path) {
+            // The first start of all.
+            Err(failure) if failure.kind() == io::ErrorKind::NotFound => State::Free,
+            // An order too many costs minutes, one too few may cost data.
+            Err(failure) => {
+                warn!(error = %Chain(&failure), "cannot tell whether the host went down");
+                State::Unlisted { earlier: None }
+            }
+            Ok(text) => match serde_json::from_str::<Record>(&text) {
+                Ok(Record { boot: last, returning }) if last == boot => {
+                    returning.map_or(State::Free, State::Returning)
+                }
+                Ok(Record { returning, .. }) => State::Unlisted { earlier: returning },
+                Err(_) => State::Unlisted { earlier: None },
+            },
+        };
+        let is_new = matches!(state, State::Free);
+        let order = Self { path, boot, state: Mutex::new(state), bell };
+        if is_new {
+            order.note(None);
+        }
+        order
     }
 
-    /// The machines that ran when the host went down.
-    pub(crate) fn expect<'a>(&self, lost: impl Iterator<Item = &'a Vmi>, now: Instant) {
+    /// The machines that were on the node when the host went down. Must be told before any of
+    /// them is touched.
+    pub(crate) fn expect<'a>(&self, lost: impl Iterator<Item = &'a Vmi>, now: Duration) {
         let mut state = self.state.lock();
-        if let State::Unlisted = *state {
-            // What no machine stands behind does not come back.
-            let expected = lost.filter(|vmi| vmi.machine.is_some()).map(Expected::of).collect();
-            *state = State::Returning { expected, until: now + PATIENCE };
+        if let State::Unlisted { earlier } = &mut *state {
+            let returning = Returning::new(lost, earlier.take(), now);
+            self.note(Some(&returning));
+            *state = State::Returning(returning);
             self.bell.ring();
         }
     }
 
     /// Whether `vmi` has to wait.
-    pub(crate) fn hold(&self, vmi: &Vmi, now: Instant) -> Option<Hold> {
+    pub(crate) fn hold(&self, vmi: &Vmi, now: Duration) -> Option<Hold> {
         let mut state = self.state.lock();
         match &*state {
             State::Free => None,
-            State::Unlisted => {
+            State::Unlisted { .. } => {
                 let until = now + PATIENCE;
                 Some(Hold { before: "the list of machines".into(), until })
             }
-            State::Returning { until, .. } if now >= *until => {
+            State::Returning(returning) if returning.is_over(now) => {
                 *state = State::Free;
+                self.note(None);
                 None
             }
-            State::Returning { expected, until } => hold(expected, order(vmi), now, *until),
+            State::Returning(returning) => returning.hold(vmi, now),
         }
     }
 
-    /// A machine runs.
-    pub(crate) fn started(&self, vmi: &Vmi, now: Instant) {
+    /// A machine runs. May be told again and again.
+    pub(crate) fn started(&self, vmi: &Vmi, now: Duration) {
         let mut state = self.state.lock();
-        if let State::Returning { expected, .. } = &mut *state {
-            let found = expected
-                .iter_mut()
-                .find(|each| each.namespace == vmi.namespace && each.name == vmi.name);
-            if let Some(found) = found {
-                found.started.get_or_insert(now);
-                self.bell.ring();
-            }
+        if let State::Returning(returning) = &mut *state
+            && returning.started(vmi, now)
+        {
+            self.note(Some(returning));
+            self.bell.ring();
+        }
+    }
+
+    fn note(&self, returning: Option<&Returning>) {
+        let record = Record { boot: self.boot.clone(), returning: returning.cloned() };
+        let write = || {
+            let text = serde_json::to_vec(&record)?;
+            let new = self.path.with_extension("new");
+            let mut file = fs::File::create(&new)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            fs::rename(&new, &self.path)
+        };
+        if let Err(failure) = write() {
+            warn!(error = %Chain(&failure), "cannot note which machines are to come back");
         }
     }
 }
 
-impl Expected {
-    fn of(vmi: &Vmi) -> Self {
-        let delay = vmi
-            .annotations
-            .get(DELAY)
-            .and_then(|text| text.trim_end_matches('s').parse::<u64>().ok());
-        Self {
-            namespace: vmi.namespace.clone(),
-            name: vmi.name.clone(),
-            order: order(vmi),
-            delay: Duration::from_secs(delay.unwrap_or(0)),
-            started: None,
-        }
-    }
+/// How long the host has been up.
+pub(crate) fn uptime() -> Duration {
+    let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let seconds = text.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0.0);
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
-fn order(vmi: &Vmi) -> u32 {
-    vmi.annotations.get(ORDER).and_then(|text| text.parse().ok()).unwrap_or(LAST)
-}
-
-fn hold(expected: &[Expected], order: u32, now: Instant, until: Instant) -> Option<Hold> {
-    let earlier = expected.iter().filter(|each| each.order < order);
-    let mut holds: Vec<Hold> = earlier
-        .filter_map(|each| {
-            let until = match each.started {
-                Some(started) => started + each.delay,
-                None => until,
-            };
-            let before = format!("{}/{}", each.namespace, each.name);
-            (each.started.is_none() || until > now).then_some(Hold { before, until })
-        })
-        .collect();
-    holds.sort_by_key(|hold| hold.until);
-    holds.pop()
+/// The name of this life of the host.
+pub(crate) fn boot() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    name.trim().to_owned()
 }
 
 #[cfg(test)]
@@ -151,55 +160,48 @@ mod tests {
     use super::*;
     use crate::vmi::fixture::vmi;
 
-    fn named(name: &str, order: Option<u32>, delay: u64) -> Vmi {
+    fn named(name: &str, order: &str) -> Vmi {
         let mut vmi = vmi(json!({"domain": {}}));
         vmi.name = name.into();
         vmi.machine = Some(name.into());
-        vmi.annotations.insert(DELAY.into(), delay.to_string());
-        if let Some(order) = order {
-            vmi.annotations.insert(ORDER.into(), order.to_string());
-        }
+        vmi.annotations.insert("sheaf.io/start-order".into(), order.into());
         vmi
     }
 
-    fn held(order: &Order, vmi: &Vmi, now: Instant) -> Option<String> {
-        order.hold(vmi, now).map(|hold| hold.before)
+    #[test]
+    fn the_order_outlives_the_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let open =
+            |boot: &str| Order::open(folder.path().join("boot"), boot.to_owned(), Bell::default());
+        let (db, web, now) = (named("db", "1"), named("web", "2"), Duration::from_secs(9));
+        let first = open("one");
+        first.expect([&db, &web].into_iter(), now);
+        assert_eq!(first.hold(&web, now), None, "nothing was lost");
+        // The host goes down. Killed before there was a list, the next process knows it still.
+        for _ in 0..2 {
+            assert_eq!(open("two").hold(&db, now).unwrap().before, "the list of machines");
+        }
+        let second = open("two");
+        second.expect([&db, &web].into_iter(), now);
+        assert_eq!(second.hold(&db, now), None);
+        let third = open("two");
+        // What the instances are now says nothing of what they were.
+        third.expect([].into_iter(), now);
+        assert_eq!(third.hold(&web, now).unwrap().before, "ns/db");
+        third.started(&db, now);
+        let fourth = open("two");
+        assert_eq!(fourth.hold(&web, now), None);
+        fourth.started(&web, now);
+        assert_eq!(fourth.hold(&web, now), None, "all are back");
+        assert!(matches!(*open("two").state.lock(), State::Free));
     }
 
-    #[tokio::test]
-    async fn machines_come_back_one_number_after_the_other() {
-        let now = Instant::now();
-        let (db, web, any) =
-            (named("db", Some(1), 30), named("web", Some(2), 0), named("x", None, 0));
-        let order = Order::new(true, Bell::default());
-        assert!(held(&order, &db, now).is_some(), "the list is not known yet");
-        order.expect([&any, &web, &db].into_iter(), now);
-        assert_eq!(held(&order, &db, now), None);
-        assert_eq!(held(&order, &web, now).as_deref(), Some("ns/db"));
-        order.started(&db, now);
-        assert_eq!(held(&order, &web, now).as_deref(), Some("ns/db"));
-        let later = now + Duration::from_secs(30);
-        assert_eq!(held(&order, &web, later), None);
-        assert_eq!(held(&order, &any, later).as_deref(), Some("ns/web"));
-        order.started(&web, later);
-        assert_eq!(held(&order, &any, later), None);
-    }
-
-    #[tokio::test]
-    async fn one_that_stays_away_does_not_hold_the_others_for_ever() {
-        let now = Instant::now();
-        let order = Order::new(true, Bell::default());
-        order.expect([&named("db", Some(1), 0)].into_iter(), now);
-        let web = named("web", Some(2), 0);
-        assert!(held(&order, &web, now).is_some());
-        assert_eq!(held(&order, &web, now + PATIENCE), None);
-    }
-
-    #[tokio::test]
-    async fn without_a_power_cut_nobody_waits() {
-        let order = Order::new(false, Bell::default());
-        let now = Instant::now();
-        order.expect([&named("db", Some(1), 0)].into_iter(), now);
-        assert_eq!(held(&order, &named("web", Some(2), 0), now), None);
+    #[test]
+    fn what_cannot_be_read_counts_as_a_power_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("boot");
+        fs::write(&path, "half a rec").unwrap();
+        let order = Order::open(path, "one".into(), Bell::default());
+        assert!(order.hold(&named("db", "1"), Duration::ZERO).is_some());
     }
 }

@@ -22,7 +22,7 @@ use crate::host::{self, Trial};
 use crate::image::Images;
 use crate::network::{Attachment, Networks, RECORD};
 use crate::node::{self, Findings};
-use crate::order::Order;
+use crate::order::{self, Order};
 use crate::processors::{self, Processors};
 use crate::storage::Storage;
 use crate::vmi::{self, Machines};
@@ -102,11 +102,10 @@ async fn machines(client: Client, config: Config, found: Found, shared: Shared, 
             None
         }
     };
-    let rebooted = has_rebooted(&config.agent_dir().join("boot"));
     let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let context = Arc::new(Context {
         processors: Processors::new(count, processors::nodes(Path::new(NODES)), found.processors),
-        order: Order::new(rebooted, bell.clone()),
+        order: Order::open(config.agent_dir().join("boot"), order::boot(), bell.clone()),
         reporter: Reporter::new(client.clone(), &config.node_name),
         client,
         config,
@@ -138,19 +137,6 @@ async fn tell(mut trials: watch::Receiver<Trial>, told: Arc<watch::Sender<Findin
         let found = trials.borrow_and_update().virtualization.clone();
         told.send_modify(|told| told.virtualization = found);
     }
-}
-
-/// Whether the host was started anew since this was last asked.
-fn has_rebooted(record: &Path) -> bool {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let before = std::fs::read_to_string(record).ok();
-    if before.as_deref() == Some(boot.as_str()) {
-        return false;
-    }
-    if let Err(failure) = std::fs::write(record, &boot) {
-        warn!(error = %Chain(&failure), "cannot note when the host was started");
-    }
-    before.is_some()
 }
 
 /// Makes the directory of machines. Their users must be able to pass through the directories

@@ -10,11 +10,13 @@ mod actor;
 mod awaited;
 mod credential;
 pub(crate) mod dial;
+mod end;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod grow;
 mod guest;
 mod hotplug;
+mod interface;
 mod launch;
 mod live;
 mod object;

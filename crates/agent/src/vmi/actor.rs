@@ -11,7 +11,6 @@ use std::time::Duration;
 use base::{Backoff, Chain, Stop, Tasks, clock};
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
-use qemu::qmp::RunState;
 use qemu::{Exit, Found, RunDir};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -21,12 +20,11 @@ use super::awaited::{Awaited, Object};
 use super::grow::Size;
 use super::live::{Live, News};
 use super::object::Vmi;
-use super::plan::{self, Outcome, Seen, Step, Want};
+use super::plan::{self, Seen, Step, Want};
 use super::registry::Known;
-use super::resolve::{self, Resolved};
-use super::status::{Trouble, View};
+use super::resolve::Resolved;
+use super::status::Trouble;
 use crate::context::Context;
-use crate::event::Note;
 use crate::network::{Attachment, RECORD};
 
 /// How long a failed step waits before it is tried again.
@@ -44,7 +42,7 @@ pub(super) struct Actor {
     stop: Stop,
     pub(super) local: Local,
     /// When the power button was last pressed.
-    pressed: Option<Timestamp>,
+    pub(super) pressed: Option<Timestamp>,
     pub(super) trouble: Option<Trouble>,
     backoff: Backoff,
     retry_at: Option<Instant>,
@@ -333,83 +331,6 @@ impl Actor {
     pub(super) fn succeeded(&mut self) {
         self.backoff.reset();
         self.retry_at = None;
-    }
-
-    async fn press_button(&mut self, vmi: &Arc<Vmi>) -> After {
-        let Local::Running(live) = &self.local else { return After::Again };
-        if self.pressed.is_none_or(|pressed| vmi.deleted.is_some_and(|deleted| pressed < deleted)) {
-            info!(namespace = vmi.namespace, name = vmi.name, "shutting down");
-            self.report(vmi, Note::normal("ShuttingDown", "Signaled Graceful Shutdown"));
-        }
-        self.pressed = Some(clock::now());
-        let pressed = async {
-            let qmp = live.running.qmp().await?.with_limit(Duration::from_secs(2));
-            // A guest that stands still cannot shut down.
-            if qmp.run_state().await? == RunState::Paused {
-                qmp.resume().await?;
-            }
-            qmp.power_down().await
-        };
-        let limit = Duration::from_secs(3);
-        match tokio::time::timeout(limit, pressed).await {
-            Ok(Ok(())) => {}
-            Ok(Err(failure)) => debug!(error = %Chain(&failure), "cannot press the power button"),
-            Err(_) => debug!("QEMU does not answer"),
-        }
-        After::Again
-    }
-
-    async fn kill(&mut self) -> After {
-        let Local::Running(live) = &self.local else { return After::Again };
-        info!(pid = live.running.process().pid, "killing a guest");
-        let exit = live.running.kill().await;
-        self.end(exit);
-        After::Again
-    }
-
-    async fn finish(&mut self, vmi: &Arc<Vmi>, outcome: Outcome) -> After {
-        let trouble = self.condemned.take().map(|why| Trouble::new("LivenessProbeFailed", why));
-        let view = View { phase: outcome.phase(), trouble, guest: None };
-        match self.write(vmi, &view).await {
-            Ok(()) => {
-                let note = match outcome {
-                    Outcome::Succeeded => {
-                        Note::normal("Stopped", "The VirtualMachineInstance was shut down.")
-                    }
-                    Outcome::Failed => {
-                        Note::warning("Stopped", "The VirtualMachineInstance crashed.")
-                    }
-                };
-                self.report(vmi, note);
-                self.succeeded();
-                After::Again
-            }
-            Err(after) => after,
-        }
-    }
-
-    async fn clean_up(&mut self) -> After {
-        let attachments: Vec<Attachment> = self.dir.load(RECORD).ok().flatten().unwrap_or_default();
-        for attachment in &attachments {
-            self.context.networks.disconnect(attachment).await;
-        }
-        let uid = self.dir.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if let Err(failure) = resolve::let_go(&self.context, &self.dir, &uid, None).await {
-            warn!(error = %Chain(&failure), "cannot let go of a machine's volumes");
-            return self.later();
-        }
-        if let Err(failure) = self.context.launcher.clean_up(&self.dir).await {
-            warn!(error = %Chain(&failure), "cannot clean up after a machine");
-            return self.later();
-        }
-        if let Some(uid) = self.uid.take() {
-            self.context.users.give_back(uid);
-        }
-        let name = self.dir.path().file_name().unwrap_or_default().to_string_lossy();
-        self.context.processors.give_back(&name);
-        self.local = Local::Nothing;
-        self.succeeded();
-        After::Again
     }
 }
 

@@ -33,6 +33,7 @@ use super::view;
 use crate::api::present;
 use crate::event::Note;
 use crate::network::{Attachment, ConnectError, Place, RECORD, binding};
+use crate::order;
 use crate::processors::{self, TooFew};
 
 /// The reason of a machine that waits for its image.
@@ -141,8 +142,10 @@ impl Actor {
             };
             return Err(StartError::NoQemu { what });
         };
-        if let Some(hold) = self.context.order.hold(vmi, Instant::now()) {
-            return Err(StartError::Order { before: hold.before, until: hold.until });
+        let now = order::uptime();
+        if let Some(hold) = self.context.order.hold(vmi, now) {
+            let until = Instant::now() + hold.until.saturating_sub(now);
+            return Err(StartError::Order { before: hold.before, until });
         }
         let identity = self.identity()?;
         let failed = |doing| {
@@ -190,7 +193,6 @@ impl Actor {
             }
         }
         running.begin().await.map_err(LaunchError::from)?;
-        self.context.order.started(vmi, Instant::now());
         Ok(())
     }
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use base::Chain;
 use futures_util::FutureExt as _;
-use qemu::machine::{Disk, Nic, NicBackend, Source};
-use qemu::process::{open_tap, open_vhost_net};
+use qemu::machine::{Disk, Source};
 use qemu::qmp::{Qmp, QmpError, RunState, UnplugError};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
@@ -20,12 +19,13 @@ use super::resolve::{self, Resolver, is_hotpluggable};
 use super::status::{Trouble, View};
 use super::{translate, view};
 use crate::event::Note;
-use crate::network::{Attachment, ConnectError, Place, RECORD, binding};
+use crate::network::ConnectError;
+use crate::order;
 
 /// For QEMU to make a change.
 const ANSWER: Duration = Duration::from_secs(10);
 /// For a guest to let go of a device.
-const RELEASE: Duration = Duration::from_secs(5);
+pub(super) const RELEASE: Duration = Duration::from_secs(5);
 /// How often a guest that ran out of storage is looked at.
 const ROOM_CHECK: Duration = Duration::from_secs(3);
 /// Less room than this would only pause the guest again.
@@ -35,7 +35,7 @@ const TRY_AGAIN: Duration = Duration::from_secs(3);
 
 /// Why a change was not made.
 #[derive(Debug, thiserror::Error)]
-enum ChangeError {
+pub(super) enum ChangeError {
     #[error(transparent)]
     Qmp(#[from] QmpError),
     #[error(transparent)]
@@ -57,6 +57,7 @@ impl Actor {
     pub(super) async fn tend(&mut self, vmi: &Arc<Vmi>) -> After {
         let Local::Running(live) = &self.local else { return After::Again };
         let live = live.clone();
+        self.context.order.started(vmi, order::uptime());
         self.condemned.clone_from(&live.info.borrow().condemned);
         if self.condemned.is_some() {
             return After::Again;
@@ -103,25 +104,6 @@ impl Actor {
         } else {
             info!(namespace = vmi.namespace, name = vmi.name, "QEMU answers again");
             self.report(vmi, Note::normal("GuestResponding", "QEMU answers its monitor again."));
-        }
-    }
-
-    /// Gives a guest that was found its name, its lease and its open ports back: only its tap
-    /// has outlived the process that made them.
-    async fn reconnect(&mut self, vmi: &Arc<Vmi>, live: &Live) {
-        self.unknown_to_networks = false;
-        let machine = live.running.spec().machine;
-        let has = |attachment: &Attachment| {
-            machine.nics.iter().any(|nic| nic.name == attachment.interface)
-        };
-        for attachment in live.attachments().into_iter().filter(has) {
-            let interfaces = &vmi.spec.domain.devices.interfaces;
-            let interface = interfaces.iter().find(|each| each.name == attachment.interface);
-            let Some(interface) = interface else { continue };
-            let connected = self.context.networks.connect(vmi, interface, &attachment).await;
-            if let Err(failure) = connected {
-                warn!(error = %Chain(&failure), "cannot connect a guest again");
-            }
         }
     }
 
@@ -320,85 +302,12 @@ impl Actor {
         record(live, |machine| machine.disks.push(disk))?;
         Ok(Note::normal("VolumeReady", message))
     }
-
-    async fn plug_nic(
-        &mut self,
-        vmi: &Arc<Vmi>,
-        live: &Live,
-        qmp: &Qmp,
-        name: &str,
-    ) -> Result<(), ChangeError> {
-        let interfaces = &vmi.spec.domain.devices.interfaces;
-        let Some(interface) = interfaces.iter().find(|each| each.name == name) else {
-            return Ok(());
-        };
-        let outlet = self.connect_further(vmi, live, interface).await?;
-        let accelerator = live.running.spec().machine.accelerator;
-        let nic = translate::nic(vmi, interface, &outlet, accelerator)?;
-        let (taps, vhosts) = match &nic.backend {
-            NicBackend::Tap { ifname, queues, vhost } => {
-                let failed = |source| ChangeError::Tap { ifname: ifname.clone(), source };
-                let taps = open_tap(ifname, *queues).map_err(failed)?;
-                let vhosts = if *vhost { open_vhost_net(*queues) } else { Ok(Vec::new()) };
-                (taps, vhosts.map_err(failed)?)
-            }
-            NicBackend::User { .. } => (Vec::new(), Vec::new()),
-        };
-        qmp.plug_nic(&nic, taps, vhosts).await?;
-        record(live, |machine| machine.nics.push(nic))
-    }
-
-    /// Connects an interface that came. What was chosen is on disk before anything is made of
-    /// it, and forgotten if nothing could be: its network may have changed by the next try.
-    async fn connect_further(
-        &self,
-        vmi: &Arc<Vmi>,
-        live: &Live,
-        interface: &virt::v1::Interface,
-    ) -> Result<translate::Outlet, ChangeError> {
-        let owner = live.running.spec().confinement.identity.map_or(0, |identity| identity.uid);
-        let mut attachments = live.attachments();
-        let known = attachments.iter().position(|each| each.interface == interface.name);
-        let known = known.map(|index| attachments.remove(index));
-        let networks = &self.context.networks;
-        let chosen = match known.filter(|known| !matches!(known.place, Place::Bridge { .. })) {
-            Some(known) => known,
-            None => {
-                let definition = self.definition(vmi, &interface.name).await?;
-                let binding = binding(vmi, interface, definition.as_ref())?;
-                networks.choose(vmi, interface, binding, owner)?
-            }
-        };
-        attachments.push(chosen.clone());
-        self.dir.store(RECORD, &attachments).map_err(ChangeError::Record)?;
-        live.set_attachments(attachments.clone());
-        match networks.connect(vmi, interface, &chosen).await {
-            Ok(outlet) => Ok(outlet),
-            Err(failure) => {
-                networks.disconnect(&chosen).await;
-                attachments.pop();
-                self.dir.store(RECORD, &attachments).map_err(ChangeError::Record)?;
-                live.set_attachments(attachments);
-                Err(failure.into())
-            }
-        }
-    }
-
-    async fn unplug_nic(&mut self, live: &Live, qmp: &Qmp, nic: &Nic) -> Result<(), ChangeError> {
-        qmp.unplug_nic(nic, RELEASE).await?;
-        record(live, |machine| machine.nics.retain(|each| each.name != nic.name))?;
-        let (gone, rest): (Vec<_>, Vec<_>) =
-            live.attachments().into_iter().partition(|each| each.interface == nic.name);
-        for attachment in &gone {
-            self.context.networks.disconnect(attachment).await;
-        }
-        self.dir.store(RECORD, &rest).map_err(ChangeError::Record)?;
-        live.set_attachments(rest);
-        Ok(())
-    }
 }
 
 /// Notes a change that was made, so that the next process knows of it.
-fn record(live: &Live, change: impl FnOnce(&mut qemu::Machine)) -> Result<(), ChangeError> {
+pub(super) fn record(
+    live: &Live,
+    change: impl FnOnce(&mut qemu::Machine),
+) -> Result<(), ChangeError> {
     live.running.update_spec(|spec| change(&mut spec.machine)).map_err(ChangeError::Record)
 }

@@ -17,6 +17,7 @@ use super::actor::Actor;
 use super::object::{Phase, Vmi};
 use super::registry::{Entry, Known, Machines};
 use crate::context::Context;
+use crate::order;
 
 /// Between two attempts to reach the server.
 const RETRY: Duration = Duration::from_millis(500);
@@ -29,7 +30,7 @@ pub(crate) async fn run(
     tasks: Tasks,
     mut stop: Stop,
 ) {
-    let mut keeper = Keeper { context, machines, tasks, listed: BTreeSet::new() };
+    let mut keeper = Keeper { context, machines, tasks, listed: vec![], uids: BTreeSet::new() };
     for uid in found {
         keeper.start(uid, Known::Unknown);
     }
@@ -66,31 +67,45 @@ struct Keeper {
     context: Arc<Context>,
     machines: Machines,
     tasks: Tasks,
-    /// Uids named by the list that is being read.
-    listed: BTreeSet<String>,
+    /// The list that is being read. Nobody acts on a part of it: that an instance ran when the
+    /// host went down is known from the list only, and no more once one was touched.
+    listed: Vec<Vmi>,
+    /// The uids of all that it names, those that cannot be read included.
+    uids: BTreeSet<String>,
 }
 
 impl Keeper {
     fn apply(&mut self, event: Event<DynamicObject>) {
         match event {
-            Event::Init => self.listed.clear(),
+            Event::Init => {
+                self.listed.clear();
+                self.uids.clear();
+            }
             Event::InitApply(object) => {
-                self.listed.extend(object.metadata.uid.clone());
-                self.present(object);
+                self.uids.extend(object.metadata.uid.clone());
+                self.listed.extend(read(object));
             }
             Event::InitDone => {
-                let lost: Vec<_> = self.machines.present();
-                let ran = lost.iter().map(AsRef::as_ref);
-                let ran = ran.filter(|vmi: &&Vmi| vmi.phase() == Phase::Running);
-                self.context.order.expect(ran, tokio::time::Instant::now());
+                let listed = std::mem::take(&mut self.listed);
+                let was_here = |vmi: &&Vmi| {
+                    matches!(vmi.phase(), Phase::Scheduled | Phase::Running)
+                        && vmi.deleted.is_none()
+                };
+                self.context.order.expect(listed.iter().filter(was_here), order::uptime());
+                for vmi in listed {
+                    self.present(vmi);
+                }
                 for uid in self.machines.uids() {
-                    if !self.listed.contains(&uid) {
+                    if !self.uids.contains(&uid) {
                         self.machines.tell(&uid, Known::Gone);
                     }
                 }
-                self.listed.clear();
             }
-            Event::Apply(object) => self.present(object),
+            Event::Apply(object) => {
+                if let Some(vmi) = read(object) {
+                    self.present(vmi);
+                }
+            }
             Event::Delete(object) => {
                 if let Some(uid) = object.metadata.uid {
                     self.machines.tell(&uid, Known::Gone);
@@ -99,15 +114,7 @@ impl Keeper {
         }
     }
 
-    fn present(&mut self, object: DynamicObject) {
-        let name = object.metadata.name.clone();
-        let vmi = match Vmi::read(object) {
-            Ok(vmi) => vmi,
-            Err(failure) => {
-                warn!(name, error = %Chain(&failure), "cannot read an object");
-                return;
-            }
-        };
+    fn present(&mut self, vmi: Vmi) {
         let (uid, known) = (vmi.uid.clone(), Known::Present(Arc::new(vmi)));
         if !self.machines.tell(&uid, known.clone()) {
             self.start(uid, known);
@@ -127,4 +134,10 @@ impl Keeper {
             }
         });
     }
+}
+
+fn read(object: DynamicObject) -> Option<Vmi> {
+    let name = object.metadata.name.clone();
+    let read = Vmi::read(object);
+    read.inspect_err(|failure| warn!(name, error = %Chain(failure), "cannot read an object")).ok()
 }

@@ -1,0 +1,121 @@
+//! The interfaces of a running guest: those that come and go, and those of a guest that was
+//! found, whose networks know nothing of it yet.
+
+use std::sync::Arc;
+
+use base::Chain;
+use qemu::machine::{Nic, NicBackend};
+use qemu::process::{open_tap, open_vhost_net};
+use qemu::qmp::Qmp;
+use tracing::warn;
+
+use super::actor::Actor;
+use super::live::Live;
+use super::object::Vmi;
+use super::tend::{ChangeError, RELEASE, record};
+use super::translate;
+use crate::network::{Attachment, Place, RECORD, binding};
+
+impl Actor {
+    /// Gives a guest that was found its name, its lease and its open ports back: only its tap
+    /// has outlived the process that made them.
+    pub(super) async fn reconnect(&mut self, vmi: &Arc<Vmi>, live: &Live) {
+        self.unknown_to_networks = false;
+        let machine = live.running.spec().machine;
+        let has = |attachment: &Attachment| {
+            machine.nics.iter().any(|nic| nic.name == attachment.interface)
+        };
+        for attachment in live.attachments().into_iter().filter(has) {
+            let interfaces = &vmi.spec.domain.devices.interfaces;
+            let interface = interfaces.iter().find(|each| each.name == attachment.interface);
+            let Some(interface) = interface else { continue };
+            let connected = self.context.networks.connect(vmi, interface, &attachment).await;
+            if let Err(failure) = connected {
+                warn!(error = %Chain(&failure), "cannot connect a guest again");
+            }
+        }
+    }
+
+    pub(super) async fn plug_nic(
+        &mut self,
+        vmi: &Arc<Vmi>,
+        live: &Live,
+        qmp: &Qmp,
+        name: &str,
+    ) -> Result<(), ChangeError> {
+        let interfaces = &vmi.spec.domain.devices.interfaces;
+        let Some(interface) = interfaces.iter().find(|each| each.name == name) else {
+            return Ok(());
+        };
+        let outlet = self.connect_further(vmi, live, interface).await?;
+        let accelerator = live.running.spec().machine.accelerator;
+        let nic = translate::nic(vmi, interface, &outlet, accelerator)?;
+        let (taps, vhosts) = match &nic.backend {
+            NicBackend::Tap { ifname, queues, vhost } => {
+                let failed = |source| ChangeError::Tap { ifname: ifname.clone(), source };
+                let (tap, count) = (ifname.clone(), *queues);
+                let opened = tokio::task::spawn_blocking(move || open_tap(&tap, count)).await;
+                let taps = opened.map_err(std::io::Error::other).flatten().map_err(failed)?;
+                let vhosts = if *vhost { open_vhost_net(*queues) } else { Ok(Vec::new()) };
+                (taps, vhosts.map_err(failed)?)
+            }
+            NicBackend::User { .. } => (Vec::new(), Vec::new()),
+        };
+        qmp.plug_nic(&nic, taps, vhosts).await?;
+        record(live, |machine| machine.nics.push(nic))
+    }
+
+    /// Connects an interface that came. What was chosen is on disk before anything is made of
+    /// it, and forgotten if nothing could be: its network may have changed by the next try.
+    async fn connect_further(
+        &self,
+        vmi: &Arc<Vmi>,
+        live: &Live,
+        interface: &virt::v1::Interface,
+    ) -> Result<translate::Outlet, ChangeError> {
+        let owner = live.running.spec().confinement.identity.map_or(0, |identity| identity.uid);
+        let mut attachments = live.attachments();
+        let known = attachments.iter().position(|each| each.interface == interface.name);
+        let known = known.map(|index| attachments.remove(index));
+        let networks = &self.context.networks;
+        let chosen = match known.filter(|known| !matches!(known.place, Place::Bridge { .. })) {
+            Some(known) => known,
+            None => {
+                let definition = self.definition(vmi, &interface.name).await?;
+                let binding = binding(vmi, interface, definition.as_ref())?;
+                networks.choose(vmi, interface, binding, owner)?
+            }
+        };
+        attachments.push(chosen.clone());
+        self.dir.store(RECORD, &attachments).map_err(ChangeError::Record)?;
+        live.set_attachments(attachments.clone());
+        match networks.connect(vmi, interface, &chosen).await {
+            Ok(outlet) => Ok(outlet),
+            Err(failure) => {
+                networks.disconnect(&chosen).await;
+                attachments.pop();
+                self.dir.store(RECORD, &attachments).map_err(ChangeError::Record)?;
+                live.set_attachments(attachments);
+                Err(failure.into())
+            }
+        }
+    }
+
+    pub(super) async fn unplug_nic(
+        &mut self,
+        live: &Live,
+        qmp: &Qmp,
+        nic: &Nic,
+    ) -> Result<(), ChangeError> {
+        qmp.unplug_nic(nic, RELEASE).await?;
+        record(live, |machine| machine.nics.retain(|each| each.name != nic.name))?;
+        let (gone, rest): (Vec<_>, Vec<_>) =
+            live.attachments().into_iter().partition(|each| each.interface == nic.name);
+        for attachment in &gone {
+            self.context.networks.disconnect(attachment).await;
+        }
+        self.dir.store(RECORD, &rest).map_err(ChangeError::Record)?;
+        live.set_attachments(rest);
+        Ok(())
+    }
+}

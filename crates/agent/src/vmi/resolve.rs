@@ -29,6 +29,7 @@ use super::seed;
 use super::status::Trouble;
 use super::translate::Backing;
 use crate::context::Context;
+use crate::event::Note;
 use crate::storage::{LinkError, TicketError};
 use crate::volume::MissingDisk;
 
@@ -159,7 +160,10 @@ impl Resolver<'_> {
             return self.container(volume, source).boxed().await.map(Some);
         }
         match self.seed(volume).boxed().await? {
-            Some(seed) => self.seed_disk(volume, &seed).map(Some),
+            Some(seed) => {
+                self.complain(volume, &seed).boxed().await;
+                self.seed_disk(volume, &seed).map(Some)
+            }
             None => Ok(None),
         }
     }
@@ -204,8 +208,26 @@ impl Resolver<'_> {
         Ok(None)
     }
 
+    /// Tells what the guest will not understand: with the first attempt to start, and not with
+    /// every further one.
+    async fn complain(&self, volume: &Volume, seed: &seed::Seed) {
+        let complaint = seed.complaint.as_ref().filter(|_| !self.seed_path(volume).exists());
+        let Some(complaint) = complaint else { return };
+        let message = format!(
+            "The user data of volume {} will be ignored by the guest: {complaint}",
+            volume.name
+        );
+        tracing::warn!(name = self.vmi.name, message, "user data is wrong");
+        let note = Note::warning("InvalidUserData", message);
+        self.context.reporter.report(&self.vmi.reference(), note).await;
+    }
+
+    fn seed_path(&self, volume: &Volume) -> PathBuf {
+        self.dir.path().join(format!("seed-{}.iso", volume.name))
+    }
+
     fn seed_disk(&self, volume: &Volume, seed: &seed::Seed) -> Result<Resolved, ResolveError> {
-        let path = self.dir.path().join(format!("seed-{}.iso", volume.name));
+        let path = self.seed_path(volume);
         let image = file::iso(seed)
             .map_err(|source| ResolveError::Image { volume: volume.name.clone(), source })?;
         let size = image.len() as u64;

@@ -15,6 +15,8 @@ pub(crate) struct Seed {
     pub(crate) label: String,
     /// Path below the root, and content.
     pub(crate) files: Vec<(String, Vec<u8>)>,
+    /// What the guest will not understand of it.
+    pub(crate) complaint: Option<String>,
 }
 
 /// User data and network configuration, read from wherever they were.
@@ -50,7 +52,7 @@ pub(crate) fn no_cloud(vmi: &Vmi, data: &CloudInit) -> Seed {
     if !data.network_data.is_empty() {
         files.push(("network-config".into(), data.network_data.clone()));
     }
-    Seed { label: "cidata".into(), files }
+    Seed { label: "cidata".into(), files, complaint: complaint(&data.user_data) }
 }
 
 /// ConfigDrive, in OpenStack's layout. `tagged` lists devices that carry a tag.
@@ -77,7 +79,7 @@ pub(crate) fn config_drive(vmi: &Vmi, data: &CloudInit, tagged: &[Tagged]) -> Se
     if !data.network_data.is_empty() {
         files.push((path("network_data.json"), data.network_data.clone()));
     }
-    Seed { label: "config-2".into(), files }
+    Seed { label: "config-2".into(), files, complaint: complaint(&data.user_data) }
 }
 
 /// A device that the guest is to know by a tag.
@@ -99,6 +101,7 @@ pub(crate) fn keys(label: Option<&str>, data: BTreeMap<String, Vec<u8>>) -> Seed
     Seed {
         label: label.filter(|label| !label.is_empty()).unwrap_or("cfgdata").into(),
         files: data.into_iter().collect(),
+        complaint: None,
     }
 }
 
@@ -114,7 +117,53 @@ pub(crate) fn sysprep(data: BTreeMap<String, Vec<u8>>) -> Seed {
         };
         files.push((name, content));
     }
-    Seed { label: "unattendCD".into(), files }
+    Seed { label: "unattendCD".into(), files, complaint: None }
+}
+
+/// How user data begins that somebody in a guest reads: cloud-init, cloudbase-init, Ignition.
+const BEGINNINGS: &[&str] = &[
+    "#!",
+    "#cloud-",
+    "#include",
+    "#part-handler",
+    "#upstart-job",
+    "## template:",
+    "#ps1",
+    "rem cmd",
+    "<powershell>",
+    "<script>",
+    "content-type:",
+    "mime-version:",
+    "{",
+];
+const CLOUD_CONFIG: &str = "#cloud-config";
+
+/// Why the guest would ignore this user data. It gets it all the same: only the guest knows.
+fn complaint(user_data: &[u8]) -> Option<String> {
+    // What is packed is unpacked in the guest.
+    let text = std::str::from_utf8(user_data).ok()?;
+    if text.trim().is_empty() {
+        return None;
+    }
+    let begins = |with: &&str| text.get(..with.len()).is_some_and(|s| s.eq_ignore_ascii_case(with));
+    if !BEGINNINGS.iter().any(|with| begins(&with)) {
+        return Some(format!("it does not begin with {CLOUD_CONFIG:?} or \"#!\""));
+    }
+    if text.lines().next()?.trim_end() != CLOUD_CONFIG {
+        return None;
+    }
+    // Of two equal keys the last one counts in the guest, too.
+    let options =
+        serde_saphyr::options! { duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins };
+    match serde_saphyr::from_str_with_options::<serde_json::Value>(text, options) {
+        Ok(value) if value.is_object() || value.is_null() => None,
+        Ok(_) => Some("it is not a map of settings".into()),
+        Err(failure) => {
+            // Without the excerpt: it may hold a password.
+            let failure = failure.without_snippet().to_string();
+            Some(format!("it is not YAML: {}", failure.lines().next().unwrap_or_default()))
+        }
+    }
 }
 
 fn instance_type(vmi: &Vmi) -> &str {
@@ -172,6 +221,31 @@ mod tests {
             r#"{"hostname":"vm","instance_id":"vm.ns","instance_type":"small","public_keys":{"0":"ssh-ed25519 AAAA"},"uuid":"u-1"}"#
         );
         assert_eq!(file(&seed, "openstack/latest/network_data.json"), "{}");
+    }
+
+    #[test]
+    fn user_data_that_a_guest_would_ignore_is_told_of() {
+        for good in [
+            "",
+            "#cloud-config\n",
+            "#cloud-config\npassword: x\npassword: y\n",
+            "#!/bin/sh\necho: [",
+            "Content-Type: multipart/mixed; boundary=x\n\n: [",
+            "#ps1_sysnative\n",
+            "{\"ignition\": {}}",
+        ] {
+            assert_eq!(complaint(good.as_bytes()), None, "{good}");
+        }
+        assert_eq!(complaint(&[0x1f, 0x8b, 8, 0xff]), None);
+        for (bad, why) in [
+            ("password: x\n", "it does not begin with \"#cloud-config\" or \"#!\""),
+            ("#cloud-config\n- a\n", "it is not a map of settings"),
+            ("#cloud-config\nusers: [a\nx: secret", "it is not YAML: "),
+            ("#cloud-config\na: b: c\n", "it is not YAML: "),
+        ] {
+            let told = complaint(bad.as_bytes()).unwrap();
+            assert!(told.starts_with(why) && !told.contains("secret"), "{bad}: {told}");
+        }
     }
 
     #[test]

@@ -83,6 +83,13 @@ const RULES: &[(&str, &str, &str, &str, Judge)] = &[
         set::judge_replica_set,
     ),
     (
+        "kubevirt.io",
+        "virtualmachineinstancepresets",
+        "virtualmachinepreset-validator.kubevirt.io",
+        "virtualmachinepreset-validator.kubevirt.io",
+        set::judge_preset,
+    ),
+    (
         "pool.kubevirt.io",
         "virtualmachinepools",
         "virtualmachinepool-validator.kubevirt.io",

@@ -4,6 +4,7 @@
 
 mod device;
 mod hardware;
+mod preset;
 
 use serde_json::{Map, Value, json};
 
@@ -13,6 +14,7 @@ use crate::state::text;
 
 pub(crate) use device::{default_interface, default_volume_disks};
 pub(crate) use hardware::HYPERV_NEEDS;
+pub(crate) use preset::apply_presets;
 
 /// A network that cannot be added by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -35,6 +35,11 @@ impl Denial {
         Self { webhook: "", code: 400, causes: vec![cause] }
     }
 
+    /// What cannot be done, for a reason that no field is to blame for.
+    pub(super) fn unprocessable(message: impl Into<String>) -> Self {
+        Self { code: 422, ..Self::bad_request(message) }
+    }
+
     pub(super) fn by(mut self, webhook: &'static str) -> Self {
         self.webhook = webhook;
         self

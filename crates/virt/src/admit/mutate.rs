@@ -4,7 +4,9 @@ use serde_json::Value;
 
 use super::{Denial, Objects, keep_instance_status};
 use crate::config::ClusterConfig;
-use crate::default::{default_instance, default_machine, default_migration, fill, items, object};
+use crate::default::{
+    apply_presets, default_instance, default_machine, default_migration, fill, items, object,
+};
 use crate::instancetype::{Sizing, infer};
 use crate::state::{is_deleting, text};
 
@@ -43,12 +45,8 @@ pub fn mutate(
     match (group, plural, old) {
         ("kubevirt.io", "virtualmachines", _) => machine(new, old, around)
             .map_err(|denial| denial.by("virtualmachines-mutator.kubevirt.io")),
-        ("kubevirt.io", "virtualmachineinstances", None) => {
-            default_instance(new, around.config, around.now, around.uuid).map_err(|error| {
-                let denial = Denial::bad_request(error.to_string());
-                denial.by("virtualmachineinstances-mutator.kubevirt.io")
-            })
-        }
+        ("kubevirt.io", "virtualmachineinstances", None) => instance(new, around)
+            .map_err(|denial| denial.by("virtualmachineinstances-mutator.kubevirt.io")),
         ("kubevirt.io", "virtualmachineinstances", Some(old)) => {
             keep_instance_status(new, old, around.trusted);
             Ok(())
@@ -77,6 +75,14 @@ fn machine(
     }
     default_machine(vm, old.is_none(), around.config, around.uuid);
     Ok(())
+}
+
+fn instance(vmi: &mut Value, around: &mut Surroundings<'_>) -> Result<(), Denial> {
+    let plural = "virtualmachineinstancepresets";
+    let presets = around.objects.list("kubevirt.io", plural, around.namespace);
+    apply_presets(vmi, presets).map_err(|conflict| Denial::unprocessable(conflict.to_string()))?;
+    default_instance(vmi, around.config, around.now, around.uuid)
+        .map_err(|error| Denial::bad_request(error.to_string()))
 }
 
 /// What a preference says about things that are fixed before an instance is made.

@@ -1,4 +1,4 @@
-//! Sets of instances and pools of machines.
+//! Sets of instances, presets, and pools of machines.
 
 use schema::Path;
 use serde_json::Value;
@@ -19,6 +19,15 @@ pub(super) fn judge_replica_set(write: &Write<'_>) -> Result<Vec<String>, Denial
     let judged = Judged { at: "spec.template.spec", spec: &typed, config: write.config };
     check(&judged, &mut causes);
     check_selector(&spec["selector"], &spec["template"]["metadata"]["labels"], &mut causes);
+    causes.finish()?;
+    Ok(Vec::new())
+}
+
+pub(super) fn judge_preset(write: &Write<'_>) -> Result<Vec<String>, Denial> {
+    let mut causes = Causes::default();
+    if !write.object["spec"]["domain"].is_object() {
+        causes.required("spec.domain", "missing domain.");
+    }
     causes.finish()?;
     Ok(Vec::new())
 }

@@ -5,13 +5,16 @@ use std::collections::BTreeSet;
 use client::Fault;
 use serde_json::Value;
 
-use super::status::Disks;
+use super::status::{CLASS, Disks};
 use super::{Keeper, Work, instance};
 use crate::event::Tone;
 use crate::object::{self, list, text};
 use crate::reconcile::{Doing, Failure};
-use crate::resource::{CLAIMS, DATA_VOLUMES, is_refused};
+use crate::resource::{CLAIMS, CLASSES, DATA_VOLUMES, Resource, is_refused};
 use crate::vmi::any_claim_name;
+
+const SNAPSHOT_CLASSES: Resource =
+    Resource::new("snapshot.storage.k8s.io", "v1", "volumesnapshotclasses");
 
 impl Keeper {
     /// Creates the data volumes that are missing.
@@ -64,7 +67,33 @@ impl Keeper {
             let found = self.objects.get(CLAIMS, namespace, name).await;
             disks.claims.extend(found.doing("get a claim")?);
         }
+        disks.snapshottable = self.snapshottable(&disks.claims).await?;
         Ok(disks)
+    }
+
+    /// The classes of `claims` whose driver there is a class of snapshots for.
+    async fn snapshottable(&self, claims: &[Value]) -> Result<BTreeSet<String>, Failure> {
+        let mut classes: BTreeSet<String> =
+            claims.iter().map(|claim| text(claim, CLASS).to_owned()).collect();
+        classes.remove("");
+        if classes.is_empty() {
+            return Ok(classes);
+        }
+        let drivers = match self.objects.list(SNAPSHOT_CLASSES, "", "").await {
+            // A cluster without snapshots does not know the kind.
+            Err(unknown) if is_refused(&unknown, 404) => return Ok(BTreeSet::new()),
+            found => found.doing("list snapshot classes")?,
+        };
+        let mut suitable = BTreeSet::new();
+        for class in classes {
+            let found = self.objects.get(CLASSES, "", &class).await;
+            let found = found.doing("get a storage class")?.unwrap_or_default();
+            let provisioner = text(&found, "/provisioner");
+            if drivers.iter().any(|own| text(own, "/driver") == provisioner) {
+                suitable.insert(class);
+            }
+        }
+        Ok(suitable)
     }
 }
 

@@ -1,5 +1,7 @@
 //! What `status` of a virtual machine says: pure.
 
+use std::collections::BTreeSet;
+
 use base::clock;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -16,7 +18,12 @@ use crate::vmi::any_claim_name;
 pub(crate) struct Disks {
     pub(crate) data_volumes: Vec<Value>,
     pub(crate) claims: Vec<Value>,
+    /// Names of the classes of these claims whose volumes can be in a snapshot.
+    pub(crate) snapshottable: BTreeSet<String>,
 }
+
+/// Where a claim names its class.
+pub(super) const CLASS: &str = "/spec/storageClassName";
 
 /// What was found out on the way.
 #[derive(Debug, Default)]
@@ -73,7 +80,7 @@ pub(crate) fn status(
         known["status"][field] = value.clone();
     }
     let printable = situation.map_or("Unknown", |situation| {
-        let Disks { data_volumes, claims } = disks;
+        let Disks { data_volumes, claims, .. } = disks;
         printable_status(&Seen {
             vm: &known,
             vmi,
@@ -154,7 +161,7 @@ fn referenced(vm: &Value, data_volumes: &[Value]) -> Vec<Value> {
     data_volumes.iter().filter(named).cloned().collect()
 }
 
-/// Whether each volume could be part of a snapshot. Nothing takes snapshots yet.
+/// Whether each volume could be part of a snapshot.
 fn snapshot_statuses(vm: &Value, disks: &Disks) -> Vec<Value> {
     let volumes = list(vm, "/spec/template/spec/volumes");
     let judge = |volume: &Value| {
@@ -162,18 +169,19 @@ fn snapshot_statuses(vm: &Value, disks: &Disks) -> Vec<Value> {
         let persistent = ["persistentVolumeClaim", "dataVolume", "memoryDump"];
         let claim = any_claim_name(volume)
             .filter(|_| persistent.iter().any(|source| volume.get(source).is_some()));
-        let reason = match claim {
+        let found =
+            |claim: &&str| disks.claims.iter().find(|own| crate::object::name(own) == *claim);
+        let class = claim.as_ref().map(|claim| found(claim).map(|own| text(own, CLASS)));
+        let reason = match class {
             None => format!("Snapshot is not supported for this volumeSource type [{name}]"),
-            Some(claim) => {
-                match disks.claims.iter().find(|own| crate::object::name(own) == claim) {
-                    Some(claim) => format!(
-                        "No VolumeSnapshotClass: Volume snapshots are not configured for this \
-                     StorageClass [{}] [{name}]",
-                        text(claim, "/spec/storageClassName")
-                    ),
-                    None => "PVC not found".to_owned(),
-                }
+            Some(None) => "PVC not found".to_owned(),
+            Some(Some(class)) if disks.snapshottable.contains(class) => {
+                return json!({"name": name, "enabled": true});
             }
+            Some(Some(class)) => format!(
+                "No VolumeSnapshotClass: Volume snapshots are not configured for this \
+                 StorageClass [{class}] [{name}]"
+            ),
         };
         json!({"name": name, "enabled": false, "reason": reason})
     };

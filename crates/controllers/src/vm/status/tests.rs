@@ -101,7 +101,7 @@ fn starts_that_fail_are_counted_once_and_forgotten_when_one_succeeds() {
 #[test]
 fn every_volume_says_whether_it_can_be_in_a_snapshot() {
     let claim = json!({"metadata": {"name": "c"}, "spec": {"storageClassName": "local"}});
-    let disks = Disks { claims: vec![claim], ..Disks::default() };
+    let mut disks = Disks { claims: vec![claim], ..Disks::default() };
     let found = snapshot_statuses(&vm(json!({})), &disks);
     assert_eq!(
         found[0]["reason"],
@@ -109,6 +109,9 @@ fn every_volume_says_whether_it_can_be_in_a_snapshot() {
          [local] [root]"
     );
     assert_eq!(found[1]["reason"], "Snapshot is not supported for this volumeSource type [seed]");
+    disks.snapshottable.insert("local".to_owned());
+    let found = snapshot_statuses(&vm(json!({})), &disks);
+    assert_eq!(found[0], json!({"name": "root", "enabled": true}));
 }
 
 #[test]

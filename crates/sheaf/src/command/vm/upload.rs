@@ -77,5 +77,8 @@ async fn wait_until_ready(link: &Link, name: &str) -> Result<()> {
             _ => tokio::time::sleep(Duration::from_millis(200)).await,
         }
     }
-    bail!("the volume {name} is not ready for an image (its phase is {phase:?}); is there room?")
+    bail!(
+        "the volume {name} is not ready for an image (its phase is {phase:?}); is there room? \
+         `sheaf vm why` says what it waits for"
+    )
 }

@@ -16,10 +16,14 @@ struct Facts {
     /// Claims and DataVolumes that the machine names and that exist.
     claims: Vec<Value>,
     data_volumes: Vec<Value>,
+    /// Replicated volumes.
+    volumes: Vec<Value>,
     nodes: Vec<Value>,
     /// Events about the machine or its instance, the newest last.
     events: Vec<Value>,
 }
+
+const VOLUMES: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/volumes";
 
 pub(super) async fn run(machine: &Machine) -> Result<()> {
     let link = Link::to(&machine.place).await?;
@@ -32,6 +36,8 @@ pub(super) async fn run(machine: &Machine) -> Result<()> {
         instance: link.find(&instances).await?,
         claims: link.items(&link.core("persistentvolumeclaims")).await?,
         data_volumes: link.items(&data_volumes).await?,
+        // Whoever may not read them, or has none, is told the rest.
+        volumes: link.items(VOLUMES).await.unwrap_or_default(),
         nodes: link.items("/api/v1/nodes").await?,
         events: link.items(&link.core("events")).await?,
     };
@@ -199,9 +205,21 @@ fn of_volumes(vm: &Value, facts: &Facts, found: &mut Vec<Reason>) {
                 format!("The volume claim {claim} has no volume yet."),
                 format!("See what it waits for: kubectl describe pvc {claim}"),
             )),
-            Some(_) => {}
+            Some(known) => of_replicas(claim, &known, &facts.volumes, found),
         }
     }
+}
+
+fn of_replicas(name: &str, claim: &Value, volumes: &[Value], found: &mut Vec<Reason>) {
+    let volume = volumes.iter().find(|one| one["metadata"]["name"] == claim["spec"]["volumeName"]);
+    let scheduled = volume.into_iter().flat_map(conditions).find(|one| one["type"] == "Scheduled");
+    let Some(homeless) = scheduled.filter(|one| one["status"] == "False") else { return };
+    let message = homeless["message"].as_str().unwrap_or("");
+    found.push(reason(
+        format!("No disk takes the data of {name}: {message}."),
+        "Make room on the disks or add one (kubectl -n longhorn-system get nodes.longhorn.io -o \
+         yaml), or choose another storage class, for instance local.",
+    ));
 }
 
 fn of_import(name: &str, import: &Value, found: &mut Vec<Reason>) {
@@ -281,7 +299,10 @@ mod tests {
                 "metadata": {"name": "import"},
                 "status": {"phase": "ImportInProgress", "progress": "42.00%"},
             })],
-            claims: vec![json!({"metadata": {"name": "import"}, "status": {"phase": "Bound"}})],
+            claims: vec![json!({"metadata": {"name": "import"}, "spec": {"volumeName": "pvc-1"},
+                "status": {"phase": "Bound"}})],
+            volumes: vec![json!({"metadata": {"name": "pvc-1"}, "status": {"conditions": [
+                {"type": "Scheduled", "status": "False", "message": "disks are unavailable"}]}})],
             nodes: vec![node("False")],
             ..Facts::default()
         };
@@ -289,6 +310,7 @@ mod tests {
         for part in [
             "The volume claim gone does not exist.",
             "The image of import is being fetched (ImportInProgress, 42.00%).",
+            "No disk takes the data of import: disks are unavailable.",
             "No node is ready: no QEMU",
         ] {
             assert!(text.contains(part), "{part:?} is not in:\n{text}");

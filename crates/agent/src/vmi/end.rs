@@ -50,9 +50,14 @@ impl Actor {
 
     pub(super) async fn finish(&mut self, vmi: &Arc<Vmi>, outcome: Outcome) -> After {
         let trouble = self.condemned.take().map(|why| Trouble::new("LivenessProbeFailed", why));
+        let unhealthy = trouble.as_ref().map(|trouble| trouble.message.clone());
         let view = View { phase: outcome.phase(), trouble, guest: None };
         match self.write(vmi, &view).await {
             Ok(()) => {
+                if let Some(why) = unhealthy {
+                    let message = format!("Liveness probe failed: {why}");
+                    self.report(vmi, Note::warning("Unhealthy", message));
+                }
                 let note = match outcome {
                     Outcome::Succeeded => {
                         Note::normal("Stopped", "The VirtualMachineInstance was shut down.")

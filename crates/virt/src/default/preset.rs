@@ -8,15 +8,21 @@ use crate::state::text;
 
 const EXCLUDED: &str = "virtualmachineinstancepresets.admission.kubevirt.io/exclude";
 /// Parts of a domain that a preset may bring, each as a whole.
-const PARTS: &[&str] =
-    &["/resources/requests", "/cpu", "/firmware", "/features", "/devices/watchdog", "/ioThreadsPolicy"];
+const PARTS: &[&str] = &[
+    "/resources/requests",
+    "/cpu",
+    "/firmware",
+    "/features",
+    "/devices/watchdog",
+    "/ioThreadsPolicy",
+];
 /// A clock's offset and timers come one by one.
 const CLOCK: &[&str] = &["/clock/utc", "/clock/timezone", "/clock/timer"];
 
 /// Presets that contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("VirtualMachinePresets cannot be applied due to conflicts: {0}")]
-pub struct PresetConflict(String);
+pub(crate) struct PresetConflict(String);
 
 /// Writes the presets that select `vmi` into it. What the instance says itself stays.
 pub(crate) fn apply_presets(vmi: &mut Value, presets: Vec<Value>) -> Result<(), PresetConflict> {
@@ -37,7 +43,8 @@ pub(crate) fn apply_presets(vmi: &mut Value, presets: Vec<Value>) -> Result<(), 
     for preset in &presets {
         let domain = object(object(vmi, "spec"), "domain");
         if merge(domain, &preset["spec"]["domain"]) {
-            let key = format!("virtualmachinepreset.kubevirt.io/{}", text(preset, "/metadata/name"));
+            let key =
+                format!("virtualmachinepreset.kubevirt.io/{}", text(preset, "/metadata/name"));
             object(object(vmi, "metadata"), "annotations")[key] = json!("kubevirt.io/v1");
         }
     }

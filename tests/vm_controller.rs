@@ -336,15 +336,85 @@ fn a_replica_set_keeps_as_many_instances_as_are_wanted() {
 }
 
 #[test]
+fn a_preset_completes_the_instances_that_it_selects() {
+    let (_sheaf, http) = cluster();
+    let presets = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstancepresets";
+    let preset = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstancePreset",
+        "metadata": {"name": "two"}, "spec": {"selector": {"matchLabels": {"app": "web"}}}});
+    let refused = http.post(presets, &preset);
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    let mut preset = preset;
+    preset["spec"]["domain"] = json!({"cpu": {"cores": 2}, "devices": {}});
+    http.post(presets, &preset).ok();
+    http.post(VMS, &machine("web", json!({}))).ok();
+    let vmi = until_phase(&http, "web", "Scheduled");
+    assert_eq!(vmi["spec"]["domain"]["cpu"]["cores"], 2);
+    let told = &vmi["metadata"]["annotations"]["virtualmachinepreset.kubevirt.io/two"];
+    assert_eq!(told, "kubevirt.io/v1");
+}
+
+const POOLS: &str = "/apis/pool.kubevirt.io/v1beta1/namespaces/default/virtualmachinepools";
+
+/// A pool of machines, with changes to its specification.
+fn pool(name: &str, machine: Value, changes: Value) -> Value {
+    let mut template = json!({"metadata": {"labels": {"pool": name}}});
+    template["spec"] = machine["spec"].clone();
+    let mut spec = json!({"replicas": 1, "selector": {"matchLabels": {"pool": name}},
+        "virtualMachineTemplate": template});
+    merge(&mut spec, &changes);
+    json!({"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool",
+        "metadata": {"name": name}, "spec": spec})
+}
+
+#[test]
+fn a_pool_makes_machines_anew_that_do_not_come_up() {
+    let (_sheaf, http) = cluster();
+    let healing = json!({"autohealing": {"startUpFailureThreshold": 1}});
+    http.post(POOLS, &pool("web", machine("web", json!({})), healing)).ok();
+    until_phase(&http, "web-0", "Scheduled");
+    let first = http.get(&at(VMS, "web-0")).ok()["metadata"]["uid"].clone();
+    finish(&http, "web-0", "Failed");
+    eventually("it is another machine", || {
+        let vm = http.get(&at(VMS, "web-0")).json();
+        vm["metadata"]["uid"].is_string() && vm["metadata"]["uid"] != first
+    });
+}
+
+#[test]
+fn a_pool_keeps_the_disks_of_machines_that_it_gives_up() {
+    let (_sheaf, http) = cluster();
+    let volumes = "/apis/cdi.kubevirt.io/v1beta1/namespaces/default/datavolumes";
+    let template = json!([{"metadata": {"name": "disk"}, "spec": {"source": {"blank": {}},
+        "storage": {"resources": {"requests": {"storage": "1Mi"}}}}}]);
+    let mut machine = machine("web", json!({"runStrategy": "Halted"}));
+    machine["spec"]["dataVolumeTemplates"] = template;
+    machine["spec"]["template"]["spec"]["volumes"] =
+        json!([{"name": "root", "dataVolume": {"name": "disk"}}]);
+    let keeping = json!({"scaleInStrategy": {"proactive": {"statePreservation": "Offline"}}});
+    http.post(POOLS, &pool("web", machine, keeping)).ok();
+    let owners = || {
+        let disk = http.get(&at(volumes, "disk-0")).json();
+        disk["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len)
+    };
+    eventually("the machine has its disk", || owners() == 1);
+    let disk = http.get(&at(volumes, "disk-0")).ok()["metadata"]["uid"].clone();
+    let scale = |count: u32| {
+        let wanted = json!({"spec": {"replicas": count}});
+        http.merge(&format!("{POOLS}/web/scale"), &wanted).ok();
+    };
+    scale(0);
+    eventually("the machine is gone", || http.get(&at(VMS, "web-0")).status == 404);
+    assert_eq!(owners(), 0);
+    scale(1);
+    eventually("it is back", || http.get(&at(VMS, "web-0")).status == 200);
+    assert_eq!(http.get(&at(volumes, "disk-0")).ok()["metadata"]["uid"], disk);
+}
+
+#[test]
 fn a_pool_numbers_its_machines() {
     let (_sheaf, http) = cluster();
-    let pools = "/apis/pool.kubevirt.io/v1beta1/namespaces/default/virtualmachinepools";
-    let mut template = json!({"metadata": {"labels": {"pool": "web"}}});
-    template["spec"] = machine("web", json!({}))["spec"].clone();
-    let pool = json!({"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool",
-        "metadata": {"name": "web"}, "spec": {"replicas": 2,
-            "selector": {"matchLabels": {"pool": "web"}}, "virtualMachineTemplate": template}});
-    http.post(pools, &pool).ok();
+    let pools = POOLS;
+    http.post(pools, &pool("web", machine("web", json!({})), json!({"replicas": 2}))).ok();
     for name in ["web-0", "web-1"] {
         until_phase(&http, name, "Scheduled");
     }

@@ -127,7 +127,7 @@ fn a_guest_that_stands_still_is_noticed_and_comes_back() {
 fn machines_come_back_in_their_order_after_a_power_cut() {
     let mut node = Node::start();
     node.sheaf.provokes("guest cannot be started yet");
-    for (name, order, delay) in [("web", "2", "0"), ("db", "1", "3"), ("any", "", "0")] {
+    for (name, order, delay) in [("web", "2", "0"), ("db", "1", "4"), ("any", "", "0")] {
         let mut machine = machine(&node, name, "Always");
         if !order.is_empty() {
             machine["spec"]["template"]["metadata"]["annotations"] =
@@ -157,6 +157,9 @@ fn machines_come_back_in_their_order_after_a_power_cut() {
     });
     assert_has(waiting["message"].as_str().unwrap(), "default/db starts first");
     assert_has(why(&node, "web"), "default/db");
+    // Whoever goes on does not begin anew, nor forgets who waits.
+    node.sheaf.kill();
+    node.sheaf.begin();
     let mut started = Vec::new();
     for (name, before) in names.iter().zip(&before) {
         let vmi = poll(&format!("{name} is back"), || {
@@ -170,10 +173,114 @@ fn machines_come_back_in_their_order_after_a_power_cut() {
         started.push((time.parse::<jiff::Timestamp>().unwrap(), *name));
     }
     let time = |name: &str| started.iter().find(|each| each.1 == name).unwrap().0.as_second();
-    assert!(time("web") - time("db") >= 3 - 1, "its delay was waited for: {started:?}");
+    assert!(time("web") - time("db") >= 4 - 1, "its delay was waited for: {started:?}");
     assert!(time("any") >= time("web"), "{started:?}");
     assert_eq!(node.processes().len(), 3);
     assert_eq!(node.sheaf.http().get(&at(VMIS, "off")).status, 404);
+}
+
+#[test]
+fn a_guest_that_fails_its_liveness_probe_is_started_again() {
+    let node = Node::networked("shflive", "10.213.9.0/24");
+    let mut deaf = machine(&node, "deaf", "Always");
+    deaf["spec"]["template"]["spec"]["livenessProbe"] = json!({
+        "tcpSocket": {"port": 22}, "periodSeconds": 1, "failureThreshold": 2,
+    });
+    create(&node, &deaf);
+    let first = running(&node, "deaf")["metadata"]["uid"].clone();
+    poll("it is another instance", || {
+        let vmi = node.sheaf.http().get(&at(VMIS, "deaf")).json();
+        let uid = &vmi["metadata"]["uid"];
+        if uid.is_string() && *uid != first { Ok(()) } else { Err(vmi.to_string()) }
+    });
+    let events = node.kubectl().run("get events");
+    assert_has(&events, "Liveness probe failed: ");
+    node.sheaf.http().delete(&at(VMS, "deaf")).ok();
+    node.until_empty();
+}
+
+#[test]
+fn user_data_that_the_guest_will_not_read_is_told_of() {
+    let mut node = Node::start();
+    node.sheaf.provokes("user data is wrong");
+    let mut broken = machine(&node, "broken", "Always");
+    let spec = &mut broken["spec"]["template"]["spec"];
+    let add = |list: &mut Value, item: Value| list.as_array_mut().unwrap().push(item);
+    add(&mut spec["domain"]["devices"]["disks"], json!({"name": "seed", "disk": {}}));
+    let text = "#cloud-config\nusers: [root\npassword: hidden\n";
+    let seed = json!({"name": "seed", "cloudInitNoCloud": {"userData": text}});
+    add(&mut spec["volumes"], seed);
+    create(&node, &broken);
+    running(&node, "broken");
+    node.until_said("boot 1");
+    let told = poll("the mistake is told", || {
+        let events = node.kubectl().run("get events");
+        match events.lines().find(|line| line.contains("InvalidUserData")) {
+            Some(line) => Ok(line.to_owned()),
+            None => Err(events),
+        }
+    });
+    assert_has(&told, "volume seed will be ignored by the guest: it is not YAML");
+    assert!(!told.contains("hidden"), "{told}");
+}
+
+/// Huge pages of the host for as long as a test runs.
+struct HugePages(String);
+
+impl HugePages {
+    const PATH: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+
+    fn reserve(count: u64) -> Self {
+        let number = || fs::read_to_string(Self::PATH).unwrap().trim().parse::<u64>().unwrap();
+        let before = number();
+        let pages = Self(before.to_string());
+        poll("the host has huge pages left", || {
+            // Memory that was long in use must be put together first.
+            let _ = fs::write("/proc/sys/vm/compact_memory", "1");
+            fs::write(Self::PATH, (before + count).to_string()).map_err(|why| why.to_string())?;
+            if number() >= before + count { Ok(()) } else { Err(number().to_string()) }
+        });
+        pages
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        let _ = fs::write(Self::PATH, &self.0);
+    }
+}
+
+#[test]
+fn a_guest_mirrors_the_memory_nodes_of_its_own_processors() {
+    let _pages = HugePages::reserve(8);
+    let node = Node::start();
+    let mut near = machine(&node, "near", "Always");
+    let domain = &mut near["spec"]["template"]["spec"]["domain"];
+    domain["memory"] = json!({"guest": "16Mi", "hugepages": {"pageSize": "2Mi"}});
+    domain["cpu"] = json!({"cores": 1, "dedicatedCpuPlacement": true,
+        "numa": {"guestMappingPassthrough": {}}});
+    create(&node, &near);
+    running(&node, "near");
+    node.until_said("boot 1");
+    let process = process(&node, "near").as_raw_nonzero();
+    let line = fs::read(format!("/proc/{process}/cmdline")).unwrap();
+    let line = String::from_utf8_lossy(&line).replace('\0', " ");
+    assert_has(&line, "-numa node,nodeid=0,memdev=memory0,cpus=0");
+    assert_has(&line, "\"host-nodes\":[0]");
+    let maps = fs::read_to_string(format!("/proc/{process}/smaps")).unwrap();
+    let huge = |line: &&str| {
+        let size = line.strip_prefix("Shared_Hugetlb:").or(line.strip_prefix("Private_Hugetlb:"));
+        size.is_some_and(|size| size.trim() != "0 kB")
+    };
+    assert!(maps.lines().any(|line| huge(&line)), "no memory of the guest is in huge pages");
+    // The thread of its processor stays where it was put.
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten();
+    let pinned = tasks.filter(|task| {
+        let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        allowed.is_some_and(|list| list.trim().parse::<u32>().is_ok())
+    });
+    assert!(pinned.count() > 0, "no thread has a processor of its own");
 }
 
 #[test]

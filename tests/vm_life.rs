@@ -76,6 +76,26 @@ fn a_machine_is_started_and_stopped_and_keeps_its_disk() {
 }
 
 #[test]
+fn a_guest_that_is_reset_boots_anew_and_stays_the_same_instance() {
+    let node = Node::start();
+    node.kubectl().apply(&machine("a", "Always", &node.disk("a.img")));
+    let vmi = running(&node, "a");
+    node.until_said("boot 1");
+    let processes = node.processes();
+    let reset =
+        "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/a/reset";
+    let reply = node.sheaf.http().put(reset, &serde_json::json!({}));
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    node.until_said("boot 2");
+    assert_eq!(running(&node, "a")["metadata"]["uid"], vmi["metadata"]["uid"]);
+    assert_eq!(node.processes(), processes);
+    node.kubectl().run("delete vm a");
+    node.until_empty();
+    let gone = node.sheaf.http().put(reset, &serde_json::json!({}));
+    assert_eq!(gone.status, 404, "{}", gone.text());
+}
+
+#[test]
 fn a_guest_outlives_the_server_and_is_found_again() {
     let mut node = Node::start();
     node.kubectl().apply(&machine("a", "Always", &node.disk("a.img")));

@@ -1,0 +1,147 @@
+//! How people and probes get into a guest, and what a config drive tells it: a real Linux.
+
+use std::io::Read as _;
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Node, PASSWORD, Shell, image, poll};
+
+const VMI: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/a";
+const OTHER: &str = "another-one";
+
+fn machine(node: &Node) -> String {
+    let disk = node.sheaf.scratch("root.img");
+    let raw = ["convert", "-O", "raw"];
+    let done = Command::new("qemu-img").args(raw).arg(image()).arg(&disk).status().unwrap();
+    assert!(done.success(), "qemu-img failed");
+    format!(
+        "
+apiVersion: v1
+kind: Secret
+metadata: {{name: passwords}}
+stringData: {{root: {PASSWORD}}}
+---
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {{name: a}}
+spec:
+  runStrategy: Always
+  template:
+    spec:
+      hostname: drive
+      readinessProbe: {{tcpSocket: {{port: 22}}, periodSeconds: 1, failureThreshold: 1}}
+      domain:
+        memory: {{guest: 512Mi}}
+        devices:
+          disks:
+          - {{name: root, disk: {{bus: virtio}}}}
+          - {{name: seed, disk: {{bus: virtio}}}}
+          - {{name: cd, cdrom: {{bus: scsi}}}}
+          interfaces: [{{name: default, masquerade: {{}}, ports: [{{port: 22}}]}}]
+      networks: [{{name: default, pod: {{}}}}]
+      accessCredentials:
+      - userPassword:
+          source: {{secret: {{secretName: passwords}}}}
+          propagationMethod: {{qemuGuestAgent: {{}}}}
+      volumes:
+      - {{name: root, hostDisk: {{path: {disk}, type: Disk}}}}
+      - {{name: cd, secret: {{secretName: passwords, volumeLabel: secrets}}}}
+      - name: seed
+        cloudInitConfigDrive:
+          userData: \"#cloud-config\\npassword: {PASSWORD}\\nruncmd:\\n- touch /etc/told\\n\"
+          networkData: '{{\"links\": []}}'
+",
+        disk = disk.display()
+    )
+}
+
+#[test]
+fn a_guest_is_told_by_a_config_drive_and_reached_through_its_ports() {
+    let node = Node::networked("shfaccess", "10.213.8.0/24");
+    node.kubectl().apply(&machine(&node));
+    node.until(VMI, "/status/phase", "Running");
+    let mut shell = Shell::login(&node, "a");
+    the_drive_says_who_it_is(&node, &mut shell);
+    let read = "mount -o ro /dev/sr0 /mnt && cat /mnt/root; umount /mnt";
+    shell.sees(read, PASSWORD);
+    its_port_is_its_readiness(&node, &mut shell);
+    a_password_changes_while_it_runs(&node, &mut shell);
+    node.kubectl().run("delete vm a");
+    node.until_empty();
+}
+
+fn the_drive_says_who_it_is(node: &Node, shell: &mut Shell) {
+    assert_eq!(shell.run("hostname"), "drive");
+    shell.sees("ls /etc/told", "/etc/told");
+    let read = |file: &str| {
+        format!(
+            "mount -o ro $(findfs LABEL=config-2) /mnt && cat /mnt/openstack/latest/{file}; \
+             umount /mnt"
+        )
+    };
+    let meta: Value = serde_json::from_str(&shell.run(&read("meta_data.json"))).unwrap();
+    let vmi = node.sheaf.http().get(VMI).ok();
+    let uuid = &vmi["spec"]["domain"]["firmware"]["uuid"];
+    assert_eq!(meta, json!({"instance_id": "a.default", "hostname": "drive", "uuid": uuid}));
+    assert!(shell.run(&read("user_data")).starts_with("#cloud-config\npassword:"));
+    assert_eq!(shell.run(&read("network_data.json")), "{\"links\": []}");
+}
+
+fn its_port_is_its_readiness(node: &Node, shell: &mut Shell) {
+    let until = |status: &str| {
+        poll(&format!("readiness is {status}"), || {
+            let vmi = node.sheaf.http().get(VMI).ok();
+            let all = vmi["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            match all.iter().find(|each| each["type"] == "Ready") {
+                Some(ready) if ready["status"] == status => Ok(()),
+                _ => Err(vmi["status"]["conditions"].to_string()),
+            }
+        });
+    };
+    until("True");
+    // From the node itself, as from anybody else.
+    let vmi = node.sheaf.http().get(VMI).ok();
+    let address = vmi["status"]["interfaces"][0]["ipAddress"].as_str().unwrap();
+    let address: SocketAddr = format!("{address}:22").parse().unwrap();
+    let limit = Duration::from_secs(30);
+    let mut stream = TcpStream::connect_timeout(&address, limit).unwrap();
+    stream.set_read_timeout(Some(limit)).unwrap();
+    let mut greeting = [0; 8];
+    stream.read_exact(&mut greeting).unwrap();
+    assert_eq!(&greeting, b"SSH-2.0-");
+    drop(stream);
+    shell.run("killall dropbear");
+    until("False");
+    shell.run("dropbear -R -p 22");
+    until("True");
+}
+
+fn a_password_changes_while_it_runs(node: &Node, shell: &mut Shell) {
+    poll("the agent has set the first password", || {
+        let vmi = node.sheaf.http().get(VMI).ok();
+        let text = vmi["status"]["conditions"].to_string();
+        if text.contains("AccessCredentialsSynchronized") { Ok(()) } else { Err(text) }
+    });
+    let before = shell.run("grep ^root: /etc/shadow");
+    node.sheaf
+        .http()
+        .merge(
+            "/api/v1/namespaces/default/secrets/passwords",
+            &json!({"stringData": {"root": OTHER}}),
+        )
+        .ok();
+    poll("the password is another", || {
+        let now = shell.run("grep ^root: /etc/shadow");
+        if now == before { Err(now) } else { Ok(()) }
+    });
+    shell.send("exit\n");
+    shell.until("login:");
+    shell.send("root\n");
+    shell.until("assword:");
+    shell.send(&format!("{OTHER}\n"));
+    shell.until("# ");
+    assert_eq!(shell.run("whoami"), "root");
+}

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Http, Sheaf, assert_has, eventually};
+use crate::harness::{Http, Sheaf, assert_has, eventually, poll};
 
 const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
 const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
@@ -238,11 +238,13 @@ fn a_machine_that_is_deleted_takes_everything_along() {
     assert_eq!(http.get(&at(VMS, "web")).status, 200, "it waits for its instance");
     finish(&http, "web", "Succeeded");
     let revisions = "/apis/apps/v1/namespaces/default/controllerrevisions";
-    eventually("all is gone", || {
-        http.get(&at(VMS, "web")).status == 404
-            && http.get(&at(VMIS, "web")).status == 404
-            && http.get(PODS).ok()["items"] == json!([])
-            && http.get(revisions).ok()["items"] == json!([])
+    poll("all is gone", || {
+        let left = [VMS, VMIS, PODS, revisions].map(|all| http.get(all).ok()["items"].clone());
+        if left.iter().all(|items| *items == json!([])) {
+            Ok(())
+        } else {
+            Err(json!(left).to_string())
+        }
     });
 }
 

@@ -184,7 +184,7 @@ spec:
         })
     });
     assert!(node.processes().is_empty());
-    kubectl.run("create secret generic later --from-literal=userdata=hello");
+    kubectl.run("create secret generic later --from-literal=userdata=#!hello");
     let vmi = running(&node, "a");
     let conditions = vmi["status"]["conditions"].as_array().unwrap();
     assert!(!conditions.iter().any(|each| each["type"] == "Synchronized"), "{conditions:?}");

@@ -217,7 +217,7 @@ impl Resolver<'_> {
             "The user data of volume {} will be ignored by the guest: {complaint}",
             volume.name
         );
-        tracing::warn!(name = self.vmi.name, message, "user data is wrong");
+        tracing::warn!(name = self.vmi.name, reason = complaint, "user data is wrong");
         let note = Note::warning("InvalidUserData", message);
         self.context.reporter.report(&self.vmi.reference(), note).await;
     }

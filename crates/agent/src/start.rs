@@ -47,10 +47,9 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     make(&dir).map_err(|source| StartError::Directory { path: dir.clone(), source })?;
     let found = scan(&dir).map_err(|source| StartError::Scan { path: dir.clone(), source })?;
     let bell = Bell::default();
-    let storage =
-        Storage::start(client.clone(), &config, bell.clone(), tasks).map_err(|source| {
-            StartError::Directory { path: config.data_dir.join("storage"), source }
-        })?;
+    let known = Machines::default();
+    let storage = Storage::start(client.clone(), &config, known.clone(), bell.clone(), tasks)
+        .map_err(|source| StartError::Directory { path: config.data_dir.join("storage"), source })?;
     let volumes = Volumes::start(client.clone(), &config, storage.clone(), bell.clone(), tasks)
         .map_err(|failure| StartError::Directory { path: failure.path, source: failure.source })?;
     let images = Images::start(client.clone(), &config, storage.clone(), tasks);
@@ -66,7 +65,8 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     tasks.spawn("machines", async move {
         let networks = Networks::start(&config.network, &found.attachments, &all).await;
         told.send_modify(|told| told.network = networks.shortcoming().map(str::to_owned));
-        let shared = Shared { networks, trial: trials, volumes, images, storage, bell };
+        let shared =
+            Shared { networks, trial: trials, volumes, images, storage, machines: known, bell };
         machines(client, config, found, shared, all).await;
     });
     Ok(())
@@ -79,6 +79,7 @@ struct Shared {
     volumes: Volumes,
     images: Images,
     storage: Storage,
+    machines: Machines,
     bell: Bell,
 }
 
@@ -92,7 +93,7 @@ struct Found {
 }
 
 async fn machines(client: Client, config: Config, found: Found, shared: Shared, tasks: Tasks) {
-    let Shared { networks, trial, volumes, images, storage, bell } = shared;
+    let Shared { networks, trial, volumes, images, storage, machines, bell } = shared;
     let is_root = rustix::process::geteuid().is_root();
     let cgroup = match cgroup::detect() {
         Ok(layout) if is_root => layout,
@@ -118,7 +119,6 @@ async fn machines(client: Client, config: Config, found: Found, shared: Shared, 
         storage,
         bell,
     });
-    let machines = Machines::default();
     let endpoint = Arc::new(Endpoint { machines: machines.clone(), volumes, images });
     match endpoint::listen(&context.config.socket()) {
         Ok(listener) => {

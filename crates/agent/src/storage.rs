@@ -9,6 +9,7 @@
 
 mod act;
 mod disk;
+mod instant;
 mod keep;
 mod link;
 mod object;
@@ -43,6 +44,7 @@ use self::record::{Known, Records};
 use crate::bell::Bell;
 use crate::config::Config;
 use crate::event::Reporter;
+use crate::vmi::Machines;
 
 pub(crate) use link::LinkError;
 pub(crate) use ticket::TicketError;
@@ -92,6 +94,7 @@ impl Storage {
     pub(crate) fn start(
         client: Client,
         config: &Config,
+        machines: Machines,
         bell: Bell,
         tasks: &Tasks,
     ) -> io::Result<Self> {
@@ -119,11 +122,18 @@ impl Storage {
         );
         tasks.spawn("records", answering);
         let node = config.node_name.clone();
-        let hands =
-            Hands { client: client.clone(), node: node.clone(), link: link.clone(), records };
+        let reporter = Reporter::new(client.clone(), &node);
+        let hands = Hands {
+            client: client.clone(),
+            node: node.clone(),
+            link: link.clone(),
+            records,
+            machines,
+            reporter: reporter.clone(),
+        };
         let keeper = Keeper {
             hands,
-            reporter: Reporter::new(client.clone(), &node),
+            reporter,
             address: config.addresses.first().map(ToString::to_string).unwrap_or_default(),
             sockets: dir.join("nbd"),
             default_disk: dir.join("disk"),

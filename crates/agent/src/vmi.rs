@@ -15,6 +15,7 @@ mod end;
 pub(crate) mod fixture;
 mod grow;
 mod guest;
+mod hold;
 mod hotplug;
 mod interface;
 mod launch;
@@ -35,6 +36,7 @@ mod write;
 
 pub(crate) use dial::{DialError, Opening};
 pub(crate) use guest::os_info;
+pub(crate) use hold::HoldError;
 pub(crate) use live::Live;
 pub(crate) use object::Vmi;
 pub(crate) use registry::Machines;

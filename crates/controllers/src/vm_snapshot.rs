@@ -1,7 +1,7 @@
 //! Snapshots of whole machines: all disks at one instant.
 //!
-//! A guest with an agent flushes and freezes its file systems for that instant. One without is
-//! paused if it has several disks, since each alone is always whole.
+//! Here the disks are only tied to each other (`hci::together`). The node that runs the machine
+//! keeps the guest still for the instant, since only there that takes no longer than it must.
 
 mod plan;
 
@@ -14,8 +14,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tracing::info;
 
-use self::plan::{Disk, Hold, Progress};
-use crate::event::{self, About, Tone};
+use self::plan::{Disk, Progress};
 use crate::key::{Dependents, Key};
 use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
 use crate::object::{self, has_finalizer, is_deleting, is_merged, text};
@@ -24,11 +23,8 @@ use crate::resource::{
     CLAIMS, Objects, Resource, VM_CONTENTS, VM_SNAPSHOTS, VMIS, VMS, VOLUMES, is_refused,
 };
 
-const ACTIONS: Resource =
-    Resource::new("subresources.kubevirt.io", "v1", "virtualmachineinstances");
 const SNAPSHOT_CLASSES: Resource =
     Resource::new(hci::snapshot::GROUP, "v1", "volumesnapshotclasses");
-const SOURCE: &str = "snapshot-controller";
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Snapshots of machines, and those of disks that they wait for.
@@ -77,9 +73,6 @@ impl Reconciler for Photographer {
         }
         self.hold_object(&snapshot).await?;
         if plan::is_late(&snapshot, clock::now()) {
-            if let Some(content) = &content {
-                self.release(content).await?;
-            }
             let patch = plan::failed(&snapshot, "snapshot deadline exceeded", clock::now());
             return self.say(VM_SNAPSHOTS, &snapshot, &patch).await;
         }
@@ -121,10 +114,9 @@ impl Photographer {
         };
         let vmi = self.objects.get(VMIS, namespace, machine).await.doing("get the instance")?;
         let disks = self.disks(&vm).await?;
-        let hold = plan::hold(vmi.as_ref(), &disks);
         let patch = plan::begun(snapshot, &vm, vmi.as_ref(), &disks, clock::now());
         self.say(VM_SNAPSHOTS, snapshot, &patch).await?;
-        let wanted = plan::content(snapshot, &vm, &disks, hold);
+        let wanted = plan::content(snapshot, &vm, vmi.as_ref(), &disks);
         match self.objects.create(VM_CONTENTS, namespace, &wanted).await {
             Err(failure) if is_refused(&failure, 409) => Ok(Next::Again(LOOK_AGAIN)),
             made => {
@@ -157,7 +149,7 @@ impl Photographer {
             taken.extend(found.doing("get the snapshot of a disk")?);
         }
         if taken.len() < names.len() {
-            return self.take(content, &taken).await;
+            return self.take(content).await;
         }
         match plan::progress(&taken) {
             Progress::Waiting => Ok(Next::Again(LOOK_AGAIN)),
@@ -167,7 +159,6 @@ impl Photographer {
                 Ok(Next::Again(LOOK_AGAIN))
             }
             Progress::Taken { ready } => {
-                self.release(content).await?;
                 let patch = plan::content_status(&taken, ready, clock::now());
                 self.say(VM_CONTENTS, content, &patch).await?;
                 if !ready {
@@ -180,15 +171,10 @@ impl Photographer {
         }
     }
 
-    /// Keeps the guest still, and asks for all disks at once.
-    async fn take(&self, content: &Value, taken: &[Value]) -> Result<Next, Failure> {
+    /// Asks for all disks at once.
+    async fn take(&self, content: &Value) -> Result<Next, Failure> {
         let classes = self.objects.list(SNAPSHOT_CLASSES, "", "").await;
         let classes = classes.doing("list snapshot classes")?;
-        if taken.is_empty()
-            && let Some((act, options)) = plan::held(content).and_then(Hold::begin)
-        {
-            self.act(content, act, &options).await?;
-        }
         let namespace = object::namespace(content);
         for wanted in plan::snapshots(content, &classes) {
             match self.objects.create(VOLUME_SNAPSHOTS, namespace, &wanted).await {
@@ -199,46 +185,9 @@ impl Photographer {
         Ok(Next::Again(LOOK_AGAIN))
     }
 
-    /// Lets the guest go on, once.
-    async fn release(&self, content: &Value) -> Result<(), Failure> {
-        let Some(hold) = plan::held(content) else { return Ok(()) };
-        if let Some(act) = hold.end() {
-            self.act(content, act, &json!({})).await?;
-        }
-        let patch = json!({"metadata": {"annotations": {plan::HELD: null}}});
-        let (namespace, name) = (object::namespace(content), object::name(content));
-        match self.objects.merge(VM_CONTENTS, namespace, name, &patch).await {
-            Err(failure) if is_refused(&failure, 404) => Ok(()),
-            written => written.map(drop).doing("say that the guest goes on"),
-        }
-    }
-
-    /// A guest that cannot be asked is captured as it is.
-    async fn act(&self, content: &Value, act: &str, options: &Value) -> Result<(), Failure> {
-        let namespace = object::namespace(content);
-        let machine = text(content, "/spec/source/virtualMachine/metadata/name");
-        match self.objects.act(ACTIONS, namespace, machine, act, options).await {
-            Err(kube::Error::Api(refusal)) => {
-                let about = About {
-                    api_version: "snapshot.kubevirt.io/v1beta1",
-                    kind: "VirtualMachineSnapshotContent",
-                    namespace,
-                    name: object::name(content),
-                    uid: object::uid(content),
-                };
-                let message = format!("cannot {act} the guest: {}", refusal.message);
-                let client = &self.objects.0;
-                event::tell(client, SOURCE, &about, Tone::Warning, "GuestNotHeld", message).await;
-                Ok(())
-            }
-            done => done.doing("keep the guest still"),
-        }
-    }
-
-    /// The guest goes on in any case; disks' snapshots go with the content.
+    /// The snapshots of disks go with the content.
     async fn remove(&self, snapshot: &Value, content: Option<Value>) -> Result<Next, Failure> {
         if let Some(content) = content {
-            self.release(&content).await?;
             let dropped = text(snapshot, "/spec/deletionPolicy") != "Retain";
             if dropped && !is_deleting(&content) {
                 let (namespace, name) = (object::namespace(&content), object::name(&content));

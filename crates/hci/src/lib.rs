@@ -11,6 +11,7 @@ pub mod placement;
 pub mod public_key;
 pub mod setting;
 pub mod snapshot;
+pub mod together;
 
 pub use admit::DRIVER;
 pub use bootstrap::{driver_objects, first_objects};

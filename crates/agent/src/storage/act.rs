@@ -4,16 +4,22 @@ use base::clock;
 use block::run::AdminRequest;
 use block::storage::Request;
 use client::Fault;
+use futures_util::future::join_all;
 use hci::longhorn::FINALIZER;
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{DynamicObject, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use tracing::info;
 
+use super::instant::{Instant, Member};
 use super::link::{Link, LinkError};
 use super::longhorn;
 use super::plan::Action;
 use super::record::{RecordError, Records};
 use crate::api::{MANAGER, is_conflict, merge, present};
+use crate::event::{Note, Reporter};
+use crate::vmi::{HoldError, Machines};
 
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +28,8 @@ pub(super) enum ActError {
     Link(#[from] LinkError),
     #[error(transparent)]
     Record(#[from] RecordError),
+    #[error(transparent)]
+    Hold(#[from] HoldError),
     #[error("cannot write {kind} {name}")]
     Write { kind: &'static str, name: String, source: Fault },
 }
@@ -44,6 +52,21 @@ fn done_already(result: Result<(), ActError>, says: &str) -> Result<(), ActError
         Err(ActError::Link(LinkError::Refused { message })) if message.contains(says) => Ok(()),
         result => result,
     }
+}
+
+/// All at once: the guest stands still.
+async fn take_all(link: Link, members: Vec<Member>) -> Result<(), ActError> {
+    let created = u64::try_from(clock::now().as_second()).unwrap_or(0);
+    let take = |member: Member| {
+        let (volume, link) = (member.volume, &link);
+        let request =
+            AdminRequest::Snapshot { name: member.snapshot, created, labels: member.labels };
+        async move { link.ask_volume(volume, request).await }
+    };
+    for taken in join_all(members.into_iter().map(take)).await {
+        taken?;
+    }
+    Ok(())
 }
 
 /// A kind whose objects this node writes.
@@ -82,6 +105,8 @@ pub(super) struct Hands {
     pub(super) node: String,
     pub(super) link: Link,
     pub(super) records: Records,
+    pub(super) machines: Machines,
+    pub(super) reporter: Reporter,
 }
 
 impl Hands {
@@ -119,6 +144,7 @@ impl Hands {
                 let request = AdminRequest::Snapshot { name: snapshot, created, labels };
                 done_already(self.ask_volume(volume, request).await, "there is a snapshot")
             }
+            Action::TakeTogether(instant) => self.take_together(&instant).await,
             Action::DeleteSnapshot { snapshot, volume } => {
                 let request = AdminRequest::DeleteSnapshot { name: snapshot.clone() };
                 let deleted = self.ask_volume(volume, request).await;
@@ -127,6 +153,42 @@ impl Hands {
             }
             Action::ReleaseSnapshot { snapshot } => self.release(Kind::Snapshot, &snapshot).await,
         }
+    }
+
+    /// What is known may be older than our last work, so the storage process is asked first.
+    async fn take_together(&self, instant: &Instant) -> Result<(), ActError> {
+        let Some(torn) = instant.torn(&self.link.status().await?) else { return Ok(()) };
+        for member in torn {
+            let request = AdminRequest::DeleteSnapshot { name: member.snapshot.clone() };
+            self.ask_volume(member.volume, request).await?;
+        }
+        let (namespace, name) = (&instant.together.namespace, &instant.together.machine);
+        let taking = take_all(self.link.clone(), instant.members.clone());
+        let Some(live) = self.machines.live(namespace, name) else {
+            // It has just ended, or not quite begun: nobody writes.
+            return taking.await;
+        };
+        let (held, taken) = live.hold(taking).await?;
+        taken?;
+        let millis = held.pause.as_millis();
+        let count = instant.members.len();
+        info!(namespace, name, count, millis, frozen = held.frozen, "guest captured");
+        let message = format!("{count} disks were captured at one instant: the guest stood still for {millis} ms");
+        self.report(namespace, name, Note::normal("SnapshotTaken", message)).await;
+        Ok(())
+    }
+
+    async fn report(&self, namespace: &str, name: &str, note: Note) {
+        let Some(vmi) = self.machines.object(namespace, name) else { return };
+        let about = ObjectReference {
+            api_version: Some("kubevirt.io/v1".into()),
+            kind: Some("VirtualMachineInstance".into()),
+            name: Some(name.into()),
+            namespace: Some(namespace.into()),
+            uid: Some(vmi.uid.clone()),
+            ..ObjectReference::default()
+        };
+        self.reporter.report(&about, note).await;
     }
 
     async fn ask(&self, request: Request) -> Result<(), ActError> {

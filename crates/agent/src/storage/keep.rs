@@ -249,6 +249,7 @@ impl Keeper {
                 replicas: self.seen.replicas.all(),
                 engines: self.seen.engines.all(),
                 snapshots: self.seen.snapshots.all(),
+                tickets: self.seen.attachments.all(),
                 images: self.seen.images.all(),
                 disks: &disks,
                 state: state.as_deref(),

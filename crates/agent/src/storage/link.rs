@@ -66,6 +66,13 @@ impl Link {
         timeout(PATIENCE, asked).await.map_err(|_| LinkError::Slow)?
     }
 
+    pub(super) async fn status(&self) -> Result<StorageStatus, LinkError> {
+        match self.ask(&Request::Status).await? {
+            Reply::Status(status) => Ok(status),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Snapshots, sizes and the like of a volume that is attached.
     pub(super) async fn ask_volume(
         &self,

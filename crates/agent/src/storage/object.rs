@@ -7,6 +7,7 @@ use block::ids::{ReplicaId, VolumeId};
 use hci::longhorn::snapshot::SnapshotSpec;
 use hci::longhorn::volume::{EngineSpec, ReplicaSpec, VolumeSpec};
 use hci::longhorn::{FINALIZER, block_id};
+use hci::together::{TOGETHER, Together};
 use kube::api::DynamicObject;
 use serde_json::Value;
 
@@ -77,6 +78,8 @@ pub(super) struct Snapshot {
     pub(super) volume: String,
     pub(super) is_to_be_taken: bool,
     pub(super) labels: BTreeMap<String, String>,
+    /// What it is to be taken together with.
+    pub(super) together: Option<Together>,
     pub(super) is_deleting: bool,
     pub(super) holds_finalizer: bool,
     pub(super) status: Value,
@@ -173,6 +176,7 @@ pub(super) fn snapshot(object: &DynamicObject) -> Option<Snapshot> {
         volume: spec.volume,
         is_to_be_taken: spec.create_snapshot == Some(true),
         labels: spec.labels,
+        together: annotation(object, TOGETHER).and_then(Together::parse),
         is_deleting: object.metadata.deletion_timestamp.is_some(),
         holds_finalizer: holds_finalizer(object),
         status: object.data.get("status").cloned().unwrap_or_default(),
@@ -189,6 +193,10 @@ pub(super) fn satisfied(object: &DynamicObject) -> BTreeSet<String> {
 
 fn part<T: serde::de::DeserializeOwned>(object: &DynamicObject, name: &str) -> Option<T> {
     serde_json::from_value(object.data.get(name)?.clone()).ok()
+}
+
+fn annotation<'a>(object: &'a DynamicObject, name: &str) -> Option<&'a str> {
+    object.metadata.annotations.as_ref()?.get(name).map(String::as_str)
 }
 
 fn holds_finalizer(object: &DynamicObject) -> bool {

@@ -3,7 +3,7 @@
 //! ```text
 //!  Replica here          ─► made, served ─► removed when its object goes and no engine uses it
 //!  Engine wanted here    ─► record ─► attached ─► members, size ─► let go
-//!  Snapshot of an engine ─► taken ─► deleted with its object
+//!  Snapshot of an engine ─► taken, alone or together (`instant`) ─► deleted with its object
 //! ```
 //!
 //! A replica that held data once is never made anew: an empty one would be served as the truth.
@@ -17,6 +17,7 @@ use block::storage::{
     Attachment, BaseOf, NewReplica, RecordPlace, ReplicaAt, StorageStatus, VolumeState,
 };
 
+use super::instant::{self, Instant};
 use super::object::{Engine, Replica, Snapshot, Volume};
 use crate::image::Ready;
 
@@ -28,6 +29,8 @@ pub(super) struct World<'a> {
     pub(super) replicas: &'a BTreeMap<String, Replica>,
     pub(super) engines: &'a BTreeMap<String, Engine>,
     pub(super) snapshots: &'a BTreeMap<String, Snapshot>,
+    /// For whom each volume is attached.
+    pub(super) tickets: &'a BTreeMap<String, BTreeSet<String>>,
     /// Images, and the disks of this node that they may be on.
     pub(super) images: &'a BTreeMap<String, Ready>,
     pub(super) disks: &'a BTreeMap<String, PathBuf>,
@@ -45,6 +48,8 @@ pub(super) enum Key {
     Replica(String),
     Engine(String),
     Snapshot(String),
+    /// Snapshots that are taken together.
+    Instant(String),
     /// A volume that no engine here is for.
     Stray(VolumeId),
 }
@@ -94,6 +99,7 @@ pub(super) enum Action {
         volume: VolumeId,
         labels: BTreeMap<String, String>,
     },
+    TakeTogether(Instant),
     DeleteSnapshot {
         snapshot: String,
         volume: VolumeId,
@@ -119,6 +125,7 @@ impl Action {
             Self::TakeSnapshot { snapshot, .. }
             | Self::DeleteSnapshot { snapshot, .. }
             | Self::ReleaseSnapshot { snapshot } => Key::Snapshot(snapshot.clone()),
+            Self::TakeTogether(instant) => Key::Instant(instant.together.instant.clone()),
         }
     }
 }
@@ -138,6 +145,7 @@ pub(super) fn plan(world: &World<'_>) -> Vec<Action> {
     actions.extend(world.engines.values().filter_map(|it| engine(world, state, it)));
     actions.extend(strays(world, state));
     actions.extend(world.snapshots.values().filter_map(|it| snapshot(world, it)));
+    actions.extend(instant::plan(world).into_iter().map(Action::TakeTogether));
     actions.retain(|action| !world.under_way.contains(&action.key()));
     actions
 }
@@ -371,6 +379,7 @@ fn snapshot(world: &World<'_>, snapshot: &Snapshot) -> Option<Action> {
     match (snapshot.is_deleting, exists) {
         (true, true) => Some(Action::DeleteSnapshot { snapshot: name, volume }),
         (true, false) => Some(Action::ReleaseSnapshot { snapshot: name }),
+        (false, false) if instant::is_tied(world, snapshot) => None,
         (false, false) if snapshot.is_to_be_taken && !snapshot.was_taken() => {
             let labels = snapshot.labels.clone();
             Some(Action::TakeSnapshot { snapshot: name, volume, labels })

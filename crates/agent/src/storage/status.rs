@@ -237,7 +237,12 @@ pub(super) fn snapshot(
         let gone = !snapshot.is_deleting || trouble.is_some();
         return gone.then(|| json!({"error": error, "readyToUse": false, "ownerID": world.node}));
     };
+    if super::instant::is_torn(world, snapshot) {
+        return None;
+    }
     let size = info["size"].as_str().and_then(|size| size.parse::<i64>().ok()).unwrap_or(0);
+    // A volume that grows later does not make its snapshots larger.
+    let then = snapshot.status["restoreSize"].as_u64().filter(|size| *size > 0);
     Some(json!({
         "ownerID": world.node,
         "parent": info["parent"],
@@ -247,7 +252,7 @@ pub(super) fn snapshot(
         "markRemoved": snapshot.is_deleting,
         "creationTime": info["created"],
         "size": size,
-        "restoreSize": status.size,
+        "restoreSize": then.unwrap_or(status.size),
         "readyToUse": !snapshot.is_deleting,
         "error": trouble.unwrap_or_default(),
     }))

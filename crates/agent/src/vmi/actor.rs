@@ -168,6 +168,9 @@ impl Actor {
                     info!(pid = running.process().pid, "found a running guest");
                     self.uid = running.spec().confinement.identity.map(|identity| identity.uid);
                     self.attend(running).await;
+                    if let Local::Running(live) = &self.local {
+                        live.release().await;
+                    }
                     self.unknown_to_networks = true;
                     self.was_found = true;
                 }

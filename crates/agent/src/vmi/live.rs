@@ -12,6 +12,7 @@ use qemu::qmp::RunState;
 use tokio::sync::{Notify, watch};
 
 use super::guest::{Follower, Info};
+use super::hold::Holding;
 use super::probe;
 use super::registry::Known;
 use crate::context::Context;
@@ -26,6 +27,7 @@ pub(crate) struct Live {
     pub(crate) info: watch::Receiver<Info>,
     attachments: Arc<Mutex<Vec<Attachment>>>,
     again: Arc<Notify>,
+    pub(super) holding: Holding,
 }
 
 impl Live {
@@ -48,6 +50,7 @@ impl Live {
             info,
             attachments: Arc::new(Mutex::new(attachments)),
             again: Arc::new(Notify::new()),
+            holding: Holding::default(),
         };
         if let Known::Present(vmi) = object.borrow().clone() {
             probe::start(&live, &vmi, &sender, tasks);

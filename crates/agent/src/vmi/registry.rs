@@ -42,6 +42,12 @@ impl Machines {
         })
     }
 
+    /// The object of this name.
+    pub(crate) fn object(&self, namespace: &str, name: &str) -> Option<Arc<Vmi>> {
+        let named = |vmi: &Arc<Vmi>| vmi.namespace == namespace && vmi.name == name;
+        self.present().into_iter().find(named)
+    }
+
     /// What the node and those machines that run use.
     pub(crate) fn usage(&self) -> usage::Report {
         let running: Vec<(String, String, i32)> = {

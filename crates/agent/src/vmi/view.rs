@@ -28,6 +28,8 @@ pub(super) fn guest(
     let spec = live.running.spec();
     let machine = &spec.machine;
     let pause = match live.running.state() {
+        // Nobody paused a guest that stands still for an instant.
+        Some(RunState::Paused | RunState::PostMigrate) if live.holding.is_on() => None,
         Some(RunState::Paused | RunState::Prelaunch) => Some(Pause::User),
         Some(RunState::IoError) => Some(Pause::IoError),
         _ => None,

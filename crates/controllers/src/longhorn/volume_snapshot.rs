@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use base::{Chain, clock};
 use hci::longhorn::NAMESPACE;
+use hci::together::TOGETHER;
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -223,7 +224,10 @@ impl Archivist {
                     let patch = plan::content_fault(&complaint, clock::now());
                     return self.write_status(CONTENTS, content, &patch).await;
                 }
-                let wanted = snapshot::wanted(own, volume, &json!({"type": "snap"}));
+                let mut wanted = snapshot::wanted(own, volume, &json!({"type": "snap"}));
+                if let Some(together) = object::annotation(content, TOGETHER) {
+                    wanted["metadata"]["annotations"][TOGETHER] = together.into();
+                }
                 match self.0.create(SNAPSHOTS, NAMESPACE, &wanted).await {
                     Err(failure) if is_refused(&failure, 409) => return Ok(Next::Done),
                     made => Some(made.doing("ask for a snapshot")?),

@@ -1,6 +1,7 @@
 //! What a machine's snapshot consists of, and what it says: pure.
 
 use base::clock;
+use hci::together::{TOGETHER, Together};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -10,8 +11,6 @@ use crate::object::{annotation, controlled_by, is_true, list, name, namespace, t
 use crate::vmi::any_claim_name;
 
 pub(super) const FINALIZER: &str = "snapshot.kubevirt.io/vmsnapshot-protection";
-/// On a content, while the guest is kept still for it: how.
-pub(super) const HELD: &str = "sheaf.dev/guest-held";
 /// How long a snapshot may take where nothing is said.
 const DEADLINE: SignedDuration = SignedDuration::from_mins(5);
 
@@ -38,48 +37,17 @@ pub(super) fn disk(volume: &str, claim: Option<Value>, behind: Option<&Value>) -
     Disk { volume: volume.to_owned(), claim }
 }
 
-/// How a guest is kept still while its disks are captured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hold {
-    Frozen,
-    Paused,
-}
-
-impl Hold {
-    /// The request that begins it; a guest that is frozen thaws by itself in the end.
-    pub(super) fn begin(self) -> Option<(&'static str, Value)> {
-        Some(match self {
-            Self::Frozen => ("freeze", json!({"unfreezeTimeout": "1m"})),
-            Self::Paused => ("pause", json!({})),
-        })
-    }
-
-    pub(super) fn end(self) -> Option<&'static str> {
-        Some(match self {
-            Self::Frozen => "unfreeze",
-            Self::Paused => "unpause",
-        })
-    }
-}
-
-pub(super) fn hold(vmi: Option<&Value>, disks: &[Disk]) -> Option<Hold> {
-    let vmi = vmi.filter(|own| is_online(own))?;
-    let several = disks.iter().filter(|disk| disk.claim.is_some()).count() > 1;
-    if condition::is(vmi, "Paused", "True") {
-        None
-    } else if condition::is(vmi, "AgentConnected", "True") {
-        Some(Hold::Frozen)
-    } else {
-        several.then_some(Hold::Paused)
-    }
-}
-
-pub(super) fn held(content: &Value) -> Option<Hold> {
-    match annotation(content, HELD)? {
-        "frozen" => Some(Hold::Frozen),
-        "paused" => Some(Hold::Paused),
-        _ => None,
-    }
+/// What ties the disks of a machine that runs to one instant. Those of one that does not are
+/// written by nobody, and one alone is always whole: but its guest is told to flush.
+fn together(snapshot: &Value, vm: &Value, vmi: Option<&Value>, count: usize) -> Option<Together> {
+    vmi.filter(|own| is_online(own))?;
+    Some(Together {
+        instant: uid(snapshot).to_owned(),
+        count,
+        namespace: namespace(vm).to_owned(),
+        machine: name(vm).to_owned(),
+        memory: false,
+    })
 }
 
 fn is_online(vmi: &Value) -> bool {
@@ -93,7 +61,7 @@ pub(super) fn content_name(snapshot: &Value) -> String {
     }
 }
 
-pub(super) fn content(snapshot: &Value, vm: &Value, disks: &[Disk], hold: Option<Hold>) -> Value {
+pub(super) fn content(snapshot: &Value, vm: &Value, vmi: Option<&Value>, disks: &[Disk]) -> Value {
     let mut machine = vm.clone();
     for field in ["resourceVersion", "managedFields", "generation"] {
         if let Some(meta) = machine["metadata"].as_object_mut() {
@@ -125,12 +93,8 @@ pub(super) fn content(snapshot: &Value, vm: &Value, disks: &[Disk], hold: Option
             controlled_by(snapshot, "snapshot.kubevirt.io/v1beta1", "VirtualMachineSnapshot");
         metadata["ownerReferences"] = json!([owner]);
     }
-    if let Some(hold) = hold {
-        let how = match hold {
-            Hold::Frozen => "frozen",
-            Hold::Paused => "paused",
-        };
-        metadata["annotations"] = json!({HELD: how});
+    if let Some(together) = together(snapshot, vm, vmi, backups.len()) {
+        metadata["annotations"] = json!({TOGETHER: together.to_text()});
     }
     json!({
         "apiVersion": "snapshot.kubevirt.io/v1beta1", "kind": "VirtualMachineSnapshotContent",
@@ -158,12 +122,16 @@ pub(super) fn snapshots(content: &Value, classes: &[Value]) -> Vec<Value> {
     list(content, "/spec/volumeBackups")
         .iter()
         .map(|own| {
+            let mut metadata = json!({
+                "name": text(own, "/volumeSnapshotName"), "namespace": namespace(content),
+                "ownerReferences": [owner],
+            });
+            if let Some(together) = annotation(content, TOGETHER) {
+                metadata["annotations"] = json!({TOGETHER: together});
+            }
             json!({
                 "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
-                "metadata": {
-                    "name": text(own, "/volumeSnapshotName"), "namespace": namespace(content),
-                    "ownerReferences": [owner],
-                },
+                "metadata": metadata,
                 "spec": {
                     "volumeSnapshotClassName": class,
                     "source": {"persistentVolumeClaimName":
@@ -179,7 +147,7 @@ pub(super) fn snapshots(content: &Value, classes: &[Value]) -> Vec<Value> {
 pub(super) enum Progress {
     Waiting,
     Failed(String),
-    /// All are captured; the guest may go on.
+    /// All are captured.
     Taken {
         ready: bool,
     },
@@ -336,25 +304,6 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_is_frozen_paused_or_left_alone() {
-        let vmi = |phase: &str, conditions: &[&str]| {
-            let conditions: Vec<Value> =
-                conditions.iter().map(|own| json!({"type": own, "status": "True"})).collect();
-            json!({"status": {"phase": phase, "conditions": conditions}})
-        };
-        for (vmi, count, expected) in [
-            (vmi("Running", &["AgentConnected"]), 1, Some(Hold::Frozen)),
-            (vmi("Running", &[]), 1, None),
-            (vmi("Running", &[]), 3, Some(Hold::Paused)),
-            (vmi("Running", &["Paused"]), 3, None),
-            (vmi("Scheduled", &["AgentConnected"]), 3, None),
-        ] {
-            assert_eq!(hold(Some(&vmi), &disks(count)), expected, "{vmi} with {count}");
-        }
-        assert_eq!(hold(None, &disks(3)), None);
-    }
-
-    #[test]
     fn only_disks_that_can_be_captured_are() {
         let claim = || Some(json!({"status": {"phase": "Bound"}}));
         let ours = json!({"spec": {"csi": {"driver": hci::DRIVER, "volumeHandle": "v"}}});
@@ -374,17 +323,21 @@ mod tests {
     fn a_content_names_machine_and_disks() {
         let snapshot = json!({"metadata": {"name": "s", "namespace": "n", "uid": "u"}});
         let vm = json!({"metadata": {"name": "m", "resourceVersion": "5"}, "spec": {"x": 1}});
-        let made = content(&snapshot, &vm, &disks(2), Some(Hold::Frozen));
+        let vmi = json!({"status": {"phase": "Running"}});
+        let made = content(&snapshot, &vm, Some(&vmi), &disks(2));
         assert_eq!(snapshot_names(&made), ["vmsnapshot-u-volume-d0", "vmsnapshot-u-volume-d1"]);
-        assert_eq!(held(&made), Some(Hold::Frozen));
+        let together = Together::parse(annotation(&made, TOGETHER).unwrap()).unwrap();
+        assert_eq!((together.count, together.machine.as_str()), (2, "m"));
+        assert_eq!(annotation(&content(&snapshot, &vm, None, &disks(2)), TOGETHER), None);
         let machine = &made["spec"]["source"]["virtualMachine"];
         assert_eq!(machine["metadata"], json!({"name": "m"}));
         let wanted = snapshots(&made, &[]);
+        assert_eq!(annotation(&wanted[0], TOGETHER), annotation(&made, TOGETHER));
         assert_eq!(text(&wanted[1], "/spec/source/persistentVolumeClaimName"), "c1");
     }
 
     #[test]
-    fn the_guest_goes_on_when_all_disks_are_captured() {
+    fn a_machine_is_captured_when_all_its_disks_are() {
         let own = |status: Value| json!({"metadata": {"name": "d"}, "status": status});
         let taken = || own(json!({"creationTime": "t", "readyToUse": true}));
         let early = own(json!({"creationTime": "t", "readyToUse": false}));

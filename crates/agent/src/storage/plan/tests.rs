@@ -16,6 +16,7 @@ struct Scene {
     replicas: BTreeMap<String, Replica>,
     engines: BTreeMap<String, Engine>,
     snapshots: BTreeMap<String, Snapshot>,
+    tickets: BTreeMap<String, BTreeSet<String>>,
     images: BTreeMap<String, Ready>,
     disks: BTreeMap<String, PathBuf>,
     state: Option<StorageStatus>,
@@ -65,6 +66,7 @@ impl Scene {
             replicas: BTreeMap::from([("v-r-1".to_owned(), replica)]),
             engines: BTreeMap::from([("v-e-0".to_owned(), engine)]),
             snapshots: BTreeMap::new(),
+            tickets: BTreeMap::new(),
             images: BTreeMap::new(),
             disks: BTreeMap::new(),
             state: Some(StorageStatus { pid: 1, listen: None, volumes: vec![], replicas: vec![] }),
@@ -137,18 +139,23 @@ impl Scene {
     }
 
     fn plan(&self) -> Vec<Action> {
-        plan(&World {
+        plan(&self.world())
+    }
+
+    fn world(&self) -> World<'_> {
+        World {
             node: "one",
             volumes: &self.volumes,
             replicas: &self.replicas,
             engines: &self.engines,
             snapshots: &self.snapshots,
+            tickets: &self.tickets,
             images: &self.images,
             disks: &self.disks,
             state: self.state.as_ref(),
             sockets: Path::new("/s"),
             under_way: &self.under_way,
-        })
+        }
     }
 
     /// What is done, by its first word.
@@ -294,6 +301,48 @@ fn volumes_that_no_object_is_for_are_nobody_elses_business() {
     own.attachment.record = RecordPlace::File;
     scene.state().volumes.push(own);
     scene.check(&[]);
+}
+
+#[test]
+fn what_a_machine_writes_to_is_captured_together_or_not_at_all() {
+    let mut scene = Scene::settled();
+    let together = hci::together::Together {
+        instant: "i".into(),
+        count: 2,
+        namespace: "n".into(),
+        machine: "m".into(),
+        memory: false,
+    };
+    scene.snapshot().together = Some(together);
+    scene.check(&["TakeSnapshot"]);
+    scene.tickets.insert("v".into(), BTreeSet::from(["vmi-u".to_owned()]));
+    scene.check(&[]);
+    let mut other = scene.snapshot().clone();
+    other.name = "t".into();
+    scene.snapshots.insert("t".into(), other);
+    scene.check(&["TakeTogether"]);
+    let Some(Action::TakeTogether(instant)) = scene.plan().pop() else { panic!() };
+    assert_eq!(instant.torn(scene.state.as_ref().unwrap()), Some(vec![]));
+    let info = SnapshotInfo {
+        id: SnapshotId::from_u128(1),
+        name: "s".into(),
+        parent: None,
+        created: "1".into(),
+        labels: BTreeMap::new(),
+    };
+    let taken = |scene: &mut Scene, name: &str| {
+        let info = SnapshotInfo { name: name.into(), ..info.clone() };
+        scene.state().volumes[0].status.as_mut().unwrap().snapshots.push(info);
+    };
+    taken(&mut scene, "s");
+    scene.check(&["TakeTogether"]);
+    let torn = instant.torn(scene.state.as_ref().unwrap()).unwrap();
+    assert_eq!(torn.iter().map(|it| it.snapshot.as_str()).collect::<Vec<_>>(), ["s"]);
+    assert!(instant::is_torn(&scene.world(), &scene.snapshots["s"]));
+    taken(&mut scene, "t");
+    scene.check(&[]);
+    assert_eq!(instant.torn(scene.state.as_ref().unwrap()), None);
+    assert!(!instant::is_torn(&scene.world(), &scene.snapshots["s"]));
 }
 
 #[test]

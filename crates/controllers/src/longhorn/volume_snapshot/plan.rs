@@ -1,6 +1,7 @@
 //! What a snapshot of a claim gets and says: pure.
 
 use base::clock;
+use hci::together::TOGETHER;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use types::Quantity;
@@ -101,9 +102,13 @@ pub(super) fn content(
         "" => "Filesystem",
         mode => mode,
     };
+    let mut metadata = json!({"name": content_name(snapshot), "finalizers": [CONTENT_BOUND]});
+    if let Some(together) = annotation(snapshot, TOGETHER) {
+        metadata["annotations"] = json!({TOGETHER: together});
+    }
     Ok(Some(json!({
         "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent",
-        "metadata": {"name": content_name(snapshot), "finalizers": [CONTENT_BOUND]},
+        "metadata": metadata,
         "spec": {
             "deletionPolicy": text(class, "/deletionPolicy"), "driver": hci::DRIVER,
             "source": {"volumeHandle": handle}, "sourceVolumeMode": mode,

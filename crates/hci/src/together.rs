@@ -1,0 +1,55 @@
+//! Snapshots of several volumes at one instant: what ties them to each other.
+//!
+//! Who wants them annotates each with the same words; the node that runs the machine waits until
+//! all of them are asked for, keeps the guest still, and takes them together.
+
+use serde::{Deserialize, Serialize};
+
+/// The annotation of a VolumeSnapshot, its content and Longhorn's snapshot.
+pub const TOGETHER: &str = "sheaf.dev/together";
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Together {
+    /// The instant, by a name that no other has.
+    pub instant: String,
+    /// How many snapshots there are of it.
+    pub count: usize,
+    /// The machine whose disks they are.
+    pub namespace: String,
+    pub machine: String,
+    /// Whether the guest's memory belongs to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub memory: bool,
+}
+
+impl Together {
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).expect("texts and numbers can be written")
+    }
+
+    /// Nothing for what nobody of us wrote: such a snapshot is taken alone.
+    pub fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let own = Together {
+            instant: "u".into(),
+            count: 3,
+            namespace: "n".into(),
+            machine: "m".into(),
+            memory: false,
+        };
+        let text = own.to_text();
+        assert_eq!(text, r#"{"instant":"u","count":3,"namespace":"n","machine":"m"}"#);
+        assert_eq!(Together::parse(&text), Some(own));
+        assert_eq!(Together::parse("3"), None);
+    }
+}

@@ -14,6 +14,10 @@ pub(crate) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
+pub(crate) fn strings<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a str> {
+    list(object, pointer).iter().filter_map(Value::as_str)
+}
+
 pub(crate) fn int(object: &Value, pointer: &str) -> Option<i64> {
     object.pointer(pointer).and_then(Value::as_i64)
 }

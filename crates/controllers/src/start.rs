@@ -16,7 +16,7 @@ use crate::reconcile::{self, Interest, Reconciler, Touch};
 use crate::service_account::TokenMinter;
 use crate::{
     claim, data_volume, hub, image, installation, key_pair, longhorn, storage_protection, vm,
-    vm_backup, vm_claims, vm_pool, vm_restore, vm_snapshot, vm_template, vmi, vmi_replica_set,
+    vm_backup, vm_claims, vm_clone, vm_pool, vm_restore, vm_snapshot, vm_template, vmi, vmi_replica_set,
 };
 use crate::{
     endpoints, garbage, namespace, node, quota, role_aggregation, root_ca, service_account,
@@ -233,6 +233,9 @@ impl Started<'_> {
         let wanted = vm_restore::Wanted::default();
         let restorer = vm_restore::Restorer::new(client(), wanted.0.clone());
         outlets.push(self.add("vm-restore", wanted, restorer));
+        let asked = vm_clone::Asked::default();
+        let cloner = vm_clone::Cloner::new(client(), asked.0.clone());
+        outlets.push(self.add("vm-clone", asked, cloner));
         let clerk = vm_backup::Clerk::new(client());
         outlets.push(self.add("vm-backup", vm_backup::Asked, clerk));
         let stored = image::Stored::default();

@@ -179,7 +179,13 @@ impl Restorer {
                 written.doing("change the machine back")?
             }
             None => {
-                let wanted = plan::machine(restore, content, disks);
+                let wanted = match plan::machine(restore, content, disks) {
+                    Ok(wanted) => wanted,
+                    Err(why) => {
+                        let why = why.to_string();
+                        return self.say(restore, &plan::failed(restore, &why, clock::now())).await;
+                    }
+                };
                 match self.objects.create(VMS, namespace, &wanted).await {
                     Err(kube::Error::Api(refusal)) if (400..500).contains(&refusal.code) => {
                         let why = format!("the machine is refused: {}", refusal.message);

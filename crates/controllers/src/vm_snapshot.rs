@@ -73,6 +73,7 @@ impl Reconciler for Photographer {
         }
         self.hold_object(&snapshot).await?;
         if plan::is_late(&snapshot, clock::now()) {
+            self.unmark(&snapshot).await?;
             let patch = plan::failed(&snapshot, "snapshot deadline exceeded", clock::now());
             return self.say(VM_SNAPSHOTS, &snapshot, &patch).await;
         }
@@ -116,6 +117,7 @@ impl Photographer {
         let disks = self.disks(&vm).await?;
         let patch = plan::begun(snapshot, &vm, vmi.as_ref(), &disks, clock::now());
         self.say(VM_SNAPSHOTS, snapshot, &patch).await?;
+        self.say(VMS, &vm, &json!({"status": {"snapshotInProgress": key.name}})).await?;
         let wanted = plan::content(snapshot, &vm, vmi.as_ref(), &disks);
         match self.objects.create(VM_CONTENTS, namespace, &wanted).await {
             Err(failure) if is_refused(&failure, 409) => Ok(Next::Again(LOOK_AGAIN)),
@@ -164,6 +166,7 @@ impl Photographer {
                 if !ready {
                     return Ok(Next::Again(LOOK_AGAIN));
                 }
+                self.unmark(snapshot).await?;
                 let patch = plan::succeeded(snapshot, &taken, clock::now());
                 info!(namespace, snapshot = &*key.name, disks = taken.len(), "machine captured");
                 self.say(VM_SNAPSHOTS, snapshot, &patch).await
@@ -185,8 +188,20 @@ impl Photographer {
         Ok(Next::Again(LOOK_AGAIN))
     }
 
+    /// The machine may be changed again.
+    async fn unmark(&self, snapshot: &Value) -> Result<(), Failure> {
+        let machine = text(snapshot, "/spec/source/name");
+        let found = self.objects.get(VMS, object::namespace(snapshot), machine).await;
+        let Some(vm) = found.doing("get the machine")? else { return Ok(()) };
+        if text(&vm, "/status/snapshotInProgress") == object::name(snapshot) {
+            self.say(VMS, &vm, &json!({"status": {"snapshotInProgress": null}})).await?;
+        }
+        Ok(())
+    }
+
     /// The snapshots of disks go with the content.
     async fn remove(&self, snapshot: &Value, content: Option<Value>) -> Result<Next, Failure> {
+        self.unmark(snapshot).await?;
         if let Some(content) = content {
             let dropped = text(snapshot, "/spec/deletionPolicy") != "Retain";
             if dropped && !is_deleting(&content) {

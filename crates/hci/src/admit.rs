@@ -1,6 +1,7 @@
 //! Rules of Harvester's and Longhorn's objects, with upstream's codes and texts, and what
 //! their webhooks fill in. What a schema can say is said there.
 
+mod backup;
 mod claim;
 mod image;
 mod key_pair;
@@ -80,7 +81,9 @@ pub fn concerns(group: &str, resource: &str) -> bool {
         (
             HARVESTER,
             "keypairs"
+                | "virtualmachinebackups"
                 | "virtualmachineimages"
+                | "virtualmachinerestores"
                 | "virtualmachinetemplates"
                 | "virtualmachinetemplateversions"
         ) | (LONGHORN, "settings" | "volumes" | "nodes")
@@ -114,7 +117,9 @@ pub fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refusal> {
 pub fn judge(write: &Write<'_>) -> Judgement {
     match (write.group, write.resource) {
         (HARVESTER, "keypairs") => key_pair::judge(write),
+        (HARVESTER, "virtualmachinebackups") => backup::judge(write),
         (HARVESTER, "virtualmachineimages") => image::judge(write),
+        (HARVESTER, "virtualmachinerestores") => backup::judge_restore(write),
         (HARVESTER, "virtualmachinetemplateversions") => template::judge_version(write),
         (HARVESTER, "virtualmachinetemplates") => template::judge(write),
         (LONGHORN, "settings") => longhorn::judge_setting(write),

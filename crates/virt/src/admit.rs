@@ -4,6 +4,7 @@
 //! object, then the schema, then [`admit`].
 
 mod cause;
+mod clone;
 mod credential;
 mod disk;
 mod firmware;
@@ -158,6 +159,13 @@ const RULES: &[(&str, &str, &str, &str, Judge)] = &[
         "virtualmachinesnapshot-validator.snapshot.kubevirt.io",
         "virtualmachinesnapshot-validator.snapshot.kubevirt.io",
         storage::judge_snapshot,
+    ),
+    (
+        "clone.kubevirt.io",
+        "virtualmachineclones",
+        "vm-clone-validator.kubevirt.io",
+        "vm-clone-validator.kubevirt.io",
+        clone::judge,
     ),
     (
         "export.kubevirt.io",

@@ -167,7 +167,8 @@ pub(super) fn judge(
 }
 
 /// KubeVirt's restore; claims of Harvester's machines belong to nobody.
-pub(super) fn inner(restore: &Value) -> Value {
+pub(super) fn inner(restore: &Value, backup: Option<&Value>) -> Value {
+    let kept = backup.filter(|_| is_true(restore, "/spec/keepMacAddress"));
     json!({
         "apiVersion": INNER, "kind": "VirtualMachineRestore",
         "metadata": {
@@ -180,8 +181,20 @@ pub(super) fn inner(restore: &Value) -> Value {
             "virtualMachineSnapshotName": text(restore, "/spec/virtualMachineBackupName"),
             "targetReadinessPolicy": "WaitEventually",
             "volumeOwnershipPolicy": "None",
+            "patches": kept.map(addresses).unwrap_or_default(),
         },
     })
+}
+
+/// Gives a new machine the addresses of the one that was captured.
+fn addresses(backup: &Value) -> Vec<String> {
+    let path = "/spec/template/spec/domain/devices/interfaces";
+    let interfaces = list(backup, &format!("/status/source{path}")).iter().enumerate();
+    let known = interfaces.map(|(index, own)| (index, text(own, "/macAddress")));
+    let told = known.filter(|(_, address)| !address.is_empty()).map(|(index, address)| {
+        json!({"op": "add", "path": format!("{path}/{index}/macAddress"), "value": address})
+    });
+    told.map(|own| own.to_string()).collect()
 }
 
 /// Marks the machine, and has it run where it is to.

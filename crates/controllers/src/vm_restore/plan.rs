@@ -6,14 +6,17 @@ use serde_json::{Value, json};
 use types::Quantity;
 
 use crate::condition::{self, Condition};
+use crate::json_patch::{self, PatchError};
 use crate::object::{
-    annotation, controlled_by, is_true, list, name, namespace, quantity, text, uid,
+    annotation, controlled_by, is_true, list, name, namespace, quantity, strings, text, uid,
 };
 
 /// The restore that made a machine what it is.
 const RESTORED_BY: &str = "restore.kubevirt.io/lastRestoreUID";
 /// Harvester's claims that a machine brings along.
 const TEMPLATES: &str = "harvesterhci.io/volumeClaimTemplates";
+/// What kubectl remembers of another machine.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// How long the target may take to stop where nothing else is said.
 const GRACE: SignedDuration = SignedDuration::from_mins(5);
 
@@ -207,9 +210,19 @@ fn replacing(from: &Value, to: &Value) -> Value {
     Value::Object(patch)
 }
 
-/// A new machine like the one that was captured. Two of one address cannot be in one network.
-pub(super) fn machine(restore: &Value, content: &Value, disks: &[Restored]) -> Value {
+/// A new machine like the one that was captured, which stands still at first. Two of one address
+/// cannot be in one network.
+pub(super) fn machine(
+    restore: &Value,
+    content: &Value,
+    disks: &[Restored],
+) -> Result<Value, PatchError> {
     let mut spec = spec(content, disks);
+    if spec.get("running").is_some_and(Value::is_boolean) {
+        spec["running"] = json!(false);
+    } else {
+        spec["runStrategy"] = json!("Halted");
+    }
     let interfaces = spec.pointer_mut("/template/spec/domain/devices/interfaces");
     for own in interfaces.and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(own) = own.as_object_mut() {
@@ -222,7 +235,14 @@ pub(super) fn machine(restore: &Value, content: &Value, disks: &[Restored]) -> V
         firmware.remove("serial");
     }
     let source = &content["spec"]["source"]["virtualMachine"];
-    let mut annotations = json!({RESTORED_BY: uid(restore)});
+    let mut annotations = match source.pointer("/metadata/annotations") {
+        Some(own) if own.is_object() => own.clone(),
+        _ => json!({}),
+    };
+    if let Some(own) = annotations.as_object_mut() {
+        own.remove(LAST_APPLIED);
+    }
+    annotations[RESTORED_BY] = json!(uid(restore));
     if let Some(templates) = templates(content, disks) {
         annotations[TEMPLATES] = json!(templates);
     }
@@ -233,8 +253,11 @@ pub(super) fn machine(restore: &Value, content: &Value, disks: &[Restored]) -> V
     if let Some(labels) = source["metadata"].get("labels").filter(|own| own.is_object()) {
         metadata["labels"] = labels.clone();
     }
-    json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata,
-        "spec": spec})
+    let mut machine = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+        "metadata": metadata, "spec": spec});
+    let patches: Vec<&str> = strings(restore, "/spec/patches").collect();
+    json_patch::apply(&mut machine, &patches)?;
+    Ok(machine)
 }
 
 /// New claims go with their machine, unless the restore says otherwise.
@@ -388,7 +411,8 @@ mod tests {
         assert_eq!(spec["dataVolumeTemplates"], json!([]));
         let templates = patch["metadata"]["annotations"][TEMPLATES].as_str().unwrap();
         assert!(templates.contains("restore-u-root") && templates.contains("\"x\""), "{templates}");
-        let new = machine(&own, &content(), &disks);
+        let new = machine(&own, &content(), &disks).unwrap();
+        assert_eq!(new["spec"]["runStrategy"], "Halted");
         assert_eq!(name(&new), "t");
         let interface = new.pointer("/spec/template/spec/domain/devices/interfaces/0").unwrap();
         assert_eq!(interface, &json!({"name": "i"}));

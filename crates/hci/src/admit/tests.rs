@@ -309,3 +309,70 @@ fn volumes_do_not_shrink_and_settings_take_what_they_take() {
         )
     );
 }
+
+#[test]
+fn a_machine_goes_back_only_when_it_can() {
+    let backup = |name: &str, ready: bool| {
+        named(name, &json!({"spec": {"type": "snapshot", "source": {"name": "m"}},
+            "status": {"readyToUse": ready}}))
+    };
+    let vm = |name: &str, ready: bool| named(name, &json!({"status": {"ready": ready}}));
+    let kind = ("harvesterhci.io", "virtualmachinerestores");
+    let cluster = Cluster(vec![
+        ("harvesterhci.io", "virtualmachinebackups", backup("b", true)),
+        ("harvesterhci.io", "virtualmachinebackups", backup("early", false)),
+        ("kubevirt.io", "virtualmachines", vm("m", false)),
+        ("kubevirt.io", "virtualmachines", vm("runs", true)),
+    ]);
+    let restore = |target: &str, backup: &str, changes: Value| {
+        let mut spec = json!({"target": {"name": target}, "virtualMachineBackupName": backup,
+            "virtualMachineBackupNamespace": "default"});
+        for (key, value) in changes.as_object().unwrap() {
+            spec[key] = value.clone();
+        }
+        named("r", &json!({"spec": spec}))
+    };
+    for (own, expected) in [
+        (restore("m", "b", json!({})), Ok(())),
+        (restore("n", "b", json!({"newVM": true})), Ok(())),
+        (restore("m", "none", json!({})), refused(422, "can't get vmbackup default/none")),
+        (restore("m", "early", json!({})), refused(422, "VMBackup default/early is not ready")),
+        (
+            restore("m", "b", json!({"deletionPolicy": "delete"})),
+            refused(
+                422,
+                "delete policy with backup type snapshot for replacing VM is not supported",
+            ),
+        ),
+        (restore("m", "b", json!({"newVM": true})), refused(422, "VM m is already exists")),
+        (restore("n", "b", json!({})), refused(422, "can't replace nonexistent vm n")),
+        (
+            restore("runs", "b", json!({})),
+            refused(422, "Please stop the VM \"runs\" before doing a restore"),
+        ),
+    ] {
+        assert_eq!(judged(kind, Some(&own), None, &cluster), expected, "{own}");
+    }
+    let bad = judged(kind, Some(&restore("A_b", "b", json!({}))), None, &cluster).unwrap_err();
+    assert!(bad.1.starts_with("Target VM name is invalid, err: "), "{bad:?}");
+}
+
+#[test]
+fn a_backup_needs_its_machine_and_a_place() {
+    let kind = ("harvesterhci.io", "virtualmachinebackups");
+    let cluster = Cluster(vec![("kubevirt.io", "virtualmachines", named("m", &json!({})))]);
+    let backup = |source: &str, of: &str| {
+        named("b", &json!({"spec": {"source": {"name": source}, "type": of}}))
+    };
+    for (own, expected) in [
+        (backup("m", "snapshot"), Ok(())),
+        (backup("m", "backup"), refused(422, "backup target is not set")),
+        (backup("", "snapshot"), refused(422, "source VM name is empty")),
+        (
+            backup("x", "snapshot"),
+            refused(422, "virtualmachines.kubevirt.io \"x\" not found"),
+        ),
+    ] {
+        assert_eq!(judged(kind, Some(&own), None, &cluster), expected, "{own}");
+    }
+}

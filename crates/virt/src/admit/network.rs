@@ -229,7 +229,7 @@ fn check_fields(judged: &Judged<'_>, at: &str, interface: &Interface, causes: &m
     check_dhcp(judged, at, interface, causes);
 }
 
-fn mac_problem(mac: &str) -> Option<&'static str> {
+pub(super) fn mac_problem(mac: &str) -> Option<&'static str> {
     if mac.is_empty() {
         return None;
     }

@@ -1,0 +1,159 @@
+//! Backups of machines, and going back to them.
+
+use kinds::syntax::subdomain;
+use serde_json::Value;
+
+use super::{HARVESTER, Judgement, Refusal, Write, text};
+
+const RESTORES: &str = "virtualmachinerestores";
+const BACKUPS: &str = "virtualmachinebackups";
+
+pub(super) fn judge(write: &Write<'_>) -> Judgement {
+    match (write.object, write.old) {
+        (Some(object), None) => judge_new(write, object),
+        (Some(object), Some(old)) if kind(object) != kind(old) => {
+            Err(Refusal::invalid("spec.type", "VMBackup type is immutable"))
+        }
+        (None, Some(_)) => judge_removal(write),
+        _ => Ok(()),
+    }
+}
+
+/// What is not said is a backup.
+fn kind(backup: &Value) -> &str {
+    match text(backup, "/spec/type") {
+        "" => "backup",
+        kind => kind,
+    }
+}
+
+fn judge_new(write: &Write<'_>, backup: &Value) -> Judgement {
+    let source = text(backup, "/spec/source/name");
+    if source.is_empty() {
+        return Err(Refusal::invalid("spec.source.name", "source VM name is empty"));
+    }
+    let machine = write.objects.get("kubevirt.io", "virtualmachines", write.namespace, source);
+    if machine.is_none() {
+        let message = format!("virtualmachines.kubevirt.io \"{source}\" not found");
+        return Err(Refusal::invalid("spec.source.name", message));
+    }
+    if kind(backup) != "snapshot" && !has_target(write) {
+        return Err(Refusal::invalid("spec.type", "backup target is not set"));
+    }
+    Ok(())
+}
+
+fn has_target(write: &Write<'_>) -> bool {
+    let setting = write.objects.get(HARVESTER, "settings", "", "backup-target");
+    let value = setting.map(|own| text(&own, "/value").to_owned()).unwrap_or_default();
+    let target: Value = serde_json::from_str(&value).unwrap_or_default();
+    !text(&target, "/endpoint").is_empty() || !text(&target, "/bucketName").is_empty()
+}
+
+fn judge_removal(write: &Write<'_>) -> Judgement {
+    let all = write.objects.list(HARVESTER, RESTORES, write.namespace);
+    let uses = |own: &&Value| {
+        text(own, "/spec/virtualMachineBackupName") == write.name && is_under_way(own)
+    };
+    match all.iter().find(uses) {
+        Some(own) => {
+            let name = text(own, "/metadata/name");
+            let message = format!("vmrestore {}/{name} is in progress", write.namespace);
+            Err(Refusal::new(400, "", message))
+        }
+        None => Ok(()),
+    }
+}
+
+/// One that waits for its machine to be stopped has begun as well.
+fn is_under_way(restore: &Value) -> bool {
+    let conditions = restore.pointer("/status/conditions").and_then(Value::as_array);
+    let mut all = conditions.into_iter().flatten();
+    let told = all.any(|own| own["type"] == "InProgress" && own["status"] == "True");
+    told && restore["status"]["complete"] != true && restore["metadata"]["deletionTimestamp"].is_null()
+}
+
+pub(super) fn judge_restore(write: &Write<'_>) -> Judgement {
+    match (write.object, write.old) {
+        (Some(object), None) => judge_new_restore(write, object),
+        (Some(object), Some(old)) if object["spec"] != old["spec"] && !write.trusted => {
+            Err(Refusal::invalid("spec", "VirtualMachineRestore spec is immutable"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn judge_new_restore(write: &Write<'_>, restore: &Value) -> Judgement {
+    let target = text(restore, "/spec/target/name");
+    if let problems @ [_, ..] = subdomain(target).as_slice() {
+        let message = format!("Target VM name is invalid, err: {}", problems.join("; "));
+        return Err(Refusal::invalid("spec.target.name", message));
+    }
+    judge_backup(write, restore)?;
+    judge_target(write, restore, target)
+}
+
+fn judge_backup(write: &Write<'_>, restore: &Value) -> Judgement {
+    let field = "spec.virtualMachineBackupName";
+    let name = text(restore, "/spec/virtualMachineBackupName");
+    let namespace = match text(restore, "/spec/virtualMachineBackupNamespace") {
+        "" => write.namespace,
+        namespace => namespace,
+    };
+    let Some(backup) = write.objects.get(HARVESTER, BACKUPS, namespace, name) else {
+        let message = format!("can't get vmbackup {namespace}/{name}");
+        return Err(Refusal::invalid(field, message));
+    };
+    if backup["metadata"]["deletionTimestamp"].is_string() {
+        let message = format!("vmbackup {namespace}/{name} is deleted");
+        return Err(Refusal::invalid(field, message));
+    }
+    if backup["status"]["readyToUse"] != true {
+        let message = format!("VMBackup {namespace}/{name} is not ready");
+        return Err(Refusal::invalid(field, message));
+    }
+    if kind(&backup) != "snapshot" {
+        return Ok(());
+    }
+    if namespace != write.namespace {
+        return Err(Refusal::invalid(
+            "spec.virtualMachineBackupNamespace",
+            "restore to other namespace with backup type snapshot is not supported",
+        ));
+    }
+    let replaces = restore["spec"]["newVM"] != true;
+    if replaces && text(restore, "/spec/deletionPolicy") == "delete" {
+        return Err(Refusal::invalid(
+            "spec.deletionPolicy",
+            "delete policy with backup type snapshot for replacing VM is not supported",
+        ));
+    }
+    Ok(())
+}
+
+fn judge_target(write: &Write<'_>, restore: &Value, target: &str) -> Judgement {
+    let field = "spec.target.name";
+    let machine = write.objects.get("kubevirt.io", "virtualmachines", write.namespace, target);
+    match (restore["spec"]["newVM"] == true, machine) {
+        (true, Some(_)) => {
+            return Err(Refusal::invalid(field, format!("VM {target} is already exists")));
+        }
+        (false, None) => {
+            return Err(Refusal::invalid(field, format!("can't replace nonexistent vm {target}")));
+        }
+        (false, Some(vm)) if vm["status"]["ready"] == true => {
+            let message = format!("Please stop the VM \"{target}\" before doing a restore");
+            return Err(Refusal::invalid(field, message));
+        }
+        _ => {}
+    }
+    let all = write.objects.list(HARVESTER, RESTORES, write.namespace);
+    let same = |own: &&Value| text(own, "/spec/target/name") == target && is_under_way(own);
+    match all.iter().find(same) {
+        Some(own) => {
+            let name = text(own, "/metadata/name");
+            Err(Refusal::invalid(field, format!("vmrestore {name} of VM {target} is in progress")))
+        }
+        None => Ok(()),
+    }
+}

@@ -70,7 +70,10 @@ fn number(lab: &Lab, claim: &str) -> u64 {
     lab.until_state(&volume, "detached");
     let bytes = std::fs::read(file).unwrap();
     let text = String::from_utf8_lossy(&bytes);
-    text.trim_matches('\0').trim().parse().unwrap_or_else(|_| panic!("{claim} begins with {text:?}"))
+    text.trim_matches('\0')
+        .trim()
+        .parse()
+        .unwrap_or_else(|_| panic!("{claim} begins with {text:?}"))
 }
 
 /// Brings a snapshot back as another machine, and looks at what its disks hold.
@@ -100,7 +103,9 @@ fn disks_that_are_written_to_are_captured_at_one_instant() {
     }
     let disk = lab.node.sheaf.scratch("root.img");
     let mut tool = Command::new("qemu-img");
-    assert!(tool.args(["convert", "-O", "raw"]).arg(image()).arg(&disk).status().unwrap().success());
+    assert!(
+        tool.args(["convert", "-O", "raw"]).arg(image()).arg(&disk).status().unwrap().success()
+    );
     lab.node.kubectl().apply(&three_disks(&disk));
     lab.node.until(&format!("{VMIS}/a"), "/status/phase", "Running");
     let mut shell = Shell::login(&lab.node, "a");
@@ -114,7 +119,8 @@ fn disks_that_are_written_to_are_captured_at_one_instant() {
         .map(|serial| shell.run(&format!("{}; disk {serial}", lab::FIND)))
         .collect();
     shell.run(&format!("sh /tmp/count {} >/dev/null 2>&1 &", devices.join(" ")));
-    let round = |shell: &mut Shell| shell.run("head -c 20 /tmp/n").trim_matches('\0').parse::<u64>();
+    let round =
+        |shell: &mut Shell| shell.run("head -c 20 /tmp/n").trim_matches('\0').parse::<u64>();
     eventually("the guest counts", || round(&mut shell).is_ok_and(|count| count > 3));
 
     ask(&lab, "calm");
@@ -152,7 +158,7 @@ fn a_clone_of_a_running_machine_boots_beside_it() {
     let root = lab.claim("root", "16Mi");
     lab.write_pulse(&root);
     let machine = lab::machine("a", "root", "Always")
-        .replace("metadata: {name: a}", "metadata: {name: a, labels: {keep: x, drop: y}}")
+        .replace("metadata: {name: a}", "metadata: {name: a, labels: {keep: x, drop: z}}")
         .replace("masquerade: {}}", "masquerade: {}, macAddress: '02:00:00:00:00:01'}");
     lab.node.kubectl().apply(&machine);
     lab.node.until(&format!("{VMIS}/a"), "/status/phase", "Running");

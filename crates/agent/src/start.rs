@@ -48,8 +48,10 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     let found = scan(&dir).map_err(|source| StartError::Scan { path: dir.clone(), source })?;
     let bell = Bell::default();
     let known = Machines::default();
-    let storage = Storage::start(client.clone(), &config, known.clone(), bell.clone(), tasks)
-        .map_err(|source| StartError::Directory { path: config.data_dir.join("storage"), source })?;
+    let storage =
+        Storage::start(client.clone(), &config, known.clone(), bell.clone(), tasks).map_err(
+            |source| StartError::Directory { path: config.data_dir.join("storage"), source },
+        )?;
     let volumes = Volumes::start(client.clone(), &config, storage.clone(), bell.clone(), tasks)
         .map_err(|failure| StartError::Directory { path: failure.path, source: failure.source })?;
     let images = Images::start(client.clone(), &config, storage.clone(), tasks);

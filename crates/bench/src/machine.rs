@@ -179,18 +179,3 @@ async fn tool(program: &str, arguments: &[&str]) -> Result<()> {
     ensure!(done.status.success(), "{program} {}: {complaint}", arguments.join(" "));
     Ok(())
 }
-
-/// All processes, with their command lines.
-fn processes() -> Result<Vec<(u32, Vec<String>)>> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc")?.flatten() {
-        let Ok(pid) = entry.file_name().to_string_lossy().parse() else { continue };
-        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
-        let words = line.split(|byte| *byte == 0);
-        let mut words: Vec<String> =
-            words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
-        words.pop();
-        found.push((pid, words));
-    }
-    Ok(found)
-}

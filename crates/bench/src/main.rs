@@ -11,6 +11,7 @@ mod machine;
 mod peer;
 mod process;
 mod scenario;
+mod storage;
 mod volume;
 
 use std::path::PathBuf;
@@ -60,6 +61,8 @@ enum Part {
     Volumes,
     /// Virtual machines.
     Machines,
+    /// Volumes and images as people use them.
+    Storage,
     /// What one user notices of another's flood.
     Fairness,
 }
@@ -86,6 +89,10 @@ fn main() -> Result<()> {
         runtime
             .block_on(machine::run(&sheaf, args.machines, &mut figures))
             .context("cannot measure machines")?;
+    }
+    if measured(Part::Storage) {
+        let storage = storage::run(&sheaf, &mut figures);
+        runtime.block_on(storage).context("cannot measure volumes and images")?;
     }
     if measured(Part::Api) || measured(Part::Fairness) {
         runtime.block_on(async {

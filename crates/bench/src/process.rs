@@ -59,17 +59,13 @@ impl Server {
         bail!("the server was not ready after {limit:?}")
     }
 
-    fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id().unwrap_or(0)
     }
 
     /// Resident memory in MB.
     pub(crate) fn memory(&self) -> f64 {
-        let status =
-            std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kilobytes = line.and_then(|line| line.split_whitespace().next());
-        kilobytes.and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0) / 1e3
+        memory(self.pid())
     }
 
     /// CPU time used so far, user and system.
@@ -90,6 +86,29 @@ impl Server {
         self.child.wait().await?;
         Ok(begun.elapsed())
     }
+}
+
+/// Resident memory of a process, in MB.
+pub(crate) fn memory(pid: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next());
+    kilobytes.and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0) / 1e3
+}
+
+/// All processes, with their command lines.
+pub(crate) fn processes() -> Result<Vec<(u32, Vec<String>)>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc")?.flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse() else { continue };
+        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
+        let words = line.split(|byte| *byte == 0);
+        let mut words: Vec<String> =
+            words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+        words.pop();
+        found.push((pid, words));
+    }
+    Ok(found)
 }
 
 /// An etcd of our own, for measuring on top of it.

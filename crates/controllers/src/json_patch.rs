@@ -143,7 +143,10 @@ mod tests {
             (r#"{"op":"remove","path":"/l/0"}"#, json!({"a": {}, "l": [2]})),
             (r#"{"op":"remove","path":"/none"}"#, json!({"a": {}, "l": [1, 2]})),
             (r#"{"op":"test","path":"/l/0","value":1}"#, json!({"a": {}, "l": [1, 2]})),
-            (r#"{"op":"copy","from":"/l","path":"/a/c"}"#, json!({"a": {"c": [1, 2]}, "l": [1, 2]})),
+            (
+                r#"{"op":"copy","from":"/l","path":"/a/c"}"#,
+                json!({"a": {"c": [1, 2]}, "l": [1, 2]}),
+            ),
             (r#"{"op":"move","from":"/l","path":"/a/c"}"#, json!({"a": {"c": [1, 2]}})),
             (
                 r#"{"op":"add","path":"/metadata/labels/x~1y","value":"z"}"#,

@@ -16,7 +16,8 @@ use crate::reconcile::{self, Interest, Reconciler, Touch};
 use crate::service_account::TokenMinter;
 use crate::{
     claim, data_volume, hub, image, installation, key_pair, longhorn, storage_protection, vm,
-    vm_backup, vm_claims, vm_clone, vm_pool, vm_restore, vm_snapshot, vm_template, vmi, vmi_replica_set,
+    vm_backup, vm_claims, vm_clone, vm_pool, vm_restore, vm_snapshot, vm_template, vmi,
+    vmi_replica_set,
 };
 use crate::{
     endpoints, garbage, namespace, node, quota, role_aggregation, root_ca, service_account,

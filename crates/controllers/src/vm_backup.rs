@@ -119,7 +119,11 @@ impl Clerk {
                     self.say(RESTORES, &restore, &patch).await?;
                     return Ok(Next::Again(LOOK_AGAIN));
                 }
-                match self.0.create(VM_RESTORES, &key.namespace, &plan::inner(&restore, backup.as_ref())).await {
+                match self
+                    .0
+                    .create(VM_RESTORES, &key.namespace, &plan::inner(&restore, backup.as_ref()))
+                    .await
+                {
                     Err(failure) if is_refused(&failure, 409) => {
                         return Ok(Next::Again(LOOK_AGAIN));
                     }

@@ -23,9 +23,7 @@ use crate::event::{self, About, Tone};
 use crate::key::{Dependents, Key};
 use crate::object::{self, is_deleting, is_merged, is_true, text};
 use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
-use crate::resource::{
-    Objects, Resource, VM_CONTENTS, VM_RESTORES, VM_SNAPSHOTS, VMS, is_refused,
-};
+use crate::resource::{Objects, Resource, VM_CONTENTS, VM_RESTORES, VM_SNAPSHOTS, VMS, is_refused};
 
 const CLONES: Resource = Resource::new("clone.kubevirt.io", "v1beta1", "virtualmachineclones");
 const SOURCE: &str = "clone-controller";
@@ -102,7 +100,9 @@ impl Cloner {
         let content = self.objects.get(VM_CONTENTS, namespace, content).await;
         let content = content.doing("get the content of a snapshot")?;
         let Some(content) = content.filter(|_| is_true(&snapshot, "/status/readyToUse")) else {
-            return self.say(clone, &plan::in_phase(clone, "SnapshotInProgress", clock::now())).await;
+            return self
+                .say(clone, &plan::in_phase(clone, "SnapshotInProgress", clock::now()))
+                .await;
         };
         self.restore(clone, &content).await
     }
@@ -170,7 +170,9 @@ impl Cloner {
             return self.fail(clone, "RestoreCreationFailed", why).await;
         }
         if !is_true(&restore, "/status/complete") {
-            return self.say(clone, &plan::in_phase(clone, "RestoreInProgress", clock::now())).await;
+            return self
+                .say(clone, &plan::in_phase(clone, "RestoreInProgress", clock::now()))
+                .await;
         }
         self.finish(clone, &restore, &target).await
     }

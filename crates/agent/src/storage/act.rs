@@ -173,7 +173,9 @@ impl Hands {
         let millis = held.pause.as_millis();
         let count = instant.members.len();
         info!(namespace, name, count, millis, frozen = held.frozen, "guest captured");
-        let message = format!("{count} disks were captured at one instant: the guest stood still for {millis} ms");
+        let message = format!(
+            "{count} disks were captured at one instant: the guest stood still for {millis} ms"
+        );
         self.report(namespace, name, Note::normal("SnapshotTaken", message)).await;
         Ok(())
     }

@@ -29,7 +29,7 @@ impl Recipe {
     /// What the only QEMU whose folder lies below `machines` was started with.
     pub(super) fn of_running(machines: &Path, disk: &Path) -> Result<Self> {
         let machines = format!("{}/", machines.display());
-        for (_, arguments) in super::processes()? {
+        for (_, arguments) in crate::process::processes()? {
             let folder = arguments.iter().find_map(|argument| {
                 let uid = argument.strip_prefix(&machines)?.split('/').next()?;
                 Some(format!("{machines}{uid}"))

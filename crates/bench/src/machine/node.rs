@@ -176,7 +176,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         // What is left here is left because something failed.
-        for (pid, arguments) in super::processes().unwrap_or_default() {
+        for (pid, arguments) in crate::process::processes().unwrap_or_default() {
             if arguments.iter().any(|each| each.starts_with(&*self.dir.path().to_string_lossy())) {
                 let _ = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
             }

@@ -217,14 +217,17 @@ mod tests {
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let mut made = captured.clone();
         crate::json_patch::apply(&mut made, &texts).unwrap();
-        assert_eq!(made, json!({
-            "metadata": {"labels": {"app": "a", "mine": "yes"}, "annotations": {}},
-            "spec": {"template": {
-                "metadata": {"labels": {"app": "a"}},
-                "spec": {"domain": {"firmware": {"serial": "new"}, "devices": {"interfaces": [
-                    {"name": "one"}, {"name": "two", "macAddress": "02:00:00:00:00:09"}]}}},
-            }},
-        }));
+        assert_eq!(
+            made,
+            json!({
+                "metadata": {"labels": {"app": "a", "mine": "yes"}, "annotations": {}},
+                "spec": {"template": {
+                    "metadata": {"labels": {"app": "a"}},
+                    "spec": {"domain": {"firmware": {"serial": "new"}, "devices": {"interfaces": [
+                        {"name": "one"}, {"name": "two", "macAddress": "02:00:00:00:00:09"}]}}},
+                }},
+            })
+        );
     }
 
     #[test]

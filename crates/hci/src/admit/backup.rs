@@ -70,7 +70,8 @@ fn is_under_way(restore: &Value) -> bool {
     let conditions = restore.pointer("/status/conditions").and_then(Value::as_array);
     let mut all = conditions.into_iter().flatten();
     let told = all.any(|own| own["type"] == "InProgress" && own["status"] == "True");
-    told && restore["status"]["complete"] != true && restore["metadata"]["deletionTimestamp"].is_null()
+    told && restore["status"]["complete"] != true
+        && restore["metadata"]["deletionTimestamp"].is_null()
 }
 
 pub(super) fn judge_restore(write: &Write<'_>) -> Judgement {

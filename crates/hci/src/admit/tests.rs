@@ -313,8 +313,11 @@ fn volumes_do_not_shrink_and_settings_take_what_they_take() {
 #[test]
 fn a_machine_goes_back_only_when_it_can() {
     let backup = |name: &str, ready: bool| {
-        named(name, &json!({"spec": {"type": "snapshot", "source": {"name": "m"}},
-            "status": {"readyToUse": ready}}))
+        named(
+            name,
+            &json!({"spec": {"type": "snapshot", "source": {"name": "m"}},
+            "status": {"readyToUse": ready}}),
+        )
     };
     let vm = |name: &str, ready: bool| named(name, &json!({"status": {"ready": ready}}));
     let kind = ("harvesterhci.io", "virtualmachinerestores");
@@ -368,10 +371,7 @@ fn a_backup_needs_its_machine_and_a_place() {
         (backup("m", "snapshot"), Ok(())),
         (backup("m", "backup"), refused(422, "backup target is not set")),
         (backup("", "snapshot"), refused(422, "source VM name is empty")),
-        (
-            backup("x", "snapshot"),
-            refused(422, "virtualmachines.kubevirt.io \"x\" not found"),
-        ),
+        (backup("x", "snapshot"), refused(422, "virtualmachines.kubevirt.io \"x\" not found")),
     ] {
         assert_eq!(judged(kind, Some(&own), None, &cluster), expected, "{own}");
     }

@@ -25,8 +25,10 @@ pub(super) async fn create(new: &NewVolume) -> Result<()> {
             "apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name,
         }));
     }
-    let Some(size) = size.filter(|size| *size > 0) else {
-        bail!("say how large it shall be: --size 10Gi");
+    let size = match size {
+        None => bail!("say how large it shall be: --size 10Gi"),
+        Some(0) => bail!("--size 0 is no size of a volume: it must be more, like 10Gi"),
+        Some(size) => size,
     };
     let access = match new.access {
         Access::One => "ReadWriteOnce",

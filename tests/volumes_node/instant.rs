@@ -215,3 +215,51 @@ fn a_clone_of_a_running_machine_boots_beside_it() {
     http.delete(&format!("{CLAIMS}/root")).ok();
     lab.until_nothing_is_left();
 }
+
+#[test]
+fn a_machine_that_was_captured_with_its_memory_goes_on_where_it_was() {
+    let lab = Lab::start();
+    let http = lab.node.sheaf.http();
+    let root = lab.claim("root", "16Mi");
+    lab.write_pulse(&root);
+    lab.node.kubectl().apply(&lab::machine("a", "root", "Always"));
+    lab.node.until_said("boot 1");
+    let snapshot = json!({"apiVersion": "snapshot.kubevirt.io/v1beta1",
+        "kind": "VirtualMachineSnapshot", "metadata": {"name": "awake"},
+        "spec": {"source": reference("VirtualMachine", "a"), "memory": true}});
+    http.post(SNAPSHOTS, &snapshot).ok();
+    until_taken(&lab, "awake");
+    let memory = lab.node.sheaf.data().join("agent/memory");
+    let files = || std::fs::read_dir(&memory).into_iter().flatten().count();
+    assert_eq!(files(), 1);
+    http.delete(&format!("{VMIS}/a")).ok();
+    lab.node.until_said("boot 2");
+    let halt = |strategy: &str| {
+        let patch = json!({"spec": {"runStrategy": strategy}});
+        http.merge(&format!("{VMS}/a"), &patch).ok();
+    };
+    halt("Halted");
+    lab.node.until_empty();
+
+    let restore = json!({"apiVersion": "snapshot.kubevirt.io/v1beta1",
+        "kind": "VirtualMachineRestore", "metadata": {"name": "back"},
+        "spec": {"target": reference("VirtualMachine", "a"),
+            "virtualMachineSnapshotName": "awake"}});
+    http.post(RESTORES, &restore).ok();
+    let path = format!("{RESTORES}/back");
+    eventually("it is restored", || http.get(&path).ok()["status"]["complete"] == true);
+    halt("Always");
+    lab.node.until_said("..");
+    let said = lab.node.said();
+    assert!(!said.contains("boot"), "the guest did not go on: {said}");
+    // Once only: the next start finds the disk as it was then, and boots.
+    http.delete(&format!("{VMIS}/a")).ok();
+    lab.node.until_said("boot 2");
+
+    http.delete(&format!("{VMS}/a")).ok();
+    lab.node.until_empty();
+    http.delete(&format!("{SNAPSHOTS}/awake")).ok();
+    http.delete(&format!("{CLAIMS}/root")).ok();
+    lab.until_nothing_is_left();
+    eventually("no memory is left", || files() == 0);
+}

@@ -8,7 +8,9 @@
 //! Decides nothing about where replicas or engines belong; the objects say it.
 
 mod act;
+mod board;
 mod disk;
+mod held;
 mod instant;
 mod keep;
 mod link;
@@ -20,11 +22,10 @@ mod secret;
 mod status;
 mod ticket;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use base::Tasks;
 use block::ids::VolumeId;
@@ -33,19 +34,20 @@ use hci::longhorn::NAMESPACE;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
-use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use self::act::Hands;
+use self::board::{Names, Serving};
 use self::keep::{Keeper, Seen, Work};
 use self::link::Link;
 use self::process::Supervisor;
-use self::record::{Known, Records};
+use self::record::Records;
 use crate::bell::Bell;
 use crate::config::Config;
 use crate::event::Reporter;
 use crate::vmi::Machines;
 
+pub(crate) use held::{HeldError, HeldVolume};
 pub(crate) use link::LinkError;
 pub(crate) use ticket::TicketError;
 
@@ -59,23 +61,6 @@ pub(crate) struct Served {
     pub(crate) socket: PathBuf,
     pub(crate) size: u64,
 }
-
-/// What others on this node may want to know, by the names of volumes.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Board {
-    served: BTreeMap<String, Served>,
-    /// Tickets for which the volume is here.
-    satisfied: BTreeMap<String, BTreeSet<String>>,
-    /// Those that this node fills.
-    filled: BTreeSet<String>,
-}
-
-#[derive(Debug, Clone, Default)]
-struct Serving(Arc<Mutex<Board>>);
-
-/// What the storage process asks about, by its own numbers.
-#[derive(Debug, Clone, Default)]
-struct Names(Arc<Mutex<BTreeMap<VolumeId, Known>>>);
 
 /// What the rest of the agent may ask of replicated volumes.
 #[derive(Clone)]
@@ -130,6 +115,7 @@ impl Storage {
             records,
             machines,
             reporter: reporter.clone(),
+            agent_dir: config.agent_dir(),
         };
         let keeper = Keeper {
             hands,

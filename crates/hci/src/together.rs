@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 /// The annotation of a VolumeSnapshot, its content and Longhorn's snapshot.
 pub const TOGETHER: &str = "sheaf.dev/together";
 
+/// On a machine that was restored, and then on the instance that it is started as: the instant
+/// whose memory the guest goes on with. The machine loses it with its next start.
+pub const RESUME: &str = "sheaf.dev/resume-from";
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Together {

@@ -10,6 +10,7 @@ pub mod codec;
 mod commands;
 mod hotplug;
 mod outgoing;
+mod state;
 mod types;
 
 use std::collections::HashMap;
@@ -29,6 +30,7 @@ use tracing::debug;
 use codec::{Lines, Message, WireError};
 pub use hotplug::UnplugError;
 use outgoing::Outgoing;
+pub use state::StateError;
 pub use types::{BlockStats, CpuSlot, Event, RunState, ShutdownReason, Vcpu};
 
 /// Commands that wait for the writer; more than that means that QEMU has stopped reading.

@@ -1,5 +1,7 @@
 //! Carrying out what was planned, one piece of work at a time.
 
+use std::path::PathBuf;
+
 use base::clock;
 use block::run::AdminRequest;
 use block::storage::Request;
@@ -19,7 +21,7 @@ use super::plan::Action;
 use super::record::{RecordError, Records};
 use crate::api::{MANAGER, is_conflict, merge, present};
 use crate::event::{Note, Reporter};
-use crate::vmi::{HoldError, Machines};
+use crate::vmi::{self, HoldError, Machines};
 
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]
@@ -107,6 +109,7 @@ pub(super) struct Hands {
     pub(super) records: Records,
     pub(super) machines: Machines,
     pub(super) reporter: Reporter,
+    pub(super) agent_dir: PathBuf,
 }
 
 impl Hands {
@@ -144,7 +147,7 @@ impl Hands {
                 let request = AdminRequest::Snapshot { name: snapshot, created, labels };
                 done_already(self.ask_volume(volume, request).await, "there is a snapshot")
             }
-            Action::TakeTogether(instant) => self.take_together(&instant).await,
+            Action::TakeTogether { instant } => self.take_together(&instant).await,
             Action::DeleteSnapshot { snapshot, volume } => {
                 let request = AdminRequest::DeleteSnapshot { name: snapshot.clone() };
                 let deleted = self.ask_volume(volume, request).await;
@@ -168,7 +171,9 @@ impl Hands {
             // It has just ended, or not quite begun: nobody writes.
             return taking.await;
         };
-        let (held, taken) = live.hold(taking).await?;
+        let together = &instant.together;
+        let memory = together.memory.then(|| vmi::memory(&self.agent_dir, &together.instant));
+        let (held, taken) = live.hold(memory, taking).await?;
         taken?;
         let millis = held.pause.as_millis();
         let count = instant.members.len();

@@ -91,6 +91,12 @@ impl Instant {
     }
 }
 
+/// The instants whose memory somebody may go back to.
+pub(super) fn with_memory(snapshots: &BTreeMap<String, Snapshot>) -> BTreeSet<String> {
+    let all = snapshots.values().filter_map(|it| it.together.as_ref());
+    all.filter(|together| together.memory).map(|together| together.instant.clone()).collect()
+}
+
 /// Whether a snapshot that exists is still without those that it was taken together with.
 pub(super) fn is_torn(world: &World<'_>, snapshot: &Snapshot) -> bool {
     let Some(together) = snapshot.together.as_ref().filter(|_| is_tied(world, snapshot)) else {

@@ -17,14 +17,15 @@ use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use super::act::{ActError, Hands, Kind};
+use super::board::{self, Board, Names, Serving};
 use super::object::{self, Engine, Replica, Snapshot, Volume};
-use super::plan::{Key, World, is_for, needs_process, plan};
-use super::record::Known;
-use super::status::{self, Place, difference};
-use super::{Board, Names, Served, Serving, disk, longhorn};
+use super::plan::{Key, World, needs_process, plan};
+use super::status::{self, Place};
+use super::{disk, instant, longhorn};
 use crate::bell::Bell;
 use crate::event::Reporter;
 use crate::image::{Ready, own_disks};
+use crate::vmi;
 use crate::volume::{Mirror, steady};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -84,6 +85,8 @@ pub(super) struct Work {
     troubles: BTreeMap<Key, Trouble>,
     /// Disks are being looked at, or must be.
     disks: Disks,
+    /// Memory may be left of a snapshot that is gone.
+    sweep: bool,
 }
 
 #[derive(Default, PartialEq, Eq)]
@@ -183,7 +186,10 @@ impl Keeper {
                 self.work.disks = Disks::Due;
             }
             News::Engine(event) => seen.engines.apply(event, by_name(object::engine)),
-            News::Snapshot(event) => seen.snapshots.apply(event, by_name(object::snapshot)),
+            News::Snapshot(event) => {
+                self.work.sweep |= matches!(event, Event::Delete(_) | Event::InitDone);
+                seen.snapshots.apply(event, by_name(object::snapshot));
+            }
             News::Attachment(event) => {
                 seen.attachments.apply(event, by_name(|it| Some(object::satisfied(it))));
             }
@@ -257,7 +263,7 @@ impl Keeper {
                 under_way: &self.work.under_way,
             };
             self.publish(&world);
-            (plan(&world), self.statuses(&world), needs_process(&world))
+            (plan(&world), self.news(&world), needs_process(&world))
         };
         self.wanted.send_if_modified(|wanted| std::mem::replace(wanted, needed) != needed);
         for action in actions {
@@ -269,33 +275,16 @@ impl Keeper {
         if self.work.disks == Disks::Due {
             self.look_at_disks();
         }
+        if std::mem::take(&mut self.work.sweep) {
+            let kept = instant::with_memory(self.seen.snapshots.all());
+            vmi::forget_memory(&self.hands.agent_dir, &kept);
+        }
     }
 
     /// What others on this node may want to know.
     fn publish(&self, world: &World<'_>) {
-        let mut names = BTreeMap::new();
-        for engine in world.engines.values().filter(|it| it.node == world.node) {
-            let Some(volume) = world.volumes.get(&engine.volume) else { continue };
-            let (engine, persistent) = (engine.name.clone(), volume.persistent.clone());
-            names.insert(volume.id, Known { engine, persistent });
-        }
-        *self.names.0.lock() = names;
-        let mut served = BTreeMap::new();
-        for volume in world.volumes.values() {
-            let found = world.state.and_then(|state| super::plan::served(state, volume.id));
-            let Some(found) = found.filter(|it| it.error.is_none()) else { continue };
-            let (Some(status), Some(socket)) = (&found.status, &found.attachment.nbd) else {
-                continue;
-            };
-            // One that is about to be let go is no use to anybody.
-            let mut engines = world.engines.values().filter(|it| it.volume == volume.name);
-            if status.phase == "active" && engines.any(|it| is_for(world, it)) {
-                let (socket, size) = (socket.clone(), status.size);
-                served.insert(volume.name.clone(), Served { id: volume.id, socket, size });
-            }
-        }
-        let satisfied = self.seen.attachments.all().clone();
-        let board = Board { served, satisfied, filled: filled_here(world) };
+        *self.names.0.lock() = board::names(world);
+        let board = Board::of(world);
         let mut known = self.serving.0.lock();
         if *known != board {
             *known = board;
@@ -305,39 +294,17 @@ impl Keeper {
     }
 
     /// What objects do not say yet.
-    fn statuses(&self, world: &World<'_>) -> Vec<(Kind, String, Value)> {
+    fn news(&self, world: &World<'_>) -> Vec<(Kind, String, Value)> {
         // What was true stays so while the storage process is started again.
         if world.state.is_none() {
             return Vec::new();
         }
         let place = Place { address: &self.address, now: clock::now() };
-        let trouble = |key: Key| {
-            let found = self.work.troubles.get(&key).map(|it| it.complaint.as_str());
+        let trouble = |key: &Key| {
+            let found = self.work.troubles.get(key).map(|it| it.complaint.as_str());
             found.filter(|complaint| !complaint.is_empty())
         };
-        let mut news = Vec::new();
-        for replica in world.replicas.values().filter(|it| it.node == world.node) {
-            let told =
-                status::replica(world, place, replica, trouble(Key::Replica(replica.name.clone())));
-            let patch = difference(&replica.status, &told);
-            news.extend(patch.map(|patch| (Kind::Replica, replica.name.clone(), patch)));
-        }
-        let own = |it: &&Engine| {
-            it.node == world.node || it.node.is_empty() && it.status["ownerID"] == world.node
-        };
-        for engine in world.engines.values().filter(own) {
-            let told =
-                status::engine(world, place, engine, trouble(Key::Engine(engine.name.clone())));
-            let patch = difference(&engine.status, &told);
-            news.extend(patch.map(|patch| (Kind::Engine, engine.name.clone(), patch)));
-        }
-        for snapshot in world.snapshots.values() {
-            let told =
-                status::snapshot(world, snapshot, trouble(Key::Snapshot(snapshot.name.clone())));
-            let patch = told.and_then(|told| difference(&snapshot.status, &told));
-            news.extend(patch.map(|patch| (Kind::Snapshot, snapshot.name.clone(), patch)));
-        }
-        news
+        status::news(world, place, trouble)
     }
 
     fn start(&mut self, action: super::plan::Action) {
@@ -406,17 +373,6 @@ impl Keeper {
             pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
         })
     }
-}
-
-/// Of several nodes with replicas of a volume the first in order fills it.
-fn filled_here(world: &World<'_>) -> BTreeSet<String> {
-    let mut first: BTreeMap<&str, &str> = BTreeMap::new();
-    for replica in world.replicas.values() {
-        let known = first.entry(&replica.volume).or_insert(&replica.node);
-        *known = (*known).min(&replica.node);
-    }
-    let own = first.into_iter().filter(|(_, node)| *node == world.node);
-    own.map(|(volume, _)| volume.to_owned()).collect()
 }
 
 fn complain(failure: &ActError, known: &str) -> String {

@@ -99,7 +99,9 @@ pub(super) enum Action {
         volume: VolumeId,
         labels: BTreeMap<String, String>,
     },
-    TakeTogether(Instant),
+    TakeTogether {
+        instant: Instant,
+    },
     DeleteSnapshot {
         snapshot: String,
         volume: VolumeId,
@@ -125,7 +127,7 @@ impl Action {
             Self::TakeSnapshot { snapshot, .. }
             | Self::DeleteSnapshot { snapshot, .. }
             | Self::ReleaseSnapshot { snapshot } => Key::Snapshot(snapshot.clone()),
-            Self::TakeTogether(instant) => Key::Instant(instant.together.instant.clone()),
+            Self::TakeTogether { instant } => Key::Instant(instant.together.instant.clone()),
         }
     }
 }
@@ -145,7 +147,8 @@ pub(super) fn plan(world: &World<'_>) -> Vec<Action> {
     actions.extend(world.engines.values().filter_map(|it| engine(world, state, it)));
     actions.extend(strays(world, state));
     actions.extend(world.snapshots.values().filter_map(|it| snapshot(world, it)));
-    actions.extend(instant::plan(world).into_iter().map(Action::TakeTogether));
+    actions
+        .extend(instant::plan(world).into_iter().map(|instant| Action::TakeTogether { instant }));
     actions.retain(|action| !world.under_way.contains(&action.key()));
     actions
 }

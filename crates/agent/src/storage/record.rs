@@ -25,10 +25,11 @@ use serde_json::json;
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
+use super::board::Names;
 use super::link::{Link, LinkError};
+use super::longhorn;
 use super::object::RECORD;
 use super::secret;
-use super::{Names, longhorn};
 use crate::api::{is_conflict, merge};
 
 /// Why a record was not read or written.

@@ -8,8 +8,9 @@ use block::storage::{ReplicaState, StorageStatus, VolumeState};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::act::Kind;
 use super::object::{Engine, Replica, Snapshot};
-use super::plan::{World, served, snapshot_place};
+use super::plan::{Key, World, served, snapshot_place};
 
 /// The name of what was written since the last snapshot.
 const HEAD: &str = "volume-head";
@@ -21,13 +22,40 @@ pub(super) struct Place<'a> {
     pub(super) now: Timestamp,
 }
 
-/// The status of a replica of this node. `trouble` is why the last work on it failed.
-pub(super) fn replica(
+/// What the objects of this node do not say yet. `trouble` is why the last work on one failed.
+pub(super) fn news<'a>(
     world: &World<'_>,
     place: Place<'_>,
-    replica: &Replica,
-    trouble: Option<&str>,
-) -> Value {
+    trouble: impl Fn(&Key) -> Option<&'a str>,
+) -> Vec<(Kind, String, Value)> {
+    let mut news = Vec::new();
+    for own in world.replicas.values().filter(|it| it.node == world.node) {
+        let told = replica(world, place, own, trouble(&Key::Replica(own.name.clone())));
+        let patch = difference(&own.status, &told);
+        news.extend(patch.map(|patch| (Kind::Replica, own.name.clone(), patch)));
+    }
+    let here = |it: &&Engine| {
+        it.node == world.node || it.node.is_empty() && it.status["ownerID"] == world.node
+    };
+    for own in world.engines.values().filter(here) {
+        let told = engine(world, place, own, trouble(&Key::Engine(own.name.clone())));
+        let patch = difference(&own.status, &told);
+        news.extend(patch.map(|patch| (Kind::Engine, own.name.clone(), patch)));
+    }
+    for own in world.snapshots.values() {
+        let together = own.together.as_ref().map(|it| Key::Instant(it.instant.clone()));
+        let trouble = together
+            .and_then(|key| trouble(&key))
+            .or_else(|| trouble(&Key::Snapshot(own.name.clone())));
+        let told = snapshot(world, own, trouble);
+        let patch = told.and_then(|told| difference(&own.status, &told));
+        news.extend(patch.map(|patch| (Kind::Snapshot, own.name.clone(), patch)));
+    }
+    news
+}
+
+/// The status of a replica of this node. `trouble` is why the last work on it failed.
+fn replica(world: &World<'_>, place: Place<'_>, replica: &Replica, trouble: Option<&str>) -> Value {
     let state = world.state;
     let known = state.and_then(|it| it.replicas.iter().find(|it| it.replica == replica.id));
     let error = known.and_then(|it| it.error.as_deref()).or(trouble);
@@ -69,12 +97,7 @@ pub(super) fn replica(
 }
 
 /// The status of an engine of this node.
-pub(super) fn engine(
-    world: &World<'_>,
-    place: Place<'_>,
-    engine: &Engine,
-    trouble: Option<&str>,
-) -> Value {
+fn engine(world: &World<'_>, place: Place<'_>, engine: &Engine, trouble: Option<&str>) -> Value {
     let volume = world.volumes.get(&engine.volume);
     let attached = volume.zip(world.state).and_then(|(it, state)| served(state, it.id));
     let status = attached.and_then(|it| it.status.as_ref());
@@ -219,11 +242,7 @@ fn created(seconds: &str) -> String {
 }
 
 /// The status of a snapshot; nothing while its volume is not served here.
-pub(super) fn snapshot(
-    world: &World<'_>,
-    snapshot: &Snapshot,
-    trouble: Option<&str>,
-) -> Option<Value> {
+fn snapshot(world: &World<'_>, snapshot: &Snapshot, trouble: Option<&str>) -> Option<Value> {
     let (_, served) = snapshot_place(world, snapshot)?;
     let status = served.status.as_ref()?;
     let all = snapshots(status, world.state.and_then(|it| fullest(it, status)));

@@ -170,6 +170,9 @@ impl Actor {
                     self.attend(running).await;
                     if let Local::Running(live) = &self.local {
                         live.release().await;
+                        if let Err(failure) = live.resume().await {
+                            warn!(error = %Chain(&failure), "a guest cannot go on");
+                        }
                     }
                     self.unknown_to_networks = true;
                     self.was_found = true;

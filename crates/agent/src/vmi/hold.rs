@@ -5,21 +5,27 @@
 //!                                forgotten ◄─ thawed ◄─ going on ◄────────┘
 //! ```
 //!
+//! With the guest's memory the guest goes on until nearly all of it is written, and is not frozen:
+//! it would wake up so.
+//!
 //! The note comes first: a guest whose keeper was killed meanwhile goes on when the next one
 //! finds the note. A guest that somebody paused is left paused.
 
+use std::fs::{File, OpenOptions};
 use std::future::Future;
 use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::Chain;
-use qemu::qmp::{QmpError, RunState};
+use qemu::qmp::{Qmp, QmpError, RunState, StateError};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::live::Live;
 use super::status::AgentState;
@@ -28,6 +34,8 @@ use super::status::AgentState;
 const NOTE: &str = "held.json";
 /// A guest that does not freeze for so long is captured as it is.
 const FREEZE: Duration = Duration::from_secs(10);
+/// QEMU is busy while it writes memory.
+const ANSWER: Duration = Duration::from_secs(60);
 
 /// What a guest is released from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +51,10 @@ pub(crate) enum HoldError {
     Note(#[source] io::Error),
     #[error("cannot stop the guest for a moment")]
     Stop(#[source] QmpError),
+    #[error("cannot write the guest's memory to {}", path.display())]
+    Memory { path: PathBuf, source: StateError },
+    #[error("cannot make the file {}", path.display())]
+    File { path: PathBuf, source: io::Error },
     #[error("cannot let the guest go on")]
     Resume(#[source] QmpError),
     #[error("the machine ended")]
@@ -68,41 +80,58 @@ impl Holding {
 }
 
 impl Live {
-    /// Keeps the guest still while `work` is done. That is finished also if the caller is
-    /// dropped, because the guest must go on.
+    /// Keeps the guest still while `work` is done, at the instant of the `memory` that is written.
+    /// That is finished also if the caller is dropped, because the guest must go on.
     pub(crate) async fn hold<T: Send + 'static>(
         &self,
+        memory: Option<PathBuf>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<(Held, T), HoldError> {
         let (done, outcome) = oneshot::channel();
         let live = self.clone();
         self.running.tasks().spawn("hold", async move {
             // Nobody is left to hear it.
-            drop(done.send(live.hold_here(work).await));
+            drop(done.send(live.hold_here(memory.as_deref(), work).await));
         });
         outcome.await.map_err(|_| HoldError::Ended)?
     }
 
-    async fn hold_here<T>(&self, work: impl Future<Output = T>) -> Result<(Held, T), HoldError> {
+    async fn hold_here<T>(
+        &self,
+        memory: Option<&Path>,
+        work: impl Future<Output = T>,
+    ) -> Result<(Held, T), HoldError> {
         self.holding.0.store(true, Ordering::Relaxed);
-        let held = self.hold_noted(work).await;
+        let held = self.hold_noted(memory, work).await;
         self.holding.0.store(false, Ordering::Relaxed);
         self.ask_again();
         held
     }
 
-    async fn hold_noted<T>(&self, work: impl Future<Output = T>) -> Result<(Held, T), HoldError> {
+    async fn hold_noted<T>(
+        &self,
+        memory: Option<&Path>,
+        work: impl Future<Output = T>,
+    ) -> Result<(Held, T), HoldError> {
         let qmp = self.running.qmp().await.map_err(HoldError::Stop)?;
         let running = qmp.run_state().await.map_err(HoldError::Stop)? == RunState::Running;
-        let can_freeze = running && self.info.borrow().agent == AgentState::Connected;
+        let can_freeze =
+            running && memory.is_none() && self.info.borrow().agent == AgentState::Connected;
         let note = Note { frozen: can_freeze, stopped: running };
         self.running.dir().store(NOTE, &note).map_err(HoldError::Note)?;
         let frozen = can_freeze && self.freeze().await;
+        let written = match memory {
+            Some(path) => write_memory(&qmp, path).await,
+            None => Ok(()),
+        };
         let since = Instant::now();
-        let stopped = if running { qmp.pause().await } else { Ok(()) };
+        let stopped = match (written, running) {
+            (Ok(()), true) => qmp.pause().await.map_err(HoldError::Stop),
+            (written, _) => written,
+        };
         let outcome = match stopped {
             Ok(()) => Ok(work.await),
-            Err(failure) => Err(HoldError::Stop(failure)),
+            Err(failure) => Err(failure),
         };
         let resumed = if running { qmp.resume().await } else { Ok(()) };
         let pause = since.elapsed();
@@ -111,6 +140,9 @@ impl Live {
         }
         resumed.map_err(HoldError::Resume)?;
         self.forget_hold();
+        if let Some(path) = memory.filter(|_| outcome.is_ok()) {
+            keep_memory(path).await?;
+        }
         let pause = if running { pause } else { Duration::ZERO };
         outcome.map(|outcome| (Held { pause, frozen }, outcome))
     }
@@ -150,6 +182,10 @@ impl Live {
         info!("a guest that was kept still goes on");
         let resumed = async {
             let qmp = self.running.qmp().await?;
+            // Nobody waits for the memory that it may still be writing.
+            if let Err(failure) = qmp.cancel_state().await {
+                debug!(error = %Chain(&failure), "no memory is being written");
+            }
             let stands = matches!(qmp.run_state().await?, RunState::Paused | RunState::PostMigrate);
             if note.stopped && stands { qmp.resume().await } else { Ok(()) }
         };
@@ -164,4 +200,44 @@ impl Live {
         }
         self.forget_hold();
     }
+}
+
+/// What is being written is not taken for what is complete.
+fn unfinished(path: &Path) -> PathBuf {
+    path.with_extension("part")
+}
+
+/// Afterwards the guest stands still.
+async fn write_memory(qmp: &Qmp, path: &Path) -> Result<(), HoldError> {
+    let part = unfinished(path);
+    let made = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(part.parent().unwrap_or(Path::new("/")))
+        .and_then(|()| {
+            let mut options = OpenOptions::new();
+            options.create(true).write(true).truncate(true).mode(0o600).open(&part)
+        });
+    let file = made.map_err(|source| HoldError::File { path: part.clone(), source })?;
+    let saved = qmp.with_limit(ANSWER).save_state(file.into()).await;
+    if let Err(source) = saved {
+        if let Err(failure) = qmp.cancel_state().await {
+            debug!(error = %Chain(&failure), "no memory is being written");
+        }
+        drop(std::fs::remove_file(&part));
+        return Err(HoldError::Memory { path: path.into(), source });
+    }
+    Ok(())
+}
+
+/// Only now, because the guest need not wait for it.
+async fn keep_memory(path: &Path) -> Result<(), HoldError> {
+    let (from, to) = (unfinished(path), path.to_path_buf());
+    let kept = tokio::task::spawn_blocking(move || {
+        File::open(&from)?.sync_all()?;
+        std::fs::rename(&from, &to)?;
+        File::open(to.parent().unwrap_or(Path::new("/")))?.sync_all()
+    });
+    let kept = kept.await.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()));
+    kept.map_err(|source| HoldError::File { path: path.into(), source })
 }

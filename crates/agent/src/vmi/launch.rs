@@ -16,7 +16,7 @@ use kube::Api;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use qemu::Spec;
-use qemu::machine::{Accelerator, Backing};
+use qemu::machine::{Accelerator, Backing, Start};
 use qemu::process::cgroup::Limits;
 use qemu::process::{Confinement, Identity, LaunchError};
 use serde_json::Value;
@@ -26,6 +26,7 @@ use tracing::{debug, info, warn};
 use super::actor::{Actor, After, Local};
 use super::object::Vmi;
 use super::resolve::{ATTACHING, ResolveError, Resolved, Resolver};
+use super::resume::{self, ResumeError};
 use super::state::State;
 use super::status::{Trouble, View};
 use super::translate::{self, Host, Outlet, Surroundings, TranslateError};
@@ -60,6 +61,8 @@ pub(super) enum StartError {
     Order { before: String, until: Instant },
     #[error("cannot {doing} {}", path.display())]
     File { doing: &'static str, path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Resume(#[from] ResumeError),
     #[error("cannot read the network {name}")]
     Definition { name: String, source: Fault },
 }
@@ -182,6 +185,11 @@ impl Actor {
             limits: Some(limits(vmi, &machine)),
             cgroup: self.context.cgroup.clone(),
         };
+        let resumed = resume::source(vmi, &self.context.config.agent_dir());
+        if let Some(memory) = &resumed {
+            resume::note(&self.dir, memory).map_err(failed("write a note into"))?;
+            machine.start = Start::Incoming;
+        }
         let spec = Spec { machine, confinement };
         let running = self.context.launcher.launch(&self.dir, spec).await?;
         self.volumes = volumes;
@@ -192,7 +200,22 @@ impl Actor {
                 warn!(error = %Chain(&failure), "cannot tie a machine to its processors");
             }
         }
+        if resumed.is_some() {
+            self.go_on().await?;
+        }
         running.begin().await.map_err(LaunchError::from)?;
+        Ok(())
+    }
+
+    /// A guest that cannot go on ends: its next run boots.
+    async fn go_on(&mut self) -> Result<(), StartError> {
+        let Local::Running(live) = &self.local else { return Ok(()) };
+        let live = live.clone();
+        if let Err(failure) = live.resume().await {
+            let exit = live.running.kill().await;
+            self.end(exit);
+            return Err(failure.into());
+        }
         Ok(())
     }
 

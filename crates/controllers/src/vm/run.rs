@@ -1,6 +1,7 @@
 //! Starting, stopping and changing the instance of a virtual machine.
 
 use client::Fault;
+use hci::together::RESUME;
 use serde_json::{Value, json};
 
 use super::instance::Start;
@@ -11,7 +12,7 @@ use super::{Keeper, Work, instance, instancetype, is_over, live};
 use crate::event::Tone;
 use crate::object::{self, is_deleting, is_merged, text};
 use crate::reconcile::{Doing, Failure};
-use crate::resource::{REVISIONS, VMIS, is_refused};
+use crate::resource::{REVISIONS, VMIS, VMS, is_refused};
 
 impl Keeper {
     pub(super) async fn start(
@@ -22,7 +23,15 @@ impl Keeper {
         work: &mut Work,
     ) -> Result<Option<Value>, Failure> {
         let namespace = object::namespace(vm);
-        let start = Start { annotations: expanded.annotations.clone(), paused };
+        let mut annotations = expanded.annotations.clone();
+        if let Some(instant) = object::annotation(vm, RESUME) {
+            // Once only: later its disks would not be those that the memory knows.
+            let patch = json!({"metadata": {"annotations": {RESUME: null}}});
+            let written = self.objects.merge(VMS, namespace, object::name(vm), &patch).await;
+            written.doing("note that the machine goes on from a snapshot")?;
+            annotations.insert(RESUME.into(), json!(instant));
+        }
+        let start = Start { annotations, paused };
         let vmi = instance::instance(vm, &expanded.spec, &start);
         match self.objects.create(REVISIONS, namespace, &instance::revision(vm)).await {
             // The machine was started from this generation before.

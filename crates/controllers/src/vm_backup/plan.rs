@@ -39,6 +39,9 @@ pub(super) fn snapshot(backup: &Value) -> Value {
     if !deadline.is_empty() {
         spec["failureDeadline"] = json!(deadline);
     }
+    if is_true(backup, "/spec/memory") {
+        spec["memory"] = json!(true);
+    }
     json!({
         "apiVersion": INNER, "kind": "VirtualMachineSnapshot",
         "metadata": {

@@ -1,6 +1,7 @@
 //! What a restore makes of a snapshot: pure.
 
 use base::clock;
+use hci::together::{RESUME, TOGETHER, Together};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use types::Quantity;
@@ -188,11 +189,18 @@ pub(super) fn machine_patch(
     }
     let template = replacing(&vm["spec"]["template"], &wanted["template"]);
     wanted["template"] = template;
-    let mut annotations = json!({RESTORED_BY: uid(restore)});
+    let mut annotations = json!({RESTORED_BY: uid(restore), RESUME: memory(content)});
     if let Some(templates) = templates(content, disks) {
         annotations[TEMPLATES] = json!(templates);
     }
     json!({"metadata": {"uid": uid(vm), "annotations": annotations}, "spec": wanted})
+}
+
+/// The instant whose memory was captured with the disks. Only the machine itself goes on with it:
+/// another one would be in the network under the same addresses.
+fn memory(content: &Value) -> Option<String> {
+    let together = Together::parse(annotation(content, TOGETHER)?)?;
+    together.memory.then_some(together.instant)
 }
 
 /// The merge patch from one object to another.
@@ -241,6 +249,7 @@ pub(super) fn machine(
     };
     if let Some(own) = annotations.as_object_mut() {
         own.remove(LAST_APPLIED);
+        own.remove(RESUME);
     }
     annotations[RESTORED_BY] = json!(uid(restore));
     if let Some(templates) = templates(content, disks) {

@@ -46,7 +46,7 @@ fn together(snapshot: &Value, vm: &Value, vmi: Option<&Value>, count: usize) -> 
         count,
         namespace: namespace(vm).to_owned(),
         machine: name(vm).to_owned(),
-        memory: false,
+        memory: is_true(snapshot, "/spec/memory"),
     })
 }
 

@@ -19,6 +19,9 @@ record! {
         r#type: Option<String> = {"default": "backup", "enum": ["backup", "snapshot"]},
         /// How long the guest's file systems may stay frozen: `5m`.
         fs_freeze_deadline: Option<String>,
+        /// Whether the memory of a guest that runs belongs to a snapshot, so that a machine that
+        /// is restored goes on where it was. Not a field of Harvester's.
+        memory: Option<bool>,
     }
 
     /// Where backups are kept.

@@ -19,6 +19,9 @@ record! {
         source: TypedLocalObjectReference,
         deletion_policy: Option<String>,
         failure_deadline: Option<Duration>,
+        /// Whether the memory of a guest that runs belongs to the snapshot, so that a machine
+        /// that is restored goes on where it was. Not a field of KubeVirt's.
+        memory: Option<bool>,
     }
 
     SourceIndication {

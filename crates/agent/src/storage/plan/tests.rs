@@ -321,7 +321,7 @@ fn what_a_machine_writes_to_is_captured_together_or_not_at_all() {
     other.name = "t".into();
     scene.snapshots.insert("t".into(), other);
     scene.check(&["TakeTogether"]);
-    let Some(Action::TakeTogether(instant)) = scene.plan().pop() else { panic!() };
+    let Some(Action::TakeTogether { instant }) = scene.plan().pop() else { panic!() };
     assert_eq!(instant.torn(scene.state.as_ref().unwrap()), Some(vec![]));
     let info = SnapshotInfo {
         id: SnapshotId::from_u128(1),

@@ -271,7 +271,9 @@ impl<'a> Draft<'a> {
         let copies = self.census.copies(self.wanted);
         let robustness = Robustness::of(self.state, state, copies);
         self.say(self.state, robustness);
-        let ready = self.state == State::Attached && state == Instance::Running;
+        // One that runs may be about to stop because of an earlier absence of the ticket.
+        let stays = text(engine, "/spec/desireState") == "running";
+        let ready = self.state == State::Attached && state == Instance::Running && stays;
         let node = Some(text(engine, "/spec/nodeID")).filter(|_| ready);
         if let Some(attachment) = self.seen.attachment
             && let Some(patch) = ticket::statuses(attachment, node, self.seen.now)

@@ -1,0 +1,70 @@
+//! What others on this node may want to know of its volumes. Pure, but for the locks that it is
+//! handed over under.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use block::ids::VolumeId;
+use parking_lot::Mutex;
+
+use super::Served;
+use super::plan::{World, is_for, served};
+use super::record::Known;
+
+/// Volumes by their names.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Board {
+    pub(super) served: BTreeMap<String, Served>,
+    /// Tickets for which the volume is here.
+    pub(super) satisfied: BTreeMap<String, BTreeSet<String>>,
+    /// Those that this node fills.
+    pub(super) filled: BTreeSet<String>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Serving(pub(super) Arc<Mutex<Board>>);
+
+/// What the storage process asks about, by its own numbers.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Names(pub(super) Arc<Mutex<BTreeMap<VolumeId, Known>>>);
+
+pub(super) fn names(world: &World<'_>) -> BTreeMap<VolumeId, Known> {
+    let own = world.engines.values().filter(|it| it.node == world.node);
+    own.filter_map(|engine| {
+        let volume = world.volumes.get(&engine.volume)?;
+        let (engine, persistent) = (engine.name.clone(), volume.persistent.clone());
+        Some((volume.id, Known { engine, persistent }))
+    })
+    .collect()
+}
+
+impl Board {
+    pub(super) fn of(world: &World<'_>) -> Self {
+        let mut known = BTreeMap::new();
+        for volume in world.volumes.values() {
+            let found = world.state.and_then(|state| served(state, volume.id));
+            let Some(found) = found.filter(|it| it.error.is_none()) else { continue };
+            let (Some(status), Some(socket)) = (&found.status, &found.attachment.nbd) else {
+                continue;
+            };
+            // One that is about to be let go is no use to anybody.
+            let mut engines = world.engines.values().filter(|it| it.volume == volume.name);
+            if status.phase == "active" && engines.any(|it| is_for(world, it)) {
+                let (socket, size) = (socket.clone(), status.size);
+                known.insert(volume.name.clone(), Served { id: volume.id, socket, size });
+            }
+        }
+        Self { served: known, satisfied: world.tickets.clone(), filled: filled_here(world) }
+    }
+}
+
+/// Of several nodes with replicas of a volume the first in order fills it.
+fn filled_here(world: &World<'_>) -> BTreeSet<String> {
+    let mut first: BTreeMap<&str, &str> = BTreeMap::new();
+    for replica in world.replicas.values() {
+        let known = first.entry(&replica.volume).or_insert(&replica.node);
+        *known = (*known).min(&replica.node);
+    }
+    let own = first.into_iter().filter(|(_, node)| *node == world.node);
+    own.map(|(volume, _)| volume.to_owned()).collect()
+}

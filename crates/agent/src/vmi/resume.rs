@@ -1,0 +1,94 @@
+//! Going on from the memory of a snapshot instead of booting.
+//!
+//! What the guest goes on from is noted in the machine's folder before QEMU exists, which then
+//! waits for it. Memory that is not here is no reason to wait: the guest boots, as after a power
+//! cut.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base::Chain;
+use hci::together::RESUME;
+use qemu::qmp::{QmpError, RunState, StateError};
+use serde::{Deserialize, Serialize};
+use tracing::{info, warn};
+
+use super::live::Live;
+use super::object::Vmi;
+
+/// The note, in a machine's folder.
+const NOTE: &str = "resume.json";
+/// The folder of memory.
+const FOLDER: &str = "memory";
+/// QEMU is busy while it reads memory.
+const ANSWER: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    memory: PathBuf,
+}
+
+/// Why a guest does not go on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ResumeError {
+    #[error("cannot read the memory of the guest from {}", path.display())]
+    Open { path: PathBuf, source: io::Error },
+    #[error("the guest does not go on from {}", path.display())]
+    Load { path: PathBuf, source: StateError },
+    #[error(transparent)]
+    Qmp(#[from] QmpError),
+}
+
+/// Where the memory of an instant is kept.
+pub(crate) fn memory(agent_dir: &Path, instant: &str) -> PathBuf {
+    agent_dir.join(FOLDER).join(instant)
+}
+
+/// Removes the memory of all other instants. A few files in one folder: not worth a thread.
+pub(crate) fn forget_memory(agent_dir: &Path, kept: &BTreeSet<String>) {
+    let entries = std::fs::read_dir(agent_dir.join(FOLDER)).into_iter().flatten().flatten();
+    for entry in entries {
+        let path = entry.path();
+        let instant = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if kept.contains(&instant) {
+            continue;
+        }
+        match std::fs::remove_file(&path) {
+            Ok(()) => info!(instant, "memory of a snapshot is removed"),
+            Err(failure) => warn!(error = %Chain(&failure), "memory of a snapshot is left"),
+        }
+    }
+}
+
+/// What a machine is to go on from, if that is here.
+pub(super) fn source(vmi: &Vmi, agent_dir: &Path) -> Option<PathBuf> {
+    let instant = vmi.annotations.get(RESUME).filter(|it| !it.contains(['/', '.']))?;
+    let path = memory(agent_dir, instant);
+    path.is_file().then_some(path)
+}
+
+pub(super) fn note(dir: &qemu::RunDir, memory: &Path) -> io::Result<()> {
+    dir.store(NOTE, &Note { memory: memory.to_path_buf() })
+}
+
+impl Live {
+    /// Has a guest go on that waits for its memory; nothing happens to others.
+    pub(super) async fn resume(&self) -> Result<(), ResumeError> {
+        let Ok(Some(note)) = self.running.dir().load::<Note>(NOTE) else { return Ok(()) };
+        let qmp = self.running.qmp().await?.with_limit(ANSWER);
+        if qmp.run_state().await? != RunState::InMigrate {
+            return Ok(());
+        }
+        let path = note.memory;
+        let file =
+            File::open(&path).map_err(|source| ResumeError::Open { path: path.clone(), source })?;
+        let loaded = qmp.load_state(file.into()).await;
+        loaded.map_err(|source| ResumeError::Load { path, source })?;
+        qmp.resume().await?;
+        info!("a guest goes on where it was");
+        Ok(())
+    }
+}

@@ -9,7 +9,8 @@
 //!   GET /v1/vmis/{namespace}/{name}/{screenshot|guestosinfo|userlist|filesystemlist|log}
 //!   PUT /v1/vmis/{namespace}/{name}/{pause|unpause|reset|softreboot|freeze|unfreeze}
 //!   PUT /v1/volumes/{name}/upload
-//!   PUT /v1/images/{backing image}/upload?size={bytes}
+//!   PUT /v1/images/{backing image}/upload?size={bytes}&offset={bytes}
+//!   GET /v1/images/{backing image}/{upload|file}
 //!
 //! Errors are JSON with a `message`.
 
@@ -31,11 +32,12 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use serde_json::json;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
-use crate::image::Images;
+use crate::image::{Images, Piece};
 use crate::vmi::Machines;
 use crate::volume::Volumes;
 use answer::{Body, Failure, empty};
@@ -149,12 +151,23 @@ async fn handle(
             }
         }
         Ok(Route::UploadImage(image)) => {
-            let size = size_of(&request);
-            match endpoint.images.upload(image, size, request.into_body()).await {
-                Ok(()) => Ok(answer::done()),
+            let piece = Piece {
+                size: number_of(&request, "size="),
+                offset: number_of(&request, "offset="),
+            };
+            match endpoint.images.upload(image, piece, request.into_body()).await {
+                Ok(offset) => Ok(answer::json(&json!({"offset": offset}))),
                 Err(failure) => Err(Failure::new(failure.code(), Chain(&failure).to_string())),
             }
         }
+        Ok(Route::ImagePosition(image)) => match endpoint.images.position(image).await {
+            Some(offset) => Ok(answer::json(&json!({"offset": offset}))),
+            None => Err(Failure::new(StatusCode::CONFLICT, "no upload is expected for the image")),
+        },
+        Ok(Route::ImageFile(image)) => match endpoint.images.file(image).await {
+            Some(path) => answer::file(&path).await.map_err(|failure| Failure::internal(&failure)),
+            None => Err(Failure::new(StatusCode::NOT_FOUND, "the image is not complete here")),
+        },
         Ok(Route::Usage) => Ok(answer::json(&endpoint.machines.usage())),
         Err(NoRoute::NotFound) => Err(Failure::new(StatusCode::NOT_FOUND, "no such path")),
         Err(NoRoute::WrongMethod) => {
@@ -167,10 +180,10 @@ async fn handle(
     answer.unwrap_or_else(Failure::into_response)
 }
 
-/// How long the body is said to be, by `size=` in the query.
-fn size_of(request: &Request<Incoming>) -> Option<u64> {
+/// A number in the query, by its name and an equals sign.
+fn number_of(request: &Request<Incoming>, name: &str) -> Option<u64> {
     let pairs = request.uri().query()?.split('&');
-    pairs.filter_map(|pair| pair.strip_prefix("size=")).find_map(|size| size.parse().ok())
+    pairs.filter_map(|pair| pair.strip_prefix(name)).find_map(|number| number.parse().ok())
 }
 
 fn live(endpoint: &Endpoint, target: &Target) -> Result<crate::vmi::Live, Failure> {

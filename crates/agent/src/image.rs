@@ -14,6 +14,8 @@ mod object;
 mod plan;
 mod tell;
 
+use std::path::PathBuf;
+
 use base::Tasks;
 use http::StatusCode;
 use hyper::body::Incoming;
@@ -36,6 +38,8 @@ const TURNS: usize = 4;
 pub(crate) enum UploadError {
     #[error("no upload is expected for the image {image}")]
     NotExpected { image: String },
+    #[error("the upload goes on at {at}, not at {offset}")]
+    Position { at: u64, offset: u64 },
     #[error("the upload did not end well")]
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("the agent is stopping, or the image was deleted")]
@@ -45,47 +49,85 @@ pub(crate) enum UploadError {
 impl UploadError {
     pub(crate) fn code(&self) -> StatusCode {
         match self {
-            Self::NotExpected { .. } => StatusCode::CONFLICT,
+            Self::NotExpected { .. } | Self::Position { .. } => StatusCode::CONFLICT,
             Self::Failed(_) => StatusCode::BAD_REQUEST,
             Self::Stopped => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }
 
+/// Data of an image on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// How much its client has in all, as far as it says so.
+    pub(crate) size: Option<u64>,
+    /// Where in it this begins; nothing if it is all of it, or nothing.
+    pub(crate) offset: Option<u64>,
+}
+
 /// An upload that has come in and waits for its turn.
 struct Arrival {
     image: String,
-    /// What its client says that it has.
-    size: Option<u64>,
+    piece: Piece,
     body: Incoming,
-    answer: oneshot::Sender<Result<(), UploadError>>,
+    answer: oneshot::Sender<Result<u64, UploadError>>,
+}
+
+/// What the keeper of images is asked.
+enum Ask {
+    Upload(Arrival),
+    /// Where the upload of an image goes on.
+    Position {
+        image: String,
+        answer: oneshot::Sender<Option<u64>>,
+    },
+    /// Where a complete image is.
+    File {
+        image: String,
+        answer: oneshot::Sender<Option<PathBuf>>,
+    },
 }
 
 /// What the rest of the agent may ask of images; clones ask the same ones.
 #[derive(Debug, Clone)]
 pub(crate) struct Images {
-    uploads: mpsc::Sender<Arrival>,
+    asks: mpsc::Sender<Ask>,
 }
 
 impl Images {
     /// Begins to keep the images of this node; ends with `tasks`.
     pub(crate) fn start(client: Client, config: &Config, storage: Storage, tasks: &Tasks) -> Self {
-        let (uploads, arrivals) = mpsc::channel(WAITING);
+        let (asks, asked) = mpsc::channel(WAITING);
         let keeper = Keeper::new(client, config.node_name.clone(), storage, TURNS);
-        tasks.spawn("images", keeper.run(arrivals, tasks.stop_signal()));
-        Self { uploads }
+        tasks.spawn("images", keeper.run(asked, tasks.stop_signal()));
+        Self { asks }
     }
 
-    /// Takes in the data of an image that waits for it; returns when it is in place.
+    /// Takes in the data of an image that waits for it; returns when it is in place, or in its
+    /// part of the file, and says how much is there.
     pub(crate) async fn upload(
         &self,
         image: String,
-        size: Option<u64>,
+        piece: Piece,
         body: Incoming,
-    ) -> Result<(), UploadError> {
+    ) -> Result<u64, UploadError> {
         let (answer, answered) = oneshot::channel();
-        let arrival = Arrival { image, size, body, answer };
-        self.uploads.send(arrival).await.map_err(|_| UploadError::Stopped)?;
+        let arrival = Arrival { image, piece, body, answer };
+        self.asks.send(Ask::Upload(arrival)).await.map_err(|_| UploadError::Stopped)?;
         answered.await.map_err(|_| UploadError::Stopped)?
+    }
+
+    /// Where an upload goes on; nothing if none is expected.
+    pub(crate) async fn position(&self, image: String) -> Option<u64> {
+        let (answer, answered) = oneshot::channel();
+        self.asks.send(Ask::Position { image, answer }).await.ok()?;
+        answered.await.ok()?
+    }
+
+    /// The file of a complete image, to be read only.
+    pub(crate) async fn file(&self, image: String) -> Option<PathBuf> {
+        let (answer, answered) = oneshot::channel();
+        self.asks.send(Ask::File { image, answer }).await.ok()?;
+        answered.await.ok()?
     }
 }

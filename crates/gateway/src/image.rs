@@ -3,7 +3,10 @@
 //!   POST /v1/harvester/harvesterhci.io.virtualmachineimages/{namespace}/{name}?action=upload&size=N
 //!
 //! with a form whose field `chunk` is the file, or with the file itself as the body. The answer
-//! comes when the image is complete.
+//! comes when the image is complete. With `&offset=N` the body is a part of the file, which may
+//! end anywhere; a GET of the same path says where to go on. And out of the cluster, as raw data:
+//!
+//!   GET /v1/harvester/harvesterhci.io.virtualmachineimages/{namespace}/{name}/download
 
 use std::io;
 use std::time::Duration;
@@ -23,6 +26,8 @@ use crate::{Asked, Body, Gateway, node, objects};
 
 const PREFIX: &str = "/v1/harvester/harvesterhci.io.virtualmachineimages/";
 const LONGHORN: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system";
+/// What a path ends with that asks for the data.
+const DOWNLOAD: &str = "/download";
 /// The field of the form that the file is in.
 const FIELD: &str = "chunk";
 /// For an image that was just made to be ready for its data.
@@ -31,18 +36,30 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// The image that a path outside of the API is about: namespace and name.
 pub fn image_of(path: &str) -> Option<(&str, &str)> {
-    let (namespace, name) = path.strip_prefix(PREFIX)?.trim_end_matches('/').split_once('/')?;
+    let path = path.strip_prefix(PREFIX)?.trim_end_matches('/');
+    let (namespace, name) = path.strip_suffix(DOWNLOAD).unwrap_or(path).split_once('/')?;
     (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then_some((namespace, name))
+}
+
+/// Whether a path is about what an image holds, not about what it is to hold.
+pub fn is_download(path: &str) -> bool {
+    image_of(path).is_some() && path.trim_end_matches('/').ends_with(DOWNLOAD)
 }
 
 pub(crate) async fn answer(gateway: &Gateway, asked: Asked) -> Outcome {
     let Asked { parts, mut body, .. } = asked;
+    if parts.method == Method::GET {
+        return read(gateway, &parts).await;
+    }
     match target(gateway, &parts).await {
         Ok((node, path)) => {
             let file = content(&parts, body)?;
             let sent = node::pass(&*gateway.nodes, &node, &path, None, file).await;
-            let failed = |failure: Failure| format!("upload failed: {}", failure.message);
-            sent.map_err(|failure| Failure::internal_plain(failed(failure)))?;
+            sent.map_err(|failure| match failure.code {
+                // The client is to go on elsewhere.
+                StatusCode::CONFLICT => failure,
+                _ => Failure::internal_plain(format!("upload failed: {}", failure.message)),
+            })?;
             Ok(answer::empty(StatusCode::OK))
         }
         Err(failure) => {
@@ -50,6 +67,35 @@ pub(crate) async fn answer(gateway: &Gateway, asked: Asked) -> Outcome {
             Err(failure)
         }
     }
+}
+
+/// The data of an image, or how much of it was uploaded.
+async fn read(gateway: &Gateway, parts: &request::Parts) -> Outcome {
+    let path = decoded(parts)?;
+    let (namespace, name) = image_of(&path).ok_or_else(Failure::no_such_path)?;
+    let image = image(gateway, namespace, name).await?;
+    let backing = backing_of(&image);
+    if is_download(&path) {
+        let node = wait(gateway, &backing, "ready").await?;
+        let file = format!("/v1/images/{backing}/file");
+        let display = image["spec"]["displayName"].as_str().unwrap_or(name);
+        return node::fetch(&*gateway.nodes, &node, &file, &format!("{display}.raw")).await;
+    }
+    if parameter(parts, "action").as_deref() != Some("upload") {
+        return Err(Failure::no_such_path());
+    }
+    check_upload(&image, namespace, name)?;
+    let node = wait(gateway, &backing, "pending").await?;
+    let path = format!("/v1/images/{backing}/upload");
+    let told = node::ask(&*gateway.nodes, &node, Method::GET, &path, Bytes::new()).await?;
+    let told: Value = serde_json::from_slice(&told).map_err(Failure::internal)?;
+    Ok(answer::json(StatusCode::OK, &told))
+}
+
+fn decoded(parts: &request::Parts) -> Result<String, Failure> {
+    let path = percent_decode_str(parts.uri.path()).decode_utf8();
+    let path = path.map_err(|_| Failure::bad_request("the path is not valid UTF-8"))?;
+    Ok(path.into_owned())
 }
 
 /// Most clients only read an answer after they have sent everything.
@@ -65,9 +111,7 @@ async fn drain(body: &mut Body) {
 
 /// The node that takes the data, and where there.
 async fn target(gateway: &Gateway, parts: &request::Parts) -> Result<(String, String), Failure> {
-    let path = percent_decode_str(parts.uri.path())
-        .decode_utf8()
-        .map_err(|_| Failure::bad_request("the path is not valid UTF-8"))?;
+    let path = decoded(parts)?;
     let (namespace, name) = image_of(&path).ok_or_else(Failure::no_such_path)?;
     let action = parameter(parts, "action").unwrap_or_default();
     if parts.method != Method::POST {
@@ -78,15 +122,22 @@ async fn target(gateway: &Gateway, parts: &request::Parts) -> Result<(String, St
             "action {action:?} is not possible with an image: only upload is"
         )));
     }
-    let size = match parameter(parts, "size") {
-        None => None,
-        Some(text) => Some(text.parse::<u64>().map_err(|_| {
-            Failure::bad_request(format!("size {text:?} is not a number of bytes"))
-        })?),
-    };
-    let backing = find(gateway, namespace, name).await?;
-    let node = wait(gateway, &backing).await?;
-    let query = size.map_or_else(String::new, |size| format!("?size={size}"));
+    let mut query = String::new();
+    for key in ["size", "offset"] {
+        let Some(text) = parameter(parts, key) else { continue };
+        let number = text.parse::<u64>().map_err(|_| {
+            Failure::bad_request(format!("{key} {text:?} is not a number of bytes"))
+        })?;
+        let mark = if query.is_empty() { '?' } else { '&' };
+        query.push_str(&format!("{mark}{key}={number}"));
+    }
+    if query.starts_with("?offset") {
+        return Err(Failure::bad_request("offset needs size: how many bytes there are in all"));
+    }
+    let image = image(gateway, namespace, name).await?;
+    check_upload(&image, namespace, name)?;
+    let backing = backing_of(&image);
+    let node = wait(gateway, &backing, "pending").await?;
     Ok((node, format!("/v1/images/{backing}/upload{query}")))
 }
 
@@ -96,25 +147,30 @@ fn parameter(parts: &request::Parts, wanted: &str) -> Option<String> {
     Some(percent_decode_str(value).decode_utf8_lossy().into_owned())
 }
 
-/// The backing image of an image that is to be uploaded.
-async fn find(gateway: &Gateway, namespace: &str, name: &str) -> Result<String, Failure> {
+async fn image(gateway: &Gateway, namespace: &str, name: &str) -> Result<Value, Failure> {
     let path =
         format!("/apis/harvesterhci.io/v1beta1/namespaces/{namespace}/virtualmachineimages/{name}");
-    let image = objects::find(&gateway.client, &path).await?.ok_or_else(|| {
+    objects::find(&gateway.client, &path).await?.ok_or_else(|| {
         let message = format!("virtualmachineimages.harvesterhci.io {name:?} not found");
         Failure::told(StatusCode::NOT_FOUND, message)
-    })?;
-    if image["spec"]["sourceType"] != "upload" {
-        return Err(Failure::bad_request(format!(
-            "image {namespace}/{name} is not to be uploaded: its spec.sourceType is {}",
-            image["spec"]["sourceType"]
-        )));
-    }
-    Ok(format!("vmi-{}", image["metadata"]["uid"].as_str().unwrap_or_default()))
+    })
 }
 
-/// Waits until a node expects the data, and names it.
-async fn wait(gateway: &Gateway, backing: &str) -> Result<String, Failure> {
+fn check_upload(image: &Value, namespace: &str, name: &str) -> Result<(), Failure> {
+    match &image["spec"]["sourceType"] {
+        kind if kind == "upload" => Ok(()),
+        kind => Err(Failure::bad_request(format!(
+            "image {namespace}/{name} is not to be uploaded: its spec.sourceType is {kind}"
+        ))),
+    }
+}
+
+fn backing_of(image: &Value) -> String {
+    format!("vmi-{}", image["metadata"]["uid"].as_str().unwrap_or_default())
+}
+
+/// Waits until a node expects the data, or has it, and names the node.
+async fn wait(gateway: &Gateway, backing: &str, wanted: &str) -> Result<String, Failure> {
     let path = format!("{LONGHORN}/backingimages/{backing}");
     let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {
@@ -122,11 +178,15 @@ async fn wait(gateway: &Gateway, backing: &str) -> Result<String, Failure> {
         let files = found["status"]["diskFileStatusMap"].as_object();
         let files: Vec<(&String, &Value)> = files.into_iter().flatten().collect();
         let is = |state: &str| files.iter().find(|(_, file)| file["state"] == state);
+        if let Some((disk, _)) = is(wanted) {
+            return node_of(gateway, disk).await;
+        }
+        if wanted == "ready" {
+            let message = "the image is not complete: there is nothing to download yet";
+            return Err(Failure::told(StatusCode::CONFLICT, message.into()));
+        }
         if is("ready").is_some() {
             return Err(Failure::told(StatusCode::CONFLICT, "the image is complete".into()));
-        }
-        if let Some((disk, _)) = is("pending") {
-            return node_of(gateway, disk).await;
         }
         if tokio::time::Instant::now() > deadline {
             let state = files
@@ -198,7 +258,10 @@ mod tests {
     fn a_path_names_one_image() {
         let at = |rest: &str| image_of(&format!("{PREFIX}{rest}")).map(|(a, b)| format!("{a} {b}"));
         assert_eq!(at("n/i").as_deref(), Some("n i"));
-        for wrong in ["", "n", "n/", "/i", "n/i/download"] {
+        assert_eq!(at("n/i/download").as_deref(), Some("n i"));
+        assert!(is_download(&format!("{PREFIX}n/i/download")));
+        assert!(!is_download(&format!("{PREFIX}n/download")));
+        for wrong in ["", "n", "n/", "/i", "n/i/other"] {
             assert_eq!(at(wrong), None, "{wrong}");
         }
         assert_eq!(image_of("/v1/harvester/nodes/n/i"), None);

@@ -38,7 +38,7 @@ use hyper::upgrade::OnUpgrade;
 use kube::Client;
 
 pub use answer::Reply;
-pub use image::image_of;
+pub use image::{image_of, is_download};
 pub use metrics::{METRICS_GROUP, METRICS_RESOURCES};
 pub use node::{Nodes, Wire};
 pub use route::{GROUP, RESOURCES, Row, UPLOAD_GROUP, VERSIONS, subresource};

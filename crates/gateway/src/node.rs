@@ -1,19 +1,23 @@
 //! Asking the node that runs a guest, over HTTP/1.1 on whatever wire leads there.
 
+use std::convert::Infallible;
 use std::io;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, UPGRADE};
+use futures_util::stream;
+use http::header::{
+    CONNECTION, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, UPGRADE,
+};
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::Body;
-use crate::answer::Failure;
+use crate::answer::{Failure, Outcome};
 
 /// A connection to a node.
 pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -67,6 +71,34 @@ pub(crate) async fn pass(
     let code = answer.status();
     let bytes = answer.into_body().collect().await.map_err(|error| lost(node, &error))?.to_bytes();
     if code.is_success() { Ok(()) } else { Err(refused(code, &bytes)) }
+}
+
+/// A file of a node, passed on as it arrives. If the node is lost meanwhile the answer is shorter
+/// than it says, which is how a client learns of it.
+pub(crate) async fn fetch(nodes: &dyn Nodes, node: &str, path: &str, name: &str) -> Outcome {
+    let request = Request::builder().method(Method::GET).uri(path).header(HOST, "node");
+    let request = request.body(whole(Bytes::new())).map_err(Failure::internal)?;
+    let answer = send(nodes, node, request).await?;
+    let (parts, body) = answer.into_parts();
+    if !parts.status.is_success() {
+        let bytes = body.collect().await.map_err(|error| lost(node, &error))?.to_bytes();
+        return Err(refused(parts.status, &bytes));
+    }
+    let pieces = stream::unfold(body, |mut body| async {
+        let frame = body.frame().await?.ok()?;
+        Some((Ok::<_, Infallible>(frame), body))
+    });
+    let mut reply = Response::new(StreamBody::new(pieces).boxed_unsync());
+    for key in [CONTENT_TYPE, CONTENT_LENGTH] {
+        if let Some(value) = parts.headers.get(&key) {
+            reply.headers_mut().insert(key, value.clone());
+        }
+    }
+    let plain: String = name.chars().filter(|c| c.is_ascii_graphic() && *c != '"').collect();
+    if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename=\"{plain}\"")) {
+        reply.headers_mut().insert(CONTENT_DISPOSITION, value);
+    }
+    Ok(reply)
 }
 
 /// A request that becomes a stream of bytes.

@@ -1,13 +1,22 @@
 //! Answers of the node endpoint.
 
+use std::io;
+use std::path::Path;
+
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use futures_util::stream;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
-use http_body_util::Full;
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
 use serde::Serialize;
 use serde_json::json;
+use tokio::io::AsyncReadExt as _;
 
-pub(super) type Body = Full<Bytes>;
+const PIECE: usize = 256 * 1024;
+
+pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// A refusal or a failure, in words for the person at the other end.
 #[derive(Debug)]
@@ -32,7 +41,7 @@ impl Failure {
 }
 
 pub(super) fn empty() -> Body {
-    Body::default()
+    whole(Bytes::new())
 }
 
 pub(super) fn done() -> Response<Body> {
@@ -48,8 +57,33 @@ pub(super) fn content(kind: &'static str, content: impl Into<Bytes>) -> Response
     with(StatusCode::OK, kind, content)
 }
 
+fn whole(content: Bytes) -> Body {
+    Full::new(content).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A file as it is, piece by piece.
+pub(super) async fn file(path: &Path) -> io::Result<Response<Body>> {
+    let file = tokio::fs::File::open(path).await?;
+    let length = file.metadata().await?.len();
+    let pieces = stream::try_unfold(file, |mut file| async move {
+        let mut buffer = vec![0; PIECE];
+        match file.read(&mut buffer).await? {
+            0 => Ok(None),
+            count => {
+                buffer.truncate(count);
+                Ok(Some((Frame::data(Bytes::from(buffer)), file)))
+            }
+        }
+    });
+    let mut response = Response::new(StreamBody::new(pieces).boxed_unsync());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    Ok(response)
+}
+
 fn with(code: StatusCode, kind: &'static str, content: impl Into<Bytes>) -> Response<Body> {
-    let mut response = Response::new(Body::new(content.into()));
+    let mut response = Response::new(whole(content.into()));
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response

@@ -20,6 +20,9 @@ pub(crate) enum Route {
     Upload(String),
     /// The data of the backing image of this name.
     UploadImage(String),
+    /// How far the upload of an image is.
+    ImagePosition(String),
+    ImageFile(String),
     /// What the node and its machines use.
     Usage,
 }
@@ -65,7 +68,11 @@ pub(crate) fn route(method: &Method, path: &str) -> Result<Route, NoRoute> {
     let (wanted, route) = match parts.as_slice() {
         ["v1", "usage"] => (Method::GET, Route::Usage),
         ["v1", "volumes", volume, "upload"] => (Method::PUT, Route::Upload((*volume).into())),
+        ["v1", "images", image, "upload"] if *method == Method::GET => {
+            (Method::GET, Route::ImagePosition((*image).into()))
+        }
         ["v1", "images", image, "upload"] => (Method::PUT, Route::UploadImage((*image).into())),
+        ["v1", "images", image, "file"] => (Method::GET, Route::ImageFile((*image).into())),
         ["v1", "vmis", namespace, name, rest @ ..] if !namespace.is_empty() && !name.is_empty() => {
             let target = Target { namespace: (*namespace).into(), name: (*name).into() };
             machine(target, rest)?

@@ -25,6 +25,8 @@ const DOWNLOAD: &str = "download";
 const MARK: &str = "download.json";
 const FACTS: &str = "image.json";
 const WORK: &str = "work-";
+/// What an upload is noted as, which no server says of a download.
+pub(super) const UPLOAD: &str = "upload";
 /// Disks are whole sectors.
 const SECTOR: u64 = 512;
 
@@ -89,6 +91,12 @@ impl Folder {
         let mark = serde_json::from_slice(&fs::read(self.0.join(MARK)).ok()?).ok()?;
         let length = fs::metadata(self.download()).ok()?.len();
         (length > 0).then_some((length, mark))
+    }
+
+    /// How much there is of an upload that may go on.
+    pub(super) fn uploaded(&self) -> u64 {
+        let part = self.partial().filter(|(_, mark)| mark.validator == UPLOAD);
+        part.map_or(0, |(length, _)| length)
     }
 
     pub(super) fn note(&self, mark: Option<&Mark>) -> io::Result<()> {

@@ -15,13 +15,14 @@ use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
 use super::export::ExportError;
-use super::files::{Facts, Fetched, Folder};
+use super::files::{Facts, Fetched, Folder, UPLOAD};
 use super::object::{Image, Source};
 use super::plan::Spot;
 use super::tell::Teller;
+use super::{Piece, UploadError};
 use crate::storage::Storage;
 use crate::volume::{
-    Access, ConvertError, Download, FetchError, Gauge, RESERVE, Scratch, pump, to_disk,
+    Access, ConvertError, Download, FetchError, Gauge, Mark, RESERVE, Scratch, pump, to_disk,
 };
 
 /// Connections in a row that bring nothing, once a download has begun.
@@ -60,6 +61,21 @@ pub(super) enum ImportError {
     Export(#[from] ExportError),
     #[error("the import was interrupted")]
     Interrupted,
+}
+
+impl ImportError {
+    /// Whether what was sent so far is good, and only the rest is missing.
+    fn is_broken_off(&self) -> bool {
+        let kind = io::ErrorKind::ConnectionAborted;
+        matches!(self, Self::File { source, .. } if source.kind() == kind)
+    }
+}
+
+/// What came of an upload.
+enum Taken {
+    All(Facts),
+    /// So much is there, and more is to come.
+    Part(u64),
 }
 
 fn is_unresolved(failure: &FetchError) -> bool {
@@ -135,67 +151,103 @@ impl Job {
         teller.follow(gauge, work).await
     }
 
-    /// Takes in what a client sends. What breaks may come again.
+    /// Takes in what a client sends. What breaks may come again, and a part that was said to be
+    /// one stays. Answers how much is there.
     pub(super) async fn upload(
         self,
         body: Incoming,
-        size: Option<u64>,
-    ) -> (Result<(), ImportError>, Option<DynamicObject>) {
+        piece: Piece,
+    ) -> (Result<u64, UploadError>, Option<DynamicObject>) {
         let mut teller = self.teller();
-        teller.coming(1, size).await;
+        let at = self.uploaded().await;
+        if let Some(offset) = piece.offset.filter(|offset| *offset > 0 && *offset != at) {
+            let object = None;
+            return (Err(UploadError::Position { at, offset }), object);
+        }
+        teller.coming(1, piece.size).await;
         let gauge = Gauge::default();
         let result = {
-            let work = std::pin::pin!(self.take_in(body, size, &gauge));
+            let work = std::pin::pin!(self.take_in(body, piece, &gauge));
             teller.follow(&gauge, work).await
         };
         let result = match result {
-            Ok(facts) => {
+            Ok(Taken::All(facts)) => {
                 info!(image = self.image.name, bytes = facts.virtual_size, "image was uploaded");
                 teller.ready(&facts).await;
-                Ok(())
+                Ok(facts.size)
+            }
+            Ok(Taken::Part(at)) => {
+                teller.pending(&format!("the upload goes on at {at}")).await;
+                Ok(at)
             }
             Err(failure) => {
                 let message = Chain(&failure).to_string();
                 warn!(image = self.image.name, error = message, "upload failed");
-                self.clear().await;
+                let stays = piece.offset.is_some() && failure.is_broken_off();
+                if !stays {
+                    self.clear().await;
+                }
                 teller.pending(&message).await;
-                Err(failure)
+                Err(UploadError::Failed(Box::new(failure)))
             }
         };
         (result, teller.last)
     }
 
+    async fn uploaded(&self) -> u64 {
+        let look = |folder: Folder| Ok(folder.uploaded());
+        self.blocking(look, "look for a part").await.unwrap_or(0)
+    }
+
     async fn take_in(
         &self,
         body: Incoming,
-        size: Option<u64>,
+        piece: Piece,
         gauge: &Gauge,
-    ) -> Result<Facts, ImportError> {
+    ) -> Result<Taken, ImportError> {
+        let Piece { size, offset } = piece;
         self.prepare().await?;
         self.check_wish()?;
+        let at = offset.unwrap_or(0);
         if let Some(size) = size {
-            self.check_room(size).await?;
+            self.check_room(size.saturating_sub(at)).await?;
+        }
+        if offset == Some(0) {
+            let mark = Mark { validator: UPLOAD.into(), length: size };
+            let begin = move |folder: Folder| {
+                folder.start_over()?;
+                folder.note(Some(&mark))
+            };
+            self.blocking(begin, "note an upload").await?;
         }
         let (sender, feed) = qemu::image::feed();
-        let storing = self.blocking(move |folder| folder.store(feed, 0), "store the image");
+        let storing = self.blocking(move |folder| folder.store(feed, at), "store the image");
         let ((), fetched) = tokio::join!(pump(body, sender, gauge), storing);
         let fetched = fetched?;
-        if let Some(expected) = size.filter(|size| *size != fetched.size) {
-            return Err(ImportError::Cut { got: fetched.size, expected });
+        match size {
+            Some(expected) if fetched.size < expected && offset.is_some() => {
+                Ok(Taken::Part(fetched.size))
+            }
+            Some(expected) if fetched.size != expected => {
+                Err(ImportError::Cut { got: fetched.size, expected })
+            }
+            _ => self.make(&fetched, gauge).await.map(Taken::All),
         }
-        self.make(&fetched, gauge).await
     }
 
-    /// An upload that may come.
+    /// An upload that may come, or go on.
     pub(super) async fn wait(self, message: &str) -> Option<DynamicObject> {
         let mut teller = self.teller();
         // The process may have ended between the last byte and the last word.
         match self.prepare().await {
             Ok(Some(facts)) => teller.ready(&facts).await,
-            _ => {
-                self.clear().await;
-                teller.pending(message).await;
-            }
+            _ => match self.uploaded().await {
+                0 => {
+                    self.clear().await;
+                    teller.pending(message).await;
+                }
+                at => teller.pending(&format!("the upload goes on at {at}")).await,
+            },
         }
         teller.last
     }

@@ -22,7 +22,7 @@ use super::files::Folder;
 use super::import::Job;
 use super::object::{self, Image};
 use super::plan::{self, Action, Spot, World, plan};
-use super::{Arrival, UploadError};
+use super::{Arrival, Ask, UploadError};
 use crate::api::{merge, present};
 use crate::storage::{Storage, longhorn};
 use crate::volume::{Mirror, steady};
@@ -39,12 +39,14 @@ pub(super) struct Keeper {
     turns: Arc<Semaphore>,
     jobs: JoinSet<Option<DynamicObject>>,
     under_way: BTreeMap<String, AbortHandle>,
+    /// Disks that nothing of an earlier time is left on.
+    swept: BTreeSet<String>,
 }
 
 enum News {
     Image(Event<DynamicObject>),
     Node(Event<DynamicObject>),
-    Upload(Arrival),
+    Asked(Ask),
     Ended(Result<Option<DynamicObject>, JoinError>),
     Stop,
 }
@@ -74,11 +76,12 @@ impl Keeper {
             turns: Arc::new(Semaphore::new(turns)),
             jobs: JoinSet::new(),
             under_way: BTreeMap::new(),
+            swept: BTreeSet::new(),
         }
     }
 
     /// Runs until `stop`; what is under way is taken up again by the next process.
-    pub(super) async fn run(mut self, mut uploads: mpsc::Receiver<Arrival>, mut stop: Stop) {
+    pub(super) async fn run(mut self, mut asked: mpsc::Receiver<Ask>, mut stop: Stop) {
         let follow = |kind: &str, plural: &'static str| {
             let api = longhorn(&self.client, kind, plural);
             steady(watcher::watcher(api, watcher::Config::default()), plural)
@@ -89,7 +92,7 @@ impl Keeper {
             let news = tokio::select! {
                 Some(event) = images.next() => News::Image(event),
                 Some(event) = nodes.next() => News::Node(event),
-                Some(arrival) = uploads.recv() => News::Upload(arrival),
+                Some(ask) = asked.recv() => News::Asked(ask),
                 Some(ended) = self.jobs.join_next() => News::Ended(ended),
                 () = stop.requested() => News::Stop,
             };
@@ -105,7 +108,7 @@ impl Keeper {
 
     fn apply(&mut self, news: News) {
         match news {
-            News::Image(event) => self.see(event),
+            News::Image(event) => self.images.apply(event, by_name),
             News::Node(event) => {
                 let node = &self.node;
                 self.own.apply(event, |it| {
@@ -114,13 +117,11 @@ impl Keeper {
                     Some((name, disks))
                 });
             }
-            News::Upload(arrival) => self.receive(arrival),
+            News::Asked(ask) => self.answer(ask),
             News::Ended(ended) => {
                 self.under_way.retain(|_, handle| !handle.is_finished());
                 match ended {
-                    // The watch tells of it later; until then this is what is known.
-                    Ok(Some(object)) if self.is_news(&object) => self.see(Event::Apply(object)),
-                    Ok(Some(_)) => {}
+                    Ok(Some(object)) => self.images.answer(object, by_name),
                     Ok(None) => {}
                     Err(failure) if failure.is_cancelled() => {}
                     Err(failure) => tracing::error!(error = %failure, "work on an image panicked"),
@@ -130,17 +131,6 @@ impl Keeper {
         }
     }
 
-    /// Whether the watch has told nothing later of it, its end among that.
-    fn is_news(&self, object: &DynamicObject) -> bool {
-        let name = object.metadata.name.as_deref().unwrap_or_default();
-        let known = self.images.all().get(name);
-        known.is_some_and(|known| known.version <= object::version(object))
-    }
-
-    fn see(&mut self, event: Event<DynamicObject>) {
-        self.images.apply(event, |it| Some((it.metadata.name.clone()?, object::image(it))));
-    }
-
     fn world<T>(&self, ask: impl FnOnce(&World<'_>) -> T) -> T {
         let disks = self.own.iter().flat_map(|(_, disks)| disks.clone()).collect();
         let under_way: BTreeSet<String> = self.under_way.keys().cloned().collect();
@@ -148,6 +138,7 @@ impl Keeper {
     }
 
     fn act(&mut self) {
+        self.sweep();
         for action in self.world(plan) {
             self.start(action);
         }
@@ -208,20 +199,64 @@ impl Keeper {
         self.under_way.insert(uid, handle);
     }
 
+    /// Removes folders of images that went while nobody was here to see it, once for each disk.
+    fn sweep(&mut self) {
+        let disks: Vec<(String, PathBuf)> =
+            self.own.iter().flat_map(|(_, disks)| disks.clone()).collect();
+        for (disk, path) in disks {
+            if !self.swept.insert(disk) {
+                continue;
+            }
+            // Read now: what is made later belongs to an image that is not known yet.
+            let found = object::folders(&path);
+            let strays = self.world(|world| plan::strays(world, &path, found));
+            for stray in strays {
+                info!(folder = %stray.display(), "an image is gone: its folder goes as well");
+                let key = stray.display().to_string();
+                self.spawn(key, async move {
+                    let folder = Folder(stray);
+                    let removed = tokio::task::spawn_blocking(move || folder.remove()).await;
+                    if let Ok(Err(failure)) = removed {
+                        warn!(error = %Chain(&failure), "cannot remove what is left of an image");
+                    }
+                    None
+                });
+            }
+        }
+    }
+
+    fn answer(&mut self, ask: Ask) {
+        match ask {
+            Ask::Upload(arrival) => self.receive(arrival),
+            Ask::Position { image, answer } => {
+                let spot = self.world(|world| plan::upload(world, &image));
+                // Who asked may be gone.
+                let _ = answer.send(spot.map(|at| Folder(at.folder).uploaded()));
+            }
+            Ask::File { image, answer } => {
+                let _ = answer.send(self.world(|world| plan::file(world, &image)));
+            }
+        }
+    }
+
     /// An upload begins if its image waits for one.
     fn receive(&mut self, arrival: Arrival) {
-        let Arrival { image, size, body, answer } = arrival;
+        let Arrival { image, piece, body, answer } = arrival;
         let spot = self.world(|world| plan::upload(world, &image));
         let Some(job) = spot.and_then(|at| self.job(&image, at)) else {
             let _ = answer.send(Err(UploadError::NotExpected { image }));
             return;
         };
         self.spawn(job.image.uid.clone(), async move {
-            let (result, object) = job.upload(body, size).await;
-            let _ = answer.send(result.map_err(|failure| UploadError::Failed(Box::new(failure))));
+            let (result, object) = job.upload(body, piece).await;
+            let _ = answer.send(result);
             object
         });
     }
+}
+
+fn by_name(object: &DynamicObject) -> Option<(String, Option<Image>)> {
+    Some((object.metadata.name.clone()?, object::image(object)))
 }
 
 /// Removes an image from this node's disks, unless a replica here needs it, and lets it go.

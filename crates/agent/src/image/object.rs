@@ -1,4 +1,4 @@
-//! Backing images as far as this node has to do with them. Pure.
+//! Backing images as far as this node has to do with them, and where they are on a disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -52,8 +52,6 @@ pub(super) struct Image {
     pub(super) disks: BTreeSet<String>,
     pub(super) is_deleting: bool,
     pub(super) holds_finalizer: bool,
-    /// Of the object; a later one is larger.
-    pub(super) version: u64,
     pub(super) status: Value,
 }
 
@@ -86,14 +84,8 @@ pub(super) fn image(object: &DynamicObject) -> Option<Image> {
         disks: spec.disk_file_spec_map.into_keys().collect(),
         is_deleting: object.metadata.deletion_timestamp.is_some(),
         holds_finalizer: object.metadata.finalizers.iter().flatten().any(|own| own == FINALIZER),
-        version: version(object),
         status: object.data.get("status").cloned().unwrap_or_default(),
     })
-}
-
-pub(super) fn version(object: &DynamicObject) -> u64 {
-    let text = object.metadata.resource_version.as_deref();
-    text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 /// The disks of a node and where they are, by its longhorn Node object.
@@ -111,6 +103,12 @@ pub(crate) fn disks(node: &DynamicObject) -> BTreeMap<String, PathBuf> {
 pub(super) fn folder(disk: &Path, name: &str, uid: &str) -> PathBuf {
     let short = uid.split('-').next().unwrap_or_default();
     disk.join(FOLDER).join(format!("{name}-{short}"))
+}
+
+/// All folders of images on a disk, whoever they belong to.
+pub(super) fn folders(disk: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(disk.join(FOLDER)).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
 }
 
 pub(super) fn complete(folder: &Path) -> PathBuf {

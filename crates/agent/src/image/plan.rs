@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::object::{Image, Source, State, folder};
+use super::object::{Image, Source, State, complete, folder};
 
 /// Everything that is known.
 #[derive(Debug, Clone, Copy)]
@@ -103,6 +103,20 @@ pub(super) fn upload(world: &World<'_>, name: &str) -> Option<Spot> {
     Some(Spot { disk: disk.clone(), folder: place(path, image) })
 }
 
+/// The complete image of this name on a disk of this node.
+pub(super) fn file(world: &World<'_>, name: &str) -> Option<PathBuf> {
+    let image = world.images.get(name).filter(|image| !image.is_deleting)?;
+    let ready = |disk: &&String| image.state(disk) == State::Ready;
+    let disk = image.disks.iter().filter(ready).find_map(|disk| world.disks.get(disk))?;
+    Some(complete(&place(disk, image)))
+}
+
+/// Folders on a disk that belong to no image.
+pub(super) fn strays(world: &World<'_>, disk: &Path, found: Vec<PathBuf>) -> Vec<PathBuf> {
+    let known: BTreeSet<PathBuf> = world.images.values().map(|it| place(disk, it)).collect();
+    found.into_iter().filter(|folder| !known.contains(folder)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,6 +158,19 @@ mod tests {
             let image = read(source, state);
             assert_eq!(planned(image, busy), expected, "{source} {state} {busy}");
         }
+    }
+
+    #[test]
+    fn folders_of_no_image_are_left_over() {
+        let images = BTreeMap::from([("i".to_owned(), read("upload", "ready"))]);
+        let disks = BTreeMap::from([("d".to_owned(), PathBuf::from("/srv"))]);
+        let world = World { images: &images, disks: &disks, under_way: &BTreeSet::new() };
+        let own = place(Path::new("/srv"), &images["i"]);
+        let other = PathBuf::from("/srv/backing-images/i-ffff");
+        let left = strays(&world, Path::new("/srv"), vec![own.clone(), other.clone()]);
+        assert_eq!(left, [other]);
+        assert_eq!(file(&world, "i"), Some(own.join("backing")));
+        assert_eq!(file(&world, "j"), None);
     }
 
     #[test]

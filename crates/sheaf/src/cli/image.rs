@@ -30,7 +30,7 @@ pub(crate) enum ImageCommand {
     #[command(after_help = "Example:\n  \
         sheaf image upload debian debian-12-genericcloud-amd64.qcow2\n\n\
         qcow2, raw, ISO, vmdk, vdi and vhdx are understood, and gz, xz and zst around them.\n\
-        An upload that broke can be sent again with the same command.")]
+        An upload that broke off goes on by itself, and with the same command.")]
     Upload {
         #[command(flatten)]
         image: Image,
@@ -51,6 +51,14 @@ pub(crate) enum ImageCommand {
         /// Do not wait until it is done.
         #[arg(long)]
         no_wait: bool,
+    },
+    /// Write the data of an image to a file, as a raw disk.
+    #[command(after_help = "Example:\n  sheaf image download golden golden.raw")]
+    Download {
+        #[command(flatten)]
+        image: Image,
+        /// The file to write.
+        file: PathBuf,
     },
     /// Delete an image that no volume was made from, with its data.
     Delete {

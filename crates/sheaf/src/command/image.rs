@@ -30,6 +30,7 @@ async fn dispatch(command: &ImageCommand) -> Result<()> {
         ImageCommand::Export { volume, image, wish, no_wait } => {
             make::export(volume, image, wish, *no_wait).await
         }
+        ImageCommand::Download { image, file } => make::download(image, file).await,
         ImageCommand::Delete { image, no_wait } => make::delete(image, *no_wait).await,
     }
 }

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use futures_util::stream;
-use http::{Request, StatusCode};
+use http::header::{AUTHORIZATION, HOST, HeaderValue};
+use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use kube::Config;
 use kube::client::ConfigExt as _;
 use rustls::pki_types::ServerName;
 use tokio::io::AsyncReadExt as _;
@@ -27,6 +30,16 @@ pub(super) async fn send(
     link: &Link,
     request: Request<UnsyncBoxBody<Bytes, std::io::Error>>,
 ) -> Result<(StatusCode, Bytes)> {
+    let answer = open(link, request).await?;
+    let code = answer.status();
+    Ok((code, answer.into_body().collect().await?.to_bytes()))
+}
+
+/// The same, with the answer as it comes.
+pub(super) async fn open(
+    link: &Link,
+    mut request: Request<UnsyncBoxBody<Bytes, std::io::Error>>,
+) -> Result<Response<Incoming>> {
     let config = &link.config;
     let url = &config.cluster_url;
     let host = url.host().context("the kubeconfig names no host")?;
@@ -39,9 +52,28 @@ pub(super) async fn send(
     let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
-    let answer = sender.send_request(request).await?;
-    let code = answer.status();
-    Ok((code, answer.into_body().collect().await?.to_bytes()))
+    let host = HeaderValue::from_str(host).context("cannot use the server's name")?;
+    request.headers_mut().entry(HOST).or_insert(host);
+    if let Some(value) = credential(config)? {
+        request.headers_mut().entry(AUTHORIZATION).or_insert(value);
+    }
+    Ok(sender.send_request(request).await?)
+}
+
+/// What a kubeconfig without a certificate says who we are by.
+fn credential(config: &Config) -> Result<Option<HeaderValue>> {
+    let told = serde_json::to_value(&config.auth_info).context("cannot use the kubeconfig")?;
+    let token = match (told["token"].as_str(), told["tokenFile"].as_str()) {
+        (Some(token), _) => token.to_owned(),
+        (None, Some(path)) => {
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?
+        }
+        (None, None) => return Ok(None),
+    };
+    let value = HeaderValue::from_str(&format!("Bearer {}", token.trim()));
+    let mut value = value.context("the kubeconfig's token has characters that no token has")?;
+    value.set_sensitive(true);
+    Ok(Some(value))
 }
 
 /// The pieces of a file.
@@ -76,7 +108,12 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(total: u64) -> Self {
-        Self { total, sent: 0, shown: u64::MAX, visible: std::io::stderr().is_terminal() }
+        Self::after(0, total)
+    }
+
+    /// Goes on where it was.
+    pub(super) fn after(sent: u64, total: u64) -> Self {
+        Self { total, sent, shown: u64::MAX, visible: std::io::stderr().is_terminal() }
     }
 
     fn add(&mut self, count: u64) {

@@ -1,24 +1,28 @@
 //! Importing, uploading, exporting and deleting images.
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use http::Request;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST};
-use http_body_util::{BodyExt as _, StreamBody};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Empty, StreamBody};
 use serde_json::{Value, json};
+use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _};
 
 use super::{State, find, images, state, text};
 use crate::cli::{Image, ImageWish, ImportArgs};
 use crate::command::link::Link;
 use crate::command::print;
-use crate::command::send::{Progress, chunks, send};
+use crate::command::send::{Progress, chunks, open, send};
 use crate::command::table::size;
 
 const UPLOAD: &str = "/v1/harvester/harvesterhci.io.virtualmachineimages";
 const PAUSE: Duration = Duration::from_millis(200);
+/// Attempts in a row that bring nothing, and the time between them.
+const TRIES: u32 = 20;
+const BREATH: Duration = Duration::from_secs(1);
 
 pub(super) async fn import(args: &ImportArgs) -> Result<()> {
     let link = Link::to(&args.image.place).await?;
@@ -62,21 +66,128 @@ pub(super) async fn upload(image: &Image, file: &Path, wish: &ImageWish) -> Resu
         Some(_) => bail!("there is an image {} already", image.name),
         None => create(&link, &image.name, json!({"sourceType": "upload"}), wish).await?,
     };
-    let (namespace, name) = (text(&made, "/metadata/namespace"), text(&made, "/metadata/name"));
-    let length = data.len();
-    let request = Request::post(format!("{UPLOAD}/{namespace}/{name}?action=upload&size={length}"))
-        .header(HOST, link.config.cluster_url.host().unwrap_or(""))
-        .header(CONTENT_TYPE, "application/octet-stream")
-        .header(CONTENT_LENGTH, length)
-        .body(StreamBody::new(chunks(input, Progress::new(length))).boxed_unsync())
-        .context("cannot build a request")?;
-    let (code, body) = send(&link, request).await.context("the upload failed")?;
-    if !code.is_success() {
-        let status: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
-        let why = status["message"].as_str().unwrap_or(code.as_str());
-        bail!("{why}; the same command sends it again");
-    }
+    drop(input);
+    push(&link, &made, file, data.len()).await?;
     finish(&link, &made).await
+}
+
+/// Sends a file, and goes on where it was when the connection breaks.
+async fn push(link: &Link, image: &Value, file: &Path, length: u64) -> Result<()> {
+    let (namespace, name) = (text(image, "/metadata/namespace"), text(image, "/metadata/name"));
+    let path = format!("{UPLOAD}/{namespace}/{name}?action=upload");
+    let (mut tries, mut furthest) = (0, 0);
+    loop {
+        let sent = push_once(link, &path, file, length, &mut furthest, &mut tries).await;
+        let failure = match sent {
+            Ok(()) => return Ok(()),
+            Err(failure) => failure,
+        };
+        let object = format!("{}/{name}", images(link));
+        let now = link.find(&object).await.unwrap_or_default();
+        if now.is_some_and(|now| matches!(state(&now), State::Ready)) {
+            return Ok(());
+        }
+        tries += 1;
+        if tries > TRIES || failure.downcast_ref::<Refused>().is_some() {
+            return Err(failure.context("the upload failed; the same command goes on with it"));
+        }
+        eprintln!("\rthe upload broke off and goes on: {failure:#}");
+        tokio::time::sleep(BREATH).await;
+    }
+}
+
+/// The server does not want it, and trying again would change nothing.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+struct Refused {
+    message: String,
+}
+
+async fn push_once(
+    link: &Link,
+    path: &str,
+    file: &Path,
+    length: u64,
+    furthest: &mut u64,
+    tries: &mut u32,
+) -> Result<()> {
+    let told = link.find(path).await?.unwrap_or_default();
+    let at = told["offset"].as_u64().unwrap_or(0).min(length);
+    if at > *furthest {
+        (*furthest, *tries) = (at, 0);
+    }
+    let shown = file.display();
+    let mut input =
+        tokio::fs::File::open(file).await.with_context(|| format!("cannot read {shown}"))?;
+    input.seek(SeekFrom::Start(at)).await.with_context(|| format!("cannot read {shown}"))?;
+    let body = StreamBody::new(chunks(input, Progress::after(at, length))).boxed_unsync();
+    let request = Request::post(format!("{path}&size={length}&offset={at}"))
+        .header(CONTENT_TYPE, "application/octet-stream")
+        .header(CONTENT_LENGTH, length - at)
+        .body(body)
+        .context("cannot build a request")?;
+    let (code, body) = send(link, request).await?;
+    if code.is_success() {
+        return Ok(());
+    }
+    let status: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    let message = status["message"].as_str().unwrap_or(code.as_str()).to_owned();
+    match code {
+        StatusCode::CONFLICT | StatusCode::SERVICE_UNAVAILABLE => bail!(message),
+        _ => Err(Refused { message }.into()),
+    }
+}
+
+/// Writes the data of an image to a file, with holes where it has nothing.
+pub(super) async fn download(image: &Image, file: &Path) -> Result<()> {
+    let link = Link::to(&image.place).await?;
+    let shown = &image.name;
+    let Some(found) = find(&link, shown).await? else {
+        bail!(
+            "there is no image {shown} in namespace {}; `sheaf image list -A` shows all",
+            link.namespace
+        );
+    };
+    let (namespace, name) = (text(&found, "/metadata/namespace"), text(&found, "/metadata/name"));
+    let request = Request::get(format!("{UPLOAD}/{namespace}/{name}/download"))
+        .body(Empty::new().map_err(|never| match never {}).boxed_unsync())
+        .context("cannot build a request")?;
+    let answer = open(&link, request).await.context("the download failed")?;
+    let code = answer.status();
+    if !code.is_success() {
+        let body = answer.into_body().collect().await?.to_bytes();
+        let status: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        bail!("{}", status["message"].as_str().unwrap_or(code.as_str()));
+    }
+    let length = answer.headers().get(CONTENT_LENGTH).and_then(|text| text.to_str().ok());
+    let length: u64 = length.and_then(|text| text.parse().ok()).unwrap_or(0);
+    let part = file.with_extension("part");
+    let at = part.display().to_string();
+    let mut output =
+        tokio::fs::File::create(&part).await.with_context(|| format!("cannot write {at}"))?;
+    let mut body = answer.into_body();
+    let mut got: u64 = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.context("the download broke off")?.into_data() else { continue };
+        got += data.len() as u64;
+        let written = if data.iter().all(|byte| *byte == 0) {
+            let step = i64::try_from(data.len()).unwrap_or(0);
+            output.seek(SeekFrom::Current(step)).await.map(drop)
+        } else {
+            output.write_all(&data).await
+        };
+        written.with_context(|| format!("cannot write {at}"))?;
+    }
+    if got != length {
+        bail!("the download broke off after {got} of {length} bytes");
+    }
+    output.set_len(length).await.with_context(|| format!("cannot write {at}"))?;
+    output.sync_all().await.with_context(|| format!("cannot write {at}"))?;
+    tokio::fs::rename(&part, file)
+        .await
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    let bytes = i64::try_from(length).map(size).unwrap_or_default();
+    print(&format!("{} has {shown}: a raw disk of {bytes}\n", file.display()))
 }
 
 async fn create(link: &Link, name: &str, mut spec: Value, wish: &ImageWish) -> Result<Value> {

@@ -170,7 +170,7 @@ impl Paths for ImageData {
     fn needs<'a>(&self, path: &'a str) -> Option<Needs<'a>> {
         let (namespace, name) = gateway::image_of(path)?;
         Some(Needs {
-            verb: "update",
+            verb: if gateway::is_download(path) { "get" } else { "update" },
             group: "harvesterhci.io",
             version: "v1beta1",
             resource: "virtualmachineimages",

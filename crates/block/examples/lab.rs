@@ -1,6 +1,6 @@
 //! A laboratory for one volume, without the rest of Sheaf.
 //!
-//! `lab volume DIR SIZE REPLICAS NBD.sock [in-process|threads|vhost=SOCK|passphrase=TEXT]`, `lab ask DIR JSON`;
+//! `lab volume DIR SIZE REPLICAS NBD.sock [in-process|standby|threads|vhost=SOCK|passphrase=TEXT]`, `lab ask DIR JSON`;
 //! `lab storage DIR [IP:PORT] [boot=UUID]` is the storage process of a node; `lab replica DIR SOCKET` is for
 //! itself.
 
@@ -61,6 +61,7 @@ fn volume(dir: &str, size: &str, replicas: &str, nbd: &str, rest: &[&str]) -> Re
         nbd: vec![Address::Unix(PathBuf::from(nbd))],
         vhost: vhost.into_iter().collect(),
         in_process: rest.contains(&"in-process"),
+        standby: rest.contains(&"standby"),
         driver: driver(rest),
         passphrase: rest.iter().find_map(|it| it.strip_prefix("passphrase=")).map(Passphrase::new),
         spawn: Box::new(spawn),

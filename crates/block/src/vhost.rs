@@ -3,7 +3,8 @@
 //! * [`request`](self::request) what a guest asks, as it lies in its memory
 //! * [`config`](self::config) what the device says of itself · `inflight` what was asked and not
 //!   answered, in memory that outlives this process
-//! * `ring` one queue of a guest · `device` the conversation with QEMU about all of this
+//! * `ring` one queue of a guest · `device` the conversation with QEMU about all of this ·
+//!   `notice` the one thing that is told without being asked
 //!
 //! Rings are served by the shard that has the volume, without another thread in between; only
 //! the conversation has a thread of its own, which nobody waits for. A guest whose storage
@@ -16,6 +17,7 @@
 pub(crate) mod config;
 mod device;
 mod inflight;
+mod notice;
 pub(crate) mod request;
 mod ring;
 
@@ -23,6 +25,7 @@ use std::fs::File;
 use std::sync::{Arc, mpsc};
 
 pub(crate) use self::device::converse;
+pub(crate) use self::notice::Notice;
 pub(crate) use self::ring::{Ring, RingError, Taken};
 
 /// The memory of a guest.
@@ -62,6 +65,8 @@ pub(crate) trait Attach: Send {
     fn stop(&self, ring: usize, done: mpsc::Sender<u16>);
     fn set_call(&self, ring: usize, call: Option<File>);
     fn set_memory(&self, memory: Arc<Memory>);
+    /// Where to say that the device is not as it was.
+    fn set_notice(&self, notice: Notice);
     /// The guest is gone, or its QEMU.
     fn end(&self);
 }

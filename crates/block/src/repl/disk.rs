@@ -8,7 +8,10 @@
 //! - A flush covers everything that was answered before it was asked for, by this process or
 //!   an earlier one.
 //! - What was answered survives the end of the process, flushed or not.
-//! - A snapshot makes the old head durable. Snapshot, delete, revert and resize can be repeated.
+//! - A snapshot survives the end of the process when it is answered, and a power cut once
+//!   [`DiskRequest::Seal`] is. A power cut before that takes it away, and nothing else that was
+//!   durable. A promise that is answered seals what was cut before.
+//! - Snapshot, delete, revert and resize can be repeated.
 
 use bytes::Bytes;
 
@@ -38,7 +41,10 @@ pub enum DiskRequest {
         length: u32,
     },
     Flush,
+    /// Before a snapshot, so that it is quick.
+    Prepare,
     Snapshot(SnapshotInfo),
+    Seal,
     DeleteSnapshot {
         snapshot: SnapshotId,
     },
@@ -55,7 +61,8 @@ pub enum DiskRequest {
         verify: Verify,
     },
     Dirty,
-    /// Takes regions out of the dirty-region log.
+    /// Takes regions out of the dirty-region log. It counts from when it is asked, not from when
+    /// it is answered: a change that is asked for after it puts its region in again.
     Settle {
         regions: Vec<u32>,
     },

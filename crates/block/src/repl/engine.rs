@@ -33,6 +33,7 @@ mod link;
 mod locks;
 mod member;
 mod membership;
+mod notice;
 mod ops;
 mod pace;
 mod rebuild;
@@ -50,15 +51,15 @@ use std::collections::{BTreeMap, VecDeque};
 
 use barrier::Barrier;
 pub use event::{
-    Action, Command, Config, Connection, ControlAnswer, Event, Extent, Fault, GuestError, GuestId,
-    GuestReply, GuestRequest, GuestResult, LockFault, MemberFault, Notice, Progress, RebuildKind,
-    Status, Time,
+    Action, Command, Config, Connection, ControlAnswer, Event, Extent, GuestError, GuestId,
+    GuestReply, GuestRequest, GuestResult, Time,
 };
 use flush::Flush;
 use guest::{Parts, Waiting};
 use locks::Locks;
 use member::{Member, Role};
 use membership::Control;
+pub use notice::{Fault, LockFault, MemberFault, Notice, Progress, RebuildKind, Status};
 use ops::Op;
 use pace::Throttle;
 use sync::{Scrub, Sync};

@@ -5,17 +5,20 @@
 //!  DIR/volume.json      which replicas there are        DIR/record.json   the control plane
 //!  DIR/replica-N/       a replica's files               DIR/replica-N.sock its process
 //!  DIR/control.sock     `status`, `snapshot` and so on  DIR/replica-N.log  what it says
+//!  DIR/standby.sock     the same of an engine that stands by
 //! ```
 //!
 //! The engine runs in this process, each replica in one of its own, unless they are to be
 //! in this one too. Any of them may be killed: what runs is found by its socket, and what does
-//! not is started. A volume is held by one engine at a time, by a lock on its directory.
+//! not is started. A volume is held by one engine at a time, by a lock on its directory; another
+//! may stand by, and is the heir of the lock.
 
 mod control;
 mod description;
+mod heir;
 mod process;
+mod salvage;
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,7 +27,10 @@ use std::time::Duration;
 
 pub use self::control::{ClientError, LabReply, LabRequest, ReplicaStatus, ask};
 use self::description::Description;
+use self::heir::Hold;
+pub use self::heir::handover;
 pub use self::process::{ServeError, ServeOptions, serve};
+pub use self::salvage::{Salvaged, salvage};
 use super::{Address, Driver, Encryption, Handle, Listener, Place, Shard, VolumeOptions};
 use crate::crypt::luks::Cost;
 use crate::crypt::{HEADER, Passphrase};
@@ -51,6 +57,8 @@ pub struct LabOptions {
     pub vhost: Vec<PathBuf>,
     /// Serve the replicas in this process.
     pub in_process: bool,
+    /// Leave the volume to the engine that has it until the first write, or [`handover`].
+    pub standby: bool,
     pub driver: Driver,
     /// Makes a new volume an encrypted one; opens one that is.
     pub passphrase: Option<Passphrase>,
@@ -87,6 +95,16 @@ pub enum LabError {
     NotEncrypted { dir: PathBuf },
     #[error("--dir {dir} is used by another process")]
     InUse { dir: PathBuf },
+    #[error("an engine stands by in --dir {dir} already")]
+    StandsBy { dir: PathBuf },
+    #[error("--standby needs replicas in processes of their own, not --in-process")]
+    StandbyInProcess,
+    #[error("there is no replica {index}; they are 0 to {}", count - 1)]
+    NoReplica { index: usize, count: usize },
+    #[error("replica {index} is the only one in sync: there is nothing to salvage")]
+    NothingToSalvage { index: usize },
+    #[error("replica {live} is in sync and can be read; --force gives it up")]
+    Live { live: usize },
     #[error("--dir {dir}: its path is too long for the sockets in it; {max} bytes are possible")]
     DirTooLong { dir: PathBuf, max: usize },
     #[error("{path} is not the description of a volume")]
@@ -116,10 +134,20 @@ pub enum LabError {
 pub struct Lab {
     shard: Shard,
     shared: Arc<Shared>,
-    /// Held as long as the volume is served.
-    _lock: File,
-    ended: Arc<Mutex<Option<String>>>,
-    in_process: bool,
+    ended: Arc<Mutex<Option<End>>>,
+}
+
+/// Why a volume is not served any more.
+struct End {
+    why: String,
+    /// Somebody else serves it, with the same replicas.
+    fenced: bool,
+}
+
+impl std::fmt::Debug for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.why)
+    }
 }
 
 /// What the threads of a laboratory share.
@@ -129,6 +157,8 @@ pub(super) struct Shared {
     handle: Handle,
     driver: Driver,
     in_process: bool,
+    /// Whether the volume is ours.
+    hold: Mutex<Hold>,
     spawn: Box<dyn Fn(&ServeOptions) -> Command + Send + Sync>,
     /// Children that were started here, to be waited for.
     children: Mutex<Vec<std::process::Child>>,
@@ -144,8 +174,11 @@ impl Lab {
     /// Makes the volume if there is none, starts what does not run, and takes the volume.
     pub fn new(options: LabOptions) -> Result<Self, LabError> {
         let LabOptions { dir, size, replicas, nbd, vhost, in_process, driver, .. } = options;
-        let LabOptions { spawn, notices, passphrase, .. } = options;
+        let LabOptions { spawn, notices, passphrase, standby, .. } = options;
         check_size(size)?;
+        if standby && in_process {
+            return Err(LabError::StandbyInProcess);
+        }
         if let Some(count) = replicas
             && !(1..=MAX_REPLICAS).contains(&count)
         {
@@ -158,7 +191,7 @@ impl Lab {
         std::fs::create_dir_all(&dir).map_err(io(&dir))?;
         let dir = dir.canonicalize().map_err(io(&dir))?;
         check_length(&dir)?;
-        let lock = lock_directory(&dir)?;
+        let hold = if standby { Hold::stand_by(&dir)? } else { Hold::take(&dir)? };
         let description = Description::load_or_create(&dir, size, replicas, passphrase.is_some())?;
         let encryption = passphrase.map(|passphrase| Encryption {
             passphrase,
@@ -175,6 +208,7 @@ impl Lab {
             handle: shard.handle(),
             driver,
             in_process,
+            hold: Mutex::new(hold),
             spawn,
             children: Mutex::default(),
             description: Mutex::new(description.clone()),
@@ -182,7 +216,9 @@ impl Lab {
         let mut places = Vec::new();
         for (index, replica) in description.replicas.iter().enumerate() {
             let path = shared.replica_dir(index);
-            create_replica(&path, description.volume, *replica, description.size + hidden)?;
+            if !standby {
+                create_replica(&path, description.volume, *replica, description.size + hidden)?;
+            }
             let place = match in_process {
                 true => {
                     let open = |source| LabError::Open { path: path.clone(), source };
@@ -202,10 +238,11 @@ impl Lab {
             listeners,
             guests,
             encryption,
+            standby,
             notices: keep_end(ended.clone(), notices),
         };
         shard.add_volume(volume);
-        Ok(Self { shard, shared, _lock: lock, ended, in_process })
+        Ok(Self { shard, shared, ended })
     }
 
     /// To stop it, and to ask it, from other threads.
@@ -215,18 +252,17 @@ impl Lab {
 
     /// Serves until it is stopped, or until the volume is lost to somebody else.
     pub fn run(mut self) -> Result<(), LabError> {
-        let control = control::listen(&self.shared)?;
+        let control = heir::listen(&self.shared)?;
         let result = self.shard.run().map_err(|source| LabError::Shard { source });
         drop(self.shard);
         drop(control);
-        if !self.in_process {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let fenced = ended.as_ref().is_some_and(|end| end.fenced);
+        if !self.shared.in_process && !fenced && self.shared.is_held() {
             self.shared.stop_replicas();
         }
         result?;
-        match self.ended.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(why) => Err(LabError::Over { why }),
-            None => Ok(()),
-        }
+        ended.map_or(Ok(()), |End { why, .. }| Err(LabError::Over { why }))
     }
 }
 
@@ -238,17 +274,20 @@ fn bind(addresses: impl IntoIterator<Item = Address>) -> Result<Vec<Listener>, L
 
 /// Remembers why the volume ended, if not because somebody wanted it to.
 fn keep_end(
-    ended: Arc<Mutex<Option<String>>>,
+    ended: Arc<Mutex<Option<End>>>,
     mut then: Box<dyn FnMut(&Notice) + Send>,
 ) -> Box<dyn FnMut(&Notice) + Send> {
     Box::new(move |notice| {
-        let why = match notice {
-            Notice::Fenced { by } => Some(format!("another engine took it as generation {by}")),
-            Notice::Faulted { why } => Some(why.to_string()),
+        let end = match notice {
+            Notice::Fenced { by } => Some(End {
+                why: format!("another engine took it as generation {by}"),
+                fenced: true,
+            }),
+            Notice::Faulted { why } => Some(End { why: why.to_string(), fenced: false }),
             _ => None,
         };
-        if why.is_some() {
-            *ended.lock().unwrap_or_else(PoisonError::into_inner) = why;
+        if end.is_some() {
+            *ended.lock().unwrap_or_else(PoisonError::into_inner) = end;
         }
         then(notice);
     })
@@ -282,17 +321,6 @@ fn check_length(dir: &Path) -> Result<(), LabError> {
     match dir.as_os_str().len() <= MAX {
         true => Ok(()),
         false => Err(LabError::DirTooLong { dir: dir.to_owned(), max: MAX }),
-    }
-}
-
-/// Keeps others out for as long as the file is open, whatever happens to this process.
-fn lock_directory(dir: &Path) -> Result<File, LabError> {
-    let io = |source| LabError::Io { path: dir.to_owned(), source };
-    let file = File::open(dir).map_err(io)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => Err(LabError::InUse { dir: dir.to_owned() }),
-        Err(std::fs::TryLockError::Error(source)) => Err(io(source)),
     }
 }
 

@@ -14,6 +14,7 @@ mod admin;
 mod client;
 mod engine;
 mod guest;
+mod outgoing;
 mod parts;
 mod peer;
 mod sources;
@@ -326,51 +327,6 @@ impl Shard {
             if quiet && self.volumes.iter().all(|volume| volume.events.is_empty()) {
                 return;
             }
-        }
-    }
-
-    /// Sends what has been gathered.
-    fn send(&mut self) -> io::Result<()> {
-        for token in std::mem::take(&mut self.dirty) {
-            if let Some(dirty) = self.sources.dirty(token) {
-                *dirty = false;
-            }
-            self.send_to(token);
-        }
-        self.ring_guests();
-        self.offload.enter()
-    }
-
-    fn send_to(&mut self, token: Token) {
-        let Some(stream) = self.sources.get_mut(token).and_then(Source::outgoing) else { return };
-        if stream.flush().is_err() {
-            self.lose(token);
-            return;
-        }
-        self.set_interest(token);
-    }
-
-    /// Tells the poll what is wanted of a socket now.
-    fn set_interest(&mut self, token: Token) {
-        let gathering = self.sources.dirty(token).is_some_and(|dirty| *dirty);
-        let Some(source) = self.sources.get_mut(token) else { return };
-        let read = source.wants_more();
-        let Some(stream) = source.stream() else { return };
-        // What was gathered in this turn is sent when it ends, and then fits in most cases.
-        let interest = Interest { read, write: stream.wants_write() && !gathering };
-        if stream.interest != interest {
-            stream.interest = interest;
-            // Fails for a socket that is gone, and reading that will say so.
-            let _ = self.poll.change(&*stream, token, interest);
-        }
-    }
-
-    fn mark_dirty(&mut self, token: Token) {
-        if let Some(dirty) = self.sources.dirty(token)
-            && !*dirty
-        {
-            *dirty = true;
-            self.dirty.push(token);
         }
     }
 

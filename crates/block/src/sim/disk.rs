@@ -42,6 +42,8 @@ pub(crate) struct ModelDisk {
     lost_writes: bool,
     snapshots: Vec<(SnapshotInfo, Blocks)>,
     head_parent: Option<SnapshotId>,
+    /// Snapshots that a power cut takes away.
+    unsealed: BTreeSet<SnapshotId>,
     /// Writes are refused for lack of space.
     pub(crate) full: bool,
 }
@@ -61,6 +63,7 @@ impl ModelDisk {
             lost_writes: false,
             snapshots: Vec::new(),
             head_parent: None,
+            unsealed: BTreeSet::new(),
             full: false,
         }
     }
@@ -86,7 +89,13 @@ impl ModelDisk {
                 self.zero(*offset, *length, *fua)?;
             }
             DiskRequest::Discard { offset, length } => self.zero(*offset, *length, false)?,
-            DiskRequest::Flush | DiskRequest::CloseClean => self.flush(),
+            DiskRequest::Flush => self.flush(),
+            DiskRequest::Prepare => {}
+            DiskRequest::Seal => self.seal(),
+            DiskRequest::CloseClean => {
+                self.seal();
+                self.flush();
+            }
             DiskRequest::Snapshot(info) => self.snapshot(info),
             DiskRequest::DeleteSnapshot { snapshot } => self.delete(*snapshot),
             DiskRequest::Revert { to } => self.revert(*to)?,
@@ -96,7 +105,10 @@ impl ModelDisk {
             }
             DiskRequest::Dirty => return Ok(DiskReply::Dirty(self.log.iter().copied().collect())),
             DiskRequest::Settle { regions } => self.settle(regions),
-            DiskRequest::Promise { generation } => self.promised = self.promised.max(*generation),
+            DiskRequest::Promise { generation } => {
+                self.seal();
+                self.promised = self.promised.max(*generation);
+            }
             DiskRequest::SetEpoch { epoch } => self.epoch = self.epoch.max(*epoch),
             DiskRequest::Reconciled => self.lost_writes = false,
             DiskRequest::Describe => return Ok(self.describe()),
@@ -225,9 +237,16 @@ impl ModelDisk {
         if self.snapshots.iter().any(|(known, _)| known.id == info.id) {
             return;
         }
-        self.flush();
+        self.unsealed.insert(info.id);
         self.snapshots.push((info.clone(), self.now.clone()));
         self.head_parent = Some(info.id);
+    }
+
+    fn seal(&mut self) {
+        if !self.unsealed.is_empty() {
+            self.flush();
+            self.unsealed.clear();
+        }
     }
 
     fn delete(&mut self, id: SnapshotId) {
@@ -285,6 +304,7 @@ impl ModelDisk {
             DiskRequest::Write { offset, data, .. } => self.blocks(*offset, data.len() as u64),
             DiskRequest::WriteZeroes { offset, length, .. }
             | DiskRequest::Discard { offset, length } => self.blocks(*offset, u64::from(*length)),
+            DiskRequest::Settle { .. } => return,
             _ => {
                 if rng.chance(500) {
                     let _ = self.execute(request);
@@ -317,6 +337,13 @@ impl ModelDisk {
 
     /// Any part of what was not flushed is lost.
     pub(crate) fn power_cut(&mut self, rng: &mut Rng) {
+        // A store seals by itself, in its own time.
+        if rng.chance(300) {
+            self.seal();
+        }
+        for id in std::mem::take(&mut self.unsealed) {
+            self.delete(id);
+        }
         let style = rng.below(4);
         for block in std::mem::take(&mut self.unflushed) {
             let (old, new) = (self.durable.get(&block).cloned(), self.now.get(&block).cloned());

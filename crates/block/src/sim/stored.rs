@@ -139,6 +139,8 @@ impl StoredDisk {
                 let SnapshotInfo { id, name, labels, .. } = info;
                 Request::Snapshot { id, name, created: 0, labels }
             }
+            DiskRequest::Prepare => Request::Prepare,
+            DiskRequest::Seal => Request::Seal,
             DiskRequest::DeleteSnapshot { snapshot } => Request::DeleteSnapshot { id: snapshot },
             DiskRequest::Revert { to } => Request::Revert { to: to? },
             DiskRequest::Resize { size } => Request::Expand { size },
@@ -155,15 +157,18 @@ impl StoredDisk {
         })
     }
 
-    /// Carries a request out with at most so many operations on files.
+    /// Carries a request out with at most so many operations on files. What follows a snapshot is
+    /// left for the next request, so that some come before it is sealed.
     fn carry_out(&mut self, request: Request, most: u64) -> Option<Result<Reply, RequestError>> {
         let number = RequestId(self.next);
         self.next += 1;
         let mut left = most;
         let mut answer = None;
+        let leaves = matches!(request, Request::Snapshot { .. });
         self.replica().submit(number, request);
         while let Some(action) = self.replica().next_action() {
             match action {
+                Action::Reply { id, result } if id == number && leaves => return Some(result),
                 Action::Reply { id, result } if id == number => answer = Some(result),
                 Action::Reply { .. } => {}
                 Action::Io(_) if left == 0 => return None,

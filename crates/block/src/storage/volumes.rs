@@ -197,6 +197,7 @@ impl Shared {
             listeners,
             guests,
             encryption,
+            standby: false,
             notices: notices(volume, over.clone(), self.changes.clone()),
         };
         let key = self.handle.with(move |shard| shard.add_volume(options));

@@ -55,6 +55,10 @@ pub struct Layer {
     pub removed: bool,
     /// A rebuild writes to it still.
     pub filling: bool,
+    /// Was the head until a snapshot was cut, and is not known to be durable as a whole: a power
+    /// cut takes the snapshot away. See [`Self::take_back`].
+    #[serde(default)]
+    pub unsealed: bool,
     /// Became immutable while some of its checksums were not to be believed: they are verified in
     /// the regions that the log names, like those of the head.
     #[serde(default)]
@@ -179,7 +183,11 @@ pub enum Content {
 pub(crate) fn written_files(layers: &LayerTable, work: Option<&Work>) -> Vec<FileNo> {
     let target = work.map(|work| work.kind.target());
     let written = layers.layers.iter().filter(|layer| {
-        layer.filling || layer.unverified || layer.no == layers.head || Some(layer.no) == target
+        layer.filling
+            || layer.unsealed
+            || layer.unverified
+            || layer.no == layers.head
+            || Some(layer.no) == target
     });
     written.map(|layer| layer.file).collect()
 }
@@ -247,8 +255,19 @@ impl LayerTable {
     /// The head becomes the snapshot, a new empty head goes on top.
     pub fn snapshot(&mut self, info: SnapshotInfo) {
         let old = self.head;
-        self.get_mut(old).snapshot = Some(info);
+        let layer = self.get_mut(old);
+        layer.snapshot = Some(info);
+        layer.unsealed = true;
         self.push_head(Some(old));
+    }
+
+    /// Every snapshot is durable.
+    pub fn seal(&mut self) {
+        self.layers.iter_mut().for_each(|layer| layer.unsealed = false);
+    }
+
+    pub fn is_sealed(&self) -> bool {
+        self.layers.iter().all(|layer| !layer.unsealed)
     }
 
     /// A new head over the snapshot; the old one is removed.
@@ -361,9 +380,18 @@ impl Layer {
             snapshot: None,
             removed: false,
             filling: false,
+            unsealed: false,
             unverified: false,
             blocks: 0,
         }
+    }
+
+    /// The power went before the snapshot was durable, and with it some of what it holds: it was
+    /// never taken. What the head shows through it is as durable as ever.
+    pub fn take_back(&mut self) {
+        self.unsealed = false;
+        self.snapshot = None;
+        self.removed = true;
     }
 }
 

@@ -31,6 +31,7 @@ use self::replay::{Recovered, recover};
 pub(crate) use self::replay::{Sum, sum};
 use super::files::{FileId, FileNo, Files, Place};
 use super::geometry::{BLOCK, MAX_VOLUME, Region, region_count};
+use super::layer::Layer;
 use super::log::{self, LogError, LogWriter, Record};
 use super::replica::{Limits, Opened, Replica};
 use super::request::IoFault;
@@ -78,6 +79,12 @@ pub fn open(
 ) -> Result<Replica, OpenError> {
     let slots = read_slots(files)?;
     let both_valid = slots.iter().all(Result::is_ok);
+    // What is newest is in one slot perhaps: the other one is written first.
+    let order = match &slots {
+        [Ok(a), Ok(b)] if a.seq > b.seq => [SLOTS[1], SLOTS[0]],
+        [Ok(_), Err(_)] => [SLOTS[1], SLOTS[0]],
+        _ => SLOTS,
+    };
     let meta = SuperBlock::choose(slots).map_err(OpenError::Super)?;
     check_identity(&meta, &options)?;
     check_sense(&meta)?;
@@ -104,6 +111,15 @@ pub fn open(
     meta.body.session = meta.body.session.saturating_add(1);
     meta.body.boot = options.boot;
     meta.body.lost = (meta.body.lost || end == End::PowerCut) && !suspects.is_empty();
+    // Snapshots that were cut: see the states of a change of the super block.
+    match end {
+        End::Clean => meta.body.layers.seal(),
+        End::Killed => {}
+        End::PowerCut => {
+            let layers = meta.body.layers.layers.iter_mut();
+            layers.filter(|layer| layer.unsealed).for_each(Layer::take_back);
+        }
+    }
     if meta.body.clean.take().is_some() {
         begin_log(&mut log, &meta, cursor, &counts);
     }
@@ -112,7 +128,9 @@ pub fn open(
     }
     let encoded = meta.encode().map_err(|_| OpenError::Nonsense { what: "it does not fit" })?;
     let io = |source| OpenError::Io { file: FileId::Super, source };
-    for slot in SLOTS {
+    // A process that was killed may have left the newest to the kernel.
+    files.sync(FileId::Super).map_err(io)?;
+    for slot in order {
         files.write_durable(FileId::Super, slot, &encoded).map_err(io)?;
     }
     fill_reserve(files, meta.body.reserve);

@@ -126,6 +126,17 @@ impl Regions {
         self.active += 1;
     }
 
+    /// Something is written to an active region. Whatever its peers agreed on, this they may not
+    /// have.
+    pub(crate) fn touch(&mut self, region: Region) -> &mut Entry {
+        let holds = self.holds;
+        let entry = self.entry(region);
+        entry.touched = true;
+        entry.candidate = false;
+        entry.held = holds;
+        entry
+    }
+
     /// The record is durable. Gives those who wait.
     pub(crate) fn activated(&mut self, region: Region) -> Vec<Key> {
         let entry = self.entry(region);
@@ -298,6 +309,24 @@ mod tests {
         regions.activated(Region(4));
         regions.mark_candidates(Eager::No);
         assert_eq!(regions.candidates(), [Region(1), Region(2)], "it gets tight");
+    }
+
+    #[test]
+    fn a_region_that_is_written_after_it_was_settled_waits_for_the_next_time() {
+        let mut regions = Regions::new(1);
+        regions.hold();
+        regions.activate(Region(1));
+        regions.activated(Region(1));
+        regions.settle(Region(1));
+        // Settled, and written to before a clean came by.
+        regions.touch(Region(1));
+        for _ in 0..3 {
+            regions.mark_candidates(Eager::All);
+            assert_eq!(regions.candidates(), [], "the peers may not have it");
+        }
+        regions.settle(Region(1));
+        regions.mark_candidates(Eager::All);
+        assert_eq!(regions.candidates(), [Region(1)]);
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod clean;
 mod control;
 mod flush;
 mod look;
+mod opened;
 mod ops;
 mod read;
 mod record;
@@ -47,6 +48,7 @@ use self::access::Parking;
 use self::clean::Clean;
 use self::control::Control;
 use self::flush::Flush;
+pub(crate) use self::opened::{Left, Opened};
 use self::ops::{Op, OpKind, Step};
 use self::read::Gate;
 pub use self::status::{Progress, SnapshotStatus, Status};
@@ -57,9 +59,8 @@ use super::files::{FileId, FileNo, Place};
 use super::geometry::Region;
 use super::layer::Link;
 use super::log::{LogWriter, Lsn};
-use super::map::{MapPage, Presence};
 use super::open::BasePlace;
-use super::recent::{self, Recent};
+use super::recent::Recent;
 use super::region::{Eager, Regions};
 use super::request::{
     Action, Io, IoFault, IoId, IoOp, IoResult, Reply, Request, RequestError, RequestId, StopReason,
@@ -125,6 +126,8 @@ pub struct Replica {
     gate: Gate,
     /// Data files with writes that no sync covers.
     unsynced: BTreeSet<FileNo>,
+    /// The super block has a cut that no sync covers.
+    super_unsynced: bool,
     /// Pages whose presence has changed since the last flush began.
     changed: Vec<PageIndex>,
     /// Pages being loaded, and who waits.
@@ -171,98 +174,14 @@ enum Purpose {
     Allocate(PageKey),
     Log,
     Record,
-    FlushSync(FileNo),
+    FlushSync(FileId),
     CleanWrite(PageIndex),
     CleanSync(FileId),
     Control(FileId),
     Trash,
 }
 
-/// What [`super::open`] knows after it has read a directory.
-#[derive(Debug)]
-pub(crate) struct Opened {
-    pub meta: SuperBlock,
-    pub bases: Vec<BasePlace>,
-    pub base_links: Vec<Link>,
-    pub counts: BTreeMap<FileNo, u64>,
-    pub suspects: Vec<Region>,
-    pub cursor: Region,
-    pub log: LogWriter,
-    pub limits: Limits,
-    pub boot: BootId,
-    pub left: Left,
-}
-
-/// What an earlier process of the same boot left in the kernel's cache.
-#[derive(Debug, Default)]
-pub(crate) struct Left {
-    /// Places in the file of recent changes.
-    pub places: usize,
-    pub records: Vec<Option<recent::Record>>,
-    /// Pages as the maps have them, with the presence that was recorded for them.
-    pub pages: Vec<(PageKey, Option<MapPage>, Presence)>,
-    /// Data files that were not synced.
-    pub unsynced: BTreeSet<FileNo>,
-}
-
 impl Replica {
-    pub(crate) fn new(opened: Opened) -> Self {
-        let Opened { meta, bases, base_links, counts, suspects, cursor, log, .. } = opened;
-        let Opened { limits, boot, left, .. } = opened;
-        let mut regions = Regions::new(limits.active_regions);
-        if limits.settled_by_caller {
-            regions.hold();
-        }
-        suspects.into_iter().for_each(|region| regions.inherit(region));
-        let mut replica = Self {
-            meta,
-            bases,
-            base_links,
-            chain: Vec::new(),
-            chain_version: 0,
-            counts,
-            cache: Cache::new(limits.cache_pages.max(2 * limits.active_regions + 32)),
-            boot,
-            recent: Recent::new(&left.records, left.places),
-            record_waiters: Vec::new(),
-            regions,
-            log,
-            log_waiters: VecDeque::new(),
-            flush: Flush::default(),
-            clean: Clean::default(),
-            control: Control::default(),
-            work: WorkState::new(cursor),
-            trash: Trash::default(),
-            gate: Gate::default(),
-            unsynced: left.unsynced,
-            changed: Vec::new(),
-            loading: BTreeMap::new(),
-            allocating: BTreeMap::new(),
-            room_waiters: Vec::new(),
-            to_punch: BTreeSet::new(),
-            punching: false,
-            writes_in_flight: 0,
-            ops: Slab::default(),
-            ios: Slab::default(),
-            ready: VecDeque::new(),
-            out: VecDeque::new(),
-            life: Life::Serving,
-            rechecked: 0,
-            issued: 0,
-            summed_by_caller: limits.summed_by_caller,
-        };
-        for (key, page, presence) in left.pages {
-            let index = replica.cache.insert(key, page);
-            let page = replica.cache.page_mut(index);
-            page.current = presence;
-            page.changed = true;
-            replica.changed.push(index);
-        }
-        replica.rebuild_chain();
-        replica.settle();
-        replica
-    }
-
     /// The next thing for the driver to do.
     pub fn next_action(&mut self) -> Option<Action> {
         self.out.pop_front()
@@ -281,6 +200,7 @@ impl Replica {
         }
         match request {
             Request::Flush => self.want_flush(flush::Waiter::Request(id)),
+            Request::Seal => self.want_seal(id),
             Request::DirtyRegions => {
                 let regions = self.regions.active().map(|(region, _)| region).collect();
                 self.reply(id, Ok(Reply::Regions(regions)));

@@ -65,8 +65,14 @@ pub enum Request {
     Discard { offset: u64, len: u64 },
     /// Everything answered before this was submitted is durable when it is answered.
     Flush,
-    /// Takes a snapshot of everything answered before. Durable when answered.
+    /// A snapshot is going to be taken: what needs no hold of writes is done now.
+    Prepare,
+    /// Takes a snapshot of everything answered before. When it is answered, what is written goes
+    /// on top of it, and the end of the process does not undo it; it is durable after
+    /// [`Request::Seal`], and a power cut before that takes it away.
     Snapshot { id: SnapshotId, name: String, created: u64, labels: BTreeMap<String, String> },
+    /// Answered when every snapshot that was taken is durable.
+    Seal,
     /// Forgets a snapshot. Its space comes back as background work is granted.
     DeleteSnapshot { id: SnapshotId },
     /// Throws away the head and starts a new one from the snapshot.

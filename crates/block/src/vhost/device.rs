@@ -18,13 +18,20 @@ use vm_memory::{FileOffset, GuestAddress, GuestRegionMmap, MmapRegion};
 
 use super::config::{MAX_RING, QUEUES, WRITEBACK, feature, space};
 use super::inflight::Region;
-use super::{Attach, DeviceId, Memory, Setup};
+use super::{Attach, DeviceId, Memory, Notice, Setup};
 
 /// Speaks with QEMU until one of the two ends it.
 pub(crate) fn converse(device: DeviceId, stream: UnixStream, attach: Box<dyn Attach>) {
     let device_state = Arc::new(Mutex::new(Device::new(attach)));
+    let peeked = stream.try_clone();
     let mut handler = BackendReqHandler::from_stream(stream, device_state.clone());
     loop {
+        if let Ok(stream) = &peeked
+            && let Ok(Some(notice)) = Notice::peek(stream)
+        {
+            let device = device_state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            device.attach.set_notice(notice);
+        }
         match handler.handle_request() {
             Ok(()) => {}
             Err(Error::Disconnected | Error::SocketBroken(_) | Error::PartialMessage) => break,
@@ -269,6 +276,7 @@ impl VhostUserBackendReqHandlerMut for Device {
         Ok(VhostUserProtocolFeatures::MQ
             | VhostUserProtocolFeatures::CONFIG
             | VhostUserProtocolFeatures::REPLY_ACK
+            | VhostUserProtocolFeatures::BACKEND_REQ
             | VhostUserProtocolFeatures::INFLIGHT_SHMFD)
     }
 

@@ -93,6 +93,8 @@ pub fn encode_call(call: &Call) -> Encoded {
         }
         Request::Discard { .. }
         | Request::Dirty
+        | Request::Prepare
+        | Request::Seal
         | Request::Ping
         | Request::Close
         | Request::Reconciled => Encoded::new(header, &[], none),
@@ -154,6 +156,8 @@ pub fn decode_call(frame: Frame) -> Result<Call, WireError> {
         Op::Resize => Request::Resize { size: offset },
         Op::SetEpoch => Request::SetEpoch(Epoch(offset)),
         Op::Dirty => Request::Dirty,
+        Op::Prepare => Request::Prepare,
+        Op::Seal => Request::Seal,
         Op::Ping => Request::Ping,
         Op::Close => Request::Close,
         Op::Reconciled => Request::Reconciled,

@@ -30,10 +30,12 @@ pub enum Op {
     Close = 16,
     SetEpoch = 17,
     Reconciled = 18,
+    Prepare = 19,
+    Seal = 20,
 }
 
 impl Op {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 20] = [
         Self::Hello,
         Self::Open,
         Self::Write,
@@ -52,6 +54,8 @@ impl Op {
         Self::Close,
         Self::SetEpoch,
         Self::Reconciled,
+        Self::Prepare,
+        Self::Seal,
     ];
 
     fn parse(value: u8) -> Result<Self, WireError> {

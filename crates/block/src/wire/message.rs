@@ -59,7 +59,12 @@ pub enum Request {
         length: u32,
         fua: bool,
     },
+    /// A snapshot is going to be taken: what needs no pause is done now.
+    Prepare,
+    /// Answered when it is cut; durable after [`Request::Seal`].
     Snapshot(SnapshotInfo),
+    /// Snapshots that were taken become durable.
+    Seal,
     /// Makes the head what the snapshot is; without one, empty.
     Revert {
         to: Option<SnapshotId>,
@@ -115,7 +120,9 @@ impl Request {
             Self::Flush { .. } => Op::Flush,
             Self::Discard { .. } => Op::Discard,
             Self::WriteZeroes { .. } => Op::WriteZeroes,
+            Self::Prepare => Op::Prepare,
             Self::Snapshot(_) => Op::Snapshot,
+            Self::Seal => Op::Seal,
             Self::Revert { .. } => Op::Revert,
             Self::DeleteSnapshot { .. } => Op::DeleteSnapshot,
             Self::Resize { .. } => Op::Resize,

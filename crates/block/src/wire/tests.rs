@@ -57,6 +57,8 @@ fn requests() -> Vec<Request> {
         Request::Close,
         Request::SetEpoch(Epoch(12)),
         Request::Reconciled,
+        Request::Prepare,
+        Request::Seal,
     ]
 }
 

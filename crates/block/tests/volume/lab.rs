@@ -103,6 +103,16 @@ impl Lab {
         assert!(status.success(), "a clean end: {}", self.log());
     }
 
+    /// Waits for the engine to end by itself.
+    pub(crate) fn wait_ended(&mut self) {
+        let mut child = self.child.take().unwrap();
+        let start = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            assert!(start.elapsed() < PATIENCE, "the engine goes on: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     pub(crate) fn try_ask(&self, request: &LabRequest) -> Result<LabReply, String> {
         ask(&self.volume_dir(), request).map_err(|error| error.to_string())
     }

@@ -11,6 +11,7 @@ mod cut;
 mod encrypted;
 mod faults;
 mod guest;
+mod handover;
 mod killed;
 mod lab;
 mod node;

@@ -121,6 +121,7 @@ fn engine(
             listeners: vec![listener],
             guests: Vec::new(),
             encryption: None,
+            standby: false,
             notices: Box::new(move |notice| drop(sender.send(notice.clone()))),
         });
         shard

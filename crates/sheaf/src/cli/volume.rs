@@ -18,7 +18,9 @@ pub(crate) enum DevCommand {
     sheaf dev volume --dir /srv/v --size 1GiB --replicas 3 --nbd /tmp/v.sock\n  \
     qemu-io -f raw 'nbd+unix:///?socket=/tmp/v.sock' -c 'write -P 1 0 1M' -c flush\n  \
     sheaf dev volume status --dir /srv/v\n  \
-    sheaf dev volume kill-replica 1 --dir /srv/v\n\n\
+    sheaf dev volume kill-replica 1 --dir /srv/v\n  \
+    sheaf dev volume --dir /srv/v --standby --nbd /tmp/w.sock     a second engine, for a handover\n  \
+    sheaf dev volume handover --dir /srv/v\n\n\
     Stop it with Ctrl-C or SIGTERM. Whatever is killed, the same command goes on where it was.")]
 pub(crate) struct VolumeArgs {
     /// Directory of the volume; made on first use.
@@ -42,6 +44,10 @@ pub(crate) struct VolumeArgs {
     /// File with the passphrase of an encrypted volume; makes a new one encrypted.
     #[arg(long, value_name = "PATH")]
     pub(crate) passphrase_file: Option<PathBuf>,
+    /// Leave the volume to the engine that serves it, and take it at the first write or by
+    /// `handover`; reads are served from the start.
+    #[arg(long)]
+    pub(crate) standby: bool,
     /// Keep the replicas in the process of the engine.
     #[arg(long)]
     pub(crate) in_process: bool,
@@ -87,6 +93,19 @@ pub(crate) enum VolumeAction {
     KillReplica { index: usize },
     /// Start a replica's process.
     StartReplica { index: usize },
+    /// Let the engine that was started with --standby take the volume.
+    Handover,
+    /// Declare one replica to be the truth when those in sync are lost; nobody may serve the volume.
+    ///
+    /// What only the other replicas have is lost for good. They are built up anew from the one
+    /// that is kept when the volume is served again.
+    Salvage {
+        /// The replica that is kept.
+        index: usize,
+        /// Give up replicas that are in sync and can be read.
+        #[arg(long)]
+        force: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -7,7 +7,9 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use block::crypt::Passphrase;
 use block::repl::engine::Notice;
-use block::run::lab::{Lab, LabOptions, LabReply, LabRequest, ReplicaStatus, ServeOptions, ask};
+use block::run::lab::{
+    Lab, LabOptions, LabReply, LabRequest, ReplicaStatus, ServeOptions, ask, handover, salvage,
+};
 use block::run::{Address, AdminReply, AdminRequest, Driver, Handle, MemberStatus, VolumeStatus};
 
 use super::print;
@@ -39,6 +41,7 @@ fn serve(args: VolumeArgs, dir: &Path) -> Result<()> {
         nbd,
         vhost: args.vhost.into_iter().collect(),
         in_process: args.in_process,
+        standby: args.standby,
         driver: driver(args.io),
         passphrase,
         spawn: Box::new(move |options| replica_command(&program, options)),
@@ -126,6 +129,9 @@ fn tell(notice: &Notice, places: &[String]) {
                 );
             }
         }
+        Notice::StandingBy => {
+            eprintln!("standing by on {}: reads are served, the first write takes the volume", places.join(" and "))
+        }
         Notice::Waiting => eprintln!("waiting: no replica that is in sync can be reached"),
         Notice::Fenced { by } => {
             eprintln!("fenced: another engine took the volume as generation {by}")
@@ -192,6 +198,15 @@ fn act(dir: &Path, action: VolumeAction) -> Result<()> {
         VolumeAction::KillReplica { index } => done(ask(dir, &LabRequest::KillReplica { index })?),
         VolumeAction::StartReplica { index } => {
             done(ask(dir, &LabRequest::StartReplica { index })?)
+        }
+        VolumeAction::Handover => Ok(handover(dir)?),
+        VolumeAction::Salvage { index, force } => {
+            let salvaged = salvage(dir, index, force)?;
+            let mut text = format!("replica {index} ({}) is the truth now\n", salvaged.kept);
+            for replica in salvaged.given_up {
+                let _ = writeln!(text, "given up: {replica}");
+            }
+            print(&text)
         }
     }
 }

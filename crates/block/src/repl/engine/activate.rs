@@ -7,8 +7,9 @@
 
 use std::collections::BTreeSet;
 
-use super::event::{Fault, Notice, Time};
+use super::event::Time;
 use super::member::Role;
+use super::notice::{Fault, Notice};
 use super::ops::Owner;
 use super::{Closing, Engine, Phase};
 use crate::ids::ReplicaId;

@@ -2,10 +2,16 @@
 //!
 //! ```text
 //!  Waiting ──reconciled──► Draining ──nothing under way──► Sent ──all answered──► done
+//!     └─reconciled─► Preparing ─┘                           └─► Sealing ──────────►
+//!                    (a snapshot)                          (a snapshot)
 //! ```
 //!
-//! From draining on, changes of the guest are held back, so that every member does it at the same
-//! point of the volume's history. Reads go on, except for a revert.
+//! While it drains and is sent, changes of the guest are held back, so that every member does it at
+//! the same point of the volume's history. Reads go on, except for a revert.
+//!
+//! A snapshot holds changes back for a round trip and not for a disk: what takes time is done
+//! before (files are created) and after (what it holds becomes durable), while the guest writes.
+//! It is there when it is sealed. One that cannot be sealed anywhere is deleted again.
 
 use super::Engine;
 use super::event::{GuestError, GuestId, GuestReply, GuestRequest};
@@ -18,18 +24,22 @@ pub(super) struct Barrier {
     pub(super) guest: GuestId,
     request: Request,
     step: Step,
+    /// The snapshot that is taken back, and why.
+    undoes: Option<Refusal>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Waiting,
+    Preparing,
     Draining,
     Sent,
+    Sealing,
 }
 
 impl Barrier {
     pub(super) fn holds_changes(&self) -> bool {
-        self.step != Step::Waiting
+        matches!(self.step, Step::Draining | Step::Sent)
     }
 
     pub(super) fn is_sent(&self) -> bool {
@@ -37,7 +47,7 @@ impl Barrier {
     }
 
     pub(super) fn holds_reads(&self) -> bool {
-        self.step != Step::Waiting && matches!(self.request, Request::Revert { .. })
+        self.holds_changes() && matches!(self.request, Request::Revert { .. })
     }
 }
 
@@ -48,14 +58,22 @@ impl Engine {
         {
             match self.barrier_request(request) {
                 Ok(request) => {
-                    self.barrier = Some(Barrier { guest, request, step: Step::Waiting });
+                    let step = Step::Waiting;
+                    self.barrier = Some(Barrier { guest, request, step, undoes: None });
                 }
                 Err(result) => return self.reply(guest, result.map(|()| GuestReply::Done)),
             }
         }
         let Some(barrier) = &mut self.barrier else { return };
         if barrier.step == Step::Waiting && self.unreconciled.is_empty() {
-            barrier.step = Step::Draining;
+            match barrier.request {
+                Request::Snapshot(_) => {
+                    barrier.step = Step::Preparing;
+                    self.issue_all(Request::Prepare, Owner::Barrier);
+                    return;
+                }
+                _ => barrier.step = Step::Draining,
+            }
         }
         let idle = self.syncs.is_empty() && self.locks.nothing_changes();
         if barrier.step == Step::Draining && idle && self.unreconciled.is_empty() {
@@ -96,32 +114,62 @@ impl Engine {
     }
 
     pub(super) fn barrier_answered(&mut self, result: Result<(), Refusal>) {
-        let Some(barrier) = self.barrier.take() else { return };
-        if result.is_ok() {
-            match barrier.request {
-                Request::Snapshot(info) => {
-                    self.learners_missed_snapshot(info.id);
-                    self.untrack();
-                    self.head_parent = Some(info.id);
-                    self.snapshots.push(info);
-                }
-                Request::DeleteSnapshot { snapshot } => {
-                    super::rebuild::forget(&mut self.snapshots, &mut self.head_parent, snapshot);
-                }
-                Request::Revert { to } => {
-                    self.untrack();
-                    self.head_parent = to;
-                }
-                Request::Resize { size } => {
-                    self.size = size;
-                    self.drop_learners();
-                    self.untrack();
-                }
-                _ => {}
+        let Some(mut barrier) = self.barrier.take() else { return };
+        match (barrier.step, result) {
+            (Step::Preparing, Ok(())) => {
+                barrier.step = Step::Draining;
+                self.barrier = Some(barrier);
+                return self.drive_barrier();
             }
+            (Step::Sent, Ok(())) => {
+                self.changed_as_a_whole(barrier.request.clone());
+                if let Request::Snapshot(_) = barrier.request {
+                    barrier.step = Step::Sealing;
+                    self.barrier = Some(barrier);
+                    self.issue_all(Request::Seal, Owner::Barrier);
+                    return;
+                }
+            }
+            (Step::Sealing, Err(refusal)) => {
+                if let Request::Snapshot(info) = &barrier.request {
+                    self.drop_learners();
+                    barrier.request = Request::DeleteSnapshot { snapshot: info.id };
+                    barrier.step = Step::Draining;
+                    barrier.undoes = Some(refusal);
+                    self.barrier = Some(barrier);
+                    return self.drive_barrier();
+                }
+            }
+            _ => {}
         }
+        let result = barrier.undoes.map_or(result, Err);
         let result = result.map(|()| GuestReply::Done).map_err(Self::guest_error);
         self.reply(barrier.guest, result);
+    }
+
+    /// Every member has done it.
+    fn changed_as_a_whole(&mut self, request: Request) {
+        match request {
+            Request::Snapshot(info) => {
+                self.learners_missed_snapshot(info.id);
+                self.untrack();
+                self.head_parent = Some(info.id);
+                self.snapshots.push(info);
+            }
+            Request::DeleteSnapshot { snapshot } => {
+                super::rebuild::forget(&mut self.snapshots, &mut self.head_parent, snapshot);
+            }
+            Request::Revert { to } => {
+                self.untrack();
+                self.head_parent = to;
+            }
+            Request::Resize { size } => {
+                self.size = size;
+                self.drop_learners();
+                self.untrack();
+            }
+            _ => {}
+        }
     }
 
     /// What was remembered about replicas outside is about another head.

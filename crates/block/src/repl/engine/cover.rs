@@ -7,7 +7,8 @@
 use bytes::Bytes;
 
 use super::Engine;
-use super::event::{Fault, GuestError, GuestRequest, LockFault};
+use super::event::{GuestError, GuestRequest};
+use super::notice::{Fault, LockFault};
 use crate::crypt::{Cipher, HEADER};
 
 impl Engine {

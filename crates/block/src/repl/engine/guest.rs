@@ -9,8 +9,9 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use super::event::{
-    Action, Extent, GuestError, GuestId, GuestReply, GuestRequest, GuestResult, Notice, Time,
+    Action, Extent, GuestError, GuestId, GuestReply, GuestRequest, GuestResult, Time,
 };
+use super::notice::Notice;
 use super::ops::{OneResult, Owner};
 use super::{Engine, Phase};
 use crate::repl::span::Span;

@@ -1,7 +1,8 @@
 //! Connections to replicas: greeting, opening, resuming, heartbeats.
 
-use super::event::{Action, Connection, Fault, MemberFault, Time};
+use super::event::{Action, Connection, Time};
 use super::member::{Link, Member, Role};
+use super::notice::{Fault, MemberFault};
 use super::{Engine, Phase};
 use crate::ids::{Generation, ReplicaId, Seq};
 use crate::repl::span::Span;
@@ -194,6 +195,7 @@ impl Engine {
             }
             (Role::Outside, Phase::Active) if self.barrier.is_some() => self.hang_up(slot),
             (Role::Outside, Phase::Active) => self.begin_learning(slot),
+            (_, Phase::Standby) => self.can_read(slot),
             _ => {}
         }
     }

@@ -13,7 +13,8 @@
 
 use std::time::Duration;
 
-use super::event::{Connection, MemberFault, Time};
+use super::event::{Connection, Time};
+use super::notice::MemberFault;
 use super::pace::Latency;
 use super::rebuild::Learner;
 use crate::ids::{BootId, InstanceId, ReplicaId};
@@ -67,6 +68,8 @@ pub(super) enum Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JoinStep {
     Draining,
+    /// Its snapshots become durable, and then the rest.
+    Sealing,
     Flushing,
     Ready,
 }

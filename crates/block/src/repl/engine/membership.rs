@@ -6,8 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use super::event::{Action, ControlAnswer, Fault, MemberFault, Notice, Time};
+use super::event::{Action, ControlAnswer, Time};
 use super::member::{JoinStep, Member, Role};
+use super::notice::{Fault, MemberFault, Notice};
 use super::{Closing, Engine, Phase};
 use crate::ids::{Generation, ReplicaId};
 use crate::repl::control::{Record, Versioned};

@@ -4,9 +4,10 @@
 //! wants to know is its [`Owner`]. It stays until everybody that still matters has answered,
 //! also when its owner was told long ago: a learner that is behind must not be overtaken.
 
-use super::event::{GuestError, MemberFault, Time};
+use super::event::{GuestError, Time};
 use super::guest::Waiting;
 use super::locks::Holder;
+use super::notice::MemberFault;
 use super::{Engine, Phase};
 use crate::ids::Seq;
 use crate::repl::sabotage::skips;

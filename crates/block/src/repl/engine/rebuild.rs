@@ -17,8 +17,8 @@
 //! checksums of everything are compared, a thousandth of the data.
 
 use super::Engine;
-use super::event::{MemberFault, Notice, Progress, RebuildKind};
 use super::member::{JoinStep, Role};
+use super::notice::{MemberFault, Notice, Progress, RebuildKind};
 use super::ops::{OneResult, Owner};
 use super::sync::SyncKind;
 use crate::ids::SnapshotId;
@@ -270,14 +270,18 @@ impl Engine {
         };
         let behind = self.ops.range(..since).any(|(_, op)| op.waits_for(slot));
         if !behind {
-            self.members[slot].role = Role::Joining { since, step: JoinStep::Flushing };
-            self.issue_one(Request::Flush { settle: Vec::new() }, slot, Owner::Join(slot));
+            self.members[slot].role = Role::Joining { since, step: JoinStep::Sealing };
+            self.issue_one(Request::Seal, slot, Owner::Join(slot));
         }
     }
 
     pub(super) fn join_flushed(&mut self, slot: usize, result: OneResult) {
-        let Role::Joining { since, .. } = self.members[slot].role else { return };
+        let Role::Joining { since, step } = self.members[slot].role else { return };
         match result {
+            Ok(_) if step == JoinStep::Sealing => {
+                self.members[slot].role = Role::Joining { since, step: JoinStep::Flushing };
+                self.issue_one(Request::Flush { settle: Vec::new() }, slot, Owner::Join(slot));
+            }
             Ok(_) => self.members[slot].role = Role::Joining { since, step: JoinStep::Ready },
             Err(Some(refusal)) => self.learner_failed(slot, MemberFault::Refused(refusal)),
             Err(None) => self.learner_failed(slot, MemberFault::Away),

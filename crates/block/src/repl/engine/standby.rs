@@ -8,6 +8,7 @@
 use super::event::GuestError;
 use super::guest::{What, length};
 use super::member::Link;
+use super::notice::Notice;
 use super::ops::Owner;
 use super::{Engine, Phase};
 use crate::repl::control::Record;
@@ -25,6 +26,15 @@ impl Engine {
             if matches!(self.members[slot].link, Link::Down { .. }) {
                 self.connect(slot);
             }
+        }
+    }
+
+    /// A replica can be read: so can the volume.
+    pub(super) fn can_read(&mut self, slot: usize) {
+        let size = self.members[slot].opened.as_ref().map_or(0, |opened| opened.size);
+        if self.size == 0 && size > 0 {
+            self.size = size;
+            self.notice(Notice::StandingBy);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The engine as others see it.
 
-use super::event::Status;
+use super::notice::Status;
 use super::{Closing, Engine, Phase};
 use crate::ids::{Epoch, Generation};
 

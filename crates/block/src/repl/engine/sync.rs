@@ -12,9 +12,10 @@
 
 use std::collections::BTreeMap;
 
-use super::event::{GuestError, GuestId, MemberFault, Notice};
+use super::event::{GuestError, GuestId};
 use super::guest::{Waiting, length};
 use super::member::Role;
+use super::notice::{MemberFault, Notice};
 use super::ops::{OneResult, Owner};
 use super::sync_plan::Run;
 use super::{Engine, Phase};

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::Engine;
-use super::event::Notice;
 use super::guest::length;
+use super::notice::Notice;
 use super::ops::{OneResult, Owner};
 use super::sync::{Step, Sync, SyncKind};
 use super::sync_plan::{Run, plan};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::event::{MemberFault, Notice};
 use super::member::{Link, Role};
+use super::notice::{MemberFault, Notice};
 use super::{Engine, Phase};
 use crate::repl::slots::Slots;
 

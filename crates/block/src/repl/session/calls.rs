@@ -246,7 +246,9 @@ fn to_disk(request: Request) -> Option<DiskRequest> {
         Request::WriteZeroes { offset, length, fua } => {
             DiskRequest::WriteZeroes { offset, length, fua }
         }
+        Request::Prepare => DiskRequest::Prepare,
         Request::Snapshot(info) => DiskRequest::Snapshot(info),
+        Request::Seal => DiskRequest::Seal,
         Request::Revert { to } => DiskRequest::Revert { to },
         Request::DeleteSnapshot { snapshot } => DiskRequest::DeleteSnapshot { snapshot },
         Request::Resize { size } => DiskRequest::Resize { size },

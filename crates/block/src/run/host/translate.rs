@@ -63,6 +63,8 @@ pub(super) fn plan(request: DiskRequest, store: &Replica, inherited: &[Region]) 
             let Ok(created) = created.parse() else { return Plan::Answer(Err(Refusal::Invalid)) };
             return ask(Request::Snapshot { id, name, created, labels }, Tolerant::Exists);
         }
+        DiskRequest::Prepare => Request::Prepare,
+        DiskRequest::Seal => Request::Seal,
         DiskRequest::DeleteSnapshot { snapshot } => {
             return ask(Request::DeleteSnapshot { id: snapshot }, Tolerant::Missing);
         }

@@ -15,6 +15,9 @@ use crate::run::{AdminReply, AdminRequest, VolumeKey, VolumeStatus, chain};
 /// The longest request that anybody needs.
 const MAX_LINE: u64 = 1 << 20;
 
+/// Where the engine that has the volume is asked.
+pub(super) const SOCKET: &str = "control.sock";
+
 /// What a laboratory can be asked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -59,6 +62,10 @@ pub struct ReplicaStatus {
 pub enum ClientError {
     #[error("no volume is being served in {dir}")]
     NotRunning { dir: PathBuf },
+    #[error("no engine stands by in {dir}: --standby starts one")]
+    NoStandby { dir: PathBuf },
+    #[error("the engine that stood by has not taken the volume yet: it is {phase}")]
+    Unfinished { phase: String },
     #[error("cannot speak to the volume in {dir}")]
     Io { dir: PathBuf, source: io::Error },
     #[error("the answer cannot be understood")]
@@ -69,9 +76,17 @@ pub enum ClientError {
 
 /// Asks the laboratory of a directory.
 pub fn ask(dir: &Path, request: &LabRequest) -> Result<LabReply, ClientError> {
+    let none = |_| ClientError::NotRunning { dir: dir.to_owned() };
+    ask_over(UnixStream::connect(dir.join(SOCKET)).map_err(none)?, dir, request)
+}
+
+/// Asks whoever is at the other end of a socket.
+pub(super) fn ask_over(
+    mut stream: UnixStream,
+    dir: &Path,
+    request: &LabRequest,
+) -> Result<LabReply, ClientError> {
     let io = |source| ClientError::Io { dir: dir.to_owned(), source };
-    let mut stream = UnixStream::connect(dir.join("control.sock"))
-        .map_err(|_| ClientError::NotRunning { dir: dir.to_owned() })?;
     let mut line = serde_json::to_vec(request).map_err(|source| ClientError::Answer { source })?;
     line.push(b'\n');
     stream.write_all(&line).map_err(io)?;
@@ -93,10 +108,10 @@ impl Drop for Listening {
     }
 }
 
-pub(super) fn listen(shared: &Arc<Shared>) -> Result<Listening, LabError> {
-    let path = shared.dir.join("control.sock");
+pub(super) fn listen(shared: &Arc<Shared>, name: &str) -> Result<Listening, LabError> {
+    let path = shared.dir.join(name);
     let fail = |source| LabError::Io { path: path.clone(), source };
-    // The directory is locked, so whoever had it is gone.
+    // Whoever listens holds a lock, so whoever did is gone.
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
         _ => {}

@@ -40,8 +40,7 @@ impl Description {
             }
             Err(error) => return Err(io(error)),
         };
-        let found: Self = serde_json::from_slice(&bytes)
-            .map_err(|source| LabError::Description { path: path.clone(), source })?;
+        let found = Self::parse(&path, &bytes)?;
         let dir = dir.to_owned();
         match (size, replicas) {
             (Some(asked), _) if asked != found.size => {
@@ -54,6 +53,19 @@ impl Description {
             _ if encrypted && !found.encrypted => Err(LabError::NotEncrypted { dir }),
             _ => Ok(found),
         }
+    }
+
+    /// The volume that is there, whatever it needs to be served.
+    pub(super) fn load(dir: &Path) -> Result<Self, LabError> {
+        let path = dir.join("volume.json");
+        let bytes = std::fs::read(&path);
+        let bytes = bytes.map_err(|source| LabError::Io { path: path.clone(), source })?;
+        Self::parse(&path, &bytes)
+    }
+
+    fn parse(path: &Path, bytes: &[u8]) -> Result<Self, LabError> {
+        serde_json::from_slice(bytes)
+            .map_err(|source| LabError::Description { path: path.to_owned(), source })
     }
 
     /// Replaces the file in one step.

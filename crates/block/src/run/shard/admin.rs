@@ -62,6 +62,8 @@ pub enum AdminRequest {
     },
     /// Compares everything on all replicas, and repairs.
     Scrub,
+    /// An engine that stands by takes the volume.
+    Switch,
     /// Takes a replica out for good, and another in.
     Replace {
         old: ReplicaId,
@@ -145,13 +147,7 @@ pub(super) struct Answerer {
     answer: mpsc::Sender<AdminResult>,
     reply: AdminReply,
     size: Option<u64>,
-    /// Flushes that come first, and what comes then.
-    then: Option<(u8, GuestRequest)>,
 }
-
-/// A snapshot makes everything durable while the guest waits. What was flushed just before is not
-/// waited for; and the second time there is little left of what came during the first.
-const FLUSHES_BEFORE_SNAPSHOT: u8 = 2;
 
 /// Speaks to a shard from another thread.
 #[derive(Clone, Debug)]
@@ -256,6 +252,7 @@ impl Shard {
             }
             AdminRequest::Resize { size } => Ok((GuestRequest::Resize { size }, AdminReply::Done)),
             AdminRequest::Scrub => return self.command(at, [Command::Scrub], &answer),
+            AdminRequest::Switch => return self.command(at, [Command::Switch], &answer),
             AdminRequest::Replace { old, new, at: place } => {
                 let replicas = &mut self.volumes[at].replicas;
                 replicas.retain(|(id, _)| *id != old);
@@ -285,13 +282,7 @@ impl Shard {
             GuestRequest::Resize { size } => Some(size),
             _ => None,
         };
-        let (request, then) = match request {
-            request @ GuestRequest::Snapshot { .. } => {
-                (GuestRequest::Flush, Some((FLUSHES_BEFORE_SNAPSHOT - 1, request)))
-            }
-            request => (request, None),
-        };
-        let origin = Origin::Admin(Answerer { answer, reply, size, then });
+        let origin = Origin::Admin(Answerer { answer, reply, size });
         self.volumes[at].ask(origin, request);
     }
 
@@ -321,15 +312,7 @@ impl Shard {
     }
 
     pub(super) fn admin_answered(&mut self, at: usize, answerer: Answerer, result: GuestResult) {
-        let Answerer { answer, reply, size, then } = answerer;
-        if let (Some((flushes, request)), Ok(_)) = (&then, &result) {
-            let (request, then) = match flushes {
-                0 => (request.clone(), None),
-                left => (GuestRequest::Flush, Some((left - 1, request.clone()))),
-            };
-            let origin = Origin::Admin(Answerer { answer, reply, size, then });
-            return self.volumes[at].ask(origin, request);
-        }
+        let Answerer { answer, reply, size } = answerer;
         if let (Some(size), Ok(_)) = (size, &result) {
             self.resized(at, size);
         }

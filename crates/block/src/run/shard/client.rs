@@ -361,6 +361,7 @@ impl Shard {
 
     /// The volume has another size.
     pub(super) fn resized(&mut self, at: usize, size: u64) {
+        self.guests_grow(at);
         let tokens: Vec<Token> = self.sources.tokens().map(|(token, _)| token).collect();
         for token in tokens {
             if let Some(Source::Client(client)) = self.sources.get_mut(token)

@@ -41,6 +41,9 @@ pub struct VolumeOptions {
     pub guests: Vec<Listener>,
     /// Of an encrypted volume; `config` says so too.
     pub encryption: Option<Encryption>,
+    /// Leaves the volume to the engine that has it until the first write, or
+    /// [`AdminRequest::Switch`](super::AdminRequest::Switch).
+    pub standby: bool,
     /// Is told what happens to the volume.
     pub notices: Box<dyn FnMut(&Notice) + Send>,
 }
@@ -108,16 +111,18 @@ impl Shard {
     /// Takes a volume and serves it.
     pub fn add_volume(&mut self, options: VolumeOptions) -> VolumeKey {
         let VolumeOptions { mut config, replicas, control, name, .. } = options;
-        let VolumeOptions { listeners, guests, encryption, notices, .. } = options;
+        let VolumeOptions { listeners, guests, encryption, standby, notices, .. } = options;
         config.encrypted |= encryption.is_some();
         let free = self.volumes.iter().position(|volume| volume.gone);
         let key = VolumeKey { at: free.unwrap_or(self.volumes.len()), life: self.next_life };
         self.next_life += 1;
         let here =
             |(replica, place): &(ReplicaId, Place)| (*place == Place::Here).then_some(*replica);
-        let command = Command::Activate {
-            replicas: replicas.iter().map(|(replica, _)| *replica).collect(),
-            local: replicas.iter().find_map(here),
+        let local = replicas.iter().find_map(here);
+        let known = replicas.iter().map(|(replica, _)| *replica).collect();
+        let command = match standby {
+            true => Command::Standby { replicas: known, local },
+            false => Command::Activate { replicas: known, local },
         };
         let volume = Volume {
             life: key.life,
@@ -285,6 +290,10 @@ impl Shard {
 
     fn noticed(&mut self, at: usize, notice: &Notice) {
         (self.volumes[at].notices)(notice);
+        // An encrypted volume cannot be read before it is unlocked.
+        if *notice == Notice::StandingBy && self.volumes[at].encryption.is_none() {
+            self.let_in(at);
+        }
         if let Notice::Active { .. } = notice {
             match self.volumes[at].encryption.take() {
                 Some(encryption) => self.begin_unlock(at, encryption),

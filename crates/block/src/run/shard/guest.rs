@@ -13,13 +13,14 @@ use super::sources::Source;
 use crate::repl::engine::{GuestError, GuestReply, GuestRequest, GuestResult};
 use crate::run::poll::{Interest, Token};
 use crate::vhost::request::{Kind, Status};
-use crate::vhost::{Attach, DeviceId, Memory, Ring, RingError, Setup, Taken, converse};
+use crate::vhost::{Attach, DeviceId, Memory, Notice, Ring, RingError, Setup, Taken, converse};
 
 /// A disk of a guest.
 #[derive(Debug)]
 pub(super) struct Guest {
     pub(super) volume: usize,
     rings: BTreeMap<usize, Token>,
+    notice: Option<Notice>,
     /// To end the conversation.
     stream: UnixStream,
 }
@@ -63,7 +64,7 @@ impl Shard {
         let thread = std::thread::Builder::new().name("block-guest".to_owned());
         thread.stack_size(256 << 10).spawn(move || converse(device, stream, Box::new(attach)))?;
         let rings = BTreeMap::new();
-        self.guests.insert(device, Guest { volume: at, rings, stream: kept });
+        self.guests.insert(device, Guest { volume: at, rings, notice: None, stream: kept });
         Ok(())
     }
 
@@ -126,6 +127,12 @@ impl Shard {
     /// Ends the devices of a volume.
     pub(super) fn guests_of(&self, at: usize) -> Vec<DeviceId> {
         self.guests.iter().filter(|(_, guest)| guest.volume == at).map(|(id, _)| *id).collect()
+    }
+
+    /// Tells the guests of a volume that it has another size.
+    pub(super) fn guests_grow(&self, at: usize) {
+        let guests = self.guests.values().filter(|guest| guest.volume == at);
+        guests.filter_map(|guest| guest.notice.as_ref()).for_each(Notice::config_changed);
     }
 
     pub(super) fn close_rings(&mut self, at: usize) {
@@ -259,6 +266,15 @@ impl Attach for Attached {
 
     fn set_memory(&self, memory: Arc<Memory>) {
         self.each(move |_, ring| ring.set_memory(memory.clone()));
+    }
+
+    fn set_notice(&self, notice: Notice) {
+        let device = self.device;
+        self.handle.with(move |shard| {
+            if let Some(guest) = shard.guests.get_mut(&device) {
+                guest.notice = Some(notice);
+            }
+        });
     }
 
     fn end(&self) {

@@ -81,7 +81,7 @@ pub(super) fn recover(
         return Err(OpenError::Log { source });
     }
     let sum = sum(&replay.records);
-    mend_maps(files, meta, &sum)?;
+    mend_maps(files, meta, &sum, end)?;
     let written = written_files(&meta.body.layers, meta.body.work.as_ref());
     // Where it is not known what the kernel has in its cache, all of it becomes durable now: what
     // is read must not change its mind later.
@@ -104,7 +104,12 @@ pub(super) fn recover(
     })
 }
 
-fn mend_maps(files: &mut dyn Files, meta: &SuperBlock, sum: &Sum) -> Result<(), OpenError> {
+fn mend_maps(
+    files: &mut dyn Files,
+    meta: &SuperBlock,
+    sum: &Sum,
+    end: End,
+) -> Result<(), OpenError> {
     let exists = |file: &FileNo| meta.body.layers.by_file(*file).is_some();
     let mut pages: BTreeMap<(FileNo, Region), Option<Presence>> = BTreeMap::new();
     for file in written_files(&meta.body.layers, meta.body.work.as_ref()) {
@@ -127,7 +132,9 @@ fn mend_maps(files: &mut dyn Files, meta: &SuperBlock, sum: &Sum) -> Result<(), 
             }
             other => other?,
         };
-        if mended {
+        // A page that a killed process wrote is right, but perhaps in the kernel's cache only;
+        // nobody writes it again, and the log will soon forget it.
+        if mended || end == End::Killed {
             touched.insert(file);
         }
     }

@@ -4,14 +4,23 @@
 //! Idle ─► Creating ─► Cleaning ─► Holding ─► Settling ─► Quieting ─► Writing ─► Mirroring ─► Idle
 //!           files      all maps    no write    once more    nothing     first       second
 //!                      to disk     in flight   while held   uses files  slot        slot
+//!                                     └─► Cutting: first slot ─► Idle, then Seal
 //! ```
 //!
 //! A change takes only the steps it needs. Until the first slot is durable nothing has changed: a
 //! power cut leaves the old state, and files that were created are removed at the next open.
 //! Then the change is true and is answered, while the second slot follows; only a close waits
 //! for both.
+//!
+//! A snapshot must not keep writes waiting for a disk. It is cut: the new super block is left to
+//! the kernel, and writes go on at once, into the new layer. The next flush makes the super block
+//! durable before anything of that layer; until then a power cut leaves the old one, and so what
+//! a flush had promised. The change that follows, a seal, makes all that the snapshot holds
+//! durable and says so in the super block. A power cut before that takes the snapshot back. Since
+//! only the first slot knows of the cut, the seal is written to the second one first.
 
 mod change;
+mod cut;
 
 use std::collections::VecDeque;
 
@@ -33,6 +42,12 @@ pub(super) struct Control {
     /// Writes to the head wait, here.
     hold: bool,
     held: Vec<Key>,
+    /// Files that were created for the next layer.
+    prepared: Option<FileNo>,
+    /// The slot that is written first; the other one holds the newest state.
+    first: usize,
+    /// Who waits for snapshots to become durable.
+    sealers: Vec<RequestId>,
 }
 
 /// What is to be changed.
@@ -44,6 +59,8 @@ pub(super) enum Change {
     DropLayer(LayerNo),
     /// What a power cut cost has been got back from the peers, or given up.
     ForgetLoss,
+    /// Snapshots that were cut become durable.
+    Seal,
 }
 
 #[derive(Debug)]
@@ -69,6 +86,10 @@ enum State {
         ticket: u64,
     },
     Quieting,
+    Cutting {
+        next: Box<SuperBlock>,
+        effect: Effect,
+    },
     Writing {
         next: Box<SuperBlock>,
         data: Bytes,
@@ -101,7 +122,7 @@ impl Control {
     pub(super) fn take_requests(&mut self) -> Vec<RequestId> {
         let running = self.running.take().and_then(|running| running.id);
         let queued = self.queue.drain(..).filter_map(|(id, _)| id);
-        running.into_iter().chain(queued).collect()
+        running.into_iter().chain(queued).chain(self.sealers.drain(..)).collect()
     }
 }
 
@@ -128,6 +149,9 @@ impl Replica {
                 }
                 State::Holding => {
                     (self.writes_in_flight == 0 && self.work.is_paused()).then(|| {
+                        if running.plan.cuts {
+                            return Ok(State::Quieting);
+                        }
                         let eager = if running.plan.closes { Eager::All } else { Eager::No };
                         Ok(State::Settling { ticket: self.want_clean(eager) })
                     })
@@ -135,8 +159,12 @@ impl Replica {
                 State::Settling { ticket } => {
                     self.cleaned(*ticket).map(|ok| ok.map(|()| State::Quieting))
                 }
+                State::Quieting if running.plan.prepares => {
+                    self.finish_prepare(&running);
+                    continue;
+                }
                 State::Quieting => self.is_quiet(&running).then(|| self.write_super(&running)),
-                State::Writing { .. } | State::Mirroring { .. } => None,
+                State::Cutting { .. } | State::Writing { .. } | State::Mirroring { .. } => None,
             };
             match next {
                 None => {
@@ -164,7 +192,12 @@ impl Replica {
             }
         };
         let state = match plan.creates {
+            Some(file) if self.control.prepared == Some(file) => self.after_files(&plan),
             Some(file) => {
+                // Background work took the number that was prepared for.
+                if let Some(stale) = self.control.prepared.take() {
+                    self.trash.throw(stale);
+                }
                 for file in [own_data(file), own_map(file)] {
                     self.issue(Purpose::Control(file), file, IoOp::Create);
                 }
@@ -245,9 +278,18 @@ impl Replica {
             self.to_punch.retain(|(of, _)| *of != file);
         }
         let encoded = next.encode().map_err(|bytes| RequestError::LayerTableFull { bytes })?;
-        let data = Bytes::from(encoded);
-        self.write_slot(SLOTS[0], data.clone());
-        Ok(State::Writing { next: Box::new(next), data, effect })
+        let (data, next) = (Bytes::from(encoded), Box::new(next));
+        if running.plan.creates.is_some() {
+            self.control.prepared = None;
+        }
+        if running.plan.cuts {
+            debug_assert_eq!(self.control.first, 0, "a cut is sealed before the next change");
+            let op = IoOp::Write { offset: SLOTS[0], data, durable: false };
+            self.issue(Purpose::Control(FileId::Super), FileId::Super, op);
+            return Ok(State::Cutting { next, effect });
+        }
+        self.write_slot(SLOTS[self.control.first], data.clone());
+        Ok(State::Writing { next, data, effect })
     }
 
     /// Whether the checksums that a layer has on disk may be older than its data.
@@ -279,6 +321,14 @@ impl Replica {
                 }
                 self.control.running = Some(running);
             }
+            State::Cutting { .. } => match (result, running.state) {
+                (Ok(_), State::Cutting { next, effect }) => {
+                    running.state = State::Quieting;
+                    self.finish_cut(running, *next, effect);
+                }
+                (Err(fault), _) => self.cannot_write(file, fault),
+                (Ok(_), _) => unreachable!("it was cutting"),
+            },
             State::Writing { .. } => match result {
                 Ok(_) => self.mirror(running),
                 Err(fault) => self.cannot_write(file, fault),
@@ -300,7 +350,8 @@ impl Replica {
         else {
             unreachable!("called when the first slot was written");
         };
-        self.write_slot(SLOTS[1], data);
+        self.write_slot(SLOTS[1 - self.control.first], data);
+        self.control.first = 0;
         if running.plan.closes {
             running.state = State::Mirroring { unfinished: Some((next, effect)) };
             self.control.running = Some(running);
@@ -325,6 +376,9 @@ impl Replica {
             }
         }
         self.release();
+        if self.meta.body.layers.is_sealed() {
+            self.tell_sealers(&Ok(Reply::Done));
+        }
         if let Some(id) = running.id {
             self.reply(id, Ok(Reply::Done));
         }
@@ -333,11 +387,15 @@ impl Replica {
     /// Nothing has changed; what was created is not needed.
     fn refuse_change(&mut self, running: Running, error: RequestError) {
         if let Some(file) = running.plan.creates {
+            self.control.prepared = None;
             // Its number is not used again: it is removed while others are created.
             self.meta.body.layers.next = file.0 + 1;
             self.trash.throw(file);
         }
         self.release();
+        if matches!(running.change, Change::Seal) {
+            self.tell_sealers(&Err(error.clone()));
+        }
         self.work.stall(&running.change, &error);
         if let Some(id) = running.id {
             self.reply(id, Err(error));

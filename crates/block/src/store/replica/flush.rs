@@ -94,20 +94,24 @@ impl Replica {
         }
         let files = std::mem::take(&mut self.unsynced);
         self.flush.files.clone_from(&files);
+        // The log must not speak of a layer that the super block does not have.
+        let cut = std::mem::take(&mut self.super_unsynced);
+        let files = files.into_iter().map(own_data).chain(cut.then_some(FileId::Super));
+        let files: Vec<FileId> = files.collect();
         self.flush.state = State::Syncing { left: files.len() as u32 };
         self.flush.upto = self.recent.ticket();
         if files.is_empty() {
             self.flush_data_synced();
         }
         for file in files {
-            self.issue(Purpose::FlushSync(file), own_data(file), IoOp::Sync);
+            self.issue(Purpose::FlushSync(file), file, IoOp::Sync);
         }
     }
 
-    pub(super) fn flush_synced(&mut self, file: FileNo, result: IoResult) {
+    pub(super) fn flush_synced(&mut self, file: FileId, result: IoResult) {
         if let Err(fault) = result {
             // The kernel may have dropped what it could not write: nobody knows what is on disk.
-            self.cannot_sync(own_data(file), fault);
+            self.cannot_sync(file, fault);
             return;
         }
         let State::Syncing { left } = &mut self.flush.state else {

@@ -87,7 +87,7 @@ impl WorkState {
 
     /// A step of the work was refused: try again when there is a new grant.
     pub(super) fn stall(&mut self, change: &Change, error: &RequestError) {
-        if !matches!(change, Change::Request(_)) {
+        if !matches!(change, Change::Request(_) | Change::Seal) {
             self.stalled = Some(error.clone());
         }
     }

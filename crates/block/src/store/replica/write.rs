@@ -142,10 +142,7 @@ impl Replica {
         for span in write.spans() {
             let file = self.file_of(write.layer, span.region);
             assert!(self.is_active(span.region), "data is written to active regions only");
-            let entry = self.regions.entry(span.region);
-            entry.writers += 1;
-            entry.touched = true;
-            entry.candidate = false;
+            self.regions.touch(span.region).writers += 1;
             // Neighbouring regions are in one file, except at the cursor of a merge.
             run = match run {
                 Some((same, start, len)) if same == file => Some((file, start, len + span.bytes())),

@@ -114,9 +114,7 @@ impl Replica {
         }
         let blocks = Blocks::of(span.first, span.count);
         let below = self.has_below(file) && !zero.vacant;
-        let entry = self.regions.entry(span.region);
-        entry.touched = true;
-        entry.candidate = false;
+        self.regions.touch(span.region);
         let page = self.cache.page_mut(index);
         let before = page.current;
         if below {

@@ -161,6 +161,41 @@ fn every_moment_of_a_snapshot_and_a_revert_is_safe() {
     ]);
 }
 
+/// Takes a snapshot as far as its cut.
+fn cut(world: &mut World) {
+    world.snapshot();
+    while !world.is_cut() {
+        assert!(world.complete_oldest().unwrap(), "a snapshot is cut in the end");
+    }
+}
+
+#[test]
+fn every_moment_between_the_cut_of_a_snapshot_and_its_seal_is_safe() {
+    enumerate(&[
+        |world| world.write(0, 3, true),
+        |world| world.write(1, 1, false),
+        |world| world.prepare(),
+        |world| {
+            cut(world);
+            world.write(1, 1, false);
+            world.write(600, 1, false);
+        },
+        |world| {
+            world.write(2, 2, false);
+            cut(world);
+            world.write(0, 1, true);
+            world.zero(2, 1);
+            world.flush();
+        },
+        |world| {
+            cut(world);
+            world.write(0, 2, false);
+            world.flush();
+            world.delete(crate::ids::SnapshotId::from_u128(1));
+        },
+    ]);
+}
+
 #[test]
 fn every_moment_of_a_merge_up_is_safe() {
     enumerate(&[

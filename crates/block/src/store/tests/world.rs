@@ -38,6 +38,8 @@ enum Asked {
     },
     Flush(Covered),
     Snapshot(SnapshotId),
+    /// What the snapshot made durable.
+    Seal(Covered),
     Delete(SnapshotId),
     Revert(SnapshotId, LayerNo),
     Expand,
@@ -56,6 +58,8 @@ pub(super) struct World {
     busy: BTreeSet<u64>,
     next: u64,
     snapshots: u128,
+    /// A snapshot that is cut and perhaps not sealed, and what it makes durable.
+    cut: Option<(SnapshotId, Covered)>,
     pub(super) size: u64,
     /// Whether requests may fail for lack of space.
     pub(super) tight: bool,
@@ -95,6 +99,7 @@ impl World {
             busy: BTreeSet::new(),
             next: 0,
             snapshots: 0,
+            cut: None,
             size: options().size,
             tight: false,
             failures: 0,
@@ -128,6 +133,9 @@ impl World {
                 self.ask_read(View::Snapshot(id));
             }
             34 if self.model.snapshots.len() < 5 && self.is_calm() => {
+                if self.rng.one_in(2) {
+                    self.prepare();
+                }
                 self.snapshot();
             }
             35 if !self.model.snapshots.is_empty() && !self.is_changing() && !self.is_reading() => {
@@ -253,6 +261,15 @@ impl World {
         self.submit(Request::Snapshot { id, name, created: 0, labels }, Asked::Snapshot(id));
     }
 
+    pub(super) fn prepare(&mut self) {
+        self.submit(Request::Prepare, Asked::Other);
+    }
+
+    /// Whether no snapshot waits for its cut.
+    pub(super) fn is_cut(&self) -> bool {
+        !self.asked.values().any(|asked| matches!(asked, Asked::Snapshot(_)))
+    }
+
     pub(super) fn delete(&mut self, id: SnapshotId) {
         self.submit(Request::DeleteSnapshot { id }, Asked::Delete(id));
     }
@@ -355,9 +372,14 @@ impl World {
             }
             Asked::Flush(covered) => self.model.flushed(&covered),
             Asked::Snapshot(id) => {
-                let content = self.model.content();
-                self.model.become_certain(&content);
-                self.model.snapshots.insert(id, content);
+                self.model.snapshots.insert(id, self.model.content());
+                let covered = self.model.cover();
+                self.cut = Some((id, covered.clone()));
+                self.submit(Request::Seal, Asked::Seal(covered));
+            }
+            Asked::Seal(covered) => {
+                self.cut = None;
+                self.model.flushed(&covered);
             }
             Asked::Delete(id) => drop(self.model.snapshots.remove(&id)),
             Asked::Revert(id, _) => {
@@ -454,17 +476,23 @@ impl World {
             busy: BTreeSet::new(),
             next: 0,
             snapshots: self.snapshots + 1,
+            cut: self.cut.clone(),
             size: self.size,
             tight: self.tight,
             failures: self.failures,
             steps: 0,
         };
-        world.decide(self.asked.values());
+        let lost = if boot == self.boot { None } else { world.cut.take() };
+        world.decide(self.asked.values(), lost);
         world
     }
 
     /// Finds out whether changes that were in flight took place.
-    fn decide<'a>(&mut self, asked: impl Iterator<Item = &'a Asked>) {
+    fn decide<'a>(
+        &mut self,
+        asked: impl Iterator<Item = &'a Asked>,
+        lost: Option<(SnapshotId, Covered)>,
+    ) {
         let status = self.replica.status();
         let now = read_super(&mut self.files).unwrap().body.layers.head;
         let exists = |id: &SnapshotId| status.snapshots.iter().any(|s| s.info.id == *id);
@@ -479,9 +507,16 @@ impl World {
             }
         }
         if let Some(id) = came {
-            let content = self.model.content();
-            self.model.become_certain(&content);
-            self.model.snapshots.insert(id, content);
+            self.model.snapshots.insert(id, self.model.content());
+            // Its process was killed, and the next one seals it.
+            self.cut = Some((id, self.model.cover()));
+        }
+        // Or the power went: then it was sealed, or it was never taken.
+        if let Some((id, covered)) = lost {
+            match exists(&id) {
+                true => self.model.flushed(&covered),
+                false => drop(self.model.snapshots.remove(&id)),
+            }
         }
         if let Some(id) = reverted {
             let content = self.model.snapshots[&id].clone();

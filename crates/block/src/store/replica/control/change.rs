@@ -18,6 +18,10 @@ pub(super) struct Plan {
     pub(super) cleans: bool,
     /// No write may be in flight.
     pub(super) holds: bool,
+    /// True as soon as the kernel has it, and durable with the next flush.
+    pub(super) cuts: bool,
+    /// The super block stays as it is.
+    pub(super) prepares: bool,
     /// Files may be dropped.
     pub(super) drops: bool,
     /// Nothing comes after it.
@@ -45,8 +49,9 @@ impl Replica {
                         return Err(RequestError::SnapshotExists { id: *id });
                     }
                     self.check_depth()?;
-                    Ok(Plan { creates, cleans: true, holds: true, ..Plan::default() })
+                    Ok(Plan { creates, holds: true, cuts: true, ..Plan::default() })
                 }
+                Request::Prepare => Ok(Plan { creates, prepares: true, ..Plan::default() }),
                 Request::Revert { to } => {
                     self.layer_of(*to)?;
                     self.check_depth()?;
@@ -80,6 +85,7 @@ impl Replica {
                 _ => Ok(Plan::default()),
             },
             Change::BeginWork(_) | Change::ForgetLoss => Ok(Plan::default()),
+            Change::Seal => Ok(Plan { cleans: true, ..Plan::default() }),
             Change::FinishWork => Ok(Plan { cleans: true, drops: true, ..Plan::default() }),
             Change::DropLayer(_) => Ok(Plan { drops: true, ..Plan::default() }),
         }
@@ -108,6 +114,7 @@ impl Replica {
                 }
             }
             Change::ForgetLoss => next.body.lost = false,
+            Change::Seal => next.body.layers.seal(),
             Change::DropLayer(no) => effect.dropped.push(next.body.layers.drop_layer(*no)),
         }
         Ok(effect)
@@ -167,6 +174,8 @@ impl Replica {
             Request::CloseClean => {
                 let rests = self.regions.active().next().is_none() && self.log.is_idle();
                 body.clean = rests.then(|| self.log.next_seq());
+                // Everything is durable.
+                body.layers.seal();
             }
             other => unreachable!("{other:?} does not change the super block"),
         }
@@ -202,7 +211,7 @@ impl Replica {
                 WorkKind::Hydrate { .. } => None,
             },
             Change::DropLayer(no) => Some(body.layers.get(*no).file),
-            Change::BeginWork(_) | Change::ForgetLoss | Change::Request(_) => None,
+            Change::BeginWork(_) | Change::ForgetLoss | Change::Seal | Change::Request(_) => None,
         }
     }
 

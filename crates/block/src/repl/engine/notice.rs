@@ -1,0 +1,158 @@
+//! What an engine says of itself: what happens to it and its members, and how it is.
+
+use std::time::Duration;
+
+use crate::ids::{Epoch, Generation, ReplicaId};
+use crate::wire::{Pong, Refusal, SnapshotInfo};
+
+/// Something that a person or a controller may want to know.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Notice {
+    Active {
+        generation: Generation,
+        isr: Vec<ReplicaId>,
+        reconcile_regions: u64,
+    },
+    /// Reads are served beside the engine that has the volume.
+    StandingBy,
+    /// No in-sync replica can be reached.
+    Waiting,
+    Fenced {
+        by: Generation,
+    },
+    Faulted {
+        why: Fault,
+    },
+    MemberFailed {
+        replica: ReplicaId,
+        why: MemberFault,
+    },
+    IsrChanged {
+        epoch: Epoch,
+        isr: Vec<ReplicaId>,
+    },
+    RebuildStarted {
+        replica: ReplicaId,
+        how: RebuildKind,
+    },
+    RebuildFailed {
+        replica: ReplicaId,
+        why: MemberFault,
+    },
+    RebuildDone {
+        replica: ReplicaId,
+    },
+    Reconciled,
+    Slow {
+        replica: ReplicaId,
+        latency: Duration,
+    },
+    Repaired {
+        replica: ReplicaId,
+        offset: u64,
+        length: u64,
+    },
+    /// Blocks whose checksums fit differed between members.
+    Diverged {
+        replica: ReplicaId,
+        offset: u64,
+        length: u64,
+    },
+    /// No member has the block as it was written.
+    Unreadable {
+        offset: u64,
+        length: u64,
+    },
+    ScrubDone {
+        bad_blocks: u64,
+    },
+    Closed,
+}
+
+/// How a replica is brought up to date.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RebuildKind {
+    /// Only what changed since it left.
+    Delta,
+    /// Comparing checksums of everything.
+    Compare,
+}
+
+/// Why a replica is not, or no longer, in sync.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MemberFault {
+    #[error("it could not be reached in time")]
+    Away,
+    #[error("it left a call unanswered")]
+    TimedOut,
+    #[error("its process was restarted")]
+    Restarted,
+    #[error("it refused a change: {0}")]
+    Refused(Refusal),
+    #[error("it was much slower than its peers")]
+    Slow,
+    #[error("it was to be removed")]
+    Removed,
+    #[error("its snapshots or size differ from the others'")]
+    Different,
+}
+
+/// Why the engine cannot serve the volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    #[error("the control plane does not allow this node to take the volume")]
+    NotAllowed,
+    #[error("every in-sync replica lost writes that the guest believes in")]
+    LostWrites,
+    #[error("the volume has no in-sync replica")]
+    NoReplica,
+    #[error("the volume cannot be unlocked: {0}")]
+    Locked(LockFault),
+}
+
+/// Why an encrypted volume stays locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LockFault {
+    #[error("the passphrase is wrong")]
+    WrongPassphrase,
+    #[error("it has no LUKS2 header")]
+    NotEncrypted,
+    #[error("it holds data that is not encrypted")]
+    HoldsData,
+    #[error("both copies of its header are damaged")]
+    Damaged,
+    #[error("its header uses something that is not known here")]
+    Unsupported,
+    #[error("its header cannot be read or written")]
+    Unreadable,
+}
+
+/// How far a long task is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    pub replica: ReplicaId,
+    pub done_bytes: u64,
+    pub total_bytes: u64,
+}
+
+/// The engine as a controller sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    pub phase: &'static str,
+    pub generation: Generation,
+    pub epoch: Epoch,
+    /// What the guest sees.
+    pub size: u64,
+    pub isr: Vec<ReplicaId>,
+    pub rebuilds: Vec<Progress>,
+    /// Bytes per second that rebuilds may use now.
+    pub rebuild_rate: u64,
+    /// Regions that must be compared before they can be read.
+    pub unreconciled: u64,
+    pub snapshots: Vec<SnapshotInfo>,
+    pub latency: Vec<(ReplicaId, Duration)>,
+    /// What each replica said last of its disk and its background work.
+    pub stats: Vec<(ReplicaId, Pong)>,
+    /// Bytes that a scrub has looked at, and all that there are.
+    pub scrub: Option<(u64, u64)>,
+}

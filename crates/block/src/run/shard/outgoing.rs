@@ -1,0 +1,54 @@
+//! What goes out at the end of a turn: to each socket once, and what is wanted of it next.
+
+use std::io;
+
+use super::Shard;
+use super::sources::Source;
+use crate::run::poll::{Interest, Token};
+
+impl Shard {
+    /// Sends what has been gathered.
+    pub(super) fn send(&mut self) -> io::Result<()> {
+        for token in std::mem::take(&mut self.dirty) {
+            if let Some(dirty) = self.sources.dirty(token) {
+                *dirty = false;
+            }
+            self.send_to(token);
+        }
+        self.ring_guests();
+        self.offload.enter()
+    }
+
+    pub(super) fn send_to(&mut self, token: Token) {
+        let Some(stream) = self.sources.get_mut(token).and_then(Source::outgoing) else { return };
+        if stream.flush().is_err() {
+            self.lose(token);
+            return;
+        }
+        self.set_interest(token);
+    }
+
+    /// Tells the poll what is wanted of a socket now.
+    pub(super) fn set_interest(&mut self, token: Token) {
+        let gathering = self.sources.dirty(token).is_some_and(|dirty| *dirty);
+        let Some(source) = self.sources.get_mut(token) else { return };
+        let read = source.wants_more();
+        let Some(stream) = source.stream() else { return };
+        // What was gathered in this turn is sent when it ends, and then fits in most cases.
+        let interest = Interest { read, write: stream.wants_write() && !gathering };
+        if stream.interest != interest {
+            stream.interest = interest;
+            // Fails for a socket that is gone, and reading that will say so.
+            let _ = self.poll.change(&*stream, token, interest);
+        }
+    }
+
+    pub(super) fn mark_dirty(&mut self, token: Token) {
+        if let Some(dirty) = self.sources.dirty(token)
+            && !*dirty
+        {
+            *dirty = true;
+            self.dirty.push(token);
+        }
+    }
+}

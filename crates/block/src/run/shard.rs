@@ -50,6 +50,10 @@ const BUSY: Duration = Duration::from_millis(20);
 /// How often they are looked at otherwise.
 const QUIET: Duration = Duration::from_secs(1);
 
+/// How long an end may take. A volume whose replicas do not answer cannot be let go of; it is left
+/// as a kill would leave it, which costs nothing that was promised.
+const ENDING: Duration = Duration::from_secs(30);
+
 /// A replica that was opened, to be served by a shard. Opening reads its log, which takes too
 /// long for a thread that serves others.
 #[derive(Debug)]
@@ -101,7 +105,8 @@ pub struct Shard {
     idle_limit: Option<Duration>,
     /// Goes on when it has no volume, or none any more.
     resident: bool,
-    stopping: bool,
+    /// It is to end, and when at the latest.
+    stopping: Option<Duration>,
     /// For wires that leave the machine.
     tls: Option<Tls>,
     /// How long a peer may take to say who it is.
@@ -142,7 +147,7 @@ impl Shard {
             idle_since: Some(Duration::ZERO),
             idle_limit: None,
             resident: false,
-            stopping: false,
+            stopping: None,
             tls: None,
             greeting: peer::GREETING,
         })
@@ -246,14 +251,18 @@ impl Shard {
             _ => false,
         };
         let nothing_away = self.hosts.values().all(|host| !host.is_away());
-        let wanted = self.stopping || idle || !(self.resident || self.volumes.is_empty());
+        let wanted = self.stopping.is_some() || idle || !(self.resident || self.volumes.is_empty());
+        if self.stopping.is_some_and(|limit| self.now() >= limit) {
+            tracing::warn!("what does not answer is not waited for any more");
+            return true;
+        }
         wanted && volumes_over && nothing_away
     }
 
     fn patience(&self) -> Duration {
         let live = self.volumes.iter().filter(|volume| volume.is_live());
         let deadlines = live.map(|volume| volume.engine.deadline());
-        let next = deadlines.fold(self.next_tick, Duration::min);
+        let next = deadlines.chain(self.stopping).fold(self.next_tick, Duration::min);
         next.saturating_sub(self.now())
     }
 

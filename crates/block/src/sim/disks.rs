@@ -11,7 +11,7 @@ use crate::wire::SnapshotInfo;
 
 #[derive(Debug)]
 pub(crate) enum Disk {
-    Model(ModelDisk),
+    Model(Box<ModelDisk>),
     Stored(Box<StoredDisk>),
 }
 

@@ -117,7 +117,7 @@ impl World {
                 replica,
                 disk: match plan.real_store {
                     true => Disk::Stored(Box::new(StoredDisk::new(volume, replica, size))),
-                    false => Disk::Model(ModelDisk::new(size, plan.region())),
+                    false => Disk::Model(Box::new(ModelDisk::new(size, plan.region()))),
                 },
                 session: None,
                 instance: InstanceId::from_u128(rng.u128()),

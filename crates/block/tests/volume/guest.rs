@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use block::run::AdminRequest;
+
 use crate::lab::{MIB, tool, try_tool};
 use crate::node::{Node, alone};
 
@@ -35,6 +37,17 @@ cd /
 rm /data/f1* && fstrim /data 2>/dev/null
 umount /data
 echo 'GUEST: done'
+"#;
+
+/// Says how large its disk is when that changes.
+const GROWS: &str = r#"#!/bin/sh
+for d in /sys/block/vd*; do
+    [ "$(cat $d/serial 2>/dev/null)" = sheaf ] && size=$d/size
+done
+was=$(cat $size)
+echo "GUEST: has $was sectors"
+while [ "$(cat $size)" = "$was" ]; do sleep 1; done
+echo "GUEST: has $(cat $size) sectors now"
 "#;
 
 /// How a guest reaches its volume.
@@ -194,6 +207,22 @@ fn a_guest_over_nbd_outlives_kills_of_its_storage_process() {
 #[test]
 fn a_guest_over_vhost_outlives_kills_of_its_storage_process() {
     killed_under(Front::Vhost, &KILLS);
+}
+
+#[test]
+fn a_guest_over_vhost_is_told_that_its_disk_has_grown() {
+    let dir = tempfile::tempdir().unwrap();
+    let (nbd, vhost) = (dir.path().join("v.sock"), dir.path().join("g.sock"));
+    let node = Node::start(&dir.path().join("d"), None);
+    let volume = node.volume(64 * MIB, &nbd);
+    node.client().detach(volume).unwrap();
+    let mut attachment = alone(volume, &nbd);
+    attachment.vhost = Some(vhost.clone());
+    node.client().attach(attachment).unwrap();
+    let mut guest = Guest::start(dir.path(), GROWS, Front::Vhost, &vhost);
+    guest.wait_for("GUEST: has 131072 sectors");
+    node.client().volume(volume, AdminRequest::Resize { size: 96 * MIB }).unwrap();
+    guest.wait_for("GUEST: has 196608 sectors now");
 }
 
 /// A file system in a file, whose content is all that a power cut leaves.

@@ -93,7 +93,17 @@ impl Node {
     pub(crate) fn stop(&mut self) {
         let mut child = self.child.take().unwrap();
         drop(child.stdin.take());
-        let status = child.wait().unwrap();
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if start.elapsed() > PATIENCE {
+                child.kill().unwrap();
+                panic!("it does not end: {}", self.log());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
         assert!(status.success(), "a clean end: {}", self.log());
     }
 

@@ -2,7 +2,8 @@
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 
 use block::ids::{ReplicaId, VolumeId};
 use block::repl::control::{ControlPlane as _, MemoryControl, Record};
@@ -79,12 +80,15 @@ fn a_socket_is_for_whom_it_was_given_to_also_after_a_kill() {
 }
 
 /// Knows the record and the passphrase of a volume, as an agent would.
-fn answer(node: &Node, replica: ReplicaId, passphrase: &'static str) {
+fn answer(node: &Node, replica: ReplicaId, passphrase: &'static str) -> Arc<AtomicBool> {
     let client = node.client();
     client.set_timeout(None).unwrap();
     let record = MemoryControl::new(Record::new([replica]));
+    let away = Arc::new(AtomicBool::new(false));
+    let is_away = away.clone();
     std::thread::spawn(move || {
         client.serve_records(|question: &Question| match &question.question {
+            _ if is_away.load(Ordering::SeqCst) => RecordAnswer::Unavailable,
             RecordQuestion::Passphrase => RecordAnswer::Passphrase(Secret::new(passphrase.into())),
             RecordQuestion::Read => {
                 record.read().map_or(RecordAnswer::Unavailable, RecordAnswer::Read)
@@ -94,6 +98,36 @@ fn answer(node: &Node, replica: ReplicaId, passphrase: &'static str) {
                 .map_or(RecordAnswer::Unavailable, RecordAnswer::Swapped),
         })
     });
+    away
+}
+
+#[test]
+fn a_process_ends_when_it_is_asked_to_though_nobody_knows_its_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("v.sock");
+    let mut node = Node::start(&dir.path().join("d"), None);
+    let (volume, replica) = (VolumeId::random(), ReplicaId::random());
+    let new = NewReplica { volume, replica, size: MIB, dir: None, existing: false, base: None };
+    node.client().create_replica(new).unwrap();
+    let away = answer(&node, replica, "");
+    let attachment = Attachment {
+        replicas: vec![ReplicaAt { id: replica, at: None }],
+        record: RecordPlace::Asked,
+        ..alone(volume, &socket)
+    };
+    node.client().attach(attachment).unwrap();
+    node.wait_in_sync(volume, 1);
+    qemu_io(&socket, &["write -P 7 0 64k"]);
+    // While it serves, and while it waits to.
+    away.store(true, Ordering::SeqCst);
+    node.stop();
+    node.resume();
+    node.stop();
+    node.resume();
+    answer(&node, replica, "");
+    node.wait_in_sync(volume, 1);
+    qemu_io(&socket, &["read -P 7 0 64k"]);
+    node.stop();
 }
 
 #[test]

@@ -130,7 +130,10 @@ fn tell(notice: &Notice, places: &[String]) {
             }
         }
         Notice::StandingBy => {
-            eprintln!("standing by on {}: reads are served, the first write takes the volume", places.join(" and "))
+            eprintln!(
+                "standing by on {}: reads are served, the first write takes the volume",
+                places.join(" and ")
+            )
         }
         Notice::Waiting => eprintln!("waiting: no replica that is in sync can be reached"),
         Notice::Fenced { by } => {

@@ -68,6 +68,11 @@ impl Engine {
     pub(super) fn control_answered(&mut self, answer: ControlAnswer) {
         let Some(call) = self.control.call.take() else { return };
         match (answer, call) {
+            // Every member has been let go of. That the record says so too is a courtesy: whoever
+            // comes next takes a generation of its own.
+            (ControlAnswer::Unavailable, _) if self.phase == Phase::Closing(Closing::Releasing) => {
+                return self.closed();
+            }
             (ControlAnswer::Unavailable, _) => {
                 self.control.retry = Some(self.now + self.config.retry);
                 return;

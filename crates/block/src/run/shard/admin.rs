@@ -205,7 +205,8 @@ impl Shard {
         while let Ok(message) = self.inbox.try_recv() {
             match message {
                 Message::Stop => {
-                    self.stopping = true;
+                    let limit = self.now() + super::ENDING;
+                    self.stopping.get_or_insert(limit);
                     (0..self.volumes.len()).for_each(|at| self.close(at));
                 }
                 Message::Control { volume, answer } => {

@@ -150,7 +150,12 @@ impl World {
 
     fn crash_some_engine(&mut self) {
         let Some(server) = self.live_engine() else { return };
-        let guest_dies = self.rng.chance(600);
+        // One that goes on elsewhere is alive.
+        let goes_on = |(at, it): (usize, &super::hosts::Server)| {
+            at != server && it.busy && it.engine.as_ref().is_some_and(|engine| !engine.is_over())
+        };
+        let elsewhere = self.servers.iter().enumerate().any(goes_on);
+        let guest_dies = self.rng.chance(600) && !elsewhere;
         self.crash_engine(server);
         if guest_dies {
             self.guest_crashed();

@@ -146,7 +146,7 @@ fn complaint(user_data: &[u8]) -> Option<String> {
         return None;
     }
     let begins = |with: &&str| text.get(..with.len()).is_some_and(|s| s.eq_ignore_ascii_case(with));
-    if !BEGINNINGS.iter().any(|with| begins(with)) {
+    if !BEGINNINGS.iter().any(begins) {
         return Some(format!("it does not begin with {CLOUD_CONFIG:?} or \"#!\""));
     }
     if text.lines().next()?.trim_end() != CLOUD_CONFIG {

@@ -82,6 +82,16 @@ impl Machines {
         self.0.lock().remove(uid);
     }
 
+    /// The objects that are known.
+    fn present(&self) -> Vec<Arc<Vmi>> {
+        let machines = self.0.lock();
+        let known = machines.values().filter_map(|entry| match &*entry.object.borrow() {
+            Known::Present(vmi) => Some(Arc::clone(vmi)),
+            Known::Unknown | Known::Gone => None,
+        });
+        known.collect()
+    }
+
     pub(super) fn uids(&self) -> Vec<String> {
         self.0.lock().keys().cloned().collect()
     }

@@ -109,10 +109,10 @@ fn harvesters_snapshots_become_new_machines_or_replace_their_own() {
         for (key, value) in spec.as_object().unwrap() {
             restore["spec"][key] = value.clone();
         }
-        http.post(HARVESTER_RESTORES, &restore).ok();
+        http.post(HARVESTER_RESTORES, &restore)
     };
-    restore("copy", "web-2", json!({"newVM": true}));
-    restore("again", "web", json!({"deletionPolicy": "retain"}));
+    restore("copy", "web-2", json!({"newVM": true})).ok();
+    restore("again", "web", json!({"deletionPolicy": "retain"})).ok();
     for name in ["copy", "again"] {
         let path = format!("{HARVESTER_RESTORES}/{name}");
         eventually(&format!("{name} is done"), || {
@@ -127,10 +127,7 @@ fn harvesters_snapshots_become_new_machines_or_replace_their_own() {
     for own in ["root", "data"] {
         assert_eq!(http.get(&format!("{CLAIMS}/{own}")).status, 200, "{own} is retained");
     }
-    restore("wrong", "web", json!({"newVM": true}));
-    let path = format!("{HARVESTER_RESTORES}/wrong");
-    eventually("a name that is taken is told", || {
-        http.get(&path).ok().to_string().contains("VM web is already exists")
-    });
+    let taken = restore("wrong", "web", json!({"newVM": true})).refused(422);
+    assert_has(&taken, "VM web is already exists");
     nodes.stop();
 }

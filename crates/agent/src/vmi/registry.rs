@@ -44,13 +44,8 @@ impl Machines {
 
     /// The object of this name.
     pub(crate) fn object(&self, namespace: &str, name: &str) -> Option<Arc<Vmi>> {
-        let machines = self.0.lock();
-        machines.values().find_map(|entry| match &*entry.object.borrow() {
-            Known::Present(vmi) if vmi.namespace == namespace && vmi.name == name => {
-                Some(Arc::clone(vmi))
-            }
-            _ => None,
-        })
+        let named = |vmi: &Arc<Vmi>| vmi.namespace == namespace && vmi.name == name;
+        self.present().into_iter().find(named)
     }
 
     /// What the node and those machines that run use.

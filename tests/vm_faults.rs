@@ -157,6 +157,11 @@ fn machines_come_back_in_their_order_after_a_power_cut() {
     });
     assert_has(waiting["message"].as_str().unwrap(), "default/db starts first");
     assert_has(why(&node, "web"), "default/db");
+    poll("the first one is back", || {
+        let vmi = node.sheaf.http().get(&at(VMIS, "db")).json();
+        let back = vmi["metadata"]["uid"] != before[1] && vmi["status"]["phase"] == "Running";
+        if back { Ok(()) } else { Err(vmi.to_string()) }
+    });
     // Whoever goes on does not begin anew, nor forgets who waits.
     node.sheaf.kill();
     node.sheaf.begin();

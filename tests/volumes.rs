@@ -329,8 +329,10 @@ fn people_make_grow_copy_and_delete_volumes_by_name() {
     for part in ["NAME", "USED BY", "data", "old", "copy", "2 GiB", "detached"] {
         assert_has(&list, part);
     }
+    // It was attached to be copied.
+    eventually("it is let go of", || run("status data").contains("data: 2 GiB, detached"));
     let status = run("status data");
-    for part in ["data: 2 GiB, detached", "Copies (1 of up to 3):", "Snapshots:", "first"] {
+    for part in ["data: 2 GiB", "Copies (1 of up to 3):", "Snapshots:", "first"] {
         assert_has(&status, part);
     }
     assert_has(fails("status none"), "there is no volume none in namespace default");

@@ -192,7 +192,11 @@ parameters:
         let ticket = node.map(|node| json!({"id": "t", "type": "csi-attacher", "nodeID": node}));
         let patch = json!({"spec": {"attachmentTickets": {"t": ticket}}});
         let path = format!("{}/{volume}", longhorn("volumeattachments"));
-        self.node.sheaf.http().merge(&path, &patch).ok();
+        // It comes with the volume, but after it.
+        poll(&format!("{volume} can be asked for"), || {
+            let reply = self.node.sheaf.http().merge(&path, &patch);
+            if reply.status == 404 { Err(reply.text()) } else { Ok(reply.ok()) }
+        });
     }
 
     #[track_caller]

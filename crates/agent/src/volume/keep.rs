@@ -333,7 +333,7 @@ impl Keeper {
 
     /// An upload begins if its claim waits for one.
     fn receive(&mut self, arrival: Arrival) {
-        let Arrival { volume, body, answer } = arrival;
+        let volume = arrival.volume.clone();
         let owner = self.volumes.get(&volume).map(|volume| volume.owner.clone());
         let claim = owner.and_then(|owner| self.claims.get(&owner)).filter(|claim| {
             claim.source == Some(Source::Upload)
@@ -342,13 +342,12 @@ impl Keeper {
                 && !claim.is_deleting
         });
         let Some(claim) = claim.cloned() else {
-            let _ = answer.send(Err(UploadError::NotExpected { volume }));
-            return;
+            return arrival.refuse(UploadError::NotExpected { volume });
         };
         if self.under_way.contains_key(&volume) {
-            let _ = answer.send(Err(UploadError::Busy { volume }));
-            return;
+            return arrival.refuse(UploadError::Busy { volume });
         }
+        let Arrival { body, answer, .. } = arrival;
         let shared = self.shared.clone();
         self.spawn(volume, Doing::Filling, |volume| async move {
             let mut teller = Teller::new(shared.client.clone(), &claim);

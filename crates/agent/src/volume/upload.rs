@@ -1,6 +1,7 @@
 //! An image that a client sends for a claim.
 
 use std::io;
+use std::time::Duration;
 
 use base::Chain;
 use bytes::Bytes;
@@ -57,6 +58,17 @@ pub(super) struct Arrival {
     pub(super) answer: oneshot::Sender<Result<(), UploadError>>,
 }
 
+impl Arrival {
+    /// Says why not, once the client listens.
+    pub(super) fn refuse(self, why: UploadError) {
+        let Self { body, answer, .. } = self;
+        tokio::spawn(async move {
+            drain(body).await;
+            let _ = answer.send(Err(why));
+        });
+    }
+}
+
 /// Takes an image in and tells the claim.
 pub(super) async fn upload(
     shared: &Shared,
@@ -68,6 +80,7 @@ pub(super) async fn upload(
     let unknown = |failure: CloneError| UploadError::Unknown(Box::new(failure));
     let user = user_of(shared, &claim.namespace, &claim.name).await.map_err(unknown)?;
     if let Some(user) = user {
+        drain(body).await;
         return Err(UploadError::InUse { user });
     }
     let gauge = Gauge::default();
@@ -135,14 +148,19 @@ pub(crate) async fn pump(mut body: Incoming, into: mpsc::Sender<io::Result<Bytes
     }
 }
 
-/// Most clients only read an answer after they have sent everything.
+/// Most clients only read an answer after they have sent everything. Those who send for very
+/// long, or hardly at all, are not waited for.
 async fn drain(mut body: Incoming) {
-    const PATIENCE: usize = 64 << 20;
-    let mut left = PATIENCE;
-    while let Some(Ok(frame)) = body.frame().await {
-        left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
-        if left == 0 {
-            return;
+    const MOST: usize = 64 << 20;
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let rest = async {
+        let mut left = MOST;
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                return;
+            }
         }
-    }
+    };
+    let _ = tokio::time::timeout(PATIENCE, rest).await;
 }

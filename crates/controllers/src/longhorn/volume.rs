@@ -103,6 +103,11 @@ impl Watched {
         free.then(|| Turn { watched: self, name: Arc::clone(name) })
     }
 
+    /// The next look at this node concerns everybody.
+    fn forget_offer(&self, node: &Arc<str>) {
+        self.lock().offers.remove(node);
+    }
+
     /// Whom a node's offer concerns. How much room it has changes often, and concerns those
     /// that look for room; whether it takes replicas at all concerns everybody.
     fn concerned(&self, node: &Arc<str>, offer: Option<String>) -> Vec<Arc<str>> {
@@ -182,7 +187,7 @@ impl Keeper {
         for volume in self.watched.concerned(name, offer) {
             if !matches!(self.volume(&volume).await, Ok(own) if own != Next::Again(BUSY)) {
                 // Whoever looks at it now may have seen the node as it was.
-                self.watched.look_for_room(&volume, true);
+                self.watched.forget_offer(name);
                 next = Next::Again(BUSY);
             }
         }

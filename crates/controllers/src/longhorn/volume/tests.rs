@@ -51,6 +51,11 @@ fn what_a_node_offers_concerns_all_and_its_room_only_those_that_look_for_it() {
     assert_eq!(concerned(&json!({"conditions": []})), 2, "it is new");
     assert_eq!(concerned(&json!({"conditions": [{"type": "Ready", "status": "True"}]})), 2);
     assert_eq!(concerned(&json!({"region": "x"})), 1, "nothing that matters changed");
+    // Somebody looks at a volume and finds no room, and has seen the node as it was.
+    watched.forget_offer(&node);
+    watched.look_for_room(&"a".into(), false);
+    let told = watched.concerned(&node, Some(place::offer(&own)));
+    assert_eq!(told.len(), 2, "it is looked at again, whatever others noted meanwhile");
     assert_eq!(watched.concerned(&node, None).len(), 2, "it is gone");
 }
 

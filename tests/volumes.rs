@@ -55,7 +55,12 @@ fn items(http: &Http, path: &str) -> usize {
 fn ticket(http: &Http, volume: &str, node: Option<&str>) {
     let ticket = node.map(|node| json!({"id": "t", "type": "csi-attacher", "nodeID": node}));
     let patch = json!({"spec": {"attachmentTickets": {"t": ticket}}});
-    http.merge(&format!("{}/{volume}", longhorn("volumeattachments")), &patch).ok();
+    let path = format!("{}/{volume}", longhorn("volumeattachments"));
+    // It comes with the volume, but after it.
+    eventually("it can be asked for", || {
+        let reply = http.merge(&path, &patch);
+        reply.status != 404 && reply.ok().is_object()
+    });
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::audit::Audit;
 use crate::bootstrap::{self, BootstrapError};
 use crate::catalog::Catalog;
 use crate::extension::Extensions;
-use crate::fairness::Fairness;
+use crate::fairness::{self, Fairness};
 use crate::identity::Authenticator;
 use crate::item::ObjectShape;
 use crate::oidc::Oidc;
@@ -74,6 +74,8 @@ impl Api {
         });
         refresh::catalog(&api);
         bootstrap::run(&api).await?;
+        // The first request already belongs where the objects say.
+        fairness::refresh(&api);
         refresh::follow(&api, tasks);
         cleanup::start(&api, tasks);
         api_services::start(&api, tasks);

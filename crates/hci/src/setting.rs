@@ -44,7 +44,7 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting("replica-auto-balance-disk-pressure-percentage", "90", Number(0, 99)),
     setting("storage-over-provisioning-percentage", "100", Number(0, MANY)),
-    setting("storage-minimal-available-percentage", "25", Number(0, 100)),
+    setting("storage-minimal-available-percentage", "10", Number(0, 100)),
     setting("storage-reserved-percentage-for-default-disk", "30", Number(0, 100)),
     setting("disable-scheduling-on-cordoned-node", "true", Bool),
     setting("allow-volume-creation-with-degraded-availability", "true", Bool),

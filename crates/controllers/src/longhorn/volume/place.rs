@@ -255,7 +255,7 @@ pub(super) mod tests {
         let soft = json!({"spec": {"replicaSoftAntiAffinity": "enabled"}});
         let places = Places::new(&[], &[], &[], &soft);
         assert!(places.policy.node_soft && places.policy.zone_soft);
-        assert_eq!((places.policy.minimal_available, places.patience), (25, 600));
+        assert_eq!((places.policy.minimal_available, places.patience), (10, 600));
         let set =
             json!({"metadata": {"name": "storage-minimal-available-percentage"}, "value": "5"});
         assert_eq!(Places::new(&[], &[], &[set], &json!({})).policy.minimal_available, 5);

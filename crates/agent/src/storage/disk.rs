@@ -187,7 +187,7 @@ impl Looking {
     /// Whether there is room for more.
     fn pressure(&self, name: &str, path: &str, found: &Found, old: &Value) -> Value {
         let setting = self.settings.get("storage-minimal-available-percentage");
-        let percent: i64 = setting.and_then(|value| value.parse().ok()).unwrap_or(25);
+        let percent: i64 = setting.and_then(|value| value.parse().ok()).unwrap_or(10);
         let least = found.maximum / 100 * percent;
         let now = clock::now();
         if found.available > least {

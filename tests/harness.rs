@@ -14,7 +14,7 @@ mod wait;
 
 pub(crate) use etcd::Etcd;
 pub(crate) use foreign::Foreign;
-pub(crate) use guest::{PASSWORD, Shell, image};
+pub(crate) use guest::{PASSWORD, Shell, disk_of_image};
 pub(crate) use hook::{Asked, Hook, Said};
 pub(crate) use http::{Http, Reply, block_on};
 pub(crate) use kubectl::Kubectl;

@@ -2,21 +2,18 @@
 
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream};
-use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Node, PASSWORD, Shell, image, poll};
+use crate::harness::{Node, PASSWORD, Shell, disk_of_image, poll};
 
 const VMI: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/a";
 const OTHER: &str = "another-one";
 
 fn machine(node: &Node) -> String {
     let disk = node.sheaf.scratch("root.img");
-    let raw = ["convert", "-O", "raw"];
-    let done = Command::new("qemu-img").args(raw).arg(image()).arg(&disk).status().unwrap();
-    assert!(done.success(), "qemu-img failed");
+    disk_of_image(&disk);
     format!(
         "
 apiVersion: v1

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Node, PASSWORD, Shell, Socket, image, link, poll};
+use crate::harness::{Node, PASSWORD, Shell, Socket, disk_of_image, link, poll};
 
 const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines/a";
 const VMI: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/a";
@@ -16,9 +16,7 @@ const MACHINE: &str = "/apis/subresources.kubevirt.io/v1/namespaces/default/virt
 /// A machine with what a guest can be given at its start, and room for what comes later.
 fn machine(node: &Node) -> String {
     let disk = node.sheaf.scratch("root.img");
-    let raw = ["convert", "-O", "raw"];
-    let done = Command::new("qemu-img").args(raw).arg(image()).arg(&disk).status().unwrap();
-    assert!(done.success(), "qemu-img failed");
+    disk_of_image(&disk);
     format!(
         "
 apiVersion: v1

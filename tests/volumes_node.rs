@@ -11,7 +11,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
 use self::lab::{CLAIMS, DATA_VOLUMES, Lab, VMIS, VMS, longhorn, machine};
-use crate::harness::{Shell, eventually, image, poll};
+use crate::harness::{Shell, disk_of_image, eventually, poll};
 use crate::volume::web::{Fault, Web};
 
 #[test]
@@ -101,9 +101,7 @@ fn a_guest_with_verified_io_sees_pauses_and_never_an_error() {
     let mut lab = Lab::start();
     let (data, other) = (lab.claim("data", "96Mi"), lab.claim("other", "16Mi"));
     let disk = lab.node.sheaf.scratch("root.img");
-    let convert = ["convert", "-O", "raw"];
-    let mut tool = std::process::Command::new("qemu-img");
-    assert!(tool.args(convert).arg(image()).arg(&disk).status().unwrap().success());
+    disk_of_image(&disk);
     lab.node.kubectl().apply(&lab::linux(&disk));
     lab.node.until(&format!("{VMIS}/a"), "/status/phase", "Running");
     let mut shell = Shell::login(&lab.node, "a");

@@ -15,7 +15,7 @@ const BOUND: Duration = Duration::from_secs(300);
 pub(crate) const PASSWORD: &str = "sheaf";
 
 /// The image of the guest, which is built from the distribution's packages once.
-pub(crate) fn image() -> &'static Path {
+fn image() -> &'static Path {
     static IMAGE: LazyLock<PathBuf> = LazyLock::new(|| {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/guest");
         let output = Command::new(script).output().unwrap();
@@ -24,6 +24,13 @@ pub(crate) fn image() -> &'static Path {
         String::from_utf8(output.stdout).unwrap().trim().into()
     });
     &IMAGE
+}
+
+/// A disk of its own for a guest, at `path`.
+pub(crate) fn disk_of_image(path: &Path) {
+    let raw = ["convert", "-O", "raw"];
+    let done = Command::new("qemu-img").args(raw).arg(image()).arg(path).status().unwrap();
+    assert!(done.success(), "qemu-img failed");
 }
 
 /// Somebody at the console of a guest.

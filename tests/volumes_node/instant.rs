@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::lab::{self, CLAIMS, Lab, VMIS, VMS};
-use crate::harness::{Shell, eventually, image, poll};
+use crate::harness::{Shell, disk_of_image, eventually, poll};
 
 const SNAPSHOTS: &str =
     "/apis/snapshot.kubevirt.io/v1beta1/namespaces/default/virtualmachinesnapshots";
@@ -102,10 +102,7 @@ fn disks_that_are_written_to_are_captured_at_one_instant() {
         lab.claim(disk, "16Mi");
     }
     let disk = lab.node.sheaf.scratch("root.img");
-    let mut tool = Command::new("qemu-img");
-    assert!(
-        tool.args(["convert", "-O", "raw"]).arg(image()).arg(&disk).status().unwrap().success()
-    );
+    disk_of_image(&disk);
     lab.node.kubectl().apply(&three_disks(&disk));
     lab.node.until(&format!("{VMIS}/a"), "/status/phase", "Running");
     let mut shell = Shell::login(&lab.node, "a");

@@ -11,11 +11,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
 use self::bare::{Bare, Place, Recipe};
 use self::node::{Node, Watch, is_running};
 use crate::figures::{Figures, Limit, percentile};
+use crate::process::tool;
 
 const ROUNDS: usize = 9;
 /// After which nothing of a start goes on any more.
@@ -170,12 +171,4 @@ async fn assemble() -> Result<Vec<u8>> {
     let mut guest = std::fs::read(image)?;
     guest.resize(1 << 20, 0);
     Ok(guest)
-}
-
-async fn tool(program: &str, arguments: &[&str]) -> Result<()> {
-    let done = tokio::process::Command::new(program).args(arguments).output().await;
-    let done = done.with_context(|| format!("cannot run {program}; is it installed?"))?;
-    let complaint = String::from_utf8_lossy(&done.stderr);
-    ensure!(done.status.success(), "{program} {}: {complaint}", arguments.join(" "));
-    Ok(())
 }

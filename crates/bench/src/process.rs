@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use tokio::process::{Child, Command};
 
 use crate::client::Client;
@@ -17,6 +17,29 @@ pub(crate) struct Server {
     pub(crate) client: Client,
     /// From exec to the first yes of `/readyz`.
     pub(crate) started_in: Duration,
+}
+
+/// Runs a program that must succeed.
+pub(crate) async fn tool(program: &str, arguments: &[&str]) -> Result<()> {
+    let done = Command::new(program).args(arguments).output().await;
+    let done = done.with_context(|| format!("cannot run {program}; is it installed?"))?;
+    let complaint = String::from_utf8_lossy(&done.stderr);
+    ensure!(done.status.success(), "{program} {}: {complaint}", arguments.join(" "));
+    Ok(())
+}
+
+/// Removes the network of a node that is gone.
+pub(crate) fn remove_bridge(bridge: &str) {
+    let table = format!("sheaf_{bridge}");
+    let commands: [&[&str]; 4] = [
+        &["ip", "link", "del", bridge],
+        &["nft", "delete", "table", "inet", &table],
+        &["nft", "delete", "table", "bridge", &table],
+        &["nft", "delete", "table", "bridge", &format!("{table}_seen")],
+    ];
+    for command in commands {
+        let _ = std::process::Command::new(command[0]).args(&command[1..]).output();
+    }
 }
 
 pub(crate) fn free_port() -> Result<u16> {

@@ -8,12 +8,13 @@ mod web;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use self::node::{CLAIMS, Node, longhorn};
 use self::web::Web;
 use crate::figures::{Figures, Limit, percentile};
+use crate::process::tool;
 
 const IMAGES: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachineimages";
 const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
@@ -34,14 +35,6 @@ pub(crate) async fn run(sheaf: &Path, figures: &mut Figures) -> Result<()> {
     claim(&mut node, &class, figures).await?;
     pause(&mut node, figures).await?;
     loops(&mut node, figures).await
-}
-
-async fn tool(program: &str, arguments: &[&str]) -> Result<()> {
-    let done = tokio::process::Command::new(program).args(arguments).output().await;
-    let done = done.with_context(|| format!("cannot run {program}; is it installed?"))?;
-    let complaint = String::from_utf8_lossy(&done.stderr);
-    ensure!(done.status.success(), "{program} {}: {complaint}", arguments.join(" "));
-    Ok(())
 }
 
 /// The same file in turns; answers the class of the last image.

@@ -147,6 +147,12 @@ pub fn find(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.name == name)
 }
 
+/// What holds: the value of the object of that name, or the default if it has none.
+pub fn value<'a>(name: &str, own: Option<&'a str>) -> &'a str {
+    let default = || find(name).map_or("", |known| known.default);
+    own.filter(|own| !own.is_empty()).unwrap_or_else(default)
+}
+
 impl Setting {
     /// What is wrong with a value, with what would be right.
     pub fn complaint(&self, value: &str) -> Option<String> {

@@ -41,8 +41,11 @@ impl ActError {
     pub(super) fn is_passing(&self) -> bool {
         match self {
             Self::Link(LinkError::Connect(_) | LinkError::Ended) => true,
-            // What the storage process says of everything that it has to finish first.
-            Self::Link(LinkError::Refused { message }) => message.ends_with("; try again"),
+            // What the storage process says of everything that it has to finish first, and of
+            // a volume that was detached since it was looked at.
+            Self::Link(LinkError::Refused { message }) => {
+                message.ends_with("; try again") || message.ends_with("is not attached")
+            }
             _ => false,
         }
     }

@@ -86,21 +86,24 @@ impl Looking {
         Ok(())
     }
 
+    fn setting(&self, name: &str) -> &str {
+        hci::setting::value(name, self.settings.get(name).map(String::as_str))
+    }
+
     /// The object of a node that is new, with its first disk unless only marked nodes get one.
     async fn create(&self) -> Result<(), ActError> {
-        let setting = |name: &str| self.settings.get(name).map(String::as_str).unwrap_or_default();
-        let path = match setting("default-data-path") {
+        let path = match self.setting("default-data-path") {
             "" | LONGHORN_PATH => self.default_disk.clone(),
             other => PathBuf::from(other),
         };
         let mut disks = json!({});
-        if setting("create-default-disk-labeled-nodes") != "true" {
+        if self.setting("create-default-disk-labeled-nodes") != "true" {
             let total = tokio::task::block_in_place(|| {
                 std::fs::create_dir_all(&path).ok()?;
                 statvfs(&path).ok().map(|stat| stat.f_blocks * stat.f_frsize)
             });
             let percent: u64 =
-                setting("storage-reserved-percentage-for-default-disk").parse().unwrap_or(30);
+                self.setting("storage-reserved-percentage-for-default-disk").parse().unwrap_or(30);
             disks["default-disk"] = json!({
                 "path": path, "diskType": "filesystem", "allowScheduling": true,
                 "evictionRequested": false, "tags": [],
@@ -186,8 +189,8 @@ impl Looking {
 
     /// Whether there is room for more.
     fn pressure(&self, name: &str, path: &str, found: &Found, old: &Value) -> Value {
-        let setting = self.settings.get("storage-minimal-available-percentage");
-        let percent: i64 = setting.and_then(|value| value.parse().ok()).unwrap_or(10);
+        let percent: i64 =
+            self.setting("storage-minimal-available-percentage").parse().unwrap_or_default();
         let least = found.maximum / 100 * percent;
         let now = clock::now();
         if found.available > least {

@@ -181,16 +181,7 @@ impl Drop for Node {
                 let _ = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
             }
         }
-        let table = format!("sheaf_{BRIDGE}");
-        let commands: [&[&str]; 4] = [
-            &["ip", "link", "del", BRIDGE],
-            &["nft", "delete", "table", "inet", &table],
-            &["nft", "delete", "table", "bridge", &table],
-            &["nft", "delete", "table", "bridge", &format!("{table}_seen")],
-        ];
-        for command in commands {
-            let _ = std::process::Command::new(command[0]).args(&command[1..]).output();
-        }
+        crate::process::remove_bridge(BRIDGE);
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) enum VolumeError {
     NoPassphrase { volume: VolumeId },
     #[error("cannot give {path} to those who may connect")]
     Give { path: PathBuf, source: io::Error },
-    #[error("the storage process is ending")]
+    #[error("the storage process is ending; try again")]
     Ending,
 }
 

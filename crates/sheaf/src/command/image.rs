@@ -3,7 +3,7 @@
 mod list;
 mod make;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use serde_json::Value;
 
 use super::link::Link;
@@ -45,6 +45,17 @@ pub(super) async fn find(link: &Link, name: &str) -> Result<Option<Value>> {
     let shown = all.iter().find(|image| text(image, "/spec/displayName") == name);
     let called = || all.iter().find(|image| text(image, "/metadata/name") == name);
     Ok(shown.or_else(called).cloned())
+}
+
+/// The same, for those who cannot do without it.
+async fn existing(link: &Link, name: &str) -> Result<Value> {
+    let missing = || {
+        let namespace = &link.namespace;
+        anyhow!(
+            "there is no image {name} in namespace {namespace}; `sheaf image list -A` shows all"
+        )
+    };
+    find(link, name).await?.ok_or_else(missing)
 }
 
 pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {

@@ -93,7 +93,7 @@ pub enum AdminReply {
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdminError {
-    #[error("the volume is not served any more")]
+    #[error("the volume has just stopped being served; try again")]
     Gone,
     #[error("there is no snapshot {name:?}")]
     NoSnapshot { name: String },

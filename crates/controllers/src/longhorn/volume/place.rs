@@ -178,8 +178,7 @@ pub(super) fn words(object: &Value, pointer: &str) -> Vec<String> {
 
 fn setting<'a>(settings: &'a [Value], wanted: &str) -> &'a str {
     let own = settings.iter().find(|own| name(own) == wanted).map(|own| text(own, "/value"));
-    let default = || hci::setting::find(wanted).map_or("", |known| known.default);
-    own.filter(|own| !own.is_empty()).unwrap_or_else(default)
+    hci::setting::value(wanted, own)
 }
 
 fn number(settings: &[Value], wanted: &str) -> i64 {

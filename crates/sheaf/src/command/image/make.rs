@@ -11,7 +11,7 @@ use http_body_util::{BodyExt as _, Empty, StreamBody};
 use serde_json::{Value, json};
 use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _};
 
-use super::{State, find, images, state, text};
+use super::{State, existing, find, images, state, text};
 use crate::cli::{Image, ImageWish, ImportArgs};
 use crate::command::link::Link;
 use crate::command::print;
@@ -141,13 +141,7 @@ async fn push_once(
 /// Writes the data of an image to a file, with holes where it has nothing.
 pub(super) async fn download(image: &Image, file: &Path) -> Result<()> {
     let link = Link::to(&image.place).await?;
-    let shown = &image.name;
-    let Some(found) = find(&link, shown).await? else {
-        bail!(
-            "there is no image {shown} in namespace {}; `sheaf image list -A` shows all",
-            link.namespace
-        );
-    };
+    let found = existing(&link, &image.name).await?;
     let (namespace, name) = (text(&found, "/metadata/namespace"), text(&found, "/metadata/name"));
     let request = Request::get(format!("{UPLOAD}/{namespace}/{name}/download"))
         .body(Empty::new().map_err(|never| match never {}).boxed_unsync())
@@ -187,7 +181,7 @@ pub(super) async fn download(image: &Image, file: &Path) -> Result<()> {
         .await
         .with_context(|| format!("cannot write {}", file.display()))?;
     let bytes = i64::try_from(length).map(size).unwrap_or_default();
-    print(&format!("{} has {shown}: a raw disk of {bytes}\n", file.display()))
+    print(&format!("{} has {}: a raw disk of {bytes}\n", file.display(), image.name))
 }
 
 async fn create(link: &Link, name: &str, mut spec: Value, wish: &ImageWish) -> Result<Value> {
@@ -264,24 +258,18 @@ async fn finish(link: &Link, image: &Value) -> Result<()> {
 
 pub(super) async fn delete(image: &Image, no_wait: bool) -> Result<()> {
     let link = Link::to(&image.place).await?;
-    let shown = &image.name;
-    let Some(found) = find(&link, shown).await? else {
-        bail!(
-            "there is no image {shown} in namespace {}; `sheaf image list -A` shows all",
-            link.namespace
-        );
-    };
+    let found = existing(&link, &image.name).await?;
     let path = format!("{}/{}", images(&link), text(&found, "/metadata/name"));
     link.delete(&path).await?;
     let uid = text(&found, "/metadata/uid");
     if no_wait {
-        return print(&format!("{shown} is being deleted\n"));
+        return print(&format!("{} is being deleted\n", image.name));
     }
     let is_there = |now: Option<Value>| now.is_some_and(|now| text(&now, "/metadata/uid") == uid);
     while is_there(link.find(&path).await?) {
         tokio::time::sleep(PAUSE).await;
     }
-    print(&format!("{shown} is deleted\n"))
+    print(&format!("{} is deleted\n", image.name))
 }
 
 #[cfg(test)]

@@ -66,6 +66,11 @@ bench: ## Measure a release build: requests per second, latency, CPU and memory
 	@scripts/setup run
 	cargo run --release --locked -p bench -- $(ARGS)
 
+.PHONY: fuzz
+fuzz: ## Throw broken input at everything that reads requests, for long (SECONDS=600 for each decoder)
+	@scripts/setup run
+	SHEAF_FUZZ_SECONDS=$(or $(SECONDS),600) cargo test --locked -p apiserver --lib -- fuzz::
+
 .PHONY: soak
 soak: ## An hour of client-go against a server that is killed now and then (ARGS='10m etcd')
 	@scripts/setup run

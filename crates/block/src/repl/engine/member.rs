@@ -42,7 +42,7 @@ pub(super) struct Member {
     pub(super) latency: Latency,
     /// What it said last of itself.
     pub(super) stats: Option<Pong>,
-    /// Chunks changed while the replica did not get changes.
+    /// Chunks changed while the replica did not get changes; of a member, those that it refused.
     pub(super) changed: Pieces,
     /// `changed` is complete: nothing else differs, but for the replica's own dirty regions.
     pub(super) tracked: bool,
@@ -114,6 +114,11 @@ impl Member {
     /// In sync, and no reason to doubt it.
     pub(super) fn is_readable(&self) -> bool {
         matches!(self.role, Role::InSync) && self.is_up() && self.fault.is_none()
+    }
+
+    /// Its answers count for acknowledgements, now and when those that leave have left.
+    pub(super) fn counts(&self) -> bool {
+        matches!(self.role, Role::InSync | Role::Joining { .. })
     }
 
     /// Gets every change of the guest.

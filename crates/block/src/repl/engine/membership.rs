@@ -242,10 +242,11 @@ impl Engine {
         self.forget_in_ops(slot);
     }
 
-    /// Everything that the member may lack or have differently: what it has not answered, and
-    /// what was not reconciled yet. Its own dirty regions come on top when it returns.
+    /// Everything that the member may lack or have differently: what it refused or has not
+    /// answered, and what was not reconciled yet. Its own dirty regions come on top when it returns.
     fn remember_missing(&mut self, slot: usize) {
-        let mut missing = Pieces::none(self.config.chunk);
+        let refused = &mut self.members[slot].changed;
+        let mut missing = std::mem::replace(refused, Pieces::none(self.config.chunk));
         for op in self.ops.values().filter(|op| op.concerns(slot)) {
             op.span().into_iter().for_each(|span| missing.insert(span));
         }

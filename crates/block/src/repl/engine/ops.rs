@@ -256,6 +256,7 @@ impl Engine {
     /// Looks whether enough members have answered.
     fn review(&mut self, id: u64) {
         let required = self.required();
+        let sound = self.slots(|member| member.counts() && member.fault.is_none());
         let Some(op) = self.ops.get_mut(&id) else { return };
         let must = match op.scope {
             Scope::All => op.targets.and(required),
@@ -266,25 +267,29 @@ impl Engine {
         let answered = must.and(op.waiting).is_empty()
             || (skips!(self.sabotage, EarlyAck) && !done.is_empty());
         let all_refused = op.scope == Scope::All && !must.is_empty() && refused == must;
+        // Who refused is not like the others, if there is one that stays and does it. One that
+        // leaves does not count: blaming the last one that stays would leave nobody.
+        let alone = op.scope == Scope::All && must.and(sound).without(op.refused).is_empty();
         let mut ended = None;
         let why = op.refusal.unwrap_or(Refusal::Io);
         let failed: Vec<usize> =
-            op.refused.without(if all_refused { must } else { Slots::NONE }).iter().collect();
+            op.refused.without(if alone { must } else { Slots::NONE }).iter().collect();
         if answered && (refused.is_empty() || all_refused || op.scope == Scope::Each) {
             ended = op.owner.take();
         }
         let span = op.span();
         for slot in failed {
-            // Others did it and this one did not: it is no longer like them.
+            // Whoever waits may be done without it before it leaves.
+            span.into_iter().for_each(|span| self.members[slot].changed.insert(span));
             self.member_fault(slot, MemberFault::Refused(why));
         }
         if let Some(owner) = ended {
-            let result = if all_refused { Err(why) } else { Ok(()) };
-            if let (Err(_), Some(span), true) = (result, span, must.len() > 1) {
+            let result = if refused.is_empty() { Ok(()) } else { Err(why) };
+            if let (true, Some(span), true) = (all_refused, span, must.len() > 1) {
                 // Nobody did it all, but some may have done a part.
                 self.unreconciled.insert(span);
             }
-            if let (Err(_), Some(span)) = (result, span) {
+            if let (true, Some(span)) = (all_refused, span) {
                 self.learners_recopy(span);
             }
             self.op_ended(owner, result);
@@ -305,7 +310,7 @@ impl Engine {
             Owner::Barrier => self.barrier_answered(result),
             Owner::Settling => self.settled_flush(result),
             Owner::Closing => self.closing_answered(),
-            Owner::SyncWrite { sync } => self.sync_written(sync),
+            Owner::SyncWrite { sync } => self.sync_written(sync, result),
             _ => {}
         }
     }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use super::event::{GuestError, GuestId};
 use super::guest::{Waiting, length};
-use super::member::Role;
+use super::member::{Member, Role};
 use super::notice::{MemberFault, Notice};
 use super::ops::{OneResult, Owner};
 use super::sync_plan::Run;
@@ -203,8 +203,7 @@ impl Engine {
         match sync.kind {
             // A member that is away must not miss it: it comes back, or it leaves.
             SyncKind::Reconcile => {
-                let members =
-                    self.slots(|member| matches!(member.role, Role::InSync | Role::Joining { .. }));
+                let members = self.slots(Member::counts);
                 let well =
                     |slot: usize| self.members[slot].is_up() && self.members[slot].fault.is_none();
                 members.iter().all(well).then_some((best, members))
@@ -326,8 +325,7 @@ impl Engine {
         for member in &mut self.members {
             member.opened.iter_mut().for_each(|opened| opened.lost_writes = false);
         }
-        let members =
-            self.slots(|member| matches!(member.role, Role::InSync | Role::Joining { .. }));
+        let members = self.slots(Member::counts);
         self.issue_each(Request::Reconciled, members, Owner::Nobody);
     }
 

@@ -11,7 +11,7 @@ use super::sync::{Step, Sync, SyncKind};
 use super::sync_plan::{Run, plan};
 use crate::repl::slots::Slots;
 use crate::repl::span::Span;
-use crate::wire::{BLOCK, BlockState, Crcs, Reply, Request, Verify};
+use crate::wire::{BLOCK, BlockState, Crcs, Refusal, Reply, Request, Verify};
 
 impl Engine {
     pub(super) fn mapped(&mut self, id: u64) {
@@ -164,9 +164,15 @@ impl Engine {
         }
     }
 
-    pub(super) fn sync_written(&mut self, id: u64) {
-        if let Some(Sync { step: Step::Moving(left), .. }) = self.syncs.get_mut(&id) {
+    /// A range that one of them refused is not the same on all. It is gone over again with those
+    /// that are left, or it would count as done while the one that refused still belongs to them.
+    pub(super) fn sync_written(&mut self, id: u64, result: Result<(), Refusal>) {
+        let Some(sync) = self.syncs.get_mut(&id) else { return };
+        if let Step::Moving(left) = &mut sync.step {
             *left = left.saturating_sub(1);
+            if result.is_err() {
+                sync.retry.get_or_insert(sync.verify);
+            }
             self.moved(id);
         }
     }

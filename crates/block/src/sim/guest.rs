@@ -180,7 +180,11 @@ impl World {
                 self.outcome.snapshots += 1;
                 self.acknowledged(generation, asked.at);
             }
-            (AskedWhat::Flush | AskedWhat::Other, Err(_)) => {}
+            (AskedWhat::Flush, Err(GuestError::Shutdown)) => {}
+            (AskedWhat::Flush, Err(error)) => self.wrong(format!("a flush failed: {error}")),
+            // Nothing depends on a snapshot that was refused; that it is the same everywhere, or
+            // nowhere, is seen at the end.
+            (AskedWhat::Other, Err(_)) => {}
         }
     }
 

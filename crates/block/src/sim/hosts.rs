@@ -24,6 +24,8 @@ pub(crate) struct Host {
     pub(crate) working: BTreeMap<u64, DiskRequest>,
     /// The disk answers nothing before this.
     pub(crate) hangs_until: Time,
+    /// When it last lost power.
+    pub(crate) power_cut: Option<Time>,
     /// Its disk is gone for good.
     pub(crate) destroyed: bool,
 }
@@ -40,8 +42,11 @@ pub(crate) struct Server {
     /// The guest makes new requests.
     pub(crate) busy: bool,
     pub(crate) active: bool,
-    /// Reads before the volume was taken are not judged.
+    /// Reads before the volume was taken are not judged: another engine has it and writes, and
+    /// the guest that comes with it reads again once it has arrived.
     pub(crate) standby: bool,
+    /// It was started for a guest that believes in nothing.
+    pub(crate) fresh: bool,
 }
 
 /// A request of a guest that was not answered yet.
@@ -114,6 +119,7 @@ impl World {
             busy: start.busy,
             active: false,
             standby: start.standby,
+            fresh: !guest_survived,
         });
         let replicas: Vec<ReplicaId> =
             self.hosts.iter().filter(|it| !it.destroyed).map(|it| it.replica).collect();

@@ -197,12 +197,6 @@ impl World {
             self.hosts[host].disk.half_done(request, &mut self.rng);
         }
         self.hosts[host].disk.stopped();
-        if self.plan.real_store {
-            // The store keeps in memory which blocks were written until it is asked to flush: the
-            // end of its process loses as much as that of its machine. It says so when it is
-            // opened, and then a guest cannot live on.
-            self.oracle.power_cut(self.now);
-        }
         let replica = self.hosts[host].replica;
         for wire in self.net.of_replica(host) {
             self.deliver(wire, Event::Disconnected { replica, connection: wire.1 });
@@ -213,7 +207,10 @@ impl World {
         self.stop_host(host);
         self.hosts[host].disk.power_cut(&mut self.rng);
         self.hosts[host].boot = BootId::from_u128(self.rng.u128());
-        self.oracle.power_cut(self.now);
+        self.hosts[host].power_cut = Some(self.now);
+        if self.record.record.isr.contains(&self.hosts[host].replica) {
+            self.oracle.power_cut(self.now);
+        }
     }
 
     fn cut_network(&mut self, replica: usize, length: Time) {

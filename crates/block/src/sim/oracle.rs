@@ -151,14 +151,19 @@ impl Oracle {
         for sector in &mut self.sectors {
             let Crash::Down { since } = sector.crash else { continue };
             sector.crash = Crash::Unread { since };
-            if sector.may_have_lost(power_cut) {
-                sector.log.iter_mut().filter(|it| !it.gone).for_each(|it| it.over = None);
+            if let Some(cut) = power_cut.filter(|cut| sector.may_have_lost(*cut)) {
+                sector.bring_back(cut);
             }
         }
     }
 
-    pub(crate) fn power_cut(&mut self, now: Time) {
-        self.power_cut = Some(now);
+    /// The disk of an in-sync replica lost power. That of another holds nothing that counts.
+    pub(crate) fn power_cut(&mut self, at: Time) {
+        self.power_cut = self.power_cut.max(Some(at));
+    }
+
+    pub(crate) fn has_lost_power(&self) -> bool {
+        self.power_cut.is_some()
     }
 
     /// A read that was asked for at `asked` returned `data`.
@@ -230,10 +235,24 @@ impl Sector {
     }
 
     /// After a crash of the guest, what was not flushed may be gone if power was lost after it
-    /// had been asked for: a disk may have answered, and the answer come after the loss.
-    fn may_have_lost(&self, power_cut: Option<Time>) -> bool {
+    /// had been asked for: a disk may have answered, and the answer come after the loss. One disk
+    /// of several is enough: nobody promised the guest that all are asked before it is served.
+    fn may_have_lost(&self, cut: Time) -> bool {
         let oldest = self.log.iter().filter(|it| !it.gone).skip(1).map(|it| it.asked).min();
-        power_cut.is_some_and(|cut| oldest.is_some_and(|oldest| cut >= oldest))
+        oldest.is_some_and(|oldest| cut >= oldest)
+    }
+
+    /// What was over may be there again, but for what ended before a write that was asked for
+    /// after the loss of power and acknowledged: nobody has lost that one.
+    fn bring_back(&mut self, cut: Time) {
+        let kept = self.log.iter().filter(|it| it.acked.is_some() && it.asked > cut);
+        let kept = kept.map(|it| it.asked).max().unwrap_or(Time::ZERO);
+        for it in self.log.iter_mut().filter(|it| !it.gone) {
+            let before = it.acked.is_some_and(|at| at < kept) || (it.dead && it.asked < kept);
+            if !before {
+                it.over = None;
+            }
+        }
     }
 
     fn describe(&self) -> String {
@@ -329,5 +348,19 @@ mod tests {
         oracle.read(at(7), at(7), 0, &one).unwrap();
         // Once read, it is settled.
         oracle.read(at(8), at(8), 0, &two).unwrap_err();
+    }
+
+    #[test]
+    fn what_was_written_after_a_power_cut_survives_the_guest() {
+        let mut oracle = Oracle::new(1);
+        let (tag, one) = oracle.write(at(1), 0, 1);
+        oracle.acked(at(2), tag, false);
+        oracle.power_cut(at(3));
+        let (tag, two) = oracle.write(at(4), 0, 1);
+        oracle.acked(at(5), tag, false);
+        oracle.guest_crashed(at(6));
+        oracle.activated();
+        oracle.read(at(7), at(7), 0, &one).unwrap_err();
+        oracle.read(at(7), at(7), 0, &two).unwrap();
     }
 }

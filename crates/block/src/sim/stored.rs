@@ -39,14 +39,11 @@ impl StoredDisk {
     /// The replica, opened if it is not.
     fn replica(&mut self) -> &mut Replica {
         if self.replica.is_none() {
-            // A disk may be full, but not when a replica is opened.
-            let capacity = self.files.capacity.take();
             let limits = Limits { settled_by_caller: true, ..Limits::default() };
             let boot = Some(BootId::from_u128(self.boot));
             let options = OpenOptions { limits, boot, ..OpenOptions::default() };
             let replica = open(&mut self.files, &mut NoBases, options)
                 .unwrap_or_else(|error| panic!("a replica must open after any crash: {error:?}"));
-            self.files.capacity = capacity;
             self.inherited = replica.dirty_regions();
             self.replica = Some(replica);
         }

@@ -13,7 +13,7 @@ use super::{Outcome, Plan, Rng, Time, Violation};
 use crate::ids::{BootId, Generation, InstanceId, ReplicaId, VolumeId};
 use crate::repl::control::{Record, Version, Versioned};
 use crate::repl::disk::{DiskReply, DiskRequest};
-use crate::repl::engine::{Action, ControlAnswer, Event, Notice};
+use crate::repl::engine::{Action, ControlAnswer, Event, Fault, Notice};
 use crate::repl::session::{SessionAction, SessionEvent};
 use crate::wire::{BLOCK, Call};
 
@@ -125,6 +125,7 @@ impl World {
                 life: 0,
                 working: BTreeMap::new(),
                 hangs_until: Time::ZERO,
+                power_cut: None,
                 destroyed: false,
             });
         }
@@ -288,16 +289,39 @@ impl World {
         match &notice {
             Notice::Active { generation, .. } => {
                 if *generation > self.served.0 {
+                    // A guest that was served since this engine was started has lost its disk to
+                    // another that begins anew.
+                    let served = self.served.0 > Generation(0) && !self.guest_is_dead;
+                    if served && self.servers[server].fresh {
+                        self.guest_crashed();
+                    }
                     self.served = (*generation, self.now);
                 }
                 self.outcome.activations += 1;
                 self.guest_is_dead = false;
+                // One that lost power on its way into the set counts as one of it.
+                let isr = &self.record.record.isr;
+                let in_sync = self.hosts.iter().filter(|it| isr.contains(&it.replica));
+                in_sync.filter_map(|it| it.power_cut).for_each(|at| self.oracle.power_cut(at));
                 self.oracle.activated();
             }
             Notice::RebuildDone { .. } => self.outcome.rebuilds += 1,
             Notice::Reconciled => self.outcome.reconciles += 1,
             Notice::IsrChanged { .. } => self.outcome.isr_changes += 1,
-            Notice::Repaired { .. } => self.outcome.repairs += 1,
+            Notice::Repaired { .. } => {
+                self.outcome.repairs += 1;
+                if !self.plan.faults.rot {
+                    self.wrong(format!("nothing rots here: {notice:?}"));
+                }
+            }
+            // There is always a copy left that did not rot.
+            Notice::Unreadable { .. } => self.wrong(format!("{notice:?}")),
+            // The only reason to give up: all that was left had lost power under a living guest.
+            Notice::Faulted { why } => {
+                if *why != Fault::LostWrites || !self.oracle.has_lost_power() {
+                    self.wrong(format!("an engine gave up: {why}"));
+                }
+            }
             Notice::Fenced { .. } => self.outcome.fenced += 1,
             Notice::Diverged { replica, offset, .. } => {
                 self.wrong(format!("replica {replica} differs at {offset} with good checksums"));

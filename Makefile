@@ -67,9 +67,9 @@ bench: ## Measure a release build: requests per second, latency, CPU and memory
 	cargo run --release --locked -p bench -- $(ARGS)
 
 .PHONY: fuzz
-fuzz: ## Throw broken input at everything that reads requests, for long (SECONDS=600 for each decoder)
+fuzz: ## Throw broken input at everything that reads requests, for long (SECONDS=600 each; TARGETS=…)
 	@scripts/setup run
-	SHEAF_FUZZ_SECONDS=$(or $(SECONDS),600) cargo test --locked -p apiserver --lib -- fuzz::
+	@scripts/fuzz $(or $(SECONDS),600) $(TARGETS)
 
 .PHONY: soak
 soak: ## An hour of client-go against a server that is killed now and then (ARGS='10m etcd')

@@ -37,9 +37,8 @@ pub mod encryption;
 mod expiry;
 pub mod extension;
 mod fairness;
-#[cfg(test)]
-#[path = "fuzz/tests.rs"]
-mod fuzz;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod health;
 mod identity;
 mod item;

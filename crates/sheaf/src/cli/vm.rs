@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::DataDir;
+use super::volume::parse_size;
 
 /// Which cluster, and where in it.
 #[derive(Debug, Clone, Args)]
@@ -142,15 +143,15 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "NAME|FILE|URL")]
     pub(crate) image: String,
     /// Size of the disk; the default is that of the image, and at least 10Gi for a URL.
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) disk: Option<String>,
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) disk: Option<u64>,
     /// Number of processors.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=512))]
     pub(crate) cpus: u32,
     /// Memory of the guest.
-    #[arg(long, value_name = "SIZE", default_value = "1Gi")]
-    pub(crate) memory: String,
+    #[arg(long, value_name = "SIZE", default_value = "1Gi", value_parser = parse_size)]
+    pub(crate) memory: u64,
     /// File with the public key that may log in; may be repeated.
     #[arg(long, value_name = "FILE")]
     pub(crate) ssh_key: Vec<PathBuf>,

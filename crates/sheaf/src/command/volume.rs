@@ -92,7 +92,7 @@ fn bytes(quantity: &str) -> Option<i64> {
 }
 
 /// The same the other way round, in the largest unit that is exact.
-fn quantity(bytes: u64) -> String {
+pub(super) fn quantity(bytes: u64) -> String {
     let units = [(40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")];
     let whole =
         units.iter().find(|(shift, _)| bytes >> shift > 0 && bytes.is_multiple_of(1 << shift));

@@ -9,6 +9,7 @@ use super::upload;
 use crate::cli::CreateArgs;
 use crate::command::image;
 use crate::command::link::Link;
+use crate::command::volume::quantity;
 
 /// Room for an image whose size is not known before it is fetched.
 const UNKNOWN_SIZE: &str = "10Gi";
@@ -16,7 +17,7 @@ const UNKNOWN_SIZE: &str = "10Gi";
 pub(super) async fn run(args: &CreateArgs) -> Result<()> {
     let Origin { source, file, size } = origin(args).await?;
     let size = match (&args.disk, &file, size) {
-        (Some(size), ..) => size.clone(),
+        (Some(size), ..) => quantity(*size),
         (None, _, Some(size)) => size,
         (None, Some(file), None) => upload::virtual_size(file)?.to_string(),
         (None, None, None) => UNKNOWN_SIZE.to_owned(),
@@ -32,7 +33,7 @@ pub(super) async fn run(args: &CreateArgs) -> Result<()> {
         name: &args.machine.name,
         namespace: &args.machine.place.namespace,
         cpus: args.cpus,
-        memory: &args.memory,
+        memory: &quantity(args.memory),
         storage_class: args.storage_class.as_deref(),
         efi: args.efi,
         started: !args.stopped,

@@ -5,7 +5,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Http, Sheaf, assert_has, eventually};
+use crate::harness::{Hook, Http, Said, Sheaf, assert_has, eventually};
 
 const FLOW: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -118,4 +118,34 @@ fn a_flood_is_served_and_so_is_everybody_else() {
     ] {
         assert_has(&metrics, part);
     }
+}
+
+#[test]
+fn those_who_wait_for_a_slow_webhook_keep_nobody_from_writing() {
+    let hook = Hook::start(|_| Said::Nothing);
+    let server = Sheaf::start();
+    let jane = somebody(&server, "jane");
+    let configuration = json!({"metadata": {"name": "slow"}, "webhooks": [{
+        "name": "slow.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": hook.url("/"), "caBundle": hook.bundle()}, "timeoutSeconds": 30,
+        "objectSelector": {"matchLabels": {"slow": "yes"}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
+            "operations": ["CREATE"]}],
+    }]});
+    let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    server.http().post(hooks, &configuration).ok();
+    // More than there are seats for.
+    let many = 20 * thread::available_parallelism().unwrap().get();
+    thread::scope(|scope| {
+        for number in 0..many {
+            let jane = jane.clone();
+            let slow =
+                json!({"metadata": {"name": format!("slow-{number}"), "labels": {"slow": "yes"}}});
+            scope.spawn(move || jane.post(MAPS, &slow).refused(500));
+        }
+        eventually("all of them wait for the webhook", || hook.asked().len() == many);
+        jane.post(MAPS, &json!({"metadata": {"name": "quick"}})).ok();
+        // Now they are told that there is no webhook any more.
+        drop(hook);
+    });
 }

@@ -16,6 +16,7 @@ use store::{Entry, Shape as _};
 
 use self::review::Version;
 use crate::api::{Api, ObjectEntry};
+use crate::fairness;
 use crate::item::{self, ObjectShape};
 use crate::served::{Origin, Served};
 use crate::status::{ApiError, ApiResult};
@@ -158,7 +159,8 @@ async fn ask(
     };
     let uid = uuid::Uuid::new_v4().to_string();
     let question = review::question(review_version, &uid, version, &objects);
-    let answer = webhook.hook.convert(api, &question, TIME).await;
+    let asking = std::pin::pin!(webhook.hook.convert(api, &question, TIME));
+    let answer = fairness::elsewhere(asking).await;
     let answer = answer.map_err(|error| failed(format!("failed: {error}")))?;
     review::answer(review_version, &uid, version, &objects, answer).map_err(failed)
 }

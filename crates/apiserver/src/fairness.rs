@@ -6,23 +6,26 @@
 //! writers mostly wait for the disk and share its syncs, so more of them are let in. How many
 //! a level may have at most follows from upstream's figures and its shares.
 //!
+//! Who waits for somebody elsewhere, a webhook, gives the seat to others meanwhile.
+//!
 //! Who is exempt, or in this process, takes no seat and pays next to nothing.
 
 mod objects;
 mod rules;
 mod schedule;
+mod seat;
 mod seated;
 mod visit;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use auth::User;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::api::Api;
 use crate::refresh;
@@ -33,6 +36,7 @@ use crate::status::{ApiError, ApiResult};
 pub(crate) use objects::all as first_objects;
 use rules::{Asked, Rules, Schema, What};
 use schedule::{Arrival, Scheduler, Slot};
+pub(crate) use seat::{Seat, elsewhere, sitting};
 pub(crate) use seated::seated;
 pub(crate) use visit::Visit;
 
@@ -74,17 +78,17 @@ pub(crate) struct Fairness {
 struct Pool {
     scheduler: Mutex<Scheduler<oneshot::Sender<Slot>>>,
     refused: AtomicU64,
+    /// How many may be elsewhere at once, without the seats that they had.
+    away: Semaphore,
 }
 
 impl Pool {
-    fn new(capacity: usize) -> Arc<Self> {
-        let capacity = u32::try_from(capacity).unwrap_or(u32::MAX);
-        let scheduler = Mutex::new(Scheduler::new(capacity));
-        Arc::new(Self { scheduler, refused: AtomicU64::new(0) })
-    }
-
-    fn seat(self: &Arc<Self>, slot: Slot) -> Seat {
-        Seat { slot, pool: Arc::clone(self), since: Instant::now() }
+    /// No more seats than `limit`, which is also how many may be elsewhere.
+    fn new(seats: usize, limit: u32) -> Arc<Self> {
+        let seats = u32::try_from(seats).unwrap_or(u32::MAX).min(limit);
+        let scheduler = Mutex::new(Scheduler::new(seats));
+        let away = Semaphore::new(usize::try_from(limit).unwrap_or(Semaphore::MAX_PERMITS));
+        Arc::new(Self { scheduler, refused: AtomicU64::new(0), away })
     }
 
     /// Tells those whose turn it is. One who has gone gives the seat to the next.
@@ -94,22 +98,6 @@ impl Pool {
                 begun.extend(self.scheduler.lock().finish(&slot, 0.0));
             }
         }
-    }
-}
-
-/// A place among those who are served.
-#[derive(Debug)]
-pub(crate) struct Seat {
-    slot: Slot,
-    pool: Arc<Pool>,
-    since: Instant,
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let seconds = self.since.elapsed().as_secs_f64();
-        let begun = self.pool.scheduler.lock().finish(&self.slot, seconds);
-        self.pool.begin(begun);
     }
 }
 
@@ -132,12 +120,11 @@ impl Place {
 impl Fairness {
     pub(crate) fn new(in_flight: InFlight) -> Self {
         let processors = std::thread::available_parallelism().map_or(2, usize::from);
-        let most = |seats: usize, limit: u32| seats.min(usize::try_from(limit).unwrap_or(seats));
         let fairness = Self {
             rules: ArcSwap::from_pointee(Rules::default()),
             in_flight,
-            reading: Pool::new(most(8 * processors, in_flight.reading)),
-            writing: Pool::new(most(64 * processors, in_flight.writing)),
+            reading: Pool::new(8 * processors, in_flight.reading),
+            writing: Pool::new(16 * processors, in_flight.writing),
             updating: Mutex::new(()),
         };
         let objects = objects::all();
@@ -201,14 +188,14 @@ impl Fairness {
         let arrival =
             pool.scheduler.lock().arrive(&place.schema.level, place.flow, width, || sender);
         match arrival {
-            Arrival::Begins(slot) => return Ok(Some(pool.seat(slot))),
+            Arrival::Begins(slot) => return Ok(Some(Seat::new(pool, slot))),
             Arrival::Refused(_) => {}
             Arrival::Waits => {
                 // Those before us may be too wide for the seats that are free.
                 let begun = pool.scheduler.lock().dispatch();
                 pool.begin(begun);
                 if let Ok(Ok(slot)) = tokio::time::timeout(PATIENCE, receiver).await {
-                    return Ok(Some(pool.seat(slot)));
+                    return Ok(Some(Seat::new(pool, slot)));
                 }
             }
         }

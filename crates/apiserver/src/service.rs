@@ -107,7 +107,10 @@ impl Api {
                 } else {
                     None
                 };
-                let reply = self.resource(parts, body, asked.query, *target, &user, limit).await?;
+                let work =
+                    std::pin::pin!(self.resource(parts, body, asked.query, *target, &user, limit));
+                let (reply, seat) = fairness::sitting(seat, work).await;
+                let reply = reply?;
                 // The stream of a watch costs little, and lasts.
                 let seat = seat.filter(|_| asked.verb != "watch");
                 Ok(fairness::seated(reply, seat))

@@ -18,6 +18,7 @@ use super::condition::{self, Condition};
 use super::hooks::Read;
 use super::round::Rounds;
 use super::version::Versions;
+use crate::fairness;
 use crate::matching::{Constraints, Meant};
 use crate::served::Served;
 use crate::status::{ApiError, ApiResult};
@@ -102,7 +103,10 @@ pub(super) async fn mutate(
             continue;
         }
         let invocation = Invocation { webhook, configuration: owner, index, seen };
-        let outcome = ask(attributes, &invocation, Task::Mutate, &mut versions).await;
+        let outcome = {
+            let asking = ask(attributes, &invocation, Task::Mutate, &mut versions);
+            fairness::elsewhere(std::pin::pin!(asking)).await
+        };
         let round = usize::from(rounds.second);
         let changed = match outcome {
             Ok(verdict) => patched(attributes, &invocation, verdict, &mut versions, round).await,
@@ -149,7 +153,10 @@ pub(super) async fn validate(
         let question = question(attributes, invocation, &mut versions).await?;
         asked.push(verdict(attributes, invocation, question));
     }
-    let outcomes = futures_util::future::join_all(asked).await;
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let outcomes = fairness::elsewhere(futures_util::future::join_all(asked)).await;
     for (invocation, outcome) in invocations.iter().zip(outcomes) {
         settle(attributes, invocation, outcome.map(|()| None::<Value>), "validating", 0)?;
     }

@@ -173,6 +173,11 @@ impl<T> Scheduler<T> {
         self.dispatch()
     }
 
+    /// Somebody who had this seat and gave it back takes it again, whether there is one or not.
+    pub(super) fn resume(&mut self, slot: &Slot) {
+        self.begin(&slot.level, slot.queue, slot.width);
+    }
+
     /// Gives free seats to those who wait.
     pub(super) fn dispatch(&mut self) -> Vec<(T, Slot)> {
         let mut begun = Vec::new();
@@ -205,7 +210,8 @@ impl<T> Scheduler<T> {
         level.running += width;
         level.had += GUESS * f64::from(width) / level.limits.weight;
         let level_now = level.now;
-        let queue = &mut level.queues[queue];
+        // Who was elsewhere may come back to fewer queues.
+        let Some(queue) = level.queues.get_mut(queue) else { return };
         if queue.running == 0 && queue.waiting.is_empty() {
             queue.had = queue.had.max(level_now);
         }

@@ -1,0 +1,146 @@
+//! A place among those who are served, and leaving it for a while.
+//!
+//! A webhook may think for ten seconds. Who waits for it needs none of our processors, and a
+//! few that keep their seats meanwhile would keep everybody else from writing.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use super::Pool;
+use super::schedule::Slot;
+
+tokio::task_local! {
+    /// The seat of the request that this task answers.
+    static OWN: Mutex<Option<Seat>>;
+}
+
+#[derive(Debug)]
+pub(crate) struct Seat {
+    slot: Slot,
+    pool: Arc<Pool>,
+    /// When it was taken; nothing while its owner is elsewhere.
+    since: Option<Instant>,
+}
+
+impl Seat {
+    pub(super) fn new(pool: &Arc<Pool>, slot: Slot) -> Self {
+        Self { slot, pool: Arc::clone(pool), since: Some(Instant::now()) }
+    }
+
+    /// Whether it was left: not if its owner is elsewhere, or too many are.
+    fn leave(&mut self) -> bool {
+        let Some(since) = self.since else { return false };
+        let Ok(permit) = self.pool.away.try_acquire() else { return false };
+        permit.forget();
+        self.since = None;
+        self.give(since);
+        true
+    }
+
+    /// Nobody waits for a seat that they had: whoever has it now is soon done.
+    fn take_again(&mut self) {
+        self.pool.away.add_permits(1);
+        self.pool.scheduler.lock().resume(&self.slot);
+        self.since = Some(Instant::now());
+    }
+
+    fn give(&self, since: Instant) {
+        let seconds = since.elapsed().as_secs_f64();
+        let begun = self.pool.scheduler.lock().finish(&self.slot, seconds);
+        self.pool.begin(begun);
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        match self.since {
+            Some(since) => self.give(since),
+            None => self.pool.away.add_permits(1),
+        }
+    }
+}
+
+/// Does the work of a request that has a seat; hands the seat back with its result. Work is
+/// pinned, here and below, because it is large and would be kept twice.
+pub(crate) async fn sitting<T>(
+    seat: Option<Seat>,
+    work: impl Future<Output = T> + Unpin,
+) -> (T, Option<Seat>) {
+    let work = async {
+        let done = work.await;
+        (done, OWN.with(|own| own.lock().take()))
+    };
+    OWN.scope(Mutex::new(seat), work).await
+}
+
+/// Waits for `others`, who need none of our processors, and lets somebody else sit meanwhile.
+pub(crate) async fn elsewhere<T>(others: impl Future<Output = T> + Unpin) -> T {
+    let left = OWN.try_with(|own| own.lock().as_mut().is_some_and(Seat::leave));
+    let done = others.await;
+    if matches!(left, Ok(true)) {
+        OWN.with(|own| own.lock().as_mut().into_iter().for_each(Seat::take_again));
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use auth::User;
+    use tokio::sync::oneshot;
+
+    use super::super::{Fairness, InFlight, Place};
+    use super::*;
+
+    fn place(fairness: &Fairness) -> Place {
+        let user = User::new("jane", ["system:authenticated"]);
+        fairness.place_path(&user, "post", "/api").unwrap()
+    }
+
+    fn taken(fairness: &Fairness) -> u32 {
+        fairness.in_flight()[1].1
+    }
+
+    #[tokio::test]
+    async fn who_waits_elsewhere_lets_another_sit_and_sits_again() {
+        let fairness = Fairness::new(InFlight { reading: 1, writing: 1 });
+        let place = place(&fairness);
+        let first = fairness.enter(Some(&place), true, 1).await.unwrap();
+        let (answer, asked) = oneshot::channel::<()>();
+        let busy = std::pin::pin!(async {
+            elsewhere(asked).await.unwrap();
+            assert_eq!(taken(&fairness), 2, "it does not wait for its own seat");
+        });
+        let mut work = std::pin::pin!(sitting(first, busy));
+        assert!(futures_util::poll!(work.as_mut()).is_pending());
+        assert_eq!(taken(&fairness), 0);
+
+        let second = fairness.enter(Some(&place), true, 1).await.unwrap();
+        assert_eq!(taken(&fairness), 1, "the seat was free");
+        // Only so many may be elsewhere.
+        let (_never, unanswered) = oneshot::channel::<()>();
+        let waiting = std::pin::pin!(elsewhere(unanswered));
+        let mut other = std::pin::pin!(sitting(second, waiting));
+        assert!(futures_util::poll!(other.as_mut()).is_pending());
+        assert_eq!(taken(&fairness), 1);
+
+        answer.send(()).unwrap();
+        let ((), seat) = work.await;
+        drop(seat);
+        assert_eq!(taken(&fairness), 1);
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_elsewhere_leaves_nothing_taken() {
+        let fairness = Fairness::new(InFlight { reading: 1, writing: 1 });
+        for _ in 0..3 {
+            let seat = fairness.enter(Some(&place(&fairness)), true, 1).await.unwrap();
+            let (_never, unanswered) = oneshot::channel::<()>();
+            let mut work = Box::pin(sitting(seat, Box::pin(elsewhere(unanswered))));
+            assert!(futures_util::poll!(work.as_mut()).is_pending());
+            assert_eq!(taken(&fairness), 0);
+        }
+        assert_eq!(taken(&fairness), 0);
+    }
+}

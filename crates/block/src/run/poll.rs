@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 
 /// Names what is waited for; chosen by the caller.
 pub(super) type Token = u64;
@@ -64,12 +64,8 @@ impl Poll {
 
     /// Waits until something happens or the time is over; a wait that is interrupted is over.
     pub(super) fn wait(&mut self, limit: Duration, out: &mut Vec<Ready>) -> io::Result<()> {
-        let timeout = Timespec {
-            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: limit.subsec_nanos().into(),
-        };
         self.events.clear();
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&timeout)) {
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&timespec(limit))) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -84,6 +80,24 @@ impl Poll {
             }
         }));
         Ok(())
+    }
+}
+
+/// Waits for one socket alone: whether something has come, or it is gone. A wait that is
+/// interrupted is over.
+pub(super) fn is_readable_within(fd: impl AsFd, limit: Duration) -> io::Result<bool> {
+    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+    match poll(&mut fds, Some(&timespec(limit))) {
+        Ok(count) => Ok(count > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn timespec(limit: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
     }
 }
 
@@ -108,5 +122,24 @@ impl Waker {
 
     pub(super) fn fd(&self) -> &OwnedFd {
         &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn one_socket_is_waited_for_until_something_comes_or_it_is_gone() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        assert!(!is_readable_within(&ours, Duration::from_millis(1)).unwrap());
+        theirs.write_all(b"x").unwrap();
+        assert!(is_readable_within(&ours, Duration::from_secs(60)).unwrap());
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        drop(theirs);
+        assert!(is_readable_within(&ours, Duration::from_secs(60)).unwrap());
     }
 }

@@ -18,7 +18,9 @@ mod outgoing;
 mod parts;
 mod peer;
 mod sources;
+mod stranger;
 mod vault;
+mod wait;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -78,6 +80,8 @@ pub struct Shard {
     inbox: mpsc::Receiver<Message>,
     handle: Handle,
     start: Instant,
+    /// When this turn began. To ask for each event costs more than it is worth.
+    now: Duration,
     offload: Offload,
     sources: Sources,
     volumes: Vec<Volume>,
@@ -94,6 +98,14 @@ pub struct Shard {
     next_device: DeviceId,
     /// Rings with answers that their guests were not told of.
     rung: Vec<Token>,
+    /// Rings that were emptied, whose guests do not know yet that they have to kick again.
+    emptied: Vec<Token>,
+    /// Rings with requests that no kick will tell of.
+    waiting_rings: Vec<Token>,
+    /// Replicas elsewhere that have something to answer, or had in this turn.
+    awaited: Vec<Token>,
+    /// Which of them kept a lone request waiting.
+    last_to_answer: Token,
     /// Sockets with something to send.
     dirty: Vec<Token>,
     /// Sockets that are not read until there is room.
@@ -129,6 +141,7 @@ impl Shard {
             inbox,
             handle,
             start: Instant::now(),
+            now: Duration::ZERO,
             offload,
             sources,
             volumes: Vec::new(),
@@ -141,6 +154,10 @@ impl Shard {
             guests: BTreeMap::new(),
             next_device: 0,
             rung: Vec::new(),
+            emptied: Vec::new(),
+            waiting_rings: Vec::new(),
+            awaited: Vec::new(),
+            last_to_answer: 0,
             dirty: Vec::new(),
             paused: Vec::new(),
             next_tick: Duration::ZERO,
@@ -149,7 +166,7 @@ impl Shard {
             resident: false,
             stopping: None,
             tls: None,
-            greeting: peer::GREETING,
+            greeting: stranger::GREETING,
         })
     }
 
@@ -223,6 +240,7 @@ impl Shard {
     pub fn run(&mut self) -> io::Result<()> {
         let mut ready = Vec::new();
         let mut done = Vec::new();
+        self.now = self.start.elapsed();
         self.settle();
         loop {
             self.send()?;
@@ -230,7 +248,8 @@ impl Shard {
                 return Ok(());
             }
             ready.clear();
-            self.poll.wait(self.patience(), &mut ready)?;
+            self.wait(&mut ready)?;
+            self.now = self.start.elapsed();
             for event in &ready {
                 self.ready(*event, &mut done);
             }
@@ -241,7 +260,7 @@ impl Shard {
     }
 
     pub(super) fn now(&self) -> Duration {
-        self.start.elapsed()
+        self.now
     }
 
     fn is_over(&self) -> bool {
@@ -276,7 +295,10 @@ impl Shard {
             }
             Source::NbdListener { .. } | Source::EngineListener(_) => self.accept(event.token),
             Source::GuestListener { .. } => self.accept_guest(event.token),
-            Source::Ring(_) => self.ring_ready(event.token),
+            Source::Ring(source) => {
+                source.ring.rest();
+                self.ring_ready(event.token);
+            }
             Source::Client(_) => self.client_ready(event),
             Source::Engine(_) => self.engine_ready(event),
             Source::Replica(_) => self.replica_ready(event),

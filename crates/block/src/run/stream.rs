@@ -19,6 +19,7 @@ const CHUNK: usize = 128 << 10;
 
 /// Pieces that are handed to the kernel in one call.
 const MAX_PIECES: usize = 128;
+const FEW_PIECES: usize = 8;
 
 /// Where a socket is.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -180,14 +181,12 @@ impl Stream {
             return session.flush(self.fd.as_fd(), &mut self.out, &mut self.waiting);
         }
         while !self.out.is_empty() {
-            let mut pieces = [IoSlice::new(&[]); MAX_PIECES];
-            let count = self.out.len().min(MAX_PIECES);
-            for (piece, bytes) in pieces.iter_mut().zip(&self.out) {
-                *piece = IoSlice::new(bytes);
-            }
-            let mut ancillary = SendAncillaryBuffer::default();
-            let flags = SendFlags::NOSIGNAL;
-            match rustix::net::sendmsg(&self.fd, &pieces[..count], &mut ancillary, flags) {
+            // A lone request is a piece or two; clearing room for many would be felt.
+            let sent = match self.out.len() <= FEW_PIECES {
+                true => self.send_pieces::<FEW_PIECES>(),
+                false => self.send_pieces::<MAX_PIECES>(),
+            };
+            match sent {
                 Ok(sent) => self.sent(sent),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => break,
@@ -195,6 +194,16 @@ impl Stream {
             }
         }
         Ok(())
+    }
+
+    fn send_pieces<const MOST: usize>(&self) -> rustix::io::Result<usize> {
+        let mut pieces = [IoSlice::new(&[]); MOST];
+        let count = self.out.len().min(MOST);
+        for (piece, bytes) in pieces.iter_mut().zip(&self.out) {
+            *piece = IoSlice::new(bytes);
+        }
+        let mut ancillary = SendAncillaryBuffer::default();
+        rustix::net::sendmsg(&self.fd, &pieces[..count], &mut ancillary, SendFlags::NOSIGNAL)
     }
 
     fn sent(&mut self, mut count: usize) {

@@ -46,6 +46,8 @@ pub(crate) struct Ring {
     left: VecDeque<u16>,
     /// Answers were put in since the guest was last told.
     told: bool,
+    /// The guest kicks when it has something.
+    listening: bool,
     pub(crate) durable: bool,
     /// Takes nothing more.
     closed: bool,
@@ -56,6 +58,10 @@ pub(crate) struct Ring {
 impl Ring {
     pub(crate) fn new(setup: Setup) -> Result<Self, RingError> {
         let Setup { memory, kick, call, mut inflight, durable, .. } = setup;
+        // Whoever made it may have meant to wait for it.
+        let flags = rustix::fs::fcntl_getfl(&kick).map_err(|_| RingError::Invalid)?;
+        rustix::fs::fcntl_setfl(&kick, flags | rustix::fs::OFlags::NONBLOCK)
+            .map_err(|_| RingError::Invalid)?;
         let mut queue = Queue::new(MAX_RING).map_err(RingError::Queue)?;
         queue.try_set_size(setup.size).map_err(RingError::Queue)?;
         let address = |address| GuestAddress(address);
@@ -85,6 +91,7 @@ impl Ring {
             open: BTreeMap::new(),
             left,
             told: true,
+            listening: true,
             durable,
             closed: false,
             draining: None,
@@ -96,27 +103,34 @@ impl Ring {
         let _ = rustix::io::read(&self.kick, &mut [0u8; 8]);
     }
 
-    /// The next request. None: the guest will kick when there is one.
+    /// The next request. None: to be asked to [`listen`](Self::listen) for more. Until then the
+    /// guest does not kick, which costs it more than the request itself.
     pub(crate) fn take(&mut self) -> Result<Option<Taken>, RingError> {
         if self.closed {
             return Ok(None);
         }
-        loop {
-            if let Some(head) = self.left.pop_front() {
-                return self.begin(head).map(Some);
-            }
-            let memory = &*self.memory;
-            if let Some(chain) = self.queue.pop_descriptor_chain(memory) {
-                let head = chain.head_index();
-                if let Some(inflight) = &mut self.inflight {
-                    inflight.begin(head);
-                }
-                return self.begin(head).map(Some);
-            }
-            if !self.queue.enable_notification(memory).map_err(RingError::Queue)? {
-                return Ok(None);
-            }
+        if let Some(head) = self.left.pop_front() {
+            return self.begin(head).map(Some);
         }
+        let memory = &*self.memory;
+        if std::mem::replace(&mut self.listening, false) {
+            self.queue.disable_notification(memory).map_err(RingError::Queue)?;
+        }
+        let Some(chain) = self.queue.pop_descriptor_chain(memory) else { return Ok(None) };
+        let head = chain.head_index();
+        if let Some(inflight) = &mut self.inflight {
+            inflight.begin(head);
+        }
+        self.begin(head).map(Some)
+    }
+
+    /// From now on the guest kicks when it has something. Says whether it has already.
+    pub(crate) fn listen(&mut self) -> Result<bool, RingError> {
+        if self.closed {
+            return Ok(false);
+        }
+        self.listening = true;
+        self.queue.enable_notification(&*self.memory).map_err(RingError::Queue)
     }
 
     fn begin(&mut self, head: u16) -> Result<Taken, RingError> {
@@ -209,5 +223,97 @@ impl Ring {
 impl AsFd for Ring {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.kick.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{EventfdFlags, eventfd};
+    use vm_memory::Bytes as _;
+
+    use super::*;
+
+    const DESCRIPTORS: u64 = 0;
+    const AVAILABLE: u64 = 0x400;
+    const USED: u64 = 0x800;
+    const SIZE: u16 = 8;
+
+    /// A driver in miniature: every request is a flush.
+    struct Driver {
+        memory: Arc<Memory>,
+        available: u16,
+    }
+
+    impl Driver {
+        fn with_ring(event_idx: bool) -> (Self, Ring) {
+            let memory = Memory::from_ranges(&[(GuestAddress(0), 0x1_0000)]).unwrap();
+            let memory = Arc::new(memory);
+            // One that its maker waits for, which nobody here may do.
+            let kick = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+            let ring = Ring::new(Setup {
+                memory: memory.clone(),
+                size: SIZE,
+                descriptors: DESCRIPTORS,
+                available: AVAILABLE,
+                used: USED,
+                base: 0,
+                event_idx,
+                kick: kick.into(),
+                call: None,
+                inflight: None,
+                durable: false,
+            });
+            (Self { memory, available: 0 }, ring.unwrap())
+        }
+
+        fn ask(&mut self) {
+            let (next, writable) = (1u16, 2u16);
+            let pieces = [(0x1000u64, 16u32, next, 1u16), (0x2000, 1, writable, 0)];
+            for (at, (address, length, flags, follows)) in (0..).zip(pieces) {
+                let mut bytes = address.to_le_bytes().to_vec();
+                bytes.extend(length.to_le_bytes());
+                bytes.extend(flags.to_le_bytes());
+                bytes.extend(follows.to_le_bytes());
+                self.memory.write_slice(&bytes, GuestAddress(DESCRIPTORS + at * 16)).unwrap();
+            }
+            self.memory.write_obj(4u32, GuestAddress(0x1000)).unwrap();
+            let place = AVAILABLE + 4 + u64::from(self.available % SIZE) * 2;
+            self.memory.write_obj(0u16, GuestAddress(place)).unwrap();
+            self.available += 1;
+            self.memory.write_obj(self.available, GuestAddress(AVAILABLE + 2)).unwrap();
+        }
+
+        /// Whether a driver would kick for its newest request.
+        fn kicks(&self, event_idx: bool) -> bool {
+            let number = |at| self.memory.read_obj::<u16>(GuestAddress(at)).unwrap();
+            match event_idx {
+                true => number(USED + 4 + u64::from(SIZE) * 8) == self.available - 1,
+                false => number(USED) & 1 == 0,
+            }
+        }
+    }
+
+    #[test]
+    fn a_guest_does_not_kick_while_its_requests_are_served_and_is_heard_all_the_same() {
+        for event_idx in [false, true] {
+            let (mut driver, mut ring) = Driver::with_ring(event_idx);
+            ring.rest();
+            assert!(!ring.listen().unwrap());
+            driver.ask();
+            assert!(driver.kicks(event_idx));
+            let taken = ring.take().unwrap().unwrap();
+            assert_eq!(taken.kind, Kind::Flush);
+            assert!(ring.answer(taken.head, &[], Status::Ok));
+            assert!(ring.take().unwrap().is_none());
+            driver.ask();
+            assert!(!driver.kicks(event_idx), "events {event_idx}");
+            assert!(ring.listen().unwrap(), "what came unheard is found");
+            let taken = ring.take().unwrap().unwrap();
+            assert!(ring.answer(taken.head, &[], Status::Ok));
+            assert!(ring.take().unwrap().is_none());
+            assert!(!ring.listen().unwrap());
+            driver.ask();
+            assert!(driver.kicks(event_idx), "events {event_idx}");
+        }
     }
 }

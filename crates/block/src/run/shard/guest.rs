@@ -147,9 +147,6 @@ impl Shard {
 
     /// A guest has kicked, or may have more.
     pub(super) fn ring_ready(&mut self, token: Token) {
-        if let Some(Source::Ring(source)) = self.sources.get(token) {
-            source.ring.rest();
-        }
         loop {
             let Some(Source::Ring(source)) = self.sources.get_mut(token) else { return };
             let Some(guest) = self.guests.get(&source.device) else { return };
@@ -159,7 +156,7 @@ impl Shard {
             }
             match source.ring.take() {
                 Ok(Some(taken)) => self.ring_asks(token, at, taken),
-                Ok(None) => return,
+                Ok(None) => return self.emptied.push(token),
                 Err(error) => return self.ring_broken(token, &error),
             }
         }
@@ -216,6 +213,19 @@ impl Shard {
         let Some(Source::Ring(source)) = self.sources.get_mut(token) else { return };
         if source.ring.answer(head, data, status) {
             self.rung.push(token);
+        }
+    }
+
+    /// From now on guests kick again for what they put into the rings that were emptied. What
+    /// they put in while this turn lasted is taken in the next.
+    pub(super) fn listen_to_rings(&mut self) {
+        for token in std::mem::take(&mut self.emptied) {
+            let Some(Source::Ring(source)) = self.sources.get_mut(token) else { continue };
+            match source.ring.listen() {
+                Ok(true) => self.waiting_rings.push(token),
+                Ok(false) => {}
+                Err(error) => self.ring_broken(token, &error),
+            }
         }
     }
 

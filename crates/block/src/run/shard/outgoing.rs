@@ -16,6 +16,7 @@ impl Shard {
             self.send_to(token);
         }
         self.ring_guests();
+        self.listen_to_rings();
         self.offload.enter()
     }
 

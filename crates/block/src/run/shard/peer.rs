@@ -17,16 +17,6 @@ use crate::wire::{
 /// An engine whose answers wait for so many bytes is not listened to until it has taken some.
 const MAX_WAITING: usize = 64 << 20;
 
-/// How long a peer may take to say what it wants.
-pub(super) const GREETING: Duration = Duration::from_secs(10);
-
-/// An engine sends a heartbeat every few seconds, however idle: one that was silent for so long
-/// is gone, and the network did not say so.
-const SILENCE: Duration = Duration::from_secs(60);
-
-/// Peers that have not said what they want; who comes after these is turned away.
-const MAX_STRANGERS: usize = 64;
-
 /// Reads from one socket in a turn, so that the others get theirs.
 const MAX_FILLS: usize = 16;
 
@@ -46,8 +36,8 @@ pub(super) struct Inbound {
     /// Which replica it speaks to, once it has said so.
     pub(super) replica: Option<ReplicaId>,
     /// When it connected, and when it last sent a whole call.
-    since: Duration,
-    heard: Duration,
+    pub(super) since: Duration,
+    pub(super) heard: Duration,
 }
 
 impl Inbound {
@@ -67,6 +57,10 @@ pub(super) struct Outbound {
     decoder: Decoder,
     pub(super) link: Link,
     connecting: bool,
+    /// Calls without an answer.
+    pub(super) unanswered: u32,
+    /// Is on the list of those that answers are awaited from.
+    pub(super) awaited: bool,
 }
 
 impl Shard {
@@ -88,7 +82,9 @@ impl Shard {
             }
         };
         let connecting = matches!(address, Address::Tcp(_));
-        let outbound = Outbound { stream, decoder: Decoder::default(), link, connecting };
+        let decoder = Decoder::default();
+        let outbound =
+            Outbound { stream, decoder, link, connecting, unanswered: 0, awaited: false };
         let token = self.sources.insert(Source::Replica(Box::new(outbound)));
         let interest = Interest { read: true, write: connecting };
         let Some(Source::Replica(outbound)) = self.sources.get_mut(token) else { return };
@@ -133,6 +129,7 @@ impl Shard {
             self.session_event(replica, SessionEvent::Call { connection: to, call });
         } else if let Some(Source::Replica(outbound)) = self.sources.get_mut(to) {
             push(&mut outbound.stream, encode_call(&call));
+            self.await_answer(to);
             self.mark_dirty(to);
         }
     }
@@ -263,49 +260,6 @@ impl Shard {
         }
     }
 
-    /// Lets an engine in that has connected, unless too many have that say nothing.
-    pub(super) fn admit(&self, mut stream: Stream, remote: bool) -> Option<Inbound> {
-        if self.strangers() >= MAX_STRANGERS {
-            tracing::warn!("too many connections say nothing; another one is turned away");
-            return None;
-        }
-        if let (Some(tls), true) = (&self.tls, remote) {
-            match tls.accept() {
-                Ok(session) => stream.secure(session),
-                Err(error) => {
-                    tracing::error!(%error, "cannot begin to speak TLS");
-                    return None;
-                }
-            }
-        }
-        Some(Inbound::new(stream, self.now()))
-    }
-
-    /// Engines that have connected and said nothing yet.
-    fn strangers(&self) -> usize {
-        let strange = |source: &Source| matches!(source, Source::Engine(inbound) if inbound.replica.is_none());
-        self.sources.tokens().filter(|(_, source)| strange(source)).count()
-    }
-
-    /// Ends connections whose other end does not speak.
-    pub(super) fn close_silent_peers(&mut self, now: Duration) {
-        let limit = self.greeting;
-        let silent = |(token, source): (Token, &Source)| match source {
-            Source::Engine(inbound) if inbound.replica.is_none() => {
-                (now >= inbound.since + limit).then_some((token, "it did not say what it wants"))
-            }
-            Source::Engine(inbound) => {
-                (now >= inbound.heard + SILENCE).then_some((token, "it was silent"))
-            }
-            _ => None,
-        };
-        let found: Vec<(Token, &str)> = self.sources.tokens().filter_map(silent).collect();
-        for (token, why) in found {
-            tracing::warn!(why, "the connection of an engine is closed");
-            self.lose(token);
-        }
-    }
-
     pub(super) fn inbound_lost(&mut self, token: Token, inbound: &Inbound) {
         if let Some(replica) = inbound.replica {
             self.session_event(replica, SessionEvent::Closed { connection: token });
@@ -369,6 +323,7 @@ impl Shard {
             let Link { volume, replica, connection } = outbound.link;
             match decoded {
                 Ok(Some(answer)) => {
+                    outbound.unanswered = outbound.unanswered.saturating_sub(1);
                     let event = Event::Answer { replica, connection, answer };
                     self.volumes[volume].events.push_back(event);
                 }

@@ -246,6 +246,10 @@ impl Engine {
     pub(super) fn sync_mapped(&mut self, id: u64, slot: usize, result: OneResult) {
         let Some(sync) = self.syncs.get_mut(&id) else { return };
         if sync.step == Step::Adopting {
+            // When the connection broke it may not have been told: then it is told again.
+            if result == Err(None) {
+                sync.adopted = None;
+            }
             return self.again(id, Verify::Suspect);
         }
         let Step::Mapping(mut left) = sync.step else { return };

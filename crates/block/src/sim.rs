@@ -19,6 +19,7 @@ mod guest;
 mod hosts;
 mod nemesis;
 mod net;
+mod notices;
 mod oracle;
 mod plan;
 mod rng;

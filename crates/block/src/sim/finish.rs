@@ -10,7 +10,7 @@ use super::oracle::SECTOR;
 use super::world::World;
 use crate::ids::ReplicaId;
 use crate::repl::engine::{Command, Event, Notice};
-use crate::wire::BLOCK;
+use crate::wire::{BLOCK, SnapshotInfo};
 
 /// How long healing may take, in virtual time.
 const PATIENCE: Time = Time::from_secs(30);
@@ -166,6 +166,7 @@ impl World {
         for info in &found.0 {
             let one = self.hosts[first].disk.snapshot(info);
             same(&one, &self.hosts[host].disk.snapshot(info), blocks)
+                .and_then(|()| self.check_snapshot(info, &one))
                 .map_err(|error| format!("snapshot {}: {error}", info.name))?;
         }
         let dirty = self.hosts[host].disk.log();
@@ -180,6 +181,19 @@ impl World {
             for (index, sector) in cell.data.chunks(SECTOR).enumerate() {
                 let sector_index = usize::try_from(block).expect("few") * 8 + index;
                 self.oracle.check_sector(sector_index, sector)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A snapshot shows one moment between the request and its answer. Of one that was not
+    /// answered nothing is known.
+    fn check_snapshot(&self, info: &SnapshotInfo, blocks: &Blocks) -> Result<(), String> {
+        let Some(view) = self.snapshots.get(&info.id) else { return Ok(()) };
+        for block in 0..self.plan.blocks {
+            let first = usize::try_from(block).expect("few") * 8;
+            for (index, sector) in cell(blocks, block).data.chunks(SECTOR).enumerate() {
+                view.check_sector(first + index, sector)?;
             }
         }
         Ok(())

@@ -106,18 +106,18 @@ impl World {
     fn ask_snapshot(&mut self, server: usize) {
         let known: Vec<SnapshotId> =
             self.hosts[0].disk.snapshots().iter().map(|info| info.id).collect();
-        let request = if known.len() > 2 || (!known.is_empty() && self.rng.chance(200)) {
-            GuestRequest::DeleteSnapshot { id: known[self.rng.index(known.len())] }
-        } else {
-            let id = SnapshotId::from_u128(self.rng.u128());
-            GuestRequest::Snapshot {
-                id,
-                name: format!("s{}", self.next_guest),
-                created: "0".to_owned(),
-                labels: std::collections::BTreeMap::new(),
-            }
+        if known.len() > 2 || (!known.is_empty() && self.rng.chance(200)) {
+            let id = known[self.rng.index(known.len())];
+            return self.request(server, AskedWhat::Other, GuestRequest::DeleteSnapshot { id });
+        }
+        let id = SnapshotId::from_u128(self.rng.u128());
+        let request = GuestRequest::Snapshot {
+            id,
+            name: format!("s{}", self.next_guest),
+            created: "0".to_owned(),
+            labels: std::collections::BTreeMap::new(),
         };
-        self.request(server, AskedWhat::Other, request);
+        self.request(server, AskedWhat::Snapshot { id }, request);
     }
 
     pub(crate) fn request(&mut self, server: usize, what: AskedWhat, request: GuestRequest) {
@@ -176,15 +176,17 @@ impl World {
                 self.acknowledged(generation, asked.at);
                 self.oracle.flushed(asked.at);
             }
-            (AskedWhat::Other, Ok(_)) => {
+            (AskedWhat::Snapshot { id }, Ok(_)) => {
                 self.outcome.snapshots += 1;
                 self.acknowledged(generation, asked.at);
+                self.snapshots.insert(id, self.oracle.view(asked.at));
             }
+            (AskedWhat::Other, Ok(_)) => self.acknowledged(generation, asked.at),
             (AskedWhat::Flush, Err(GuestError::Shutdown)) => {}
             (AskedWhat::Flush, Err(error)) => self.wrong(format!("a flush failed: {error}")),
             // Nothing depends on a snapshot that was refused; that it is the same everywhere, or
             // nowhere, is seen at the end.
-            (AskedWhat::Other, Err(_)) => {}
+            (AskedWhat::Snapshot { .. } | AskedWhat::Other, Err(_)) => {}
         }
     }
 

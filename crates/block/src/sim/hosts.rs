@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Time;
 use super::disks::Disk;
 use super::world::{CHUNK, Start, What, World};
-use crate::ids::{BootId, EngineId, Generation, InstanceId, ReplicaId};
+use crate::ids::{BootId, EngineId, Generation, InstanceId, ReplicaId, SnapshotId};
 use crate::repl::disk::DiskRequest;
 use crate::repl::engine::{Command, Config, Engine, Event, GuestId};
 use crate::repl::session::{Identity, Session};
@@ -61,6 +61,7 @@ pub(crate) enum AskedWhat {
     Read { first: usize, judged: bool },
     Write { tag: u64, fua: bool },
     Flush,
+    Snapshot { id: SnapshotId },
     Other,
 }
 
@@ -91,8 +92,10 @@ impl World {
     }
 
     pub(crate) fn start_engine(&mut self, start: &Start) -> usize {
-        // A guest that died is followed by another that believes in nothing.
-        let guest_survived = !self.guest_is_dead && self.served.0 > Generation(0);
+        // A guest that died is followed by another that believes in nothing; who stands by does
+        // so for one that lives.
+        let guest_survived =
+            start.standby || (!self.guest_is_dead && self.served.0 > Generation(0));
         let host = self.rng.index(self.hosts.len() + 1);
         let mut config =
             Config::new(self.volume, EngineId::from_u128(self.rng.u128()), format!("node{host}"));

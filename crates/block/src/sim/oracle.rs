@@ -47,6 +47,10 @@ enum Crash {
     },
 }
 
+/// The values that each sector may have had at one moment.
+#[derive(Debug)]
+pub(crate) struct View(Vec<Vec<Tag>>);
+
 #[derive(Debug)]
 pub(crate) struct Oracle {
     sectors: Vec<Sector>,
@@ -214,6 +218,13 @@ impl Oracle {
         Ok(())
     }
 
+    /// What somebody may see who looked at some moment since `asked`.
+    pub(crate) fn view(&self, asked: Time) -> View {
+        let fits = |it: &&Entry| it.over.is_none_or(|since| asked <= since);
+        let values = |it: &Sector| it.log.iter().filter(fits).map(Entry::value).collect();
+        View(self.sectors.iter().map(values).collect())
+    }
+
     /// The values that a sector may have now, for the final comparison.
     pub(crate) fn check_sector(&self, index: usize, bytes: &[u8]) -> Result<(), String> {
         let sector = &self.sectors[index];
@@ -222,6 +233,16 @@ impl Oracle {
         match sector.log.iter().any(fits) {
             true => Ok(()),
             false => Err(format!("sector {index} holds {value:?}, may be {}", sector.describe())),
+        }
+    }
+}
+
+impl View {
+    pub(crate) fn check_sector(&self, index: usize, bytes: &[u8]) -> Result<(), String> {
+        let value = parse(bytes, index);
+        match value.is_some_and(|value| self.0[index].contains(&value)) {
+            true => Ok(()),
+            false => Err(format!("sector {index} holds {value:?}, may be {:?}", self.0[index])),
         }
     }
 }

@@ -6,14 +6,14 @@ use super::disk::ModelDisk;
 use super::disks::Disk;
 use super::hosts::{Host, Server};
 use super::net::{Net, Way, Wire};
-use super::oracle::Oracle;
+use super::oracle::{Oracle, View};
 use super::stored::StoredDisk;
 use super::traffic::{engine_wire, reencode};
 use super::{Outcome, Plan, Rng, Time, Violation};
-use crate::ids::{BootId, Generation, InstanceId, ReplicaId, VolumeId};
+use crate::ids::{BootId, Generation, InstanceId, ReplicaId, SnapshotId, VolumeId};
 use crate::repl::control::{Record, Version, Versioned};
 use crate::repl::disk::{DiskReply, DiskRequest};
-use crate::repl::engine::{Action, ControlAnswer, Event, Fault, Notice};
+use crate::repl::engine::{Action, ControlAnswer, Event, Notice};
 use crate::repl::session::{SessionAction, SessionEvent};
 use crate::wire::{BLOCK, Call};
 
@@ -101,6 +101,8 @@ pub(crate) struct World {
     pub(crate) calm: bool,
     pub(crate) volume: VolumeId,
     pub(crate) notices: Vec<Notice>,
+    /// What snapshots that were acknowledged may hold.
+    pub(crate) snapshots: BTreeMap<SnapshotId, View>,
     /// The guest died and none has been served since.
     pub(crate) guest_is_dead: bool,
 }
@@ -152,6 +154,7 @@ impl World {
             served: (Generation(0), Time::ZERO),
             calm: false,
             notices: Vec::new(),
+            snapshots: BTreeMap::new(),
             guest_is_dead: false,
         }
     }
@@ -282,53 +285,6 @@ impl World {
             }
             Action::Notice(notice) => self.notice(server, notice),
         }
-    }
-
-    fn notice(&mut self, server: usize, notice: Notice) {
-        self.trace(|| format!("engine {server}: {notice:?}"));
-        match &notice {
-            Notice::Active { generation, .. } => {
-                if *generation > self.served.0 {
-                    // A guest that was served since this engine was started has lost its disk to
-                    // another that begins anew.
-                    let served = self.served.0 > Generation(0) && !self.guest_is_dead;
-                    if served && self.servers[server].fresh {
-                        self.guest_crashed();
-                    }
-                    self.served = (*generation, self.now);
-                }
-                self.outcome.activations += 1;
-                self.guest_is_dead = false;
-                // One that lost power on its way into the set counts as one of it.
-                let isr = &self.record.record.isr;
-                let in_sync = self.hosts.iter().filter(|it| isr.contains(&it.replica));
-                in_sync.filter_map(|it| it.power_cut).for_each(|at| self.oracle.power_cut(at));
-                self.oracle.activated();
-            }
-            Notice::RebuildDone { .. } => self.outcome.rebuilds += 1,
-            Notice::Reconciled => self.outcome.reconciles += 1,
-            Notice::IsrChanged { .. } => self.outcome.isr_changes += 1,
-            Notice::Repaired { .. } => {
-                self.outcome.repairs += 1;
-                if !self.plan.faults.rot {
-                    self.wrong(format!("nothing rots here: {notice:?}"));
-                }
-            }
-            // There is always a copy left that did not rot.
-            Notice::Unreadable { .. } => self.wrong(format!("{notice:?}")),
-            // The only reason to give up: all that was left had lost power under a living guest.
-            Notice::Faulted { why } => {
-                if *why != Fault::LostWrites || !self.oracle.has_lost_power() {
-                    self.wrong(format!("an engine gave up: {why}"));
-                }
-            }
-            Notice::Fenced { .. } => self.outcome.fenced += 1,
-            Notice::Diverged { replica, offset, .. } => {
-                self.wrong(format!("replica {replica} differs at {offset} with good checksums"));
-            }
-            _ => {}
-        }
-        self.notices.push(notice);
     }
 
     /// What an engine was asked after a newer one had taken over must not succeed. What it was

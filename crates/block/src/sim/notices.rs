@@ -1,0 +1,54 @@
+//! What engines say of themselves, counted and judged.
+
+use super::world::World;
+use crate::ids::Generation;
+use crate::repl::engine::{Fault, Notice};
+
+impl World {
+    pub(crate) fn notice(&mut self, server: usize, notice: Notice) {
+        self.trace(|| format!("engine {server}: {notice:?}"));
+        match &notice {
+            Notice::Active { generation, .. } => {
+                if *generation > self.served.0 {
+                    // A guest that was served since this engine was started has lost its disk to
+                    // another that begins anew.
+                    let served = self.served.0 > Generation(0) && !self.guest_is_dead;
+                    if served && self.servers[server].fresh {
+                        self.guest_crashed();
+                    }
+                    self.served = (*generation, self.now);
+                }
+                self.outcome.activations += 1;
+                self.guest_is_dead = false;
+                // One that lost power on its way into the set counts as one of it.
+                let isr = &self.record.record.isr;
+                let in_sync = self.hosts.iter().filter(|it| isr.contains(&it.replica));
+                in_sync.filter_map(|it| it.power_cut).for_each(|at| self.oracle.power_cut(at));
+                self.oracle.activated();
+            }
+            Notice::RebuildDone { .. } => self.outcome.rebuilds += 1,
+            Notice::Reconciled => self.outcome.reconciles += 1,
+            Notice::IsrChanged { .. } => self.outcome.isr_changes += 1,
+            Notice::Repaired { .. } => {
+                self.outcome.repairs += 1;
+                if !self.plan.faults.rot {
+                    self.wrong(format!("nothing rots here: {notice:?}"));
+                }
+            }
+            // The copy that did not rot may be out of reach for now. It must not be for good: then
+            // a read fails.
+            Notice::Unreadable { .. } if !self.plan.faults.rot => {
+                self.wrong(format!("nothing rots here: {notice:?}"));
+            }
+            // The only reason to give up: all that was left had lost power under a living guest.
+            Notice::Faulted { why: Fault::LostWrites } if self.oracle.has_lost_power() => {}
+            Notice::Faulted { why } => self.wrong(format!("an engine gave up: {why}")),
+            Notice::Fenced { .. } => self.outcome.fenced += 1,
+            Notice::Diverged { replica, offset, .. } => {
+                self.wrong(format!("replica {replica} differs at {offset} with good checksums"));
+            }
+            _ => {}
+        }
+        self.notices.push(notice);
+    }
+}

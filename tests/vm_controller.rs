@@ -249,6 +249,22 @@ fn a_machine_that_is_deleted_takes_everything_along() {
 }
 
 #[test]
+fn a_pod_that_is_deleted_is_made_again_while_its_instance_lives() {
+    let (_sheaf, http) = cluster();
+    http.post(VMS, &machine("web", json!({}))).ok();
+    run(&http, "web", "10.52.0.2");
+    let pod = || http.get(PODS).ok()["items"][0].clone();
+    eventually("the pod says that it runs", || pod()["status"]["phase"] == "Running");
+    let first = pod()["metadata"].clone();
+    http.delete(&at(PODS, first["name"].as_str().unwrap())).ok();
+    eventually("it is another one", || {
+        let pod = pod();
+        pod["status"]["phase"] == "Running" && pod["metadata"]["uid"] != first["uid"]
+    });
+    assert_eq!(http.get(&at(VMIS, "web")).ok()["status"]["phase"], "Running");
+}
+
+#[test]
 fn an_instance_lives_on_when_its_machine_is_deleted_alone() {
     let (_sheaf, http) = cluster();
     http.post(VMS, &machine("web", json!({}))).ok();

@@ -174,8 +174,31 @@ impl Objects {
         name: &str,
         uid: &str,
     ) -> Result<(), kube::Error> {
+        self.delete_by(resource, namespace, name, uid, DeleteParams::background()).await
+    }
+
+    /// Deletes the object with this uid, and gives it no time to end.
+    pub(crate) async fn remove(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+    ) -> Result<(), kube::Error> {
+        let params = DeleteParams::background().grace_period(0);
+        self.delete_by(resource, namespace, name, uid, params).await
+    }
+
+    async fn delete_by(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        params: DeleteParams,
+    ) -> Result<(), kube::Error> {
         let preconditions = Preconditions { uid: Some(uid.to_owned()), ..Default::default() };
-        let params = DeleteParams::background().preconditions(preconditions);
+        let params = params.preconditions(preconditions);
         let request = Request::new(resource.path(namespace))
             .delete(name, &params)
             .map_err(kube::Error::BuildRequest)?;

@@ -56,6 +56,7 @@ impl Reconciler for Placer {
     async fn reconcile(&self, work: &Work) -> Result<Next, Failure> {
         match work {
             Work::Instance(key) => self.instance(key).await,
+            Work::Pod(key) => self.let_go(key).await,
             Work::Node(name) => self.node(name).await,
             Work::Recount => {
                 let vmis = self.objects.list(VMIS, "", "").await.doing("list instances")?;
@@ -314,6 +315,17 @@ impl Placer {
             Err(failure) if is_refused(&failure, 404) => Ok(()),
             written => written.map(drop).doing("write the pod's status"),
         }
+    }
+
+    /// Ends the wait of a pod that was deleted while it looked like running: nothing runs in
+    /// it that would need the time, and no kubelet is there to end it.
+    async fn let_go(&self, key: &Key) -> Result<Next, Failure> {
+        let found = self.objects.get(PODS, &key.namespace, &key.name).await.doing("get a pod")?;
+        if let Some(pod) = found.filter(launcher::lingers) {
+            let gone = self.objects.remove(PODS, &key.namespace, &key.name, object::uid(&pod));
+            gone.await.doing("let a pod go")?;
+        }
+        Ok(Next::Done)
     }
 
     /// All nodes; what has a place already is known afterwards.

@@ -12,6 +12,8 @@ use crate::resource::{CLAIMS, DATA_VOLUMES, NODES, PODS, VMIS};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Work {
     Instance(Key),
+    /// A pod that was told to go.
+    Pod(Key),
     /// A node that may be lost, with all that has a place there.
     Node(Arc<str>),
     /// Instances may have gone without being seen.
@@ -85,13 +87,16 @@ impl Interest for Waiting {
 }
 
 impl Waiting {
-    /// A pod that changes may have given room; one that goes is made again.
+    /// A pod that changes may have given room; one that is to go is let go, and made again
+    /// if its instance is still there.
     fn pod(&self, pod: &Key, state: State) -> Vec<Work> {
         let Some(instance) = launcher::instance_of(&pod.name) else { return Vec::new() };
         let mut keys = self.for_room();
-        if state == State::Gone {
-            keys.push(Work::Instance(Key::new(&pod.namespace, instance)));
-        }
+        keys.extend(match state {
+            State::Live => None,
+            State::Deleting => Some(Work::Pod(pod.clone())),
+            State::Gone => Some(Work::Instance(Key::new(&pod.namespace, instance))),
+        });
         keys
     }
 }
@@ -110,6 +115,7 @@ mod tests {
         let mut names = |touch: Touch| -> Vec<String> {
             let show = |work: Work| match work {
                 Work::Instance(key) => key.name.to_string(),
+                Work::Pod(key) => format!("pod {}", key.name),
                 Work::Node(name) => format!("node {name}"),
                 Work::Recount => "all".to_owned(),
             };
@@ -120,7 +126,9 @@ mod tests {
         assert!(names(touch(claims, "m", "c", State::Live)).is_empty());
         assert_eq!(names(touch("nodes", "", "one", State::Live)), ["b", "node one"]);
         assert_eq!(names(touch("pods", "n", "virt-launcher-v-abcde", State::Live)), ["b"]);
-        assert_eq!(names(touch("pods", "n", "virt-launcher-v-abcde", State::Gone)), ["b", "v"]);
+        let pod = "virt-launcher-v-abcde";
+        assert_eq!(names(touch("pods", "n", pod, State::Deleting)), ["b", &format!("pod {pod}")]);
+        assert_eq!(names(touch("pods", "n", pod, State::Gone)), ["b", "v"]);
         assert!(names(touch("pods", "n", "other", State::Gone)).is_empty());
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::requests::Requests;
 use super::storage::claim_name;
 use crate::condition::{self, Condition};
-use crate::object::{controlled_by, int, list, name, text, uid};
+use crate::object::{controlled_by, controller, int, is_deleting, list, name, text, uid};
 
 /// Letters that a server makes names with; none of them spells anything.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -37,6 +37,14 @@ pub(crate) fn pod_name(vmi: &Value) -> String {
 pub(crate) fn instance_of(pod: &str) -> Option<&str> {
     let (instance, suffix) = pod.strip_prefix(PREFIX)?.rsplit_once('-')?;
     (suffix.len() == 5 && !instance.is_empty()).then_some(instance)
+}
+
+/// Whether a pod that stands for an instance is given time to end.
+pub(crate) fn lingers(pod: &Value) -> bool {
+    let owner = controller(pod).map(|own| text(own, "/kind"));
+    owner == Some("VirtualMachineInstance")
+        && is_deleting(pod)
+        && int(pod, "/metadata/deletionGracePeriodSeconds").is_some_and(|left| left > 0)
 }
 
 /// The pod of an instance that was placed on `node`.

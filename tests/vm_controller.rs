@@ -429,6 +429,53 @@ fn a_pool_keeps_the_disks_of_machines_that_it_gives_up() {
 }
 
 #[test]
+fn a_pool_records_what_its_machines_are_made_from() {
+    let (_sheaf, http) = cluster();
+    let mut written = pool("web", machine("web", json!({})), json!({}));
+    written["spec"]["virtualMachineTemplate"]["metadata"]["creationTimestamp"] = Value::Null;
+    http.post(POOLS, &written).ok();
+    run(&http, "web-0", "10.52.0.2");
+    let revisions = "/apis/apps/v1/namespaces/default/controllerrevisions";
+    let names = || -> Vec<String> {
+        let all = http.get(revisions).ok()["items"].as_array().cloned().unwrap_or_default();
+        let names = all.iter().map(|own| own["metadata"]["name"].as_str().unwrap().to_owned());
+        names.filter(|name| name.starts_with("web-")).collect()
+    };
+    let pool = http.get(&at(POOLS, "web")).ok();
+    let record = http.get(&at(revisions, "web-1")).ok();
+    assert_eq!(record["data"], pool["spec"]);
+    assert_eq!(record["metadata"]["ownerReferences"][0]["uid"], pool["metadata"]["uid"]);
+    assert_eq!((&record["revision"], names()), (&json!(1), vec!["web-1".to_owned()]));
+
+    // Another strategy is nothing that its instance would have to be restarted for.
+    let first = http.get(&at(VMIS, "web-0")).ok()["metadata"]["uid"].clone();
+    let change = |change: Value| {
+        let patch = json!({"spec": {"virtualMachineTemplate": {"spec": change}}});
+        http.merge(&at(POOLS, "web"), &patch).ok();
+    };
+    let label = |all: &str| {
+        let object = http.get(&at(all, "web-0")).json();
+        object["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"].clone()
+    };
+    change(json!({"runStrategy": "RerunOnFailure"}));
+    eventually("the instance is told its new template", || label(VMIS) == "web-2");
+    assert_eq!(http.get(&at(VMIS, "web-0")).ok()["metadata"]["uid"], first);
+    eventually("the old template is forgotten", || names() == ["web-2"]);
+    change(json!({"template": {"spec": {"hostname": "other"}}}));
+    eventually("the instance is restarted", || {
+        http.get(&at(VMIS, "web-0")).ok()["metadata"]["deletionTimestamp"].is_string()
+    });
+    assert_eq!(label(VMS), "web-3");
+    assert_eq!(names(), ["web-2", "web-3"], "it was made from the old one");
+    http.delete(&at(POOLS, "web")).ok();
+    eventually("the machine is told to go", || {
+        http.get(&at(VMS, "web-0")).json()["metadata"]["deletionTimestamp"].is_string()
+    });
+    finish(&http, "web-0", "Succeeded");
+    eventually("its records go with a pool", || names().is_empty());
+}
+
+#[test]
 fn a_pool_numbers_its_machines() {
     let (_sheaf, http) = cluster();
     let pools = POOLS;

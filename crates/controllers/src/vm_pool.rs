@@ -16,7 +16,7 @@ use crate::event::{self, About, Tone};
 use crate::key::{Dependents, Key};
 use crate::object::{self, is_merged, name};
 use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
-use crate::resource::{CLAIMS, DATA_VOLUMES, Objects, Resource, VMIS, VMS, is_refused};
+use crate::resource::{CLAIMS, DATA_VOLUMES, Objects, REVISIONS, Resource, VMIS, VMS, is_refused};
 
 const POOLS: Resource = Resource::new("pool.kubevirt.io", "v1beta1", "virtualmachinepools");
 const SOURCE: &str = "virtualmachinepool-controller";
@@ -64,9 +64,12 @@ impl Reconciler for Pooler {
         let Some(pool) = found.doing("get the pool")? else { return Ok(Next::Done) };
         let machines = self.objects.list(VMS, &key.namespace, "").await.doing("list machines")?;
         let vmis = self.objects.list(VMIS, &key.namespace, "").await.doing("list instances")?;
+        let records = self.objects.list(REVISIONS, &key.namespace, "").await;
+        let records = records.doing("list revisions")?;
         let own = plan::own(&pool, &machines);
+        let revisions = plan::own_revisions(&pool, &records);
         let taken: Vec<&str> = machines.iter().map(name).collect();
-        let seen = Seen { own: &own, taken: &taken, vmis: &vmis };
+        let seen = Seen { own: &own, taken: &taken, vmis: &vmis, revisions: &revisions };
         let plan = plan::plan(&pool, seen, clock::now());
         let watched: BTreeSet<Key> = own
             .iter()
@@ -79,6 +82,11 @@ impl Reconciler for Pooler {
             .collect();
         self.dependents.set(key, watched);
         let failure = self.carry_out(&pool, &plan, &machines, &vmis).await?;
+        for record in named(&records, &plan.prune) {
+            let (name, uid) = (name(record), object::uid(record));
+            let deleted = self.objects.delete(REVISIONS, &key.namespace, name, uid).await;
+            deleted.doing("forget a template")?;
+        }
         let status = plan::status(&pool, &own, failure.as_deref(), clock::now());
         if !is_merged(&pool, &status) {
             let written =
@@ -107,6 +115,11 @@ impl Pooler {
         vmis: &[Value],
     ) -> Result<Option<String>, Failure> {
         let namespace = object::namespace(pool);
+        if plan.record {
+            // One of this name that is not ours goes with a pool that is gone; until then we wait.
+            let made = self.objects.create(REVISIONS, namespace, &plan::revision(pool)).await;
+            made.doing("record the pool's template")?;
+        }
         for index in &plan.create {
             match self.objects.create(VMS, namespace, &plan::machine(pool, *index)).await {
                 Ok(vm) => {
@@ -147,8 +160,9 @@ impl Pooler {
             let message = format!("Successfully updated resource {namespace}/{}", name(vmi));
             self.tell(pool, Tone::Normal, "SuccessfulDelete", message).await;
         }
-        for vmi in named(vmis, &plan.relabel) {
-            let patch = plan::relabelled(pool, vmi);
+        for (own, revision) in &plan.relabel {
+            let Some(vmi) = vmis.iter().find(|vmi| name(vmi) == own) else { continue };
+            let patch = plan::relabelled(vmi, revision);
             match self.objects.merge(VMIS, namespace, name(vmi), &patch).await {
                 Err(gone) if is_refused(&gone, 404) => {}
                 written => drop(written.doing("name an instance's template")?),
@@ -218,6 +232,7 @@ mod tests {
 
     const POOL: &str = "pool.kubevirt.io/virtualmachinepools";
     const VM: &str = "kubevirt.io/virtualmachines";
+    const REVISION: &str = "apps/controllerrevisions";
 
     #[tokio::test]
     async fn a_pool_grows_changes_and_shrinks() {
@@ -228,7 +243,7 @@ mod tests {
         fake.create(
             POOL,
             "n",
-            json!({"metadata": {"name": "p"}, "spec": {"replicas": 2,
+            json!({"metadata": {"name": "p", "generation": 1}, "spec": {"replicas": 2,
             "selector": {"matchLabels": {"app": "a"}}, "virtualMachineTemplate": template}}),
         );
         let pooler = Pooler::new(fake.client(), Dependents::default());
@@ -236,14 +251,17 @@ mod tests {
         pooler.reconcile(&key).await.unwrap();
         assert_eq!(fake.names(VM), ["p-0", "p-1"]);
         assert_eq!(pooler.dependents.of(&Key::new("n", "p-1")), vec![key.clone()]);
-        let change = json!({"spec": {"replicas": 1, "virtualMachineTemplate":
-            {"spec": {"template": {"spec": {"domain": {"a": 2}}}}}}});
+        assert_eq!(fake.names(REVISION), ["p-1"]);
+        let change = json!({"metadata": {"generation": 2}, "spec": {"replicas": 1,
+            "virtualMachineTemplate": {"spec": {"template": {"spec": {"domain": {"a": 2}}}}}}});
         fake.merge(POOL, "n", "p", &change);
         pooler.reconcile(&key).await.unwrap();
         assert_eq!(fake.names(VM), ["p-0"]);
         let vm = fake.get(VM, "n", "p-0").unwrap();
         assert_eq!(vm["spec"]["template"]["spec"]["domain"]["a"], 2);
+        assert_eq!(vm["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"], "p-2");
         pooler.reconcile(&key).await.unwrap();
+        assert_eq!(fake.names(REVISION), ["p-2"], "the first is needed no more");
         let pool = fake.get(POOL, "n", "p").unwrap();
         assert_eq!(pool["status"]["replicas"], 1);
         assert_eq!(pool["status"]["labelSelector"], "app=a");

@@ -2,6 +2,7 @@
 
 mod heal;
 mod machine;
+mod revision;
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -10,8 +11,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::heal::{Health, health};
-use self::machine::{Difference, REVISION, difference, index_of, revision};
+use self::machine::index_of;
 pub(crate) use self::machine::{disks, machine, relabelled, released, update};
+use self::revision::{Difference, difference, label};
+pub(crate) use self::revision::{own_revisions, revision};
 use crate::condition::{self, Condition};
 use crate::object::{is_controlled_by, is_deleting, is_true, name, text};
 use crate::selector;
@@ -33,8 +36,12 @@ pub(crate) struct Plan {
     pub(crate) update: Vec<String>,
     /// Names of instances that run from an older template and may be restarted now.
     pub(crate) restart: Vec<String>,
-    /// Names of instances for which the newer template changes nothing.
-    pub(crate) relabel: Vec<String>,
+    /// Names of instances for which the newer template changes nothing, and the template's.
+    pub(crate) relabel: Vec<(String, String)>,
+    /// Whether something is made from a template that is not recorded yet.
+    pub(crate) record: bool,
+    /// Names of revisions that nothing was made from any more.
+    pub(crate) prune: Vec<String>,
     /// When to look again without news.
     pub(crate) again: Option<Duration>,
 }
@@ -48,6 +55,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) taken: &'a [&'a str],
     /// All instances of the namespace.
     pub(crate) vmis: &'a [Value],
+    /// The revisions of the pool.
+    pub(crate) revisions: &'a [&'a Value],
 }
 
 /// Those of `found` that belong to the pool.
@@ -83,16 +92,29 @@ pub(crate) fn plan(pool: &Value, seen: Seen<'_>, now: Timestamp) -> Plan {
         plan.delete.extend(chosen.into_iter().take(surplus).map(named));
     }
     plan.delete.truncate(BURST);
-    if pool.pointer("/spec/updateStrategy/unmanaged").is_some() {
-        return plan;
+    if pool.pointer("/spec/updateStrategy/unmanaged").is_none() {
+        kept.retain(|vm| !plan.delete.iter().any(|own| own == name(vm)));
+        let (new, old): (Vec<&Value>, Vec<&Value>) =
+            kept.into_iter().partition(|vm| revision::is_current(pool, vm, seen.revisions));
+        plan.update = old.into_iter().map(named).collect();
+        renew(pool, &new, seen, &mut plan);
     }
-    let revision = revision(pool);
-    kept.retain(|vm| !plan.delete.iter().any(|own| own == name(vm)));
-    let (new, old): (Vec<&Value>, Vec<&Value>) =
-        kept.into_iter().partition(|vm| label(vm) == revision);
-    plan.update = old.into_iter().map(named).collect();
-    renew(pool, &new, seen.vmis, &mut plan);
+    let makes_some = !plan.create.is_empty() || !plan.update.is_empty();
+    plan.record = makes_some && !revision::is_recorded(pool, seen.revisions);
+    if plan.is_settled() {
+        plan.prune = revision::unused(seen).into_iter().map(named).collect();
+    }
     plan
+}
+
+impl Plan {
+    /// Whether every machine and every instance is what it should be.
+    fn is_settled(&self) -> bool {
+        let names = [&self.delete, &self.replace, &self.update, &self.restart];
+        self.create.is_empty()
+            && self.relabel.is_empty()
+            && names.iter().all(|names| names.is_empty())
+    }
 }
 
 /// Finds the machines that do not come up; those that are left are answered.
@@ -117,18 +139,18 @@ fn give_up<'a>(
 }
 
 /// Brings instances to the template that their machines have, as many as may be away.
-fn renew(pool: &Value, machines: &[&Value], vmis: &[Value], plan: &mut Plan) {
-    let of = |vm: &Value| vmis.iter().find(|vmi| is_controlled_by(vmi, vm));
+fn renew(pool: &Value, machines: &[&Value], seen: Seen<'_>, plan: &mut Plan) {
+    let of = |vm: &Value| seen.vmis.iter().find(|vmi| is_controlled_by(vmi, vm));
     let is_up = |vm: &Value| of(vm).is_some_and(|vmi| condition::is(vmi, "Ready", "True"));
     let is_lazy = pool.pointer("/spec/updateStrategy/opportunistic").is_some();
     let away = machines.iter().filter(|vm| !is_up(vm)).count();
     let mut room = max_unavailable(pool).saturating_sub(away);
     for vm in choose(pool, machines, "/spec/updateStrategy/proactive/selectionPolicy") {
         let Some(vmi) = of(vm).filter(|vmi| !is_deleting(vmi)) else { continue };
-        let list = match difference(label(vmi), label(vm)) {
+        let list = match difference(vmi, vm, seen.revisions) {
             Difference::Nothing => continue,
             Difference::Other => {
-                plan.relabel.push(named(vmi));
+                plan.relabel.push((named(vmi), label(vm).to_owned()));
                 continue;
             }
             Difference::Instance => &mut plan.restart,
@@ -198,11 +220,6 @@ fn named(vm: &Value) -> String {
     name(vm).to_owned()
 }
 
-fn label(object: &Value) -> &str {
-    let label = object.pointer("/metadata/labels").and_then(|labels| labels.get(REVISION));
-    label.and_then(Value::as_str).unwrap_or_default()
-}
-
 /// The status of the pool.
 pub(crate) fn status(pool: &Value, own: &[&Value], failure: Option<&str>, now: Timestamp) -> Value {
     let alive = own.iter().filter(|vm| !is_deleting(vm));
@@ -227,6 +244,7 @@ pub(crate) fn status(pool: &Value, own: &[&Value], failure: Option<&str>, now: T
 
 #[cfg(test)]
 mod tests {
+    use super::revision::REVISION;
     use super::*;
 
     fn pool(changes: Value) -> Value {
@@ -237,7 +255,16 @@ mod tests {
         for (field, value) in changes.as_object().unwrap() {
             spec[field] = value.clone();
         }
-        json!({"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": spec})
+        json!({"metadata": {"name": "p", "namespace": "n", "uid": "u", "generation": 1},
+            "spec": spec})
+    }
+
+    /// The pool with another template.
+    fn changed(pool: &Value, field: &str, value: Value) -> Value {
+        let mut new = pool.clone();
+        new["spec"]["virtualMachineTemplate"]["spec"][field] = value;
+        new["metadata"]["generation"] = json!(2);
+        new
     }
 
     fn vm(pool: &Value, index: usize) -> Value {
@@ -247,17 +274,25 @@ mod tests {
         vm
     }
 
-    fn vmi(index: usize, revision: &str, ready: &str) -> Value {
+    fn vmi(index: usize, pool: &Value, ready: &str) -> Value {
+        let revision = name(&revision(pool)).to_owned();
         json!({"metadata": {"name": format!("p-{index}"), "labels": {REVISION: revision},
                 "ownerReferences": [{"uid": format!("vm{index}"), "controller": true}]},
             "status": {"conditions": [{"type": "Ready", "status": ready}]}})
     }
 
     fn made(pool: &Value, machines: &[Value], vmis: &[Value]) -> Plan {
+        made_from(&[pool], pool, machines, vmis)
+    }
+
+    /// The plan of a pool that has recorded some of its templates.
+    fn made_from(recorded: &[&Value], pool: &Value, machines: &[Value], vmis: &[Value]) -> Plan {
+        let revisions: Vec<Value> = recorded.iter().map(|pool| revision(pool)).collect();
         let taken: Vec<&str> = machines.iter().map(name).collect();
         let own = own(pool, machines);
         let now = "2026-02-01T00:00:00Z".parse().unwrap();
-        plan(pool, Seen { own: &own, taken: &taken, vmis }, now)
+        let revisions = own_revisions(pool, &revisions);
+        plan(pool, Seen { own: &own, taken: &taken, vmis, revisions: &revisions }, now)
     }
 
     #[test]
@@ -319,38 +354,59 @@ mod tests {
     #[test]
     fn a_new_template_reaches_machines_and_then_instances() {
         let old = pool(json!({}));
-        let mut new = old.clone();
-        new["spec"]["virtualMachineTemplate"]["spec"]["template"]["spec"] =
-            json!({"domain": {"x": 1}});
+        let new = changed(&old, "template", json!({"spec": {"domain": {"x": 1}}}));
         let machines: Vec<Value> = (0..2).map(|index| vm(&old, index)).collect();
-        assert_eq!(made(&new, &machines, &[]).update, ["p-0", "p-1"]);
+        assert_eq!(made_from(&[&old], &new, &machines, &[]).update, ["p-0", "p-1"]);
         let updated: Vec<Value> = (0..2).map(|index| vm(&new, index)).collect();
-        let vmis: Vec<Value> = (0..2).map(|index| vmi(index, &revision(&old), "True")).collect();
-        assert_eq!(made(&new, &updated, &vmis).restart, ["p-1", "p-0"]);
+        let vmis: Vec<Value> = (0..2).map(|index| vmi(index, &old, "True")).collect();
+        let both = [&old, &new];
+        assert_eq!(made_from(&both, &new, &updated, &vmis).restart, ["p-1", "p-0"]);
         let mut careful = new.clone();
         careful["spec"]["maxUnavailable"] = json!(1);
-        let updated: Vec<Value> = (0..2).map(|index| vm(&careful, index)).collect();
-        assert_eq!(made(&careful, &updated, &vmis).restart, ["p-1"], "one at a time");
-        let half = [vmis[0].clone(), vmi(1, &revision(&new), "False")];
-        assert!(made(&careful, &updated, &half).restart.is_empty(), "one is away already");
+        assert_eq!(made_from(&both, &careful, &updated, &vmis).restart, ["p-1"], "one at a time");
+        let half = [vmis[0].clone(), vmi(1, &new, "False")];
+        let plan = made_from(&both, &careful, &updated, &half);
+        assert!(plan.restart.is_empty(), "one is away already");
         let mut later = new.clone();
         later["spec"]["updateStrategy"] = json!({"opportunistic": {}});
-        assert!(made(&later, &updated, &vmis).restart.is_empty());
+        assert!(made_from(&both, &later, &updated, &vmis).restart.is_empty());
+    }
+
+    #[test]
+    fn a_pool_of_another_size_has_the_same_machines() {
+        let old = pool(json!({}));
+        let mut new = pool(json!({"replicas": 3}));
+        new["metadata"]["generation"] = json!(2);
+        let machines: Vec<Value> = (0..2).map(|index| vm(&old, index)).collect();
+        let plan = made_from(&[&old], &new, &machines, &[]);
+        assert_eq!((plan.create, plan.update), (vec![2], vec![]));
+        let plan = made_from(&[], &old, &machines, &[]);
+        assert_eq!(plan.update, ["p-0", "p-1"], "nobody knows what they were made from");
     }
 
     #[test]
     fn new_disks_need_a_new_machine_and_a_new_strategy_nothing() {
-        let old = pool(json!({}));
-        let vmis = [vmi(0, &revision(&old), "True")];
+        let old = pool(json!({"replicas": 1}));
+        let vmis = [vmi(0, &old, "True")];
         let with = |field: &str, value: Value| {
-            let mut new = old.clone();
-            new["spec"]["virtualMachineTemplate"]["spec"][field] = value;
-            made(&new, &[vm(&new, 0)], &vmis)
+            let new = changed(&old, field, value);
+            made_from(&[&old, &new], &new, &[vm(&new, 0)], &vmis)
         };
         let disks = with("dataVolumeTemplates", json!([{"metadata": {"name": "d"}}]));
         assert_eq!((disks.replace, disks.restart), (vec!["p-0".to_owned()], vec![]));
         let strategy = with("runStrategy", json!("Manual"));
-        assert_eq!((strategy.relabel, strategy.restart), (vec!["p-0".to_owned()], vec![]));
+        let relabelled = ("p-0".to_owned(), "p-2".to_owned());
+        assert_eq!((strategy.relabel, strategy.restart), (vec![relabelled], vec![]));
+    }
+
+    #[test]
+    fn templates_that_nothing_is_made_from_are_forgotten_when_all_is_done() {
+        let old = pool(json!({"replicas": 1}));
+        let new = changed(&old, "template", json!({"spec": {"domain": {"x": 1}}}));
+        let both = [&old, &new];
+        let (before, after) = ([vmi(0, &old, "True")], [vmi(0, &new, "True")]);
+        assert!(made_from(&both, &new, &[vm(&new, 0)], &before).prune.is_empty(), "it runs");
+        assert_eq!(made_from(&both, &new, &[vm(&new, 0)], &after).prune, ["p-1"]);
     }
 
     #[test]

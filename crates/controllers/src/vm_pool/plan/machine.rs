@@ -4,63 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::object::{controlled_by, is_controlled_by, is_true, list, name, namespace, text, uid};
-
-/// Names the template that a machine or its instance was made from.
-pub(crate) const REVISION: &str = "kubevirt.io/vm-pool-revision-name";
-
-/// How many characters of a revision's name stand for one of its parts.
-const PART: usize = 8;
-const PARTS: usize = 3 * PART;
-
-/// The name of the pool's present template. It changes with the template only, and from two of
-/// them follows what is different: see [`difference`].
-pub(crate) fn revision(pool: &Value) -> String {
-    let template = &pool["spec"]["virtualMachineTemplate"];
-    let spec = &template["spec"];
-    let (instance, disks) = (hash(&spec["template"]), hash(&spec["dataVolumeTemplates"]));
-    let own = name(pool);
-    // A label's value has 63 characters.
-    let own = own.get(..62 - PARTS).unwrap_or(own);
-    format!("{own}-{instance:08x}{disks:08x}{:08x}", hash(template))
-}
-
-fn hash(value: &Value) -> u32 {
-    let long = value.to_string().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    // Both halves count.
-    let folded = (long ^ (long >> 32)) & u64::from(u32::MAX);
-    u32::try_from(folded).unwrap_or_default()
-}
-
-/// What differs between an instance's template and its machine's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Difference {
-    Nothing,
-    /// Neither the instance nor its disks.
-    Other,
-    Instance,
-    Disks,
-}
-
-/// What differs between two revisions, by their names.
-pub(crate) fn difference(one: &str, other: &str) -> Difference {
-    if one == other {
-        return Difference::Nothing;
-    }
-    let parts = |name: &str| {
-        let start = name.len().checked_sub(PARTS)?;
-        let (instance, rest) = name.get(start..)?.split_at_checked(PART)?;
-        Some((instance.to_owned(), rest.get(..PART)?.to_owned()))
-    };
-    match (parts(one), parts(other)) {
-        (Some(one), Some(other)) if one == other => Difference::Other,
-        (Some((_, disks)), Some((_, others))) if disks != others => Difference::Disks,
-        // Nothing is known of one without a name, but that it is another.
-        _ => Difference::Instance,
-    }
-}
+use super::revision::{REVISION, owned_by, revision_name};
+use crate::object::{is_controlled_by, is_true, list, name, namespace, text, uid};
 
 /// The number at the end of a name.
 pub(crate) fn index_of(name: &str) -> Option<usize> {
@@ -70,7 +15,7 @@ pub(crate) fn index_of(name: &str) -> Option<usize> {
 /// The machine with this number.
 pub(crate) fn machine(pool: &Value, index: usize) -> Value {
     let template = &pool["spec"]["virtualMachineTemplate"];
-    let revision = revision(pool);
+    let revision = revision_name(pool);
     let map = |pointer: &str| {
         template.pointer(pointer).and_then(Value::as_object).cloned().unwrap_or_default()
     };
@@ -82,7 +27,7 @@ pub(crate) fn machine(pool: &Value, index: usize) -> Value {
     json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
         "metadata": {"name": format!("{}-{index}", name(pool)), "namespace": namespace(pool),
             "labels": labels, "annotations": map("/metadata/annotations"),
-            "ownerReferences": [controlled_by(pool, "pool.kubevirt.io/v1beta1", "VirtualMachinePool")]},
+            "ownerReferences": [owned_by(pool)]},
         "spec": spec})
 }
 
@@ -150,9 +95,9 @@ pub(crate) fn update(pool: &Value, vm: &Value) -> Option<Value> {
         "spec": spec}))
 }
 
-/// The patch that names the pool's present template on an instance that it changes nothing of.
-pub(crate) fn relabelled(pool: &Value, vmi: &Value) -> Value {
-    json!({"metadata": {"uid": vmi["metadata"]["uid"], "labels": {REVISION: revision(pool)}}})
+/// The patch that names its machine's template on an instance that it changes nothing of.
+pub(crate) fn relabelled(vmi: &Value, revision: &str) -> Value {
+    json!({"metadata": {"uid": vmi["metadata"]["uid"], "labels": {REVISION: revision}}})
 }
 
 /// The names of the machine's disks: claims and data volumes are looked for under each.
@@ -197,7 +142,7 @@ mod tests {
         let volumes = json!([{"name": "root", "dataVolume": {"name": "disk"}},
             {"name": "shared", "persistentVolumeClaim": {"claimName": "other"}},
             {"name": "seed", "cloudInitNoCloud": {"secretRef": {"name": "seed"}}}]);
-        json!({"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": {
+        json!({"metadata": {"name": "p", "namespace": "n", "uid": "u", "generation": 4}, "spec": {
             "nameGeneration": generation,
             "virtualMachineTemplate": {"spec": {
                 "dataVolumeTemplates": [{"metadata": {"name": "disk"}}],
@@ -219,39 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn from_two_revisions_follows_what_differs() {
-        let changed = |pointer: &str, value: Value| {
-            let mut pool = pool(Value::Null);
-            *pool.pointer_mut(&format!("/spec/virtualMachineTemplate/spec{pointer}")).unwrap() =
-                value;
-            revision(&pool)
-        };
-        let first = revision(&pool(Value::Null));
-        let instance = changed("/template/spec/volumes", json!([]));
-        let disks = changed("/dataVolumeTemplates", json!([]));
-        let other = changed("", {
-            let mut spec = pool(Value::Null)["spec"]["virtualMachineTemplate"]["spec"].clone();
-            spec["runStrategy"] = json!("Halted");
-            spec
-        });
-        for (one, expected) in [
-            (&first, Difference::Nothing),
-            (&instance, Difference::Instance),
-            (&disks, Difference::Disks),
-            (&other, Difference::Other),
-            (&String::new(), Difference::Instance),
-        ] {
-            assert_eq!(difference(one, &first), expected, "{one}");
-        }
-        let mut long = pool(Value::Null);
-        long["metadata"]["name"] = json!("p".repeat(200));
-        assert_eq!(revision(&long).len(), 63);
-    }
-
-    #[test]
     fn a_machine_and_its_instance_name_their_template() {
         let vm = machine(&pool(Value::Null), 0);
-        let revision = json!(revision(&pool(Value::Null)));
+        let revision = json!("p-4");
         assert_eq!(vm["metadata"]["labels"][REVISION], revision);
         assert_eq!(vm["spec"]["template"]["metadata"]["labels"][REVISION], revision);
     }

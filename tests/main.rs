@@ -36,6 +36,7 @@ mod vm_controller;
 mod vm_devices;
 mod vm_faults;
 mod vm_guest;
+mod vm_inside;
 mod vm_life;
 mod vm_shapes;
 mod volume;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Node, PASSWORD, Shell, Socket, disk_of_image, link, poll};
+use crate::harness::{FIND, Node, PASSWORD, Shell, Socket, disk_of_image, link, poll};
 
 const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines/a";
 const VMI: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/a";
@@ -79,11 +79,6 @@ spec:
         disk = disk.display()
     )
 }
-
-/// A disk of the guest, by its serial number.
-const FIND: &str = "disk() { for d in /sys/block/*; do \
-    [ \"$(cat $d/serial 2>/dev/null || dd if=$d/device/vpd_pg80 bs=1 skip=4 2>/dev/null)\" = $1 ] \
-    && echo ${d##*/}; done; }";
 
 struct Test {
     node: Node,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Signal, kill_process};
 
-use crate::harness::{Node, assemble, eventually};
+use crate::harness::{Node, Small, assemble, eventually};
 
 const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
 const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
@@ -215,39 +215,12 @@ fn whoever_kills_the_server_finds_one_guest_or_none() {
     }
 }
 
-/// A file system of a size, mounted until it is dropped.
-struct Small(std::path::PathBuf);
-
-impl Small {
-    fn mount(path: std::path::PathBuf) -> Self {
-        std::fs::create_dir(&path).unwrap();
-        run("mount", &["-t", "tmpfs", "-o", "size=4m,mode=711", "tmpfs"], &path);
-        Self(path)
-    }
-
-    fn grow(&self) {
-        run("mount", &["-o", "remount,size=200m"], &self.0);
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
-#[track_caller]
-fn run(program: &str, arguments: &[&str], path: &Path) {
-    let done = std::process::Command::new(program).args(arguments).arg(path).status().unwrap();
-    assert!(done.success(), "{program} {arguments:?} failed; this test needs root");
-}
-
 #[test]
 fn a_full_disk_pauses_the_guest_until_there_is_room() {
     let mut node = Node::start();
     node.sheaf.provokes("guest is paused by a failed request of a disk");
     let small = Small::mount(node.sheaf.scratch("small"));
-    let disk = small.0.join("fill.img");
+    let disk = small.path.join("fill.img");
     std::fs::write(&disk, assemble("fill")).unwrap();
     std::fs::File::options().write(true).open(&disk).unwrap().set_len(17 << 20).unwrap();
     node.kubectl().apply(&format!(

@@ -13,6 +13,10 @@ use super::node::Node;
 /// A guest without KVM on a busy machine takes its time.
 const BOUND: Duration = Duration::from_secs(300);
 pub(crate) const PASSWORD: &str = "sheaf";
+/// Makes `disk SERIAL` the guest's name of the disk with that serial number.
+pub(crate) const FIND: &str = "disk() { for d in /sys/block/*; do \
+    [ \"$(cat $d/serial 2>/dev/null || dd if=$d/device/vpd_pg80 bs=1 skip=4 2>/dev/null)\" = $1 ] \
+    && echo ${d##*/}; done; }";
 
 /// The image of the guest, which is built from the distribution's packages once.
 fn image() -> &'static Path {
@@ -74,10 +78,11 @@ impl Shell {
     #[track_caller]
     pub(crate) fn run(&mut self, command: &str) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        // Neither the echo of what is typed nor what a console repeats of earlier commands
-        // must be taken for its answer.
-        let mark = format!("{:03}|", NEXT.fetch_add(1, Ordering::Relaxed));
-        self.send(&format!("({command}) 2>&1 | sed 's/^/{mark}/'; echo '{mark}''END'\n"));
+        // Neither the echo of what is typed, wherever the terminal breaks it, nor what a
+        // console repeats of earlier commands must be taken for its answer.
+        let number = format!("{:03}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let (mark, typed) = (format!("{number}|"), format!("{number}'|'"));
+        self.send(&format!("({command}) 2>&1 | sed 's/^/'{typed}'/'; echo {typed}END\n"));
         let said = self.until(&format!("{mark}END"));
         let lines = said.lines().filter_map(|line| line.trim_end().strip_prefix(&mark));
         lines.collect::<Vec<_>>().join("\n")

@@ -94,6 +94,8 @@ struct Chaos {
     wishes: BTreeMap<String, Wish>,
     /// Every run that was ever seen: each must leave nothing.
     runs: BTreeSet<String>,
+    /// What the agent has on its disk without any machine.
+    fresh: BTreeSet<PathBuf>,
 }
 
 impl Chaos {
@@ -107,7 +109,8 @@ impl Chaos {
             let disk = node.disk(&format!("{name}.img"));
             wishes.insert(name.to_owned(), Wish { runs: false, plugged: false, disk });
         }
-        let chaos = Self { node, dice: Dice::new(), wishes, runs: BTreeSet::new() };
+        let fresh = files(&node.sheaf.data().join("agent"));
+        let chaos = Self { node, dice: Dice::new(), wishes, runs: BTreeSet::new(), fresh };
         for (name, wish) in &chaos.wishes {
             let http = chaos.node.sheaf.http();
             http.post(VMS, &wish.machine(name)).ok();
@@ -294,11 +297,28 @@ impl Chaos {
             let left = fs::read_dir(&volumes).unwrap().flatten();
             left.filter(|entry| file_name(&entry.path()).starts_with("pvc-")).count() == 0
         });
+        poll("the agent has the files of a fresh one", || {
+            let now = files(&self.node.sheaf.data().join("agent"));
+            let left: Vec<_> = now.difference(&self.fresh).collect();
+            if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+        });
     }
 }
 
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Everything below a folder.
+fn files(folder: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.extend(files(&entry.path()));
+        }
+        found.insert(entry.path());
+    }
+    found
 }
 
 fn file_name(path: &Path) -> String {

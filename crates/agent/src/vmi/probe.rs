@@ -1,12 +1,11 @@
 //! Probes of a guest: readiness says whether it serves, liveness whether it may live on.
 
+mod web;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Chain, Tasks};
-use http_body_util::Empty;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::sync::watch;
 use tracing::{debug, info};
@@ -131,7 +130,9 @@ async fn ask(live: &Live, probe: &Probe) -> Result<(), String> {
         return dial::tcp(live, port).await.map(drop).map_err(|why| Chain(&why).to_string());
     }
     if let Some(http) = &probe.http_get {
-        return get(live, &http.0).await;
+        let port = port(&http.0["port"])?;
+        let stream = dial::tcp(live, port).await.map_err(|why| Chain(&why).to_string())?;
+        return web::get(stream, &http.0).await.map_err(|why| Chain(&why).to_string());
     }
     if let Some(exec) = &probe.exec {
         let words = exec.0["command"].as_array().cloned().unwrap_or_default();
@@ -159,45 +160,6 @@ fn port(value: &Value) -> Result<u16, String> {
     let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
     let number = number.and_then(|number| u16::try_from(number).ok()).filter(|port| *port > 0);
     number.ok_or_else(|| format!("{value} is not a port"))
-}
-
-/// As kubelet's: any answer from 200 to 399 is good.
-async fn get(live: &Live, action: &Value) -> Result<(), String> {
-    let port = port(&action["port"])?;
-    let stream = dial::tcp(live, port).await.map_err(|why| Chain(&why).to_string())?;
-    if action["scheme"].as_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https")) {
-        // What the guest's certificate says is its own affair: that it accepts is enough.
-        return Ok(());
-    }
-    let failed = |why: &dyn std::error::Error| Chain(why).to_string();
-    let (mut sender, connection) = http1::handshake::<_, Empty<bytes::Bytes>>(TokioIo::new(stream))
-        .await
-        .map_err(|why| failed(&why))?;
-    let path = action["path"].as_str().filter(|path| path.starts_with('/')).unwrap_or("/");
-    let host = action["host"].as_str().unwrap_or("localhost");
-    let mut request = http::Request::get(path)
-        .header(http::header::HOST, host)
-        .header(http::header::USER_AGENT, "kube-probe/1.35")
-        .header(http::header::CONNECTION, "close");
-    for header in action["httpHeaders"].as_array().into_iter().flatten() {
-        if let (Some(name), Some(value)) = (header["name"].as_str(), header["value"].as_str()) {
-            request = request.header(name, value);
-        }
-    }
-    let request = request.body(Empty::new()).map_err(|why| failed(&why))?;
-    let answered = async { sender.send_request(request).await.map_err(|why| failed(&why)) };
-    let status = tokio::select! {
-        answer = answered => answer?.status(),
-        ended = connection => return Err(match ended {
-            Ok(()) => "the connection was closed".into(),
-            Err(why) => failed(&why),
-        }),
-    };
-    if (200..400).contains(&status.as_u16()) {
-        Ok(())
-    } else {
-        Err(format!("HTTP probe failed with statuscode: {}", status.as_u16()))
-    }
 }
 
 #[cfg(test)]

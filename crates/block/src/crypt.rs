@@ -7,8 +7,8 @@
 //! ```
 //!
 //! [`luks`] is the header (LUKS2, as `cryptsetup` reads it), [`xts`] the mode, [`Cipher`] both
-//! together on blocks of a volume. Checksums are of the ciphertext. What the guest addresses begins
-//! after the header.
+//! together on blocks of a volume, [`disk`] a whole one in a file. Checksums are of the ciphertext.
+//! What the guest addresses begins after the header.
 //!
 //! **Holes.** A block that was never written, was discarded, or was zeroed by a command that says
 //! so, is a hole on every replica and reads as zeroes; zeroes that a guest writes as data are
@@ -20,6 +20,7 @@
 //! XTS hides and does not authenticate: who can write to a replica can change blocks, to noise or
 //! back to what they were. The checksums are against accidents.
 
+pub mod disk;
 pub mod luks;
 mod xts;
 

@@ -292,7 +292,7 @@ impl Secret {
         Self(Zeroizing::new(text))
     }
 
-    pub(super) fn passphrase(&self) -> Passphrase {
+    pub fn passphrase(&self) -> Passphrase {
         Passphrase::new(self.0.as_bytes())
     }
 }

@@ -1,6 +1,7 @@
 //! Images: fetched and uploaded by real clients, refused when they are not what they should be,
 //! taken up again after a crash, and machines that boot from them.
 
+mod clone;
 mod fault;
 
 use std::fs;

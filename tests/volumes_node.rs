@@ -2,7 +2,7 @@
 //! of a guest when the server, the storage process or both are killed.
 
 mod instant;
-mod lab;
+pub(crate) mod lab;
 mod machine;
 
 use std::os::unix::fs::MetadataExt as _;

@@ -100,6 +100,39 @@ pub(super) fn data_volume(name: &str, source: &Value) -> Value {
             "resources": {"requests": {"storage": "16Mi"}}}}})
 }
 
+/// A class whose volumes are encrypted, and its secret.
+pub(crate) fn encrypted_class(name: &str, passphrase: &str) -> String {
+    format!(
+        "
+apiVersion: v1
+kind: Secret
+metadata: {{name: crypto, namespace: longhorn-system}}
+stringData:
+  CRYPTO_KEY_VALUE: {passphrase}
+  CRYPTO_KEY_PROVIDER: secret
+  CRYPTO_KEY_CIPHER: aes-xts-plain64
+  CRYPTO_KEY_HASH: sha256
+  CRYPTO_KEY_SIZE: '256'
+  CRYPTO_PBKDF: argon2i
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {{name: {name}}}
+provisioner: driver.longhorn.io
+allowVolumeExpansion: true
+parameters:
+  numberOfReplicas: \"1\"
+  encrypted: \"true\"
+  csi.storage.k8s.io/provisioner-secret-name: crypto
+  csi.storage.k8s.io/provisioner-secret-namespace: longhorn-system
+  csi.storage.k8s.io/node-publish-secret-name: crypto
+  csi.storage.k8s.io/node-publish-secret-namespace: longhorn-system
+  csi.storage.k8s.io/node-stage-secret-name: crypto
+  csi.storage.k8s.io/node-stage-secret-namespace: longhorn-system
+"
+    )
+}
+
 pub(super) struct Lab {
     pub(super) node: Node,
 }
@@ -151,35 +184,7 @@ impl Lab {
     }
 
     pub(super) fn encrypted_class(&self, name: &str, passphrase: &str) {
-        self.node.kubectl().apply(&format!(
-            "
-apiVersion: v1
-kind: Secret
-metadata: {{name: crypto, namespace: longhorn-system}}
-stringData:
-  CRYPTO_KEY_VALUE: {passphrase}
-  CRYPTO_KEY_PROVIDER: secret
-  CRYPTO_KEY_CIPHER: aes-xts-plain64
-  CRYPTO_KEY_HASH: sha256
-  CRYPTO_KEY_SIZE: '256'
-  CRYPTO_PBKDF: argon2i
----
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata: {{name: {name}}}
-provisioner: driver.longhorn.io
-allowVolumeExpansion: true
-parameters:
-  numberOfReplicas: \"1\"
-  encrypted: \"true\"
-  csi.storage.k8s.io/provisioner-secret-name: crypto
-  csi.storage.k8s.io/provisioner-secret-namespace: longhorn-system
-  csi.storage.k8s.io/node-publish-secret-name: crypto
-  csi.storage.k8s.io/node-publish-secret-namespace: longhorn-system
-  csi.storage.k8s.io/node-stage-secret-name: crypto
-  csi.storage.k8s.io/node-stage-secret-namespace: longhorn-system
-"
-        ));
+        self.node.kubectl().apply(&encrypted_class(name, passphrase));
     }
 
     pub(super) fn grow(&self, claim: &str, size: &str) {
@@ -264,15 +269,44 @@ parameters:
 
     /// Puts the guest of one sector onto a volume.
     pub(super) fn write_pulse(&self, volume: &str) {
+        self.write_image(volume, &self.pulse());
+    }
+
+    /// Puts what is in a file onto a volume.
+    pub(super) fn write_image(&self, volume: &str, image: &Path) {
+        self.with_uri(volume, |tool, uri| tool.args(["convert", "-n"]).arg(image).arg(uri));
+    }
+
+    /// Puts what is on a volume into a file.
+    pub(super) fn read_image(&self, volume: &str, image: &Path) {
+        self.with_uri(volume, |tool, uri| tool.args(["convert"]).arg(uri).arg(image));
+    }
+
+    /// Runs qemu-img on a volume that nobody uses.
+    fn with_uri<'a>(
+        &self,
+        volume: &str,
+        fill: impl for<'t> FnOnce(&'t mut Command, &str) -> &'t mut Command + 'a,
+    ) {
         self.want(volume, Some("one"));
         self.until_served(volume);
-        let image = self.pulse();
         let uri = format!("nbd+unix:///?socket={}", self.socket(volume).display());
         let mut tool = Command::new("qemu-img");
-        tool.args(["convert", "-n", "-f", "raw", "-O", "raw"]).arg(&image).arg(uri);
-        assert!(tool.status().expect("qemu-img is installed").success());
+        let status = fill(&mut tool, &uri).args(["-f", "raw", "-O", "raw"]).status();
+        assert!(status.expect("qemu-img is installed").success());
         self.want(volume, None);
         self.until_state(volume, "detached");
+    }
+
+    /// Waits until a guest's agent is connected.
+    #[track_caller]
+    pub(super) fn until_agent_answers(&self, name: &str) {
+        poll("the guest's agent answers", || {
+            let vmi = self.node.sheaf.http().get(&format!("{VMIS}/{name}")).ok();
+            let conditions = vmi["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            let is = |own: &Value| own["type"] == "AgentConnected" && own["status"] == "True";
+            if conditions.iter().any(is) { Ok(()) } else { Err(vmi.to_string()) }
+        });
     }
 
     /// Kills the storage process and waits for another.

@@ -6,6 +6,8 @@
 //!
 //! Refuses images that point at other files, and to remove what a replica begins with.
 
+mod clone;
+mod error;
 mod export;
 mod files;
 mod import;

@@ -49,6 +49,7 @@ use crate::vmi::Machines;
 
 pub(crate) use held::{HeldError, HeldVolume};
 pub(crate) use link::LinkError;
+pub(crate) use secret::{SecretError, of_secret};
 pub(crate) use ticket::TicketError;
 
 /// The driver whose volumes these are.

@@ -68,6 +68,7 @@ pub struct Review<'a> {
     pub user: &'a User,
     /// Other objects, as they are now.
     pub objects: &'a dyn Lookup,
+    pub access: &'a dyn Access,
 }
 
 impl fmt::Debug for Review<'_> {
@@ -83,6 +84,11 @@ pub trait Lookup {
     fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value>;
     /// All of a namespace, or of all if it is empty.
     fn list(&self, group: &str, plural: &str, namespace: &str) -> Vec<Value>;
+}
+
+/// What a user may do: a rule that hands on what somebody else's object holds has to ask.
+pub trait Access {
+    fn may_get(&self, user: &User, group: &str, plural: &str, namespace: &str, name: &str) -> bool;
 }
 
 /// Why a write is refused.

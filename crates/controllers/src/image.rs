@@ -120,8 +120,10 @@ impl Importer {
             return Ok(Next::Done);
         }
         let source = if is_export { self.exported(&image).await? } else { None };
+        let origin = self.origin(&image).await?;
         let (backing, class, copy) = (backing.as_ref(), class.as_ref(), copy.as_ref());
-        let seen = Seen { image: &image, backing, class, source: source.as_ref(), copy };
+        let (source, origin) = (source.as_ref(), origin.as_ref());
+        let seen = Seen { image: &image, backing, class, source, copy, origin };
         let plan = plan::plan(seen, clock::now());
         if let Some(wanted) = &plan.copy {
             self.make(BACKINGS, NAMESPACE, wanted, "copy the volume").await?;
@@ -173,6 +175,16 @@ impl Importer {
         let volume = self.objects.get(VOLUMES, "", bound).await.doing("get the volume")?;
         let own = volume.as_ref().and_then(handle).unwrap_or_default();
         self.objects.get(BACKINGS, NAMESPACE, own).await.doing("get the volume behind a claim")
+    }
+
+    /// The image that another one is a clone of.
+    async fn origin(&self, image: &Value) -> Result<Option<Value>, Failure> {
+        if text(image, "/spec/sourceType") != "clone" {
+            return Ok(None);
+        }
+        let wish = &image["spec"]["securityParameters"];
+        let (space, name) = (text(wish, "/sourceImageNamespace"), text(wish, "/sourceImageName"));
+        self.objects.get(IMAGES, space, name).await.doing("get the source image")
     }
 
     async fn drop_copy(&self, copy: Option<&Value>) -> Result<(), Failure> {
@@ -272,7 +284,12 @@ impl Importer {
             self.waiting.forget(&key);
             return Ok(Next::Done);
         }
-        let Some(uuid) = disk::choose(&backing, &all) else { return Ok(Next::Done) };
+        let origin = text(&backing, "/spec/sourceParameters/backing-image");
+        let origin = self.objects.get(BACKING_IMAGES, NAMESPACE, origin).await;
+        let origin = origin.doing("get the backing image of the source")?;
+        let Some(uuid) = disk::choose(&backing, origin.as_ref(), &all) else {
+            return Ok(Next::Done);
+        };
         let mut meta = object::version(&backing);
         // Made by hand: its files must go before it does.
         if !object::has_finalizer(&backing, FINALIZER) {

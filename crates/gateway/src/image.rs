@@ -76,6 +76,9 @@ async fn read(gateway: &Gateway, parts: &request::Parts) -> Outcome {
     let image = image(gateway, namespace, name).await?;
     let backing = backing_of(&image);
     if is_download(&path) {
+        if image["spec"]["securityParameters"]["cryptoOperation"] == "encrypt" {
+            return Err(Failure::bad_request("encrypted image is not supported for download"));
+        }
         let node = wait(gateway, &backing, "ready").await?;
         let file = format!("/v1/images/{backing}/file");
         let display = image["spec"]["displayName"].as_str().unwrap_or(name);

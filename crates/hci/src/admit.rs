@@ -29,6 +29,14 @@ pub struct Write<'a> {
     /// The writer is one of the cluster's own controllers.
     pub trusted: bool,
     pub objects: &'a dyn Objects,
+    pub writer: &'a dyn Writer,
+}
+
+/// Who writes.
+pub trait Writer {
+    fn name(&self) -> &str;
+    /// Whether they may get an object.
+    fn may_get(&self, group: &str, resource: &str, namespace: &str, name: &str) -> bool;
 }
 
 impl std::fmt::Debug for Write<'_> {

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use audit::AuditArgs;
-pub(crate) use image::{Image, ImageCommand, ImageWish, ImportArgs};
+pub(crate) use image::{CloneArgs, Image, ImageCommand, ImageWish, ImportArgs};
 pub(crate) use oidc::OidcArgs;
 pub(crate) use storage::{StorageAction, StorageArgs};
 pub(crate) use vm::{CreateArgs, Machine, Place, VmCommand};

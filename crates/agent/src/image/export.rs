@@ -6,8 +6,9 @@ use std::path::Path;
 
 use qemu::image::ImageError;
 
+use super::error::ImportError;
 use super::files::{Facts, Fetched, Folder};
-use super::import::{ImportError, Job};
+use super::import::Job;
 use crate::storage::{HeldError, HeldVolume};
 use crate::volume::{ConvertError, Gauge, Scratch, hand_to_reader, shortage, tool};
 
@@ -44,7 +45,7 @@ impl Job {
             copied = copy(volume, held, &scratch.0, gauge) => copied?,
             free = shortage(&scratch.0) => Err(ConvertError::NoRoom { free })?,
         }
-        let fetched = Fetched { size: held.served.size, checksum: String::new() };
+        let fetched = Fetched { size: held.served.size, checksum: String::new(), disk: None };
         let publish = move |folder: Folder| {
             let scratch = scratch;
             folder.publish(&scratch.0, &fetched)

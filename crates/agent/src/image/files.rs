@@ -36,8 +36,12 @@ pub(super) struct Facts {
     /// Bytes of what was fetched, and their SHA-512.
     pub(super) size: u64,
     pub(super) checksum: String,
+    /// Bytes of the disk.
     pub(super) virtual_size: u64,
     pub(super) real_size: u64,
+    /// Bytes of the file, where it holds more than the disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) file_size: Option<u64>,
 }
 
 /// What was fetched.
@@ -45,6 +49,8 @@ pub(super) struct Facts {
 pub(super) struct Fetched {
     pub(super) size: u64,
     pub(super) checksum: String,
+    /// Bytes of the disk in it, where it holds more than that.
+    pub(super) disk: Option<u64>,
 }
 
 #[derive(Debug, Clone)]
@@ -83,7 +89,7 @@ impl Folder {
     pub(super) fn facts(&self) -> Option<Facts> {
         let facts: Facts = serde_json::from_slice(&fs::read(self.0.join(FACTS)).ok()?).ok()?;
         let length = fs::metadata(complete(&self.0)).ok()?.len();
-        (length == facts.virtual_size).then_some(facts)
+        (length == facts.file_size.unwrap_or(facts.virtual_size)).then_some(facts)
     }
 
     /// What there is of a download, and of which.
@@ -140,7 +146,7 @@ impl Folder {
             file.write_all(&buffer[..count])?;
             size += count as u64;
         }
-        Ok(Fetched { size, checksum: hex(&hasher.finalize()) })
+        Ok(Fetched { size, checksum: hex(&hasher.finalize()), disk: None })
     }
 
     /// Puts a raw disk into its place; from then on it is complete.
@@ -156,8 +162,9 @@ impl Folder {
         let facts = Facts {
             size: fetched.size,
             checksum: fetched.checksum.clone(),
-            virtual_size: length,
+            virtual_size: fetched.disk.unwrap_or(length),
             real_size: file.metadata()?.blocks() * 512,
+            file_size: fetched.disk.map(|_| length),
         };
         self.replace(FACTS, &serde_json::to_vec(&facts)?)?;
         fs::rename(disk, complete(&self.0))?;

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use base::Chain;
@@ -14,7 +15,7 @@ use qemu::image::{Kind, ReceiveError, check_header};
 use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
-use super::export::ExportError;
+use super::error::ImportError;
 use super::files::{Facts, Fetched, Folder, UPLOAD};
 use super::object::{Image, Source};
 use super::plan::Spot;
@@ -28,58 +29,11 @@ use crate::volume::{
 /// Connections in a row that bring nothing, once a download has begun.
 const PATIENCE: u32 = 5;
 
-/// Why there is no image.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ImportError {
-    // Harvester's words.
-    #[error("got {code} status code from {url}")]
-    Status { code: u16, url: String },
-    #[error("{}{}", Chain(.0), if is_unresolved(.0) { ": no such host" } else { "" })]
-    Fetch(FetchError),
-    #[error("the image has more than the {most} bytes that there is room for")]
-    TooLarge { most: u64 },
-    #[error("the image has {needed} bytes and there is room for {free}")]
-    NoRoom { needed: u64, free: u64 },
-    #[error(transparent)]
-    Receive(#[from] ReceiveError),
-    #[error(transparent)]
-    Convert(#[from] ConvertError),
-    #[error("checksum mismatch: expected {expected}, got {found}")]
-    Mismatch { expected: String, found: String },
-    #[error("spec.checksum {text:?} is not a SHA-512: it must have 128 hexadecimal digits")]
-    BadChecksum { text: String },
-    #[error("{got} bytes came instead of {expected}")]
-    Cut { got: u64, expected: u64 },
-    // Longhorn's words, in part.
-    #[error("the uploaded file size {size} should be a multiple of 512 bytes")]
-    Odd { size: u64 },
-    #[error("{what} is not supported")]
-    Unsupported { what: String },
-    #[error("cannot {doing}")]
-    File { doing: &'static str, source: io::Error },
-    #[error(transparent)]
-    Export(#[from] ExportError),
-    #[error("the import was interrupted")]
-    Interrupted,
-}
-
-impl ImportError {
-    /// Whether what was sent so far is good, and only the rest is missing.
-    fn is_broken_off(&self) -> bool {
-        let kind = io::ErrorKind::ConnectionAborted;
-        matches!(self, Self::File { source, .. } if source.kind() == kind)
-    }
-}
-
 /// What came of an upload.
 enum Taken {
     All(Facts),
     /// So much is there, and more is to come.
     Part(u64),
-}
-
-fn is_unresolved(failure: &FetchError) -> bool {
-    Chain(failure).to_string().contains("failed to lookup address information")
 }
 
 /// Work on one image on one disk. Dropping it stops it; the next attempt goes on or removes
@@ -89,6 +43,8 @@ pub(super) struct Job {
     pub(super) node: String,
     pub(super) image: Image,
     pub(super) at: Spot,
+    /// The complete image that it is made of, if it is and this node has it.
+    pub(super) origin: Option<PathBuf>,
     pub(super) storage: Storage,
     /// How many may work at a time.
     pub(super) turns: Arc<Semaphore>,
@@ -133,6 +89,11 @@ impl Job {
             Source::Export { volume } => {
                 teller.coming(1, None).await;
                 let work = std::pin::pin!(self.export(volume, gauge));
+                return teller.follow(gauge, work).await;
+            }
+            Source::Clone(wish) => {
+                teller.coming(1, None).await;
+                let work = std::pin::pin!(self.clone_image(wish, gauge));
                 return teller.follow(gauge, work).await;
             }
             Source::Upload => return Err(ImportError::Interrupted),
@@ -266,7 +227,7 @@ impl Job {
         Err(ImportError::BadChecksum { text: text.clone() })
     }
 
-    async fn check_room(&self, needed: u64) -> Result<(), ImportError> {
+    pub(super) async fn check_room(&self, needed: u64) -> Result<(), ImportError> {
         let free = self.blocking(|folder| folder.room(), "look for room").await?;
         let free = free.saturating_sub(RESERVE);
         if needed > free { Err(ImportError::NoRoom { needed, free }) } else { Ok(()) }
@@ -346,7 +307,7 @@ impl Job {
         };
         let at = folder.work();
         let disk = Scratch(to_disk(&image.0, &at, None, gauge).await?);
-        let fetched = Fetched { size: fetched.size, checksum: fetched.checksum.clone() };
+        let fetched = Fetched { checksum: fetched.checksum.clone(), ..*fetched };
         let publish = move |folder: Folder| {
             let disk = disk;
             folder.publish(&disk.0, &fetched)

@@ -20,7 +20,7 @@ use tracing::{debug, info, warn};
 
 use super::files::Folder;
 use super::import::Job;
-use super::object::{self, Image};
+use super::object::{self, Image, Source};
 use super::plan::{self, Action, Spot, World, plan};
 use super::{Arrival, Ask, UploadError};
 use crate::api::{merge, present};
@@ -185,9 +185,13 @@ impl Keeper {
 
     fn job(&self, image: &str, at: Spot) -> Option<Job> {
         let image = self.images.all().get(image)?.clone();
+        let origin = match &image.source {
+            Source::Clone(wish) => self.world(|world| plan::file(world, &wish.image)),
+            _ => None,
+        };
         let (client, node) = (self.client.clone(), self.node.clone());
         let (storage, turns) = (self.storage.clone(), Arc::clone(&self.turns));
-        Some(Job { client, node, image, at, storage, turns })
+        Some(Job { client, node, image, at, origin, storage, turns })
     }
 
     fn spawn(

@@ -24,9 +24,27 @@ pub(super) enum Source {
     Export {
         volume: String,
     },
+    /// Another image, encrypted or decrypted.
+    Clone(CloneWish),
     Unsupported {
         what: String,
     },
+}
+
+/// What becomes of another image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CloneWish {
+    /// The backing image.
+    pub(super) image: String,
+    pub(super) turn: Turn,
+    /// What holds the passphrase: namespace and name of a Secret.
+    pub(super) secret: (String, String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    Encrypt,
+    Decrypt,
 }
 
 /// What a disk has of an image, as its object says.
@@ -74,6 +92,7 @@ pub(super) fn image(object: &DynamicObject) -> Option<Image> {
         "download" => Source::Download { url: parameter("url") },
         "upload" => Source::Upload,
         "export-from-volume" => Source::Export { volume: parameter("volume-name") },
+        "clone" => clone_of(&parameter),
         other => Source::Unsupported { what: format!("spec.sourceType {other}") },
     };
     Some(Image {
@@ -86,6 +105,20 @@ pub(super) fn image(object: &DynamicObject) -> Option<Image> {
         holds_finalizer: object.metadata.finalizers.iter().flatten().any(|own| own == FINALIZER),
         status: object.data.get("status").cloned().unwrap_or_default(),
     })
+}
+
+/// Longhorn's names of what a clone needs.
+fn clone_of(parameter: &impl Fn(&str) -> String) -> Source {
+    let turn = match parameter("encryption").as_str() {
+        "encrypt" => Turn::Encrypt,
+        "decrypt" => Turn::Decrypt,
+        other => {
+            let what = format!("spec.sourceParameters.encryption {other:?}");
+            return Source::Unsupported { what };
+        }
+    };
+    let secret = (parameter("secret-namespace"), parameter("secret"));
+    Source::Clone(CloneWish { image: parameter("backing-image"), turn, secret })
 }
 
 /// The disks of a node and where they are, by its longhorn Node object.
@@ -166,6 +199,24 @@ pub(super) mod tests {
         assert_eq!((image.state("d"), image.state("e")), (State::Coming, State::Unknown));
         let other = read("restore", "").source;
         assert_eq!(other, Source::Unsupported { what: "spec.sourceType restore".into() });
+    }
+
+    #[test]
+    fn a_clone_says_of_what_and_which_way() {
+        let read = |encryption: &str| {
+            let mut object = object("clone", "");
+            object.data["spec"]["sourceParameters"] = json!({
+                "backing-image": "vmi-1", "encryption": encryption, "secret": "s",
+                "secret-namespace": "n",
+            });
+            image(&object).unwrap().source
+        };
+        let secret = || ("n".to_owned(), "s".to_owned());
+        let wish = |turn| CloneWish { image: "vmi-1".into(), turn, secret: secret() };
+        assert_eq!(read("encrypt"), Source::Clone(wish(Turn::Encrypt)));
+        assert_eq!(read("decrypt"), Source::Clone(wish(Turn::Decrypt)));
+        let what = r#"spec.sourceParameters.encryption "ignore""#.to_owned();
+        assert_eq!(read("ignore"), Source::Unsupported { what });
     }
 
     #[test]

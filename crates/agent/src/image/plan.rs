@@ -62,7 +62,7 @@ fn act(world: &World<'_>, image: &Image) -> Option<Action> {
     let name = || image.name.clone();
     if image.is_deleting {
         let from: Vec<PathBuf> = own.map(|(_, path)| place(path, image)).collect();
-        if from.is_empty() || !image.holds_finalizer {
+        if from.is_empty() || !image.holds_finalizer || is_read(world, &image.name) {
             return None;
         }
         return Some(match is_busy {
@@ -85,6 +85,14 @@ fn act(world: &World<'_>, image: &Image) -> Option<Action> {
         return Some(Action::Await { image: name(), at, was_coming });
     }
     Some(Action::Import { image: name(), at })
+}
+
+/// Whether another image is being made of this one.
+fn is_read(world: &World<'_>, name: &str) -> bool {
+    world.images.values().any(|other| {
+        let of_it = matches!(&other.source, Source::Clone(wish) if wish.image == name);
+        of_it && world.under_way.contains(&other.uid)
+    })
 }
 
 fn place(disk: &Path, image: &Image) -> PathBuf {
@@ -121,6 +129,7 @@ pub(super) fn strays(world: &World<'_>, disk: &Path, found: Vec<PathBuf>) -> Vec
 mod tests {
     use super::*;
     use crate::image::object::tests::read;
+    use crate::image::object::{CloneWish, Turn};
 
     fn planned(image: Image, busy: bool) -> (&'static str, bool) {
         let disks = BTreeMap::from([("d".to_owned(), PathBuf::from("/srv"))]);
@@ -180,6 +189,25 @@ mod tests {
         assert_eq!(planned(deleting(), false).0, "remove");
         let free = Image { holds_finalizer: false, ..deleting() };
         assert_eq!(planned(free, false).0, "nothing");
+        let reader = |busy: bool| {
+            let wish = CloneWish {
+                image: "i".into(),
+                turn: Turn::Encrypt,
+                secret: (String::new(), String::new()),
+            };
+            let other = Image {
+                uid: "other".into(),
+                source: Source::Clone(wish),
+                ..read("clone", "in-progress")
+            };
+            let images = BTreeMap::from([("i".into(), deleting()), ("j".into(), other)]);
+            let disks = BTreeMap::from([("d".to_owned(), PathBuf::from("/srv"))]);
+            let under_way = BTreeSet::from_iter(busy.then(|| "other".to_owned()));
+            let world = World { images: &images, disks: &disks, under_way: &under_way };
+            plan(&world).iter().any(|action| matches!(action, Action::Remove { .. }))
+        };
+        assert!(!reader(true), "another image is being made of it");
+        assert!(reader(false));
         let elsewhere = Image { disks: BTreeSet::from(["x".to_owned()]), ..deleting() };
         assert_eq!(planned(elsewhere, false).0, "nothing");
     }

@@ -13,7 +13,7 @@ const KEY: &str = "CRYPTO_KEY_VALUE";
 
 /// Why there is no passphrase.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SecretError {
+pub(crate) enum SecretError {
     #[error("cannot read {kind} {name}")]
     Request { kind: &'static str, name: String, source: Fault },
     #[error("{kind} {name} does not exist")]
@@ -44,9 +44,22 @@ pub(super) async fn passphrase(client: &Client, volume: &str) -> Result<Secret, 
     let (name, namespace) = reference
         .and_then(|it| Some((it.name?, it.namespace?)))
         .ok_or_else(|| SecretError::Unnamed { name: volume.to_owned() })?;
-    let secrets = Api::<v1::Secret>::namespaced(client.clone(), &namespace);
-    let secret = present(secrets.get(&name).await).map_err(request("secret", &name))?;
-    let data = secret.ok_or_else(|| missing("secret", &name))?.data.unwrap_or_default();
-    let value = data.get(KEY).ok_or_else(|| SecretError::Key { name: name.clone() })?;
+    of_secret(client, &namespace, &name).await
+}
+
+/// The passphrase in a Secret.
+pub(crate) async fn of_secret(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Secret, SecretError> {
+    let shown = || format!("{namespace}/{name}");
+    let secrets = Api::<v1::Secret>::namespaced(client.clone(), namespace);
+    let request =
+        |source| SecretError::Request { kind: "secret", name: shown(), source: Fault(source) };
+    let secret = present(secrets.get(name).await).map_err(request)?;
+    let missing = || SecretError::Missing { kind: "secret", name: shown() };
+    let data = secret.ok_or_else(missing)?.data.unwrap_or_default();
+    let value = data.get(KEY).ok_or_else(|| SecretError::Key { name: shown() })?;
     Ok(Secret::new(String::from_utf8_lossy(&value.0).into_owned()))
 }

@@ -1,11 +1,13 @@
 //! Rules of kinds that others brought along.
 
+use auth::{Attributes, Decision, ResourceRequest, Target, User};
 use serde_json::Value;
 
 use super::Operation;
 use crate::api::Api;
+use crate::authorize;
 use crate::call::Call;
-use crate::extension::{Act, Lookup, Review};
+use crate::extension::{Access, Act, Lookup, Review};
 use crate::object;
 use crate::refresh;
 use crate::status::{ApiError, ApiResult};
@@ -59,6 +61,7 @@ fn review<'a>(call: &'a Call<'_>, operation: Operation, name: &'a str) -> Review
         name,
         user: call.user,
         objects: call.api,
+        access: call.api,
     }
 }
 
@@ -79,5 +82,23 @@ impl Lookup for Api {
             .map(|entry| served.live(entry))
             .filter(|object| namespace.is_empty() || object::namespace(object) == namespace)
             .collect()
+    }
+}
+
+impl Access for Api {
+    fn may_get(&self, user: &User, group: &str, plural: &str, namespace: &str, name: &str) -> bool {
+        let catalog = self.catalog.load();
+        let version = catalog.preferred(group, plural).map(|served| served.version.clone());
+        let request = ResourceRequest {
+            group,
+            version: version.as_deref().unwrap_or("*"),
+            resource: plural,
+            subresource: "",
+            namespace,
+            name,
+        };
+        let attributes = Attributes { verb: "get", target: Target::Resource(request) };
+        user.is_in(auth::user::MASTERS)
+            || matches!(authorize::decide(self, user, &attributes), Decision::Allow(_))
     }
 }

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use crate::condition;
 use crate::object::{entries, int, is_true, list, text};
 
-/// The disk with the most room among those that take more and have the wanted tags.
-pub(super) fn choose(backing: &Value, nodes: &[Value]) -> Option<String> {
+/// The disk with the most room among those that take more and have the wanted tags. What is made
+/// of another image is made where that is.
+pub(super) fn choose(backing: &Value, origin: Option<&Value>, nodes: &[Value]) -> Option<String> {
     let has_all = |wanted: &str, tags: &Value| {
         list(backing, wanted).iter().all(|tag| list(tags, "/tags").contains(tag))
     };
@@ -15,6 +16,7 @@ pub(super) fn choose(backing: &Value, nodes: &[Value]) -> Option<String> {
             && !is_true(node, "/spec/evictionRequested")
             && condition::is(node, "Ready", "True")
             && has_all("/spec/nodeSelector", &node["spec"])
+            && origin.is_none_or(|origin| is_somewhere(origin, std::slice::from_ref(*node)))
     });
     let disks = usable.flat_map(|node| {
         entries(node, "/status/diskStatus").filter_map(|(name, told)| {
@@ -62,10 +64,14 @@ mod tests {
     fn data_goes_where_there_is_most_room_and_the_tags_fit() {
         let nodes = [node(&[("a", 1, "ssd", true), ("b", 3, "hdd", true), ("c", 9, "ssd", false)])];
         let wish = |disk: &[&str], node: &[&str]| json!({"spec": {"diskSelector": disk, "nodeSelector": node}});
-        assert_eq!(choose(&wish(&[], &[]), &nodes).as_deref(), Some("b"));
-        assert_eq!(choose(&wish(&["ssd"], &["fast"]), &nodes).as_deref(), Some("a"));
-        assert_eq!(choose(&wish(&[], &["slow"]), &nodes), None);
-        assert_eq!(choose(&wish(&[], &[]), &[]), None);
+        assert_eq!(choose(&wish(&[], &[]), None, &nodes).as_deref(), Some("b"));
+        assert_eq!(choose(&wish(&["ssd"], &["fast"]), None, &nodes).as_deref(), Some("a"));
+        assert_eq!(choose(&wish(&[], &["slow"]), None, &nodes), None);
+        assert_eq!(choose(&wish(&[], &[]), None, &[]), None);
+        let origin = |disk: &str| json!({"spec": {"diskFileSpecMap": {disk: {}}}});
+        let beside = choose(&wish(&[], &[]), Some(&origin("a")), &nodes);
+        assert_eq!(beside.as_deref(), Some("b"), "another disk of the same node");
+        assert_eq!(choose(&wish(&[], &[]), Some(&origin("z")), &nodes), None);
     }
 
     #[test]

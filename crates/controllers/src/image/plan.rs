@@ -10,14 +10,16 @@
 //!              └ for a download: when its server has answered
 //! ```
 
+mod clone;
+mod made;
+
 use base::clock;
-use hci::longhorn::{FINALIZER, NAMESPACE, VOLUME_LABEL};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
+use self::made::{backing, class, copy};
 use crate::condition::{self, Condition};
-use crate::longhorn::API;
-use crate::object::{entries, int, is_deleting, is_merged, is_true, name, namespace, text, uid};
+use crate::object::{entries, int, is_deleting, is_merged, is_true, text, uid};
 
 /// Holds an image until its data is gone; Harvester's name for it.
 pub(super) const HELD: &str = "wrangler.cattle.io/vm-image-controller";
@@ -37,6 +39,8 @@ pub(super) struct Seen<'a> {
     /// writes to that meanwhile.
     pub(super) source: Option<&'a Value>,
     pub(super) copy: Option<&'a Value>,
+    /// The image that it is a clone of, if it is.
+    pub(super) origin: Option<&'a Value>,
 }
 
 /// What is to be done, in this order.
@@ -121,11 +125,18 @@ fn refusal(seen: Seen<'_>) -> Option<String> {
     if text(image, "/spec/backend") == "cdi" {
         return Some("spec.backend cdi is not supported: it must be backingimage".into());
     }
-    if text(image, "/spec/storageClassParameters/encrypted") == "true" {
-        return Some("encrypted images are not supported: use a class that is not".into());
+    let kind = text(image, "/spec/sourceType");
+    if kind != "clone" && text(image, "/spec/storageClassParameters/encrypted") == "true" {
+        return Some(
+            "the storage class is encrypted: import the image with another, then clone it with \
+             cryptoOperation encrypt"
+                .into(),
+        );
     }
-    match text(image, "/spec/sourceType") {
+    match kind {
         "download" | "upload" => None,
+        "clone" if seen.backing.is_some() => None,
+        "clone" => clone::refusal(image, seen.origin),
         "export-from-volume" => {
             let (space, claim) = (text(image, "/spec/pvcNamespace"), text(image, "/spec/pvcName"));
             match seen.source {
@@ -296,67 +307,6 @@ fn due(image: &Value) -> Option<Timestamp> {
 
 fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
     text(object, pointer).parse().ok()
-}
-
-/// Where the data is kept.
-fn backing(seen: Seen<'_>) -> Value {
-    let image = seen.image;
-    let parameter = |key: &str| image["spec"]["storageClassParameters"][key].as_str().unwrap_or("");
-    let tags = |key: &str| -> Vec<String> {
-        let all = parameter(key).split(',').map(str::trim).filter(|tag| !tag.is_empty());
-        all.map(str::to_owned).collect()
-    };
-    let source = match text(image, "/spec/sourceType") {
-        "download" => json!({"url": image["spec"]["url"]}),
-        "export-from-volume" => json!({"volume-name": copy_name(image), "export-type": "raw"}),
-        _ => json!({}),
-    };
-    json!({
-        "apiVersion": API, "kind": "BackingImage",
-        "metadata": {
-            "name": backing_name(image), "namespace": NAMESPACE, "finalizers": [FINALIZER],
-            "annotations": {IMAGE_ID: format!("{}/{}", namespace(image), name(image))},
-        },
-        "spec": {
-            "sourceType": image["spec"]["sourceType"], "sourceParameters": source,
-            "checksum": text(image, "/spec/checksum"),
-            "minNumberOfCopies": parameter("numberOfReplicas").parse::<i32>().unwrap_or(1),
-            "diskSelector": tags("diskSelector"), "nodeSelector": tags("nodeSelector"),
-            "dataEngine": "v1",
-        },
-    })
-}
-
-/// A copy of the volume as it is now, which shares its space.
-fn copy(image: &Value, source: &Value) -> Value {
-    json!({
-        "apiVersion": API, "kind": "Volume",
-        "metadata": {
-            "name": copy_name(image), "namespace": NAMESPACE, "finalizers": [FINALIZER],
-            "labels": {VOLUME_LABEL: copy_name(image)},
-            "annotations": {IMAGE_ID: format!("{}/{}", namespace(image), name(image))},
-        },
-        "spec": {
-            "size": source["spec"]["size"], "numberOfReplicas": 1, "accessMode": "rwo",
-            "frontend": "blockdev", "dataSource": format!("vol://{}", name(source)),
-        },
-    })
-}
-
-/// The class of volumes that begin as the image.
-fn class(image: &Value) -> Value {
-    let mut parameters =
-        image["spec"]["storageClassParameters"].as_object().cloned().unwrap_or_default();
-    parameters.insert("backingImage".into(), json!(backing_name(image)));
-    json!({
-        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-        "metadata": {
-            "name": class_name(image),
-            "annotations": {IMAGE_ID: format!("{}/{}", namespace(image), name(image))},
-        },
-        "provisioner": hci::DRIVER, "parameters": parameters, "reclaimPolicy": "Delete",
-        "volumeBindingMode": "Immediate", "allowVolumeExpansion": true,
-    })
 }
 
 /// The status of an image as it becomes.

@@ -1,5 +1,7 @@
 //! Images: where their data comes from, what may change, who uses them.
 
+mod clone;
+
 use serde_json::{Map, Value, json};
 
 use super::{HARVESTER, Judgement, Refusal, STORAGE, Write, split_id, text};
@@ -44,6 +46,7 @@ pub(super) fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refu
     if object["spec"]["storageClassParameters"].as_object().is_none_or(Map::is_empty) {
         object["spec"]["storageClassParameters"] = parameters(&class);
     }
+    clone::complete(object, &class);
     let name = text(&class, "/metadata/name");
     if !name.is_empty() {
         object["metadata"]["annotations"][CLASS] = name.into();
@@ -124,8 +127,14 @@ fn judge_source(write: &Write<'_>, object: &Value) -> Judgement {
             "spec.url",
             "url should be empty when image source type is \"upload\"",
         )),
+        "clone" => clone::judge(write, object),
+        _ if text(object, "/spec/storageClassParameters/encrypted") == "true" => {
+            Err(Refusal::invalid(
+                "spec.storageClassParameters",
+                "an encrypted image is a clone: import it with a storage class that is not encrypted, then clone it with cryptoOperation \"encrypt\"",
+            ))
+        }
         "export-from-volume" => judge_claim(write, object),
-        "clone" => judge_clone(write, object),
         _ => Ok(()),
     }
 }
@@ -133,10 +142,20 @@ fn judge_source(write: &Write<'_>, object: &Value) -> Judgement {
 fn judge_claim(write: &Write<'_>, object: &Value) -> Judgement {
     let (namespace, name) = (text(object, "/spec/pvcNamespace"), text(object, "/spec/pvcName"));
     if namespace.is_empty() {
-        return Err(Refusal::invalid("spec.pvcNamespace", "pvcNamespace is required"));
+        return Err(Refusal::invalid(
+            "spec.pvcNamespace",
+            "pvcNamespace is required when image source type is \"export-from-volume\"",
+        ));
     }
     if name.is_empty() {
-        return Err(Refusal::invalid("spec.pvcName", "pvcName is required"));
+        return Err(Refusal::invalid(
+            "spec.pvcName",
+            "pvcName is required when image source type is \"export-from-volume\"",
+        ));
+    }
+    if !write.writer.may_get("", "persistentvolumeclaims", namespace, name) {
+        let message = format!("user has no permission to get the pvc resource {name}/{namespace}");
+        return Err(Refusal::invalid("", message));
     }
     match write.objects.get("", "persistentvolumeclaims", namespace, name) {
         Some(_) => Ok(()),
@@ -146,48 +165,6 @@ fn judge_claim(write: &Write<'_>, object: &Value) -> Judgement {
                 "failed to get pvc {namespace}/{name}, error: persistentvolumeclaims \"{name}\" not found"
             ),
         )),
-    }
-}
-
-fn judge_clone(write: &Write<'_>, object: &Value) -> Judgement {
-    let wish = &object["spec"]["securityParameters"];
-    let operation = text(wish, "/cryptoOperation");
-    let (namespace, name) = (text(wish, "/sourceImageNamespace"), text(wish, "/sourceImageName"));
-    if wish.is_null() || operation.is_empty() || namespace.is_empty() || name.is_empty() {
-        return Err(Refusal::invalid(
-            "spec.securityParameters",
-            "securityParameters with cryptoOperation, sourceImageName and sourceImageNamespace is required when image source type is \"clone\"",
-        ));
-    }
-    let Some(source) = write.objects.get(HARVESTER, "virtualmachineimages", namespace, name) else {
-        return Err(Refusal::invalid(
-            "spec.securityParameters.sourceImageName",
-            format!("source image {namespace}/{name} not found"),
-        ));
-    };
-    let is_encrypted = text(&source, "/spec/storageClassParameters/encrypted") == "true";
-    let again = match (operation, is_encrypted) {
-        ("encrypt", true) => "can not re-encrypt encrypted image",
-        ("decrypt", false) => "can not re-decrypt unencrypted image",
-        _ => "",
-    };
-    if !again.is_empty() {
-        return Err(Refusal::invalid("spec.securityParameters.cryptoOperation", again));
-    }
-    let wants = text(object, "/spec/storageClassParameters/encrypted") == "true";
-    if operation == "encrypt" && !wants {
-        return Err(Refusal::invalid(
-            "spec.storageClassParameters",
-            "the storage class of an encrypted image must have the parameter encrypted: \"true\"",
-        ));
-    }
-    if is_imported(&source) {
-        Ok(())
-    } else {
-        Err(Refusal::invalid(
-            "spec.securityParameters.sourceImageName",
-            format!("source image {namespace}/{name} is not ready"),
-        ))
     }
 }
 

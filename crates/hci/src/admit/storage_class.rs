@@ -109,7 +109,8 @@ const FIELDS: [&str; 6] = [
     "CRYPTO_PBKDF",
 ];
 
-fn judge_encryption(write: &Write<'_>, parameters: &Value) -> Judgement {
+/// Whether the secret that the parameters name is there and can be used, if they name one.
+pub(super) fn judge_encryption(write: &Write<'_>, parameters: &Value) -> Judgement {
     let encrypted = parameters["encrypted"].as_str();
     match encrypted {
         None | Some("false") => return Ok(()),

@@ -3,7 +3,7 @@
 use crd::lookup::Objects;
 use serde_json::{Value, json};
 
-use super::{Write, complete, judge};
+use super::{Write, Writer, complete, judge};
 
 const KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
@@ -25,6 +25,17 @@ impl Objects for Cluster {
     }
 }
 
+/// May see all but one namespace.
+impl Writer for Cluster {
+    fn name(&self) -> &str {
+        "ann"
+    }
+
+    fn may_get(&self, _: &str, _: &str, namespace: &str, _: &str) -> bool {
+        namespace != "closed"
+    }
+}
+
 fn judged(
     kind: (&str, &str),
     object: Option<&Value>,
@@ -42,6 +53,7 @@ fn judged(
         old,
         trusted: false,
         objects: cluster,
+        writer: cluster,
     };
     judge(&write).map_err(|refusal| {
         let prefix = "admission webhook \"validator.harvesterhci.io\" denied the request: ";
@@ -169,6 +181,7 @@ fn an_image_takes_after_the_class_that_is_wished_for() {
         old: None,
         trusted: false,
         objects: &cluster,
+        writer: &cluster,
     };
     complete(&write, &mut image).unwrap();
     assert_eq!(image["metadata"]["labels"], json!({"harvesterhci.io/imageDisplayName": "a"}));
@@ -178,6 +191,164 @@ fn an_image_takes_after_the_class_that_is_wished_for() {
         json!({"numberOfReplicas": "2", "staleReplicaTimeout": "30", "migratable": "true",
             "diskSelector": "ssd"})
     );
+}
+
+/// A class that encrypts, with what it needs.
+fn encrypting(name: &str) -> Value {
+    let mut class = json!({"metadata": {"name": name}, "provisioner": "driver.longhorn.io",
+        "parameters": {"numberOfReplicas": "1", "encrypted": "true"}});
+    for who in ["provisioner", "node-publish", "node-stage"] {
+        for (end, value) in [("name", "key"), ("namespace", "default")] {
+            let key = format!("csi.storage.k8s.io/{who}-secret-{end}");
+            class["parameters"][key] = json!(value);
+        }
+    }
+    class
+}
+
+fn secret() -> Value {
+    let mut data = json!({"CRYPTO_PBKDF": "eA=="});
+    for field in ["CIPHER", "HASH", "PROVIDER", "SIZE", "VALUE"] {
+        data[format!("CRYPTO_KEY_{field}")] = json!("eA==");
+    }
+    named("key", &json!({"data": data}))
+}
+
+fn source(name: &str, spec: &Value, ready: &str) -> Value {
+    let conditions = json!([{"type": "Imported", "status": ready}]);
+    named(name, &json!({"spec": spec, "status": {"conditions": conditions}}))
+}
+
+fn clone_of(source: &str, operation: &str, class: &str) -> Value {
+    let (namespace, name) = source.split_once('/').unwrap_or(("default", source));
+    let mut image = named(
+        "new",
+        &json!({"spec": {"displayName": "new", "sourceType": "clone",
+            "securityParameters": {"cryptoOperation": operation, "sourceImageName": name,
+                "sourceImageNamespace": namespace}}}),
+    );
+    image["metadata"]["annotations"] = json!({"harvesterhci.io/storageClassName": class});
+    image
+}
+
+fn images_and_classes(with_secret: bool) -> Cluster {
+    let hidden = encrypting("hidden");
+    let clone = json!({"displayName": "Locked", "sourceType": "clone",
+        "securityParameters": {"cryptoOperation": "encrypt"},
+        "storageClassParameters": hidden["parameters"]});
+    let mut tied = encrypting("tied");
+    tied["parameters"]["backingImage"] = json!("vmi-1");
+    let plain = |name: &str| json!({"displayName": name, "sourceType": "upload"});
+    let (images, classes) = (IMAGES, ("storage.k8s.io", "storageclasses"));
+    let default = json!({"storageclass.kubernetes.io/is-default-class": "true"});
+    let mut all = vec![
+        (images.0, images.1, source("open", &plain("Open"), "True")),
+        (images.0, images.1, source("coming", &plain("Coming"), "Unknown")),
+        (images.0, images.1, source("locked", &clone, "True")),
+        (classes.0, classes.1, hidden),
+        (classes.0, classes.1, tied),
+        (classes.0, classes.1, json!({"metadata": {"name": "plain", "annotations": default}})),
+    ];
+    if with_secret {
+        all.push(("", "secrets", secret()));
+    }
+    Cluster(all)
+}
+
+fn completed(mut image: Value, cluster: &Cluster) -> Value {
+    let write = Write {
+        group: IMAGES.0,
+        resource: IMAGES.1,
+        namespace: "default",
+        name: "new",
+        object: None,
+        old: None,
+        trusted: false,
+        objects: cluster,
+        writer: cluster,
+    };
+    complete(&write, &mut image).unwrap();
+    image
+}
+
+#[test]
+fn an_image_is_encrypted_once_and_decrypted_once() {
+    let cluster = images_and_classes(true);
+    let mut bare = clone_of("open", "encrypt", "hidden");
+    bare["spec"].as_object_mut().unwrap().remove("securityParameters");
+    let required = |what: &str| {
+        refused(422, &format!("{what} is required when image source type is \"clone\""))
+    };
+    let plain = refused(422, "storage class plain is not for encryption or decryption");
+    let cases = [
+        (clone_of("open", "encrypt", "hidden"), Ok(())),
+        (clone_of("locked", "decrypt", ""), Ok(())),
+        (clone_of("locked", "decrypt", "hidden"), Ok(())),
+        (bare, required("sourceParameters")),
+        (clone_of("", "encrypt", "hidden"), required("SourceImageName")),
+        (clone_of("/open", "encrypt", "hidden"), required("SourceImageNamespace")),
+        (clone_of("open", "", "hidden"), required("encryption")),
+        (
+            clone_of("none", "encrypt", "hidden"),
+            refused(422, "source image default/none not found"),
+        ),
+        (
+            clone_of("closed/open", "encrypt", "hidden"),
+            refused(422, "user \"ann\" is not allowed to access source image closed/open"),
+        ),
+        (
+            clone_of("locked", "encrypt", "hidden"),
+            refused(
+                422,
+                "can not re-encrypt, source image default/locked (Locked) is already encrypted",
+            ),
+        ),
+        (
+            clone_of("open", "decrypt", ""),
+            refused(422, "can not re-decrypt, source image default/open (Open) is not encrypted"),
+        ),
+        (
+            clone_of("coming", "encrypt", "hidden"),
+            refused(422, "source image default/coming (Coming) is not ready"),
+        ),
+        (clone_of("open", "encrypt", "plain"), plain.clone()),
+        (clone_of("open", "encrypt", ""), plain),
+        (
+            clone_of("open", "encrypt", "tied"),
+            refused(
+                422,
+                "storage class tied is tied to a specific backing image and cannot be used as target for clone/encrypt",
+            ),
+        ),
+    ];
+    for (image, verdict) in cases {
+        let image = completed(image, &cluster);
+        assert_eq!(judged(IMAGES, Some(&image), None, &cluster), verdict, "{image}");
+    }
+    let keyless = images_and_classes(false);
+    for (source, operation) in [("open", "encrypt"), ("locked", "decrypt")] {
+        let image = completed(clone_of(source, operation, "hidden"), &keyless);
+        let verdict = refused(422, "secret default/key not found");
+        assert_eq!(judged(IMAGES, Some(&image), None, &keyless), verdict);
+    }
+}
+
+#[test]
+fn what_is_decrypted_is_not_of_an_encrypted_class() {
+    let cluster = images_and_classes(true);
+    let hidden = completed(clone_of("open", "encrypt", "hidden"), &cluster);
+    let parameters = &hidden["spec"]["storageClassParameters"];
+    assert_eq!(parameters["encrypted"], "true");
+    assert_eq!(parameters["csi.storage.k8s.io/node-publish-secret-name"], "key");
+    let open = completed(clone_of("locked", "decrypt", "hidden"), &cluster);
+    let parameters = open["spec"]["storageClassParameters"].as_object().unwrap();
+    assert!(!parameters.keys().any(|key| key.contains("secret") || key == "encrypted"), "{open}");
+    let mut upload = clone_of("open", "encrypt", "hidden");
+    upload["spec"]["sourceType"] = json!("upload");
+    let upload = completed(upload, &cluster);
+    let (code, message) = judged(IMAGES, Some(&upload), None, &cluster).unwrap_err();
+    assert_eq!(code, 422);
+    assert!(message.starts_with("an encrypted image is a clone"), "{message}");
 }
 
 #[test]
@@ -249,6 +420,7 @@ fn there_is_one_default_class_and_reserved_ones_stay() {
         old: None,
         trusted: true,
         objects: &cluster,
+        writer: &cluster,
     };
     super::complete(&write, &mut own).unwrap();
     assert_eq!(own["metadata"]["annotations"][default], "false", "the server's own gives way");

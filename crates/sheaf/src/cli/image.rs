@@ -52,6 +52,27 @@ pub(crate) enum ImageCommand {
         #[arg(long)]
         no_wait: bool,
     },
+    /// Make an encrypted image of one that is not.
+    #[command(after_help = "Example:\n  \
+        sheaf image encrypt debian debian-locked --class encrypted\n\n\
+        The class needs encrypted: \"true\" and the secret with the passphrase in its parameters.\n\
+        Volumes of the new image are encrypted, and share its data as those of any image do.")]
+    Encrypt {
+        #[command(flatten)]
+        clone: CloneArgs,
+        /// Storage class that says by which secret volumes are encrypted.
+        #[arg(long, value_name = "NAME")]
+        class: String,
+    },
+    /// Make an image of an encrypted one that is not encrypted.
+    #[command(after_help = "Example:\n  sheaf image decrypt debian-locked debian-open")]
+    Decrypt {
+        #[command(flatten)]
+        clone: CloneArgs,
+        /// Storage class that volumes of the image are to be like; the default is the default class.
+        #[arg(long, value_name = "NAME")]
+        class: Option<String>,
+    },
     /// Write the data of an image to a file, as a raw disk.
     #[command(after_help = "Example:\n  sheaf image download golden golden.raw")]
     Download {
@@ -79,6 +100,21 @@ pub(crate) struct ImageWish {
     /// SHA-512 of the file, in hexadecimal digits; another file is refused.
     #[arg(long, value_name = "SHA512")]
     pub(crate) checksum: Option<String>,
+}
+
+/// An image that is made of another.
+#[derive(Debug, Args)]
+pub(crate) struct CloneArgs {
+    /// The image to begin with, which stays as it is.
+    pub(crate) source: String,
+    /// The namespace of that image, if it is another one.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(crate) source_namespace: Option<String>,
+    #[command(flatten)]
+    pub(crate) image: Image,
+    /// Do not wait until it is done.
+    #[arg(long)]
+    pub(crate) no_wait: bool,
 }
 
 #[derive(Debug, Args)]

@@ -30,6 +30,12 @@ async fn dispatch(command: &ImageCommand) -> Result<()> {
         ImageCommand::Export { volume, image, wish, no_wait } => {
             make::export(volume, image, wish, *no_wait).await
         }
+        ImageCommand::Encrypt { clone, class } => {
+            make::clone(clone, "encrypt", Some(class.as_str())).await
+        }
+        ImageCommand::Decrypt { clone, class } => {
+            make::clone(clone, "decrypt", class.as_deref()).await
+        }
         ImageCommand::Download { image, file } => make::download(image, file).await,
         ImageCommand::Delete { image, no_wait } => make::delete(image, *no_wait).await,
     }
@@ -41,7 +47,11 @@ fn images(link: &Link) -> String {
 
 /// The image that people call by this name, or whose object has it.
 pub(super) async fn find(link: &Link, name: &str) -> Result<Option<Value>> {
-    let all = link.items(&images(link)).await?;
+    find_in(link, &link.namespace, name).await
+}
+
+async fn find_in(link: &Link, namespace: &str, name: &str) -> Result<Option<Value>> {
+    let all = link.items(&format!("{GROUP}/namespaces/{namespace}/{IMAGES}")).await?;
     let shown = all.iter().find(|image| text(image, "/spec/displayName") == name);
     let called = || all.iter().find(|image| text(image, "/metadata/name") == name);
     Ok(shown.or_else(called).cloned())
@@ -49,13 +59,16 @@ pub(super) async fn find(link: &Link, name: &str) -> Result<Option<Value>> {
 
 /// The same, for those who cannot do without it.
 async fn existing(link: &Link, name: &str) -> Result<Value> {
+    existing_in(link, &link.namespace, name).await
+}
+
+async fn existing_in(link: &Link, namespace: &str, name: &str) -> Result<Value> {
     let missing = || {
-        let namespace = &link.namespace;
         anyhow!(
             "there is no image {name} in namespace {namespace}; `sheaf image list -A` shows all"
         )
     };
-    find(link, name).await?.ok_or_else(missing)
+    find_in(link, namespace, name).await?.ok_or_else(missing)
 }
 
 pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {

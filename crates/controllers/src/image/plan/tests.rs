@@ -27,7 +27,7 @@ fn file(source: &str, state: &str, progress: i64, size: i64, message: &str) -> V
 
 /// Does the plan with an image, and answers its conditions.
 fn step(image: &mut Value, backing: Option<&Value>, second: i64) -> (Plan, String) {
-    let seen = Seen { image, backing, class: None, source: None, copy: None };
+    let seen = Seen { image, backing, class: None, source: None, copy: None, origin: None };
     let plan = plan(seen, at(second));
     if let Some(patch) = &plan.patch {
         for (key, value) in patch["status"].as_object().unwrap() {
@@ -130,8 +130,12 @@ fn what_cannot_be_done_is_said_and_not_begun() {
     let unbound = image("export-from-volume");
     let mut cdi = image("download");
     cdi["spec"]["backend"] = json!("cdi");
+    let mut encrypted = image("upload");
+    encrypted["spec"]["storageClassParameters"]["encrypted"] = json!("true");
     for (mut image, part) in [
-        (image("clone"), "spec.sourceType clone"),
+        (image("restore"), "spec.sourceType restore"),
+        (image("clone"), "source image / not found"),
+        (encrypted, "the storage class is encrypted"),
         (cdi, "spec.backend cdi"),
         (unbound, "is not bound"),
     ] {
@@ -146,8 +150,14 @@ fn what_cannot_be_done_is_said_and_not_begun() {
 fn a_volume_is_copied_before_it_is_exported_and_the_copy_goes() {
     let image = image("export-from-volume");
     let source = json!({"metadata": {"name": "pvc-1"}, "spec": {"size": "4096"}});
-    let at_first =
-        Seen { image: &image, backing: None, class: None, source: Some(&source), copy: None };
+    let at_first = Seen {
+        image: &image,
+        backing: None,
+        class: None,
+        source: Some(&source),
+        copy: None,
+        origin: None,
+    };
     let copied = plan(at_first, at(0)).copy.unwrap();
     assert_eq!(copied["spec"]["dataSource"], "vol://pvc-1");
     assert_eq!(plan(Seen { copy: Some(&copied), ..at_first }, at(1)), Plan::default());

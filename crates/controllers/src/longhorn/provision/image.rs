@@ -20,8 +20,13 @@ pub(super) fn check(
 ) -> Result<(), ProvisionError> {
     let missing = || ProvisionError::Missing { kind: "BackingImage", name: name.to_owned() };
     let image = image.filter(|image| !is_deleting(image)).ok_or_else(missing)?;
-    if text(class, "/parameters/encrypted") == "true" {
-        let why = "an encrypted volume cannot begin as an image".to_owned();
+    let is_encrypted = text(image, "/spec/sourceParameters/encryption") == "encrypt";
+    if is_encrypted != (text(class, "/parameters/encrypted") == "true") {
+        let (volume, own) = match is_encrypted {
+            true => ("a volume that is not encrypted", "one that is"),
+            false => ("an encrypted volume", "one that is not"),
+        };
+        let why = format!("{volume} cannot begin as {own}: BackingImage {name}");
         return Err(ProvisionError::Refused { why });
     }
     let size = int(image, "/status/virtualSize").unwrap_or(0);
@@ -56,6 +61,12 @@ mod tests {
         assert_eq!(told, "BackingImage i is not found");
         assert_eq!(check(&claim("1Gi"), &class, "i", Some(&json!({}))), Ok(()), "not known yet");
         let class = json!({"parameters": {"backingImage": "i", "encrypted": "true"}});
-        assert!(check(&claim("2Gi"), &class, "i", Some(&image)).is_err());
+        let told = check(&claim("2Gi"), &class, "i", Some(&image)).unwrap_err().to_string();
+        assert!(told.contains("an encrypted volume cannot begin as one that is not"), "{told}");
+        let mut hidden = image;
+        hidden["spec"] = json!({"sourceParameters": {"encryption": "encrypt"}});
+        assert_eq!(check(&claim("2Gi"), &class, "i", Some(&hidden)), Ok(()));
+        let plain = json!({"parameters": {"backingImage": "i"}});
+        assert!(check(&claim("2Gi"), &plain, "i", Some(&hidden)).is_err());
     }
 }

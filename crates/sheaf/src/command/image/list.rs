@@ -29,6 +29,7 @@ fn table(images: &[Value], everywhere: bool) -> String {
             told.map(size).unwrap_or_default()
         };
         let (word, why) = match state(image) {
+            State::Ready if is_encrypted(image) => ("ready, encrypted".to_owned(), None),
             State::Ready => ("ready".to_owned(), None),
             State::Coming(percent, trouble) => (format!("importing, {percent} %"), trouble),
             State::WaitsForUpload => ("waits for upload".to_owned(), None),
@@ -47,6 +48,10 @@ fn table(images: &[Value], everywhere: bool) -> String {
         rows.push(cells.into_iter().skip(skip).collect());
     }
     align(&rows)
+}
+
+fn is_encrypted(image: &Value) -> bool {
+    text(image, "/spec/securityParameters/cryptoOperation") == "encrypt"
 }
 
 #[cfg(test)]

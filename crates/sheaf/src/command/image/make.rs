@@ -11,8 +11,8 @@ use http_body_util::{BodyExt as _, Empty, StreamBody};
 use serde_json::{Value, json};
 use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _};
 
-use super::{State, existing, find, images, state, text};
-use crate::cli::{Image, ImageWish, ImportArgs};
+use super::{State, existing, existing_in, find, images, state, text};
+use crate::cli::{CloneArgs, Image, ImageWish, ImportArgs};
 use crate::command::link::Link;
 use crate::command::print;
 use crate::command::send::{Progress, chunks, open, send};
@@ -47,6 +47,23 @@ pub(super) async fn export(
     let made = create(&link, &image.name, spec, wish).await?;
     if no_wait {
         return print(&format!("{} is asked for\n", image.name));
+    }
+    finish(&link, &made).await
+}
+
+/// Makes an image of another, encrypted or decrypted.
+pub(super) async fn clone(args: &CloneArgs, operation: &str, class: Option<&str>) -> Result<()> {
+    let link = Link::to(&args.image.place).await?;
+    let namespace = args.source_namespace.as_deref().unwrap_or(&link.namespace);
+    let source = existing_in(&link, namespace, &args.source).await?;
+    let spec = json!({"sourceType": "clone", "securityParameters": {
+        "cryptoOperation": operation, "sourceImageName": text(&source, "/metadata/name"),
+        "sourceImageNamespace": namespace,
+    }});
+    let wish = ImageWish { class: class.map(str::to_owned), checksum: None };
+    let made = create(&link, &args.image.name, spec, &wish).await?;
+    if args.no_wait {
+        return print(&format!("{} is asked for\n", args.image.name));
     }
     finish(&link, &made).await
 }

@@ -83,6 +83,7 @@ impl Appliance {
         object: Option<&'a Value>,
         old: Option<&'a Value>,
         objects: &'a Reader<'a>,
+        writer: &'a Client<'a>,
     ) -> hci::admit::Write<'a> {
         hci::admit::Write {
             group: review.group,
@@ -93,6 +94,7 @@ impl Appliance {
             old,
             trusted: is_trusted(review),
             objects,
+            writer,
         }
     }
 }
@@ -112,7 +114,8 @@ impl Rules for Appliance {
             return Ok(());
         }
         let objects = Reader(review.objects);
-        let write = Self::write(review, None, old, &objects);
+        let writer = Client(*review);
+        let write = Self::write(review, None, old, &objects, &writer);
         hci::admit::complete(&write, object).map_err(refusal)
     }
 
@@ -126,7 +129,8 @@ impl Rules for Appliance {
             return Ok(Vec::new());
         }
         let objects = Reader(review.objects);
-        let write = Self::write(review, object, old, &objects);
+        let writer = Client(*review);
+        let write = Self::write(review, object, old, &objects, &writer);
         hci::admit::judge(&write).map(|()| Vec::new()).map_err(refusal)
     }
 }
@@ -169,6 +173,19 @@ fn denial(denial: admit::Denial) -> Denial {
                 field: cause.field.clone(),
             })
             .collect(),
+    }
+}
+
+/// Who asked for a write.
+struct Client<'a>(Review<'a>);
+
+impl hci::admit::Writer for Client<'_> {
+    fn name(&self) -> &str {
+        &self.0.user.name
+    }
+
+    fn may_get(&self, group: &str, resource: &str, namespace: &str, name: &str) -> bool {
+        self.0.access.may_get(self.0.user, group, resource, namespace, name)
     }
 }
 

@@ -1,0 +1,117 @@
+//! An image that is made of another one of this node, encrypted or decrypted on the way.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use block::crypt::disk::{self, DiskError};
+use block::crypt::luks::Cost;
+use block::crypt::{HEADER, Passphrase};
+
+use super::error::ImportError;
+use super::files::{Facts, Fetched, Folder};
+use super::import::Job;
+use super::object::{CloneWish, Turn};
+use crate::storage::{SecretError, of_secret};
+use crate::volume::{ConvertError, Gauge, Scratch, shortage};
+
+/// Why an image was not made of another.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CloneError {
+    #[error("backing image {image} is not complete on this node")]
+    Missing { image: String },
+    #[error("there is no passphrase")]
+    Secret(#[from] SecretError),
+    #[error("cannot encrypt backing image {image}")]
+    Encrypt { image: String, source: DiskError },
+    #[error("cannot decrypt backing image {image}")]
+    Decrypt { image: String, source: DiskError },
+}
+
+/// Stops what runs in another thread when it goes out of scope.
+#[derive(Default)]
+struct Halt(Arc<AtomicBool>);
+
+impl Drop for Halt {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Job {
+    pub(super) async fn clone_image(
+        &self,
+        wish: &CloneWish,
+        gauge: &Gauge,
+    ) -> Result<Facts, ImportError> {
+        let missing = || CloneError::Missing { image: wish.image.clone() };
+        let origin = self.origin.clone().ok_or_else(missing)?;
+        let folder = Folder(origin.parent().map(Path::to_owned).unwrap_or_default());
+        let facts = self.blocking(move |_| Ok(folder.facts()), "look at an image").await?;
+        let facts = facts.ok_or_else(missing)?;
+        self.check_room(facts.real_size + HEADER).await?;
+        let (namespace, name) = &wish.secret;
+        let secret = of_secret(&self.client, namespace, name).await.map_err(CloneError::from)?;
+
+        let scratch = Scratch(self.folder().work());
+        let (halt, gauge) = (Halt::default(), gauge.clone());
+        let stop = Arc::clone(&halt.0);
+        let turned = Turned { turn: wish.turn, origin, disk: facts.virtual_size };
+        let work = tokio::task::spawn_blocking(move || {
+            let mut step = |part| {
+                gauge.set(part);
+                !stop.load(Ordering::Relaxed)
+            };
+            turned.write(&scratch.0, &secret.passphrase(), &mut step).map(|made| (scratch, made))
+        });
+        let done = tokio::select! {
+            done = work => done.map_err(|_| ImportError::Interrupted)?,
+            free = shortage(&self.at.folder) => return Err(ConvertError::NoRoom { free }.into()),
+        };
+        let image = wish.image.clone();
+        let (scratch, made) = done.map_err(|source| match wish.turn {
+            Turn::Encrypt => CloneError::Encrypt { image, source },
+            Turn::Decrypt => CloneError::Decrypt { image, source },
+        })?;
+        let publish = move |folder: Folder| {
+            let scratch = scratch;
+            folder.publish(&scratch.0, &made)
+        };
+        self.blocking(publish, "put the image into its place").await
+    }
+}
+
+/// What is read, and how it is written.
+struct Turned {
+    turn: Turn,
+    origin: PathBuf,
+    /// Bytes of the disk.
+    disk: u64,
+}
+
+impl Turned {
+    fn write(
+        &self,
+        to: &Path,
+        passphrase: &Passphrase,
+        step: disk::Step<'_>,
+    ) -> Result<Fetched, DiskError> {
+        let from = File::open(&self.origin).map_err(DiskError::Read)?;
+        let to = OpenOptions::new().create_new(true).read(true).write(true).mode(0o600).open(to);
+        let to = to.map_err(DiskError::Write)?;
+        let disk = match self.turn {
+            Turn::Encrypt => {
+                disk::encrypt(&from, &to, passphrase, Cost::default(), step)?;
+                Some(self.disk)
+            }
+            Turn::Decrypt => {
+                disk::decrypt(&from, &to, self.disk, passphrase, step)?;
+                None
+            }
+        };
+        let size = to.metadata().map_err(DiskError::Write)?.len();
+        Ok(Fetched { size, checksum: String::new(), disk })
+    }
+}

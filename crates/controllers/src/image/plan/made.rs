@@ -1,0 +1,73 @@
+//! The objects that an image gets. Pure.
+
+use hci::longhorn::{FINALIZER, NAMESPACE, VOLUME_LABEL};
+use serde_json::{Value, json};
+
+use super::{IMAGE_ID, Seen, backing_name, class_name, clone, copy_name};
+use crate::longhorn::API;
+use crate::object::{name, namespace, text};
+
+/// Where the data is kept.
+pub(super) fn backing(seen: Seen<'_>) -> Value {
+    let image = seen.image;
+    let parameter = |key: &str| image["spec"]["storageClassParameters"][key].as_str().unwrap_or("");
+    let tags = |key: &str| -> Vec<String> {
+        let all = parameter(key).split(',').map(str::trim).filter(|tag| !tag.is_empty());
+        all.map(str::to_owned).collect()
+    };
+    let source = match text(image, "/spec/sourceType") {
+        "download" => json!({"url": image["spec"]["url"]}),
+        "export-from-volume" => json!({"volume-name": copy_name(image), "export-type": "raw"}),
+        "clone" => clone::parameters(image, seen.origin),
+        _ => json!({}),
+    };
+    json!({
+        "apiVersion": API, "kind": "BackingImage",
+        "metadata": {
+            "name": backing_name(image), "namespace": NAMESPACE, "finalizers": [FINALIZER],
+            "annotations": {IMAGE_ID: format!("{}/{}", namespace(image), name(image))},
+        },
+        "spec": {
+            "sourceType": image["spec"]["sourceType"], "sourceParameters": source,
+            "checksum": text(image, "/spec/checksum"),
+            "minNumberOfCopies": parameter("numberOfReplicas").parse::<i32>().unwrap_or(1),
+            "diskSelector": tags("diskSelector"), "nodeSelector": tags("nodeSelector"),
+            "dataEngine": "v1",
+        },
+    })
+}
+
+/// A copy of the volume as it is now, which shares its space.
+pub(super) fn copy(image: &Value, source: &Value) -> Value {
+    json!({
+        "apiVersion": API, "kind": "Volume",
+        "metadata": {
+            "name": copy_name(image), "namespace": NAMESPACE, "finalizers": [FINALIZER],
+            "labels": {VOLUME_LABEL: copy_name(image)},
+            "annotations": {IMAGE_ID: format!("{}/{}", namespace(image), name(image))},
+        },
+        "spec": {
+            "size": source["spec"]["size"], "numberOfReplicas": 1, "accessMode": "rwo",
+            "frontend": "blockdev", "dataSource": format!("vol://{}", name(source)),
+        },
+    })
+}
+
+/// The class of volumes that begin as the image.
+pub(super) fn class(image: &Value) -> Value {
+    let mut parameters =
+        image["spec"]["storageClassParameters"].as_object().cloned().unwrap_or_default();
+    parameters.insert("backingImage".into(), json!(backing_name(image)));
+    if clone::is_encrypted(image) {
+        parameters.insert("backingImageDataSourceType".into(), json!("clone"));
+    }
+    json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+        "metadata": {
+            "name": class_name(image),
+            "annotations": {IMAGE_ID: format!("{}/{}", namespace(image), name(image))},
+        },
+        "provisioner": hci::DRIVER, "parameters": parameters, "reclaimPolicy": "Delete",
+        "volumeBindingMode": "Immediate", "allowVolumeExpansion": true,
+    })
+}

@@ -2,6 +2,7 @@
 //! of a guest when the server, the storage process or both are killed.
 
 mod instant;
+mod kills;
 pub(crate) mod lab;
 mod machine;
 
@@ -137,6 +138,13 @@ fn a_guest_with_verified_io_sees_pauses_and_never_an_error() {
     lab.until_served(&data);
     shell = Shell::attach(&lab.node, "a");
     goes_on(&mut shell, "both were killed");
+    let mut work = kills::Work::prepare(&mut lab);
+    for number in 0..3 {
+        let victims = work.round(&mut lab, &data, number);
+        shell = Shell::attach(&lab.node, "a");
+        goes_on(&mut shell, &format!("kills of {victims}"));
+    }
+    work.remove(&lab);
 
     // The disk grows while it is written to.
     let size = format!("{}; cat /sys/block/$(disk DATA)/size", lab::FIND);

@@ -26,12 +26,44 @@ fn three_disks(root: &std::path::Path) -> String {
     let volumes = DISKS.map(|name| {
         format!("      - {{name: {name}, persistentVolumeClaim: {{claimName: {name}}}}}\n")
     });
+    let files = "          - {name: data, disk: {bus: virtio}, serial: DATA}\n";
+    let claim = "      - {name: data, persistentVolumeClaim: {claimName: data}}\n";
     lab::linux(root)
-        .replace("          - {name: data, disk: {bus: virtio}, serial: DATA}\n", &disks.concat())
-        .replace(
-            "      - {name: data, persistentVolumeClaim: {claimName: data}}\n",
-            &volumes.concat(),
-        )
+        .replace(files, &(disks.concat() + files))
+        .replace(claim, &(volumes.concat() + claim))
+}
+
+/// Puts an empty file system onto a volume.
+fn write_files(lab: &Lab, volume: &str) {
+    let image = lab.node.sheaf.scratch("files.img");
+    std::fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+    let mut tool = Command::new("mke2fs");
+    tool.args(["-q", "-F", "-t", "ext4"]).arg(&image);
+    assert!(tool.status().expect("mke2fs is installed").success());
+    lab.write_image(volume, &image);
+}
+
+/// What a file of the file system on a volume holds.
+fn file_on(lab: &Lab, claim: &str, name: &str) -> String {
+    let image = lab.node.sheaf.scratch("read.img");
+    lab.read_image(&lab.until_bound(claim), &image);
+    let mut tool = Command::new("debugfs");
+    let output = tool.args(["-R", &format!("cat {name}")]).arg(&image).output();
+    let output = output.expect("debugfs is installed");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Has the guest's agent write down when it freezes and thaws file systems.
+fn note_freezing(shell: &mut Shell) {
+    let lines = [
+        "printf '#!/bin/sh\\necho $1 >>/run/froze\\n' >/run/hook; chmod 755 /run/hook",
+        "port=$(grep -l org.qemu.guest_agent.0 /sys/class/virtio-ports/*/name)",
+        "port=/dev/$(basename $(dirname $port))",
+        "killall qemu-ga; while pidof qemu-ga; do sleep 0.1; done",
+        "qemu-ga -d -m virtio-serial -p $port -t /run -F/run/hook",
+    ];
+    shell.run(&lines.join("; "));
+    shell.sees("pidof qemu-ga >/dev/null && echo yes", "yes");
 }
 
 fn reference(kind: &str, name: &str) -> Value {
@@ -77,7 +109,7 @@ fn number(lab: &Lab, claim: &str) -> u64 {
 }
 
 /// Brings a snapshot back as another machine, and looks at what its disks hold.
-fn judge(lab: &Lab, snapshot: &str) {
+fn judge(lab: &Lab, snapshot: &str, look: impl FnOnce(&Lab)) {
     let http = lab.node.sheaf.http();
     let restore = json!({"apiVersion": "snapshot.kubevirt.io/v1beta1",
         "kind": "VirtualMachineRestore", "metadata": {"name": snapshot},
@@ -91,6 +123,7 @@ fn judge(lab: &Lab, snapshot: &str) {
     // The guest writes to one after the other, and waits for each.
     assert!(first >= second && second >= third && third + 1 >= first, "torn: {found:?}");
     assert!(third > 0, "nothing was written: {found:?}");
+    look(lab);
     http.delete(&format!("{VMS}/{snapshot}")).ok();
     http.delete(&format!("{SNAPSHOTS}/{snapshot}")).ok();
 }
@@ -101,6 +134,8 @@ fn disks_that_are_written_to_are_captured_at_one_instant() {
     for disk in DISKS {
         lab.claim(disk, "16Mi");
     }
+    let files = lab.claim("data", "16Mi");
+    write_files(&lab, &files);
     let disk = lab.node.sheaf.scratch("root.img");
     disk_of_image(&disk);
     lab.node.kubectl().apply(&three_disks(&disk));
@@ -120,11 +155,22 @@ fn disks_that_are_written_to_are_captured_at_one_instant() {
         |shell: &mut Shell| shell.run("head -c 20 /tmp/n").trim_matches('\0').parse::<u64>();
     eventually("the guest counts", || round(&mut shell).is_ok_and(|count| count > 3));
 
+    note_freezing(&mut shell);
+    lab.until_agent_answers("a");
+    shell.run(&format!("{}; mount -t ext4 /dev/$(disk DATA) /mnt", lab::FIND));
+    assert_eq!(shell.run("grep -c ' /mnt ' /proc/mounts"), "1");
+    // The guest does not write it to its disk of its own accord for half a minute.
+    shell.run("echo 5 >/mnt/before; sync; echo 7 >/mnt/late");
     ask(&lab, "calm");
     until_taken(&lab, "calm");
+    assert_eq!(shell.run("cat /run/froze"), "freeze\nthaw");
     let events = lab.node.sheaf.http().get(EVENTS).ok().to_string();
-    assert!(events.contains("3 disks were captured at one instant"), "{events}");
-    judge(&lab, "calm");
+    assert!(events.contains("4 disks were captured at one instant"), "{events}");
+    assert!(events.contains("its file systems were frozen"), "{events}");
+    judge(&lab, "calm", |lab| {
+        assert_eq!(file_on(lab, "calm-data", "late"), "7\n", "the snapshot has what was frozen");
+    });
+    shell.run("umount /mnt");
     // The server dies at some moment of it.
     for (name, millis) in [("early", 15), ("later", 60), ("late", 120)] {
         ask(&lab, name);
@@ -135,14 +181,14 @@ fn disks_that_are_written_to_are_captured_at_one_instant() {
         shell = Shell::attach(&lab.node, "a");
         let before = round(&mut shell).unwrap_or_default();
         eventually("the guest goes on", || round(&mut shell).is_ok_and(|now| now > before));
-        judge(&lab, name);
+        judge(&lab, name, |_| ());
     }
     assert_eq!(shell.run("cat /tmp/bad 2>/dev/null"), "");
     let vmi = lab.node.sheaf.http().get(&format!("{VMIS}/a")).ok();
     assert!(!vmi["status"]["conditions"].to_string().contains("Paused"), "{vmi}");
     lab.node.sheaf.http().delete(&format!("{VMS}/a")).ok();
     lab.node.until_empty();
-    for disk in DISKS {
+    for disk in DISKS.iter().chain(&["data"]) {
         lab.node.sheaf.http().delete(&format!("{CLAIMS}/{disk}")).ok();
     }
     lab.until_nothing_is_left();

@@ -181,8 +181,9 @@ impl Hands {
         let millis = held.pause.as_millis();
         let count = instant.members.len();
         info!(namespace, name, count, millis, frozen = held.frozen, "guest captured");
+        let files = if held.frozen { ", its file systems were frozen" } else { "" };
         let message = format!(
-            "{count} disks were captured at one instant: the guest stood still for {millis} ms"
+            "{count} disks were captured at one instant: the guest stood still for {millis} ms{files}"
         );
         self.report(namespace, name, Note::normal("SnapshotTaken", message)).await;
         Ok(())

@@ -4,17 +4,25 @@
 //! then spread over zones, nodes and disks as hard or soft as the settings say; among equals
 //! the one that leaves the cluster most even.
 
+mod explain;
+
 use std::collections::BTreeSet;
+
+pub use explain::explain;
 
 /// A disk that replicas may lie on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disk {
     pub id: String,
+    /// What its node calls it.
+    pub name: String,
     pub tags: Vec<String>,
     /// Its owner lets replicas onto it and it is not being emptied.
     pub open: bool,
     /// It was found in order.
     pub ready: bool,
+    /// What its node says of it if not.
+    pub trouble: String,
     /// Bytes, as Longhorn counts them.
     pub maximum: i64,
     pub available: i64,
@@ -30,6 +38,8 @@ pub struct Node {
     pub tags: Vec<String>,
     pub open: bool,
     pub ready: bool,
+    /// What is said of it if it is not.
+    pub trouble: String,
     pub disks: Vec<Disk>,
 }
 
@@ -95,7 +105,7 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// As it is told in a volume's condition.
+    /// In short.
     pub fn text(self) -> &'static str {
         match self {
             Self::NoNodes => "nodes are unavailable",

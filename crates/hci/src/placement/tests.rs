@@ -1,12 +1,13 @@
 //! Tables of places.
 
-use super::{Disk, Node, Obstacle, Placed, Policy, Wish, place, wanted_replicas};
+use super::{Disk, Node, Obstacle, Placed, Policy, Wish, explain, place, wanted_replicas};
 
 const GIB: i64 = 1 << 30;
 
 fn disk(id: &str, free: i64) -> Disk {
     Disk {
         id: id.to_owned(),
+        name: id.to_owned(),
         open: true,
         ready: true,
         maximum: 100 * GIB,
@@ -156,4 +157,78 @@ fn a_small_cluster_is_content_with_fewer_copies() {
         assert_eq!(wanted_replicas(asked, nodes, hard), wanted, "{asked} on {nodes}");
     }
     assert_eq!(wanted_replicas(3, 1, Policy { node_soft: true, ..hard }), 3);
+}
+
+#[test]
+fn what_is_in_the_way_is_said_of_each_disk() {
+    type Change = fn(&mut Vec<Node>, &mut Wish);
+    let cases: [(Change, &str); 7] = [
+        (
+            |nodes, _| {
+                nodes[0].ready = false;
+                nodes[0].trouble = "no heartbeat".to_owned();
+                nodes[1].open = false;
+            },
+            "none of the node candidates is ready and open to new replicas: node a is not ready: \
+             no heartbeat; node b takes no new replicas",
+        ),
+        (
+            |_, wish| wish.node_tags = vec!["fast".to_owned()],
+            "the node tags do not match the volume's node selector: node a has no tags, and fast \
+             is asked for; node b has no tags, and fast is asked for",
+        ),
+        (
+            |nodes, _| {
+                nodes[0].disks[0].open = false;
+                nodes[0].disks[1].ready = false;
+                nodes[0].disks[1].trouble = "it is not mounted".to_owned();
+                nodes[1].disks.clear();
+            },
+            "disks are unavailable: disk a1 of node a takes no new replicas; disk a2 of node a is \
+             not ready: it is not mounted; node b has no disks",
+        ),
+        (
+            |nodes, wish| {
+                nodes[0].disks[0].tags = vec!["hdd".to_owned()];
+                nodes[0].disks.truncate(1);
+                nodes.truncate(1);
+                wish.disk_tags = vec!["ssd".to_owned()];
+            },
+            "the disk tags do not match the volume's disk selector: disk a1 of node a has the tags \
+             hdd, and ssd is asked for",
+        ),
+        (
+            |nodes, wish| {
+                nodes.truncate(1);
+                nodes[0].disks.truncate(1);
+                wish.size = 101 * GIB;
+            },
+            "insufficient storage: disk a1 of node a may promise 107374182400 bytes, has promised 0 \
+             and is asked for 108447924224",
+        ),
+        (
+            |nodes, _| {
+                nodes.truncate(1);
+                nodes[0].disks = vec![disk("a1", 25)];
+            },
+            "insufficient storage: disk a1 of node a has 26843545600 bytes free, of which \
+             26843545600 stay free",
+        ),
+        (
+            |nodes, _| {
+                nodes.truncate(1);
+                nodes[0].disks = (0..8).map(|_| Disk { open: false, ..disk("d", 9) }).collect();
+            },
+            "and 2 more",
+        ),
+    ];
+    for (change, expected) in cases {
+        let (mut nodes, mut wish) = (three(), wish());
+        nodes.truncate(2);
+        change(&mut nodes, &mut wish);
+        let policy = Policy::default();
+        let obstacle = place(&nodes, &[], &wish, policy).unwrap_err();
+        let told = explain(obstacle, &nodes, &wish, policy);
+        assert!(told.ends_with(expected), "{told}");
+    }
 }

@@ -100,6 +100,11 @@ impl Places {
         Ok(self.at(node, disk))
     }
 
+    /// Why there is no place, of each node and disk.
+    pub(super) fn explain(&self, obstacle: Obstacle, wish: &Wish) -> String {
+        placement::explain(obstacle, &self.nodes, wish, self.policy)
+    }
+
     pub(super) fn at(&self, node: &str, disk: &str) -> Place {
         let path = self.paths.get(disk).cloned().unwrap_or_default();
         Place { node: node.to_owned(), disk: disk.to_owned(), path }
@@ -153,9 +158,11 @@ fn read_node(own: &Value, paths: &mut BTreeMap<String, String>) -> Node {
         paths.insert(id.clone(), path.to_owned());
         disks.push(Disk {
             id,
+            name: disk.clone(),
             tags: words(wanted, "/tags"),
             open: wanted.is_object() && is_open(wanted),
             ready: usable(status),
+            trouble: trouble(status),
             maximum: int(status, "/storageMaximum").unwrap_or_default(),
             available: int(status, "/storageAvailable").unwrap_or_default(),
             reserved: int(wanted, "/storageReserved").unwrap_or_default(),
@@ -168,8 +175,18 @@ fn read_node(own: &Value, paths: &mut BTreeMap<String, String>) -> Node {
         tags: words(spec, "/tags"),
         open: is_open(spec),
         ready: own.get("status").is_some_and(usable),
+        trouble: own.get("status").map(trouble).unwrap_or_default(),
         disks,
     }
+}
+
+/// What a node says of itself or of a disk that cannot be used.
+fn trouble(status: &Value) -> String {
+    let conditions = list(status, "/conditions");
+    let told = ["Ready", "Schedulable"].into_iter().find_map(|kind| {
+        condition::find(conditions, kind).filter(|own| text(own, "/status") != "True")
+    });
+    told.map_or("", |own| text(own, "/message")).to_owned()
 }
 
 pub(super) fn words(object: &Value, pointer: &str) -> Vec<String> {

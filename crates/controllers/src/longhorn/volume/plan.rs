@@ -7,7 +7,6 @@ mod supply;
 use std::time::Duration;
 
 use hci::longhorn::{FINALIZER, NAMESPACE, VOLUME_LABEL};
-use hci::placement::Obstacle;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -99,7 +98,8 @@ struct Draft<'a> {
     /// Where somebody wants the volume.
     node: Option<&'a str>,
     state: State,
-    obstacle: Option<Obstacle>,
+    /// Why there are fewer copies than there should be.
+    obstacle: Option<String>,
     clone_status: Option<Value>,
     plan: Plan,
 }
@@ -288,7 +288,7 @@ impl<'a> Draft<'a> {
         let told = status::Told {
             state,
             robustness,
-            obstacle: self.obstacle,
+            obstacle: self.obstacle.take(),
             clone_status: self.clone_status.take(),
             expanding: self.seen.engine.is_some_and(|engine| self.is_short(engine)),
         };

@@ -1,6 +1,5 @@
 //! What a volume says of itself, and what is told when that changes: pure.
 
-use hci::placement::Obstacle;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -15,7 +14,8 @@ use crate::object::{entries, name, text};
 pub(super) struct Told {
     pub(super) state: State,
     pub(super) robustness: Robustness,
-    pub(super) obstacle: Option<Obstacle>,
+    /// Why there are fewer copies than there should be.
+    pub(super) obstacle: Option<String>,
     pub(super) clone_status: Option<Value>,
     pub(super) expanding: bool,
 }
@@ -24,8 +24,9 @@ pub(super) fn patch(volume: &Value, engine: Option<&Value>, told: Told, now: Tim
     let mut conditions = condition::of(volume);
     let scheduled = match told.obstacle {
         None => Condition::new("Scheduled", "True"),
-        Some(obstacle) => Condition::new("Scheduled", "False")
-            .because("ReplicaSchedulingFailure", obstacle.text()),
+        Some(obstacle) => {
+            Condition::new("Scheduled", "False").because("ReplicaSchedulingFailure", obstacle)
+        }
     };
     condition::set(&mut conditions, &scheduled, now);
     let node = engine.map_or("", |own| text(own, "/spec/nodeID"));

@@ -55,7 +55,7 @@ impl Draft<'_> {
             self.plan.actions.push(Action::Create(REPLICAS, made));
         }
         // Fewer copies than there could be are a start, as the cluster's setting allows.
-        self.obstacle = obstacle;
+        self.obstacle = obstacle.map(|obstacle| self.seen.places.explain(obstacle, &wish));
         self.plan.wants_room = obstacle.is_some();
     }
 
@@ -81,7 +81,7 @@ impl Draft<'_> {
                 self.again(left.unsigned_abs().max(Duration::from_secs(1)));
             }
             Supply::NoPlace(obstacle) => {
-                self.obstacle = Some(obstacle);
+                self.obstacle = Some(places.explain(obstacle, &wish));
                 self.plan.wants_room = true;
             }
         }

@@ -1,0 +1,91 @@
+//! Why no disk takes a replica, in words: each node and disk that could have, and what is wrong
+//! with it.
+
+use super::{Disk, Node, Obstacle, Policy, Wish, fits, has_room, percent};
+
+/// More than these make no message clearer.
+const MOST: usize = 6;
+
+/// The obstacle as it is told in a volume's condition.
+pub fn explain(obstacle: Obstacle, nodes: &[Node], wish: &Wish, policy: Policy) -> String {
+    let wanted = |node: &&Node| wish.only.as_ref().is_none_or(|only| *only == node.name);
+    let nodes = nodes.iter().filter(wanted);
+    let is_up = |node: &&Node| node.ready && node.open;
+    let is_fit = |node: &&Node| is_up(node) && fits(&node.tags, &wish.node_tags, policy);
+    let details: Vec<String> = match obstacle {
+        Obstacle::NoNodes | Obstacle::AntiAffinity => Vec::new(),
+        Obstacle::NoNodeReady => nodes.map(down).collect(),
+        Obstacle::NodeTags => nodes.filter(is_up).map(|node| untagged(node, wish)).collect(),
+        _ => nodes.filter(is_fit).flat_map(|node| disks(node, wish, policy)).collect(),
+    };
+    let mut text = obstacle.text().to_owned();
+    for (number, detail) in details.iter().take(MOST).enumerate() {
+        text.push_str(if number == 0 { ": " } else { "; " });
+        text.push_str(detail);
+    }
+    if let Some(more @ 1..) = details.len().checked_sub(MOST) {
+        text.push_str(&format!("; and {more} more"));
+    }
+    text
+}
+
+fn down(node: &Node) -> String {
+    match (node.ready, node.trouble.as_str()) {
+        (true, _) => format!("node {} takes no new replicas", node.name),
+        (false, "") => format!("node {} is not ready", node.name),
+        (false, trouble) => format!("node {} is not ready: {trouble}", node.name),
+    }
+}
+
+fn untagged(node: &Node, wish: &Wish) -> String {
+    lacks(&format!("node {}", node.name), &node.tags, &wish.node_tags)
+}
+
+fn lacks(what: &str, tags: &[String], wanted: &[String]) -> String {
+    match (tags, wanted) {
+        (tags, []) => format!("{what} is for volumes that ask for {}", tags.join(", ")),
+        ([], wanted) => format!("{what} has no tags, and {} is asked for", wanted.join(", ")),
+        (tags, wanted) => {
+            format!(
+                "{what} has the tags {}, and {} is asked for",
+                tags.join(", "),
+                wanted.join(", ")
+            )
+        }
+    }
+}
+
+fn disks(node: &Node, wish: &Wish, policy: Policy) -> Vec<String> {
+    if node.disks.is_empty() {
+        return vec![format!("node {} has no disks", node.name)];
+    }
+    node.disks.iter().filter_map(|disk| problem(node, disk, wish, policy)).collect()
+}
+
+fn problem(node: &Node, disk: &Disk, wish: &Wish, policy: Policy) -> Option<String> {
+    let shown = format!("disk {} of node {}", disk.name, node.name);
+    if !disk.open {
+        return Some(format!("{shown} takes no new replicas"));
+    }
+    if !disk.ready {
+        return Some(match disk.trouble.as_str() {
+            "" => format!("{shown} is not ready"),
+            trouble => format!("{shown} is not ready: {trouble}"),
+        });
+    }
+    if !fits(&disk.tags, &wish.disk_tags, policy) {
+        return Some(lacks(&shown, &disk.tags, &wish.disk_tags));
+    }
+    (!has_room(disk, wish, policy)).then(|| {
+        let floor = percent(disk.maximum, policy.minimal_available);
+        let ceiling = percent(disk.maximum - disk.reserved, policy.over_provisioning);
+        if disk.scheduled.saturating_add(wish.size) > ceiling {
+            format!(
+                "{shown} may promise {ceiling} bytes, has promised {} and is asked for {}",
+                disk.scheduled, wish.size
+            )
+        } else {
+            format!("{shown} has {} bytes free, of which {floor} stay free", disk.available)
+        }
+    })
+}

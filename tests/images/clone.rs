@@ -108,6 +108,7 @@ fn an_encrypted_image_boots_hides_its_data_and_comes_back_as_it_was() {
     });
     node.sheaf.kill();
     node.sheaf.begin();
+    let http = node.sheaf.http();
     let back = until(&node, "back", "Imported", "True");
     assert_eq!(back["status"]["failed"].as_i64().unwrap_or(0), 0, "a crash is no failure");
     assert_eq!(back["status"]["virtualSize"], 12 * MIB);

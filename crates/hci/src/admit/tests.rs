@@ -116,7 +116,11 @@ fn images_say_where_their_data_comes_from() {
         ),
         (
             json!({"displayName": "a", "sourceType": "export-from-volume", "pvcNamespace": "default"}),
-            refused(422, "pvcName is required"),
+            refused(422, "pvcName is required when image source type is \"export-from-volume\""),
+        ),
+        (
+            json!({"displayName": "a", "sourceType": "export-from-volume", "pvcNamespace": "closed", "pvcName": "disk"}),
+            refused(422, "user has no permission to get the pvc resource disk/closed"),
         ),
     ];
     for (spec, verdict) in cases {

@@ -228,6 +228,14 @@ fn an_import_is_tried_again_and_goes_on_after_a_crash() {
         condition(&image, "RetryLimitExceeded")["message"].as_str().unwrap(),
         "failed due to error: got 404 status code from",
     );
+    // What was cut off gives its space back, and is fetched anew when there is all of it.
+    web.put("cut", content[..content.len() / 2].to_vec(), Fault::None);
+    download(&node, "cut", &web.url("cut"), json!({"retry": 2}));
+    let image = until(&node, "cut", "RetryLimitExceeded", "False");
+    let message = condition(&image, "RetryLimitExceeded")["message"].clone();
+    assert_has(message.as_str().unwrap(), "exceeding the end of the file");
+    assert!(files(&node).is_empty(), "space is given back: {:?}", files(&node));
+    web.put("cut", content.clone(), Fault::None);
     web.put("late", content.clone(), Fault::None);
     web.put("slow", content.clone(), Fault::Hangs(5 * MIB));
     download(&node, "slow", &web.url("slow"), json!({}));
@@ -236,6 +244,7 @@ fn an_import_is_tried_again_and_goes_on_after_a_crash() {
     eventually("a part is stored", || part().is_some_and(stored));
     until(&node, "slow", "Imported", "Unknown");
     until(&node, "late", "Imported", "True");
+    until(&node, "cut", "Imported", "True");
     let before = web.asked().len();
     node.sheaf.kill();
     node.sheaf.begin();
@@ -246,7 +255,7 @@ fn an_import_is_tried_again_and_goes_on_after_a_crash() {
     assert_eq!(image["status"]["failed"].as_i64().unwrap_or(0), 0, "a crash is no failure");
     let complete: Vec<PathBuf> =
         files(&node).into_iter().filter(|path| path.ends_with("backing")).collect();
-    assert_eq!(complete.len(), 2);
+    assert_eq!(complete.len(), 3);
     for path in complete {
         assert!(fs::read(&path).unwrap() == disk(), "{} differs", path.display());
     }

@@ -1,6 +1,7 @@
 //! Images that come in parts, clients that break off, disks that are full.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -175,4 +176,30 @@ fn a_full_disk_is_told_gives_its_space_back_and_is_tried_again() {
     until(&node, "large", "Imported", "True");
     node.sheaf.run("image delete large");
     eventually("nothing is left", || used(&small.0) <= empty + 65_536);
+    // Somebody else takes the last of it while an image comes.
+    small.resize("240M");
+    web.put("slow", content, Fault::Hangs(5 * MIB));
+    download(&node, "slow", &web.url("slow"), json!({"retry": 5}));
+    eventually("a part is there", || used(&small.0) > empty + 4 * MIB as u64);
+    let filler = small.0.join("filler");
+    fill(&filler);
+    web.open();
+    let image = until(&node, "slow", "RetryLimitExceeded", "False");
+    let message = condition(&image, "RetryLimitExceeded")["message"].clone();
+    assert_has(message.as_str().unwrap(), "No space left on device");
+    let own = || used(&small.0) - used(&filler);
+    eventually("the space is given back", || own() <= empty + 65_536);
+    fs::remove_file(&filler).unwrap();
+    until(&node, "slow", "Imported", "True");
+    node.sheaf.run("image delete slow");
+    eventually("nothing is left", || used(&small.0) <= empty + 65_536);
+}
+
+/// Takes all the room that there is but for 2 MiB.
+fn fill(path: &Path) {
+    let mut file = fs::File::create(path).unwrap();
+    let piece = vec![1; MIB];
+    while file.write_all(&piece).is_ok() {}
+    let length = file.metadata().unwrap().len();
+    file.set_len(length - 2 * MIB as u64).unwrap();
 }

@@ -45,8 +45,8 @@ pub(crate) struct Server {
     /// Reads before the volume was taken are not judged: another engine has it and writes, and
     /// the guest that comes with it reads again once it has arrived.
     pub(crate) standby: bool,
-    /// It was started for a guest that believes in nothing.
-    pub(crate) fresh: bool,
+    /// When it was started for a guest that believes in nothing.
+    pub(crate) fresh: Option<Time>,
 }
 
 /// A request of a guest that was not answered yet.
@@ -122,7 +122,7 @@ impl World {
             busy: start.busy,
             active: false,
             standby: start.standby,
-            fresh: !guest_survived,
+            fresh: (!guest_survived).then_some(self.now),
         });
         let replicas: Vec<ReplicaId> =
             self.hosts.iter().filter(|it| !it.destroyed).map(|it| it.replica).collect();

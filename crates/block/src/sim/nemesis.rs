@@ -150,12 +150,7 @@ impl World {
 
     fn crash_some_engine(&mut self) {
         let Some(server) = self.live_engine() else { return };
-        // One that goes on elsewhere is alive.
-        let goes_on = |(at, it): (usize, &super::hosts::Server)| {
-            at != server && it.busy && it.engine.as_ref().is_some_and(|engine| !engine.is_over())
-        };
-        let elsewhere = self.servers.iter().enumerate().any(goes_on);
-        let guest_dies = self.rng.chance(600) && !elsewhere;
+        let guest_dies = self.rng.chance(600) && !self.lives_elsewhere(server);
         self.crash_engine(server);
         if guest_dies {
             self.guest_crashed();
@@ -163,6 +158,14 @@ impl World {
         let delay = self.rng.micros(100, self.plan.restart);
         let start = Start { standby: false, busy: true };
         self.after(delay, What::StartEngine(Box::new(start)));
+    }
+
+    /// A guest that goes on with another engine is alive.
+    fn lives_elsewhere(&self, server: usize) -> bool {
+        let goes_on = |(at, it): (usize, &super::hosts::Server)| {
+            at != server && it.busy && it.engine.as_ref().is_some_and(|engine| !engine.is_over())
+        };
+        self.servers.iter().enumerate().any(goes_on)
     }
 
     pub(crate) fn crash_all_engines(&mut self) {
@@ -228,8 +231,11 @@ impl World {
         for server in 0..self.servers.len() {
             let faulted = self.servers[server].engine.as_ref().is_some_and(|it| it.is_faulted());
             if faulted {
+                let elsewhere = self.lives_elsewhere(server);
                 self.crash_engine(server);
-                self.guest_crashed();
+                if !elsewhere {
+                    self.guest_crashed();
+                }
             }
         }
         let alive = (0..self.servers.len()).any(|server| {

@@ -13,8 +13,8 @@ impl World {
                     // A guest that was served since this engine was started has lost its disk to
                     // another that begins anew.
                     let served = self.served.0 > Generation(0) && !self.guest_is_dead;
-                    if served && self.servers[server].fresh {
-                        self.guest_crashed();
+                    if let Some(since) = self.servers[server].fresh.filter(|_| served) {
+                        self.oracle.guest_crashed(since);
                     }
                     self.served = (*generation, self.now);
                 }

@@ -44,6 +44,8 @@ pub(super) struct Sync {
     /// Something went wrong while moving: start over when nothing is under way any more. Copies
     /// of two attempts must not meet.
     pub(super) retry: Option<Verify>,
+    /// Nobody who takes part has it, but somebody who is away may: it waits for them.
+    pub(super) patient: bool,
 }
 
 #[derive(Debug)]
@@ -189,6 +191,7 @@ impl Engine {
             runs: Vec::new(),
             adopted: None,
             retry: None,
+            patient: false,
         };
         self.syncs.insert(id, sync);
         id
@@ -208,6 +211,7 @@ impl Engine {
                     |slot: usize| self.members[slot].is_up() && self.members[slot].fault.is_none();
                 members.iter().all(well).then_some((best, members))
             }
+            SyncKind::Repair(_) if sync.patient && !self.away().is_empty() => None,
             SyncKind::Repair(_) | SyncKind::Scrub => Some((best, readable)),
             SyncKind::Rebuild { learner, .. } => {
                 let deep = sync.verify == Verify::Deep;
@@ -215,6 +219,11 @@ impl Engine {
                 Some((best, others.or(Slots::one(learner))))
             }
         }
+    }
+
+    /// Members that cannot be asked just now: they come back, or they leave.
+    pub(super) fn away(&self) -> Slots {
+        self.slots(|member| matches!(member.role, Role::InSync) && !member.is_readable())
     }
 
     /// Takes the lock, or goes on to ask for maps.

@@ -16,6 +16,7 @@ use crate::wire::{BLOCK, BlockState, Crcs, Refusal, Reply, Request, Verify};
 impl Engine {
     pub(super) fn mapped(&mut self, id: u64) {
         let served = self.slots(super::member::Member::is_served);
+        let away = self.away();
         let Some(sync) = self.syncs.get_mut(&id) else { return };
         if !sync.taking_part.without(served).is_empty() {
             // Somebody has left meanwhile; the others do without.
@@ -49,6 +50,12 @@ impl Engine {
                     return self.again(id, Verify::Deep);
                 }
                 SyncKind::Rebuild { .. } => return self.finish(id, false),
+                // A guest would take an error for the truth.
+                SyncKind::Repair(_) if !away.is_empty() => {
+                    sync.patient = true;
+                    sync.step = Step::Locking;
+                    return;
+                }
                 SyncKind::Reconcile | SyncKind::Repair(_) | SyncKind::Scrub => {
                     let offset = sync.span.start + found.lost[0] as u64 * BLOCK;
                     let length = found.lost.len() as u64 * BLOCK;

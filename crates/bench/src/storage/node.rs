@@ -159,6 +159,8 @@ impl Node {
         let ticket = if here { ticket } else { Value::Null };
         let patch = json!({"spec": {"attachmentTickets": {"t": ticket}}});
         let path = format!("{}/{volume}", longhorn("volumeattachments"));
+        // A claim may be bound before there is an object for its attachment.
+        self.until(&path, |_| true).await?;
         self.send(Method::PATCH, &path, &patch).await.map(drop)
     }
 

@@ -207,9 +207,12 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        for pid in self.own().unwrap_or_default() {
+        let kill = |pid: u32| {
             let _ = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
-        }
+        };
+        // The server first, or it starts again what ends.
+        kill(self.server.pid());
+        self.own().unwrap_or_default().into_iter().for_each(kill);
         crate::process::remove_bridge(BRIDGE);
     }
 }

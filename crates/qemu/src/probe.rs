@@ -3,7 +3,9 @@
 //! That `/dev/kvm` can be opened proves nothing: there are hosts that interpret real mode and
 //! fail at the first kernel. The guest of `probe/trial.S` does what every kernel does on its
 //! way up. It runs as the user that machines run as, because the device's rights matter too.
-//! An answer is kept in a file for as long as neither QEMU nor the device changes.
+//! An answer is kept in a file for as long as neither QEMU nor the device changes. That a trial
+//! took too long says more about that hour than about the host, so it is not kept: the next
+//! start tries again.
 
 use std::fs;
 use std::io;
@@ -20,8 +22,9 @@ use crate::machine::Accelerator;
 use crate::process::{Binary, Identity, confine};
 
 const TRIAL: &[u8] = include_bytes!("probe/trial.bin");
-/// Working KVM needs a tenth of a second, most of it for the firmware.
-const LIMIT: Duration = Duration::from_secs(5);
+/// Working KVM needs a tenth of a second, most of it for the firmware. A node that comes back
+/// from a power cut with all its guests is slower.
+const LIMIT: Duration = Duration::from_secs(15);
 /// What the trial's last instruction makes of QEMU's exit status.
 const SUCCESS: i32 = 0x4b << 1 | 1;
 const KVM: &str = "/dev/kvm";
@@ -79,15 +82,25 @@ pub async fn probe(
     }
     let version = version(binary).await?;
     let cpu_models = cpu_models(binary).await?;
-    let reason = try_kvm(binary, identity, cache).await.err();
-    let accelerator = if reason.is_none() { Accelerator::Kvm } else { Accelerator::Tcg };
-    let probe = Probe { accelerator, reason, version, cpu_models };
-    let cached = Cached { key, probe };
+    let failure = try_kvm(binary, identity, cache).await.err();
+    let accelerator = if failure.is_none() { Accelerator::Kvm } else { Accelerator::Tcg };
+    let lasting = failure != Some(Failure::Late);
+    let reason = failure.map(|failure| failure.to_string());
+    let cached = Cached { key, probe: Probe { accelerator, reason, version, cpu_models } };
     // Without the file the next start takes longer; nothing else.
-    if let Ok(bytes) = serde_json::to_vec(&cached) {
+    if lasting && let Ok(bytes) = serde_json::to_vec(&cached) {
         let _ = fs::write(cache, bytes);
     }
     Ok(cached.probe)
+}
+
+/// Why a trial did not succeed.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum Failure {
+    #[error("{0}")]
+    Refused(String),
+    #[error("a trial guest did not finish within {} s", LIMIT.as_secs())]
+    Late,
 }
 
 fn key(binary: &Binary, identity: Option<&Identity>) -> Result<String, ProbeError> {
@@ -161,12 +174,16 @@ fn parse_models(said: &str) -> Vec<String> {
 }
 
 /// Runs the trial under KVM.
-async fn try_kvm(binary: &Binary, identity: Option<&Identity>, cache: &Path) -> Result<(), String> {
+async fn try_kvm(
+    binary: &Binary,
+    identity: Option<&Identity>,
+    cache: &Path,
+) -> Result<(), Failure> {
     if !Path::new(KVM).exists() {
-        return Err(format!("there is no {KVM}"));
+        return Err(Failure::Refused(format!("there is no {KVM}")));
     }
-    let folder =
-        Scratch::beside(cache).map_err(|error| format!("cannot make a folder: {error}"))?;
+    let folder = Scratch::beside(cache)
+        .map_err(|error| Failure::Refused(format!("cannot make a folder: {error}")))?;
     run_trial(binary, identity, Accelerator::Kvm, &folder.0).await
 }
 
@@ -193,7 +210,7 @@ async fn run_trial(
     identity: Option<&Identity>,
     accelerator: Accelerator,
     folder: &Path,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let image = folder.join("trial.img");
     let write = || -> io::Result<()> {
         fs::write(&image, TRIAL)?;
@@ -201,7 +218,7 @@ async fn run_trial(
         // The firmware does not boot from a disk of one sector.
         fs::OpenOptions::new().write(true).open(&image)?.set_len(1 << 20)
     };
-    write().map_err(|error| format!("cannot write the trial: {error}"))?;
+    write().map_err(|error| Failure::Refused(format!("cannot write the trial: {error}")))?;
     let mut command = std::process::Command::new(&binary.0);
     let path = image.to_string_lossy().replace(',', ",,");
     let model = if accelerator == Accelerator::Kvm { "host" } else { "max" };
@@ -216,10 +233,8 @@ async fn run_trial(
         .stderr(Stdio::piped());
     confine(&mut command, identity.cloned(), Vec::new());
     let mut command = Command::from(command);
-    let mut child = command
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|error| format!("cannot run {}: {error}", binary.0.display()))?;
+    let not_run = |error| Failure::Refused(format!("cannot run {}: {error}", binary.0.display()));
+    let mut child = command.kill_on_drop(true).spawn().map_err(not_run)?;
     let stderr = child.stderr.take().expect("it was asked for above");
     let ended = tokio::time::timeout(LIMIT, async {
         tokio::select! {
@@ -227,13 +242,13 @@ async fn run_trial(
             status = child.wait() => Ok(status),
         }
     });
-    match ended.await {
-        Ok(Ok(Ok(status))) if status.code() == Some(SUCCESS) => Ok(()),
-        Ok(Ok(Ok(status))) => Err(format!("QEMU ended with {status}")),
-        Ok(Ok(Err(error))) => Err(format!("cannot wait for QEMU: {error}")),
-        Ok(Err(complaint)) => Err(complaint),
-        Err(_) => Err(format!("a trial guest did not finish within {} s", LIMIT.as_secs())),
-    }
+    let Ok(ended) = ended.await else { return Err(Failure::Late) };
+    Err(Failure::Refused(match ended {
+        Ok(Ok(status)) if status.code() == Some(SUCCESS) => return Ok(()),
+        Ok(Ok(status)) => format!("QEMU ended with {status}"),
+        Ok(Err(error)) => format!("cannot wait for QEMU: {error}"),
+        Err(complaint) => complaint,
+    }))
 }
 
 /// Waits for QEMU to say that it cannot go on. A guest that KVM cannot run leaves QEMU alive.
@@ -317,14 +332,34 @@ mod tests {
         let first = within("the probe", probe(&binary, None, &cache)).await.unwrap();
         assert!(first.cpu_models.iter().any(|model| model == "Nehalem"), "{first:?}");
         assert_eq!(first.reason.is_some(), first.accelerator == Accelerator::Tcg);
-        let mut cached: Cached = serde_json::from_slice(&fs::read(&cache).unwrap()).unwrap();
-        cached.probe.version = "from the file".to_owned();
-        fs::write(&cache, serde_json::to_vec(&cached).unwrap()).unwrap();
-        let again = probe(&binary, None, &cache).await.unwrap();
-        assert_eq!(again.version, "from the file");
-        cached.key.push('x');
-        fs::write(&cache, serde_json::to_vec(&cached).unwrap()).unwrap();
+        let marked = Probe { version: "from the file".to_owned(), ..first.clone() };
+        let key = key(&binary, None).unwrap();
+        let keep = |key: &str| {
+            let cached = Cached { key: key.to_owned(), probe: marked.clone() };
+            fs::write(&cache, serde_json::to_vec(&cached).unwrap()).unwrap();
+        };
+        keep(&key);
+        assert_eq!(probe(&binary, None, &cache).await.unwrap(), marked);
+        keep(&format!("{key}x"));
         let fresh = within("the probe", probe(&binary, None, &cache)).await.unwrap();
-        assert_eq!(fresh, first);
+        // Which words a KVM that does not work finds is not always the same.
+        let Probe { accelerator, version, cpu_models, .. } = first;
+        assert_eq!(fresh, Probe { accelerator, version, cpu_models, reason: fresh.reason.clone() });
+    }
+
+    #[tokio::test]
+    async fn a_trial_that_took_too_long_is_tried_again_at_the_next_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = folder.path().join("probe.json");
+        let slow = folder.path().join("qemu");
+        let script = "#!/bin/sh\ncase $1 in\n\
+                      --version) echo 'QEMU emulator version 9.9.9 (slow)' ;;\n\
+                      -cpu) echo 'x86 486' ;;\n*) exec sleep 600 ;;\nesac\n";
+        fs::write(&slow, script).unwrap();
+        fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).unwrap();
+        let found = within("the probe", probe(&Binary(slow), None, &cache)).await.unwrap();
+        assert_eq!(found.accelerator, Accelerator::Tcg);
+        // Where there is no device at all, nothing was tried, and that answer lasts.
+        assert_eq!(cache.exists(), !Path::new(KVM).exists(), "{found:?}");
     }
 }

@@ -38,9 +38,7 @@ test: ## Everything CI runs: format, lints, and all tests, end to end included
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	@rm -f "$(CARGO_TARGET_DIR)/tmp/warnings"
-	@set -o pipefail; cargo test --locked --workspace --quiet 2>&1 | awk \
-		'{ print; fflush() } /^test result:/ { passed += $$4; failed += $$6 } \
-		 END { printf "%d passed, %d failed\n", passed, failed }'
+	@scripts/test
 	@if test -s "$(CARGO_TARGET_DIR)/tmp/warnings"; then echo "Warnings that no test announced:"; \
 		cut -c 1-300 "$(CARGO_TARGET_DIR)/tmp/warnings"; fi
 

@@ -4,6 +4,8 @@
 //! It reads files and nothing else. Style that needs taste is for reviewers.
 
 #[cfg(test)]
+mod failures;
+#[cfg(test)]
 mod layers;
 #[cfg(test)]
 mod sources;

@@ -34,12 +34,10 @@ pub(super) async fn put(
     let found = present(attachments.get(volume).await).map_err(fail)?;
     let value = json!({"id": ticket, "type": CSI, "nodeID": node, "parameters": {}});
     let tickets = json!({ticket: value});
+    let patch = json!({"spec": {"attachmentTickets": tickets}});
     match found {
         Some(found) if found.data["spec"]["attachmentTickets"][ticket]["nodeID"] == node => Ok(()),
-        Some(_) => {
-            let patch = json!({"spec": {"attachmentTickets": tickets}});
-            merge(&attachments, volume, &patch).await.map(drop).map_err(fail)
-        }
+        Some(_) => merge(&attachments, volume, &patch).await.map(drop).map_err(fail),
         None => {
             let object = json!({
                 "apiVersion": "longhorn.io/v1beta2", "kind": "VolumeAttachment",
@@ -49,8 +47,13 @@ pub(super) async fn put(
             });
             let object: DynamicObject =
                 serde_json::from_value(object).expect("an attachment of ours is an object");
-            let created = attachments.create(&PostParams::default(), &object).await;
-            created.map(drop).map_err(fail)
+            match attachments.create(&PostParams::default(), &object).await {
+                // Somebody else who needs the volume was quicker, and both have it.
+                Err(kube::Error::Api(refused)) if refused.is_already_exists() => {
+                    merge(&attachments, volume, &patch).await.map(drop).map_err(fail)
+                }
+                created => created.map(drop).map_err(fail),
+            }
         }
     }
 }

@@ -163,22 +163,27 @@ impl Qmp {
         self.remove_nodes(drive).await?;
         if drive.source != Source::Empty {
             self.add_nodes(drive).await?;
-            let node = drive.node();
-            self.run("blockdev-insert-medium", json!({ "id": id, "node-name": node })).await?;
+            let medium = json!({ "id": id, "node-name": drive.node() });
+            self.with_open_tray(&id, "blockdev-insert-medium", medium).await?;
         }
         self.run("blockdev-close-tray", json!({ "id": id })).await
     }
 
-    /// A guest that looks after its drive may close the tray again before we reach in.
     async fn take_medium(&self, id: &str) -> Result<(), QmpError> {
+        let removed = self.with_open_tray(id, "blockdev-remove-medium", json!({ "id": id }));
+        ignore_missing(removed.await)
+    }
+
+    /// A guest that looks after its drive may close the tray again before we reach in.
+    async fn with_open_tray(&self, id: &str, command: &str, with: Value) -> Result<(), QmpError> {
         let mut tries = TRAY_TRIES;
         loop {
             self.run("blockdev-open-tray", json!({ "id": id, "force": true })).await?;
             tries -= 1;
-            match self.run("blockdev-remove-medium", json!({ "id": id })).await {
+            match self.run(command, with.clone()).await {
                 Err(QmpError::Refused { description, .. })
                     if tries > 0 && description.contains("is not open") => {}
-                removed => return ignore_missing(removed),
+                done => return done,
             }
         }
     }

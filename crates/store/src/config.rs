@@ -74,6 +74,9 @@ pub struct EtcdTls {
 }
 
 /// How much history stays available to watches and to lists of the past.
+///
+/// What a burst of changes leaves is of use to those who lost their connection in it, and they
+/// are back soon. So it stays for a while, and the long memory is for tables that are calm.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
     /// Events older than this may go.
@@ -81,6 +84,9 @@ pub struct Retention {
     /// Events go earlier when what only they still hold exceeds this many bytes per
     /// table.
     pub bytes: usize,
+    /// Events older than this may go when they hold more than `calm` bytes per table.
+    pub fresh: Duration,
+    pub calm: usize,
     /// This many events per table stay whatever the other two say.
     pub events: usize,
 }
@@ -88,12 +94,20 @@ pub struct Retention {
 impl Retention {
     /// How often to look for what may go.
     pub(crate) fn pace(&self) -> Duration {
-        (self.age / 10).clamp(Duration::from_millis(50), Duration::from_secs(15))
+        (self.age.min(self.fresh) / 10).clamp(Duration::from_millis(50), Duration::from_secs(15))
     }
 }
 
 impl Default for Retention {
     fn default() -> Self {
-        Self { age: Duration::from_secs(300), bytes: 16 << 20, events: 100 }
+        Self {
+            // etcd's, as Kubernetes has it compacted.
+            age: Duration::from_secs(300),
+            bytes: 16 << 20,
+            // What Kubernetes' cache of watches keeps at least.
+            fresh: Duration::from_secs(75),
+            calm: 512 << 10,
+            events: 100,
+        }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::config::Retention;
 use crate::revision::Revision;
@@ -47,8 +47,7 @@ impl<S: Shape> Log<S> {
     pub(super) fn trim(&mut self, retention: &Retention, now: Instant) {
         while self.records.len() > retention.events
             && let Some(first) = self.records.front()
-            && (self.weight > retention.bytes
-                || now.saturating_duration_since(first.seen) > retention.age)
+            && self.may_go(now.saturating_duration_since(first.seen), retention)
         {
             self.oldest = first.event.revision;
             self.weight -= first.weight;
@@ -58,6 +57,12 @@ impl<S: Shape> Log<S> {
         if self.records.capacity() > 1024 && self.records.len() < self.records.capacity() / 4 {
             self.records.shrink_to(self.records.len() * 2);
         }
+    }
+
+    /// Whether the first event may, being this old.
+    fn may_go(&self, age: Duration, retention: &Retention) -> bool {
+        let is_burst = self.weight > retention.calm && age > retention.fresh;
+        self.weight > retention.bytes || age > retention.age || is_burst
     }
 
     /// The events after `revision`, oldest first.
@@ -77,8 +82,6 @@ pub(crate) fn weight<S: Shape>(shape: &S, event: &Event<S>) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use bytes::Bytes;
 
     use super::*;
@@ -99,7 +102,13 @@ mod tests {
         }
     }
 
-    const KEEP: Retention = Retention { age: Duration::from_secs(60), bytes: 10_000, events: 3 };
+    const KEEP: Retention = Retention {
+        age: Duration::from_secs(60),
+        bytes: 10_000,
+        fresh: Duration::from_secs(30),
+        calm: 4000,
+        events: 3,
+    };
 
     /// A log of one key updated at revisions 2 to 11, a second and `weight` bytes each.
     fn log(weight: usize, start: Instant) -> Log<Sized> {
@@ -133,6 +142,14 @@ mod tests {
         check(10, 1000, 8);
         check(2000, 20, 7);
         check(9000, 20, 8);
+    }
+
+    #[test]
+    fn what_a_burst_left_goes_when_it_is_no_longer_fresh() {
+        check(800, 20, 1);
+        check(800, 36, 5);
+        check(800, 50, 7);
+        check(200, 50, 1);
     }
 
     #[test]

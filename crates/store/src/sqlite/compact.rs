@@ -101,7 +101,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn compactor(start: Revision) -> Compactor {
-        let retention = Retention { age: 60 * SECOND, bytes: 1000, events: 100 };
+        let retention = Retention { age: 60 * SECOND, bytes: 1000, ..Retention::default() };
         Compactor::new(&retention, start, 0)
     }
 

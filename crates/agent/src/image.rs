@@ -11,10 +11,12 @@ mod error;
 mod export;
 mod files;
 mod import;
+mod intake;
 mod keep;
 mod object;
 mod plan;
 mod tell;
+mod upload;
 
 use std::path::PathBuf;
 
@@ -32,8 +34,9 @@ pub(crate) use object::{Ready, disks as own_disks};
 
 /// Uploads that wait for their turn to begin.
 const WAITING: usize = 16;
-/// Imports at a time.
+/// Imports at a time, and sums of images that are complete.
 const TURNS: usize = 4;
+const SUMS: usize = 1;
 
 /// Why an upload is refused or has failed.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +103,7 @@ impl Images {
     /// Begins to keep the images of this node; ends with `tasks`.
     pub(crate) fn start(client: Client, config: &Config, storage: Storage, tasks: &Tasks) -> Self {
         let (asks, asked) = mpsc::channel(WAITING);
-        let keeper = Keeper::new(client, config.node_name.clone(), storage, TURNS);
+        let keeper = Keeper::new(client, config.node_name.clone(), storage);
         tasks.spawn("images", keeper.run(asked, tasks.stop_signal()));
         Self { asks }
     }

@@ -52,7 +52,7 @@ pub(crate) use checksum::hex;
 pub(crate) use disk::{remove_slowly, sync};
 pub(crate) use fetch::{Access, Download, FetchError, Mark};
 pub(crate) use gauge::Gauge;
-pub(crate) use image::{ConvertError, RESERVE, Scratch, hand_to_reader, shortage, to_disk, tool};
+pub(crate) use image::{ConvertError, RESERVE, Scratch, disk_of, hand_to_reader, shortage, tool};
 pub(crate) use keep::steady;
 pub(crate) use mirror::Mirror;
 pub(crate) use source::unfilled;

@@ -7,6 +7,7 @@
 //! bounded memory and time, and as another user if there is one.
 
 mod header;
+mod layout;
 pub mod receive;
 mod sparse;
 mod tool;
@@ -20,6 +21,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 pub use header::{Kind, Refusal, sniff};
+pub use layout::{Layout, Place};
 pub use receive::{ReceiveError, Received, feed};
 pub use sparse::copy_sparse;
 pub use tool::{Tool, ToolError};

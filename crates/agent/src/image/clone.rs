@@ -13,6 +13,7 @@ use block::crypt::{HEADER, Passphrase};
 use super::error::ImportError;
 use super::files::{Facts, Fetched, Folder};
 use super::import::Job;
+use super::intake::Form;
 use super::object::{CloneWish, Turn};
 use crate::storage::{SecretError, of_secret};
 use crate::volume::{ConvertError, Gauge, Scratch, shortage};
@@ -32,7 +33,7 @@ pub(super) enum CloneError {
 
 /// Stops what runs in another thread when it goes out of scope.
 #[derive(Default)]
-struct Halt(Arc<AtomicBool>);
+pub(super) struct Halt(pub(super) Arc<AtomicBool>);
 
 impl Drop for Halt {
     fn drop(&mut self) {
@@ -112,6 +113,6 @@ impl Turned {
             }
         };
         let size = to.metadata().map_err(DiskError::Write)?.len();
-        Ok(Fetched { size, checksum: String::new(), disk })
+        Ok(Fetched { size, checksum: String::new(), disk, form: Form::Disk })
     }
 }

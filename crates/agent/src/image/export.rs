@@ -9,6 +9,7 @@ use qemu::image::ImageError;
 use super::error::ImportError;
 use super::files::{Facts, Fetched, Folder};
 use super::import::Job;
+use super::intake::Form;
 use crate::storage::{HeldError, HeldVolume};
 use crate::volume::{ConvertError, Gauge, Scratch, hand_to_reader, shortage, tool};
 
@@ -45,7 +46,8 @@ impl Job {
             copied = copy(volume, held, &scratch.0, gauge) => copied?,
             free = shortage(&scratch.0) => Err(ConvertError::NoRoom { free })?,
         }
-        let fetched = Fetched { size: held.served.size, checksum: String::new(), disk: None };
+        let (size, checksum) = (held.served.size, String::new());
+        let fetched = Fetched { size, checksum, disk: None, form: Form::Disk };
         let publish = move |folder: Folder| {
             let scratch = scratch;
             folder.publish(&scratch.0, &fetched)

@@ -1,27 +1,36 @@
 //! The files of an image, in `backing-images/<name>-<uid>/` on its disk.
 //!
-//!   download        what was fetched so far, as it came
+//!   download        what was fetched so far, as it came, but for what went to the disk
+//!   disk            what of it is known to belong to the disk, at its place (see `intake`)
 //!   download.json   of which content that is a part, so that it can be gone on with
 //!   work-*          what it is unpacked to; of no worth to the next process
 //!   image.json      what is to be told of the complete image; written before it
 //!   backing         the complete image: raw, never written again
+//!
+//! A complete image may be used before it is summed; `download` goes when it is. After a crash
+//! of the process all that was written is there. After one of the machine only what was synced
+//! is, so how much that is is noted from time to time.
 //!
 //! Everything here blocks. Nothing here removes files that it does not know.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 
+use bytes::Bytes;
 use rustix::fs::statvfs;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha512};
 
+use super::intake::{self, Form, Intake};
 use super::object::complete;
 use crate::volume::{Mark, hex, remove_slowly, sync};
 
 const DOWNLOAD: &str = "download";
+const DISK: &str = "disk";
 const MARK: &str = "download.json";
 const FACTS: &str = "image.json";
 const WORK: &str = "work-";
@@ -29,11 +38,15 @@ const WORK: &str = "work-";
 pub(super) const UPLOAD: &str = "upload";
 /// Disks are whole sectors.
 const SECTOR: u64 = 512;
+/// Comes in before it is synced, beside what comes next.
+const SYNCED: u64 = 64 << 20;
+/// Chunks between who writes and who sums.
+const IN_FLIGHT: usize = 8;
 
 /// What is told of a complete image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Facts {
-    /// Bytes of what was fetched, and their SHA-512.
+    /// Bytes of what was fetched, and their SHA-512, empty as long as nobody knows.
     pub(super) size: u64,
     pub(super) checksum: String,
     /// Bytes of the disk.
@@ -48,9 +61,24 @@ pub(super) struct Facts {
 #[derive(Debug)]
 pub(super) struct Fetched {
     pub(super) size: u64,
+    /// Empty unless it was asked for.
     pub(super) checksum: String,
     /// Bytes of the disk in it, where it holds more than that.
     pub(super) disk: Option<u64>,
+    pub(super) form: Form,
+}
+
+/// What is known of a download beside its content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Note {
+    /// Nothing if it cannot be gone on with.
+    mark: Option<Mark>,
+    /// The start of the machine since which everything is there that was written.
+    boot: String,
+    /// What is there after any other.
+    synced: u64,
+    /// It was put together again.
+    is_whole: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -74,6 +102,10 @@ impl Folder {
         self.0.join(DOWNLOAD)
     }
 
+    pub(super) fn disk(&self) -> PathBuf {
+        self.0.join(DISK)
+    }
+
     /// A name for what is being made; no two are the same.
     pub(super) fn work(&self) -> PathBuf {
         self.0.join(format!("{WORK}{:x}", base::clock::now().as_nanosecond()))
@@ -94,9 +126,14 @@ impl Folder {
 
     /// What there is of a download, and of which.
     pub(super) fn partial(&self) -> Option<(u64, Mark)> {
-        let mark = serde_json::from_slice(&fs::read(self.0.join(MARK)).ok()?).ok()?;
+        let note = self.noted()?;
         let length = fs::metadata(self.download()).ok()?.len();
-        (length > 0).then_some((length, mark))
+        let length = if note.boot == boot() { length } else { length.min(note.synced) };
+        Some((length, note.mark?)).filter(|(length, _)| *length > 0)
+    }
+
+    fn noted(&self) -> Option<Note> {
+        serde_json::from_slice(&fs::read(self.0.join(MARK)).ok()?).ok()
     }
 
     /// How much there is of an upload that may go on.
@@ -105,48 +142,92 @@ impl Folder {
         part.map_or(0, |(length, _)| length)
     }
 
+    /// A download begins; what is to be known to go on with it.
     pub(super) fn note(&self, mark: Option<&Mark>) -> io::Result<()> {
-        match mark {
-            Some(mark) => self.replace(MARK, &serde_json::to_vec(mark)?),
-            None => gone(fs::remove_file(self.0.join(MARK))),
-        }
+        self.write(&Note { mark: mark.cloned(), boot: boot(), synced: 0, is_whole: false })
+    }
+
+    fn write(&self, note: &Note) -> io::Result<()> {
+        self.replace(MARK, &serde_json::to_vec(note)?)
     }
 
     /// Forgets what was fetched.
     pub(super) fn start_over(&self) -> io::Result<()> {
-        gone(fs::remove_file(self.0.join(MARK)))?;
-        gone(remove_slowly(&self.download()))
+        gone(remove_slowly(&self.download()))?;
+        gone(remove_slowly(&self.disk()))?;
+        gone(fs::remove_file(self.0.join(MARK)))
     }
 
-    /// Writes what comes, after the first `at` bytes that are there already.
-    pub(super) fn store(&self, mut from: impl Read, at: u64) -> io::Result<Fetched> {
-        let mut hasher = Sha512::new();
-        let mut buffer = vec![0; 1 << 20];
-        let path = self.download();
-        if at > 0 {
-            let mut before = File::open(&path)?.take(at);
-            while let count @ 1.. = before.read(&mut buffer)? {
-                hasher.update(&buffer[..count]);
+    /// Takes what comes, after the first `at` bytes that are there already, and sums all of it
+    /// if that is wanted.
+    pub(super) fn store(&self, mut from: impl Read, at: u64, sums: bool) -> io::Result<Fetched> {
+        let note = self.noted();
+        let is_whole = note.as_ref().is_some_and(|note| note.is_whole);
+        let mut intake = Intake::open(&self.download(), &self.disk(), at, is_whole)?;
+        let files = intake.files()?;
+        std::thread::scope(|scope| {
+            let (due, dues) = mpsc::sync_channel(1);
+            scope.spawn(move || self.sync(note, &files, &dues));
+            let (tap, came) = mpsc::sync_channel(IN_FLIGHT);
+            let summing = sums.then(|| scope.spawn(move || self.sum_along(at, is_whole, &came)));
+            let mut synced = at;
+            let taken = intake.take(&mut from, |bytes, at| {
+                if sums {
+                    // Who does not listen has failed and says so in the end.
+                    let _ = tap.send(Bytes::copy_from_slice(bytes));
+                }
+                if at >= synced + SYNCED {
+                    synced = at;
+                    let _ = due.try_send(at);
+                }
+            });
+            drop((due, tap));
+            let sum = summing.map(|thread| thread.join().expect("it does not panic"));
+            let (size, form) = taken?;
+            let checksum = sum.transpose()?.unwrap_or_default();
+            Ok(Fetched { size, checksum, disk: None, form })
+        })
+    }
+
+    /// Has what came written while more comes, and notes how much is safe.
+    fn sync(&self, mut note: Option<Note>, files: &(File, File), dues: &mpsc::Receiver<u64>) {
+        while let Ok(at) = dues.recv() {
+            let synced = files.0.sync_data().and_then(|()| files.1.sync_data());
+            if let Some(note) = note.as_mut().filter(|note| synced.is_ok() && note.mark.is_some()) {
+                (note.boot, note.synced) = (boot(), at);
+                if let Err(error) = self.write(note) {
+                    tracing::debug!(%error, "cannot note how much of an image is safe");
+                }
             }
         }
-        let options =
-            OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(&path);
-        let mut file = options?;
-        file.set_len(at)?;
-        io::Seek::seek(&mut file, io::SeekFrom::Start(at))?;
-        let mut size = at;
-        loop {
-            let count = match from.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
+    }
+
+    fn sum_along(
+        &self,
+        at: u64,
+        is_whole: bool,
+        came: &mpsc::Receiver<Bytes>,
+    ) -> io::Result<String> {
+        let mut hasher = Sha512::new();
+        if at > 0 {
+            let each = |part: &[u8]| {
+                hasher.update(part);
+                true
             };
-            hasher.update(&buffer[..count]);
-            file.write_all(&buffer[..count])?;
-            size += count as u64;
+            intake::replay(&self.download(), &self.disk(), at, is_whole, each)?;
         }
-        Ok(Fetched { size, checksum: hex(&hasher.finalize()), disk: None })
+        while let Ok(bytes) = came.recv() {
+            hasher.update(&bytes);
+        }
+        Ok(hex(&hasher.finalize()))
+    }
+
+    /// Puts together again what was taken apart in vain.
+    pub(super) fn restore(&self, size: u64) -> io::Result<()> {
+        intake::restore(&self.download(), &self.disk(), size)?;
+        let (boot, mark) = (boot(), self.noted().and_then(|note| note.mark));
+        self.write(&Note { mark, boot, synced: 0, is_whole: true })?;
+        remove_slowly(&self.disk())
     }
 
     /// Puts a raw disk into its place; from then on it is complete.
@@ -169,8 +250,31 @@ impl Folder {
         self.replace(FACTS, &serde_json::to_vec(&facts)?)?;
         fs::rename(disk, complete(&self.0))?;
         sync(&self.0)?;
-        self.start_over()?;
         Ok(facts)
+    }
+
+    /// Whether nothing is left of what a complete image was made of.
+    pub(super) fn is_settled(&self) -> bool {
+        ![DOWNLOAD, DISK, MARK].iter().any(|name| self.0.join(name).exists())
+    }
+
+    /// What there is to say of a complete image, summed if nobody has done so yet and what it
+    /// was made of is there. `goes_on` says whether to go on.
+    pub(super) fn sum(&self, goes_on: impl Fn() -> bool) -> io::Result<Option<Facts>> {
+        let Some(mut facts) = self.facts() else { return Ok(None) };
+        let has_all = fs::metadata(self.download()).is_ok_and(|data| data.len() == facts.size);
+        if facts.checksum.is_empty() && has_all {
+            let is_whole = self.noted().is_some_and(|note| note.is_whole);
+            let mut hasher = Sha512::new();
+            let each = |part: &[u8]| {
+                hasher.update(part);
+                goes_on()
+            };
+            intake::replay(&self.download(), &complete(&self.0), facts.size, is_whole, each)?;
+            facts.checksum = hex(&hasher.finalize());
+            self.replace(FACTS, &serde_json::to_vec(&facts)?)?;
+        }
+        Ok(Some(facts))
     }
 
     fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
@@ -194,13 +298,20 @@ impl Folder {
         for entry in entries {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let is_known = [DOWNLOAD, MARK].contains(&name.as_str()) || name.starts_with(WORK);
+            let is_known =
+                [DOWNLOAD, DISK, MARK].contains(&name.as_str()) || name.starts_with(WORK);
             if is_known || path == backing {
                 gone(remove_slowly(&path))?;
             }
         }
         gone(fs::remove_dir(&self.0))
     }
+}
+
+/// The start of this machine.
+fn boot() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
 }
 
 fn gone(result: io::Result<()>) -> io::Result<()> {
@@ -224,28 +335,50 @@ mod tests {
     #[test]
     fn a_download_goes_on_where_it_was_and_has_the_sum_of_all() {
         let (_dir, folder) = folder();
-        let whole = folder.store(&b"abcdef"[..], 0).unwrap();
+        let content: Vec<u8> = (0_u32..100_000).flat_map(u32::to_be_bytes).collect();
+        let whole = folder.store(&content[..], 0, true).unwrap();
         folder.start_over().unwrap();
-        folder.store(&b"abcd"[..], 0).unwrap();
+        let mark = Mark { validator: "\"one\"".into(), length: Some(content.len() as u64) };
+        folder.note(Some(&mark)).unwrap();
+        folder.store(&content[..70_000], 0, true).unwrap();
+        assert_eq!(folder.partial(), Some((70_000, mark)));
+        let resumed = folder.store(&content[70_000..], 70_000, true).unwrap();
+        assert_eq!((resumed.size, &resumed.checksum), (400_000, &whole.checksum));
+        assert_eq!(resumed.form, Form::Disk);
+        assert!(fs::read(folder.disk()).unwrap() == content);
+    }
+
+    #[test]
+    fn after_another_start_of_the_machine_only_what_was_synced_is_there() {
+        let (_dir, folder) = folder();
         let mark = Mark { validator: "\"one\"".into(), length: Some(6) };
         folder.note(Some(&mark)).unwrap();
-        assert_eq!(folder.partial(), Some((4, mark)));
-        let resumed = folder.store(&b"ef"[..], 4).unwrap();
-        assert_eq!((resumed.size, &resumed.checksum), (6, &whole.checksum));
-        assert_eq!(fs::read(folder.download()).unwrap(), b"abcdef");
+        folder.store(&b"abcdef"[..], 0, false).unwrap();
+        assert_eq!(folder.partial().map(|(at, _)| at), Some(6));
+        for (synced, expected) in [(0, None), (4, Some(4)), (9, Some(6))] {
+            let note = folder.noted().unwrap();
+            folder.write(&Note { boot: "another".into(), synced, ..note }).unwrap();
+            assert_eq!(folder.partial().map(|(at, _)| at), expected, "{synced}");
+        }
     }
 
     #[test]
     fn an_image_is_there_completely_or_not_at_all() {
         let (_dir, folder) = folder();
-        let fetched = folder.store(&b"data"[..], 0).unwrap();
+        let fetched = folder.store(&b"data"[..], 0, false).unwrap();
         assert_eq!(folder.facts(), None);
-        let work = folder.work();
-        fs::copy(folder.download(), &work).unwrap();
-        let facts = folder.publish(&work, &fetched).unwrap();
+        let facts = folder.publish(&folder.disk(), &fetched).unwrap();
         assert_eq!((facts.size, facts.virtual_size), (4, 512));
-        assert_eq!(folder.facts(), Some(facts));
-        assert!(!folder.download().exists(), "what it was made of is gone");
+        assert_eq!(folder.facts(), Some(facts.clone()));
+        assert!(!folder.is_settled());
+        // A process that ends now leaves the rest to the next.
+        assert!(folder.sum(|| false).is_err());
+        let checksum = hex(&Sha512::digest("data"));
+        let summed = Some(Facts { checksum, ..facts });
+        assert_eq!(folder.sum(|| true).unwrap(), summed);
+        folder.start_over().unwrap();
+        assert!(folder.is_settled(), "what it was made of is gone");
+        assert_eq!(folder.sum(|| true).unwrap(), summed);
         fs::write(folder.work(), "left by a crash").unwrap();
         folder.open().unwrap();
         assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 2);

@@ -1,13 +1,13 @@
-//! From what is fetched or sent to a complete image: stored as it comes, checked, unpacked,
-//! turned into a raw disk, put into its place.
+//! From what is fetched to a complete image: taken in, checked, unpacked, turned into a raw disk
+//! where it is none, put into its place; and what is left to do when it is in use.
 
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use base::Chain;
-use hyper::body::Incoming;
 use kube::Client;
 use kube::api::DynamicObject;
 use qemu::image::receive::{Compression, receive};
@@ -15,26 +15,18 @@ use qemu::image::{Kind, ReceiveError, check_header};
 use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
+use super::clone::Halt;
 use super::error::ImportError;
-use super::files::{Facts, Fetched, Folder, UPLOAD};
+use super::files::{Facts, Fetched, Folder};
+use super::intake::Form;
 use super::object::{Image, Source};
 use super::plan::Spot;
 use super::tell::Teller;
-use super::{Piece, UploadError};
 use crate::storage::Storage;
-use crate::volume::{
-    Access, ConvertError, Download, FetchError, Gauge, Mark, RESERVE, Scratch, pump, to_disk,
-};
+use crate::volume::{Access, ConvertError, Download, FetchError, Gauge, RESERVE, Scratch, disk_of};
 
 /// Connections in a row that bring nothing, once a download has begun.
 const PATIENCE: u32 = 5;
-
-/// What came of an upload.
-enum Taken {
-    All(Facts),
-    /// So much is there, and more is to come.
-    Part(u64),
-}
 
 /// Work on one image on one disk. Dropping it stops it; the next attempt goes on or removes
 /// what is left behind.
@@ -46,12 +38,13 @@ pub(super) struct Job {
     /// The complete image that it is made of, if it is and this node has it.
     pub(super) origin: Option<PathBuf>,
     pub(super) storage: Storage,
-    /// How many may work at a time.
+    /// How many may work at a time, and how many may sum what is complete.
     pub(super) turns: Arc<Semaphore>,
+    pub(super) sums: Arc<Semaphore>,
 }
 
 impl Job {
-    fn teller(&self) -> Teller {
+    pub(super) fn teller(&self) -> Teller {
         Teller::new(self.client.clone(), &self.node, &self.image, &self.at.disk)
     }
 
@@ -61,13 +54,15 @@ impl Job {
 
     /// Works until the image is complete or cannot be; answers its object.
     pub(super) async fn import(self) -> Option<DynamicObject> {
-        let _turn = self.turns.acquire().await;
+        let turn = self.turns.acquire().await;
         let mut teller = self.teller();
         let gauge = Gauge::default();
         match self.persist(&gauge, &mut teller).await {
             Ok(facts) => {
                 info!(image = self.image.name, bytes = facts.virtual_size, "image is complete");
                 teller.ready(&facts).await;
+                drop(turn);
+                return self.settle().await.or(teller.last);
             }
             Err(failure) => {
                 let message = Chain(&failure).to_string();
@@ -112,119 +107,44 @@ impl Job {
         teller.follow(gauge, work).await
     }
 
-    /// Takes in what a client sends. What breaks may come again, and a part that was said to be
-    /// one stays. Answers how much is there.
-    pub(super) async fn upload(
-        self,
-        body: Incoming,
-        piece: Piece,
-    ) -> (Result<u64, UploadError>, Option<DynamicObject>) {
+    /// What a complete image leaves to be done when it is in use already: its sum, if none was
+    /// given, and what it was made of. Answers its object if that has changed.
+    pub(super) async fn settle(&self) -> Option<DynamicObject> {
+        let _turn = self.sums.acquire().await;
+        let halt = Halt::default();
+        let stop = Arc::clone(&halt.0);
+        let sum = move |folder: Folder| folder.sum(|| !stop.load(Ordering::Relaxed));
         let mut teller = self.teller();
-        let at = self.uploaded().await;
-        if let Some(offset) = piece.offset.filter(|offset| *offset > 0 && *offset != at) {
-            let object = None;
-            return (Err(UploadError::Position { at, offset }), object);
-        }
-        teller.coming(1, piece.size).await;
-        let gauge = Gauge::default();
-        let result = {
-            let work = std::pin::pin!(self.take_in(body, piece, &gauge));
-            teller.follow(&gauge, work).await
-        };
-        let result = match result {
-            Ok(Taken::All(facts)) => {
-                info!(image = self.image.name, bytes = facts.virtual_size, "image was uploaded");
+        let settled = async {
+            let facts = self.blocking(sum, "sum the image").await?;
+            if let Some(facts) = facts.filter(|facts| !facts.checksum.is_empty()) {
                 teller.ready(&facts).await;
-                Ok(facts.size)
             }
-            Ok(Taken::Part(at)) => {
-                teller.pending(&format!("the upload goes on at {at}")).await;
-                Ok(at)
-            }
-            Err(failure) => {
-                let message = Chain(&failure).to_string();
-                warn!(image = self.image.name, error = message, "upload failed");
-                let stays = piece.offset.is_some() && failure.is_broken_off();
-                if !stays {
-                    self.clear().await;
-                }
-                teller.pending(&message).await;
-                Err(UploadError::Failed(Box::new(failure)))
-            }
+            self.blocking(|folder| folder.start_over(), "remove what the image was made of").await
         };
-        (result, teller.last)
-    }
-
-    async fn uploaded(&self) -> u64 {
-        let look = |folder: Folder| Ok(folder.uploaded());
-        self.blocking(look, "look for a part").await.unwrap_or(0)
-    }
-
-    async fn take_in(
-        &self,
-        body: Incoming,
-        piece: Piece,
-        gauge: &Gauge,
-    ) -> Result<Taken, ImportError> {
-        let Piece { size, offset } = piece;
-        self.prepare().await?;
-        self.check_wish()?;
-        let at = offset.unwrap_or(0);
-        if let Some(size) = size {
-            self.check_room(size.saturating_sub(at)).await?;
-        }
-        if offset == Some(0) {
-            let mark = Mark { validator: UPLOAD.into(), length: size };
-            let begin = move |folder: Folder| {
-                folder.start_over()?;
-                folder.note(Some(&mark))
-            };
-            self.blocking(begin, "note an upload").await?;
-        }
-        let (sender, feed) = qemu::image::feed();
-        let storing = self.blocking(move |folder| folder.store(feed, at), "store the image");
-        let ((), fetched) = tokio::join!(pump(body, sender, gauge), storing);
-        let fetched = fetched?;
-        match size {
-            Some(expected) if fetched.size < expected && offset.is_some() => {
-                Ok(Taken::Part(fetched.size))
-            }
-            Some(expected) if fetched.size != expected => {
-                Err(ImportError::Cut { got: fetched.size, expected })
-            }
-            _ => self.make(&fetched, gauge).await.map(Taken::All),
-        }
-    }
-
-    /// An upload that may come, or go on.
-    pub(super) async fn wait(self, message: &str) -> Option<DynamicObject> {
-        let mut teller = self.teller();
-        // The process may have ended between the last byte and the last word.
-        match self.prepare().await {
-            Ok(Some(facts)) => teller.ready(&facts).await,
-            _ => match self.uploaded().await {
-                0 => {
-                    self.clear().await;
-                    teller.pending(message).await;
-                }
-                at => teller.pending(&format!("the upload goes on at {at}")).await,
-            },
+        if let Err(failure) = settled.await {
+            warn!(image = self.image.name, error = %Chain(&failure), "an image is not summed");
         }
         teller.last
     }
 
-    async fn prepare(&self) -> Result<Option<Facts>, ImportError> {
+    pub(super) async fn prepare(&self) -> Result<Option<Facts>, ImportError> {
         let open = |folder: Folder| folder.open().map(|()| folder.facts());
         self.blocking(open, "make the folder of the image").await
     }
 
-    fn check_wish(&self) -> Result<(), ImportError> {
+    pub(super) fn check_wish(&self) -> Result<(), ImportError> {
         let text = &self.image.checksum;
         let is_sum = text.len() == 128 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         if text.is_empty() || is_sum {
             return Ok(());
         }
         Err(ImportError::BadChecksum { text: text.clone() })
+    }
+
+    /// Whether it matters what the sum is before the image may be used.
+    pub(super) fn is_summed(&self) -> bool {
+        !self.image.checksum.is_empty()
     }
 
     pub(super) async fn check_room(&self, needed: u64) -> Result<(), ImportError> {
@@ -275,7 +195,8 @@ impl Job {
         gauge: &Gauge,
     ) -> Result<Fetched, ImportError> {
         let (sender, feed) = qemu::image::feed();
-        let storing = self.blocking(move |folder| folder.store(feed, at), "store the image");
+        let sums = self.is_summed();
+        let storing = self.blocking(move |folder| folder.store(feed, at, sums), "store the image");
         let fetching = async {
             let ended = download.run(Some(&sender), gauge).await;
             if ended.is_err() {
@@ -290,29 +211,58 @@ impl Job {
     }
 
     /// From what was fetched to what volumes begin as.
-    async fn make(&self, fetched: &Fetched, gauge: &Gauge) -> Result<Facts, ImportError> {
+    pub(super) async fn make(
+        &self,
+        fetched: &Fetched,
+        gauge: &Gauge,
+    ) -> Result<Facts, ImportError> {
         let expected = self.image.checksum.to_ascii_lowercase();
         if !expected.is_empty() && expected != fetched.checksum {
             gauge.set(1.0);
             let found = fetched.checksum.clone();
             return Err(ImportError::Mismatch { expected, found });
         }
-        let folder = self.folder();
-        let path = folder.download();
-        let kind = check_header(&path).map_err(ConvertError::from)?;
-        let image = match kind {
-            // Or compressed: it is written anew, with holes.
-            Kind::Raw => self.unpack(fetched.size).await?,
-            _ => Scratch(path),
+        if fetched.size == 0 {
+            return Err(ReceiveError::Empty.into());
+        }
+        let kind = check_header(&self.folder().download()).map_err(ConvertError::from)?;
+        let disk = match fetched.form {
+            Form::Disk => {
+                self.check_sectors(kind, fetched.size)?;
+                Scratch(self.folder().disk())
+            }
+            Form::Parts => {
+                let size = fetched.size;
+                self.blocking(move |folder| folder.restore(size), "put the image together").await?;
+                self.convert(kind, fetched.size, gauge).await?
+            }
+            Form::Whole => self.convert(kind, fetched.size, gauge).await?,
         };
-        let at = folder.work();
-        let disk = Scratch(to_disk(&image.0, &at, None, gauge).await?);
         let fetched = Fetched { checksum: fetched.checksum.clone(), ..*fetched };
         let publish = move |folder: Folder| {
             let disk = disk;
             folder.publish(&disk.0, &fetched)
         };
         self.blocking(publish, "put the image into its place").await
+    }
+
+    /// From an image in one piece to a raw disk.
+    async fn convert(&self, kind: Kind, size: u64, gauge: &Gauge) -> Result<Scratch, ImportError> {
+        let folder = self.folder();
+        let at = folder.work();
+        if kind != Kind::Raw {
+            return Ok(Scratch(disk_of(&folder.download(), &at, None, gauge).await?));
+        }
+        // It is compressed: what it holds is written with holes, and may be no raw disk either.
+        let unpacked = self.unpack(size).await?;
+        let disk = disk_of(&unpacked.0, &at, None, gauge).await?;
+        Ok(if disk == unpacked.0 { unpacked } else { Scratch(disk) })
+    }
+
+    /// A disk that somebody sent has whole sectors, or it was cut off.
+    fn check_sectors(&self, kind: Kind, size: u64) -> Result<(), ImportError> {
+        let is_sent = self.image.source == Source::Upload && kind == Kind::Raw;
+        if is_sent && !size.is_multiple_of(512) { Err(ImportError::Odd { size }) } else { Ok(()) }
     }
 
     async fn unpack(&self, size: u64) -> Result<Scratch, ImportError> {
@@ -329,15 +279,13 @@ impl Job {
             Err(ReceiveError::TooLarge { most }) => return Err(ImportError::TooLarge { most }),
             result => result?,
         };
-        // A disk that somebody sent has whole sectors, or it was cut off.
-        let is_disk = received.compression == Compression::None;
-        if self.image.source == Source::Upload && is_disk && !size.is_multiple_of(512) {
-            return Err(ImportError::Odd { size });
+        if received.compression == Compression::None {
+            self.check_sectors(Kind::Raw, size)?;
         }
         Ok(scratch)
     }
 
-    async fn clear(&self) {
+    pub(super) async fn clear(&self) {
         if let Err(failure) = self.blocking(|folder| folder.remove(), "remove leftovers").await {
             warn!(image = self.image.name, error = %Chain(&failure), "an image leaves files");
         }

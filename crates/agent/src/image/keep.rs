@@ -20,9 +20,9 @@ use tracing::{debug, info, warn};
 
 use super::files::Folder;
 use super::import::Job;
-use super::object::{self, Image, Source};
+use super::object::{self, Image, Source, State};
 use super::plan::{self, Action, Spot, World, plan};
-use super::{Arrival, Ask, UploadError};
+use super::{Arrival, Ask, SUMS, TURNS, UploadError};
 use crate::api::{merge, present};
 use crate::storage::{Storage, longhorn};
 use crate::volume::{Mirror, steady};
@@ -37,6 +37,7 @@ pub(super) struct Keeper {
     images: Mirror<Image>,
     own: Mirror<BTreeMap<String, PathBuf>>,
     turns: Arc<Semaphore>,
+    sums: Arc<Semaphore>,
     jobs: JoinSet<Option<DynamicObject>>,
     under_way: BTreeMap<String, AbortHandle>,
     /// Disks that nothing of an earlier time is left on.
@@ -65,15 +66,15 @@ enum RemoveError {
 }
 
 impl Keeper {
-    /// `turns` is how many imports work at a time.
-    pub(super) fn new(client: Client, node: String, storage: Storage, turns: usize) -> Self {
+    pub(super) fn new(client: Client, node: String, storage: Storage) -> Self {
         Self {
             client,
             node,
             storage,
             images: Mirror::default(),
             own: Mirror::default(),
-            turns: Arc::new(Semaphore::new(turns)),
+            turns: Arc::new(Semaphore::new(TURNS)),
+            sums: Arc::new(Semaphore::new(SUMS)),
             jobs: JoinSet::new(),
             under_way: BTreeMap::new(),
             swept: BTreeSet::new(),
@@ -190,8 +191,8 @@ impl Keeper {
             _ => None,
         };
         let (client, node) = (self.client.clone(), self.node.clone());
-        let (storage, turns) = (self.storage.clone(), Arc::clone(&self.turns));
-        Some(Job { client, node, image, at, origin, storage, turns })
+        let (turns, sums) = (Arc::clone(&self.turns), Arc::clone(&self.sums));
+        Some(Job { client, node, image, at, origin, storage: self.storage.clone(), turns, sums })
     }
 
     fn spawn(
@@ -203,7 +204,8 @@ impl Keeper {
         self.under_way.insert(uid, handle);
     }
 
-    /// Removes folders of images that went while nobody was here to see it, once for each disk.
+    /// Ends what was left to do with complete images, and removes folders of images that went
+    /// while nobody was here to see it, once for each disk.
     fn sweep(&mut self) {
         let disks: Vec<(String, PathBuf)> =
             self.own.iter().flat_map(|(_, disks)| disks.clone()).collect();
@@ -213,6 +215,13 @@ impl Keeper {
             }
             // Read now: what is made later belongs to an image that is not known yet.
             let found = object::folders(&path);
+            for (image, at) in self.world(|world| plan::ready(world, &path)) {
+                if !Folder(at.folder.clone()).is_settled()
+                    && let Some(job) = self.job(&image, at)
+                {
+                    self.spawn(job.image.uid.clone(), async move { job.settle().await });
+                }
+            }
             let strays = self.world(|world| plan::strays(world, &path, found));
             for stray in strays {
                 info!(folder = %stray.display(), "an image is gone: its folder goes as well");
@@ -253,10 +262,16 @@ impl Keeper {
         };
         self.spawn(job.image.uid.clone(), async move {
             let (result, object) = job.upload(body, piece).await;
+            let is_ended = matches!(&object, Some(own) if is_ready(own, &job.at.disk));
             let _ = answer.send(result);
-            object
+            if is_ended { job.settle().await.or(object) } else { object }
         });
     }
+}
+
+/// Whether the object says that the disk has all of it.
+fn is_ready(object: &DynamicObject, disk: &str) -> bool {
+    object::image(object).is_some_and(|image| image.state(disk) == State::Ready)
 }
 
 fn by_name(object: &DynamicObject) -> Option<(String, Option<Image>)> {

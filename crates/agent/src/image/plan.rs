@@ -119,6 +119,14 @@ pub(super) fn file(world: &World<'_>, name: &str) -> Option<PathBuf> {
     Some(complete(&place(disk, image)))
 }
 
+/// The images that a disk has all of.
+pub(super) fn ready(world: &World<'_>, disk: &Path) -> Vec<(String, Spot)> {
+    let known = world.disks.iter().find(|(_, path)| *path == disk).map(|(name, _)| name);
+    let Some(name) = known else { return Vec::new() };
+    let all = world.images.values().filter(|it| !it.is_deleting && it.state(name) == State::Ready);
+    all.map(|it| (it.name.clone(), Spot { disk: name.clone(), folder: place(disk, it) })).collect()
+}
+
 /// Folders on a disk that belong to no image.
 pub(super) fn strays(world: &World<'_>, disk: &Path, found: Vec<PathBuf>) -> Vec<PathBuf> {
     let known: BTreeSet<PathBuf> = world.images.values().map(|it| place(disk, it)).collect();
@@ -180,6 +188,9 @@ mod tests {
         assert_eq!(left, [other]);
         assert_eq!(file(&world, "i"), Some(own.join("backing")));
         assert_eq!(file(&world, "j"), None);
+        let spot = Spot { disk: "d".into(), folder: place(Path::new("/srv"), &images["i"]) };
+        assert_eq!(ready(&world, Path::new("/srv")), [("i".to_owned(), spot)]);
+        assert_eq!(ready(&world, Path::new("/elsewhere")), []);
     }
 
     #[test]

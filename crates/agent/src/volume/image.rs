@@ -71,7 +71,21 @@ pub(crate) fn tool() -> Tool {
 
 /// Makes a raw disk of the image at `from`; `at` is a name for it beside. Answers where it is,
 /// which is `from` itself if that is a raw disk already; what is not needed is removed.
-pub(crate) async fn to_disk(
+pub(super) async fn to_disk(
+    from: &Path,
+    at: &Path,
+    room: Option<u64>,
+    gauge: &Gauge,
+) -> Result<PathBuf, ConvertError> {
+    let made = disk_of(from, at, room, gauge).await?;
+    if made != from {
+        let _ = remove_slowly(from);
+    }
+    Ok(made)
+}
+
+/// The same, and the image stays.
+pub(crate) async fn disk_of(
     from: &Path,
     at: &Path,
     room: Option<u64>,
@@ -105,7 +119,6 @@ pub(crate) async fn to_disk(
         let _ = remove_slowly(at);
     }
     converted?;
-    let _ = remove_slowly(from);
     Ok(at.to_owned())
 }
 

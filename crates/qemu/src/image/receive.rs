@@ -39,6 +39,18 @@ pub enum Compression {
     Zstd,
 }
 
+impl Compression {
+    /// Told by the first bytes.
+    pub(super) fn of(start: &[u8]) -> Self {
+        match start {
+            [0x1f, 0x8b, ..] => Self::Gzip,
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Self::Zstd,
+            _ => Self::None,
+        }
+    }
+}
+
 /// What has arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
@@ -92,12 +104,7 @@ pub fn decompress(
     let mut from = BufReader::with_capacity(256 << 10, from);
     let mut magic = Vec::new();
     from.by_ref().take(6).read_to_end(&mut magic)?;
-    let compression = match magic.as_slice() {
-        [0x1f, 0x8b, ..] => Compression::Gzip,
-        [0xfd, b'7', b'z', b'X', b'Z', 0] => Compression::Xz,
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
-        _ => Compression::None,
-    };
+    let compression = Compression::of(&magic);
     let from = BufReader::with_capacity(256 << 10, Read::chain(io::Cursor::new(magic), from));
     let plain: Box<dyn Read + Send> = match compression {
         Compression::None => Box::new(from),

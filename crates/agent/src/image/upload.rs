@@ -1,0 +1,123 @@
+//! An image that a client sends: all at once, or in parts that go on where the last one ended.
+
+use base::Chain;
+use hyper::body::Incoming;
+use kube::api::DynamicObject;
+use tracing::{info, warn};
+
+use super::error::ImportError;
+use super::files::{Facts, Folder, UPLOAD};
+use super::import::Job;
+use super::{Piece, UploadError};
+use crate::volume::{Gauge, Mark, pump};
+
+/// What came of an upload.
+enum Taken {
+    All(Facts),
+    /// So much is there, and more is to come.
+    Part(u64),
+}
+
+impl Job {
+    /// Takes in what a client sends. What breaks may come again, and a part that was said to be
+    /// one stays. Answers how much is there.
+    pub(super) async fn upload(
+        &self,
+        body: Incoming,
+        piece: Piece,
+    ) -> (Result<u64, UploadError>, Option<DynamicObject>) {
+        let mut teller = self.teller();
+        let at = self.uploaded().await;
+        if let Some(offset) = piece.offset.filter(|offset| *offset > 0 && *offset != at) {
+            let object = None;
+            return (Err(UploadError::Position { at, offset }), object);
+        }
+        teller.coming(1, piece.size).await;
+        let gauge = Gauge::default();
+        let result = {
+            let work = std::pin::pin!(self.take_in(body, piece, &gauge));
+            teller.follow(&gauge, work).await
+        };
+        let result = match result {
+            Ok(Taken::All(facts)) => {
+                info!(image = self.image.name, bytes = facts.virtual_size, "image was uploaded");
+                teller.ready(&facts).await;
+                Ok(facts.size)
+            }
+            Ok(Taken::Part(at)) => {
+                teller.pending(&format!("the upload goes on at {at}")).await;
+                Ok(at)
+            }
+            Err(failure) => {
+                let message = Chain(&failure).to_string();
+                warn!(image = self.image.name, error = message, "upload failed");
+                let stays = piece.offset.is_some() && failure.is_broken_off();
+                if !stays {
+                    self.clear().await;
+                }
+                teller.pending(&message).await;
+                Err(UploadError::Failed(Box::new(failure)))
+            }
+        };
+        (result, teller.last)
+    }
+
+    async fn uploaded(&self) -> u64 {
+        let look = |folder: Folder| Ok(folder.uploaded());
+        self.blocking(look, "look for a part").await.unwrap_or(0)
+    }
+
+    async fn take_in(
+        &self,
+        body: Incoming,
+        piece: Piece,
+        gauge: &Gauge,
+    ) -> Result<Taken, ImportError> {
+        let Piece { size, offset } = piece;
+        self.prepare().await?;
+        self.check_wish()?;
+        let at = offset.unwrap_or(0);
+        if let Some(size) = size {
+            self.check_room(size.saturating_sub(at)).await?;
+        }
+        if at == 0 {
+            let mark = offset.map(|_| Mark { validator: UPLOAD.into(), length: size });
+            let begin = move |folder: Folder| {
+                folder.start_over()?;
+                folder.note(mark.as_ref())
+            };
+            self.blocking(begin, "note an upload").await?;
+        }
+        let (sender, feed) = qemu::image::feed();
+        let sums = self.is_summed();
+        let storing = self.blocking(move |folder| folder.store(feed, at, sums), "store the image");
+        let ((), fetched) = tokio::join!(pump(body, sender, gauge), storing);
+        let fetched = fetched?;
+        match size {
+            Some(expected) if fetched.size < expected && offset.is_some() => {
+                Ok(Taken::Part(fetched.size))
+            }
+            Some(expected) if fetched.size != expected => {
+                Err(ImportError::Cut { got: fetched.size, expected })
+            }
+            _ => self.make(&fetched, gauge).await.map(Taken::All),
+        }
+    }
+
+    /// An upload that may come, or go on.
+    pub(super) async fn wait(self, message: &str) -> Option<DynamicObject> {
+        let mut teller = self.teller();
+        // The process may have ended between the last byte and the last word.
+        match self.prepare().await {
+            Ok(Some(facts)) => teller.ready(&facts).await,
+            _ => match self.uploaded().await {
+                0 => {
+                    self.clear().await;
+                    teller.pending(message).await;
+                }
+                at => teller.pending(&format!("the upload goes on at {at}")).await,
+            },
+        }
+        teller.last
+    }
+}

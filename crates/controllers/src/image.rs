@@ -40,13 +40,19 @@ pub(crate) enum Work {
 /// Images, their backing images, and disks that those wait for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stored {
-    /// Images by their backing images, and backing images that wait for a disk by [`nodes`].
+    /// Images by their backing images, and backing images that wait for a disk by [`nodes`];
+    /// their images, which say what they wait for, by [`places`].
     pub(crate) waiting: Dependents,
 }
 
 /// Stands for all nodes.
 fn nodes() -> Key {
     Key::new(NAMESPACE, "")
+}
+
+/// The same, for images.
+fn places() -> Key {
+    Key::new("", "")
 }
 
 impl Interest for Stored {
@@ -62,7 +68,8 @@ impl Interest for Stored {
             images.chain([Work::Backing(Arc::clone(name))]).collect()
         } else if STORAGE_NODES.is(kind) {
             let waiting = self.waiting.of(&nodes()).into_iter();
-            waiting.map(|backing| Work::Backing(backing.name)).collect()
+            let backings = waiting.map(|backing| Work::Backing(backing.name));
+            backings.chain(self.waiting.of(&places()).into_iter().map(Work::Image)).collect()
         } else if BACKINGS.is(kind) {
             self.waiting.of(&key).into_iter().map(Work::Image).collect()
         } else if CLASSES.is(kind) {
@@ -105,7 +112,7 @@ impl Importer {
         let is_export = text(&image, "/spec/sourceType") == "export-from-volume";
         let copy = if is_export { plan::copy_name(&image) } else { String::new() };
         needs.extend(is_export.then(|| Key::new(NAMESPACE, &copy)));
-        self.waiting.set(key, needs);
+        self.waiting.set(key, needs.clone());
         let copy = self.objects.get(BACKINGS, NAMESPACE, &copy).await;
         let copy = copy.doing("get the copy of a volume")?;
         let backing = self.objects.get(BACKING_IMAGES, NAMESPACE, &backing).await;
@@ -123,7 +130,16 @@ impl Importer {
         let origin = self.origin(&image).await?;
         let (backing, class, copy) = (backing.as_ref(), class.as_ref(), copy.as_ref());
         let (source, origin) = (source.as_ref(), origin.as_ref());
-        let seen = Seen { image: &image, backing, class, source, copy, origin };
+        let obstacle = match backing.filter(|backing| !has_disk(backing)) {
+            Some(backing) => {
+                needs.insert(places());
+                self.waiting.set(key, needs);
+                self.disk(backing).await?.err()
+            }
+            None => None,
+        };
+        let obstacle = obstacle.as_deref();
+        let seen = Seen { image: &image, backing, class, source, copy, origin, obstacle };
         let plan = plan::plan(seen, clock::now());
         if let Some(wanted) = &plan.copy {
             self.make(BACKINGS, NAMESPACE, wanted, "copy the volume").await?;
@@ -272,24 +288,19 @@ impl Importer {
             return Ok(Next::Done);
         };
         self.waiting.set(&key, BTreeSet::from([nodes()]));
-        let all = self.objects.list(STORAGE_NODES, NAMESPACE, "").await.doing("list nodes")?;
         if is_deleting(&backing) {
+            let all = self.objects.list(STORAGE_NODES, NAMESPACE, "").await.doing("list nodes")?;
             if object::has_finalizer(&backing, FINALIZER) && !disk::is_somewhere(&backing, &all) {
                 let left = object::finalizers_without(&backing, &[FINALIZER]);
                 self.finalizers(BACKING_IMAGES, &backing, left).await?;
             }
             return Ok(Next::Done);
         }
-        if object::entries(&backing, "/spec/diskFileSpecMap").next().is_some() {
+        if has_disk(&backing) {
             self.waiting.forget(&key);
             return Ok(Next::Done);
         }
-        let origin = text(&backing, "/spec/sourceParameters/backing-image");
-        let origin = self.objects.get(BACKING_IMAGES, NAMESPACE, origin).await;
-        let origin = origin.doing("get the backing image of the source")?;
-        let Some(uuid) = disk::choose(&backing, origin.as_ref(), &all) else {
-            return Ok(Next::Done);
-        };
+        let Ok(uuid) = self.disk(&backing).await? else { return Ok(Next::Done) };
         let mut meta = object::version(&backing);
         // Made by hand: its files must go before it does.
         if !object::has_finalizer(&backing, FINALIZER) {
@@ -301,6 +312,15 @@ impl Importer {
         let patch = json!({"metadata": meta, "spec": {"diskFileSpecMap": place}});
         let written = self.objects.merge(BACKING_IMAGES, NAMESPACE, name, &patch).await;
         written.map(|_| Next::Done).doing("choose a disk for an image")
+    }
+
+    /// The disk that data is to be on, or why there is none.
+    async fn disk(&self, backing: &Value) -> Result<Result<String, String>, Failure> {
+        let origin = text(backing, "/spec/sourceParameters/backing-image");
+        let origin = self.objects.get(BACKING_IMAGES, NAMESPACE, origin).await;
+        let origin = origin.doing("get the backing image of the source")?;
+        let all = self.objects.list(STORAGE_NODES, NAMESPACE, "").await.doing("list nodes")?;
+        Ok(disk::choose(backing, origin.as_ref(), &all))
     }
 
     /// What is worth an event: the end of an import, and each attempt that failed.
@@ -327,6 +347,11 @@ impl Importer {
         };
         event::tell(&self.objects.0, SOURCE, &about, tone, reason, message).await;
     }
+}
+
+/// Whether it was said where the data is to be.
+fn has_disk(backing: &Value) -> bool {
+    object::entries(backing, "/spec/diskFileSpecMap").next().is_some()
 }
 
 #[cfg(test)]

@@ -26,6 +26,9 @@ pub(super) const HELD: &str = "wrangler.cattle.io/vm-image-controller";
 /// The image that a backing image is for: namespace/name.
 pub(super) const IMAGE_ID: &str = "harvesterhci.io/imageId";
 
+/// Why an image is not begun with.
+const NO_DISK: &str = "NoDisk";
+
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
 
@@ -41,6 +44,8 @@ pub(super) struct Seen<'a> {
     pub(super) copy: Option<&'a Value>,
     /// The image that it is a clone of, if it is.
     pub(super) origin: Option<&'a Value>,
+    /// Why no disk takes its data.
+    pub(super) obstacle: Option<&'a str>,
 }
 
 /// What is to be done, in this order.
@@ -232,7 +237,7 @@ fn follow(seen: Seen<'_>, backing: &Value, plan: &mut Plan, status: &mut Status,
         status.set(Condition::new("Imported", "Unknown").because("Importing", ""));
     };
     match data(backing) {
-        Data::Waiting => {}
+        Data::Waiting => wait(seen, status),
         Data::Uploadable { complaint } if complaint.is_empty() => importing(status),
         Data::Uploadable { complaint } => {
             status.set(Condition::new("Imported", "False").because("UploadFailed", complaint));
@@ -253,6 +258,19 @@ fn follow(seen: Seen<'_>, backing: &Value, plan: &mut Plan, status: &mut Status,
             status.fields.insert("progress".into(), json!(progress.clamp(0, 100)));
             fail(seen, backing, (has_begun, &message), plan, status, now);
         }
+    }
+}
+
+/// Nothing has failed: the disk may come, or become free.
+fn wait(seen: Seen<'_>, status: &mut Status) {
+    let told = condition::find(&status.conditions, "Initialized");
+    let had_none = told.is_some_and(|told| text(told, "/reason") == NO_DISK);
+    match seen.obstacle {
+        Some(why) => {
+            status.set(Condition::new("Initialized", "Unknown").because(NO_DISK, why));
+        }
+        None if had_none => status.set(Condition::new("Initialized", "Unknown")),
+        None => {}
     }
 }
 

@@ -114,7 +114,9 @@ fn state(image: &Value) -> State {
     if text(image, "/spec/sourceType") == "upload" && progress == 0 {
         return State::WaitsForUpload;
     }
-    let trouble = Some(message("RetryLimitExceeded")).filter(|message| !message.is_empty());
+    // Or what it waits for.
+    let told = [message("RetryLimitExceeded"), message("Initialized")];
+    let trouble = told.into_iter().find(|message| !message.is_empty());
     State::Coming(progress, trouble.map(str::to_owned))
 }
 
@@ -137,6 +139,7 @@ mod tests {
             (one("Imported", "True"), State::Ready),
             (one("Imported", "False"), State::Failed("m".into())),
             (one("Initialized", "False"), State::Failed("m".into())),
+            (one("Initialized", "Unknown"), State::Coming(7, Some("m".into()))),
             (one("RetryLimitExceeded", "False"), State::Coming(7, Some("m".into()))),
             (one("RetryLimitExceeded", "True"), State::Failed("m".into())),
         ] {

@@ -27,7 +27,15 @@ fn file(source: &str, state: &str, progress: i64, size: i64, message: &str) -> V
 
 /// Does the plan with an image, and answers its conditions.
 fn step(image: &mut Value, backing: Option<&Value>, second: i64) -> (Plan, String) {
-    let seen = Seen { image, backing, class: None, source: None, copy: None, origin: None };
+    let seen = Seen {
+        image,
+        backing,
+        class: None,
+        source: None,
+        copy: None,
+        origin: None,
+        obstacle: None,
+    };
     let plan = plan(seen, at(second));
     if let Some(patch) = &plan.patch {
         for (key, value) in patch["status"].as_object().unwrap() {
@@ -157,6 +165,7 @@ fn a_volume_is_copied_before_it_is_exported_and_the_copy_goes() {
         source: Some(&source),
         copy: None,
         origin: None,
+        obstacle: None,
     };
     let copied = plan(at_first, at(0)).copy.unwrap();
     assert_eq!(copied["spec"]["dataSource"], "vol://pvc-1");
@@ -179,4 +188,37 @@ fn data_that_is_gone_is_missed() {
     let (plan, conditions) = step(&mut image, None, 0);
     assert_eq!(conditions, "Imported=True BackingImageMissing=True");
     assert!(plan.backing.is_none() && plan.class.is_some());
+}
+
+#[test]
+fn an_image_without_a_disk_says_what_it_waits_for() {
+    for source in ["download", "upload"] {
+        let mut image = image(source);
+        step(&mut image, None, 0);
+        let backing = json!({"metadata": {"name": "vmi-u"}, "spec": {"sourceType": source}});
+        let mut told = |obstacle: Option<&str>| {
+            let backing = Some(&backing);
+            let seen = Seen {
+                image: &image,
+                backing,
+                class: None,
+                source: None,
+                copy: None,
+                origin: None,
+                obstacle,
+            };
+            if let Some(patch) = plan(seen, at(1)).patch {
+                image["status"]["conditions"] = patch["status"]["conditions"].clone();
+            }
+            let all = condition::of(&image);
+            let own = condition::find(&all, "Initialized").cloned().unwrap_or_default();
+            ["status", "reason", "message"].map(|key| own[key].as_str().unwrap_or("").to_owned())
+        };
+        assert_eq!(told(Some("all are full")), ["Unknown", "NoDisk", "all are full"], "{source}");
+        assert_eq!(told(Some("one is down")), ["Unknown", "NoDisk", "one is down"], "{source}");
+        assert_eq!(told(None), ["Unknown", "", ""], "{source}");
+        let coming = file(source, "in-progress", 7, 0, "");
+        let (_, conditions) = step(&mut image, Some(&coming), 2);
+        assert_eq!(conditions, "Initialized=True Imported=Unknown", "{source}");
+    }
 }

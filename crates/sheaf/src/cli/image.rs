@@ -25,6 +25,9 @@ pub(crate) enum ImageCommand {
         all_namespaces: bool,
     },
     /// Have a node fetch an image from a URL.
+    #[command(after_help = "Example:\n  \
+        sheaf image import debian https://cloud.debian.org/images/cloud/bookworm/latest/debian-12-genericcloud-amd64.qcow2\n\n\
+        A file of this machine is sent with sheaf image upload.")]
     Import(ImportArgs),
     /// Send an image from a file.
     #[command(after_help = "Example:\n  \

@@ -25,6 +25,7 @@ const TRIES: u32 = 20;
 const BREATH: Duration = Duration::from_secs(1);
 
 pub(super) async fn import(args: &ImportArgs) -> Result<()> {
+    check_url(&args.image.name, &args.url)?;
     let link = Link::to(&args.image.place).await?;
     let spec = json!({"sourceType": "download", "url": args.url, "retry": args.retry});
     let image = create(&link, &args.image.name, spec, &args.wish).await?;
@@ -32,6 +33,22 @@ pub(super) async fn import(args: &ImportArgs) -> Result<()> {
         return print(&format!("{} is asked for\n", args.image.name));
     }
     finish(&link, &image).await
+}
+
+/// The cluster fetches it; it cannot see the files of who asks.
+fn check_url(name: &str, url: &str) -> Result<()> {
+    let lower = url.to_ascii_lowercase();
+    if lower.starts_with("http://") || lower.starts_with("https://") {
+        return Ok(());
+    }
+    let file = url.strip_prefix("file://").unwrap_or(url);
+    if Path::new(file).exists() {
+        bail!("{file} is a file, not a URL; to send it: sheaf image upload {name} {file}");
+    }
+    bail!(
+        "{url:?} is not a URL that can be fetched: it has to begin with http:// or https://; a \
+         file is sent with `sheaf image upload`"
+    )
 }
 
 pub(super) async fn export(
@@ -299,6 +316,22 @@ mod tests {
             [("debian-12", true), ("Debian", false), ("a.b", false), ("-a", false), ("", false)]
         {
             assert_eq!(is_name(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn who_wants_to_import_a_file_is_told_to_upload_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().display().to_string();
+        for url in [path.clone(), format!("file://{path}")] {
+            let told = check_url("debian", &url).unwrap_err().to_string();
+            let hint = format!("to send it: sheaf image upload debian {path}");
+            assert!(told.ends_with(&hint), "{told}");
+        }
+        let told = check_url("debian", "debian.qcow2").unwrap_err().to_string();
+        assert!(told.contains("sheaf image upload"), "{told}");
+        for url in ["http://x/i", "HTTPS://x/i"] {
+            check_url("debian", url).unwrap();
         }
     }
 }

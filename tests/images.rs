@@ -259,7 +259,104 @@ fn an_import_is_tried_again_and_goes_on_after_a_crash() {
     for path in complete {
         assert!(fs::read(&path).unwrap() == disk(), "{} differs", path.display());
     }
-    assert!(!files(&node).iter().any(|path| path.ends_with("download")), "{:?}", files(&node));
+    // They are in use before they are summed; what they were made of goes then.
+    let sha = sum("sha512sum", &node.sheaf.scratch("to.qcow2"));
+    for name in ["slow", "late", "cut"] {
+        until_summed(&node, name, &sha);
+    }
+    let has_leftovers = |node: &Node| files(node).iter().any(|path| path.ends_with("download"));
+    eventually("what they were made of is gone", || !has_leftovers(&node));
+
+    // A process that ended in between leaves that to the next.
+    node.sheaf.kill();
+    let folder = backing(&node).parent().unwrap().to_owned();
+    for name in ["download", "disk", "download.json"] {
+        fs::write(folder.join(name), "what is left").unwrap();
+    }
+    node.sheaf.begin();
+    eventually("leftovers are removed", || !has_leftovers(&node));
+    assert!(fs::read(folder.join("backing")).unwrap() == disk());
+}
+
+/// Waits until it is known what an image was made of.
+#[track_caller]
+fn until_summed(node: &Node, name: &str, expected: &str) {
+    let http = node.sheaf.http();
+    let uid = http.get(&format!("{IMAGES}/{name}")).ok()["metadata"]["uid"].clone();
+    let path = format!("{LONGHORN}/backingimages/vmi-{}", uid.as_str().unwrap());
+    poll(&format!("image {name} is summed"), || {
+        let found = http.get(&path).json();
+        match found["status"]["checksum"] == expected {
+            true => Ok(()),
+            false => Err(found["status"].to_string()),
+        }
+    });
+}
+
+#[test]
+fn images_of_all_kinds_become_the_disk_that_they_hold() {
+    let node = start();
+    let web = Web::start();
+    let raw = node.sheaf.scratch("from.raw");
+    fs::write(&raw, disk()).unwrap();
+    let convert = |name: &str, options: &[&str]| {
+        let to = node.sheaf.scratch(name);
+        let mut tool = Command::new("qemu-img");
+        let tool = tool.args(["convert", "-f", "raw"]).args(options).arg(&raw).arg(&to);
+        assert!(tool.status().unwrap().success());
+        to
+    };
+    let zipped = node.sheaf.scratch("from.raw.gz");
+    assert!(Command::new("gzip").args(["-1", "-k"]).arg(&raw).status().unwrap().success());
+    for (name, file) in [
+        ("raw", raw.clone()),
+        ("old", convert("old", &["-O", "qcow2", "-o", "compat=0.10"])),
+        ("packed", convert("packed", &["-O", "qcow2", "-c"])),
+        ("large", convert("large", &["-O", "qcow2", "-o", "cluster_size=2M"])),
+        ("vdi", convert("vdi", &["-O", "vdi"])),
+        ("zipped", zipped),
+    ] {
+        web.put(name, fs::read(&file).unwrap(), Fault::None);
+        download(&node, name, &web.url(name), json!({}));
+        until(&node, name, "Imported", "True");
+        assert!(fs::read(backing(&node)).unwrap() == disk(), "{name}");
+        until_summed(&node, name, &sum("sha512sum", &file));
+        node.sheaf.run(&format!("image delete {name}"));
+        assert!(files(&node).is_empty(), "{name} leaves {:?}", files(&node));
+    }
+}
+
+#[test]
+fn an_image_that_no_disk_takes_says_so_until_one_does() {
+    let node = start();
+    let web = Web::start();
+    web.put("good", qcow2(&node, &disk()), Fault::None);
+    let parameters = json!({"storageClassParameters": {"diskSelector": "nvme"}});
+    download(&node, "picky", &web.url("good"), parameters);
+    let told = || {
+        let image = node.sheaf.http().get(&format!("{IMAGES}/picky")).json();
+        condition(&image, "Initialized")
+    };
+    let why = "disk default-disk of node one does not have the tag nvme";
+    eventually("it says that there is no disk", || told()["reason"] == "NoDisk");
+    assert_has(told()["message"].as_str().unwrap(), why);
+    assert_eq!(told()["status"], "Unknown", "nothing has failed");
+    assert_has(node.sheaf.run("image list"), why);
+    let own = format!("{LONGHORN}/nodes/one");
+    let closed = json!({"spec": {"disks": {"default-disk": {"allowScheduling": false}}}});
+    node.sheaf.http().merge(&own, &closed).ok();
+    let is_closed = || told()["message"].as_str().unwrap().contains("takes no more");
+    eventually("it says what has changed", is_closed);
+    let open = json!({"allowScheduling": true, "tags": ["nvme"]});
+    node.sheaf.http().merge(&own, &json!({"spec": {"disks": {"default-disk": open}}})).ok();
+    let image = until(&node, "picky", "Imported", "True");
+    assert_eq!(condition(&image, "Initialized")["status"], "True");
+    assert_eq!(image["status"]["failed"].as_i64().unwrap_or(0), 0);
+    let file = node.sheaf.scratch("to.qcow2");
+    let line = format!("image import mine {}", file.display());
+    let refused = node.sheaf.command(&line);
+    assert!(!refused.status.success());
+    assert_has(String::from_utf8_lossy(&refused.stderr), "sheaf image upload mine");
 }
 
 /// A form as browsers send it.

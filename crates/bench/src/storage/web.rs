@@ -1,31 +1,31 @@
-//! A web server that has one file.
+//! A web server that has one file, and sends it as fast as the system can.
 
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use tokio::fs::File;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
 
 #[derive(Debug)]
 pub(super) struct Web {
     url: String,
-    task: JoinHandle<()>,
 }
 
 impl Web {
-    pub(super) async fn serve(file: &Path) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// Serves until the process ends.
+    pub(super) fn serve(file: &Path) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
         let url = format!("http://{}/image.qcow2", listener.local_addr()?);
         let file = file.to_owned();
-        let task = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let file = file.clone();
                 // Who hangs up has what he wants.
-                tokio::spawn(answer(stream, file.clone()));
+                std::thread::spawn(move || answer(stream, file));
             }
         });
-        Ok(Self { url, task })
+        Ok(Self { url })
     }
 
     pub(super) fn url(&self) -> &str {
@@ -33,27 +33,22 @@ impl Web {
     }
 }
 
-impl Drop for Web {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-async fn answer(mut stream: TcpStream, path: PathBuf) -> std::io::Result<()> {
+fn answer(mut stream: TcpStream, path: PathBuf) -> io::Result<()> {
     let mut request = Vec::new();
-    let mut buffer = vec![0; 1 << 20];
+    let mut buffer = [0; 4096];
     while !request.ends_with(b"\r\n\r\n") {
-        match stream.read(&mut buffer).await? {
+        match stream.read(&mut buffer)? {
             0 => return Ok(()),
             count => request.extend_from_slice(&buffer[..count]),
         }
     }
-    let mut file = File::open(path).await?;
-    let length = file.metadata().await?.len();
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
-    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(head.as_bytes())?;
     if !request.starts_with(b"HEAD") {
-        tokio::io::copy(&mut file, &mut stream).await?;
+        // Between a file and a socket the kernel does it, as in every web server.
+        io::copy(&mut file, &mut stream)?;
     }
-    stream.shutdown().await
+    stream.shutdown(std::net::Shutdown::Write)
 }

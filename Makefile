@@ -55,7 +55,7 @@ golden: ## Rewrite the expectations of golden tests; review the difference
 .PHONY: sim
 sim: ## Simulate clusters of volumes under faults (SEEDS=10000 FROM=0; SEED=n repeats one; STORE=real)
 	@scripts/setup run
-	cargo run --release --locked -p block --features sim --example sim -- \
+	cargo xtask sim \
 		$(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),10000) --from $(or $(FROM),0)) \
 		$(if $(filter real,$(STORE)),--real-store) $(ARGS)
 

@@ -1,5 +1,5 @@
-//! Runs the simulator of a cluster: `make sim SEEDS=100000`, which is
-//! `cargo run --release -p block --features sim --example sim -- --seeds 100000`.
+//! Runs the simulator of a cluster: `cargo xtask sim --seeds 100000`, or `make sim SEEDS=100000`
+//! on a machine that has nothing yet. What `xtask` stands for is in `.cargo/config.toml`.
 //!
 //! `--from N` begins at another seed; `--seed N` runs one seed and tells what happens;
 //! `--real-store` has replicas on the real store over simulated files, not on a model of one;
@@ -9,12 +9,18 @@ use std::process::ExitCode;
 
 use block::sim::{Outcome, Plan, run_plan};
 
+const USAGE: &str = "usage: cargo xtask sim [--seeds N] [--from N] [--seed N] [--real-store] \
+                     [--keep-going]";
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(odd) = unknown(&arguments) {
-        eprintln!(
-            "{odd} is not understood: --seeds N, --from N, --seed N, --real-store, --keep-going"
-        );
+    let Some(("sim", arguments)) = arguments.split_first().map(|(task, rest)| (&**task, rest))
+    else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    if let Some(odd) = unknown(arguments) {
+        eprintln!("{odd} is not understood\n{USAGE}");
         return ExitCode::from(2);
     }
     let number = |name: &str| {
@@ -41,8 +47,8 @@ fn main() -> ExitCode {
             Ok(outcome) => total.add(&outcome),
             Err(violation) => {
                 eprintln!("{violation}");
-                let store = if real { " STORE=real" } else { "" };
-                eprintln!("repeat it with: make sim SEED={seed}{store}");
+                let store = if real { " --real-store" } else { "" };
+                eprintln!("repeat it with: cargo xtask sim --seed {seed}{store}");
                 failed += 1;
                 if !keep_going {
                     return ExitCode::FAILURE;

@@ -129,6 +129,8 @@ struct Writer {
 struct Pending {
     /// Nobody, when the connection broke and the call has not been sent again yet.
     connection: Option<ConnectionId>,
+    /// Who asked: each engine numbers its calls for itself.
+    engine: EngineId,
     call: u64,
     generation: Generation,
     kind: Kind,
@@ -253,7 +255,7 @@ impl Session {
             Mode::ReadOnly => {
                 self.readers.insert(connection, call.generation);
                 let kind = Kind::DescribeReader;
-                self.submit(Some(connection), call, kind, DiskRequest::Describe, out);
+                self.submit(connection, call, kind, DiskRequest::Describe, out);
             }
             Mode::Resume if self.is_open_by(&writer) => {
                 self.supersede(connection, out);
@@ -287,6 +289,7 @@ impl Session {
         self.orphans = false;
         let pending = Pending {
             connection: Some(opening.writer.connection),
+            engine: opening.writer.engine,
             call: opening.call,
             generation,
             kind: Kind::Promise,
@@ -298,6 +301,7 @@ impl Session {
     fn describe(&mut self, opening: Opening, out: &mut Vec<SessionAction>) {
         let pending = Pending {
             connection: Some(opening.writer.connection),
+            engine: opening.writer.engine,
             call: opening.call,
             generation: opening.writer.generation,
             kind: Kind::Describe,

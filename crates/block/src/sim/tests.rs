@@ -25,9 +25,7 @@ fn run_share(share: u64, of: u64) {
     for seed in pinned().into_iter().chain(0..seeds()).filter(|seed| seed % of == share) {
         match run_seed(seed) {
             Ok(outcome) => total.add(&outcome),
-            Err(violation) => panic!(
-                "{violation}\nrun it with: cargo run -p block --example sim -- --seed {seed}"
-            ),
+            Err(violation) => panic!("{violation}\nrun it with: cargo xtask sim --seed {seed}"),
         }
     }
     // A simulation in which nothing happens proves nothing.
@@ -56,11 +54,9 @@ fn volumes_survive_what_odd_seeds_bring() {
 
 #[test]
 fn volumes_on_the_real_store_survive_too() {
-    for seed in 0..seeds() / 8 {
+    for seed in pinned().into_iter().chain(0..seeds() / 8) {
         if let Err(violation) = run_plan(Plan::from_seed(seed).with_real_store()) {
-            panic!(
-                "{violation}\nrun it with: cargo run -p block --example sim -- --real-store --seed {seed}"
-            );
+            panic!("{violation}\nrun it with: cargo xtask sim --seed {seed} --real-store");
         }
     }
 }

@@ -25,8 +25,10 @@ impl Session {
             self.closed(connection);
             return out.push(SessionAction::Drop { connection });
         }
+        let engine = self.greeted.get(&connection).copied();
         let same = |pending: &&mut Pending| {
             pending.call == call.id
+                && Some(pending.engine) == engine
                 && pending.generation == call.generation
                 && matches!(pending.kind, Kind::Call(_) | Kind::Flush { .. } | Kind::Settle)
         };
@@ -54,11 +56,11 @@ impl Session {
             }
             Request::Flush { settle } => {
                 let kind = Kind::Flush { settle, arrival: self.arrivals };
-                self.submit(Some(connection), &call, kind, DiskRequest::Flush, out);
+                self.submit(connection, &call, kind, DiskRequest::Flush, out);
             }
             request => match to_disk(request) {
                 Some(request) => {
-                    self.submit(Some(connection), &call, Kind::Call(op), request, out);
+                    self.submit(connection, &call, Kind::Call(op), request, out);
                 }
                 None => self.answer(connection, call.id, op, Err(Refusal::Invalid), out),
             },
@@ -186,13 +188,20 @@ impl Session {
 
     pub(super) fn submit(
         &mut self,
-        connection: Option<ConnectionId>,
+        connection: ConnectionId,
         call: &Call,
         kind: Kind,
         request: DiskRequest,
         out: &mut Vec<SessionAction>,
     ) {
-        let pending = Pending { connection, call: call.id, generation: call.generation, kind };
+        let Some(engine) = self.greeted.get(&connection).copied() else { return };
+        let pending = Pending {
+            connection: Some(connection),
+            engine,
+            call: call.id,
+            generation: call.generation,
+            kind,
+        };
         self.push(pending, request, out);
     }
 

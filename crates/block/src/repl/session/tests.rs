@@ -198,6 +198,24 @@ fn a_call_that_is_sent_again_joins_the_one_under_way() {
 }
 
 #[test]
+fn calls_of_engines_that_count_alike_are_not_taken_for_each_other() {
+    let mut bench = Bench::new(0);
+    bench.open(1, 1);
+    for (connection, engine) in [(2, 8), (3, 9)] {
+        bench.hello(connection, engine).unwrap();
+        let described = disk_id(&bench.ask_open(connection, 1, Mode::ReadOnly));
+        bench.describe(described);
+    }
+    let read = Request::Read { view: None, offset: 0, length: 4096 };
+    disk_id(&bench.call(2, 10, 1, read.clone()));
+    bench.on(SessionEvent::Closed { connection: 2 });
+    let written = disk_id(&bench.call(1, 10, 1, write(0)));
+    disk_id(&bench.call(3, 10, 1, read));
+    let answered = bench.done(written);
+    assert!(matches!(answered[..], [SessionAction::Answer { connection: 1, .. }]), "{answered:?}");
+}
+
+#[test]
 fn a_fresh_open_of_the_same_engine_drains_too() {
     let mut bench = Bench::new(0);
     bench.open(1, 1);

@@ -3,6 +3,7 @@
 //! Replica stores, the replication protocol and the front-ends to a guest. Knows nothing of
 //! Kubernetes; the agent translates objects into its types.
 
+mod checksum;
 pub mod crypt;
 pub mod ids;
 pub mod nbd;

@@ -5,9 +5,9 @@ use super::geometry::BLOCK;
 /// CRC-32C of a block of zeroes.
 pub const ZERO_BLOCK: u32 = 0x98f9_4189;
 
-/// CRC-32C (Castagnoli), by the processor's own instruction where it has one.
+/// CRC-32C (Castagnoli), by what the processor has for it.
 pub fn crc32c(data: &[u8]) -> u32 {
-    crc32c::crc32c(data)
+    crate::checksum::crc32c(data)
 }
 
 /// The checksum of each block of `data`.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::BLOCK;
+use crate::checksum::crc32c;
 
 /// The crc32c of each 4 KiB block of some data.
 ///
@@ -19,9 +20,9 @@ impl Crcs {
     pub fn of(data: &[u8]) -> Self {
         debug_assert!((data.len() as u64).is_multiple_of(BLOCK));
         if data.len() as u64 == BLOCK {
-            return Self::One(crc32c::crc32c(data));
+            return Self::One(crc32c(data));
         }
-        data.chunks(BLOCK as usize).map(crc32c::crc32c).collect()
+        data.chunks(BLOCK as usize).map(crc32c).collect()
     }
 
     pub fn len(&self) -> usize {
@@ -45,7 +46,7 @@ impl Crcs {
             return Some(0);
         }
         let blocks = data.chunks(BLOCK as usize).zip(self.as_slice());
-        blocks.enumerate().find(|(_, (block, crc))| crc32c::crc32c(block) != **crc).map(|(i, _)| i)
+        blocks.enumerate().find(|(_, (block, crc))| crc32c(block) != **crc).map(|(i, _)| i)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::store::{IoOp, IoResult};
 
 /// Writes up to this long are carried out at once: copying into the kernel's cache is shorter
 /// than a hand-over.
-const INLINE: usize = 1 << 20;
+const INLINE: usize = 256 << 10;
 
 /// What became of an operation.
 pub(super) enum Started {

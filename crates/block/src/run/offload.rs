@@ -27,6 +27,13 @@ pub(super) struct Job {
     pub(super) op: Op,
 }
 
+impl Job {
+    /// Whether it is long for what it copies into the kernel's cache, and not because it waits.
+    pub(super) fn is_copy(&self) -> bool {
+        matches!(self.op, Op::Write { durable: false, .. })
+    }
+}
+
 #[derive(Debug)]
 pub(super) enum Op {
     Read {
@@ -123,6 +130,11 @@ impl Offload {
             }
             None => self.pool.push(job),
         }
+    }
+
+    /// Carries out an operation here and now.
+    pub(super) fn carry_out(&self, job: Job) -> Done {
+        pool::perform(job)
     }
 
     /// Hands everything that was submitted in this turn to the kernel.

@@ -11,6 +11,7 @@
 //! wait for (syncs, cold reads, the control plane) happens elsewhere and comes back as an event.
 
 mod admin;
+mod away;
 mod client;
 mod engine;
 mod guest;
@@ -90,6 +91,10 @@ pub struct Shard {
     /// Who an operation that is carried out elsewhere belongs to.
     away: BTreeMap<u64, (ReplicaId, u64)>,
     next_away: u64,
+    /// Long writes of this turn.
+    long: Vec<Job>,
+    /// In this turn somebody sent the beginning of something that is not complete.
+    more: bool,
     /// Connections of engines in this shard to replicas in it.
     local: BTreeMap<ConnectionId, Link>,
     next_local: ConnectionId,
@@ -149,6 +154,8 @@ impl Shard {
             hosts: BTreeMap::new(),
             away: BTreeMap::new(),
             next_away: 0,
+            long: Vec::new(),
+            more: false,
             local: BTreeMap::new(),
             next_local: sources::LOCAL,
             guests: BTreeMap::new(),
@@ -244,6 +251,10 @@ impl Shard {
         self.settle();
         loop {
             self.send()?;
+            if self.write_long(&mut done) {
+                self.settle();
+                continue;
+            }
             if self.is_over() {
                 return Ok(());
             }
@@ -305,18 +316,6 @@ impl Shard {
         }
     }
 
-    /// Takes what was carried out elsewhere.
-    fn reap(&mut self, done: &mut Vec<Done>) {
-        self.offload.reap(done);
-        for one in done.drain(..) {
-            let Some((replica, key)) = self.away.remove(&one.key) else { continue };
-            let Some(host) = self.hosts.get_mut(&replica) else { continue };
-            let mut wanted = Wanted::default();
-            host.done(key, one, &mut wanted);
-            self.wanted(replica, wanted);
-        }
-    }
-
     fn tick(&mut self) {
         let now = self.now();
         if now < self.next_tick {
@@ -368,22 +367,6 @@ impl Shard {
             Some(Source::Engine(inbound)) => self.inbound_lost(token, &inbound),
             Some(Source::Replica(outbound)) => self.outbound_lost(&outbound),
             _ => {}
-        }
-    }
-
-    /// Carries out what a host wants.
-    fn wanted(&mut self, replica: ReplicaId, wanted: Wanted) {
-        for (key, op) in wanted.ops {
-            let number = self.next_away;
-            self.next_away += 1;
-            self.away.insert(number, (replica, key));
-            self.offload.submit(Job { key: number, op });
-        }
-        for action in wanted.actions {
-            self.session_action(replica, action);
-        }
-        if wanted.reborn {
-            self.drop_connections_to(replica);
         }
     }
 }

@@ -35,10 +35,19 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     jobs: VecDeque<Job>,
+    lanes: Vec<Lane>,
     done: Vec<Done>,
     threads: usize,
     idle: usize,
     closed: bool,
+}
+
+/// A file with a write among the jobs or in the hands of a thread, and the writes that come after
+/// it: the kernel lets one at a time into a file, and the others would only spin.
+#[derive(Debug)]
+struct Lane {
+    file: Arc<File>,
+    waiting: VecDeque<Job>,
 }
 
 impl Pool {
@@ -49,6 +58,7 @@ impl Pool {
 
     pub(super) fn push(&self, job: Job) {
         let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(job) = state.line_up(job) else { return };
         state.jobs.push_back(job);
         if state.idle < state.jobs.len() && state.threads < MAX_THREADS {
             let shared = self.shared.clone();
@@ -58,6 +68,7 @@ impl Pool {
                 // Without a single thread it would wait for ever.
                 Err(error) if state.threads == 0 => {
                     if let Some(job) = state.jobs.pop_back() {
+                        state.leave(lane_of(&job).cloned());
                         let result = Err(fault(&error));
                         state.done.push(Done { key: job.key, result, created: None });
                         self.shared.waker.wake();
@@ -88,10 +99,15 @@ impl Shared {
         loop {
             if let Some(job) = state.jobs.pop_front() {
                 drop(state);
+                let lane = lane_of(&job).cloned();
                 let done = perform(job);
                 state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                state.leave(lane);
                 state.done.push(done);
-                self.waker.wake();
+                // Who has not come for the others was woken for them.
+                if state.done.len() == 1 {
+                    self.waker.wake();
+                }
             } else if state.closed {
                 return;
             } else {
@@ -103,7 +119,46 @@ impl Shared {
     }
 }
 
-fn perform(job: Job) -> Done {
+impl State {
+    /// Gives back a job that can begin; others wait for the one before them.
+    fn line_up(&mut self, job: Job) -> Option<Job> {
+        let Some(file) = lane_of(&job) else { return Some(job) };
+        match self.lanes.iter_mut().find(|lane| Arc::ptr_eq(&lane.file, file)) {
+            Some(lane) => {
+                lane.waiting.push_back(job);
+                None
+            }
+            None => {
+                self.lanes.push(Lane { file: file.clone(), waiting: VecDeque::new() });
+                Some(job)
+            }
+        }
+    }
+
+    /// A write to the file is over: the next can begin.
+    fn leave(&mut self, file: Option<Arc<File>>) {
+        let Some(file) = file else { return };
+        let Some(at) = self.lanes.iter().position(|lane| Arc::ptr_eq(&lane.file, &file)) else {
+            return;
+        };
+        match self.lanes[at].waiting.pop_front() {
+            Some(next) => self.jobs.push_back(next),
+            None => {
+                self.lanes.swap_remove(at);
+            }
+        }
+    }
+}
+
+/// The file that a job must have for itself. Those that wait for the disk are better off together.
+fn lane_of(job: &Job) -> Option<&Arc<File>> {
+    match &job.op {
+        Op::Write { file, durable: false, .. } => Some(file),
+        _ => None,
+    }
+}
+
+pub(super) fn perform(job: Job) -> Done {
     let mut created = None;
     let result = carry_out(job.op, &mut created).map_err(|error| fault(&error));
     Done { key: job.key, result, created }
@@ -173,4 +228,63 @@ pub(crate) fn write_at(file: &File, offset: u64, data: &[u8], durable: bool) -> 
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::poll::is_readable_within;
+
+    /// Carries out jobs and gives what became of them, in the order in which they ended.
+    fn carried_out(jobs: Vec<Job>) -> Vec<Done> {
+        let waker = Waker::new().unwrap();
+        let pool = Pool::new(waker.clone());
+        let count = jobs.len();
+        jobs.into_iter().for_each(|job| pool.push(job));
+        let mut done = Vec::new();
+        while done.len() < count {
+            let limit = std::time::Duration::from_secs(60);
+            assert!(is_readable_within(waker.fd(), limit).unwrap(), "{done:?}");
+            waker.rest();
+            pool.reap(&mut done);
+        }
+        let state = pool.shared.state.lock().unwrap();
+        assert!(state.lanes.is_empty(), "{:?}", state.lanes);
+        drop(state);
+        done
+    }
+
+    #[test]
+    fn long_writes_to_a_file_go_one_after_the_other_and_those_to_others_beside_them() {
+        const LENGTH: usize = 300 << 10;
+        let files = [(); 3].map(|()| Arc::new(tempfile::tempfile().unwrap()));
+        let job = |key: usize| {
+            let (file, at) = (files[key % 3].clone(), (key / 3) as u64);
+            let data = Bytes::from(vec![key as u8; LENGTH]);
+            Job { key: key as u64, op: Op::Write { file, offset: at * 100, data, durable: false } }
+        };
+        let done = carried_out((0..60).map(job).collect());
+        for at in 0..3 {
+            let keys: Vec<u64> = done.iter().map(|it| it.key).filter(|key| key % 3 == at).collect();
+            assert!(keys.is_sorted(), "{keys:?}");
+        }
+        assert!(done.iter().all(|it| it.result.is_ok()), "{done:?}");
+        for (at, file) in files.iter().enumerate() {
+            // What came later lies over what came before.
+            let found = read_at(file, 0, 19 * 100 + LENGTH).unwrap();
+            let expected = |byte: usize| (byte / 100).min(19) * 3 + at;
+            assert!(found.iter().enumerate().all(|(byte, it)| usize::from(*it) == expected(byte)));
+        }
+    }
+
+    #[test]
+    fn a_write_that_fails_lets_the_next_begin() {
+        let file = Arc::new(File::open("/dev/null").unwrap());
+        let job = |key| {
+            let (file, data) = (file.clone(), Bytes::from_static(b"x"));
+            Job { key, op: Op::Write { file, offset: 0, data, durable: false } }
+        };
+        let done = carried_out((0..5).map(job).collect());
+        assert!(done.iter().all(|it| it.result.is_err()), "{done:?}");
+    }
 }

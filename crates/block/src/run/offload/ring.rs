@@ -69,10 +69,13 @@ impl Ring {
     pub(super) fn push(&mut self, job: Job) -> Result<(), Job> {
         let room = match &job.op {
             Op::Read { len, .. } => BytesMut::zeroed(*len),
-            Op::Write { .. } | Op::Sync { .. } | Op::Punch { .. } | Op::Allocate { .. } => {
-                BytesMut::new()
-            }
-            Op::Truncate { .. }
+            Op::Write { durable: true, .. }
+            | Op::Sync { .. }
+            | Op::Punch { .. }
+            | Op::Allocate { .. } => BytesMut::new(),
+            // A long copy into the kernel's cache, which no ring makes shorter.
+            Op::Write { durable: false, .. }
+            | Op::Truncate { .. }
             | Op::Create { .. }
             | Op::Remove { .. }
             | Op::SyncDirectory { .. } => {

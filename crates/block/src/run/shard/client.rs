@@ -321,6 +321,7 @@ impl Shard {
     fn pause(&mut self, token: Token) {
         let Some(Source::Client(client)) = self.sources.get_mut(token) else { return };
         client.held = self.volumes[client.volume].engine.is_saturated();
+        self.more |= !client.input.is_empty();
         if !client.wants_more() {
             self.paused.push(token);
         }

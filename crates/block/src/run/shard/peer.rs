@@ -227,6 +227,9 @@ impl Shard {
                 break;
             }
         }
+        if let Some(Source::Engine(inbound)) = self.sources.get_mut(event.token) {
+            self.more |= !inbound.decoder.buffer().is_empty();
+        }
         self.set_interest(event.token);
     }
 

@@ -8,10 +8,12 @@
 //!          map page on disk, no write since
 //! ```
 //!
-//! Data is written only to active regions. After an unclean stop the regions that were active
-//! are *suspect*: the checksums in their maps may be older than the data, so they are read
-//! again before the region is used. They stay *inherited*, and active, until the caller says
-//! that they were reconciled with the peers.
+//! Data is written only to active regions. Where regions are written one after the other, the next
+//! ones become active before they are written, so that nobody waits for their records.
+//!
+//! After an unclean stop the regions that were active are *suspect*: the checksums in their maps may
+//! be older than the data, so they are read again before the region is used. They stay
+//! *inherited*, and active, until the caller says that they were reconciled with the peers.
 //!
 //! A region is used by any number of writes or by one piece of background work, not both.
 
@@ -124,6 +126,18 @@ impl Regions {
         entry.touched = true;
         entry.held = self.holds;
         self.active += 1;
+    }
+
+    /// A region that is likely to be written soon: false if nothing is to be done about it. There
+    /// is nothing in it that peers could lack.
+    pub(crate) fn activate_ahead(&mut self, region: Region) -> bool {
+        let used = |entry: &Entry| entry.phase != Phase::Inactive || entry.locked || entry.wanted;
+        if self.entries.get(&region).is_some_and(used) {
+            return false;
+        }
+        self.activate(region);
+        self.entry(region).held = false;
+        true
     }
 
     /// Something is written to an active region. Whatever its peers agreed on, this they may not
@@ -327,6 +341,22 @@ mod tests {
         regions.settle(Region(1));
         regions.mark_candidates(Eager::All);
         assert_eq!(regions.candidates(), [Region(1)]);
+    }
+
+    #[test]
+    fn a_region_that_was_expected_to_be_written_and_was_not_may_go() {
+        let mut regions = Regions::new(8);
+        regions.hold();
+        for number in [1, 2] {
+            assert!(regions.activate_ahead(Region(number)));
+            assert!(!regions.activate_ahead(Region(number)), "it is already");
+            regions.activated(Region(number));
+        }
+        regions.touch(Region(2));
+        regions.entry(Region(3)).locked = true;
+        assert!(!regions.activate_ahead(Region(3)), "somebody else has it");
+        regions.mark_candidates(Eager::All);
+        assert_eq!(regions.candidates(), [Region(1)], "the peers may not have the other");
     }
 
     #[test]

@@ -26,7 +26,7 @@ impl Latency {
 }
 
 /// A bucket of bytes whose filling rate follows the guest's latency: it grows slowly while the
-/// guest is well, and is halved when the guest suffers.
+/// guest is well, fast once it has been silent for a while, and is halved when it suffers.
 #[derive(Debug)]
 pub(super) struct Throttle {
     slowest: u64,
@@ -37,6 +37,8 @@ pub(super) struct Throttle {
     filled: Time,
     /// The guest's requests since the rate was last set: how many, and how long together.
     seen: (u32, Duration),
+    /// Ticks in a row without a request.
+    silent: u32,
 }
 
 impl Throttle {
@@ -50,6 +52,7 @@ impl Throttle {
             tokens: rate / 10,
             filled: Time::ZERO,
             seen: (0, Duration::ZERO),
+            silent: 0,
         }
     }
 
@@ -62,11 +65,14 @@ impl Throttle {
     pub(super) fn tick(&mut self, now: Time) {
         let (count, total) = std::mem::take(&mut self.seen);
         let suffers = count > 0 && total / count > self.limit;
-        self.rate = match (suffers, count) {
+        self.silent = if count == 0 { self.silent.saturating_add(1) } else { 0 };
+        self.rate = match (suffers, self.silent) {
             (true, _) => self.rate / 2,
+            (false, 0) => self.rate + self.rate / 8,
+            // A guest that asks for something now and then must not find more than it left.
+            (false, 1) => self.rate.saturating_mul(2),
             // Nobody is there who could suffer.
-            (false, 0) => self.rate * 2,
-            (false, _) => self.rate + self.rate / 8,
+            (false, _) => self.rate.saturating_mul(8),
         };
         self.rate = self.rate.clamp(self.slowest, self.fastest);
         let passed = now.saturating_sub(self.filled).min(Duration::from_secs(1));
@@ -112,6 +118,28 @@ mod tests {
             throttle.tick(now);
         }
         assert_eq!(throttle.rate(), 1 << 30);
+    }
+
+    #[test]
+    fn a_rebuild_speeds_up_when_the_guest_falls_silent_and_not_when_it_pauses() {
+        let suffering = || {
+            let mut throttle = Throttle::new((1 << 20, 1 << 30), Duration::from_millis(10));
+            for _ in 0..20 {
+                throttle.observe(Duration::from_millis(50));
+                throttle.tick(Time::ZERO);
+            }
+            throttle
+        };
+        let mut throttle = suffering();
+        (0..5).for_each(|_| throttle.tick(Time::ZERO));
+        assert_eq!(throttle.rate(), 1 << 30);
+        let mut throttle = suffering();
+        for _ in 0..5 {
+            throttle.tick(Time::ZERO);
+            throttle.observe(Duration::from_millis(50));
+            throttle.tick(Time::ZERO);
+        }
+        assert_eq!(throttle.rate(), 1 << 20);
     }
 
     #[test]

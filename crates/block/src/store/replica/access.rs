@@ -3,12 +3,15 @@
 use super::{LogWaiter, Purpose, Replica, own_map};
 use crate::store::cache::{Known, PageIndex, PageKey};
 use crate::store::files::{FileId, FileNo, Place};
-use crate::store::geometry::Region;
+use crate::store::geometry::{Region, region_count};
 use crate::store::log::Record;
 use crate::store::map::{Owner, PAIR, Pair, decode_pair};
 use crate::store::region::{Eager, Phase};
 use crate::store::request::{IoFault, IoOp, IoResult, RequestError};
 use crate::store::slab::Key;
+
+/// Regions that are made ready for whoever writes one after the other.
+const AHEAD: u32 = 8;
 
 /// Puts an operation into the first waiting list it meets, and no other.
 #[derive(Debug)]
@@ -176,6 +179,28 @@ impl Replica {
             }
         }
         false
+    }
+
+    /// Somebody writes at the beginning of a region and the one before it was written: the next
+    /// ones follow. Records are made for several at once, before anybody has to wait for them.
+    /// What is not written after all costs a look after an unclean stop.
+    pub(super) fn look_ahead(&mut self, region: Region) {
+        let is_active =
+            |at: u32| self.regions.get(Region(at)).is_some_and(|it| it.phase != Phase::Inactive);
+        let follows = region.0.checked_sub(1).is_some_and(is_active);
+        if !follows || is_active(region.0.saturating_add(AHEAD / 2)) {
+            return;
+        }
+        let end = region_count(self.volume_size()).min(region.0.saturating_add(AHEAD + 1));
+        for next in (region.0 + 1..end).map(Region) {
+            if self.regions.is_crowded() {
+                return;
+            }
+            if self.regions.activate_ahead(next) {
+                let lsn = self.log.append(Record::Activate(next));
+                self.log_waiters.push_back((lsn, LogWaiter::Activated(next)));
+            }
+        }
     }
 
     /// Has a place for the page's two slots reserved, so that a full disk is noticed now and not

@@ -93,7 +93,11 @@ impl Replica {
         let mut failed = None;
         for (at, span) in write.spans().enumerate() {
             let file = self.file_of(write.layer, span.region);
-            match self.ready_to_write(&mut parking, file, span.region) {
+            let ready = self.ready_to_write(&mut parking, file, span.region);
+            if span.first == 0 {
+                self.look_ahead(span.region);
+            }
+            match ready {
                 Ok(Some(index)) => {
                     // The next span's page may take the place of one that is not pinned.
                     self.cache.page_mut(index).pins += 1;

@@ -76,7 +76,19 @@ fn the_export_says_what_it_can_do() {
 
 #[test]
 fn fio_verifies_what_it_wrote() {
-    let mut lab = Lab::start(64 * MIB, 3, &[]);
+    verify(&[], "--bsrange=4k-128k");
+}
+
+/// Long writes are carried out by other threads than short ones.
+#[test]
+fn fio_verifies_long_writes_among_short_ones() {
+    for how in [&[][..], &["in-process"], &["in-process", "threads"]] {
+        verify(how, "--bsrange=4k-2m");
+    }
+}
+
+fn verify(how: &'static [&'static str], blocks: &str) {
+    let mut lab = Lab::start(64 * MIB, 3, how);
     let uri = format!("--uri={}", lab.uri());
     tool(
         "fio",
@@ -85,7 +97,7 @@ fn fio_verifies_what_it_wrote() {
             "--ioengine=nbd",
             &uri,
             "--rw=randrw",
-            "--bsrange=4k-128k",
+            blocks,
             "--size=32m",
             "--iodepth=32",
             "--verify=crc32c",

@@ -9,6 +9,7 @@ mod data_dir;
 mod in_process;
 mod logging;
 mod memory;
+mod priority;
 
 use std::process::ExitCode;
 

@@ -9,7 +9,6 @@ mod data_dir;
 mod in_process;
 mod logging;
 mod memory;
-mod priority;
 
 use std::process::ExitCode;
 

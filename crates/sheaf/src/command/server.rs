@@ -27,7 +27,7 @@ use tracing::info;
 use super::encryption;
 use crate::cli::{ServerArgs, StoreKind};
 use crate::data_dir::Layout;
-use crate::{in_process, logging, memory, priority};
+use crate::{in_process, logging, memory};
 
 /// Who issues service-account tokens, as upstream calls it by default.
 pub(super) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -49,7 +49,6 @@ pub(super) fn in_runtime(service: impl Future<Output = Result<()>>) -> Result<()
         // Under load, new requests are looked for this often: at the default of 61 tasks, who
         // asks for little would wait for dozens of those who flood.
         .event_interval(8)
-        .on_thread_start(priority::prefer_thread)
         .on_thread_park(memory::before_sleep)
         .build()
         .context("cannot start the runtime")?;

@@ -17,8 +17,6 @@ use crate::figures::{Figures, Limit, percentile};
 use crate::process::Server;
 
 const SAMPLES: usize = 1000;
-/// How the kernel is to think of the thread that measures.
-const PREFERRED: i32 = -10;
 
 pub(crate) async fn run(
     server: &Server,
@@ -83,19 +81,15 @@ async fn user(server: &Server, sheaf: &Path, data: &Path, name: &str) -> Result<
     bail!("{name} may read nothing")
 }
 
-/// What a user notices who has a thread to themselves, and a processor when they need one: they
-/// sit elsewhere. In the runtime of those who flood, or behind it in the kernel's queue, they
+/// What a user notices who has a thread to themselves: in the runtime of those who flood, they
 /// would wait for these in the bench and not in the server.
 async fn p99(client: &Client, path: &str) -> Result<f64> {
     let (client, path) = (client.clone(), path.to_owned());
-    let measured = std::thread::spawn(move || {
+    let measured = tokio::task::spawn_blocking(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        // A thread of its own, for it is never an ordinary one again.
-        let preferred = rustix::process::setpriority_process(None, PREFERRED);
-        preferred.context("cannot prefer the thread that measures; this needs root")?;
         runtime.block_on(gets(&client, &path))
     });
-    tokio::task::spawn_blocking(|| measured.join().expect("it does not panic")).await?
+    measured.await?
 }
 
 async fn gets(client: &Client, path: &str) -> Result<f64> {

@@ -4,9 +4,15 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
+/// How long the lock of a process that is gone is waited for.
+const LEFT_OVER: Duration = Duration::from_secs(10);
 
 /// The directory that was asked for, or the usual one.
 pub(crate) fn resolve(given: Option<&Path>) -> Result<PathBuf> {
@@ -80,11 +86,8 @@ impl Layout {
             .mode(0o600)
             .open(&path)
             .with_context(|| format!("cannot open {}", path.display()))?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let mut holder = String::new();
-            let _ = file.read_to_string(&mut holder);
-            let holder = holder.trim();
-            let by = if holder.is_empty() { String::new() } else { format!(" (pid {holder})") };
+        if let Err(holder) = lock(&mut file) {
+            let by = holder.map_or_else(String::new, |pid| format!(" (pid {})", pid.as_raw_pid()));
             bail!(
                 "the data directory {dir} is in use by another process{by}; \
                  stop it first, or choose another --data-dir"
@@ -96,14 +99,12 @@ impl Layout {
     }
 
     /// The process that runs on this directory, if one does.
-    pub(crate) fn holder(&self) -> Option<rustix::process::Pid> {
+    pub(crate) fn holder(&self) -> Option<Pid> {
         let mut file = File::open(self.lock()).ok()?;
         if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
             return None;
         }
-        let mut text = String::new();
-        file.read_to_string(&mut text).ok()?;
-        rustix::process::Pid::from_raw(text.trim().parse().ok()?)
+        noted(&mut file)
     }
 
     /// Fails unless a server has been started here before.
@@ -117,6 +118,28 @@ impl Layout {
             self.root.display()
         )
     }
+}
+
+/// Locks the file, or says who has it. A server that was killed while it started a program may
+/// leave its lock to that program until it has begun, so the lock of a dead process is waited for.
+fn lock(file: &mut File) -> Result<(), Option<Pid>> {
+    let begun = Instant::now();
+    while flock(&*file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let holder = noted(file);
+        let is_dead = holder.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH));
+        if !is_dead || begun.elapsed() > LEFT_OVER {
+            return Err(holder);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// Whose number is in the lock file.
+fn noted(file: &mut File) -> Option<Pid> {
+    let mut text = String::new();
+    file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
+    Pid::from_raw(text.trim().parse().ok()?)
 }
 
 /// Proof that this process owns the directory.
@@ -143,5 +166,22 @@ mod tests {
         drop(first);
         assert!(layout.holder().is_none());
         assert!(layout.take().is_ok());
+    }
+
+    #[test]
+    fn what_a_dead_owner_left_locked_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout { root: dir.path().to_owned() };
+        let mut owner = std::process::Command::new("true").spawn().unwrap();
+        owner.wait().unwrap();
+        fs::write(layout.lock(), owner.id().to_string()).unwrap();
+        let left = File::open(layout.lock()).unwrap();
+        flock(&left, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let heir = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(left);
+        });
+        assert!(layout.take().is_ok());
+        heir.join().unwrap();
     }
 }

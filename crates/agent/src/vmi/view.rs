@@ -30,6 +30,8 @@ pub(super) fn guest(
     let pause = match live.running.state() {
         // Nobody paused a guest that stands still for an instant.
         Some(RunState::Paused | RunState::PostMigrate) if live.holding.is_on() => None,
+        // Nor one that was just told to run.
+        Some(RunState::Prelaunch) if !vmi.starts_paused() => None,
         Some(RunState::Paused | RunState::Prelaunch) => Some(Pause::User),
         Some(RunState::IoError) => Some(Pause::IoError),
         _ => None,

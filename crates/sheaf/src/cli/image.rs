@@ -25,9 +25,6 @@ pub(crate) enum ImageCommand {
         all_namespaces: bool,
     },
     /// Have a node fetch an image from a URL.
-    #[command(after_help = "Example:\n  \
-        sheaf image import debian https://cloud.debian.org/images/cloud/bookworm/latest/debian-12-genericcloud-amd64.qcow2\n\n\
-        A file of this machine is sent with sheaf image upload.")]
     Import(ImportArgs),
     /// Send an image from a file.
     #[command(after_help = "Example:\n  \
@@ -125,6 +122,7 @@ pub(crate) struct CloneArgs {
     sheaf image import debian https://images.example.com/debian-12.qcow2\n  \
     sheaf vm create web --image debian --ssh-key ~/.ssh/id_ed25519.pub\n\n\
     qcow2, raw, ISO, vmdk, vdi and vhdx are understood, and gz, xz and zst around them.\n\
+    A file of this machine is sent with `sheaf image upload`.\n\
     Ctrl-C stops the waiting only; `sheaf image list` shows how far it is.")]
 pub(crate) struct ImportArgs {
     #[command(flatten)]

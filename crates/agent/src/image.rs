@@ -10,6 +10,7 @@ mod clone;
 mod error;
 mod export;
 mod files;
+mod halt;
 mod import;
 mod intake;
 mod keep;

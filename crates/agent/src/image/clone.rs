@@ -3,8 +3,6 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use block::crypt::disk::{self, DiskError};
 use block::crypt::luks::Cost;
@@ -12,6 +10,7 @@ use block::crypt::{HEADER, Passphrase};
 
 use super::error::ImportError;
 use super::files::{Facts, Fetched, Folder};
+use super::halt::Halt;
 use super::import::Job;
 use super::intake::Form;
 use super::object::{CloneWish, Turn};
@@ -31,16 +30,6 @@ pub(super) enum CloneError {
     Decrypt { image: String, source: DiskError },
 }
 
-/// Stops what runs in another thread when it goes out of scope.
-#[derive(Default)]
-pub(super) struct Halt(pub(super) Arc<AtomicBool>);
-
-impl Drop for Halt {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 impl Job {
     pub(super) async fn clone_image(
         &self,
@@ -58,12 +47,12 @@ impl Job {
 
         let scratch = Scratch(self.folder().work());
         let (halt, gauge) = (Halt::default(), gauge.clone());
-        let stop = Arc::clone(&halt.0);
+        let goes_on = halt.asked();
         let turned = Turned { turn: wish.turn, origin, disk: facts.virtual_size };
         let work = tokio::task::spawn_blocking(move || {
             let mut step = |part| {
                 gauge.set(part);
-                !stop.load(Ordering::Relaxed)
+                goes_on()
             };
             turned.write(&scratch.0, &secret.passphrase(), &mut step).map(|made| (scratch, made))
         });

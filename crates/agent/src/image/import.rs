@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use base::Chain;
 use kube::Client;
@@ -15,9 +14,9 @@ use qemu::image::{Kind, ReceiveError, check_header};
 use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
-use super::clone::Halt;
 use super::error::ImportError;
 use super::files::{Facts, Fetched, Folder};
+use super::halt::Halt;
 use super::intake::Form;
 use super::object::{Image, Source};
 use super::plan::Spot;
@@ -112,8 +111,8 @@ impl Job {
     pub(super) async fn settle(&self) -> Option<DynamicObject> {
         let _turn = self.sums.acquire().await;
         let halt = Halt::default();
-        let stop = Arc::clone(&halt.0);
-        let sum = move |folder: Folder| folder.sum(|| !stop.load(Ordering::Relaxed));
+        let goes_on = halt.asked();
+        let sum = move |folder: Folder| folder.sum(goes_on);
         let mut teller = self.teller();
         let settled = async {
             let facts = self.blocking(sum, "sum the image").await?;

@@ -6,11 +6,18 @@
 //! writers mostly wait for the disk and share its syncs, so more of them are let in. How many
 //! a level may have at most follows from upstream's figures and its shares.
 //!
+//! Who asks for much while others are about waits even if there are seats, and is let in by
+//! the side, after everybody else who is there: a request that reads is served before the next
+//! connection is looked at, so seats alone would never be what it waits for.
+//!
 //! Who waits for somebody elsewhere, a webhook, gives the seat to others meanwhile.
 //!
 //! Who is exempt, or in this process, takes no seat and pays next to nothing.
 
+mod doors;
+mod meter;
 mod objects;
+mod pool;
 mod rules;
 mod schedule;
 mod seat;
@@ -18,14 +25,14 @@ mod seated;
 mod visit;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use auth::User;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use crate::api::Api;
 use crate::refresh;
@@ -33,9 +40,10 @@ use crate::respond::Reply;
 use crate::route::ResourcePath;
 use crate::status::{ApiError, ApiResult};
 
+use doors::Entry;
 pub(crate) use objects::all as first_objects;
+use pool::{Pool, attend};
 use rules::{Asked, Rules, Schema, What};
-use schedule::{Arrival, Scheduler, Slot};
 pub(crate) use seat::{Seat, elsewhere, sitting};
 pub(crate) use seated::seated;
 pub(crate) use visit::Visit;
@@ -49,6 +57,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// A list of so many objects takes one seat more; and at most so many.
 const OBJECTS_PER_SEAT: usize = 100;
 const WIDEST: u32 = 10;
+/// What a request that writes takes of a processor, in seconds; beyond that it waits for the disk.
+const WRITE: f64 = 0.0005;
 
 /// How many requests upstream would serve at once.
 #[derive(Debug, Clone, Copy)]
@@ -73,34 +83,6 @@ pub(crate) struct Fairness {
     updating: Mutex<()>,
 }
 
-/// Seats of one kind.
-#[derive(Debug)]
-struct Pool {
-    scheduler: Mutex<Scheduler<oneshot::Sender<Slot>>>,
-    refused: AtomicU64,
-    /// How many may be elsewhere at once, without the seats that they had.
-    away: Semaphore,
-}
-
-impl Pool {
-    /// No more seats than `limit`, which is also how many may be elsewhere.
-    fn new(seats: usize, limit: u32) -> Arc<Self> {
-        let seats = u32::try_from(seats).unwrap_or(u32::MAX).min(limit);
-        let scheduler = Mutex::new(Scheduler::new(seats));
-        let away = Semaphore::new(usize::try_from(limit).unwrap_or(Semaphore::MAX_PERMITS));
-        Arc::new(Self { scheduler, refused: AtomicU64::new(0), away })
-    }
-
-    /// Tells those whose turn it is. One who has gone gives the seat to the next.
-    fn begin(&self, mut begun: Vec<(oneshot::Sender<Slot>, Slot)>) {
-        while let Some((waiting, slot)) = begun.pop() {
-            if let Err(slot) = waiting.send(slot) {
-                begun.extend(self.scheduler.lock().finish(&slot, 0.0));
-            }
-        }
-    }
-}
-
 /// Where a request belongs.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
@@ -120,11 +102,15 @@ impl Place {
 impl Fairness {
     pub(crate) fn new(in_flight: InFlight) -> Self {
         let processors = std::thread::available_parallelism().map_or(2, usize::from);
+        let processors = u32::try_from(processors).unwrap_or(2);
+        let meters = Arc::default();
+        let reading = [8 * processors, processors, in_flight.reading];
+        let writing = [16 * processors, 4 * processors, in_flight.writing];
         let fairness = Self {
             rules: ArcSwap::from_pointee(Rules::default()),
             in_flight,
-            reading: Pool::new(8 * processors, in_flight.reading),
-            writing: Pool::new(16 * processors, in_flight.writing),
+            reading: Pool::new(reading, f64::INFINITY, &meters),
+            writing: Pool::new(writing, WRITE, &meters),
             updating: Mutex::new(()),
         };
         let objects = objects::all();
@@ -139,11 +125,7 @@ impl Fairness {
         for (pool, total) in
             [(&self.reading, self.in_flight.reading), (&self.writing, self.in_flight.writing)]
         {
-            let begun = {
-                let mut scheduler = pool.scheduler.lock();
-                scheduler.configure(&rules.limits(total));
-                scheduler.dispatch()
-            };
+            let begun = pool.doors.lock().configure(&rules.limits(total));
             pool.begin(begun);
         }
         self.rules.store(Arc::new(rules));
@@ -184,18 +166,22 @@ impl Fairness {
     ) -> ApiResult<Option<Seat>> {
         let Some(place) = place.filter(|place| !place.schema.exempt) else { return Ok(None) };
         let pool = if writes { &self.writing } else { &self.reading };
+        let (level, flow) = (&*place.schema.level, place.flow);
+        let crowd = pool.meters.lock().ask(flow, Instant::now());
         let (sender, receiver) = oneshot::channel();
-        let arrival =
-            pool.scheduler.lock().arrive(&place.schema.level, place.flow, width, || sender);
-        match arrival {
-            Arrival::Begins(slot) => return Ok(Some(Seat::new(pool, slot))),
-            Arrival::Refused(_) => {}
-            Arrival::Waits => {
+        let entry = pool.doors.lock().arrive(level, flow, width, crowd, || sender);
+        match entry {
+            Entry::Begins(admission) => return Ok(Some(Seat::new(pool, admission, flow))),
+            Entry::Refused(_) => {}
+            Entry::Waits | Entry::Aside { .. } => {
+                if entry == (Entry::Aside { first: true }) {
+                    tokio::spawn(attend(Arc::clone(pool)));
+                }
                 // Those before us may be too wide for the seats that are free.
-                let begun = pool.scheduler.lock().dispatch();
+                let begun = pool.doors.lock().dispatch();
                 pool.begin(begun);
-                if let Ok(Ok(slot)) = tokio::time::timeout(PATIENCE, receiver).await {
-                    return Ok(Some(Seat::new(pool, slot)));
+                if let Ok(Ok(admission)) = tokio::time::timeout(PATIENCE, receiver).await {
+                    return Ok(Some(Seat::new(pool, admission, flow)));
                 }
             }
         }
@@ -205,7 +191,7 @@ impl Fairness {
 
     /// Seats in use by those who read and those who write.
     pub(crate) fn in_flight(&self) -> [(&'static str, u32); 2] {
-        let running = |pool: &Pool| pool.scheduler.lock().running();
+        let running = |pool: &Pool| pool.doors.lock().running();
         [("readOnly", running(&self.reading)), ("mutating", running(&self.writing))]
     }
 
@@ -217,7 +203,7 @@ impl Fairness {
     pub(crate) fn levels(&self) -> Vec<(String, u32, u32, usize)> {
         let mut all: std::collections::BTreeMap<String, (u32, u32, usize)> = Default::default();
         for pool in [&self.reading, &self.writing] {
-            for (name, running, seats, waiting) in pool.scheduler.lock().levels() {
+            for (name, running, seats, waiting) in pool.doors.lock().levels() {
                 let sum = all.entry(name.to_owned()).or_default();
                 *sum = (sum.0 + running, sum.1 + seats, sum.2 + waiting);
             }
@@ -259,6 +245,8 @@ pub(crate) fn width(objects: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     #[tokio::test]
@@ -280,6 +268,39 @@ mod tests {
         drop(first);
         assert!(next.await.unwrap().is_some());
         assert_eq!(fairness.in_flight()[0], ("readOnly", 0));
+    }
+
+    #[tokio::test]
+    async fn a_crowd_lets_others_pass_and_who_leaves_it_takes_no_seat() {
+        let fairness = Fairness::new(InFlight::default());
+        let place = |name: &str| {
+            let user = User::new(name, ["system:authenticated"]);
+            fairness.place_path(&user, "get", "/api").unwrap()
+        };
+        let (noisy, quiet) = (place("noisy"), place("quiet"));
+        drop(fairness.enter(Some(&noisy), false, 1).await.unwrap());
+        fairness.reading.meters.lock().charge(noisy.flow, 1.0, Instant::now());
+        drop(fairness.enter(Some(&noisy), false, 1).now_or_never().unwrap());
+
+        drop(fairness.enter(Some(&quiet), false, 1).now_or_never().unwrap());
+        let mut crowd: Vec<_> =
+            (0..5).map(|_| Box::pin(fairness.enter(Some(&noisy), false, 1))).collect();
+        for waiting in &mut crowd {
+            assert!(futures_util::poll!(waiting.as_mut()).is_pending(), "there is a seat for it");
+        }
+        let passing = fairness.enter(Some(&quiet), false, 1).now_or_never();
+        assert!(passing.unwrap().unwrap().is_some(), "nobody waits for a crowd");
+        crowd.truncate(3);
+        for waiting in crowd {
+            assert!(waiting.await.unwrap().is_some());
+        }
+        // Writing is of the same crowd.
+        let mut writing = std::pin::pin!(fairness.enter(Some(&noisy), true, 1));
+        assert!(futures_util::poll!(writing.as_mut()).is_pending());
+        assert!(writing.await.unwrap().is_some());
+        tokio::task::yield_now().await;
+        assert_eq!(fairness.in_flight(), [("readOnly", 0), ("mutating", 0)]);
+        assert!(fairness.levels().iter().all(|(_, _, _, waiting)| *waiting == 0));
     }
 
     #[test]

@@ -127,25 +127,39 @@ impl<T> Scheduler<T> {
         };
         let name = Arc::clone(name);
         let width = width.clamp(1, capacity.min(state.limits.seats).max(1));
-        let queue = state.deal(flow);
-        let fits = width <= free && state.running + width <= state.limits.seats;
-        if idle && fits {
+        let allowed = state.running + width <= state.limits.seats;
+        // Without queues it has its seats or it has none.
+        let queues = state.limits.queuing.is_some();
+        if allowed && ((idle && width <= free) || !queues) {
+            let queue = state.deal(flow);
             self.begin(&name, queue, width);
             return Arrival::Begins(Slot { level: name, queue, width });
         }
-        let Some(queuing) = state.limits.queuing else {
-            // Without queues it has its seats or it has none.
-            if state.running + width <= state.limits.seats {
-                self.begin(&name, queue, width);
-                return Arrival::Begins(Slot { level: name, queue, width });
-            }
-            return Arrival::Refused("concurrency-limit");
+        if queues {
+            self.wait(level, flow, width, ticket)
+        } else {
+            Arrival::Refused("concurrency-limit")
+        }
+    }
+
+    /// Somebody of `flow` queues for `width` seats of `level`, even if there are some.
+    pub(super) fn wait(
+        &mut self,
+        level: &str,
+        flow: u64,
+        width: u32,
+        ticket: impl FnOnce() -> T,
+    ) -> Arrival {
+        let (now, capacity) = (self.now, self.capacity);
+        let Some(state) = self.levels.get_mut(level) else {
+            return Arrival::Refused("its priority level is not known");
         };
-        if state.queues[queue].waiting.len() >= queuing.longest {
+        let width = width.clamp(1, capacity.min(state.limits.seats).max(1));
+        let queue = state.deal(flow);
+        let longest = state.limits.queuing.map_or(0, |queuing| queuing.longest);
+        if state.queues[queue].waiting.len() >= longest {
             return Arrival::Refused("queue-full");
         }
-        let now = self.now;
-        let state = self.levels.get_mut(&name).expect("it was found above");
         state.wake(now);
         let level_now = state.now;
         let entry = &mut state.queues[queue];
@@ -158,8 +172,13 @@ impl<T> Scheduler<T> {
         Arrival::Waits
     }
 
-    /// A request is over after `seconds`; returns who begins now.
-    pub(super) fn finish(&mut self, slot: &Slot, seconds: f64) -> Vec<(T, Slot)> {
+    /// Whether who finds no seat in `level` may wait for one.
+    pub(super) fn has_queues(&self, level: &str) -> bool {
+        self.levels.get(level).is_some_and(|level| level.limits.queuing.is_some())
+    }
+
+    /// A request is over after `seconds`; its seats are free.
+    pub(super) fn finish(&mut self, slot: &Slot, seconds: f64) {
         self.running = self.running.saturating_sub(slot.width);
         if let Some(level) = self.levels.get_mut(&slot.level) {
             level.running = level.running.saturating_sub(slot.width);
@@ -170,7 +189,6 @@ impl<T> Scheduler<T> {
                 queue.had += owed;
             }
         }
-        self.dispatch()
     }
 
     /// Somebody who had this seat and gave it back takes it again, whether there is one or not.
@@ -222,6 +240,10 @@ impl<T> Scheduler<T> {
 
     pub(super) fn running(&self) -> u32 {
         self.running
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting
     }
 
     /// Name, seats in use, seats it may have, and how many wait.
@@ -339,8 +361,8 @@ mod tests {
             let (slot, index) = running.swap_remove(which);
             served[index] += 1;
             let (level, flow, _, cost) = flows[index];
-            let begun = scheduler.finish(&slot, cost);
-            running.extend(begun.into_iter().map(|(index, slot)| (slot, index)));
+            scheduler.finish(&slot, cost);
+            running.extend(scheduler.dispatch().into_iter().map(|(index, slot)| (slot, index)));
             if let Arrival::Begins(slot) = scheduler.arrive(level, flow, 1, || index) {
                 running.push((slot, index));
             }
@@ -387,7 +409,8 @@ mod tests {
         let Arrival::Begins(slot) = it.arrive("short", 1, 1, || 0) else { panic!() };
         assert_eq!(it.arrive("short", 1, 1, || 1), Arrival::Waits);
         assert_eq!(it.arrive("short", 1, 1, || 2), Arrival::Refused("queue-full"));
-        let begun = it.finish(&slot, 0.001);
+        it.finish(&slot, 0.001);
+        let begun = it.dispatch();
         assert_eq!(begun.iter().map(|(ticket, _)| *ticket).collect::<Vec<_>>(), [1]);
     }
 
@@ -402,8 +425,12 @@ mod tests {
             .collect();
         assert_eq!(it.arrive("low", 2, 10, || 7), Arrival::Waits, "it needs all there is");
         assert_eq!(it.arrive("low", 3, 1, || 8), Arrival::Waits, "nobody overtakes");
-        assert!(it.finish(&slots[0], 0.003).is_empty() && it.finish(&slots[1], 0.003).is_empty());
-        let begun = it.finish(&slots[2], 0.003);
+        for slot in &slots[..2] {
+            it.finish(slot, 0.003);
+            assert!(it.dispatch().is_empty());
+        }
+        it.finish(&slots[2], 0.003);
+        let begun = it.dispatch();
         assert!(begun.iter().any(|(ticket, _)| *ticket == 7), "{begun:?}");
     }
 }

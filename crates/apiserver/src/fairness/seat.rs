@@ -9,7 +9,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::Pool;
-use super::schedule::Slot;
+use super::doors::Admission;
 
 tokio::task_local! {
     /// The seat of the request that this task answers.
@@ -18,15 +18,16 @@ tokio::task_local! {
 
 #[derive(Debug)]
 pub(crate) struct Seat {
-    slot: Slot,
+    admission: Admission,
+    flow: u64,
     pool: Arc<Pool>,
     /// When it was taken; nothing while its owner is elsewhere.
     since: Option<Instant>,
 }
 
 impl Seat {
-    pub(super) fn new(pool: &Arc<Pool>, slot: Slot) -> Self {
-        Self { slot, pool: Arc::clone(pool), since: Some(Instant::now()) }
+    pub(super) fn new(pool: &Arc<Pool>, admission: Admission, flow: u64) -> Self {
+        Self { admission, flow, pool: Arc::clone(pool), since: Some(Instant::now()) }
     }
 
     /// Whether it was left: not if its owner is elsewhere, or too many are.
@@ -42,14 +43,15 @@ impl Seat {
     /// Nobody waits for a seat that they had: whoever has it now is soon done.
     fn take_again(&mut self) {
         self.pool.away.add_permits(1);
-        self.pool.scheduler.lock().resume(&self.slot);
+        self.pool.doors.lock().resume(&self.admission);
         self.since = Some(Instant::now());
     }
 
     fn give(&self, since: Instant) {
-        let seconds = since.elapsed().as_secs_f64();
-        let begun = self.pool.scheduler.lock().finish(&self.slot, seconds);
-        self.pool.begin(begun);
+        let now = Instant::now();
+        let seconds = now.saturating_duration_since(since).as_secs_f64();
+        self.pool.meters.lock().charge(self.flow, seconds.min(self.pool.dearest), now);
+        self.pool.finish(&self.admission, seconds);
     }
 }
 

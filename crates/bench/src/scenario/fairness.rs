@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -27,30 +27,42 @@ pub(crate) async fn run(
     let noisy = user(server, sheaf, data, "noisy").await?;
     let quiet = user(server, sheaf, data, "quiet").await?;
     server.client.connect().await?.send(Method::POST, MAPS, map("fair", 0)).await?;
-    for (what, path) in [("gets", format!("{MAPS}/fair")), ("lists", format!("{MAPS}?limit=500"))] {
-        let idle = p99(&quiet, &format!("{MAPS}/fair")).await?;
-        let flood =
-            Flood::start(&noisy, Method::GET, move |_| (path.clone(), Bytes::new())).await?;
-        let busy = p99(&quiet, &format!("{MAPS}/fair")).await?;
-        flood.stop().await?;
-        tell(figures, what, idle, busy);
-    }
-    let idle = p99(&quiet, &format!("{MAPS}/fair")).await?;
-    let flood = Flood::start(&noisy, Method::POST, |number| {
-        (MAPS.to_owned(), map(&format!("flood-{number}"), number))
-    })
-    .await?;
-    let busy = p99(&quiet, &format!("{MAPS}/fair")).await?;
-    flood.stop().await?;
-    tell(figures, "creates", idle, busy);
-    Ok(())
+    let one = format!("{MAPS}/fair");
+    let get = |path: String| move |_| (path.clone(), Bytes::new());
+    let list = get(format!("{MAPS}?limit=500"));
+    let create = |number| (MAPS.to_owned(), map(&format!("flood-{number}"), number));
+    notice(figures, "gets", &quiet, &one, Flood::new(&noisy, Method::GET, get(one.clone())))
+        .await?;
+    notice(figures, "lists", &quiet, &one, Flood::new(&noisy, Method::GET, list)).await?;
+    notice(figures, "creates", &quiet, &one, Flood::new(&noisy, Method::POST, create)).await
 }
 
-fn tell(figures: &mut Figures, what: &str, idle: f64, busy: f64) {
+/// What the quiet one notices of a flood, and the flood of the quiet one.
+async fn notice<R: Request>(
+    figures: &mut Figures,
+    what: &str,
+    quiet: &Client,
+    path: &str,
+    flood: Flood<R>,
+) -> Result<()> {
+    let idle = p99(quiet, path).await?;
+    let flood = flood.start().await?;
+    let (begun, served) = (Instant::now(), flood.served());
+    let busy = p99(quiet, path).await?;
+    let beside = flood.rate(begun, served);
+    // The server remembers for a second that somebody else was there.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let (begun, served) = (Instant::now(), flood.served());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let alone = flood.rate(begun, served);
+    flood.stop().await?;
     figures.add(format!("get p99 of one user, alone (before {what})"), idle, "ms");
     figures.add(format!("get p99 of one user, while another floods with {what}"), busy, "ms");
     let name = format!("the second as a multiple of the first ({what})");
     figures.held(name, busy / idle, "×", Limit::Most(5.0));
+    figures.add(format!("the flood's {what} meanwhile"), beside, "/s");
+    figures.add(format!("the flood's {what} once it is alone"), alone, "/s");
+    Ok(())
 }
 
 /// Somebody with a certificate and the right to edit.
@@ -105,36 +117,60 @@ async fn gets(client: &Client, path: &str) -> Result<f64> {
     Ok(percentile(&mut samples, 0.99))
 }
 
+/// What the request of a number is: a path and a body.
+trait Request: Fn(usize) -> (String, Bytes) + Clone + Send + 'static {}
+impl<R: Fn(usize) -> (String, Bytes) + Clone + Send + 'static> Request for R {}
+
 /// Requests from 64 connections, one after the other on each, until it is stopped.
-struct Flood {
-    over: Arc<AtomicBool>,
-    workers: tokio::task::JoinSet<Result<()>>,
+struct Flood<R> {
+    client: Client,
+    method: Method,
+    request: R,
 }
 
-impl Flood {
-    async fn start(
-        client: &Client,
-        method: Method,
-        request: impl Fn(usize) -> (String, Bytes) + Clone + Send + 'static,
-    ) -> Result<Self> {
-        let over = Arc::new(AtomicBool::new(false));
+impl<R: Request> Flood<R> {
+    fn new(client: &Client, method: Method, request: R) -> Self {
+        Self { client: client.clone(), method, request }
+    }
+
+    async fn start(self) -> Result<Flooding> {
+        let (over, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let mut workers = tokio::task::JoinSet::new();
         for worker in 0..CLIENTS {
-            let mut connection = client.connect().await?;
-            let (method, request, over) = (method.clone(), request.clone(), over.clone());
+            let mut connection = self.client.connect().await?;
+            let (method, request) = (self.method.clone(), self.request.clone());
+            let (over, served) = (over.clone(), served.clone());
             workers.spawn(async move {
                 let mut number = worker;
                 while !over.load(Ordering::Relaxed) {
                     let (path, body) = request(number);
                     // Being sent away is part of it.
                     connection.send(method.clone(), &path, body).await?;
+                    served.fetch_add(1, Ordering::Relaxed);
                     number += CLIENTS;
                 }
                 Ok(())
             });
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
-        Ok(Self { over, workers })
+        Ok(Flooding { over, served, workers })
+    }
+}
+
+struct Flooding {
+    over: Arc<AtomicBool>,
+    served: Arc<AtomicUsize>,
+    workers: tokio::task::JoinSet<Result<()>>,
+}
+
+impl Flooding {
+    fn served(&self) -> usize {
+        self.served.load(Ordering::Relaxed)
+    }
+
+    /// Answers per second since then, when there had been so many.
+    fn rate(&self, begun: Instant, served: usize) -> f64 {
+        (self.served() - served) as f64 / begun.elapsed().as_secs_f64()
     }
 
     async fn stop(mut self) -> Result<()> {

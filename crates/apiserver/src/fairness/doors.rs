@@ -1,0 +1,197 @@
+//! Two ways to a seat. Pure.
+//!
+//! Whoever asks for a little goes straight to a seat if there is one. A crowd, one flow that
+//! has much while others are about, always waits at the side door, and is let in a few at a
+//! time once everybody else who is there has been looked at. Without that, its requests would
+//! be a queue in front of ours: read and answered in the order in which they came, however
+//! many there are.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::schedule::{Arrival, Limits, Scheduler, Slot};
+
+/// A seat, and the door at which it is handed back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Admission {
+    slot: Slot,
+    door: Door,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Door {
+    Front,
+    Side,
+}
+
+/// What becomes of a request that arrives.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    Begins(Admission),
+    Waits,
+    /// At the side door. The first of a crowd calls somebody who opens it.
+    Aside {
+        first: bool,
+    },
+    Refused(&'static str),
+}
+
+/// Who comes in when the side door is opened.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Opened<T> {
+    Begin(Vec<(T, Admission)>),
+    /// Those who came in before are still there.
+    Full,
+    /// The crowd is gone, and so is who opened.
+    Nobody,
+}
+
+#[derive(Debug)]
+pub(super) struct Doors<T> {
+    front: Scheduler<T>,
+    side: Scheduler<T>,
+    /// Whether somebody opens the side door.
+    attended: bool,
+}
+
+impl<T> Doors<T> {
+    /// So many seats, and so many for whom comes in at the side.
+    pub(super) fn new(seats: u32, aside: u32) -> Self {
+        Self { front: Scheduler::new(seats), side: Scheduler::new(aside), attended: false }
+    }
+
+    /// Takes over new limits; returns who begins now.
+    pub(super) fn configure(&mut self, limits: &BTreeMap<Arc<str>, Limits>) -> Vec<(T, Admission)> {
+        self.front.configure(limits);
+        self.side.configure(limits);
+        self.dispatch()
+    }
+
+    /// Somebody of `flow`, which is a crowd or not, asks for `width` seats of `level`.
+    pub(super) fn arrive(
+        &mut self,
+        level: &str,
+        flow: u64,
+        width: u32,
+        crowd: bool,
+        ticket: impl FnOnce() -> T,
+    ) -> Entry {
+        if crowd && self.side.has_queues(level) {
+            return match self.side.wait(level, flow, width, ticket) {
+                Arrival::Refused(reason) => Entry::Refused(reason),
+                _ => Entry::Aside { first: !std::mem::replace(&mut self.attended, true) },
+            };
+        }
+        match self.front.arrive(level, flow, width, ticket) {
+            Arrival::Begins(slot) => Entry::Begins(Admission { slot, door: Door::Front }),
+            Arrival::Waits => Entry::Waits,
+            Arrival::Refused(reason) => Entry::Refused(reason),
+        }
+    }
+
+    /// A request is over after `seconds`; returns who begins now. Nobody does at the side: the
+    /// door is opened from time to time.
+    pub(super) fn finish(&mut self, seat: &Admission, seconds: f64) -> Vec<(T, Admission)> {
+        match seat.door {
+            Door::Front => {
+                self.front.finish(&seat.slot, seconds);
+                self.dispatch()
+            }
+            Door::Side => {
+                self.side.finish(&seat.slot, seconds);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Somebody who had this seat and gave it back takes it again, whether there is one or not.
+    pub(super) fn resume(&mut self, seat: &Admission) {
+        match seat.door {
+            Door::Front => self.front.resume(&seat.slot),
+            Door::Side => self.side.resume(&seat.slot),
+        }
+    }
+
+    /// Gives free seats to those who wait in front.
+    pub(super) fn dispatch(&mut self) -> Vec<(T, Admission)> {
+        let begun = self.front.dispatch().into_iter();
+        begun.map(|(ticket, slot)| (ticket, Admission { slot, door: Door::Front })).collect()
+    }
+
+    /// Opens the side door.
+    pub(super) fn open(&mut self) -> Opened<T> {
+        let begun = self.side.dispatch();
+        if begun.is_empty() {
+            self.attended = self.side.waiting() > 0;
+            return if self.attended { Opened::Full } else { Opened::Nobody };
+        }
+        let begun = begun.into_iter();
+        let admitted = |(ticket, slot)| (ticket, Admission { slot, door: Door::Side });
+        Opened::Begin(begun.map(admitted).collect())
+    }
+
+    pub(super) fn running(&self) -> u32 {
+        self.front.running() + self.side.running()
+    }
+
+    /// Name, seats in use, seats it may have, and how many wait.
+    pub(super) fn levels(&self) -> impl Iterator<Item = (&str, u32, u32, usize)> {
+        let sides = self.side.levels();
+        self.front.levels().zip(sides).map(|((name, running, seats, waiting), side)| {
+            (name, running + side.1, seats, waiting + side.3)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::schedule::Queuing;
+    use super::*;
+
+    fn doors(seats: u32, aside: u32) -> Doors<&'static str> {
+        let queuing = Some(Queuing { queues: 8, hand: 2, longest: 3 });
+        let limits = |queuing| Limits { seats: 100, weight: 1.0, queuing };
+        let mut doors = Doors::new(seats, aside);
+        let levels = [("queues".into(), limits(queuing)), ("rejects".into(), limits(None))];
+        assert!(doors.configure(&levels.into()).is_empty());
+        doors
+    }
+
+    fn names(opened: Opened<&'static str>) -> Vec<(&'static str, Admission)> {
+        match opened {
+            Opened::Begin(begun) => begun,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_crowd_waits_while_others_pass() {
+        let mut it = doors(4, 1);
+        assert_eq!(it.arrive("queues", 1, 1, true, || "a"), Entry::Aside { first: true });
+        assert_eq!(it.arrive("queues", 1, 1, true, || "b"), Entry::Aside { first: false });
+        let Entry::Begins(quiet) = it.arrive("queues", 2, 1, false, || "quiet") else { panic!() };
+
+        let begun = names(it.open());
+        assert_eq!((begun.len(), it.running()), (1, 2));
+        assert_eq!(it.open(), Opened::Full, "it has one seat");
+        assert!(it.finish(&quiet, 0.001).is_empty());
+        assert_eq!(it.open(), Opened::Full, "that was another's");
+        assert!(it.finish(&begun[0].1, 0.001).is_empty(), "the door is opened, not left open");
+        let last = names(it.open());
+        assert!(it.finish(&last[0].1, 0.001).is_empty());
+        assert_eq!(it.open(), Opened::Nobody);
+        assert_eq!(it.arrive("queues", 1, 1, true, || "c"), Entry::Aside { first: true });
+        assert_eq!(it.levels().map(|level| level.3).sum::<usize>(), 1, "who waits is counted");
+    }
+
+    #[test]
+    fn a_crowd_too_large_is_refused_and_levels_without_queues_have_no_side_door() {
+        let mut it = doors(4, 1);
+        let full = std::iter::from_fn(|| match it.arrive("queues", 1, 1, true, || "a") {
+            Entry::Refused(reason) => Some(reason),
+            _ => Some(""),
+        });
+        assert!(full.take(7).any(|reason| reason == "queue-full"), "two queues of three");
+        assert!(matches!(it.arrive("rejects", 1, 1, true, || "a"), Entry::Begins(_)));
+    }
+}

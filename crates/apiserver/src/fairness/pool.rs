@@ -1,0 +1,74 @@
+//! The seats of one kind, of those who read or of those who write, and who is told of them.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore, oneshot};
+
+use super::doors::{Admission, Doors, Opened};
+use super::meter::Meters;
+
+/// Seats of one kind.
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub(super) doors: Mutex<Doors<oneshot::Sender<Admission>>>,
+    /// What each flow uses, of the seats of both kinds.
+    pub(super) meters: Arc<Mutex<Meters>>,
+    /// The most that a request takes of a processor, in seconds.
+    pub(super) dearest: f64,
+    /// Somebody has left.
+    pub(super) left: Notify,
+    pub(super) refused: AtomicU64,
+    /// How many may be elsewhere at once, without the seats that they had.
+    pub(super) away: Semaphore,
+}
+
+impl Pool {
+    /// So many seats, so many for a crowd, and no more than `limit`, which is also how many may
+    /// be elsewhere.
+    pub(super) fn new(
+        [seats, aside, limit]: [u32; 3],
+        dearest: f64,
+        meters: &Arc<Mutex<Meters>>,
+    ) -> Arc<Self> {
+        let away = usize::try_from(limit).unwrap_or(Semaphore::MAX_PERMITS);
+        Arc::new(Self {
+            doors: Mutex::new(Doors::new(seats.min(limit), aside.min(limit))),
+            meters: Arc::clone(meters),
+            dearest,
+            left: Notify::new(),
+            refused: AtomicU64::new(0),
+            away: Semaphore::new(away),
+        })
+    }
+
+    pub(super) fn finish(&self, admission: &Admission, seconds: f64) {
+        let begun = self.doors.lock().finish(admission, seconds);
+        self.left.notify_one();
+        self.begin(begun);
+    }
+
+    /// Tells those whose turn it is. One who has gone gives the seat to the next.
+    pub(super) fn begin(&self, mut begun: Vec<(oneshot::Sender<Admission>, Admission)>) {
+        while let Some((waiting, admission)) = begun.pop() {
+            if let Err(admission) = waiting.send(admission) {
+                begun.extend(self.doors.lock().finish(&admission, 0.0));
+            }
+        }
+    }
+}
+
+/// Opens the side door whenever all others had their turn, until the crowd is gone.
+pub(super) async fn attend(pool: Arc<Pool>) {
+    loop {
+        // Connections that something came in on are looked at meanwhile.
+        tokio::task::yield_now().await;
+        let opened = pool.doors.lock().open();
+        match opened {
+            Opened::Begin(begun) => pool.begin(begun),
+            Opened::Full => pool.left.notified().await,
+            Opened::Nobody => return,
+        }
+    }
+}

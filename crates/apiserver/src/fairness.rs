@@ -12,7 +12,8 @@
 //!
 //! Who waits for somebody elsewhere, a webhook, gives the seat to others meanwhile.
 //!
-//! Who is exempt, or in this process, takes no seat and pays next to nothing.
+//! Who is exempt takes no seat, and waits only as a crowd, without end. Who is in this process
+//! pays nothing.
 
 mod doors;
 mod meter;
@@ -40,7 +41,7 @@ use crate::respond::Reply;
 use crate::route::ResourcePath;
 use crate::status::{ApiError, ApiResult};
 
-use doors::Entry;
+use doors::{EXEMPT, Entry};
 pub(crate) use objects::all as first_objects;
 use pool::{Pool, attend};
 use rules::{Asked, Rules, Schema, What};
@@ -157,21 +158,25 @@ impl Fairness {
         Some(Place { schema, flow })
     }
 
-    /// Waits for a seat; nobody who is exempt needs one.
+    /// Waits for a seat; who is exempt needs one only in a crowd.
     pub(crate) async fn enter(
         &self,
         place: Option<&Place>,
         writes: bool,
         width: u32,
     ) -> ApiResult<Option<Seat>> {
-        let Some(place) = place.filter(|place| !place.schema.exempt) else { return Ok(None) };
+        let Some(place) = place else { return Ok(None) };
         let pool = if writes { &self.writing } else { &self.reading };
-        let (level, flow) = (&*place.schema.level, place.flow);
+        let (exempt, flow) = (place.schema.exempt, place.flow);
         let crowd = pool.meters.lock().ask(flow, Instant::now());
+        if exempt && !crowd {
+            return Ok(Some(Seat::new(pool, None, flow)));
+        }
+        let level = if exempt { EXEMPT } else { &*place.schema.level };
         let (sender, receiver) = oneshot::channel();
         let entry = pool.doors.lock().arrive(level, flow, width, crowd, || sender);
         match entry {
-            Entry::Begins(admission) => return Ok(Some(Seat::new(pool, admission, flow))),
+            Entry::Begins(admission) => return Ok(Some(Seat::new(pool, Some(admission), flow))),
             Entry::Refused(_) => {}
             Entry::Waits | Entry::Aside { .. } => {
                 if entry == (Entry::Aside { first: true }) {
@@ -180,8 +185,13 @@ impl Fairness {
                 // Those before us may be too wide for the seats that are free.
                 let begun = pool.doors.lock().dispatch();
                 pool.begin(begun);
-                if let Ok(Ok(admission)) = tokio::time::timeout(PATIENCE, receiver).await {
-                    return Ok(Some(Seat::new(pool, admission, flow)));
+                let admitted = if exempt {
+                    receiver.await.ok()
+                } else {
+                    tokio::time::timeout(PATIENCE, receiver).await.ok().and_then(Result::ok)
+                };
+                if let Some(admission) = admitted {
+                    return Ok(Some(Seat::new(pool, Some(admission), flow)));
                 }
             }
         }
@@ -272,12 +282,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_crowd_lets_others_pass_and_who_leaves_it_takes_no_seat() {
+        for groups in [["a", "a"], ["a", "system:masters"], ["system:masters", "a"]] {
+            crowd(groups).await;
+        }
+    }
+
+    /// Somebody of one group is a crowd to somebody of another.
+    async fn crowd([noisy, quiet]: [&str; 2]) {
         let fairness = Fairness::new(InFlight::default());
-        let place = |name: &str| {
-            let user = User::new(name, ["system:authenticated"]);
+        let place = |name: &str, group: &str| {
+            let user = User::new(name, ["system:authenticated", group]);
             fairness.place_path(&user, "get", "/api").unwrap()
         };
-        let (noisy, quiet) = (place("noisy"), place("quiet"));
+        let (noisy, quiet) = (place("noisy", noisy), place("quiet", quiet));
         drop(fairness.enter(Some(&noisy), false, 1).await.unwrap());
         fairness.reading.meters.lock().charge(noisy.flow, 1.0, Instant::now());
         drop(fairness.enter(Some(&noisy), false, 1).now_or_never().unwrap());

@@ -9,7 +9,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::schedule::{Arrival, Limits, Scheduler, Slot};
+use super::schedule::{Arrival, Limits, Queuing, Scheduler, Slot};
+
+/// Where those wait aside who need no seat otherwise. No object has such a name.
+pub(super) const EXEMPT: &str = "exempt/";
 
 /// A seat, and the door at which it is handed back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +66,11 @@ impl<T> Doors<T> {
     /// Takes over new limits; returns who begins now.
     pub(super) fn configure(&mut self, limits: &BTreeMap<Arc<str>, Limits>) -> Vec<(T, Admission)> {
         self.front.configure(limits);
-        self.side.configure(limits);
+        let mut limits = limits.clone();
+        let queuing = Some(Queuing { queues: 64, hand: 6, longest: usize::MAX });
+        let weight = limits.values().map(|level| level.weight).sum::<f64>().max(1.0);
+        limits.insert(EXEMPT.into(), Limits { seats: u32::MAX, weight, queuing });
+        self.side.configure(&limits);
         self.dispatch()
     }
 
@@ -136,9 +143,10 @@ impl<T> Doors<T> {
 
     /// Name, seats in use, seats it may have, and how many wait.
     pub(super) fn levels(&self) -> impl Iterator<Item = (&str, u32, u32, usize)> {
-        let sides = self.side.levels();
-        self.front.levels().zip(sides).map(|((name, running, seats, waiting), side)| {
-            (name, running + side.1, seats, waiting + side.3)
+        self.front.levels().map(|(name, running, seats, waiting)| {
+            let side = self.side.levels().find(|side| side.0 == name);
+            let (more, crowd) = side.map_or((0, 0), |side| (side.1, side.3));
+            (name, running + more, seats, waiting + crowd)
         })
     }
 }
@@ -193,5 +201,9 @@ mod tests {
         });
         assert!(full.take(7).any(|reason| reason == "queue-full"), "two queues of three");
         assert!(matches!(it.arrive("rejects", 1, 1, true, || "a"), Entry::Begins(_)));
+        for _ in 0..100 {
+            let entry = it.arrive(EXEMPT, 1, 1, true, || "exempt");
+            assert!(matches!(entry, Entry::Aside { .. }), "they are never refused");
+        }
     }
 }

@@ -109,6 +109,8 @@ impl Rules {
         schema.name.hash(&mut hash);
         match (schema.by, asked.what) {
             (By::User, _) => asked.user.name.hash(&mut hash),
+            // Not to be queued, but to see that one of them is a crowd to the others.
+            _ if schema.exempt => asked.user.name.hash(&mut hash),
             (By::Namespace, What::Resource { namespace, .. }) => namespace.hash(&mut hash),
             (By::Namespace | By::Nothing, _) => {}
         }

@@ -18,7 +18,8 @@ tokio::task_local! {
 
 #[derive(Debug)]
 pub(crate) struct Seat {
-    admission: Admission,
+    /// None of those who need none, and are only looked at.
+    admission: Option<Admission>,
     flow: u64,
     pool: Arc<Pool>,
     /// When it was taken; nothing while its owner is elsewhere.
@@ -26,13 +27,13 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    pub(super) fn new(pool: &Arc<Pool>, admission: Admission, flow: u64) -> Self {
+    pub(super) fn new(pool: &Arc<Pool>, admission: Option<Admission>, flow: u64) -> Self {
         Self { admission, flow, pool: Arc::clone(pool), since: Some(Instant::now()) }
     }
 
     /// Whether it was left: not if its owner is elsewhere, or too many are.
     fn leave(&mut self) -> bool {
-        let Some(since) = self.since else { return false };
+        let (Some(since), Some(_)) = (self.since, &self.admission) else { return false };
         let Ok(permit) = self.pool.away.try_acquire() else { return false };
         permit.forget();
         self.since = None;
@@ -43,7 +44,9 @@ impl Seat {
     /// Nobody waits for a seat that they had: whoever has it now is soon done.
     fn take_again(&mut self) {
         self.pool.away.add_permits(1);
-        self.pool.doors.lock().resume(&self.admission);
+        if let Some(admission) = &self.admission {
+            self.pool.doors.lock().resume(admission);
+        }
         self.since = Some(Instant::now());
     }
 
@@ -51,7 +54,9 @@ impl Seat {
         let now = Instant::now();
         let seconds = now.saturating_duration_since(since).as_secs_f64();
         self.pool.meters.lock().charge(self.flow, seconds.min(self.pool.dearest), now);
-        self.pool.finish(&self.admission, seconds);
+        if let Some(admission) = &self.admission {
+            self.pool.finish(admission, seconds);
+        }
     }
 }
 

@@ -1,16 +1,27 @@
 //! CRC-32C, as fast as the processor can: every block is summed when it is written, when it
 //! comes over a wire and when it is read.
 
-#[cfg(target_arch = "x86_64")]
-mod fold;
+use crc_fast::{CrcAlgorithm, Digest};
 
 /// CRC-32C (Castagnoli) of some data.
 pub(crate) fn crc32c(data: &[u8]) -> u32 {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(crc) = fold::crc32c(data) {
-        return crc;
+    narrow(crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, data))
+}
+
+/// The same of a page that holds its own sum in its second four bytes, which were zero when it
+/// was computed.
+pub(crate) fn crc32c_of_page(page: &[u8]) -> u32 {
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    for part in [&page[..4], &[0; 4], &page[8..]] {
+        digest.update(part);
     }
-    crc32c::crc32c(data)
+    narrow(digest.finalize())
+}
+
+/// The crate answers sums of every width as the widest.
+fn narrow(sum: u64) -> u32 {
+    debug_assert!(u32::try_from(sum).is_ok());
+    sum as u32
 }
 
 #[cfg(test)]
@@ -30,6 +41,17 @@ mod tests {
         for (at, length) in lengths.enumerate() {
             let data = &data[at % 64..][..length];
             assert_eq!(super::crc32c(data), plain(data), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_page_is_summed_without_its_own_sum() {
+        for length in [8, 9, 60, 176, 4096] {
+            let mut page: Vec<u8> = (0..length).map(|at: u32| (at * 7 + 1) as u8).collect();
+            page[4..8].fill(0);
+            let sum = plain(&page);
+            page[4..8].copy_from_slice(&sum.to_le_bytes());
+            assert_eq!(super::crc32c_of_page(&page), sum, "{length} bytes");
         }
     }
 

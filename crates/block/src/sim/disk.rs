@@ -164,7 +164,7 @@ impl ModelDisk {
             Some(cell) => {
                 let region = u32::try_from(block * BLOCK / self.region).expect("few regions");
                 let looks = verify != Verify::Suspect || self.log.contains(&region);
-                match looks && crc32c::crc32c(&cell.data) != cell.crc {
+                match looks && crate::checksum::crc32c(&cell.data) != cell.crc {
                     true => BlockState::Bad,
                     false => BlockState::Data(cell.crc),
                 }
@@ -181,7 +181,7 @@ impl ModelDisk {
                 bad.filter(|((_, state), torn)| **state == BlockState::Bad && *torn)
             {
                 let cell = self.now.get_mut(&block).expect("a bad block is there");
-                cell.crc = crc32c::crc32c(&cell.data);
+                cell.crc = crate::checksum::crc32c(&cell.data);
                 *state = BlockState::Data(cell.crc);
                 self.unflushed.insert(block);
             }
@@ -396,5 +396,5 @@ fn mix(old: Option<&Cell>, new: Option<&Cell>, rng: &mut Rng) -> Option<Cell> {
 fn zero_crc() -> u32 {
     const ZEROES: [u8; BLOCK as usize] = [0; BLOCK as usize];
     static CRC: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
-    *CRC.get_or_init(|| crc32c::crc32c(&ZEROES))
+    *CRC.get_or_init(|| crate::checksum::crc32c(&ZEROES))
 }

@@ -175,7 +175,7 @@ impl World {
         }
         for block in 0..blocks {
             let cell = cell(&head, block);
-            if crc32c::crc32c(&cell.data) != cell.crc {
+            if crate::checksum::crc32c(&cell.data) != cell.crc {
                 return Err(format!("block {block} does not fit its checksum"));
             }
             for (index, sector) in cell.data.chunks(SECTOR).enumerate() {
@@ -203,7 +203,7 @@ impl World {
 fn cell(blocks: &Blocks, block: u64) -> Cell {
     blocks.get(&block).cloned().unwrap_or_else(|| {
         let data = Bytes::from(vec![0; BLOCK as usize]);
-        let crc = crc32c::crc32c(&data);
+        let crc = crate::checksum::crc32c(&data);
         Cell { data, crc }
     })
 }

@@ -192,7 +192,7 @@ impl StoredDisk {
         let read = Request::Read { view: view_of(view), offset, len };
         let sums: Vec<u32> = match (verify, self.carry_out(read, u64::MAX)) {
             (Verify::Deep, Some(Ok(Reply::Data(data)))) => {
-                data.into_bytes().chunks(BLOCK as usize).map(crc32c::crc32c).collect()
+                data.into_bytes().chunks(BLOCK as usize).map(crate::checksum::crc32c).collect()
             }
             _ => Vec::new(),
         };

@@ -43,6 +43,7 @@ use super::crc::crc32c;
 use super::files::FileNo;
 use super::geometry::{Blocks, Region};
 use super::map::Presence;
+use crate::checksum::crc32c_of_page;
 
 pub(crate) use self::writer::{LogWriter, Lsn, Need};
 
@@ -191,8 +192,7 @@ fn decode_page(page: &[u8], position: u64, pages: u64, tag: u64) -> Option<PageR
         return None;
     }
     let crc = get_u32(page, 4);
-    let found = crc32c::crc32c_append(crc32c(&page[..4]), &[0; 4]);
-    if crc32c::crc32c_append(found, &page[8..]) != crc {
+    if crc32c_of_page(page) != crc {
         return None;
     }
     let header = Header {

@@ -25,6 +25,7 @@ use super::bytes_at::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
 use super::crc::crc32c;
 use super::files::FileNo;
 use super::geometry::{Blocks, REGION_BLOCKS, Region};
+use crate::checksum::crc32c_of_page;
 
 pub const PAGE: usize = 4096;
 /// Both slots of a region.
@@ -126,9 +127,8 @@ pub fn decode_slot(page: &[u8], owner: Owner, index: u64) -> Slot {
     if page.iter().all(|byte| *byte == 0) {
         return Slot::Blank;
     }
-    let crc = crc32c::crc32c_append(crc32c(&page[..4]), &[0; 4]);
     let whole = get_u32(page, 0) == MAGIC
-        && crc32c::crc32c_append(crc, &page[8..]) == get_u32(page, 4)
+        && crc32c_of_page(page) == get_u32(page, 4)
         && get_u16(page, 32) == VERSION;
     let seq = get_u64(page, 8);
     let ours = get_u32(page, 16) == owner.file.0

@@ -37,6 +37,7 @@ use super::crc::crc32c;
 use super::files::FileNo;
 use super::geometry::{Blocks, Region};
 use super::map::Presence;
+use crate::checksum::crc32c_of_page;
 use crate::ids::BootId;
 
 /// Bytes of a place.
@@ -79,9 +80,8 @@ pub(crate) fn encode(boot: BootId, tag: u64, record: &Record) -> Vec<u8> {
 /// The record in a place, if it is whole and of this boot.
 pub(crate) fn decode(place: &[u8], boot: BootId, tag: u64) -> Option<Record> {
     let bytes = place.get(..RECORD)?;
-    let crc = crc32c::crc32c_append(crc32c(&bytes[..4]), &[0; 4]);
     let ours = get_u32(bytes, 0) == MAGIC
-        && crc32c::crc32c_append(crc, &bytes[8..]) == get_u32(bytes, 4)
+        && crc32c_of_page(bytes) == get_u32(bytes, 4)
         && get_u128(bytes, 8) == boot.as_u128()
         && get_u64(bytes, 24) == tag;
     let words = |at: usize| Blocks(std::array::from_fn(|i| get_u64(bytes, at + i * 8)));

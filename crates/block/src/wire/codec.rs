@@ -25,7 +25,8 @@ impl Encoded {
         let mut head = BytesMut::with_capacity(HEADER + table.len() * 4);
         head.put_bytes(0, HEADER);
         table.iter().for_each(|crc| head.put_u32_le(*crc));
-        header.payload_crc = crc32c::crc32c(if table.is_empty() { &body } else { &head[HEADER..] });
+        header.payload_crc =
+            crate::checksum::crc32c(if table.is_empty() { &body } else { &head[HEADER..] });
         head[..HEADER].copy_from_slice(&header.encode());
         Self { head: head.freeze(), body }
     }

@@ -58,7 +58,7 @@ impl Decoder {
 }
 
 pub(super) fn check(header: &Header, payload: &[u8]) -> Result<(), WireError> {
-    let computed = crc32c::crc32c(&payload[..header.summed()]);
+    let computed = crate::checksum::crc32c(&payload[..header.summed()]);
     match header.payload_crc == computed {
         true => Ok(()),
         false => Err(WireError::PayloadChecksum { found: header.payload_crc, computed }),

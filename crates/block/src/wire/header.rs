@@ -134,7 +134,7 @@ impl Header {
         out[44..48].copy_from_slice(&self.payload.to_le_bytes());
         out[48..52].copy_from_slice(&self.table.to_le_bytes());
         out[52..56].copy_from_slice(&self.payload_crc.to_le_bytes());
-        let crc = crc32c::crc32c(&out[..60]);
+        let crc = crate::checksum::crc32c(&out[..60]);
         out[60..64].copy_from_slice(&crc.to_le_bytes());
         out
     }
@@ -145,7 +145,7 @@ impl Header {
         if magic != MAGIC {
             return Err(WireError::Magic { found: magic });
         }
-        let (found, computed) = (u32_at(bytes, 60), crc32c::crc32c(&bytes[..60]));
+        let (found, computed) = (u32_at(bytes, 60), crate::checksum::crc32c(&bytes[..60]));
         if found != computed {
             return Err(WireError::HeaderChecksum { found, computed });
         }

@@ -244,8 +244,8 @@ proptest! {
         bytes[44..48].copy_from_slice(&(payload.len() as u32).to_le_bytes());
         bytes[48..52].copy_from_slice(&table.to_le_bytes());
         let summed = if table > 0 { (table as usize * 4).min(payload.len()) } else { payload.len() };
-        bytes[52..56].copy_from_slice(&crc32c::crc32c(&payload[..summed]).to_le_bytes());
-        let crc = crc32c::crc32c(&bytes[..60]);
+        bytes[52..56].copy_from_slice(&crate::checksum::crc32c(&payload[..summed]).to_le_bytes());
+        let crc = crate::checksum::crc32c(&bytes[..60]);
         bytes[60..64].copy_from_slice(&crc.to_le_bytes());
         let mut decoder = Decoder::default();
         decoder.push(&bytes);

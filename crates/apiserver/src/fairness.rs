@@ -16,6 +16,7 @@
 //! pays nothing.
 
 mod doors;
+mod hand;
 mod meter;
 mod objects;
 mod pool;
@@ -177,23 +178,18 @@ impl Fairness {
         let entry = pool.doors.lock().arrive(level, flow, width, crowd, || sender);
         match entry {
             Entry::Begins(admission) => return Ok(Some(Seat::new(pool, Some(admission), flow))),
-            Entry::Refused(_) => {}
-            Entry::Waits | Entry::Aside { .. } => {
-                if entry == (Entry::Aside { first: true }) {
-                    tokio::spawn(attend(Arc::clone(pool)));
-                }
-                // Those before us may be too wide for the seats that are free.
-                let begun = pool.doors.lock().dispatch();
-                pool.begin(begun);
-                let admitted = if exempt {
-                    receiver.await.ok()
-                } else {
-                    tokio::time::timeout(PATIENCE, receiver).await.ok().and_then(Result::ok)
-                };
-                if let Some(admission) = admitted {
-                    return Ok(Some(Seat::new(pool, Some(admission), flow)));
-                }
-            }
+            // Those before us may be too wide for the seats that are free.
+            Entry::Waits => pool.dispatch(),
+            Entry::Aside { first: true } => drop(tokio::spawn(attend(Arc::clone(pool)))),
+            // Nobody keeps the ticket of who is refused, so the wait below ends at once.
+            Entry::Aside { first: false } | Entry::Refused(_) => {}
+        }
+        let admitted = match exempt {
+            true => receiver.await.ok(),
+            false => tokio::time::timeout(PATIENCE, receiver).await.ok().and_then(Result::ok),
+        };
+        if let Some(admission) = admitted {
+            return Ok(Some(Seat::new(pool, Some(admission), flow)));
         }
         pool.refused.fetch_add(1, Ordering::Relaxed);
         Err(ApiError::too_many_requests("Too many requests, please try again later."))

@@ -21,6 +21,12 @@ pub(super) struct Admission {
     door: Door,
 }
 
+impl Admission {
+    pub(super) fn is_aside(&self) -> bool {
+        self.door == Door::Side
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Door {
     Front,

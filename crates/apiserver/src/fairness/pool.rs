@@ -17,7 +17,7 @@ pub(super) struct Pool {
     pub(super) meters: Arc<Mutex<Meters>>,
     /// The most that a request takes of a processor, in seconds.
     pub(super) dearest: f64,
-    /// Somebody has left.
+    /// Somebody who came in by the side has left.
     pub(super) left: Notify,
     pub(super) refused: AtomicU64,
     /// How many may be elsewhere at once, without the seats that they had.
@@ -45,7 +45,15 @@ impl Pool {
 
     pub(super) fn finish(&self, admission: &Admission, seconds: f64) {
         let begun = self.doors.lock().finish(admission, seconds);
-        self.left.notify_one();
+        if admission.is_aside() {
+            self.left.notify_one();
+        }
+        self.begin(begun);
+    }
+
+    /// Gives seats that are free to those who wait in front.
+    pub(super) fn dispatch(&self) {
+        let begun = self.doors.lock().dispatch();
         self.begin(begun);
     }
 

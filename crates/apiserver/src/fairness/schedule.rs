@@ -9,6 +9,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::hand::hand_of;
+
 /// What a request is taken to cost until it is known, in seconds.
 const GUESS: f64 = 0.003;
 
@@ -288,27 +290,6 @@ impl<T> Level<T> {
     }
 }
 
-/// A hand of distinct cards out of `deck`, the same for the same flow.
-fn hand_of(flow: u64, deck: usize, hand: usize) -> Vec<usize> {
-    let mut rest = flow;
-    let mut cards: Vec<usize> = Vec::with_capacity(hand);
-    for dealt in 0..hand.min(deck) {
-        let left = (deck - dealt) as u64;
-        let mut card = usize::try_from(rest % left).unwrap_or(0);
-        rest /= left;
-        // The card counts among those not dealt yet.
-        let mut sorted = cards.clone();
-        sorted.sort_unstable();
-        for taken in sorted {
-            if card >= taken {
-                card += 1;
-            }
-        }
-        cards.push(card);
-    }
-    cards
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -323,20 +304,6 @@ mod tests {
     }
 
     const QUEUES: Option<Queuing> = Some(Queuing { queues: 64, hand: 6, longest: 50 });
-
-    #[test]
-    fn hands_are_dealt_without_repetition() {
-        let mut seen = std::collections::BTreeSet::new();
-        for flow in (0..2000_u64).map(|flow| flow.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
-            let hand = hand_of(flow, 64, 6);
-            let distinct: std::collections::BTreeSet<_> = hand.iter().collect();
-            assert_eq!(distinct.len(), 6, "{hand:?}");
-            assert!(hand.iter().all(|card| *card < 64));
-            seen.extend(hand);
-        }
-        assert_eq!(seen.len(), 64, "all queues are used");
-        assert_eq!(hand_of(7, 2, 6).len(), 2);
-    }
 
     /// Flows that keep `wants` requests open each, served for some rounds; says how often each
     /// was served. `cost` is how long a request of the flow takes.

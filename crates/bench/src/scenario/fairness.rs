@@ -66,8 +66,8 @@ async fn notice<R: Request>(
     figures.add(format!("get p99 of one user, while another floods with {what}"), busy, "ms");
     let name = format!("the second as a multiple of the first ({what})");
     figures.held(name, busy / idle, "×", Limit::Most(5.0));
-    figures.add(format!("the flood's {what} meanwhile"), beside, "/s");
-    figures.add(format!("the flood's {what} once it is alone"), alone, "/s");
+    figures.add(format!("a flood with {what}: answers meanwhile"), beside, "/s");
+    figures.add(format!("a flood with {what}: answers once it is alone"), alone, "/s");
     Ok(())
 }
 

@@ -97,6 +97,42 @@ fn an_approved_request_becomes_a_certificate_that_logs_in() {
 }
 
 #[test]
+fn approving_and_signing_need_a_right_to_the_signer() {
+    let server = Sheaf::start();
+    let (http, kubectl) = (server.http(), server.kubectl());
+    let signer = "kubernetes.io/kube-apiserver-client";
+    let masters = request("mallory", "system:masters", signer, &["client auth"]).1;
+    assert_has(
+        http.post(REQUESTS, &masters).refused(403),
+        "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed",
+    );
+
+    let resources = "certificatesigningrequests/approval,certificatesigningrequests/status";
+    kubectl.run(&format!("create clusterrole csr --verb=get,update,patch --resource={resources},certificatesigningrequests"));
+    kubectl.run("create clusterrolebinding csr --clusterrole=csr --user=jane");
+    let made = http.post(REQUESTS, &request("bob", "dev", signer, &["client auth"]).1).ok();
+    let path = format!("{REQUESTS}/{}", made["metadata"]["name"].as_str().unwrap());
+    let jane = http.with("impersonate-user", "jane");
+    let approval = json!({"status": {"conditions": [
+        {"type": "Approved", "status": "True", "reason": "Test", "message": "test"}]}});
+    assert_has(
+        jane.merge(&format!("{path}/approval"), &approval).refused(403),
+        "user not permitted to approve requests with signerName \"kubernetes.io/kube-apiserver-client\"",
+    );
+    let signed = json!({"status": {"certificate": STANDARD.encode("x")}});
+    assert_has(
+        jane.merge(&format!("{path}/status"), &signed).refused(403),
+        "user not permitted to sign requests with signerName",
+    );
+    let role = json!({"metadata": {"name": "approve"}, "rules": [{
+        "apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "verbs": ["approve"],
+        "resourceNames": ["kubernetes.io/*"]}]});
+    http.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role).ok();
+    kubectl.run("create clusterrolebinding approve --clusterrole=approve --user=jane");
+    jane.merge(&format!("{path}/approval"), &approval).ok();
+}
+
+#[test]
 fn a_node_joins_with_a_token_and_renews_by_itself() {
     let server = Sheaf::start();
     let http = server.http();

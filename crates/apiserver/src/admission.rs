@@ -12,6 +12,7 @@
 
 mod attributes;
 mod authority;
+mod certificate;
 pub(crate) mod complete;
 mod condition;
 mod extension;
@@ -303,6 +304,7 @@ async fn validated(
     namespace::protected(call, operation, old)?;
     if let Some(object) = object {
         rights::check(call, operation, object, old)?;
+        certificate::check(call, operation, object, old)?;
         if call.api.settings.admits_also(ownership::PLUGIN) {
             ownership::check(call, operation, object, old)?;
         }

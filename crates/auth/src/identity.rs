@@ -1,59 +1,31 @@
 //! Reading a user out of an X.509 client certificate: the common name is the user,
 //! every organization a group. Whether to believe it is decided elsewhere.
 
-use x509_parser::der_parser::{Oid, oid};
 use x509_parser::prelude::{FromDer, X509Certificate};
-use x509_parser::x509::AttributeTypeAndValue;
 
+use crate::subject::{Subject, SubjectError};
 use crate::user::User;
 
-/// Kubernetes' own attribute for the uid of a user.
-const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
-
-/// Why a certificate names nobody.
+/// Why a certificate names no user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     #[error("certificate is not readable")]
     Unreadable,
-    #[error("certificate has no common name")]
-    NoCommonName,
-    #[error("certificate has {count} uids instead of one")]
-    ManyUids { count: usize },
-    #[error("certificate has an empty uid")]
-    EmptyUid,
-    #[error("certificate has a name that is not text")]
-    NotText,
+    #[error("certificate names no user")]
+    Subject(#[source] SubjectError),
 }
 
 /// The user that a certificate (DER) names.
 pub fn user_from_certificate(der: &[u8]) -> Result<User, IdentityError> {
     let (_, cert) = X509Certificate::from_der(der).map_err(|_| IdentityError::Unreadable)?;
-    let subject = cert.subject();
-    let texts = |values: Vec<&AttributeTypeAndValue<'_>>| -> Result<Vec<String>, IdentityError> {
-        values.into_iter().map(|value| text(value)).collect()
-    };
-    // Go, and with it every other Kubernetes, takes the last of several.
-    let name = texts(subject.iter_common_name().collect())?.pop().unwrap_or_default();
-    if name.is_empty() {
-        return Err(IdentityError::NoCommonName);
-    }
-    let groups = texts(subject.iter_organization().collect())?;
-    let uid = match texts(subject.iter_by_oid(&UID).collect())?.as_slice() {
-        [] => String::new(),
-        [empty] if empty.is_empty() => return Err(IdentityError::EmptyUid),
-        [uid] => uid.clone(),
-        many => return Err(IdentityError::ManyUids { count: many.len() }),
-    };
-    Ok(User { uid, ..User::new(name, groups) })
+    let Subject { common_name, organizations, uid } =
+        Subject::of(cert.subject()).map_err(IdentityError::Subject)?;
+    Ok(User { uid, ..User::new(common_name, organizations) })
 }
 
 /// The common name of a certificate (DER).
 pub fn common_name(der: &[u8]) -> Result<String, IdentityError> {
     user_from_certificate(der).map(|user| user.name)
-}
-
-fn text(value: &AttributeTypeAndValue<'_>) -> Result<String, IdentityError> {
-    value.as_str().map(str::to_owned).map_err(|_| IdentityError::NotText)
 }
 
 #[cfg(test)]
@@ -85,11 +57,12 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_named_without_a_common_name() {
+    fn a_certificate_without_a_common_name_is_refused() {
+        let missing = Err(IdentityError::Subject(SubjectError::NoCommonName));
         let der = certificate(&[(DnType::OrganizationName, "staff")]);
-        assert_eq!(user_from_certificate(&der), Err(IdentityError::NoCommonName));
+        assert_eq!(user_from_certificate(&der), missing);
         let der = certificate(&[(DnType::CommonName, "")]);
-        assert_eq!(user_from_certificate(&der), Err(IdentityError::NoCommonName));
+        assert_eq!(user_from_certificate(&der), missing);
         assert_eq!(user_from_certificate(b"junk"), Err(IdentityError::Unreadable));
     }
 }

@@ -9,6 +9,7 @@ pub mod identity;
 pub mod kubeconfig;
 pub mod pki;
 pub mod rbac;
+pub mod subject;
 pub mod token;
 pub mod user;
 

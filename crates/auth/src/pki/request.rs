@@ -9,6 +9,7 @@ use x509_parser::prelude::{FromDer, X509CertificationRequest};
 
 use super::{Pki, issue};
 use crate::pki::encode_pem;
+use crate::subject::{Subject, SubjectError};
 
 /// The longest that anything is signed for.
 const LONGEST: SignedDuration = SignedDuration::from_hours(24 * 365);
@@ -45,6 +46,8 @@ pub enum RequestError {
     Unreadable(String),
     #[error("certificate request is not signed by its own key")]
     Signature,
+    #[error("certificate request names no user")]
+    Subject(#[source] SubjectError),
     #[error("usages did not match {wanted}")]
     Usages { wanted: &'static str },
     #[error("subject organization is not system:nodes")]
@@ -64,9 +67,8 @@ pub enum RequestError {
 pub struct Request {
     params: CertificateSigningRequestParams,
     /// As it is encoded, with every organization.
-    subject: Vec<u8>,
-    pub common_name: String,
-    pub organizations: Vec<String>,
+    encoded_subject: Vec<u8>,
+    pub subject: Subject,
 }
 
 impl Request {
@@ -83,13 +85,9 @@ impl Request {
             })?;
         let (_, parsed) =
             X509CertificationRequest::from_der(&der).map_err(|error| unreadable(&error))?;
-        let subject = &parsed.certification_request_info.subject;
-        let text = |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| {
-            attribute.as_str().unwrap_or("").to_owned()
-        };
-        let common_name = subject.iter_common_name().next().map(text).unwrap_or_default();
-        let organizations = subject.iter_organization().map(text).collect();
-        Ok(Self { params, subject: subject.as_raw().to_vec(), common_name, organizations })
+        let name = &parsed.certification_request_info.subject;
+        let subject = Subject::of(name).map_err(RequestError::Subject)?;
+        Ok(Self { params, encoded_subject: name.as_raw().to_vec(), subject })
     }
 
     /// Whether `signer` is willing to sign this for `usages`.
@@ -99,10 +97,10 @@ impl Request {
         if signer == Signer::Client {
             return Ok(());
         }
-        if self.organizations != [NODES] {
+        if self.subject.organizations != [NODES] {
             return Err(RequestError::Organization);
         }
-        if self.common_name.strip_prefix(NODE_PREFIX).is_none_or(str::is_empty) {
+        if self.subject.common_name.strip_prefix(NODE_PREFIX).is_none_or(str::is_empty) {
             return Err(RequestError::CommonName);
         }
         let kinds = names.iter().map(kind_of);
@@ -186,8 +184,8 @@ impl Pki {
         let issuer = self.ca.issuer().map_err(failed)?;
         let cert = params.signed_by(&issuer).map_err(failed)?;
         // Names of several organizations come back only by putting the subject in as it was.
-        let cert =
-            issue::with_subject(cert.der(), &request.subject, issuer.key()).map_err(failed)?;
+        let cert = issue::with_subject(cert.der(), &request.encoded_subject, issuer.key())
+            .map_err(failed)?;
         Ok(encode_pem("CERTIFICATE", &cert))
     }
 }

@@ -16,7 +16,10 @@ impl CertificateSigner for Signer {
         let Some(signer) = Kind::named(ask.signer) else { return Ok(None) };
         let checked = Request::parse(ask.request)
             .and_then(|request| request.check(signer, ask.usages).map(|()| request));
-        checked.map(|request| Some(request.common_name)).map_err(|error| error.to_string())
+        match checked {
+            Ok(request) => Ok(Some(request.subject.common_name)),
+            Err(error) => Err(base::Chain(&error).to_string()),
+        }
     }
 
     fn sign(

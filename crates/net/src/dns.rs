@@ -1,14 +1,17 @@
-//! Names of guests. Pure: a question and the known names in, an answer or "pass it on" out.
+//! Names of guests and services. Pure: a question and the known names in, an answer or "pass it on" out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
-use hickory_proto::rr::rdata::{A, PTR};
+use hickory_proto::rr::rdata::{A, CNAME, PTR};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 use ipnet::{IpNet, Ipv4Net};
 
+pub(crate) mod records;
 pub(crate) mod server;
+
+use records::Records;
 
 /// Short, because guests come and go.
 const TTL: u32 = 5;
@@ -20,6 +23,7 @@ pub struct Names {
     names: BTreeMap<Ipv4Addr, Name>,
     zones: BTreeSet<String>,
     networks: Vec<Ipv4Net>,
+    records: Records,
 }
 
 /// Why a name cannot be answered for.
@@ -58,6 +62,11 @@ impl Names {
         });
     }
 
+    /// Forgets all records of services and takes these.
+    pub fn replace_records(&mut self, records: Records) {
+        self.records = records;
+    }
+
     fn is_in_own_zone(&self, key: &str) -> bool {
         let inside = |zone: &String| {
             key.strip_suffix(zone.as_str())
@@ -87,32 +96,90 @@ fn key(name: &Name) -> String {
 pub(crate) enum Verdict {
     Answer(Vec<u8>),
     PassOn,
+    /// The name is another one for `target`, which `question` asks about.
+    Alias {
+        target: Name,
+        question: Vec<u8>,
+    },
     Ignore,
 }
 
-/// Looks at one message from a guest.
-pub(crate) fn answer(message: &[u8], names: &Names) -> Verdict {
+/// Looks at one message from a guest. An answer over UDP may have as many bytes as the question
+/// says; what is larger says that it is incomplete, and the guest asks again over TCP.
+pub(crate) fn answer(message: &[u8], names: &Names, transport: Transport) -> Verdict {
     let Ok(request) = Message::from_vec(message) else { return Verdict::Ignore };
     if request.metadata.message_type != MessageType::Query {
         return Verdict::Ignore;
     }
     if request.metadata.op_code != OpCode::Query {
-        return respond(&request, ResponseCode::NotImp, vec![]);
+        return respond(&request, ResponseCode::NotImp, vec![], vec![]);
     }
     let [query] = request.queries.as_slice() else {
-        return respond(&request, ResponseCode::FormErr, vec![]);
+        return respond(&request, ResponseCode::FormErr, vec![], vec![]);
     };
-    match look_up(query, names) {
-        Found::Records(records) => respond(&request, ResponseCode::NoError, records),
-        Found::Nothing => respond(&request, ResponseCode::NXDomain, vec![]),
+    let limit = match transport {
+        Transport::Udp => usize::from(request.max_payload()).max(SMALLEST_LIMIT),
+        Transport::Tcp => usize::from(u16::MAX),
+    };
+    let glue = |records: &[Record]| names.records.glue(records);
+    let verdict = match look_up(query, names) {
+        Found::Records(records) => {
+            let glue = glue(&records);
+            respond(&request, ResponseCode::NoError, records, glue)
+        }
+        Found::Nothing => respond(&request, ResponseCode::NXDomain, vec![], vec![]),
         Found::NotOurs => Verdict::PassOn,
+        Found::Alias(target) => ask_about(&request, query, target),
+    };
+    match verdict {
+        Verdict::Answer(bytes) if bytes.len() > limit => truncated(&request),
+        verdict => verdict,
     }
+}
+
+/// How a question came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Udp,
+    Tcp,
+}
+
+/// What everybody takes over UDP.
+const SMALLEST_LIMIT: usize = 512;
+
+fn truncated(request: &Message) -> Verdict {
+    let mut response = response_to(request, ResponseCode::NoError);
+    response.metadata.truncation = true;
+    response.to_vec().map_or(Verdict::Ignore, Verdict::Answer)
+}
+
+fn ask_about(request: &Message, query: &Query, target: Name) -> Verdict {
+    let mut message = Message::query();
+    message.metadata.id = request.metadata.id;
+    message.metadata.recursion_desired = true;
+    message.add_query(Query::query(target.clone(), query.query_type()));
+    match message.to_vec() {
+        Ok(question) => Verdict::Alias { target, question },
+        Err(_) => Verdict::Ignore,
+    }
+}
+
+/// The answer to `message`, whose name is another one for `target`, from what was answered about
+/// `target`.
+pub(crate) fn with_alias(message: &[u8], target: &Name, answered: &[u8]) -> Option<Vec<u8>> {
+    let request = Message::from_vec(message).ok()?;
+    let answered = Message::from_vec(answered).ok()?;
+    let asked = request.queries.first()?.name().clone();
+    let alias = Record::from_rdata(asked, TTL, RData::CNAME(CNAME(target.clone())));
+    let mut response = response_to(&request, answered.metadata.response_code);
+    response.add_answers([alias].into_iter().chain(answered.answers));
+    response.to_vec().ok()
 }
 
 /// An answer that says that we could not find out.
 pub(crate) fn failure(message: &[u8]) -> Option<Vec<u8>> {
     let request = Message::from_vec(message).ok()?;
-    match respond(&request, ResponseCode::ServFail, vec![]) {
+    match respond(&request, ResponseCode::ServFail, vec![], vec![]) {
         Verdict::Answer(answer) => Some(answer),
         _ => None,
     }
@@ -123,6 +190,7 @@ enum Found {
     Records(Vec<Record>),
     Nothing,
     NotOurs,
+    Alias(Name),
 }
 
 fn look_up(query: &Query, names: &Names) -> Found {
@@ -136,17 +204,25 @@ fn look_up(query: &Query, names: &Names) -> Found {
         return reverse(query.name(), net.addr(), names);
     }
     let name = key(query.name());
-    let Some(addresses) = names.addresses.get(&name) else {
+    if let Some(target) = names.records.alias(&name) {
+        return Found::Alias(target.clone());
+    }
+    if let Some(ports) = names.records.ports(&name, query.name(), query.query_type()) {
+        return Found::Records(ports);
+    }
+    let (guests, services) = (names.addresses.get(&name), names.records.addresses(&name));
+    if guests.is_none() && services.is_none() {
         return if names.is_in_own_zone(&name) { Found::Nothing } else { Found::NotOurs };
-    };
+    }
+    let addresses: BTreeSet<_> = guests.into_iter().chain(services).flatten().collect();
     let wants_addresses = matches!(query.query_type(), RecordType::A | RecordType::ANY);
     let record =
         |address: &Ipv4Addr| Record::from_rdata(query.name().clone(), TTL, RData::A(A(*address)));
-    Found::Records(addresses.iter().filter(|_| wants_addresses).map(record).collect())
+    Found::Records(addresses.into_iter().filter(|_| wants_addresses).map(record).collect())
 }
 
 fn reverse(asked: &Name, address: Ipv4Addr, names: &Names) -> Found {
-    match names.names.get(&address) {
+    match names.names.get(&address).or_else(|| names.records.pointer(address)) {
         Some(name) => {
             let target = RData::PTR(PTR(name.clone()));
             Found::Records(vec![Record::from_rdata(asked.clone(), TTL, target)])
@@ -156,15 +232,26 @@ fn reverse(asked: &Name, address: Ipv4Addr, names: &Names) -> Found {
     }
 }
 
-fn respond(request: &Message, code: ResponseCode, records: Vec<Record>) -> Verdict {
+fn respond(
+    request: &Message,
+    code: ResponseCode,
+    records: Vec<Record>,
+    glue: Vec<Record>,
+) -> Verdict {
+    let mut response = response_to(request, code);
+    response.add_answers(records);
+    response.additionals.extend(glue);
+    response.to_vec().map_or(Verdict::Ignore, Verdict::Answer)
+}
+
+fn response_to(request: &Message, code: ResponseCode) -> Message {
     let mut response = Message::response(request.metadata.id, request.metadata.op_code);
     response.metadata.authoritative = code != ResponseCode::ServFail;
     response.metadata.recursion_desired = request.metadata.recursion_desired;
     response.metadata.recursion_available = true;
     response.metadata.response_code = code;
     response.add_queries(request.queries.iter().cloned());
-    response.add_answers(records);
-    response.to_vec().map_or(Verdict::Ignore, Verdict::Answer)
+    response
 }
 
 #[cfg(test)]

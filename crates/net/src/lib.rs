@@ -40,6 +40,7 @@ pub use apply::ApplyError;
 pub use available::{Unavailable, available};
 pub use dhcp::server::{Dhcp, DhcpError};
 pub use dhcp::{DhcpOptions, Lease, OptionError, PrivateOption};
+pub use dns::records::Records;
 pub use dns::server::{Dns, DnsError};
 pub use dns::{Names, NamesError};
 pub use learn::{Neighbour, Traffic};

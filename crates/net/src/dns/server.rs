@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use super::{Names, Verdict, answer, failure};
+use super::{Names, Transport, Verdict, answer, failure, with_alias};
 use crate::network::Network;
 use crate::resolv::Upstreams;
 
@@ -155,12 +155,7 @@ async fn serve_udp(
     question: Vec<u8>,
     from: SocketAddr,
 ) -> IpAddr {
-    let verdict = answer(&question, &shared.names.borrow());
-    let response = match verdict {
-        Verdict::Answer(response) => Some(response),
-        Verdict::Ignore => None,
-        Verdict::PassOn => pass_on(shared, &question, ask_udp).await,
-    };
+    let response = respond(shared, &question, Transport::Udp, ask_udp).await;
     if let Some(response) = response
         && let Err(error) = udp.send_to(&response, from).await
     {
@@ -171,18 +166,39 @@ async fn serve_udp(
 
 async fn serve_tcp(mut stream: TcpStream, shared: &Shared, from: SocketAddr) -> IpAddr {
     while let Ok(Ok(question)) = timeout(IDLE, read_framed(&mut stream)).await {
-        let verdict = answer(&question, &shared.names.borrow());
-        let response = match verdict {
-            Verdict::Answer(response) => Some(response),
-            Verdict::Ignore => None,
-            Verdict::PassOn => pass_on(shared, &question, ask_tcp).await,
-        };
+        let response = respond(shared, &question, Transport::Tcp, ask_tcp).await;
         let Some(response) = response else { break };
         if !matches!(timeout(IDLE, write_framed(&mut stream, &response)).await, Ok(Ok(()))) {
             break;
         }
     }
     from.ip()
+}
+
+/// Answers one question; nothing for what is none.
+async fn respond<Asking>(
+    shared: &Shared,
+    question: &[u8],
+    transport: Transport,
+    ask: impl Fn(SocketAddr, Vec<u8>) -> Asking,
+) -> Option<Vec<u8>>
+where
+    Asking: Future<Output = io::Result<Vec<u8>>>,
+{
+    let look_up = |question: &[u8]| answer(question, &shared.names.borrow(), transport);
+    let (target, other) = match look_up(question) {
+        Verdict::Answer(response) => return Some(response),
+        Verdict::Ignore => return None,
+        Verdict::PassOn => return pass_on(shared, question, ask).await,
+        Verdict::Alias { target, question } => (target, question),
+    };
+    let answered = match look_up(&other) {
+        Verdict::Answer(response) => Some(response),
+        Verdict::PassOn => pass_on(shared, &other, ask).await,
+        // An alias of an alias may lead back to the first.
+        Verdict::Alias { .. } | Verdict::Ignore => failure(&other),
+    };
+    with_alias(question, &target, &answered?)
 }
 
 /// Asks one server after the other; when none answers, says so instead of staying silent.

@@ -246,7 +246,7 @@ async fn nat(settings: &Settings, existing: &[Attachment], tasks: &Tasks) -> Res
     let claim = claim(bridge)?;
     let used = existing.iter().filter_map(Attachment::address).collect();
     let ports = existing.iter().filter_map(bare_port).collect();
-    let want = net::Want { bridge: wanted, ports };
+    let want = net::Want { bridge: wanted, ports, services: None };
     let network = net::Network::start(want, tasks).await.map_err(|why| Chain(&why).to_string())?;
     let dhcp = Dhcp::start(&network, tasks);
     let dns = Dns::start(&network, net::Upstreams::file("/etc/resolv.conf"), tasks).await;

@@ -72,9 +72,9 @@ pub(crate) async fn apply(
         Action::SetSysctl { key, value } => set_sysctl(key, value),
         Action::CreateTap { tap, owner, queues } => tap::create(tap, *owner, *queues)
             .map_err(|source| ApplyError::Tap { tap: tap.clone(), source }),
-        Action::ReplaceRules(rules) => {
-            nft::transact(&rules.text).await.map_err(|source| ApplyError::Rules { source })
-        }
+        Action::ReplaceRules(rules) => replace_rules(&rules.text).await,
+        Action::ReplaceServices(rules) => replace_rules(&rules.text).await,
+        Action::ReplaceReroute(rules) => replace_rules(&rules.text).await,
         Action::RemoveNeighbour { address } => remove_neighbour(netlink, bridge, *address).await,
         Action::SetNeighbour { address, mac } => {
             let index = index(netlink, bridge).await?;
@@ -87,6 +87,10 @@ pub(crate) async fn apply(
             attach(netlink, tap, bridge, *mtu, *isolation).await
         }
     }
+}
+
+async fn replace_rules(text: &str) -> Result<(), ApplyError> {
+    nft::transact(text).await.map_err(|source| ApplyError::Rules { source })
 }
 
 /// Removes a link; one that is not there is fine.

@@ -7,8 +7,8 @@
 //!
 //! ```text
 //!   links     the bridge, and taps that begin with the prefix
-//!   nftables  two tables of one name, in the families `bridge` and `inet`, and a third of that
-//!             name with `_seen`
+//!   nftables  two tables of one name, in the families `bridge` and `inet`, a third of that
+//!             name with `_seen`, and two with `_services`, in the families `inet` and `netdev`
 //!   sysctls   net.ipv4.ip_forward stays on when the network is removed; the others belong to
 //!             the bridge and go with it
 //! ```
@@ -32,6 +32,7 @@ mod plan;
 mod pool;
 mod resolv;
 mod rules;
+mod service;
 mod tap;
 mod user;
 mod want;
@@ -53,6 +54,9 @@ pub use obstacle::{Firewall, ForeignChain, Obstacle};
 pub use plan::{Action, Conflict, Link, LinkKind, Seen, plan};
 pub use pool::Pool;
 pub use resolv::{UpstreamError, Upstreams};
+pub use service::reroute::{Reroute, SeenReroute};
+pub use service::rules::ServiceRules;
+pub use service::{Endpoint, Location, Scope, Service};
 pub use tap::{Queues, open_tap};
 pub use user::{Forward, UserNet};
 pub use want::{Attachment, Bridge, Guard, Inbound, Port, Protocol, Want, WantError};

@@ -20,6 +20,7 @@ use crate::observe::{self, ObserveError};
 use crate::obstacle::{self, Obstacle};
 use crate::plan::{Action, Conflict, LinkKind, plan, taps_to_remove};
 use crate::rules::Rules;
+use crate::service::Service;
 use crate::want::{Bridge, Port, Want, WantError};
 
 /// Requests that may wait; beyond, callers wait to send theirs.
@@ -66,6 +67,8 @@ enum Change {
     /// Adds a port, or changes it when there is one for the tap.
     Attach(Port),
     Detach(LinkName),
+    /// Replaces all services.
+    Services(Vec<Service>),
     /// Only looks whether all is as it should be.
     Resync,
     /// Takes everything away.
@@ -115,6 +118,11 @@ impl Network {
         self.ask(Change::Detach(tap)).await
     }
 
+    /// Makes these the services that guests and the node can reach, in place of all before.
+    pub async fn serve(&self, services: Vec<Service>) -> Result<(), NetworkError> {
+        self.ask(Change::Services(services)).await
+    }
+
     /// Puts right what somebody else has changed, a flushed firewall for instance.
     pub async fn resync(&self) -> Result<(), NetworkError> {
         self.ask(Change::Resync).await
@@ -149,7 +157,7 @@ impl Network {
 
     /// What on this host may keep packets of the `ports` from passing although we let them.
     pub async fn obstacles(&self, ports: &[Port]) -> Result<Vec<Obstacle>, ObserveError> {
-        let want = Want { bridge: self.bridge.clone(), ports: ports.to_vec() };
+        let want = Want { bridge: self.bridge.clone(), ports: ports.to_vec(), services: None };
         obstacle::obstacles(&self.netlink, &want).await
     }
 
@@ -195,10 +203,11 @@ impl Keeper {
         let mut waiting = Vec::new();
         let mut remove = false;
         for Request { change, answer } in requests {
-            let tap = match &change {
-                Change::Attach(port) => Some(port.tap.clone()),
-                Change::Detach(tap) => Some(tap.clone()),
-                Change::Resync | Change::Remove => None,
+            let subject = match &change {
+                Change::Attach(port) => Subject::Tap(port.tap.clone()),
+                Change::Detach(tap) => Subject::Tap(tap.clone()),
+                Change::Services(_) => Subject::Services,
+                Change::Resync | Change::Remove => Subject::Network,
             };
             remove |= matches!(change, Change::Remove);
             if let Change::Detach(tap) = &change
@@ -208,22 +217,22 @@ impl Keeper {
                 continue;
             }
             match self.accept(change) {
-                Ok(before) => waiting.push((tap, before, answer)),
+                Ok(before) => waiting.push((subject, before, answer)),
                 Err(error) => {
                     let _ = answer.send(Err(error.into()));
                 }
             }
         }
         let outcome = if remove { self.remove().await } else { self.converge().await };
-        for (tap, before, answer) in waiting {
+        for (subject, before, answer) in waiting {
             let result = match &outcome {
-                Ok(failures) => failures.of(tap.as_ref()).map_or(Ok(()), Err),
+                Ok(failures) => failures.of(&subject).map_or(Ok(()), Err),
                 Err(error) => Err(error.clone()),
             };
             // A port that could not be made is the caller's to ask for again; one that could not be
             // changed stays what it was, since a guest may be using it.
             if result.is_err()
-                && let Some(tap) = tap
+                && let Subject::Tap(tap) = subject
             {
                 self.want.ports.retain(|port| port.tap != tap);
                 self.want.ports.extend(before);
@@ -248,7 +257,11 @@ impl Keeper {
             }
             // A tap that could not be removed is tried again with the next change.
             Change::Detach(tap) => self.want.ports.retain(|port| port.tap != tap),
-            Change::Remove => self.want.ports.clear(),
+            Change::Services(services) => self.want.services = Some(services),
+            Change::Remove => {
+                self.want.ports.clear();
+                self.want.services = None;
+            }
             Change::Resync => {}
         }
         Ok(None)
@@ -258,11 +271,11 @@ impl Keeper {
     async fn converge(&mut self) -> Result<Failures, NetworkError> {
         let seen = observe::observe(&self.netlink, &self.want).await.map_err(ApplyError::from)?;
         let (actions, conflicts) = plan(&self.want, &seen);
-        let mut failures = Failures { conflicts, taps: vec![] };
+        let mut failures = Failures { conflicts, taps: vec![], services: None };
         let mut made = false;
         for action in &actions {
             let tap = action.tap();
-            if tap.is_some_and(|tap| failures.of(Some(tap)).is_some()) {
+            if tap.is_some_and(|tap| failures.of(&Subject::Tap(tap.clone())).is_some()) {
                 continue;
             }
             match (apply::apply(&self.netlink, &self.want.bridge.name, action).await, tap) {
@@ -270,6 +283,10 @@ impl Keeper {
                 (Err(error), Some(tap)) => {
                     warn!(%tap, error = %Chain(&error), "cannot bring a tap into its wanted state");
                     failures.taps.push((tap.clone(), error.into()));
+                }
+                (Err(error), None) if action.is_about_services() => {
+                    warn!(error = %Chain(&error), "services cannot be reached as wanted");
+                    failures.services = Some(error.into());
                 }
                 (Err(error), None) => return Err(error.into()),
             }
@@ -316,11 +333,24 @@ impl Keeper {
 struct Failures {
     conflicts: Vec<Conflict>,
     taps: Vec<(LinkName, NetworkError)>,
+    services: Option<NetworkError>,
+}
+
+/// What a request is about.
+#[derive(Debug)]
+enum Subject {
+    Tap(LinkName),
+    Services,
+    Network,
 }
 
 impl Failures {
-    /// What a request about `tap` has to be told.
-    fn of(&self, tap: Option<&LinkName>) -> Option<NetworkError> {
+    /// What a request about `subject` has to be told.
+    fn of(&self, subject: &Subject) -> Option<NetworkError> {
+        let tap = match subject {
+            Subject::Tap(tap) => Some(tap),
+            Subject::Services | Subject::Network => None,
+        };
         let concerns = |conflict: &&Conflict| match conflict {
             Conflict::ForeignBridge { .. } => true,
             Conflict::NotATap { name } | Conflict::InUse { tap: name } => Some(name) == tap,
@@ -329,7 +359,11 @@ impl Failures {
             }
         };
         let conflict = self.conflicts.iter().find(concerns).cloned().map(NetworkError::from);
+        let of_services = match subject {
+            Subject::Services => self.services.clone(),
+            Subject::Tap(_) | Subject::Network => None,
+        };
         let failure = || self.taps.iter().find(|(name, _)| Some(name) == tap);
-        conflict.or_else(|| failure().map(|(_, error)| error.clone()))
+        conflict.or(of_services).or_else(|| failure().map(|(_, error)| error.clone()))
     }
 }

@@ -3,6 +3,7 @@
 //! The rules go in as text, which is what an operator sees with `nft list table`; answers come
 //! back as JSON.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::Ipv4Addr;
 use std::process::Stdio;
@@ -14,6 +15,8 @@ use tokio::process::Command;
 
 use crate::name::LinkName;
 use crate::rules::{DIGEST_CHAIN, SEEN_SET, memory_table};
+use crate::service;
+use crate::service::reroute::SeenReroute;
 
 /// It takes milliseconds; what takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -41,10 +44,40 @@ pub(crate) async fn ruleset() -> Result<Value, NftError> {
     parse(&nft(&["-j", "list", "ruleset"], "").await?)
 }
 
-/// The digest of the rules of ours that are in force, in all tables.
-pub(crate) async fn digest(table: &str) -> Result<Option<String>, NftError> {
+/// What the chains of the host tell about the tables of ours.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tables {
+    /// The digest of the rules for guests that are in force.
+    pub(crate) digest: Option<String>,
+    pub(crate) service_chains: Option<BTreeSet<String>>,
+    pub(crate) reroute: Option<SeenReroute>,
+}
+
+/// Which rules of ours are in force.
+pub(crate) async fn tables(table: &str) -> Result<Tables, NftError> {
     let chains = parse(&nft(&["-j", "list", "chains"], "").await?)?;
-    Ok(find_digest(&chains, table))
+    let services = service::table(table);
+    Ok(Tables {
+        digest: find_digest(&chains, table),
+        service_chains: find_chains(&chains, "inet", &services).map(|seen| seen.chains),
+        reroute: find_chains(&chains, "netdev", &services),
+    })
+}
+
+/// The chains of a table and the devices that they are for; none when there is no such table.
+fn find_chains(answer: &Value, family: &str, table: &str) -> Option<SeenReroute> {
+    let chains = answer["nftables"].as_array()?.iter().map(|item| &item["chain"]);
+    let ours = chains.filter(|chain| chain["family"] == family && chain["table"] == table);
+    let mut seen = SeenReroute::default();
+    for chain in ours {
+        seen.chains.extend(chain["name"].as_str().map(str::to_owned));
+        let devices = match &chain["dev"] {
+            Value::Array(several) => several.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        seen.taps.extend(devices.iter().filter_map(Value::as_str).map(str::to_owned));
+    }
+    (!seen.chains.is_empty()).then_some(seen)
 }
 
 /// The addresses that were seen on each tap.

@@ -49,7 +49,7 @@ impl From<rtnetlink::Error> for ObserveError {
 /// Everything that a plan for `want` looks at.
 pub(crate) async fn observe(netlink: &Handle, want: &Want) -> Result<Seen, ObserveError> {
     let bridge = &want.bridge;
-    let rules = nft::digest(&bridge.table);
+    let rules = nft::tables(&bridge.table);
     let links = async {
         let links: BTreeMap<_, _> = links(netlink).await?.into_iter().collect();
         Ok::<_, ObserveError>(links)
@@ -83,7 +83,15 @@ pub(crate) async fn observe(netlink: &Handle, want: &Want) -> Result<Seen, Obser
             settings.insert(key, value);
         }
     }
-    Ok(Seen { links, addresses: own, neighbours: permanent, rules, sysctls: settings })
+    Ok(Seen {
+        links,
+        addresses: own,
+        neighbours: permanent,
+        rules: rules.digest,
+        service_chains: rules.service_chains,
+        reroute: rules.reroute,
+        sysctls: settings,
+    })
 }
 
 /// The value of a setting below `/proc/sys`; none when the kernel does not have it.

@@ -3,7 +3,7 @@
 //! The order makes every step safe to stop after: rules are in force before a tap joins a bridge,
 //! and a tap is gone before the rules that held it back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
@@ -11,6 +11,9 @@ use ipnet::Ipv4Net;
 use crate::mac::Mac;
 use crate::name::LinkName;
 use crate::rules::Rules;
+use crate::service::Service;
+use crate::service::reroute::{Reroute, SeenReroute};
+use crate::service::rules::ServiceRules;
 use crate::tap::Queues;
 use crate::want::{Attachment, Bridge, Port, Want};
 
@@ -28,6 +31,10 @@ pub struct Seen {
     pub neighbours: BTreeMap<Ipv4Addr, Mac>,
     /// The digest of the rules in force.
     pub rules: Option<String>,
+    /// The chains of the table of services.
+    pub service_chains: Option<BTreeSet<String>>,
+    /// The table that takes packets to services off the bridge.
+    pub reroute: Option<SeenReroute>,
     /// The values of those sysctls in [`sysctls`] that exist.
     pub sysctls: BTreeMap<String, String>,
 }
@@ -77,6 +84,8 @@ pub enum Action {
     SetSysctl { key: String, value: String },
     CreateTap { tap: LinkName, owner: u32, queues: Queues },
     ReplaceRules(Rules),
+    ReplaceServices(ServiceRules),
+    ReplaceReroute(Reroute),
     RemoveNeighbour { address: Ipv4Addr },
     SetNeighbour { address: Ipv4Addr, mac: Mac },
     Attach { tap: LinkName, bridge: LinkName, mtu: u16, isolation: Isolation },
@@ -91,6 +100,11 @@ impl Action {
             }
             _ => None,
         }
+    }
+
+    /// Whether a step is about services only, so that guests do without them when it fails.
+    pub fn is_about_services(&self) -> bool {
+        matches!(self, Self::ReplaceServices(_) | Self::ReplaceReroute(_))
     }
 }
 
@@ -153,14 +167,33 @@ pub fn plan(want: &Want, seen: &Seen) -> (Vec<Action>, Vec<Conflict>) {
     if seen.rules.as_ref() != Some(&rules.digest) {
         actions.push(Action::ReplaceRules(rules));
     }
+    if let Some(wanted) = &want.services {
+        actions.extend(services(&want.bridge, &ports, wanted, seen));
+    }
     actions.extend(neighbours(want, seen));
     actions.extend(ports.iter().filter_map(|port| attach(&want.bridge, port, seen)));
     (actions, conflicts)
 }
 
+/// The rules for services, and those for the taps of guests, which exist by now.
+fn services(bridge: &Bridge, ports: &[&Port], wanted: &[Service], seen: &Seen) -> Vec<Action> {
+    let mut actions = Vec::new();
+    let rules = ServiceRules::new(bridge, wanted, seen.service_chains.as_ref());
+    if !rules.is_in_force(seen.service_chains.as_ref()) {
+        actions.push(Action::ReplaceServices(rules));
+    }
+    let reroute = Reroute::new(bridge, ports, wanted);
+    // A table forgets a tap that is deleted, also when one of the same name takes its place.
+    let is_remade = ports.iter().any(|port| create_tap(port, seen).is_some());
+    if is_remade || !reroute.is_in_force(seen.reroute.as_ref()) {
+        actions.push(Action::ReplaceReroute(reroute));
+    }
+    actions
+}
+
 /// Everything of ours that goes when the network does, whoever uses it.
 pub(crate) fn taps_to_remove(want: &Want, seen: &Seen) -> Vec<LinkName> {
-    let none = Want { bridge: want.bridge.clone(), ports: vec![] };
+    let none = Want { bridge: want.bridge.clone(), ports: vec![], services: None };
     unwanted_taps(&none, seen).into_iter().map(|(tap, _)| tap.clone()).collect()
 }
 

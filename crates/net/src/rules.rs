@@ -14,6 +14,7 @@ use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
+use crate::service;
 use crate::want::{Attachment, Bridge, Guard, Inbound, Port, Want};
 
 /// What the name of the chain that carries the digest begins with.
@@ -63,6 +64,8 @@ impl Rules {
             format!("bridge {}", memory_table(table)),
             format!("bridge {table}"),
             format!("inet {table}"),
+            format!("inet {}", service::table(table)),
+            format!("netdev {}", service::table(table)),
         ];
         tables.map(|table| format!("add table {table}\ndelete table {table}\n")).concat()
     }
@@ -90,7 +93,7 @@ add rule bridge {table} prerouting iifname \"{prefix}*\" arp saddr ip != 0.0.0.0
 }
 
 /// A named set; an empty one matches nothing.
-fn set(name: &str, kind: &str, elements: impl Iterator<Item = String>) -> String {
+pub(crate) fn set(name: &str, kind: &str, elements: impl Iterator<Item = String>) -> String {
     let elements: Vec<_> = elements.collect();
     let elements = match elements.as_slice() {
         [] => String::new(),

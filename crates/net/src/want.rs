@@ -8,6 +8,7 @@ use ipnet::Ipv4Net;
 
 use crate::mac::Mac;
 use crate::name::LinkName;
+use crate::service::Service;
 use crate::tap::Queues;
 
 /// The smallest MTU that IPv4 allows for, and the largest a bridge takes.
@@ -18,6 +19,9 @@ const MTU: std::ops::RangeInclusive<u16> = 576..=65_521;
 pub struct Want {
     pub bridge: Bridge,
     pub ports: Vec<Port>,
+    /// Services that guests and the node can reach; while they are not known, the rules for them
+    /// stay as they are.
+    pub services: Option<Vec<Service>>,
 }
 
 /// The NAT network of the node. Two of them on one host differ in name, prefix and table.
@@ -94,6 +98,7 @@ pub enum Inbound {
 pub enum Protocol {
     Tcp,
     Udp,
+    Sctp,
 }
 
 impl fmt::Display for Protocol {
@@ -101,6 +106,7 @@ impl fmt::Display for Protocol {
         f.write_str(match self {
             Self::Tcp => "tcp",
             Self::Udp => "udp",
+            Self::Sctp => "sctp",
         })
     }
 }
@@ -247,7 +253,9 @@ mod tests {
     fn check(ports: Vec<Port>, change: impl Fn(&mut Bridge)) -> String {
         let mut bridge = Bridge::new("10.52.0.1/24".parse().unwrap());
         change(&mut bridge);
-        Want { bridge, ports }.check().map_or_else(|error| error.to_string(), |()| "fine".into())
+        Want { bridge, ports, services: None }
+            .check()
+            .map_or_else(|error| error.to_string(), |()| "fine".into())
     }
 
     #[test]

@@ -37,7 +37,7 @@ fn idle_tap() -> LinkKind {
 /// A node that is exactly as `ports` want it.
 fn converged(ports: &[Port]) -> Seen {
     let bridge = bridge_spec();
-    let want = Want { bridge: bridge.clone(), ports: ports.to_vec() };
+    let want = Want { bridge: bridge.clone(), ports: ports.to_vec(), services: None };
     let ours = Link { mac: Some(bridge.mac()), ..link(1, LinkKind::Bridge) };
     let taps = ports.iter().zip(10..).map(|(port, index)| {
         (port.tap.clone(), Link { master: Some(1), ..link(index, idle_tap()) })
@@ -47,6 +47,8 @@ fn converged(ports: &[Port]) -> Seen {
         addresses: vec![bridge.gateway],
         neighbours: ports.iter().filter_map(|port| Some((port.address()?, port.mac))).collect(),
         rules: Some(Rules::new(&want).digest),
+        service_chains: None,
+        reroute: None,
         sysctls: sysctls(&bridge).into_iter().map(|(key, value)| (key, value.to_owned())).collect(),
     }
 }
@@ -61,6 +63,8 @@ fn say(action: &Action) -> String {
         Action::SetSysctl { key, value } => format!("set {key} to {value}"),
         Action::CreateTap { tap, owner, queues } => format!("create {tap} for {owner}, {queues:?}"),
         Action::ReplaceRules(_) => "replace the rules".to_owned(),
+        Action::ReplaceServices(_) => "replace the rules of services".to_owned(),
+        Action::ReplaceReroute(_) => "replace the rules of taps".to_owned(),
         Action::RemoveNeighbour { address } => format!("forget {address}"),
         Action::SetNeighbour { address, mac } => format!("{address} is at {mac}"),
         Action::Attach { tap, bridge, mtu, isolation } => {
@@ -70,7 +74,7 @@ fn say(action: &Action) -> String {
 }
 
 fn check(ports: &[Port], seen: &Seen, expected: Expect) {
-    let want = Want { bridge: bridge_spec(), ports: ports.to_vec() };
+    let want = Want { bridge: bridge_spec(), ports: ports.to_vec(), services: None };
     let (actions, conflicts) = plan(&want, seen);
     let lines = actions.iter().map(say);
     let conflicts = conflicts.iter().map(|conflict| format!("conflict: {conflict}"));
@@ -149,7 +153,7 @@ fn a_tap_that_a_guest_uses_is_not_taken_away() {
         conflict: tap shf-3 is not wanted, but a running guest uses it"#]],
     );
     assert_eq!(
-        taps_to_remove(&Want { bridge: bridge_spec(), ports: vec![nat(2)] }, &seen),
+        taps_to_remove(&Want { bridge: bridge_spec(), ports: vec![nat(2)], services: None }, &seen),
         [name("shf-2"), name("shf-3")]
     );
 }
@@ -274,4 +278,40 @@ fn a_kernel_without_ipv6_is_not_asked_to_switch_it_off() {
     check(&[], &seen, expect![[""]]);
     seen.sysctls.insert("net/ipv4/ip_forward".into(), "0".into());
     check(&[], &seen, expect![[r"set net/ipv4/ip_forward to 1"]]);
+}
+
+fn chains(text: &str) -> BTreeSet<String> {
+    let names = text.lines().filter_map(|line| line.trim().strip_prefix("chain "));
+    names.filter_map(|line| line.split(' ').next().map(str::to_owned)).collect()
+}
+
+#[test]
+fn services_are_left_alone_until_they_are_known_and_then_kept_as_wanted() {
+    let ports = [nat(2)];
+    let want = |services| Want { bridge: bridge_spec(), ports: ports.to_vec(), services };
+    let steps = |services, seen: &Seen| {
+        let (actions, _) = plan(&want(services), seen);
+        actions.iter().map(say).collect::<Vec<_>>().join(", ")
+    };
+    let none_yet = converged(&ports);
+    assert_eq!(steps(None, &none_yet), "");
+    let both = "replace the rules of services, replace the rules of taps";
+    assert_eq!(steps(Some(vec![]), &none_yet), both);
+
+    let text = ServiceRules::new(&bridge_spec(), &[], None).text;
+    let reroute = Reroute::new(&bridge_spec(), &[&ports[0]], &[]);
+    let taps = BTreeSet::from(["shf-2".to_owned()]);
+    let mut seen = converged(&ports);
+    seen.service_chains = Some(chains(&text));
+    seen.reroute = Some(SeenReroute { chains: chains(&reroute.text), taps });
+    assert_eq!(steps(Some(vec![]), &seen), "");
+    assert_eq!(steps(None, &seen), "");
+
+    let mut without_tap = seen.clone();
+    without_tap.links.remove(&name("shf-2"));
+    let remade = steps(Some(vec![]), &without_tap);
+    assert!(
+        remade.contains("create shf-2 for 1000, Single, replace the rules of taps"),
+        "{remade}"
+    );
 }

@@ -27,7 +27,7 @@ fn foreign(tap: &str, last: u8, guard: Guard) -> Port {
 }
 
 fn want(ports: Vec<Port>) -> Want {
-    Want { bridge: Bridge::new("10.52.0.1/24".parse().unwrap()), ports }
+    Want { bridge: Bridge::new("10.52.0.1/24".parse().unwrap()), ports, services: None }
 }
 
 #[test]

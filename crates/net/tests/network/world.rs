@@ -77,7 +77,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn network(&self, ports: Vec<Port>) -> Network {
-        Network::start(Want { bridge: bridge(), ports }, &self.tasks).await.unwrap()
+        Network::start(Want { bridge: bridge(), ports, services: None }, &self.tasks).await.unwrap()
     }
 
     /// Somebody beyond the host, who knows the way to the guests.

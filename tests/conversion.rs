@@ -51,9 +51,11 @@ fn install(http: &Http, hook: &Hook) {
             "group": "convert.example.com", "scope": "Namespaced",
             "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
             "versions": [
-                {"name": "v1", "served": true, "storage": true, "schema": schema(json!({"host": text}))},
+                {"name": "v1", "served": true, "storage": true, "schema": schema(json!({"host": text})),
+                 "selectableFields": [{"jsonPath": ".host"}]},
                 {"name": "v2", "served": true, "storage": false,
-                 "schema": schema(json!({"host": text, "port": text}))},
+                 "schema": schema(json!({"host": text, "port": text})),
+                 "selectableFields": [{"jsonPath": ".host"}, {"jsonPath": ".port"}]},
             ],
             "conversion": {"strategy": "Webhook", "webhook": {
                 "clientConfig": {"url": hook.url("/convert"), "caBundle": hook.bundle()},
@@ -125,6 +127,86 @@ fn a_watch_shows_the_version_that_is_watched() {
     http.delete(&format!("{V1}/a")).ok();
     let third = events.change();
     assert_eq!((&third["type"], &third["object"]["port"]), (&json!("DELETED"), &json!("2")));
+}
+
+fn names(list: &Value) -> Vec<&str> {
+    let items = list["items"].as_array().into_iter().flatten();
+    items.filter_map(|item| item["metadata"]["name"].as_str()).collect()
+}
+
+#[test]
+fn selectors_evaluate_the_requested_version() {
+    // The webhook also labels objects in v2 with their host.
+    let hook = Hook::start(|asked| {
+        let mut answer = answer(asked);
+        for object in answer["response"]["convertedObjects"].as_array_mut().unwrap() {
+            if object["apiVersion"] == "convert.example.com/v2" {
+                object["metadata"]["labels"] = json!({"host": object["host"]});
+            }
+        }
+        Said::Json(answer)
+    });
+    let sheaf = Sheaf::start();
+    let http = sheaf.http();
+    install(&http, &hook);
+    for (name, host) in [("a", "host1:80"), ("b", "host2:80"), ("c", "host1:8080")] {
+        let mut thing = thing("v1", name);
+        thing["host"] = host.into();
+        http.post(V1, &thing).ok();
+    }
+    for (path, selector, expected) in [
+        (V1, "fieldSelector=host=host1:80", vec!["a"]),
+        (V1, "fieldSelector=host=host1", vec![]),
+        (V2, "fieldSelector=host=host1", vec!["a", "c"]),
+        (V2, "fieldSelector=host=host1,port=8080", vec!["c"]),
+        (V2, "fieldSelector=host!=host1", vec!["b"]),
+        (V2, "fieldSelector=metadata.name=a,port=80", vec!["a"]),
+        (V2, "fieldSelector=metadata.name=a,port=8080", vec![]),
+        (V2, "labelSelector=host=host1", vec!["a", "c"]),
+        (V2, "fieldSelector=port=80&limit=1", vec!["a"]),
+    ] {
+        let list = http.get(&format!("{path}?{selector}")).ok();
+        assert_eq!(names(&list), expected, "{path} {selector}");
+    }
+    http.get(&format!("{V1}?fieldSelector=port=80")).refused(400);
+    let table = sheaf.kubectl().run("get things.v2.convert.example.com --field-selector=port=8080");
+    assert!(table.contains("c ") && !table.contains("a "), "{table}");
+    let deleted = sheaf
+        .kubectl()
+        .run("delete things.v2.convert.example.com --field-selector=host!=host1 -o name");
+    assert_eq!(deleted.trim(), "thing.convert.example.com/b");
+    http.delete(&format!("{V2}?fieldSelector=port=80")).ok();
+    assert_eq!(names(&http.get(V1).ok()), ["c"]);
+}
+
+#[test]
+fn a_watch_with_a_selector_follows_objects_in_and_out_of_the_watched_version() {
+    let hook = Hook::start(|asked| Said::Json(answer(asked)));
+    let sheaf = Sheaf::start();
+    let http = sheaf.http();
+    install(&http, &hook);
+    http.post(V1, &thing("v1", "a")).ok();
+    http.post(V1, &thing("v1", "b")).ok();
+    http.merge(&format!("{V1}/b"), &json!({"host": "h:2"})).ok();
+    let mut events = http.watch(&format!("{V2}?fieldSelector=port=1"));
+    let mut expect = |kind: &str, name: &str, port: &str| {
+        let event = events.change();
+        let object = &event["object"];
+        let seen = [&event["type"], &object["metadata"]["name"], &object["port"]];
+        assert_eq!(seen, [kind, name, port], "{event}");
+        assert_eq!(object["apiVersion"], "convert.example.com/v2");
+    };
+    expect("ADDED", "a", "1");
+    http.merge(&format!("{V1}/b"), &json!({"host": "h:1"})).ok();
+    expect("ADDED", "b", "1");
+    http.merge(&format!("{V1}/b"), &json!({"host": "other:1"})).ok();
+    expect("MODIFIED", "b", "1");
+    http.merge(&format!("{V1}/b"), &json!({"host": "other:3"})).ok();
+    // The object as it was when it still matched.
+    expect("DELETED", "b", "1");
+    http.merge(&format!("{V1}/b"), &json!({"host": "other:4"})).ok();
+    http.delete(&format!("{V1}/a")).ok();
+    expect("DELETED", "a", "1");
 }
 
 #[test]

@@ -58,6 +58,7 @@ mod respond;
 mod review;
 mod rights;
 mod route;
+mod selection;
 mod selector;
 mod served;
 mod server;

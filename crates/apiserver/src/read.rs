@@ -16,7 +16,7 @@ use crate::negotiate::{Encoding, Form};
 use crate::options::{self, Freshness, ListOptions};
 use crate::page::{self, Position};
 use crate::respond::{self, Reply};
-use crate::selector::{FieldSelector, LabelSelector};
+use crate::selection::Selection;
 use crate::served::Served;
 use crate::status::{ApiError, ApiResult};
 use crate::table;
@@ -62,78 +62,6 @@ pub(crate) async fn catch_up(call: &Call<'_>, freshness: Freshness) -> ApiResult
     }
 }
 
-/// Which objects of a table a request is about.
-#[derive(Debug)]
-pub(crate) struct Selection {
-    /// `namespace/`, or empty for all.
-    pub(crate) prefix: String,
-    labels: LabelSelector,
-    fields: FieldSelector,
-    /// Fields that need the object itself, not only its key.
-    reads_object: bool,
-}
-
-impl Selection {
-    pub(crate) fn new(served: &Served, options: &ListOptions) -> ApiResult<Self> {
-        for term in &options.fields.0 {
-            if !served.selects(&term.field) {
-                return Err(ApiError::bad_request(cannot_select(served, &term.field)));
-            }
-        }
-        let reads_object = options
-            .fields
-            .0
-            .iter()
-            .any(|term| !matches!(term.field.as_str(), "metadata.name" | "metadata.namespace"));
-        Ok(Self {
-            prefix: String::new(),
-            labels: options.labels.clone(),
-            fields: options.fields.clone(),
-            reads_object,
-        })
-    }
-
-    pub(crate) fn within(mut self, namespace: &str) -> Self {
-        if !namespace.is_empty() {
-            self.prefix = format!("{namespace}/");
-        }
-        self
-    }
-
-    pub(crate) fn is_everything(&self) -> bool {
-        self.labels.is_empty() && self.fields.is_empty()
-    }
-
-    pub(crate) fn matches(&self, served: &Served, entry: &ObjectEntry) -> bool {
-        if !entry.name.starts_with(&self.prefix)
-            || !self.labels.matches(|key| entry.item.label(key))
-        {
-            return false;
-        }
-        if self.fields.is_empty() {
-            return true;
-        }
-        if self.reads_object {
-            let object = served.live(entry);
-            return self.fields.matches(|field| served.field(&object, field));
-        }
-        let (namespace, name) = entry.name.split_once('/').unwrap_or(("", &entry.name));
-        self.fields.matches(|field| {
-            if field == "metadata.name" { name.to_owned() } else { namespace.to_owned() }
-        })
-    }
-}
-
-/// Why a list cannot be narrowed by this field.
-fn cannot_select(served: &Served, field: &str) -> String {
-    match served.row() {
-        Some(row) if row.fields.is_empty() => format!(
-            "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-        ),
-        _ => format!("field label not supported: {field}"),
-    }
-}
-
 /// One page of a list.
 #[derive(Debug)]
 pub(crate) struct Page {
@@ -171,22 +99,22 @@ pub(crate) async fn page(call: &Call<'_>, options: &ListOptions) -> ApiResult<Pa
     if let (Some(name), None, "") = (options.fields.name(), from.revision, &*from.after)
         && (!call.served.namespaced || !call.namespace().is_empty())
     {
-        return Ok(one(call, &selection, name));
+        return one(call, &selection, name).await;
     }
-    collect(call, options, &selection, from)
+    collect(call, options, &selection, from).await
 }
 
-fn one(call: &Call<'_>, selection: &Selection, name: &str) -> Page {
+async fn one(call: &Call<'_>, selection: &Selection, name: &str) -> ApiResult<Page> {
     let revision = call.api.store.revision().get();
     let key = call.served.key(call.namespace(), name);
     let found = call.api.store.get(&call.served.table, &key);
-    let entries: Vec<ObjectEntry> =
-        found.into_iter().filter(|entry| selection.matches(&call.served, entry)).collect();
+    let found = found.into_iter().collect();
+    let entries = selection.select(call.api, &call.served, found).await?;
     let newest = entries.first().map_or(0, |entry| entry.revision.get());
-    Page { entries, revision: revision.max(newest), token: None, remaining: None }
+    Ok(Page { entries, revision: revision.max(newest), token: None, remaining: None })
 }
 
-fn collect(
+async fn collect(
     call: &Call<'_>,
     options: &ListOptions,
     selection: &Selection,
@@ -210,11 +138,10 @@ fn collect(
             .list(&call.served.table, range)
             .map_err(|_| expired(after.as_deref(), &selection.prefix))?;
         at = Some(found.revision.get());
-        let more = found.has_more();
+        let (more, remaining) = (found.has_more(), found.remaining);
+        let revision = found.revision.get();
         let last = found.entries.last().map(|entry| entry.name.to_string());
-        entries.extend(
-            found.entries.into_iter().filter(|entry| selection.matches(&call.served, entry)),
-        );
+        entries.extend(selection.select(call.api, &call.served, found.entries).await?);
         let full = limit.is_some_and(|limit| entries.len() >= limit);
         match last {
             Some(last) if more && !full => after = Some(last),
@@ -222,18 +149,13 @@ fn collect(
                 let position = Position { revision: at, after: last, begun: from.begun };
                 return Ok(Page {
                     entries,
-                    revision: found.revision.get(),
+                    revision,
                     token: Some(page::encode(&position, &selection.prefix)),
-                    remaining: selection.is_everything().then_some(found.remaining),
+                    remaining: selection.is_everything().then_some(remaining),
                 });
             }
             _ => {
-                return Ok(Page {
-                    entries,
-                    revision: found.revision.get(),
-                    token: None,
-                    remaining: None,
-                });
+                return Ok(Page { entries, revision, token: None, remaining: None });
             }
         }
     }
@@ -255,7 +177,8 @@ fn expired(after: Option<&str>, prefix: &str) -> ApiError {
 
 pub(crate) async fn list(call: &Call<'_>, options: &ListOptions) -> ApiResult<Reply> {
     let mut page = page(call, options).await?;
-    // Metadata is the same in all versions.
+    // Metadata is shown as stored: a conversion changes at most labels and annotations, and what
+    // lists metadata of everything must not depend on webhooks.
     if !matches!(call.wanted.form, Form::Metadata(_)) {
         page.entries = conversion::shown(call.api, &call.served, page.entries).await?;
     }

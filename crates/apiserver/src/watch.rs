@@ -16,8 +16,9 @@ use http::StatusCode;
 use crate::call::Call;
 use crate::negotiate::Encoding;
 use crate::options::{Freshness, ListOptions};
-use crate::read::{self, Selection};
+use crate::read;
 use crate::respond::{self, Reply};
+use crate::selection::Selection;
 use crate::status::ApiResult;
 
 pub(crate) use feed::Feed;
@@ -51,7 +52,7 @@ pub(crate) async fn open(call: &Call<'_>, options: &ListOptions) -> ApiResult<Fe
         read::catch_up(call, freshness).await?;
     }
     let limit = options.timeout_seconds.map_or_else(default_limit, Duration::from_secs);
-    Ok(Feed::new(call, options, selection, wants_state, limit))
+    Feed::new(call, options, selection, wants_state, limit).await
 }
 
 /// Spread over a factor of two, so that clients do not all come back at once.

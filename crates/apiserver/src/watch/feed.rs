@@ -14,9 +14,9 @@ use crate::conversion;
 use crate::item::ObjectShape;
 use crate::negotiate::Form;
 use crate::options::ListOptions;
-use crate::read::Selection;
+use crate::selection::Selection;
 use crate::served::Served;
-use crate::status::ApiError;
+use crate::status::{ApiError, ApiResult};
 use crate::table;
 use crate::watch::encode::{Encoder, Kind};
 
@@ -37,6 +37,9 @@ enum Stage {
     Over,
 }
 
+/// What a change is for one watch, and the state of the object that it shows.
+type Transition = (Kind, ObjectEntry);
+
 pub(crate) struct Feed {
     api: Api,
     served: Arc<Served>,
@@ -55,25 +58,21 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    pub(super) fn new(
+    pub(super) async fn new(
         call: &Call<'_>,
         options: &ListOptions,
         selection: Selection,
         wants_state: bool,
         limit: Duration,
-    ) -> Self {
+    ) -> ApiResult<Self> {
         let api = call.api.clone();
         let now = Instant::now();
         let stage = if wants_state {
             let range = Range { prefix: &selection.prefix, ..Range::default() };
             match api.store.list(&call.served.table, range) {
                 Ok(page) => {
-                    let entries = page
-                        .entries
-                        .into_iter()
-                        .filter(|entry| selection.matches(&call.served, entry))
-                        .collect();
-                    Stage::State(entries, page.revision)
+                    let entries = selection.select(&api, &call.served, page.entries).await?;
+                    Stage::State(entries.into(), page.revision)
                 }
                 Err(_) => Stage::Over,
             }
@@ -82,11 +81,11 @@ impl Feed {
             let from = from.map_or_else(|| api.store.revision(), Revision::new);
             Stage::State(VecDeque::new(), from)
         };
-        Self {
+        Ok(Self {
             stop: api.tasks.stop_signal(),
             encoder: Encoder::new(call.served.clone(), call.wanted, table::include(call.query)),
             converts: conversion::is_needed(&call.served)
-                && !matches!(call.wanted.form, Form::Metadata(_)),
+                && (selection.converts() || !matches!(call.wanted.form, Form::Metadata(_))),
             served: call.served.clone(),
             selection,
             stage,
@@ -96,7 +95,7 @@ impl Feed {
             ends: now + limit,
             said_farewell: limit <= FAREWELL,
             api,
-        }
+        })
     }
 
     /// The next chunk of the stream; `None` ends it. Cancel-safe between chunks.
@@ -172,7 +171,9 @@ impl Feed {
             Some(Ok(events)) => {
                 self.api.traffic.sent_events(events.len());
                 for event in &events {
-                    self.event(&mut chunk, event);
+                    if let Some(transition) = self.transition(&event.old, &event.new) {
+                        self.encode(&mut chunk, &transition, event);
+                    }
                 }
             }
             Some(Err(WatchError::Lagged { oldest })) => {
@@ -202,20 +203,49 @@ impl Feed {
     /// Changes, where a webhook has to convert them.
     async fn converted_events(&mut self, events: &[Arc<ObjectEvent>]) -> Vec<u8> {
         let mut chunk = Vec::new();
-        let seen: Vec<_> = events.iter().filter_map(|event| self.seen(event)).collect();
-        let entries = seen.iter().map(|(_, entry, _)| entry.clone()).collect();
-        match conversion::shown(&self.api, &self.served, entries).await {
-            Ok(entries) => {
-                for ((kind, _, event), entry) in seen.iter().zip(&entries) {
-                    match kind {
-                        Kind::Deleted => self.encoder.removed(&mut chunk, entry, event),
-                        kind => self.encoder.object(&mut chunk, *kind, entry),
-                    }
+        match self.converted_transitions(events).await {
+            Ok(transitions) => {
+                for (transition, event) in &transitions {
+                    self.encode(&mut chunk, transition, event);
                 }
             }
             Err(error) => self.fail(&mut chunk, &error),
         }
         chunk
+    }
+
+    /// What the changes mean for this watch, with entries in the version that is watched. Where the
+    /// selectors look at converted content, both states of an object are converted to compare them.
+    async fn converted_transitions<'e>(
+        &self,
+        events: &'e [Arc<ObjectEvent>],
+    ) -> ApiResult<Vec<(Transition, &'e ObjectEvent)>> {
+        if !self.selection.converts() {
+            let seen: Vec<_> = events
+                .iter()
+                .filter_map(|event| Some((self.transition(&event.old, &event.new)?, &**event)))
+                .collect();
+            let entries = seen.iter().map(|((_, entry), _)| entry.clone()).collect();
+            let entries = conversion::shown(&self.api, &self.served, entries).await?;
+            let shown = seen.into_iter().zip(entries);
+            return Ok(shown.map(|(((kind, _), event), entry)| ((kind, entry), event)).collect());
+        }
+        let events: Vec<&ObjectEvent> = events
+            .iter()
+            .map(|event| &**event)
+            .filter(|event| self.selection.matches_key(&event.name))
+            .collect();
+        let states = events.iter().flat_map(|event| [&event.old, &event.new]).flatten().cloned();
+        let converted = conversion::shown(&self.api, &self.served, states.collect()).await?;
+        let mut converted = converted.into_iter();
+        let mut state =
+            |stored: &Option<ObjectEntry>| stored.as_ref().and_then(|_| converted.next());
+        let mut transitions = Vec::new();
+        for event in events {
+            let (old, new) = (state(&event.old), state(&event.new));
+            transitions.extend(self.transition(&old, &new).map(|transition| (transition, event)));
+        }
+        Ok(transitions)
     }
 
     fn fail(&mut self, chunk: &mut Vec<u8>, error: &ApiError) {
@@ -239,27 +269,24 @@ impl Feed {
     }
 
     /// A change as this watch sees it: objects enter and leave a selection.
-    fn seen<'e, E>(&self, event: &'e E) -> Option<(Kind, ObjectEntry, &'e E)>
-    where
-        E: std::borrow::Borrow<ObjectEvent>,
-    {
-        let (selection, served) = (&self.selection, &self.served);
-        let change = event.borrow();
-        let old = change.old.as_ref().filter(|entry| selection.matches(served, entry));
-        let new = change.new.as_ref().filter(|entry| selection.matches(served, entry));
-        match (old, new) {
-            (None, Some(new)) => Some((Kind::Added, new.clone(), event)),
-            (Some(_), Some(new)) => Some((Kind::Modified, new.clone(), event)),
-            (Some(old), None) => Some((Kind::Deleted, old.clone(), event)),
+    fn transition(
+        &self,
+        old: &Option<ObjectEntry>,
+        new: &Option<ObjectEntry>,
+    ) -> Option<Transition> {
+        let matches = |entry: &&ObjectEntry| self.selection.matches(&self.served, entry);
+        match (old.as_ref().filter(matches), new.as_ref().filter(matches)) {
+            (None, Some(new)) => Some((Kind::Added, new.clone())),
+            (Some(_), Some(new)) => Some((Kind::Modified, new.clone())),
+            (Some(old), None) => Some((Kind::Deleted, old.clone())),
             (None, None) => None,
         }
     }
 
-    fn event(&mut self, chunk: &mut Vec<u8>, event: &ObjectEvent) {
-        match self.seen(event) {
-            Some((Kind::Deleted, old, _)) => self.encoder.removed(chunk, &old, event),
-            Some((kind, new, _)) => self.encoder.object(chunk, kind, &new),
-            None => {}
+    fn encode(&mut self, chunk: &mut Vec<u8>, (kind, entry): &Transition, event: &ObjectEvent) {
+        match kind {
+            Kind::Deleted => self.encoder.removed(chunk, entry, event),
+            kind => self.encoder.object(chunk, *kind, entry),
         }
     }
 }

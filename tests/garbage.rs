@@ -75,6 +75,60 @@ fn orphans_stay() {
     assert!(exists(&http, "grandchild"));
 }
 
+/// Kinds from before there was garbage collection keep what they own, unless told otherwise.
+#[test]
+fn controllers_and_jobs_orphan_by_default() {
+    let sheaf = Sheaf::start();
+    let http = sheaf.http();
+    let template = json!({
+        "metadata": {"labels": {"app": "a"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"},
+    });
+    let mut always = template.clone();
+    always["spec"]["restartPolicy"] = "Always".into();
+    let cases = [
+        (
+            "/api/v1/namespaces/default/replicationcontrollers",
+            "v1",
+            "ReplicationController",
+            &always,
+        ),
+        ("/apis/batch/v1/namespaces/default/jobs", "batch/v1", "Job", &template),
+    ];
+    for (path, version, kind, template) in cases {
+        for (options, stays) in
+            [(json!({}), true), (json!({"propagationPolicy": "Background"}), false)]
+        {
+            let name = if stays { "default" } else { "background" };
+            let owner = json!({
+                "apiVersion": version, "kind": kind, "metadata": {"name": name},
+                "spec": {"template": template},
+            });
+            let owner = http.post(path, &owner).ok();
+            let child = format!("{}-{name}", kind.to_lowercase());
+            let map = json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": child, "ownerReferences": [{
+                    "apiVersion": version, "kind": kind, "name": name, "uid": owner["metadata"]["uid"],
+                }]},
+            });
+            create(&http, &map);
+            let deleted = http.delete_with(&format!("{path}/{name}"), &options);
+            deleted.ok();
+            let warned =
+                deleted.warnings().join("").contains("child pods are preserved by default");
+            assert_eq!(warned, stays && kind == "Job", "{kind} {options}");
+            eventually("the owner is gone", || http.get(&format!("{path}/{name}")).status == 404);
+            if stays {
+                let child = http.get(&format!("{MAPS}/{child}")).ok();
+                assert!(child["metadata"].get("ownerReferences").is_none(), "{child}");
+            } else {
+                eventually("the child is gone", || !exists(&http, &child));
+            }
+        }
+    }
+}
+
 #[test]
 fn an_object_lives_as_long_as_one_of_its_owners() {
     let sheaf = Sheaf::start();

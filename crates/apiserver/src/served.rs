@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use kinds::{NameRule, Resource, Scope};
+use kinds::{DefaultPropagation, NameRule, Resource, Scope};
 use schema::{FieldError, Schema};
 use serde_json::Value;
 use store::{Entry, Revision};
@@ -232,6 +232,10 @@ impl Served {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
             object::set_meta(new, "generation", Some(generation.into()));
         }
+    }
+
+    pub(crate) fn default_propagation(&self) -> DefaultPropagation {
+        self.row().map_or(DefaultPropagation::Background, |row| row.strategy.default_propagation)
     }
 
     fn counts_generations(&self) -> bool {

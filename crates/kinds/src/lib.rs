@@ -50,7 +50,7 @@ pub use duration::{age, human_duration};
 pub use jsonpath::{EvalError, JsonPath, ParseError};
 pub use metadata::{validate_metadata_create, validate_metadata_update};
 pub use resource::{
-    ALL_VERBS, CREATE_ONLY, Column, Conversion, NameRule, Printer, Resource, Scope,
-    SelectableField, Strategy, Subresource,
+    ALL_VERBS, CREATE_ONLY, Column, Conversion, DefaultPropagation, NameRule, Printer, Resource,
+    Scope, SelectableField, Strategy, Subresource,
 };
 pub use scheduling::system_priority_classes;

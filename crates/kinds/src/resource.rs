@@ -47,6 +47,15 @@ pub enum NameRule {
     PathSegment,
 }
 
+/// What a deletion without a propagation policy does to the objects that the deleted one owns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DefaultPropagation {
+    Background,
+    /// Kinds from before there was garbage collection keep their dependents; DELETE warns of it with this
+    /// text, where there is one.
+    Orphan(Option<&'static str>),
+}
+
 /// How objects of one kind are filled in and judged on their way to the store.
 ///
 /// Every function is pure. `validate_update` runs in place of `validate` on an update,
@@ -74,6 +83,7 @@ pub struct Strategy {
     pub create_on_update: bool,
     /// Whether DELETE answers with the object instead of a `Status`.
     pub returns_deleted: bool,
+    pub default_propagation: DefaultPropagation,
 }
 
 impl Strategy {
@@ -92,6 +102,7 @@ impl Strategy {
         unconditional_update: true,
         create_on_update: false,
         returns_deleted: false,
+        default_propagation: DefaultPropagation::Background,
     };
 
     /// A kind with a `status` subresource: each endpoint keeps its hands off the other's part.

@@ -3,6 +3,7 @@
 use base::clock;
 use bytes::Bytes;
 use http::StatusCode;
+use kinds::DefaultPropagation;
 use schema::FieldError;
 use serde_json::{Value, json};
 use store::{Change, Expect, Write};
@@ -143,6 +144,11 @@ pub(crate) async fn delete_key(
         let entry = conversion::shown_one(call.api, &call.served, entry).await?;
         let live = call.served.live(&entry);
         check_preconditions(call, &live, options)?;
+        if let (None, DefaultPropagation::Orphan(Some(warning))) =
+            (options.propagation, call.served.default_propagation())
+        {
+            call.notes.warn(warning.to_owned());
+        }
         admit(call, &live, options).await?;
         match attempt(call, &entry, live, options).await {
             Ok(answer) => return Ok(answer),
@@ -196,7 +202,8 @@ async fn attempt(
     live: Value,
     options: &DeleteOptions,
 ) -> Result<Answer, PutError> {
-    let finalizers = finalizers_after(&live, options.propagation);
+    let default = call.served.default_propagation();
+    let finalizers = finalizers_after(&live, propagation(&live, options.propagation, default));
     let grace = grace_seconds(call, &live, options);
     let held = !finalizers.is_empty() || grace > 0 || holds_namespace(call, &live);
     if !held {
@@ -265,6 +272,21 @@ fn grace_seconds(call: &Call<'_>, live: &Value, options: &DeleteOptions) -> i64 
     }
 }
 
+/// What becomes of the dependents: the request decides, then a finalizer that the object carries
+/// already, then the kind. Nothing is decided where the finalizers stay as they are.
+fn propagation(
+    live: &Value,
+    requested: Option<Propagation>,
+    default: DefaultPropagation,
+) -> Option<Propagation> {
+    let decided = object::finalizers(live).iter().any(|name| [ORPHAN, FOREGROUND].contains(name));
+    match (requested, default) {
+        (Some(requested), _) => Some(requested),
+        (None, DefaultPropagation::Orphan(_)) if !decided => Some(Propagation::Orphan),
+        (None, _) => None,
+    }
+}
+
 /// The finalizers that remain after the wish about dependents is written into them.
 fn finalizers_after(live: &Value, propagation: Option<Propagation>) -> Vec<String> {
     let mut finalizers: Vec<String> =
@@ -321,6 +343,25 @@ mod tests {
         assert_eq!(after(Some(Propagation::Background)), ["a"]);
         assert_eq!(after(Some(Propagation::Foreground)), ["a", "foregroundDeletion"]);
         assert_eq!(after(Some(Propagation::Orphan)), ["a", "orphan"]);
+    }
+
+    #[test]
+    fn propagation_falls_back_to_finalizers_then_to_the_kind() {
+        use DefaultPropagation as Default;
+        use Propagation::{Background, Foreground, Orphan};
+        let live = |finalizers: &[&str]| json!({"metadata": {"finalizers": finalizers}});
+        for (finalizers, requested, default, expected) in [
+            (vec![], None, Default::Background, None),
+            (vec!["a"], None, Default::Orphan(None), Some(Orphan)),
+            (vec!["foregroundDeletion"], None, Default::Orphan(None), None),
+            (vec!["orphan"], None, Default::Orphan(None), None),
+            (vec![], Some(Background), Default::Orphan(None), Some(Background)),
+            (vec![], Some(Foreground), Default::Orphan(None), Some(Foreground)),
+            (vec![], Some(Orphan), Default::Background, Some(Orphan)),
+        ] {
+            let decided = propagation(&live(&finalizers), requested, default);
+            assert_eq!(decided, expected, "{finalizers:?} {requested:?} {default:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::apps::no_runtime;
 use crate::check::{self, SPEC};
-use crate::resource::{Column, Printer, Resource, Strategy, Subresource};
+use crate::resource::{Column, DefaultPropagation, Printer, Resource, Strategy, Subresource};
 use crate::{duration, json, labels, podspec, print};
 
 pub(crate) const RESOURCE: Resource = Resource {
@@ -26,12 +26,16 @@ pub(crate) const RESOURCE: Resource = Resource {
         },
         warnings: no_runtime,
         generation: true,
+        default_propagation: DefaultPropagation::Orphan(Some(ORPHANS)),
         ..Strategy::WITH_STATUS
     },
     printer: Printer { columns: COLUMNS, cells },
     fields: &[("status.successful", |object| json::int(object, "/status/succeeded").to_string())],
     ..Resource::namespaced("batch", "v1", "jobs", "job", "Job")
 };
+
+/// Upstream's warning for a deletion that does not say what becomes of the pods.
+const ORPHANS: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 
 /// Labels that name a job on its pods; the short ones are from before labels had domains.
 const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];

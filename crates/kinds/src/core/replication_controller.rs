@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::apps::{
     REPLICA_COLUMNS, default_replicated, no_runtime, replica_cells, validate_controller,
 };
-use crate::resource::{Printer, Resource, Strategy, Subresource};
+use crate::resource::{DefaultPropagation, Printer, Resource, Strategy, Subresource};
 use crate::{json, labels};
 
 pub(crate) const RESOURCE: Resource = Resource {
@@ -23,6 +23,7 @@ pub(crate) const RESOURCE: Resource = Resource {
         },
         warnings: no_runtime,
         generation: true,
+        default_propagation: DefaultPropagation::Orphan(None),
         ..Strategy::WITH_STATUS
     },
     printer: Printer {

@@ -76,8 +76,8 @@ impl Refusal {
 }
 
 const WEBHOOK: &str = "validator.harvesterhci.io";
-const HARVESTER: &str = "harvesterhci.io";
-const LONGHORN: &str = "longhorn.io";
+pub(crate) const HARVESTER: &str = "harvesterhci.io";
+pub(crate) const LONGHORN: &str = "longhorn.io";
 const STORAGE: &str = "storage.k8s.io";
 
 type Judgement = Result<(), Refusal>;

@@ -6,6 +6,7 @@ mod bootstrap;
 mod claim_template;
 mod definition;
 pub mod harvester;
+pub mod inactive;
 pub mod longhorn;
 pub mod placement;
 pub mod public_key;

@@ -161,7 +161,8 @@ pub(super) const CATALOG: &[Kind] = &[
             GROUP,
             "VirtualMachineRestore",
             "virtualmachinerestores",
-            &["vmrestore", "vmrestores"],
+            // `vmrestore` means KubeVirt's kind of the same name, as its manual uses it.
+            &[],
             BETA1,
             backup::VirtualMachineRestore::schema,
         )

@@ -50,7 +50,11 @@ pub(super) fn new() -> (Extensions, Door) {
             objects.extend(hci::driver_objects());
             objects
         }),
-        rules: vec![Arc::new(rules::Machines), Arc::new(rules::Appliance)],
+        rules: vec![
+            Arc::new(rules::Machines),
+            Arc::new(rules::Appliance),
+            Arc::new(rules::Inactive),
+        ],
         groups: vec![machines, uploads, metrics],
         paths: vec![
             Arc::new(Proxy { door: door.clone() }),

@@ -135,6 +135,32 @@ impl Rules for Appliance {
     }
 }
 
+/// Kinds on which nothing acts yet: whoever writes one is told.
+pub(super) struct Inactive;
+
+impl Rules for Inactive {
+    fn concern(&self, group: &str, resource: &str) -> bool {
+        hci::inactive::concerns(group, resource)
+    }
+
+    fn complete(&self, _: &Review<'_>, _: &mut Value, _: Option<&Value>) -> Result<(), Denial> {
+        Ok(())
+    }
+
+    fn judge(
+        &self,
+        review: &Review<'_>,
+        object: Option<&Value>,
+        _: Option<&Value>,
+    ) -> Result<Vec<String>, Denial> {
+        let is_write = review.act != Act::Delete && review.subresource.is_empty();
+        let written = object.filter(|_| is_write);
+        let warning = written
+            .and_then(|object| hci::inactive::warning(review.group, review.resource, object));
+        Ok(warning.into_iter().collect())
+    }
+}
+
 fn refusal(refusal: hci::admit::Refusal) -> Denial {
     let hci::admit::Refusal { code, reason, field, message } = refusal;
     let cause = || Cause {

@@ -72,7 +72,7 @@ fn collect(generator: &mut SchemaGenerator) {
         api::coordination::v1 { Lease }
         api::coordination::v1beta1 { LeaseCandidate }
         api::core::v1 {
-            Binding, ConfigMap, Endpoints, Event, LimitRange, Namespace, Node, PersistentVolume,
+            Binding, ComponentStatus, ConfigMap, Endpoints, Event, LimitRange, Namespace, Node, PersistentVolume,
             PersistentVolumeClaim, Pod, PodTemplate, ReplicationController, ResourceQuota, Secret,
             Service, ServiceAccount,
         }
@@ -82,6 +82,7 @@ fn collect(generator: &mut SchemaGenerator) {
         api::networking::v1 { IPAddress, Ingress, IngressClass, NetworkPolicy, ServiceCIDR }
         api::node::v1 { RuntimeClass }
         api::policy::v1 { Eviction, PodDisruptionBudget }
+        api::resource::v1 { DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice }
         api::rbac::v1 { ClusterRole, ClusterRoleBinding, Role, RoleBinding }
         api::scheduling::v1 { PriorityClass }
         api::storage::v1 {

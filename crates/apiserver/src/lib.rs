@@ -28,6 +28,7 @@ mod bootstrap_objects;
 mod call;
 mod catalog;
 mod cleanup;
+mod component_status;
 mod conversion;
 mod crd;
 mod custom;

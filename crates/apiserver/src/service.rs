@@ -26,7 +26,10 @@ use crate::route::{self, Discovery, ResourcePath, Target};
 use crate::served::{Endpoint, Served};
 use crate::status::{ApiError, ApiResult, Subject};
 use crate::write::delete::DeleteOptions;
-use crate::{aggregation, authorize, discovery, health, read, review, subresource, watch, write};
+use crate::{
+    aggregation, authorize, component_status, discovery, health, read, review, subresource, watch,
+    write,
+};
 
 impl Api {
     /// Answers one request.
@@ -333,6 +336,9 @@ async fn dispatch(
     }
     if !call.served.verbs.contains(&verb) {
         return Err(ApiError::method_not_allowed());
+    }
+    if &*call.served.table == component_status::TABLE {
+        return component_status::answer(call, verb);
     }
     if call.served.verbs.len() == 1 {
         return review::answer(call, body).await;

@@ -6,8 +6,8 @@
 
 use crate::resource::Resource;
 use crate::{
-    admission, apps, autoscaling, batch, certificates, coordination, core, discovery, events,
-    extension, flowcontrol, networking, node, policy, rbac, review, scheduling, storage,
+    admission, apps, autoscaling, batch, certificates, coordination, core, devices, discovery,
+    events, extension, flowcontrol, networking, node, policy, rbac, review, scheduling, storage,
 };
 
 /// Every built-in kind at every served version, most important group first.
@@ -20,8 +20,9 @@ pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resourc
     BUILTIN.iter().find(|row| row.group == group && row.version == version && row.plural == plural)
 }
 
-static BUILTIN: [Resource; 65] = [
+static BUILTIN: [Resource; 70] = [
     core::BINDING,
+    core::component_status::RESOURCE,
     core::config_map::RESOURCE,
     core::endpoints::RESOURCE,
     events::CORE,
@@ -86,6 +87,10 @@ static BUILTIN: [Resource; 65] = [
     flowcontrol::schema::RESOURCE,
     flowcontrol::level::RESOURCE,
     storage::migration::RESOURCE,
+    devices::CLASS,
+    devices::CLAIM,
+    devices::TEMPLATE,
+    devices::SLICE,
 ];
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The core group.
 
 pub(crate) mod claim;
+pub(crate) mod component_status;
 pub(crate) mod config_map;
 pub(crate) mod endpoints;
 pub(crate) mod limit_range;

@@ -12,6 +12,7 @@ mod check;
 mod coordination;
 mod core;
 mod custom;
+mod devices;
 mod discovery;
 mod duration;
 mod events;

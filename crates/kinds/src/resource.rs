@@ -229,11 +229,14 @@ pub struct Resource {
 impl Resource {
     /// What whoever still uses this kind is told, whatever they do with it.
     pub fn deprecation(&self) -> Option<String> {
-        let successor = match (self.group, self.kind) {
-            ("", "Endpoints") => "discovery.k8s.io/v1 EndpointSlice",
+        let notice = match (self.group, self.kind) {
+            ("", "ComponentStatus") => "v1 ComponentStatus is deprecated in v1.19+",
+            ("", "Endpoints") => {
+                "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+            }
             _ => return None,
         };
-        Some(format!("v1 {} is deprecated in v1.33+; use {successor}", self.kind))
+        Some(notice.to_owned())
     }
 
     /// A stored kind without anything special; `table` is its plural.

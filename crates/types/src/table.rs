@@ -50,6 +50,7 @@ tables![
     "node_v1",
     "policy_v1",
     "rbac_v1",
+    "resource_v1",
     "scheduling_v1",
     "scheduling_v1alpha3",
     "storage_v1",

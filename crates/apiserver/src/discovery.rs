@@ -126,10 +126,13 @@ fn resources(catalog: &Catalog, group: &str, version: &str) -> ApiResult<Value> 
                 "kind": &*served.kind,
                 "verbs": sub.verbs,
             });
-            if let Some((group, version, kind)) = sub.kind {
-                value["group"] = group.into();
-                value["version"] = version.into();
+            if let Some((of_group, of_version, kind)) = sub.kind {
                 value["kind"] = kind.into();
+                // As upstream: said only where it is not that of the whole list.
+                if (of_group, of_version) != (group, version) {
+                    value["group"] = of_group.into();
+                    value["version"] = of_version.into();
+                }
             }
             list.push(value);
         }

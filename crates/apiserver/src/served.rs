@@ -228,7 +228,11 @@ impl Served {
             (Origin::Custom(custom), _) => custom.prepare_update(new, old, endpoint),
         }
         object::copy_meta(new, old, "generation");
-        if self.counts_generations() && object::content_differs(new, old, self.has_status()) {
+        // Placing a pod is not a change of what its owner wants; upstream does not count it.
+        if endpoint != Endpoint::Binding
+            && self.counts_generations()
+            && object::content_differs(new, old, self.has_status())
+        {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
             object::set_meta(new, "generation", Some(generation.into()));
         }

@@ -38,6 +38,9 @@ pub(crate) async fn dispatch(
         "approval" => approval::answer(call, verb, body).await,
         "eviction" => eviction::answer(call, body).await,
         "binding" => binding::answer(call, body).await,
+        "ephemeralcontainers" | "resize" if verb == "get" => {
+            Ok(read::get(call).await?.render(call))
+        }
         other => Err(unreachable_pod(call, other)),
     };
     crate::after::written(call).await;

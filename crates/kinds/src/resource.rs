@@ -32,6 +32,12 @@ impl Subresource {
         kind: Some(("autoscaling", "v1", "Scale")),
         verbs: &["get", "patch", "update"],
     };
+
+    /// Requests of every method that are passed on.
+    pub const fn proxy(options: &'static str) -> Self {
+        let verbs = &["create", "delete", "get", "patch", "update"];
+        Self { name: "proxy", kind: Some(("", "v1", options)), verbs }
+    }
 }
 
 /// Which strings may name an object.

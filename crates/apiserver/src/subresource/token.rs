@@ -3,7 +3,6 @@
 use auth::token::{ObjectRef, TokenGrant, TokenRequestSpec};
 use base::clock;
 use http::StatusCode;
-use schema::FieldError;
 use serde_json::{Value, json};
 
 use crate::admission::{self, Act, Operation};
@@ -62,20 +61,16 @@ pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<
 /// Ties the token to an object, so that it dies with it.
 fn bind(call: &Call<'_>, spec: &TokenRequestSpec, grant: &mut TokenGrant) -> ApiResult<()> {
     let Some(bound) = &spec.bound_object else { return Ok(()) };
-    let refuse = |error: FieldError| {
-        let subject =
-            Subject { group: "authentication.k8s.io", resource: "TokenRequest", name: "" };
-        ApiError::invalid(subject, &[error])
-    };
     let (table, resource, namespaced) = match bound.kind.as_str() {
         "Pod" => ("pods", "pods", true),
         "Secret" => ("secrets", "secrets", true),
         "Node" => ("minions", "nodes", false),
         other => {
-            return Err(refuse(FieldError::invalid(
-                "spec.boundObjectRef.kind",
-                other,
-                "cannot bind token to object of this kind; must be Pod, Secret or Node",
+            let version = &bound.api_version;
+            let group_version =
+                if version.contains('/') { version.clone() } else { format!("/{version}") };
+            return Err(ApiError::bad_request(format!(
+                "cannot bind token to object of type {group_version}, Kind={other}"
             )));
         }
     };

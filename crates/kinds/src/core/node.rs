@@ -13,7 +13,7 @@ use crate::{json, print, quantity, syntax};
 pub(crate) const RESOURCE: Resource = Resource {
     short_names: &["no"],
     table: "minions",
-    subresources: &[Subresource::STATUS],
+    subresources: &[Subresource::proxy("NodeProxyOptions"), Subresource::STATUS],
     strategy: Strategy {
         default,
         // Unlike other kinds, a node may be born with a status: its kubelet registers it so.

@@ -5,6 +5,7 @@ mod cells;
 use schema::{FieldError, Path};
 use serde_json::{Value, json};
 
+use crate::apps::no_runtime;
 use crate::check::SPEC;
 use crate::resource::{Printer, Resource, Strategy, Subresource};
 use crate::{json, podspec, quantity, status, syntax};
@@ -13,13 +14,19 @@ pub(crate) const RESOURCE: Resource = Resource {
     short_names: &["po"],
     categories: &["all"],
     subresources: &[
+        stream("attach", "PodAttachOptions"),
         Subresource { name: "binding", kind: Some(("", "v1", "Binding")), verbs: &["create"] },
+        Subresource { name: "ephemeralcontainers", ..Subresource::STATUS },
         Subresource {
             name: "eviction",
             kind: Some(("policy", "v1", "Eviction")),
             verbs: &["create"],
         },
+        stream("exec", "PodExecOptions"),
         Subresource { name: "log", kind: None, verbs: &["get"] },
+        stream("portforward", "PodPortForwardOptions"),
+        Subresource::proxy("PodProxyOptions"),
+        Subresource { name: "resize", ..Subresource::STATUS },
         Subresource::STATUS,
     ],
     strategy: Strategy {
@@ -28,6 +35,7 @@ pub(crate) const RESOURCE: Resource = Resource {
         prepare_update: status::keep,
         validate,
         validate_update,
+        warnings: no_runtime,
         generation: true,
         returns_deleted: true,
         ..Strategy::WITH_STATUS
@@ -51,6 +59,11 @@ pub(crate) const RESOURCE: Resource = Resource {
     ],
     ..Resource::namespaced("", "v1", "pods", "pod", "Pod")
 };
+
+/// A stream into the pod, which clients open with either method.
+const fn stream(name: &'static str, options: &'static str) -> Subresource {
+    Subresource { name, kind: Some(("", "v1", options)), verbs: &["create", "get"] }
+}
 
 fn first_address(object: &Value) -> String {
     json::text(object, "/status/podIPs/0/ip").to_owned()

@@ -13,7 +13,7 @@ pub(crate) const RESOURCE: Resource = Resource {
     short_names: &["svc"],
     categories: &["all"],
     table: "services/specs",
-    subresources: &[Subresource::STATUS],
+    subresources: &[Subresource::proxy("ServiceProxyOptions"), Subresource::STATUS],
     strategy: Strategy {
         name: NameRule::Label,
         default,

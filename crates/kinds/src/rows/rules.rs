@@ -269,7 +269,9 @@ fn network_policies_and_ingresses() {
 
 #[test]
 fn what_nothing_runs_is_accepted_with_a_warning() {
-    for plural in ["deployments", "statefulsets", "daemonsets", "replicasets", "jobs", "cronjobs"] {
+    for plural in
+        ["pods", "deployments", "statefulsets", "daemonsets", "replicasets", "jobs", "cronjobs"]
+    {
         let warnings = (super::row(plural).strategy.warnings)(&json!({}));
         assert_eq!(warnings.len(), 1, "{plural}");
     }

@@ -7,6 +7,7 @@
 mod harness;
 
 mod aggregation;
+mod api_details;
 mod appliance;
 mod audit;
 mod bad_input;

@@ -15,6 +15,7 @@
 //! Who is exempt takes no seat, and waits only as a crowd, without end. Who is in this process
 //! pays nothing.
 
+pub(crate) mod dangling;
 mod doors;
 mod hand;
 mod meter;

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use crate::api::Api;
 use crate::openapi;
 use crate::options::Query;
+use crate::pretty;
 use crate::respond::{self, Reply};
 use crate::status::{ApiError, ApiResult};
 
@@ -30,8 +31,8 @@ pub(crate) async fn answer(
         }
     }
     match trimmed {
-        "" => Ok(respond::json(StatusCode::OK, &index(api))),
-        "/version" => Ok(respond::json(StatusCode::OK, &api.settings.version.to_value())),
+        "" => Ok(pretty::json(&index(api))),
+        "/version" => Ok(pretty::json(&api.settings.version.to_value())),
         "/metrics" => Ok(respond::reply(
             StatusCode::OK,
             "text/plain; version=0.0.4; charset=utf-8",
@@ -59,22 +60,54 @@ pub(crate) async fn answer(
 /// A named check and what is wrong, if anything.
 type Check = (&'static str, Result<(), String>);
 
+/// The steps of a start under the names by which upstream reports them, in its order. Here they are one
+/// sequence, which is complete when the server is ready.
+const START_STEPS: [&str; 25] = [
+    "poststarthook/start-apiserver-admission-initializer",
+    "poststarthook/generic-apiserver-start-informers",
+    "poststarthook/priority-and-fairness-config-consumer",
+    "poststarthook/priority-and-fairness-filter",
+    "poststarthook/storage-object-count-tracker-hook",
+    "poststarthook/start-apiextensions-informers",
+    "poststarthook/start-apiextensions-controllers",
+    "poststarthook/crd-informer-synced",
+    "poststarthook/bootstrap-controller",
+    "poststarthook/start-system-namespaces-controller",
+    "poststarthook/start-cluster-authentication-info-controller",
+    "poststarthook/start-kube-apiserver-identity-lease-controller",
+    "poststarthook/start-kube-apiserver-identity-lease-garbage-collector",
+    "poststarthook/start-service-ip-repair-controllers",
+    "poststarthook/rbac/bootstrap-roles",
+    "poststarthook/scheduling/bootstrap-system-priority-classes",
+    "poststarthook/priority-and-fairness-config-producer",
+    "poststarthook/start-kube-aggregator-informers",
+    "poststarthook/apiservice-registration-controller",
+    "poststarthook/apiservice-status-local-available-controller",
+    "poststarthook/apiservice-status-remote-available-controller",
+    "poststarthook/kube-apiserver-autoregistration",
+    "autoregister-completion",
+    "poststarthook/apiservice-openapi-controller",
+    "poststarthook/apiservice-openapiv3-controller",
+];
+
 fn checks(api: &Api, probe: &str) -> Vec<Check> {
-    let store = api.store.health().map_err(|error| base::Chain(&error).to_string());
-    let mut checks: Vec<Check> = vec![("ping", Ok(())), ("log", Ok(()))];
-    // An unreachable store is no reason to restart us (livez), only to send nobody (readyz).
-    if probe != "livez" {
-        checks.push(("etcd", store));
-        let ready = api.ready.load(Ordering::Acquire);
-        let started = if ready { Ok(()) } else { Err("still starting".to_owned()) };
-        checks.push(("poststarthook/bootstrap", started));
-    }
+    let store = || api.store.health().map_err(|error| base::Chain(&error).to_string());
+    let when = |holds: bool, why: &str| if holds { Ok(()) } else { Err(why.to_owned()) };
+    let started = api.ready.load(Ordering::Acquire);
+    let stopping = api.tasks.stop_signal().is_requested();
+    // livez decides whether a supervisor restarts the process. An unreachable store is no reason for that:
+    // the connection is restored without it. healthz and readyz report the outage.
+    let etcd = if probe == "livez" { Ok(()) } else { store() };
+    let mut checks: Vec<Check> = vec![("ping", Ok(())), ("log", Ok(())), ("etcd", etcd)];
     if probe == "readyz" {
-        let stopping = api.tasks.stop_signal().is_requested();
-        checks.push((
-            "shutdown",
-            if stopping { Err("process is shutting down".to_owned()) } else { Ok(()) },
-        ));
+        checks.push(("etcd-readiness", store()));
+        checks.push(("informer-sync", when(started, "the catalog is not complete yet")));
+    }
+    // A slow start is no reason to restart either.
+    let step = |name| (name, when(started || probe == "livez", "not finished"));
+    checks.extend(START_STEPS.map(step));
+    if probe == "readyz" {
+        checks.push(("shutdown", when(!stopping, "process is shutting down")));
     }
     checks
 }

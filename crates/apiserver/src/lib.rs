@@ -53,6 +53,7 @@ mod openapi;
 mod options;
 mod outbound;
 mod page;
+mod pretty;
 mod read;
 mod refresh;
 mod respond;

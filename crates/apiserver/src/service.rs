@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use auth::User;
-use http::header::HeaderValue;
+use http::header::{ACCEPT_ENCODING, HeaderValue};
 use http::{Method, Request, request};
 use percent_encoding::percent_decode_str;
 
@@ -27,8 +27,8 @@ use crate::served::{Endpoint, Served};
 use crate::status::{ApiError, ApiResult, Subject};
 use crate::write::delete::DeleteOptions;
 use crate::{
-    aggregation, authorize, component_status, discovery, health, read, review, subresource, watch,
-    write,
+    aggregation, authorize, component_status, discovery, health, pretty, read, review, subresource,
+    watch, write,
 };
 
 impl Api {
@@ -51,9 +51,10 @@ impl Api {
         request: Request<RequestBody>,
         transport: &Transport,
     ) -> Reply {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let began = Instant::now();
-        let Ok(path) = percent_decode_str(parts.uri.path()).decode_utf8() else {
+        let uri = parts.uri.clone();
+        let Ok(path) = percent_decode_str(uri.path()).decode_utf8() else {
             let error = ApiError::bad_request("the path is not valid UTF-8");
             return respond::failure(&error, error_encoding(&parts));
         };
@@ -63,12 +64,22 @@ impl Api {
                 Err(error) => respond::failure(&error, error_encoding(&parts)),
             };
         }
-        let query = Query::parse(parts.uri.query().unwrap_or(""));
+        let query = Query::parse(uri.query().unwrap_or(""));
         let asked = Understood::new(&parts, &path, &query);
+        // Documents are for programs, and a stream has no end.
+        let pretty = asked.verb != "watch"
+            && !path.starts_with("/openapi/")
+            && pretty::is_wanted(&parts, &query);
+        if pretty {
+            parts.headers.remove(ACCEPT_ENCODING);
+        }
         let mut visit = Visit::default();
         let answer = self.answer(&parts, body, transport, &asked, &mut visit).await;
         let mut reply =
             answer.unwrap_or_else(|error| respond::failure(&error, error_encoding(&parts)));
+        if pretty {
+            reply = pretty::indented(reply).await;
+        }
         if let Some(place) = visit.place {
             place.mark(&mut reply);
         }

@@ -77,6 +77,7 @@ impl Api {
         // The first request already belongs where the objects say.
         fairness::refresh(&api);
         refresh::follow(&api, tasks);
+        fairness::dangling::start(&api, tasks);
         cleanup::start(&api, tasks);
         api_services::start(&api, tasks);
         aggregation::start(&api, tasks);

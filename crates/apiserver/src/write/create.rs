@@ -25,11 +25,6 @@ pub(crate) async fn create(
 ) -> ApiResult<Answer> {
     let mut object = intake::take(call, parsed, options.field_validation)?;
     intake::check_namespace(call, &mut object)?;
-    if !object::meta(&object, "resourceVersion").is_empty() {
-        return Err(ApiError::unclassified(
-            "resourceVersion should not be set on objects to be created",
-        ));
-    }
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         object::set_meta(&mut object, field, None);
     }
@@ -96,6 +91,12 @@ async fn finish(
 }
 
 async fn store(call: &Call<'_>, mut object: Value, generated: bool) -> ApiResult<Answer> {
+    // Upstream's store refuses this, after everything else had its say and not in a dry run.
+    if !object::meta(&object, "resourceVersion").is_empty() {
+        return Err(ApiError::unclassified(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
     let mut draws = 0;
     loop {
         let name = object::name(&object).to_owned();

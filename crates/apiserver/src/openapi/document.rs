@@ -1,6 +1,8 @@
 //! Whole documents: one per group and version for `/openapi/v3`, one of everything for
 //! `/openapi/v2`. Pure functions; caching and HTTP are the caller's.
 
+mod roots;
+
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
@@ -39,14 +41,17 @@ pub(super) fn v2(server: &str, resources: &[Described<'_>]) -> Value {
         let path = format!("{}/", root(group, version));
         paths.insert(path, operation::discovery(group, version, Form::V2));
     }
+    roots::paths(resources.iter().map(|resource| resource.group), &mut paths);
     for resource in resources {
         operation::paths(resource, Form::V2, &mut paths);
     }
+    let mut definitions = schemas(resources, Form::V2);
+    roots::schemas(&mut definitions);
     json!({
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": server},
         "paths": paths,
-        "definitions": schemas(resources, Form::V2),
+        "definitions": definitions,
         "securityDefinitions": security(),
         "security": [{"BearerToken": []}],
     })
@@ -54,6 +59,9 @@ pub(super) fn v2(server: &str, resources: &[Described<'_>]) -> Value {
 
 fn schemas(resources: &[Described<'_>], form: Form) -> Map<String, Value> {
     let mut kinds = Vec::new();
+    if form == Form::V2 {
+        kinds.extend(roots::kinds());
+    }
     for resource in resources {
         if let Source::BuiltIn(kind) = &resource.source {
             kinds.push(*kind);

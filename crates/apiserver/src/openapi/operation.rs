@@ -1,6 +1,7 @@
 //! Operations: what can be done to a kind, under which path, with which parameters. They
 //! are described once and written for either version of OpenAPI.
 
+mod watch;
 mod write;
 
 use serde_json::{Map, Value, json};
@@ -9,7 +10,7 @@ use types::openapi::Form;
 use self::write::Writer;
 use super::resource::{Described, Sub, camel, operation_group, tag};
 
-const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
 /// One operation on one path.
 struct Operation {
@@ -107,6 +108,10 @@ pub(super) fn paths(resource: &Described<'_>, form: Form, into: &mut Map<String,
         collection.push(delete_collection(resource));
     }
     insert(into, form, resource, format!("{root}{scope}/{plural}"), collection);
+    // Only the old document lists what `?watch` has replaced, and only for built-in kinds.
+    if form == Form::V2 && resource.has("watch") && !resource.is_custom() {
+        watch::paths(resource, into);
+    }
     let item = on_item(resource, resource.verbs, "", &resource.schema(), &resource.gvk());
     insert(into, form, resource, format!("{root}{scope}/{plural}/{{name}}"), item);
     for sub in &resource.subresources {
@@ -117,13 +122,19 @@ pub(super) fn paths(resource: &Described<'_>, form: Form, into: &mut Map<String,
 
 /// The path of a group's own list of resources.
 pub(super) fn discovery(group: &str, version: &str, form: Form) -> Value {
-    let writer = Writer { form, custom: false };
+    let id = format!("get{}APIResources", operation_group(group, version));
     let reply = format!("{META}.APIResourceList");
+    document("get available resources", &id, &reply, &tag(group, version), form)
+}
+
+/// A path at which one document can be read.
+pub(super) fn document(description: &str, id: &str, reply: &str, tag: &str, form: Form) -> Value {
+    let writer = Writer { form, custom: false };
     let mut operation = json!({
-        "description": "get available resources",
-        "operationId": format!("get{}APIResources", operation_group(group, version)),
-        "responses": writer.responses(&reply, OK),
-        "tags": [tag(group, version)],
+        "description": description,
+        "operationId": id,
+        "responses": writer.responses(reply, OK),
+        "tags": [tag],
     });
     if form == Form::V2 {
         operation["produces"] = json!(["application/json"]);

@@ -75,6 +75,43 @@ fn of(group: &str) -> Value {
 }
 
 #[test]
+fn version_2_lists_groups_versions_and_old_watches() {
+    let document = v2("v1.38.0", &resources());
+    let reply = |path: &str| {
+        let reference = &document["paths"][path]["get"]["responses"]["200"]["schema"]["$ref"];
+        reference.as_str().unwrap_or("").replace("#/definitions/", "")
+    };
+    for (path, id, schema) in [
+        ("/api/", "getCoreAPIVersions", "io.k8s.apimachinery.pkg.apis.meta.v1.APIVersions"),
+        ("/apis/", "getAPIVersions", "io.k8s.apimachinery.pkg.apis.meta.v1.APIGroupList"),
+        ("/apis/apps/", "getAppsAPIGroup", "io.k8s.apimachinery.pkg.apis.meta.v1.APIGroup"),
+        ("/version/", "getCodeVersion", "io.k8s.apimachinery.pkg.version.Info"),
+        (
+            "/api/v1/watch/configmaps",
+            "watchCoreV1ConfigMapListForAllNamespaces",
+            "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent",
+        ),
+        (
+            "/api/v1/watch/namespaces/{namespace}/configmaps/{name}",
+            "watchCoreV1NamespacedConfigMap",
+            "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent",
+        ),
+        (
+            "/api/v1/watch/namespaces",
+            "watchCoreV1NamespaceList",
+            "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent",
+        ),
+    ] {
+        assert_eq!(document["paths"][path]["get"]["operationId"], id, "{path}");
+        assert_eq!(reply(path), schema, "{path}");
+        assert!(document["definitions"][schema].is_object(), "{schema}");
+    }
+    let paths = document["paths"].as_object().unwrap();
+    assert!(!paths.keys().any(|path| path.contains("/watch/") && path.contains("kubevirt")));
+    assert!(of("")["paths"].as_object().unwrap().keys().all(|path| !path.contains("/watch/")));
+}
+
+#[test]
 fn every_operation_has_its_own_name() {
     for document in [of(""), of("apps"), of("kubevirt.io"), v2("v1.38.0", &resources())] {
         let mut seen = BTreeSet::new();

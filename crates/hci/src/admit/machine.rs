@@ -36,10 +36,11 @@ pub(super) fn judge(write: &Write<'_>) -> Judgement {
     judge_sharing(write, object)
 }
 
-/// A disk belongs to one machine unless it can be shared.
+/// A disk of a Harvester machine belongs to that machine alone unless it can be shared. KubeVirt
+/// has no such rule: there only two guests that run at once conflict.
 fn judge_sharing(write: &Write<'_>, object: &Value) -> Judgement {
     let own = claims(object);
-    if own.is_empty() || write.old.is_some_and(|old| claims(old) == own) {
+    if !is_harvesters(object) || own.is_empty() || write.old.is_some_and(|old| claims(old) == own) {
         return Ok(());
     }
     let others = write.objects.list("kubevirt.io", "virtualmachines", write.namespace);
@@ -57,6 +58,13 @@ fn judge_sharing(write: &Write<'_>, object: &Value) -> Judgement {
         }
     }
     Ok(())
+}
+
+/// Whether a machine was made through Harvester, which labels or annotates its machines.
+fn is_harvesters(machine: &Value) -> bool {
+    let maps = ["labels", "annotations"].iter().map(|field| &machine["metadata"][*field]);
+    let mut keys = maps.filter_map(Value::as_object).flat_map(serde_json::Map::keys);
+    keys.any(|key| key.starts_with("harvesterhci.io/"))
 }
 
 fn claims(machine: &Value) -> Vec<&str> {

@@ -461,6 +461,46 @@ fn claims_that_machines_use_stay() {
 }
 
 #[test]
+fn only_harvesters_machines_may_not_name_the_disk_of_another() {
+    let machine = |name: &str, metadata: Value| {
+        let mut machine = named(
+            name,
+            &json!({"spec": {"runStrategy": "Halted", "template": {"spec": {"volumes": [
+                {"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}]}}}}),
+        );
+        for (field, value) in metadata.as_object().unwrap() {
+            machine["metadata"][field] = value.clone();
+        }
+        machine
+    };
+    let claim = |mode: &str| named("disk", &json!({"spec": {"accessModes": [mode]}}));
+    let cluster = |mode: &str| {
+        Cluster(vec![
+            ("kubevirt.io", "virtualmachines", machine("web", json!({}))),
+            ("", "persistentvolumeclaims", claim(mode)),
+        ])
+    };
+    let kind = ("kubevirt.io", "virtualmachines");
+    let plain = machine("db", json!({}));
+    assert_eq!(judged(kind, Some(&plain), None, &cluster("ReadWriteOnce")), Ok(()));
+    let harvesters = [
+        json!({"labels": {"harvesterhci.io/creator": "harvester"}}),
+        json!({"annotations": {"harvesterhci.io/vmRunStrategy": "RerunOnFailure"}}),
+    ];
+    for metadata in harvesters {
+        let object = machine("db", metadata);
+        assert_eq!(
+            judged(kind, Some(&object), None, &cluster("ReadWriteOnce")),
+            refused(
+                422,
+                "PVC default/disk is already used by other VM, please use a shareable RWX volume."
+            )
+        );
+        assert_eq!(judged(kind, Some(&object), None, &cluster("ReadWriteMany")), Ok(()));
+    }
+}
+
+#[test]
 fn volumes_do_not_shrink_and_settings_take_what_they_take() {
     let none = Cluster(Vec::new());
     let volume = |size: &str| named("v", &json!({"spec": {"size": size, "numberOfReplicas": 3}}));

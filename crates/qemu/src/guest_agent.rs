@@ -50,6 +50,16 @@ impl AgentError {
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Self::Refused { class, .. } if class == "CommandNotFound")
     }
+
+    /// The channel was open, and was closed by the other side instead of an answer.
+    fn is_hang_up(&self) -> bool {
+        use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+        let kind = match self {
+            Self::Channel(error) => Some(error.kind()),
+            _ => None,
+        };
+        matches!(kind, Some(BrokenPipe | ConnectionReset | UnexpectedEof))
+    }
 }
 
 struct Question {

@@ -121,3 +121,42 @@ async fn a_program_is_followed_to_its_end() {
         () = played => panic!("the channel closed"),
     }
 }
+
+#[tokio::test]
+async fn a_machine_that_ends_with_its_reboot_has_done_what_was_asked() {
+    let guest = guest();
+    let hang_up = async {
+        let (stream, _) = guest.listener.accept().await.unwrap();
+        let (read, mut write) = stream.into_split();
+        let mut lines = BufReader::new(read).split(b'\n');
+        while let Ok(Some(line)) = lines.next_segment().await {
+            let line: Vec<u8> = line.into_iter().filter(|byte| *byte != 0xff).collect();
+            let question: Value = serde_json::from_slice(&line).unwrap();
+            if question["execute"] == "guest-shutdown" {
+                assert_eq!(question["arguments"]["mode"], "reboot");
+                return;
+            }
+            let mut answer = vec![0xff];
+            answer.extend(json!({ "return": question["arguments"]["id"] }).to_string().bytes());
+            answer.push(b'\n');
+            write.write_all(&answer).await.unwrap();
+        }
+    };
+    let (answer, ()) = tokio::join!(guest.agent.shutdown(Shutdown::Reboot), hang_up);
+    assert!(answer.is_ok(), "{answer:?}");
+}
+
+#[tokio::test]
+async fn the_clock_is_set_in_nanoseconds() {
+    let guest = guest();
+    let played = play(&guest.listener, b"", |question| {
+        assert_eq!(question["execute"], "guest-set-time");
+        assert_eq!(question["arguments"], json!({ "time": 1_700_000_000_000_000_000_i64 }));
+        Some(json!({ "return": {} }).to_string())
+    });
+    let now = Duration::from_secs(1_700_000_000);
+    tokio::select! {
+        answer = guest.agent.set_time(now) => answer.unwrap(),
+        () = played => panic!("the channel closed"),
+    }
+}

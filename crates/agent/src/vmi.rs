@@ -15,6 +15,7 @@ mod end;
 pub(crate) mod fixture;
 mod grow;
 mod guest;
+mod guest_clock;
 mod hold;
 mod hotplug;
 mod interface;

@@ -129,7 +129,10 @@ pub(super) async fn act(live: &Live, what: Act, body: Incoming) -> Result<Respon
     let qmp = live.running.qmp().await.map_err(failed)?;
     match what {
         Act::Pause => qmp.pause().await.map_err(failed)?,
-        Act::Unpause => qmp.resume().await.map_err(failed)?,
+        Act::Unpause => {
+            qmp.resume().await.map_err(failed)?;
+            live.set_clock_soon();
+        }
         Act::Reset => qmp.reset().await.map_err(failed)?,
         // An agent reboots; without one the power button must do, and the guest ends.
         Act::SoftReboot => match live.agent.ping(PING).await {

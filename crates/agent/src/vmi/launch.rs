@@ -26,7 +26,7 @@ use tracing::{debug, info, warn};
 use super::actor::{Actor, After, Local};
 use super::object::Vmi;
 use super::resolve::{ATTACHING, ResolveError, Resolved, Resolver};
-use super::resume::{self, ResumeError};
+use super::resume::{self, ResumeError, Resumed};
 use super::state::State;
 use super::status::{Trouble, View};
 use super::translate::{self, Host, Outlet, Surroundings, TranslateError};
@@ -201,22 +201,28 @@ impl Actor {
             }
         }
         if resumed.is_some() {
-            self.go_on().await?;
+            self.go_on(vmi).await?;
         }
         running.begin().await.map_err(LaunchError::from)?;
         Ok(())
     }
 
     /// A guest that cannot go on ends: its next run boots.
-    async fn go_on(&mut self) -> Result<(), StartError> {
+    async fn go_on(&mut self, vmi: &Vmi) -> Result<(), StartError> {
         let Local::Running(live) = &self.local else { return Ok(()) };
         let live = live.clone();
-        if let Err(failure) = live.resume().await {
-            let exit = live.running.kill().await;
-            self.end(exit);
-            return Err(failure.into());
+        match live.resume().await {
+            Ok(Resumed::FromMemory) => {
+                live.set_clock_and_report(self.context.reporter.clone(), vmi.reference());
+                Ok(())
+            }
+            Ok(Resumed::NotNeeded) => Ok(()),
+            Err(failure) => {
+                let exit = live.running.kill().await;
+                self.end(exit);
+                Err(failure.into())
+            }
         }
-        Ok(())
     }
 
     fn machine(

@@ -74,13 +74,24 @@ pub(super) fn note(dir: &qemu::RunDir, memory: &Path) -> io::Result<()> {
     dir.store(NOTE, &Note { memory: memory.to_path_buf() })
 }
 
+/// What became of a guest that may wait for its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Resumed {
+    /// It goes on with the memory of a snapshot, and with the time of it.
+    FromMemory,
+    /// It does not wait for any.
+    NotNeeded,
+}
+
 impl Live {
     /// Has a guest go on that waits for its memory; nothing happens to others.
-    pub(super) async fn resume(&self) -> Result<(), ResumeError> {
-        let Ok(Some(note)) = self.running.dir().load::<Note>(NOTE) else { return Ok(()) };
+    pub(super) async fn resume(&self) -> Result<Resumed, ResumeError> {
+        let Ok(Some(note)) = self.running.dir().load::<Note>(NOTE) else {
+            return Ok(Resumed::NotNeeded);
+        };
         let qmp = self.running.qmp().await?.with_limit(ANSWER);
         if qmp.run_state().await? != RunState::InMigrate {
-            return Ok(());
+            return Ok(Resumed::NotNeeded);
         }
         let path = note.memory;
         let file =
@@ -89,6 +100,6 @@ impl Live {
         loaded.map_err(|source| ResumeError::Load { path, source })?;
         qmp.resume().await?;
         info!("a guest goes on where it was");
-        Ok(())
+        Ok(Resumed::FromMemory)
     }
 }

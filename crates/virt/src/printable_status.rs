@@ -97,6 +97,8 @@ impl Seen<'_> {
         self.live().is_none()
             && !self.starting
             && restarts
+            // Without an instance and without a start to come there is nothing to back off from.
+            && (self.vmi.is_some() || is_set_to_start(self.situation))
             && failures.is_some_and(|failures| failures > 0)
     }
 }
@@ -187,6 +189,8 @@ mod tests {
         let crashed = json!({
             "spec": {"runStrategy": "Always"}, "status": {"startFailure": {"consecutiveFailCount": 2}},
         });
+        let ended = json!({"spec": {"runStrategy": "RerunOnFailure"}, "status":
+            {"runStrategy": "RerunOnFailure", "startFailure": {"consecutiveFailCount": 2}}});
         let going = json!({"metadata": {"deletionTimestamp": "t"}, "status": {"phase": "Running"}});
         let moving =
             json!({"status": {"phase": "Running", "migrationState": {"startTimestamp": "t"}}});
@@ -216,6 +220,7 @@ mod tests {
             ("Starting", in_phase("Scheduled")),
             ("CrashLoopBackOff", Case { vm: crashed.clone(), ..case() }),
             ("CrashLoopBackOff", Case { vm: crashed, ..in_phase("Failed") }),
+            ("Stopped", Case { vm: ended, ..case() }),
             ("Stopped", case()),
             ("Stopped", in_phase("Succeeded")),
             ("Stopped", Case { vm: receiver.clone(), ..case() }),

@@ -236,6 +236,11 @@ pub fn start_failure(vm: &Value, vmi: Option<&Value>, now: Timestamp, random: u6
     if !restarts || vmi.is_some_and(has_run) {
         return Value::Null;
     }
+    // Its instance was deleted and nobody asked for another: there is no next try to put off.
+    let starts = || Situation::of(vm, None, now).is_none_or(is_set_to_start);
+    if vmi.is_none() && !starts() {
+        return Value::Null;
+    }
     let Some(vmi) = vmi.filter(|vmi| Phase::of(vmi).is_final()) else { return known.clone() };
     let uid = &vmi["metadata"]["uid"];
     if known.is_object() && known["lastFailedVMIUID"] == *uid {

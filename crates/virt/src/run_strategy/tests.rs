@@ -184,6 +184,12 @@ fn failures_are_counted_once_and_forgotten_when_the_guest_ran() {
     }});
     assert_eq!(start_failure(&vm, Some(&ran), now, 0), Value::Null);
     let manual = json!({"spec": {"runStrategy": "Manual"}, "status": vm["status"]});
+    // Its instance was deleted: nothing starts it, and nothing is put off.
+    let mut rerun = json!({"spec": {"runStrategy": "RerunOnFailure"}, "status": vm["status"]});
+    rerun["status"]["runStrategy"] = json!("RerunOnFailure");
+    assert_eq!(start_failure(&rerun, None, now, 0), Value::Null);
+    rerun["status"]["stateChangeRequests"] = json!([{"action": "Start"}]);
+    assert_eq!(start_failure(&rerun, None, now, 0), expected);
     assert_eq!(start_failure(&manual, Some(&again), now, 0), Value::Null);
 }
 

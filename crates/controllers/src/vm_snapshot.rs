@@ -113,11 +113,15 @@ impl Photographer {
             self.say(VM_SNAPSHOTS, snapshot, &patch).await?;
             return Ok(Next::Again(LOOK_AGAIN));
         };
+        if !self.lock(key, &vm).await? {
+            let patch = plan::waiting(snapshot, "Source not locked", clock::now());
+            self.say(VM_SNAPSHOTS, snapshot, &patch).await?;
+            return Ok(Next::Again(LOOK_AGAIN));
+        }
         let vmi = self.objects.get(VMIS, namespace, machine).await.doing("get the instance")?;
         let disks = self.disks(&vm).await?;
         let patch = plan::begun(snapshot, &vm, vmi.as_ref(), &disks, clock::now());
         self.say(VM_SNAPSHOTS, snapshot, &patch).await?;
-        self.say(VMS, &vm, &json!({"status": {"snapshotInProgress": key.name}})).await?;
         let wanted = plan::content(snapshot, &vm, vmi.as_ref(), &disks);
         match self.objects.create(VM_CONTENTS, namespace, &wanted).await {
             Err(failure) if is_refused(&failure, 409) => Ok(Next::Again(LOOK_AGAIN)),
@@ -126,6 +130,23 @@ impl Photographer {
                 self.proceed(key, snapshot, &content).await
             }
         }
+    }
+
+    /// Makes this snapshot the only one of its machine that is being taken: two at once would
+    /// freeze and thaw the guest for each other. False while another one is.
+    async fn lock(&self, key: &Key, vm: &Value) -> Result<bool, Failure> {
+        let holder = text(vm, "/status/snapshotInProgress");
+        if holder == &*key.name {
+            return Ok(true);
+        }
+        let other = self.objects.get(VM_SNAPSHOTS, &key.namespace, holder).await;
+        if other.doing("get the snapshot in progress")?.is_some_and(|own| !plan::is_over(&own)) {
+            return Ok(false);
+        }
+        // Refused if somebody else wrote the machine meanwhile, another snapshot for instance.
+        let patch = json!({"metadata": object::version(vm),
+            "status": {"snapshotInProgress": key.name}});
+        self.say(VMS, vm, &patch).await.map(|_| true)
     }
 
     async fn disks(&self, vm: &Value) -> Result<Vec<Disk>, Failure> {

@@ -44,3 +44,48 @@ async fn a_machine_is_captured_disk_by_disk() {
     assert!(fake.names(kind).is_empty());
     assert!(fake.names("snapshot.kubevirt.io/virtualmachinesnapshotcontents").is_empty());
 }
+
+#[tokio::test]
+async fn two_snapshots_of_one_machine_are_taken_one_after_the_other() {
+    let fake = Fake::new();
+    let kind = "snapshot.kubevirt.io/virtualmachinesnapshots";
+    fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
+    fake.create("kubevirt.io/virtualmachines", "n", json!({"metadata": {"name": "m"}}));
+    for name in ["first", "second"] {
+        let snapshot = json!({"metadata": {"name": name}, "spec": {"source": {"name": "m"}}});
+        fake.create(kind, "n", snapshot);
+    }
+    let reconciler = Photographer::new(fake.client(), Dependents::default());
+    let held = json!({"status": {"snapshotInProgress": "first"}});
+    fake.merge("kubevirt.io/virtualmachines", "n", "m", &held);
+    assert_eq!(
+        reconciler.reconcile(&Key::new("n", "second")).await.unwrap(),
+        Next::Again(LOOK_AGAIN)
+    );
+    let second = fake.get(kind, "n", "second").unwrap();
+    let progressing =
+        crate::condition::find(object::list(&second, "/status/conditions"), "Progressing");
+    assert_eq!(progressing.unwrap()["reason"], "Source not locked");
+    assert_eq!(second["status"]["indications"], Value::Null);
+    assert!(fake.names("snapshot.kubevirt.io/virtualmachinesnapshotcontents").is_empty());
+
+    // A machine without disks is captured at once, and unlocked.
+    reconciler.reconcile(&Key::new("n", "first")).await.unwrap();
+    assert_eq!(text(&fake.get(kind, "n", "first").unwrap(), "/status/phase"), "Succeeded");
+    reconciler.reconcile(&Key::new("n", "second")).await.unwrap();
+    assert_eq!(text(&fake.get(kind, "n", "second").unwrap(), "/status/phase"), "Succeeded");
+}
+
+#[tokio::test]
+async fn a_lock_of_a_snapshot_that_is_gone_does_not_count() {
+    let fake = Fake::new();
+    let kind = "snapshot.kubevirt.io/virtualmachinesnapshots";
+    fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
+    let vm = json!({"metadata": {"name": "m"}, "status": {"snapshotInProgress": "gone"}});
+    fake.create("kubevirt.io/virtualmachines", "n", vm);
+    let snapshot = json!({"metadata": {"name": "s"}, "spec": {"source": {"name": "m"}}});
+    fake.create(kind, "n", snapshot);
+    let reconciler = Photographer::new(fake.client(), Dependents::default());
+    reconciler.reconcile(&Key::new("n", "s")).await.unwrap();
+    assert_eq!(text(&fake.get(kind, "n", "s").unwrap(), "/status/phase"), "Succeeded");
+}

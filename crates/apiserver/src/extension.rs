@@ -31,6 +31,8 @@ pub struct Extensions {
     pub rules: Vec<Arc<dyn Rules>>,
     pub groups: Vec<Arc<dyn Group>>,
     pub paths: Vec<Arc<dyn Paths>>,
+    /// Asked about evictions of pods, before disruption budgets are checked.
+    pub evictions: Vec<Arc<dyn EvictionReview>>,
     /// What their queues do, for the metrics.
     pub loads: Workloads,
 }
@@ -126,6 +128,25 @@ pub trait Rules: Send + Sync {
         object: Option<&Value>,
         old: Option<&Value>,
     ) -> Result<Vec<String>, Denial>;
+}
+
+/// Reviews evictions of pods.
+pub trait EvictionReview: Send + Sync {
+    /// `pod` as it is stored, `eviction` as it was sent.
+    fn review<'a>(
+        &'a self,
+        pod: &'a Value,
+        eviction: &'a Value,
+        mode: EvictionMode,
+    ) -> BoxFuture<'a, Result<(), Denial>>;
+}
+
+/// Whether an eviction is carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EvictionMode {
+    Real,
+    /// Nothing may be changed.
+    DryRun,
 }
 
 /// A resource of an extended group, as discovery lists it.

@@ -4,6 +4,7 @@
 //! ```text
 //!   request ─► route ─┬► machine    start, stop, restart …: a patch of the machine
 //!                     ├► instance   pause, freeze, guest facts: asked of the node
+//!                     ├► eviction   launcher pods that are evicted, and how to take that back
 //!                     ├► stream     console, vnc, port forward: bytes to and from the node
 //!                     ├► upload     images from a client to a volume of the node
 //!                     ├► image      the data of Harvester's images to the node of their disk
@@ -15,6 +16,7 @@
 //! endpoint of its node ([`Nodes`]). Nothing here knows which API server that is.
 
 mod answer;
+mod eviction;
 mod expand;
 mod form;
 mod guard;
@@ -38,6 +40,7 @@ use hyper::upgrade::OnUpgrade;
 use kube::Client;
 
 pub use answer::Reply;
+pub use eviction::EvictionMode;
 pub use image::{image_of, is_download};
 pub use metrics::{METRICS_GROUP, METRICS_RESOURCES};
 pub use node::{Nodes, Wire};
@@ -101,6 +104,16 @@ impl Gateway {
         image::answer(self, asked).await.unwrap_or_else(|failure| failure.reply())
     }
 
+    /// Why a pod must not be evicted now; nothing if it may be.
+    pub async fn review_eviction(
+        &self,
+        pod: &serde_json::Value,
+        eviction: &serde_json::Value,
+        mode: EvictionMode,
+    ) -> Result<(), String> {
+        eviction::review(self, pod, eviction, mode).await
+    }
+
     async fn dispatch(&self, route: Route, asked: Asked) -> Outcome {
         match route {
             Route::Version => Ok(version::version()),
@@ -109,6 +122,7 @@ impl Gateway {
             Route::Expand { namespace } => expand::sent(self, &namespace, asked).await,
             Route::Machine { at, act } => machine::answer(self, &at, act, asked).await,
             Route::Instance { at, act } => instance::answer(self, &at, act, asked).await,
+            Route::CancelEvacuation { at } => eviction::cancel(self, &at, asked).await,
             Route::Stream { at, stream } => stream::answer(self, &at, &stream, asked).await,
             Route::UploadToken { namespace } => upload::ticket(self, &namespace, asked).await,
         }

@@ -125,6 +125,7 @@ pub(crate) enum Route {
     Machine { at: At, act: MachineAct },
     Instance { at: At, act: InstanceAct },
     Stream { at: At, stream: Stream },
+    CancelEvacuation { at: At },
     UploadToken { namespace: String },
 }
 
@@ -172,7 +173,7 @@ fn of_machine(at: At, rest: &[&str]) -> Result<(Route, Method), Failure> {
         }
         ["portforward", port @ ..] => return forward(at, port, true),
         [what @ ("objectgraph" | "memorydump" | "removememorydump")] => return unsupported(what),
-        ["evacuate", "cancel"] => return unsupported("evacuate/cancel"),
+        ["evacuate", "cancel"] => return Ok((Route::CancelEvacuation { at }, Method::PUT)),
         _ => return Err(Failure::no_such_path()),
     };
     Ok((Route::Machine { at, act }, Method::PUT))
@@ -200,7 +201,7 @@ fn of_instance(at: At, rest: &[&str]) -> Result<(Route, Method), Failure> {
         ["vsock"] => return unsupported("vsock"),
         [what @ ("objectgraph" | "backup" | "redefine-checkpoint")] => return unsupported(what),
         ["sev", _] => return unsupported("sev"),
-        ["evacuate", "cancel"] => return unsupported("evacuate/cancel"),
+        ["evacuate", "cancel"] => return Ok((Route::CancelEvacuation { at }, Method::PUT)),
         _ => return Err(Failure::no_such_path()),
     };
     Ok((Route::Instance { at, act }, Method::PUT))
@@ -261,6 +262,10 @@ mod tests {
         assert_eq!(start, Ok(Route::Machine { at: vm(), act: MachineAct::Start }));
         let shot = at(Method::GET, &below("virtualmachineinstances/vm/vnc/screenshot"));
         assert_eq!(shot, Ok(Route::Instance { at: vm(), act: InstanceAct::Screenshot }));
+        for kind in ["virtualmachines", "virtualmachineinstances"] {
+            let cancel = at(Method::PUT, &below(&format!("{kind}/vm/evacuate/cancel")));
+            assert_eq!(cancel, Ok(Route::CancelEvacuation { at: vm() }));
+        }
         let dns = at(Method::GET, &below("virtualmachines/vm/portforward/53/udp"));
         let stream = Stream::PortForward { port: 53, udp: true, through_machine: true };
         assert_eq!(dns, Ok(Route::Stream { at: vm(), stream }));

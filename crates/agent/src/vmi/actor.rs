@@ -23,6 +23,7 @@ use super::object::Vmi;
 use super::plan::{self, Seen, Step, Want};
 use super::registry::Known;
 use super::resolve::Resolved;
+use super::resume::Resumed;
 use super::status::Trouble;
 use crate::context::Context;
 use crate::network::{Attachment, RECORD};
@@ -170,8 +171,12 @@ impl Actor {
                     self.attend(running).await;
                     if let Local::Running(live) = &self.local {
                         live.release().await;
-                        if let Err(failure) = live.resume().await {
-                            warn!(error = %Chain(&failure), "a guest cannot go on");
+                        match live.resume().await {
+                            Ok(Resumed::FromMemory) => live.set_clock_soon(),
+                            Ok(Resumed::NotNeeded) => {}
+                            Err(failure) => {
+                                warn!(error = %Chain(&failure), "a guest cannot go on");
+                            }
                         }
                     }
                     self.unknown_to_networks = true;
@@ -264,6 +269,7 @@ impl Actor {
         Want {
             phase: vmi.phase(),
             deleted: vmi.deleted,
+            evicted: vmi.shut_down_by(),
             grace: vmi.grace(),
             acpi: vmi.has_acpi(),
             finalizer: vmi.holds_finalizer(),

@@ -18,7 +18,8 @@ use crate::network::{Attachment, RECORD};
 impl Actor {
     pub(super) async fn press_button(&mut self, vmi: &Arc<Vmi>) -> After {
         let Local::Running(live) = &self.local else { return After::Again };
-        if self.pressed.is_none_or(|pressed| vmi.deleted.is_some_and(|deleted| pressed < deleted)) {
+        let asked = vmi.deleted.or_else(|| vmi.eviction_began());
+        if self.pressed.is_none_or(|pressed| asked.is_some_and(|asked| pressed < asked)) {
             info!(namespace = vmi.namespace, name = vmi.name, "shutting down");
             self.report(vmi, Note::normal("ShuttingDown", "Signaled Graceful Shutdown"));
         }
@@ -58,7 +59,12 @@ impl Actor {
                     let message = format!("Liveness probe failed: {why}");
                     self.report(vmi, Note::warning("Unhealthy", message));
                 }
+                let evicted = vmi.deleted.is_none() && vmi.shut_down_by().is_some();
                 let note = match outcome {
+                    _ if evicted => Note::normal(
+                        "Stopped",
+                        "The VirtualMachineInstance was shut down because its pod was evicted.",
+                    ),
                     Outcome::Succeeded => {
                         Note::normal("Stopped", "The VirtualMachineInstance was shut down.")
                     }

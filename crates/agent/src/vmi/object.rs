@@ -113,6 +113,17 @@ impl Vmi {
             .map_or(GRACE, |seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
     }
 
+    /// When the guest has to be down because its launcher pod was deleted or evicted.
+    pub(crate) fn shut_down_by(&self) -> Option<Timestamp> {
+        self.annotations.get(virt::SHUT_DOWN_BY)?.parse().ok()
+    }
+
+    /// When the launcher pod was deleted or evicted, if its grace period was not changed.
+    pub(crate) fn eviction_began(&self) -> Option<Timestamp> {
+        let grace = jiff::SignedDuration::try_from(self.grace()).ok()?;
+        self.shut_down_by()?.checked_sub(grace).ok()
+    }
+
     pub(crate) fn holds_finalizer(&self) -> bool {
         self.finalizers.iter().any(|each| each == FINALIZER)
     }

@@ -26,6 +26,8 @@ pub(crate) struct Want {
     pub(crate) phase: Phase,
     /// When it was asked to end, if it was.
     pub(crate) deleted: Option<Timestamp>,
+    /// When the guest has to be down because its launcher pod was deleted or evicted.
+    pub(crate) evicted: Option<Timestamp>,
     pub(crate) grace: Duration,
     pub(crate) acpi: bool,
     pub(crate) finalizer: bool,
@@ -63,6 +65,10 @@ impl Outcome {
     }
 
     fn of(exit: &Exit, want: &Want) -> Self {
+        // The guest did not choose to end: what restarts failed instances restarts this one.
+        if want.deleted.is_none() && want.evicted.is_some() {
+            return Self::Failed;
+        }
         match exit {
             Exit::GuestShutdown | Exit::GuestReset => Self::Succeeded,
             // Who was never told, or cannot hear, was not forced.
@@ -119,6 +125,7 @@ fn absent(want: &Want, seen: &Seen) -> Step {
         (Phase::Running, _) => Step::Finish(Outcome::Failed),
         // Never started, and now never will be.
         (Phase::Scheduled | Phase::Early, Some(_)) => Step::Finish(Outcome::Succeeded),
+        (Phase::Scheduled, None) if want.evicted.is_some() => Step::Finish(Outcome::Failed),
         (Phase::Scheduled, None) => Step::Launch,
         (Phase::Succeeded | Phase::Failed, _) if leftovers => Step::CleanUp,
         (Phase::Succeeded | Phase::Failed, Some(_)) if want.finalizer => Step::Release,
@@ -130,8 +137,12 @@ fn running(want: &Want, pressed: Option<Timestamp>, now: Timestamp) -> Step {
     if want.phase.is_final() || want.condemned {
         return Step::Kill;
     }
-    let Some(deleted) = want.deleted else { return Step::Tend };
-    let end = later(deleted, want.grace);
+    let (deleted, end) = match (want.deleted, want.evicted) {
+        (Some(deleted), _) => (deleted, later(deleted, want.grace)),
+        // The deadline is the request plus the grace period, which the request may shorten.
+        (None, Some(end)) => (earlier(end, want.grace), end),
+        (None, None) => return Step::Tend,
+    };
     if now >= end || !want.acpi {
         return Step::Kill;
     }
@@ -148,6 +159,11 @@ fn later(time: Timestamp, by: Duration) -> Timestamp {
     time.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
+fn earlier(time: Timestamp, by: Duration) -> Timestamp {
+    let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
+    time.checked_sub(by).unwrap_or(Timestamp::MIN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,6 +176,7 @@ mod tests {
         Want {
             phase,
             deleted: None,
+            evicted: None,
             grace: Duration::from_secs(30),
             acpi: true,
             finalizer: true,
@@ -222,6 +239,26 @@ mod tests {
         check(running(), live(Some(28)), 29, Step::Wait(Some(at(30))));
         check(running(), live(Some(28)), 30, Step::Kill);
         check(running(), Seen::Ended(Exit::Killed), 31, Step::Finish(Outcome::Failed));
+    }
+
+    #[test]
+    fn an_evicted_guest_is_shut_down_and_has_failed() {
+        let evicted = |phase| Want { evicted: Some(at(30)), ..want(phase) };
+        check(Some(evicted(Phase::Running)), live(None), 1, Step::PressButton);
+        check(Some(evicted(Phase::Running)), live(Some(1)), 2, Step::Wait(Some(at(6))));
+        check(Some(evicted(Phase::Running)), live(Some(26)), 30, Step::Kill);
+        for exit in [Exit::GuestShutdown, Exit::Killed] {
+            let step = Step::Finish(Outcome::Failed);
+            check(Some(evicted(Phase::Running)), Seen::Ended(exit), 9, step);
+        }
+        // It was about to start: it does not any more.
+        let step = Step::Finish(Outcome::Failed);
+        check(Some(evicted(Phase::Scheduled)), Seen::Nothing, 1, step);
+        check(Some(evicted(Phase::Failed)), Seen::Ended(Exit::GuestShutdown), 9, Step::CleanUp);
+        // A deletion counts more: it was asked for by a person.
+        let deleted = Want { deleted: Some(at(0)), ..evicted(Phase::Running) };
+        let step = Step::Finish(Outcome::Succeeded);
+        check(Some(deleted), Seen::Ended(Exit::GuestShutdown), 9, step);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! `/pods/N/eviction`: a polite deletion. Disruption budgets are honoured where they
-//! carry a status; without a pod runtime nothing else stands in the way.
+//! `/pods/N/eviction`: a polite deletion. Webhooks and extensions are asked first; then
+//! disruption budgets are honoured where they carry a status.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -8,6 +8,7 @@ use crate::admission::{self, Act, Operation};
 use crate::answer::Answer;
 use crate::body::{self, Accepts, RequestBody};
 use crate::call::Call;
+use crate::extension::EvictionMode;
 use crate::object;
 use crate::respond::Reply;
 use crate::selector::LabelSelector;
@@ -30,7 +31,12 @@ pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<
         || call.query.all("dryRun").iter().any(|value| value == "All");
     let act = Act::new(Operation::Create, dry_run);
     admission::outside(call, &act, &mut Some(eviction.clone()), None).await?;
-    check_budgets(call, &call.served.live(&entry))?;
+    let pod = call.served.live(&entry);
+    let mode = if dry_run { EvictionMode::DryRun } else { EvictionMode::Real };
+    for reviewer in &call.api.extensions.evictions {
+        reviewer.review(&pod, &eviction, mode).await.map_err(ApiError::denied)?;
+    }
+    check_budgets(call, &pod)?;
     let options = DeleteOptions {
         dry_run,
         grace_seconds: wanted["gracePeriodSeconds"].as_i64(),

@@ -8,12 +8,15 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use apiserver::extension::{Asked, Extensions, Group, Needs, Paths, Resource};
+use apiserver::extension::{
+    Asked, Denial, EvictionMode, EvictionReview, Extensions, Group, Needs, Paths, Resource,
+};
 use apiserver::{Reply, Upgrade};
 use futures_util::future::BoxFuture;
 use gateway::{Gateway, Nodes, Wire};
 use http_body_util::BodyExt as _;
 use kube::Client;
+use serde_json::Value;
 use tokio::net::UnixStream;
 
 /// The additions, and the place where their client is put once there is a server to be a
@@ -60,6 +63,7 @@ pub(super) fn new() -> (Extensions, Door) {
             Arc::new(Proxy { door: door.clone() }),
             Arc::new(ImageData { door: door.clone() }),
         ],
+        evictions: vec![Arc::new(LauncherEvictions { door: door.clone() })],
         loads: base::Workloads::default(),
     };
     (extensions, door)
@@ -186,6 +190,34 @@ impl Paths for ImageData {
 
     fn answer(&self, asked: Asked) -> BoxFuture<'_, Reply> {
         self.door.pass(asked, Wing::Image)
+    }
+}
+
+/// Evictions of launcher pods, which KubeVirt answers with a webhook.
+struct LauncherEvictions {
+    door: Door,
+}
+
+impl EvictionReview for LauncherEvictions {
+    fn review<'a>(
+        &'a self,
+        pod: &'a Value,
+        eviction: &'a Value,
+        mode: EvictionMode,
+    ) -> BoxFuture<'a, Result<(), Denial>> {
+        Box::pin(async move {
+            let Some(gateway) = self.door.0.get() else { return Ok(()) };
+            let mode = match mode {
+                EvictionMode::Real => gateway::EvictionMode::Real,
+                EvictionMode::DryRun => gateway::EvictionMode::DryRun,
+            };
+            gateway.review_eviction(pod, eviction, mode).await.map_err(|message| Denial {
+                code: 429,
+                reason: "TooManyRequests",
+                message,
+                causes: Vec::new(),
+            })
+        })
     }
 }
 

@@ -1,5 +1,9 @@
 //! A work queue of keys: each key once, one worker per key, later again after a failure.
 //!
+//! The delay after a failure doubles, with the figures of client-go. A change brings a key
+//! that fails back sooner, but not sooner than [`CHANGE_DELAY`] after the failure: a reconciler
+//! whose failure writes an object that it watches itself would otherwise never pause.
+//!
 //! Pure: it is told the time. A key added while it is being worked on is handed out
 //! again afterwards, so that no change is missed. It never holds more than one entry
 //! per key, which bounds it by the number of objects.
@@ -11,8 +15,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// First and longest delay after failures.
-const FIRST: Duration = Duration::from_millis(20);
-const LONGEST: Duration = Duration::from_secs(300);
+const FIRST: Duration = Duration::from_millis(5);
+const LONGEST: Duration = Duration::from_secs(1000);
+/// The longest delay of a key that fails and whose objects change.
+const CHANGE_DELAY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Queue<K> {
@@ -24,8 +30,16 @@ pub(crate) struct Queue<K> {
     again: BTreeSet<K>,
     delayed: BTreeSet<(Instant, K)>,
     due: BTreeMap<K, Instant>,
-    failures: BTreeMap<K, u32>,
+    failures: BTreeMap<K, Failures>,
     added: u64,
+}
+
+/// The failures of a key since its last success.
+#[derive(Debug, Clone, Copy)]
+struct Failures {
+    count: u32,
+    /// No change hands the key out before this.
+    hold: Instant,
 }
 
 impl<K> Default for Queue<K> {
@@ -44,8 +58,17 @@ impl<K> Default for Queue<K> {
 }
 
 impl<K: Ord + Clone> Queue<K> {
-    /// Hand this key out as soon as possible.
+    /// Hand this key out as soon as possible, because something about it changed.
     pub(crate) fn add(&mut self, key: K, now: Instant) {
+        match self.failures.get(&key) {
+            Some(failures) if failures.hold > now && !self.running.contains(&key) => {
+                self.add_at(key, failures.hold);
+            }
+            _ => self.add_now(key, now),
+        }
+    }
+
+    fn add_now(&mut self, key: K, now: Instant) {
         if let Some(at) = self.due.remove(&key) {
             self.delayed.remove(&(at, key.clone()));
         }
@@ -86,7 +109,7 @@ impl<K: Ord + Clone> Queue<K> {
             && *at <= now
         {
             let Some((_, key)) = self.delayed.pop_first() else { break };
-            self.add(key, now);
+            self.add_now(key, now);
         }
         let key = self.ready.pop_front()?;
         let since = self.queued.remove(&key).unwrap_or(now);
@@ -101,11 +124,14 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// Hand it out again after a delay that doubles each time.
     pub(crate) fn failed(&mut self, key: &K, now: Instant) {
-        let count = self.failures.entry(key.clone()).or_default();
-        let delay = FIRST.saturating_mul(1 << (*count).min(20)).min(LONGEST);
-        *count += 1;
-        self.finish(key, now);
-        self.add_at(key.clone(), now + delay);
+        let count = self.failures.get(key).map_or(0, |failures| failures.count);
+        let delay = FIRST.saturating_mul(1 << count.min(20)).min(LONGEST);
+        let hold = now + delay.min(CHANGE_DELAY);
+        self.failures.insert(key.clone(), Failures { count: count + 1, hold });
+        self.running.remove(key);
+        let changed = self.again.remove(key);
+        self.added -= u64::from(changed);
+        self.add_at(key.clone(), if changed { hold } else { now + delay });
     }
 
     /// When `take` will have something although nothing is added.
@@ -180,13 +206,55 @@ mod tests {
             delays.push((due - now).as_millis());
             now = due;
         }
-        assert_eq!(delays, [20, 40, 80]);
+        assert_eq!(delays, [5, 10, 20]);
         assert_eq!(next(&mut queue, now), Some(1));
         queue.done(&1, now);
         queue.add(1, now);
         queue.take(now);
         queue.failed(&1, now);
-        assert_eq!((queue.next_due().unwrap() - now).as_millis(), 20);
+        assert_eq!((queue.next_due().unwrap() - now).as_millis(), 5);
+    }
+
+    #[test]
+    fn a_change_during_a_back_off_waits_for_a_second_at_most() {
+        let (mut queue, mut now) = (Queue::default(), Instant::now());
+        queue.add(1, now);
+        let mut delays = Vec::new();
+        for round in 0..12 {
+            assert_eq!(next(&mut queue, now), Some(1));
+            // A write of the attempt itself, seen while it runs or afterwards.
+            if round % 2 == 0 {
+                queue.add(1, now);
+                queue.failed(&1, now);
+            } else {
+                queue.failed(&1, now);
+                queue.add(1, now);
+            }
+            assert_eq!(next(&mut queue, now), None);
+            let due = queue.next_due().unwrap();
+            delays.push((due - now).as_millis());
+            now = due;
+        }
+        assert_eq!(delays[..4], [5, 10, 20, 40]);
+        assert_eq!(delays[8..], [1000, 1000, 1000, 1000]);
+        assert_eq!(next(&mut queue, now), Some(1));
+        queue.done(&1, now);
+        queue.add(1, now);
+        assert_eq!(next(&mut queue, now), Some(1), "a success ends the back-off");
+    }
+
+    #[test]
+    fn the_longest_delay_is_a_thousand_seconds() {
+        let (mut queue, mut now) = (Queue::default(), Instant::now());
+        queue.add(1, now);
+        for _ in 0..40 {
+            queue.take(now);
+            queue.failed(&1, now);
+            now = queue.next_due().unwrap();
+        }
+        queue.take(now);
+        queue.failed(&1, now);
+        assert_eq!(queue.next_due(), Some(now + Duration::from_secs(1000)));
     }
 
     #[test]

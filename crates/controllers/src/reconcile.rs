@@ -72,6 +72,9 @@ pub(crate) enum Next {
     Done,
     /// Look again after this long, touched or not.
     Again(Duration),
+    /// It did not work, the object says so, and it may work later: as after a failure, the
+    /// delay grows each time.
+    Retry,
 }
 
 /// Why a key could not be dealt with now.
@@ -149,7 +152,7 @@ pub(crate) async fn run<K, I, R>(
             },
             Some((key, result, took)) = running.next() => {
                 load.worked.note(took);
-                if result.is_err() {
+                if !matches!(result, Ok(Next::Done)) {
                     load.retried();
                 }
                 finish(name, &mut queue, &key, result);
@@ -173,6 +176,7 @@ fn finish<K: Ord + Clone + Debug>(
             queue.done(key, now);
             queue.add_at(key.clone(), now + delay);
         }
+        Ok(Next::Retry) => queue.failed(key, now),
         Err(failure) => {
             // Somebody else wrote or removed the object first: the next look sees what.
             if matches!(failure.source.code(), Some(404 | 409)) {

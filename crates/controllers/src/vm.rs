@@ -33,8 +33,6 @@ use crate::resource::{Objects, REVISIONS, VMIS, VMS, is_refused};
 use crate::vmi::VM_FINALIZER;
 
 const SOURCE: &str = "virtualmachine-controller";
-/// When something was refused that may be accepted later.
-const REFUSED: Duration = Duration::from_secs(10);
 
 pub(crate) struct Keeper {
     objects: Objects,
@@ -77,7 +75,7 @@ impl Work {
     /// It did not work, and may later.
     fn refused(&mut self, reason: &'static str, message: String) {
         self.findings.failure = Some((reason, message));
-        self.next = Next::Again(REFUSED);
+        self.next = Next::Retry;
     }
 }
 

@@ -4,7 +4,6 @@
 mod plan;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use base::clock;
 use client::Fault;
@@ -20,8 +19,6 @@ use crate::resource::{CLAIMS, DATA_VOLUMES, Objects, REVISIONS, Resource, VMIS, 
 
 const POOLS: Resource = Resource::new("pool.kubevirt.io", "v1beta1", "virtualmachinepools");
 const SOURCE: &str = "virtualmachinepool-controller";
-/// When a machine was refused.
-const REFUSED: Duration = Duration::from_secs(10);
 
 /// Every pool, again when one of its machines changes.
 #[derive(Debug, Clone, Default)]
@@ -96,8 +93,10 @@ impl Reconciler for Pooler {
                 written => drop(written.doing("write the pool's status")?),
             }
         }
-        let again = failure.map(|_| REFUSED).into_iter().chain(plan.again).min();
-        Ok(again.map_or(Next::Done, Next::Again))
+        if failure.is_some() {
+            return Ok(Next::Retry);
+        }
+        Ok(plan.again.map_or(Next::Done, Next::Again))
     }
 }
 

@@ -2,8 +2,6 @@
 
 pub(crate) mod plan;
 
-use std::time::Duration;
-
 use base::clock;
 use client::Fault;
 use kube::Client;
@@ -17,8 +15,6 @@ use crate::resource::{Objects, Resource, VMIS, is_refused};
 
 const SETS: Resource = Resource::new("kubevirt.io", "v1", "virtualmachineinstancereplicasets");
 const SOURCE: &str = "virtualmachinereplicaset-controller";
-/// When an instance was refused, by a quota for instance.
-const REFUSED: Duration = Duration::from_secs(10);
 
 /// Every set, again when one of its instances changes.
 #[derive(Debug, Clone, Default)]
@@ -102,7 +98,7 @@ impl Reconciler for Replicator {
                 written => drop(written.doing("write the replica set's status")?),
             }
         }
-        Ok(if failure.is_some() { Next::Again(REFUSED) } else { Next::Done })
+        Ok(if failure.is_some() { Next::Retry } else { Next::Done })
     }
 }
 

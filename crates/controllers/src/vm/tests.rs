@@ -205,7 +205,7 @@ async fn an_instance_of_somebody_else_is_not_touched() {
     world.look().await;
     assert!(!is_deleting(&world.vmi().unwrap()));
     world.fake.merge(VM, "n", "v", &json!({"spec": {"runStrategy": "Always"}}));
-    assert!(matches!(world.look().await, Next::Again(_)));
+    assert_eq!(world.look().await, Next::Retry);
     let failure = &world.vm()["status"]["conditions"];
     assert!(failure.to_string().contains("FailedCreate"), "{failure}");
 }

@@ -35,6 +35,7 @@ mod vm_access;
 mod vm_chaos;
 mod vm_controller;
 mod vm_devices;
+mod vm_drain;
 mod vm_faults;
 mod vm_guest;
 mod vm_inside;

@@ -30,6 +30,10 @@ struct State {
     objects: BTreeMap<Key, Value>,
     version: u64,
     log: Vec<(u64, Key, &'static str, Value)>,
+    /// Kinds whose writes are refused, and with which code.
+    refused: BTreeMap<String, u16>,
+    /// How often each object was written, refusals included.
+    writes: BTreeMap<(String, Key), usize>,
 }
 
 #[derive(Clone)]
@@ -90,7 +94,14 @@ impl Fake {
             (hci::snapshot::GROUP, "v1", "volumesnapshotcontents", "Content", false),
             (hci::snapshot::GROUP, "v1", "volumesnapshotclasses", "Class", false),
         ];
-        let state = State { kinds, objects: BTreeMap::new(), version: 1, log: Vec::new() };
+        let state = State {
+            kinds,
+            objects: BTreeMap::new(),
+            version: 1,
+            log: Vec::new(),
+            refused: BTreeMap::new(),
+            writes: BTreeMap::new(),
+        };
         Self { state: Arc::new(Mutex::new(state)), changed: watch::channel(1).0 }
     }
 
@@ -110,6 +121,24 @@ impl Fake {
     pub(crate) fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
         let key = (resource.to_owned(), namespace.to_owned(), name.to_owned());
         self.state.lock().unwrap().objects.get(&key).cloned()
+    }
+
+    /// Answers every write of a kind with this code from now on.
+    pub(crate) fn refuse(&self, resource: &str, code: u16) {
+        self.state.lock().unwrap().refused.insert(resource.to_owned(), code);
+    }
+
+    pub(crate) fn accept(&self, resource: &str) {
+        self.state.lock().unwrap().refused.remove(resource);
+    }
+
+    /// How often clients wrote each object, refused writes included: method, group/plural and
+    /// name. An event goes by the object that it is about and its reason.
+    pub(crate) fn writes(&self) -> Vec<(String, String, String, usize)> {
+        let state = self.state.lock().unwrap();
+        let all = state.writes.iter();
+        all.map(|((method, key), count)| (method.clone(), key.0.clone(), key.2.clone(), *count))
+            .collect()
     }
 
     /// The names of all objects of a kind, in order.
@@ -181,6 +210,11 @@ impl Fake {
         }
         let Some((key, subresource)) = parse(&path) else { return reply(Err(failure(404, ""))) };
         let selected = query.contains_key("fieldSelector");
+        if parts.method != Method::GET
+            && let Some(code) = self.state.lock().unwrap().note(parts.method.as_str(), &key, &body)
+        {
+            return reply(Err(failure(code, "")));
+        }
         match (parts.method, key.2.is_empty()) {
             (Method::GET, true) if query.contains_key("watch") => {
                 let from = query["resourceVersion"].parse().unwrap();
@@ -228,6 +262,22 @@ impl Fake {
 }
 
 impl State {
+    /// Counts a write, and says with which code it is refused.
+    fn note(&mut self, method: &str, key: &Key, body: &Value) -> Option<u16> {
+        let mut key = key.clone();
+        if key.0 == "/events" {
+            let part = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).unwrap_or("");
+            key.2 = format!("{}: {}", part("/involvedObject/name"), part("/reason"));
+        } else if key.2.is_empty() {
+            let name = &body["metadata"]["name"];
+            let name = if name.is_null() { &body["metadata"]["generateName"] } else { name };
+            key.2 = name.as_str().unwrap_or_default().to_owned();
+        }
+        let refused = self.refused.get(&key.0).copied();
+        *self.writes.entry((method.to_owned(), key)).or_default() += 1;
+        refused
+    }
+
     fn discovery(&self, path: &str) -> Value {
         let mut groups: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
         let mut versions: BTreeMap<&str, &str> = BTreeMap::new();

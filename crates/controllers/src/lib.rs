@@ -28,6 +28,8 @@ mod queue;
 mod quota;
 mod reconcile;
 mod resource;
+#[cfg(test)]
+mod retry_tests;
 mod role_aggregation;
 mod root_ca;
 mod selector;

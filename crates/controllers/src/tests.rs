@@ -44,12 +44,15 @@ impl CertificateSigner for Nobody {
     }
 }
 
+pub(crate) fn duties() -> Duties {
+    let (minter, signer) = (Arc::new(Minter), Arc::new(Nobody));
+    Duties::Cluster { root_ca: "pem".into(), minter, signer }
+}
+
 fn cluster(leadership: Leadership) -> (Fake, Tasks) {
     let (fake, tasks) = (Fake::new(), Tasks::default());
     fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
-    let (minter, signer) = (Arc::new(Minter), Arc::new(Nobody));
-    let duties = Duties::Cluster { root_ca: "pem".into(), minter, signer };
-    let config = Config { leadership, duties, uploads: None, loads: Default::default() };
+    let config = Config { leadership, duties: duties(), uploads: None, loads: Default::default() };
     start(fake.client(), config, &tasks);
     (fake, tasks)
 }
@@ -68,7 +71,7 @@ fn owned(name: &str, kind: &str, owner: &str, uid: &str) -> Value {
         "kind": kind, "name": owner, "uid": uid, "blockOwnerDeletion": true}]}})
 }
 
-async fn stop(tasks: &Tasks) {
+pub(crate) async fn stop(tasks: &Tasks) {
     tasks.stop(Duration::from_secs(5)).await;
 }
 

@@ -5,23 +5,24 @@
 //! for the instance is kept in step.
 
 mod claims;
+mod hand_over;
 mod interest;
 mod launcher;
 mod ledger;
+mod limits;
 mod node;
 mod placement;
 mod plan;
+mod pod;
 mod requests;
 mod storage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
-use std::time::Duration;
 
 use base::clock;
-use client::Fault;
 use kube::Client;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
 
 pub(crate) use self::interest::{Waiting, Work};
@@ -31,15 +32,13 @@ use self::plan::Stage;
 use self::storage::{Need, Storage, Wait};
 use crate::event::{self, About, Tone};
 use crate::key::Key;
-use crate::object::{self, is_merged, list, text};
+use crate::object::{self, is_merged, text};
 use crate::reconcile::{Doing, Failure, Next, Reconciler};
-use crate::resource::{CLAIMS, NODES, Objects, PODS, VMIS, VMS, is_refused};
+use crate::resource::{CLAIMS, NODES, Objects, VMIS, VMS};
 
 pub(crate) use self::plan::VM_FINALIZER;
 pub(crate) use self::storage::any_claim_name;
 
-/// When a pod was refused, by a quota for instance.
-const REFUSED: Duration = Duration::from_secs(10);
 const SOURCE: &str = "virtualmachine-controller";
 
 pub(crate) struct Placer {
@@ -56,7 +55,7 @@ impl Reconciler for Placer {
     async fn reconcile(&self, work: &Work) -> Result<Next, Failure> {
         match work {
             Work::Instance(key) => self.instance(key).await,
-            Work::Pod(key) => self.let_go(key).await,
+            Work::Pod(key) => self.deleted_pod(key).await,
             Work::Node(name) => self.node(name).await,
             Work::Recount => {
                 let vmis = self.objects.list(VMIS, "", "").await.doing("list instances")?;
@@ -123,11 +122,14 @@ impl Placer {
             Ok(node) => {
                 self.waiting.has_room(key);
                 let result = self.hand_over(vmi, &node, &needs).await;
-                if !matches!(result, Ok(Next::Done)) {
-                    self.ledger.remove(key);
+                match result {
+                    Ok(Next::Done) => self.ledger.confirm(key),
+                    _ => self.ledger.remove(key),
                 }
                 result
             }
+            // Room that another instance holds only until its pod is accepted may be given back.
+            Err(_) if self.ledger.has_unconfirmed(key) => Ok(Next::Retry),
             Err(reason) => self.unschedulable(vmi, reason).await,
         }
     }
@@ -173,54 +175,6 @@ impl Placer {
             self.tell(vmi, Tone::Warning, "FailedScheduling", reason).await;
         }
         Ok(Next::Done)
-    }
-
-    async fn hand_over(&self, vmi: &Value, node: &str, needs: &[Need]) -> Result<Next, Failure> {
-        let patch = plan::scheduling(vmi, needs, clock::now());
-        let (pod, vmi) = tokio::join!(self.make_pod(vmi, node), async {
-            if is_merged(vmi, &patch) { Ok(vmi.clone()) } else { self.write(vmi, &patch).await }
-        });
-        let vmi = vmi?;
-        let pod = match pod {
-            Ok(pod) => pod,
-            Err(failure) => return self.pod_refused(&vmi, failure).await,
-        };
-        let patch = plan::scheduled(&vmi, node, &pod, clock::now());
-        let vmi = self.write(&vmi, &patch).await?;
-        let message = format!("Created virtual machine pod {}", object::name(&pod));
-        self.tell(&vmi, Tone::Normal, "SuccessfulCreate", message).await;
-        Ok(Next::Done)
-    }
-
-    async fn pod_refused(&self, vmi: &Value, failure: kube::Error) -> Result<Next, Failure> {
-        if !is_refused(&failure, 403) && !is_refused(&failure, 422) {
-            return Err(failure).doing("create the pod");
-        }
-        let message = format!("failed to create virtual machine pod: {}", Fault(failure));
-        let patch = plan::refused(vmi, "FailedCreate", &message, clock::now());
-        if !is_merged(vmi, &patch) {
-            self.write(vmi, &patch).await?;
-            self.tell(vmi, Tone::Warning, "FailedCreate", message).await;
-        }
-        Ok(Next::Again(REFUSED))
-    }
-
-    /// The pod of an instance on `node`; one from an attempt before is as good.
-    async fn make_pod(&self, vmi: &Value, node: &str) -> Result<Value, kube::Error> {
-        let pod = launcher::pod(vmi, node, &requests::requests(&vmi["spec"]));
-        let namespace = object::namespace(vmi);
-        match self.objects.create(PODS, namespace, &pod).await {
-            Err(failure) if is_refused(&failure, 409) => {
-                let found = self.objects.get(PODS, namespace, object::name(&pod)).await?;
-                match found.filter(|pod| {
-                    object::is_controlled_by(pod, vmi) && text(pod, "/spec/nodeName") == node
-                }) {
-                    Some(pod) => Ok(pod),
-                    None => Err(failure),
-                }
-            }
-            created => created,
-        }
     }
 
     /// Keeps the pod in step, and ends the instance if its node is certain to be lost.
@@ -290,44 +244,6 @@ impl Placer {
         Ok(Next::Done)
     }
 
-    /// Makes the pod show what the instance is.
-    async fn reflect(&self, vmi: &Value, node: Option<&Value>) -> Result<(), Failure> {
-        let (namespace, name) = (object::namespace(vmi), launcher::pod_name(vmi));
-        let found = self.objects.get(PODS, namespace, &name).await.doing("get the pod")?;
-        let pod = match found {
-            Some(pod) => pod,
-            None if object::is_deleting(vmi) || plan::stage(vmi) == Stage::Over => return Ok(()),
-            None => match self.make_pod(vmi, text(vmi, "/status/nodeName")).await {
-                Ok(pod) => pod,
-                // The machine runs whether or not it may be shown.
-                Err(failure) if is_refused(&failure, 403) || is_refused(&failure, 404) => {
-                    return Ok(());
-                }
-                Err(failure) => return Err(failure).doing("create the pod"),
-            },
-        };
-        let status = launcher::status(vmi, &pod, address(node), clock::now());
-        let patch = json!({"status": status});
-        if is_merged(&pod, &patch) {
-            return Ok(());
-        }
-        match self.objects.merge_status(PODS, namespace, &name, &patch).await {
-            Err(failure) if is_refused(&failure, 404) => Ok(()),
-            written => written.map(drop).doing("write the pod's status"),
-        }
-    }
-
-    /// Ends the wait of a pod that was deleted while it looked like running: nothing runs in
-    /// it that would need the time, and no kubelet is there to end it.
-    async fn let_go(&self, key: &Key) -> Result<Next, Failure> {
-        let found = self.objects.get(PODS, &key.namespace, &key.name).await.doing("get a pod")?;
-        if let Some(pod) = found.filter(launcher::lingers) {
-            let gone = self.objects.remove(PODS, &key.namespace, &key.name, object::uid(&pod));
-            gone.await.doing("let a pod go")?;
-        }
-        Ok(Next::Done)
-    }
-
     /// All nodes; what has a place already is known afterwards.
     async fn nodes(&self) -> Result<Vec<Value>, Failure> {
         if !self.ledger.is_filled() {
@@ -352,13 +268,6 @@ impl Placer {
         };
         event::tell(&self.objects.0, SOURCE, &about, tone, reason, message).await;
     }
-}
-
-/// The address by which the node is reached.
-fn address(node: Option<&Value>) -> &str {
-    let addresses = node.map_or(&[][..], |node| list(node, "/status/addresses"));
-    let internal = addresses.iter().find(|own| text(own, "/type") == "InternalIP");
-    internal.map_or("", |own| text(own, "/address"))
 }
 
 #[cfg(test)]

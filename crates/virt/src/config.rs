@@ -135,6 +135,13 @@ impl ClusterConfig {
         set.as_i64().filter(|percent| *percent > 0).unwrap_or(100)
     }
 
+    /// Selects the namespaces whose instances are limited to the CPU time of their processors.
+    pub fn auto_cpu_limit_selector(&self) -> Option<&Value> {
+        self.configuration
+            .get("autoCPULimitNamespaceLabelSelector")
+            .filter(|selector| selector.is_object())
+    }
+
     pub fn eviction_strategy(&self) -> Option<&str> {
         self.configuration["evictionStrategy"].as_str()
     }

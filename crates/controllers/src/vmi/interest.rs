@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::launcher;
 use crate::key::{Dependents, Key};
 use crate::reconcile::{Interest, State, Touch};
-use crate::resource::{CLAIMS, DATA_VOLUMES, NODES, PODS, VMIS};
+use crate::resource::{CLAIMS, DATA_VOLUMES, LIMIT_RANGES, NODES, PODS, QUOTAS, VMIS};
 
 /// What is to be looked at.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Work {
     Instance(Key),
-    /// A pod that was told to go.
+    /// A pod that is being deleted, or is gone.
     Pod(Key),
     /// A node that may be lost, with all that has a place there.
     Node(Arc<str>),
@@ -25,29 +25,47 @@ pub(crate) enum Work {
 pub(crate) struct Waiting {
     pub(crate) storage: Dependents,
     room: Arc<Mutex<BTreeSet<Key>>>,
+    /// Those whose pods were refused, by a quota for instance.
+    refused: Arc<Mutex<BTreeSet<Key>>>,
 }
 
 impl Waiting {
     pub(crate) fn wait_for_room(&self, key: &Key) {
-        self.lock().insert(key.clone());
+        lock(&self.room).insert(key.clone());
     }
 
     pub(crate) fn has_room(&self, key: &Key) {
-        self.lock().remove(key);
+        lock(&self.room).remove(key);
+    }
+
+    pub(crate) fn wait_for_quota(&self, key: &Key) {
+        lock(&self.refused).insert(key.clone());
+    }
+
+    pub(crate) fn accepted(&self, key: &Key) {
+        lock(&self.refused).remove(key);
+    }
+
+    /// The instances of a namespace whose pods were refused.
+    fn refused_in(&self, namespace: &str) -> Vec<Work> {
+        let refused = lock(&self.refused);
+        let own = refused.iter().filter(|key| &*key.namespace == namespace);
+        own.cloned().map(Work::Instance).collect()
     }
 
     pub(crate) fn forget(&self, key: &Key) {
         self.has_room(key);
+        self.accepted(key);
         self.storage.forget(key);
     }
 
     fn for_room(&self) -> Vec<Work> {
-        self.lock().iter().cloned().map(Work::Instance).collect()
+        lock(&self.room).iter().cloned().map(Work::Instance).collect()
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<Key>> {
-        self.room.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock(keys: &Mutex<BTreeSet<Key>>) -> MutexGuard<'_, BTreeSet<Key>> {
+    keys.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Interest for Waiting {
@@ -63,6 +81,8 @@ impl Interest for Waiting {
                     keys
                 } else if CLAIMS.is(kind) || DATA_VOLUMES.is(kind) {
                     self.storage.of(&key).into_iter().map(Work::Instance).collect()
+                } else if QUOTAS.is(kind) || LIMIT_RANGES.is(kind) {
+                    self.refused_in(namespace)
                 } else if PODS.is(kind) {
                     self.pod(&key, *state)
                 } else if NODES.is(kind) {
@@ -87,15 +107,15 @@ impl Interest for Waiting {
 }
 
 impl Waiting {
-    /// A pod that changes may have given room; one that is to go is let go, and made again
-    /// if its instance is still there.
+    /// A pod that changes may have given room; one that is deleted ends its instance.
     fn pod(&self, pod: &Key, state: State) -> Vec<Work> {
-        let Some(instance) = launcher::instance_of(&pod.name) else { return Vec::new() };
+        if launcher::instance_of(&pod.name).is_none() {
+            return Vec::new();
+        }
         let mut keys = self.for_room();
         keys.extend(match state {
             State::Live => None,
-            State::Deleting => Some(Work::Pod(pod.clone())),
-            State::Gone => Some(Work::Instance(Key::new(&pod.namespace, instance))),
+            State::Deleting | State::Gone => Some(Work::Pod(pod.clone())),
         });
         keys
     }
@@ -128,7 +148,19 @@ mod tests {
         assert_eq!(names(touch("pods", "n", "virt-launcher-v-abcde", State::Live)), ["b"]);
         let pod = "virt-launcher-v-abcde";
         assert_eq!(names(touch("pods", "n", pod, State::Deleting)), ["b", &format!("pod {pod}")]);
-        assert_eq!(names(touch("pods", "n", pod, State::Gone)), ["b", "v"]);
+        assert_eq!(names(touch("pods", "n", pod, State::Gone)), ["b", &format!("pod {pod}")]);
         assert!(names(touch("pods", "n", "other", State::Gone)).is_empty());
+    }
+
+    #[test]
+    fn a_changed_quota_wakes_the_refused_instances_of_its_namespace() {
+        let mut waiting = Waiting::default();
+        let key = Key::new("n", "v");
+        waiting.wait_for_quota(&key);
+        let quota = |namespace: &str| touch("resourcequotas", namespace, "q", State::Live);
+        assert_eq!(waiting.keys(&quota("n")), [Work::Instance(key.clone())]);
+        assert!(waiting.keys(&quota("other")).is_empty());
+        waiting.accepted(&key);
+        assert!(waiting.keys(&quota("n")).is_empty());
     }
 }

@@ -1,11 +1,12 @@
 //! The pod that stands for an instance: a view for tools that look for one. Nothing runs in
-//! it and nothing is decided by it.
+//! it; its deletion ends the instance (`pod`).
 
 use base::clock;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::requests::Requests;
+use super::limits::{AutoLimits, limits};
+use super::requests::{Requests, requests};
 use super::storage::claim_name;
 use crate::condition::{self, Condition};
 use crate::object::{controlled_by, controller, int, is_deleting, list, name, text, uid};
@@ -48,7 +49,7 @@ pub(crate) fn lingers(pod: &Value) -> bool {
 }
 
 /// The pod of an instance that was placed on `node`.
-pub(crate) fn pod(vmi: &Value, node: &str, requests: &Requests) -> Value {
+pub(crate) fn pod(vmi: &Value, node: &str, auto: AutoLimits) -> Value {
     let spec = &vmi["spec"];
     let mut labels = map(vmi, "/metadata/labels");
     for (key, value) in [
@@ -63,17 +64,11 @@ pub(crate) fn pod(vmi: &Value, node: &str, requests: &Requests) -> Value {
     let mut annotations = map(vmi, "/metadata/annotations");
     annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
     annotations.insert("kubevirt.io/domain".into(), json!(name(vmi)));
-    let requests: Map<String, Value> =
-        requests.iter().map(|(key, amount)| (key.clone(), json!(amount.to_string()))).collect();
-    let mut resources = json!({"requests": requests});
-    if let Some(limits) = spec.pointer("/domain/resources/limits") {
-        resources["limits"] = limits.clone();
-    }
-    // A resource of a device must be limited to what is requested.
-    for (key, amount) in &requests {
-        if key.contains('/') || key.starts_with("hugepages-") {
-            resources["limits"][key] = amount.clone();
-        }
+    let requests = requests(spec);
+    let limits = limits(spec, &requests, auto);
+    let mut resources = json!({"requests": amounts(&requests)});
+    if !limits.is_empty() {
+        resources["limits"] = amounts(&limits);
     }
     let mut pod_spec = json!({
         "nodeName": node, "restartPolicy": "Never", "automountServiceAccountToken": false,
@@ -94,6 +89,10 @@ pub(crate) fn pod(vmi: &Value, node: &str, requests: &Requests) -> Value {
         "metadata": {"name": pod_name(vmi), "labels": labels, "annotations": annotations,
             "ownerReferences": [controlled_by(vmi, "kubevirt.io/v1", "VirtualMachineInstance")]},
         "spec": pod_spec})
+}
+
+fn amounts(resources: &Requests) -> Value {
+    resources.iter().map(|(name, amount)| (name.clone(), json!(amount.to_string()))).collect()
 }
 
 /// Claims that the machine has from start to end, which must not be deleted under it.
@@ -200,7 +199,6 @@ fn shortened(value: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vmi::requests::requests;
 
     fn vmi(status: Value) -> Value {
         json!({"metadata": {"name": "web", "namespace": "n", "uid": "u-1",
@@ -223,7 +221,7 @@ mod tests {
     #[test]
     fn the_pod_carries_what_services_and_claims_look_for() {
         let vmi = vmi(json!({}));
-        let pod = pod(&vmi, "one", &requests(&vmi["spec"]));
+        let pod = pod(&vmi, "one", AutoLimits::default());
         let labels = &pod["metadata"]["labels"];
         assert_eq!((&labels["app"], &labels["vmi.kubevirt.io/id"]), (&json!("web"), &json!("web")));
         assert_eq!(labels["kubevirt.io/created-by"], "u-1");

@@ -22,6 +22,8 @@ pub(crate) struct Ledger(Mutex<Places>);
 struct Places {
     filled: bool,
     tenants: BTreeMap<Key, Tenant>,
+    /// Places that are taken, but not written: their pods may still be refused.
+    unconfirmed: BTreeSet<Key>,
 }
 
 impl Ledger {
@@ -43,7 +45,9 @@ impl Ledger {
     /// Forgets those that are not among all instances there are.
     pub(crate) fn keep_only(&self, vmis: &[Value]) {
         let alive: BTreeSet<Key> = vmis.iter().map(Key::of).collect();
-        self.lock().tenants.retain(|key, _| alive.contains(key));
+        let mut places = self.lock();
+        places.tenants.retain(|key, _| alive.contains(key));
+        places.unconfirmed.retain(|key| alive.contains(key));
     }
 
     /// Takes note of an instance that changed.
@@ -56,7 +60,19 @@ impl Ledger {
     }
 
     pub(crate) fn remove(&self, key: &Key) {
-        self.lock().tenants.remove(key);
+        let mut places = self.lock();
+        places.tenants.remove(key);
+        places.unconfirmed.remove(key);
+    }
+
+    /// The instance keeps the place that it took.
+    pub(crate) fn confirm(&self, key: &Key) {
+        self.lock().unconfirmed.remove(key);
+    }
+
+    /// Whether an instance other than `key` has a place that it may give back.
+    pub(crate) fn has_unconfirmed(&self, key: &Key) -> bool {
+        self.lock().unconfirmed.iter().any(|own| own != key)
     }
 
     pub(crate) fn on_node(&self, node: &str) -> Vec<Key> {
@@ -84,7 +100,9 @@ impl Ledger {
     ) -> Result<String, String> {
         let mut places = self.lock();
         let node = places.choose(vmi, reach, nodes)?;
-        places.tenants.insert(Key::of(vmi), tenant(vmi, node));
+        let key = Key::of(vmi);
+        places.tenants.insert(key.clone(), tenant(vmi, node));
+        places.unconfirmed.insert(key);
         Ok(node.to_owned())
     }
 

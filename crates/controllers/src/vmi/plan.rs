@@ -6,6 +6,7 @@
 //! Every function answers the merge patch for the instance. All carry the version that was
 //! looked at: whoever was faster, a deletion for instance, makes the write fail.
 
+use base::clock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -143,6 +144,34 @@ pub(crate) fn failed(vmi: &Value, reason: &str, now: Timestamp) -> Value {
     }
     patch["metadata"]["finalizers"] = json!(finalizers_without(vmi, &[FINALIZER]));
     patch
+}
+
+/// Asks the node to shut the guest down by `deadline`; nothing if it was asked already.
+pub(crate) fn evicted(vmi: &Value, deadline: Timestamp) -> Option<Value> {
+    if is_evicted(vmi) {
+        return None;
+    }
+    let mut meta = object::version(vmi);
+    let annotations = json!({virt::SHUT_DOWN_BY: clock::rfc3339(deadline)});
+    meta.insert("annotations".into(), annotations);
+    Some(json!({"metadata": meta}))
+}
+
+/// Whether the node was asked to shut the guest down.
+pub(crate) fn is_evicted(vmi: &Value) -> bool {
+    object::annotation(vmi, virt::SHUT_DOWN_BY).is_some()
+}
+
+/// When the grace period of a pod that is being deleted ends.
+pub(crate) fn deadline(pod: &Value, now: Timestamp) -> Timestamp {
+    // The API server adds the grace period to the time of the request.
+    text(pod, "/metadata/deletionTimestamp").parse().unwrap_or(now)
+}
+
+/// When a grace period ends that begins now.
+pub(crate) fn full_grace(vmi: &Value, now: Timestamp) -> Timestamp {
+    let seconds = object::int(vmi, "/spec/terminationGracePeriodSeconds").unwrap_or(30);
+    now.checked_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(now)
 }
 
 /// Which finalizers an instance that is over still carries for nobody.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use types::Quantity;
 
+use super::limits::beyond;
 use crate::object::{int, is_true, list, quantity, text};
 
 /// Resource names and how much of each.
@@ -26,19 +27,19 @@ const PASSTHROUGH: i64 = 1024 * MIB;
 pub(crate) fn requests(spec: &Value) -> Requests {
     let mut requests = Requests::new();
     requests.insert("cpu".into(), processors(spec));
-    let overhead = match is_true(spec, "/domain/resources/overcommitGuestOverhead") {
-        true => Quantity::from_bytes(0),
-        false => overhead(spec),
-    };
-    let guest = guest_memory(spec);
+    let asked = asked_memory(spec);
     let pages = text(spec, "/domain/memory/hugepages/pageSize");
-    if pages.is_empty() {
-        let asked = quantity(spec, "/domain/resources/requests/memory").unwrap_or(guest);
-        requests.insert("memory".into(), asked + &overhead);
-    } else {
+    let memory = if !pages.is_empty() {
+        let guest = guest_memory(spec);
+        let own = beyond(asked, &guest);
         requests.insert(format!("hugepages-{pages}"), guest);
-        requests.insert("memory".into(), overhead);
-    }
+        own + &overhead(spec)
+    } else if is_true(spec, "/domain/resources/overcommitGuestOverhead") {
+        asked
+    } else {
+        asked + &overhead(spec)
+    };
+    requests.insert("memory".into(), memory);
     for pointer in ["/domain/devices/gpus", "/domain/devices/hostDevices"] {
         for device in list(spec, pointer) {
             let count = requests
@@ -68,7 +69,15 @@ fn processors(spec: &Value) -> Quantity {
     })
 }
 
-fn guest_memory(spec: &Value) -> Quantity {
+/// The memory that the instance itself requests. A limit alone is a request too.
+pub(super) fn asked_memory(spec: &Value) -> Quantity {
+    ["/domain/resources/requests/memory", "/domain/resources/limits/memory"]
+        .iter()
+        .find_map(|pointer| quantity(spec, pointer).filter(|amount| !amount.is_zero()))
+        .unwrap_or_else(|| guest_memory(spec))
+}
+
+pub(super) fn guest_memory(spec: &Value) -> Quantity {
     ["/domain/memory/guest", "/domain/resources/requests/memory", "/domain/resources/limits/memory"]
         .iter()
         .find_map(|pointer| quantity(spec, pointer))

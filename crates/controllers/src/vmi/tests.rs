@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::plan::FINALIZER;
 use super::*;
 use crate::fake::Fake;
+use crate::object::list;
 use crate::reconcile::Interest;
 
 const INSTANCES: &str = "kubevirt.io/virtualmachineinstances";
@@ -160,7 +161,7 @@ async fn an_instance_that_is_deleted_before_it_has_a_node_goes_at_once() {
 }
 
 #[tokio::test]
-async fn the_pod_shows_what_the_instance_is_and_comes_back() {
+async fn the_pod_shows_what_the_instance_is() {
     let world = World::new("4Gi");
     world.create("v", json!({}));
     world.look("v").await;
@@ -177,9 +178,115 @@ async fn the_pod_shows_what_the_instance_is_and_comes_back() {
     world.look("v").await;
     let again = world.pod("v").unwrap();
     assert_eq!(again["metadata"]["resourceVersion"], pod["metadata"]["resourceVersion"]);
+}
+
+/// An instance that runs, and its pod.
+async fn running(world: &World, name: &str) -> Value {
+    world.create(name, json!({}));
+    world.look(name).await;
+    world.fake.merge(INSTANCES, "n", name, &json!({"status": {"phase": "Running"}}));
+    world.look(name).await;
+    world.pod(name).unwrap()
+}
+
+/// Marks a pod as the API server does when it is given time to end.
+fn delete_gracefully(world: &World, pod: &Value) {
+    let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:30Z",
+        "deletionGracePeriodSeconds": 30, "finalizers": ["held/by-the-test"]}});
+    world.fake.merge("/pods", "n", object::name(pod), &deleted);
+}
+
+#[tokio::test]
+async fn a_deleted_pod_goes_when_its_guest_is_down() {
+    let world = World::new("4Gi");
+    let pod = running(&world, "v").await;
+    delete_gracefully(&world, &pod);
+    let work = Work::Pod(Key::new("n", object::name(&pod)));
+    world.placer.reconcile(&work).await.unwrap();
+    let vmi = world.get("v");
+    assert_eq!(object::annotation(&vmi, virt::SHUT_DOWN_BY), Some("2026-01-01T00:00:30Z"));
+    assert!(!removes_pods(&world.fake), "kubectl drain waits for the guest");
+    let events =
+        |fake: &Fake| fake.names("/events").iter().filter(|name| name.starts_with("v.")).count();
+    let before = events(&world.fake);
+    world.placer.reconcile(&work).await.unwrap();
+    world.look("v").await;
+    assert_eq!(events(&world.fake), before, "asked once");
+    world.fake.merge(INSTANCES, "n", "v", &json!({"status": {"phase": "Failed"}}));
+    world.look("v").await;
+    assert_eq!(world.pod("v").unwrap()["status"]["phase"], "Failed");
+    assert!(removes_pods(&world.fake));
+}
+
+fn removes_pods(fake: &Fake) -> bool {
+    let writes = fake.writes();
+    writes.iter().any(|(method, resource, ..)| method == "DELETE" && resource == "/pods")
+}
+
+#[tokio::test]
+async fn a_pod_deleted_by_force_ends_its_instance_and_is_not_made_again() {
+    let world = World::new("4Gi");
+    let pod = running(&world, "v").await;
+    world.fake.delete("/pods", "n", object::name(&pod), "Background");
+    let work = Work::Pod(Key::new("n", object::name(&pod)));
+    world.placer.reconcile(&work).await.unwrap();
+    assert!(object::annotation(&world.get("v"), virt::SHUT_DOWN_BY).is_some());
+    world.look("v").await;
+    assert!(world.pod("v").is_none());
+}
+
+#[tokio::test]
+async fn a_missing_pod_whose_deletion_nobody_saw_is_made_again() {
+    let world = World::new("4Gi");
+    let pod = running(&world, "v").await;
     world.fake.delete("/pods", "n", object::name(&pod), "Background");
     world.look("v").await;
     assert_eq!(world.pod("v").unwrap()["status"]["phase"], "Running");
+    assert!(object::annotation(&world.get("v"), virt::SHUT_DOWN_BY).is_none());
+}
+
+#[tokio::test]
+async fn a_deleted_pod_whose_instance_never_ran_goes_at_once() {
+    let world = World::new("4Gi");
+    let pod = running(&world, "v").await;
+    world.fake.merge(INSTANCES, "n", "v", &json!({"status": {"phase": "Succeeded"}}));
+    delete_gracefully(&world, &pod);
+    let work = Work::Pod(Key::new("n", object::name(&pod)));
+    world.placer.reconcile(&work).await.unwrap();
+    assert!(removes_pods(&world.fake));
+}
+
+#[tokio::test]
+async fn a_refused_pod_changes_nothing_the_second_time_and_takes_no_room() {
+    let world = World::new("2Gi");
+    world.fake.refuse("/pods", 403);
+    world.create("a", json!({}));
+    assert_eq!(world.look("a").await, Next::Retry);
+    let refused = world.get("a");
+    assert_eq!(condition(&refused, "Synchronized")["reason"], "FailedCreate");
+    let events = world.fake.names("/events").len();
+    assert_eq!(world.look("a").await, Next::Retry);
+    assert_eq!(world.get("a"), refused);
+    assert_eq!(world.fake.names("/events").len(), events);
+    // There is room for one.
+    world.fake.accept("/pods");
+    world.create("b", json!({}));
+    world.look("b").await;
+    assert_eq!(world.phase("b"), "Scheduled");
+    assert_eq!(world.look("a").await, Next::Done);
+    assert_eq!(condition(&world.get("a"), "PodScheduled")["reason"], "Unschedulable");
+}
+
+#[tokio::test]
+async fn a_quota_with_limits_gives_the_pod_limits() {
+    let world = World::new("4Gi");
+    let quota = json!({"metadata": {"name": "q"},
+        "spec": {"hard": {"limits.memory": "8Gi", "limits.cpu": "8"}}});
+    world.fake.create("/resourcequotas", "n", quota);
+    world.create("v", json!({}));
+    world.look("v").await;
+    let limits = &world.pod("v").unwrap()["spec"]["containers"][0]["resources"]["limits"];
+    assert_eq!(*limits, json!({"cpu": "1", "memory": "2196Mi"}));
 }
 
 #[tokio::test(start_paused = true)]

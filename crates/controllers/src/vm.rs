@@ -2,7 +2,8 @@
 //! the requests to them say, and tell how they stand.
 //!
 //! What people wrote is not changed, except that a start request makes a halted machine one
-//! that is meant to run, as upstream's clients expect.
+//! that is meant to run, as upstream's clients expect, and that the template records the PCI
+//! topology of a guest (`topology`).
 
 mod disk;
 mod instance;
@@ -11,6 +12,7 @@ mod interest;
 mod live;
 mod run;
 mod status;
+mod topology;
 
 use std::time::Duration;
 
@@ -53,11 +55,20 @@ impl Reconciler for Keeper {
             return self.end(&vm, vmi).await;
         }
         let vm = self.protect(vm).await?;
+        let vm = match vmi.as_ref().and_then(|vmi| topology::kept(&vm, vmi)) {
+            Some(patch) => self.write(&vm, &patch).await?,
+            None => vm,
+        };
         self.dependents.set(key, needs(&vm));
         let mut disks = self.disks(&vm).await?;
         let mut work = Work { findings: Findings::default(), next: Next::Done };
         let vmi = self.act(&vm, vmi, &mut disks, &mut work).await?;
         self.report(&vm, vmi.as_ref(), &disks, &work.findings).await?;
+        for revision in &work.findings.superseded {
+            let (name, uid) = (object::name(revision), object::uid(revision));
+            let deleted = self.objects.delete(REVISIONS, &key.namespace, name, uid).await;
+            deleted.doing("delete the superseded revision of an instancetype")?;
+        }
         if let Some(vmi) = vmi.filter(is_over) {
             self.conclude(&vm, &vmi).await?;
         }

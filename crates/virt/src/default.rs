@@ -25,7 +25,10 @@ pub enum DefaultError {
     Slirp,
 }
 
-const TOPOLOGY: &str = "kubevirt.io/pci-topology-version";
+/// Which PCI topology a guest has.
+pub const PCI_TOPOLOGY: &str = "kubevirt.io/pci-topology-version";
+/// How many slots of interfaces that topology has.
+pub const PCI_SLOT_COUNT: &str = "kubevirt.io/pci-interface-slot-count";
 
 /// Defaults of a machine. `created` tells a new machine from one that is updated; `uuid`
 /// gives a new random one each time.
@@ -50,7 +53,7 @@ pub fn default_machine(
     let machine = config.machine_type(text(spec, "/architecture")).to_owned();
     fill(object(object(spec, "domain"), "machine"), "type", || machine.into());
     if created && hardware::has_pcie(spec) {
-        fill(object(object(template, "metadata"), "annotations"), TOPOLOGY, || "v3".into());
+        fill(object(object(template, "metadata"), "annotations"), PCI_TOPOLOGY, || "v3".into());
     }
 }
 
@@ -78,7 +81,7 @@ pub fn default_instance(
     let isolated = spec["domain"]["cpu"]["isolateEmulatorThread"] == true;
     let metadata = object(vmi, "metadata");
     if pcie {
-        fill(object(metadata, "annotations"), TOPOLOGY, || "v3".into());
+        fill(object(metadata, "annotations"), PCI_TOPOLOGY, || "v3".into());
     }
     if isolated && config.evens_emulator_threads() {
         fill(object(metadata, "annotations"), EVEN_PARITY, || "".into());

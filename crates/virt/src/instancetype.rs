@@ -21,7 +21,7 @@ use crate::default::{
 use crate::state::text;
 
 pub use infer::{InferError, infer};
-pub use revision::{annotate, revision, status_reference};
+pub use revision::{annotate, revision, status_reference, upgraded};
 pub(crate) use size::{Spread, TOPOLOGIES, spread};
 
 /// What a machine refers to, as far as it exists: the specifications.

@@ -3,22 +3,21 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use virt::ClusterConfig;
 use virt::admit::Objects as Source;
 use virt::instancetype::{
     ExpandError, Sizing, annotate, expand as write_out, prefer_devices, referenced, revision,
-    status_reference,
+    status_reference, upgraded,
 };
 use virt::restart_required::{CHANGED, needs_restart};
 
 use super::status::{Findings, Restart};
 use crate::object::{namespace, text};
 use crate::reconcile::{Doing, Failure};
-use crate::resource::{Objects, REVISIONS, Resource, is_refused};
+use crate::resource::{KUBEVIRTS, Objects, REVISIONS, Resource, is_refused};
 
 pub(crate) const GROUP: &str = "instancetype.kubevirt.io";
-const KUBEVIRTS: Resource = Resource::new("kubevirt.io", "v1", "kubevirts");
 /// The two fields that a machine refers by, and what it is when the object is missing.
 const FIELDS: [(&str, &str); 2] =
     [("instancetype", "FailedFindInstancetype"), ("preference", "FailedFindPreference")];
@@ -70,6 +69,9 @@ pub(crate) async fn expand(
             return Ok(None);
         };
         record(objects, vm, field, &found, findings).await?;
+        if let Some(old) = own_revision(vm, field, &known, findings) {
+            upgrade(objects, vm, field, old, findings).await?;
+        }
     }
     let config = configuration(objects).await?;
     match apply(vm, &known, &config) {
@@ -116,6 +118,46 @@ async fn record(
         }
     }
     findings.references.insert(format!("{field}Ref"), reference);
+    Ok(())
+}
+
+/// The revision that a machine was recorded with before. What the machine itself names is not
+/// its own.
+fn own_revision(vm: &Value, field: &str, known: &Known, findings: &Findings) -> Option<Value> {
+    let key = format!("{field}Ref");
+    let used = text(vm, &format!("/status/{key}/controllerRevisionRef/name"));
+    let named = text(findings.references.get(&key)?, "/controllerRevisionRef/name");
+    let pinned = !text(vm, &format!("/spec/{field}/revisionName")).is_empty();
+    if used.is_empty() || used != named || pinned {
+        return None;
+    }
+    known.get("apps", "controllerrevisions", namespace(vm), used)
+}
+
+/// Keeps what an older release kept in the latest version. The old revision goes when nothing
+/// refers to it any more.
+async fn upgrade(
+    objects: &Objects,
+    vm: &Value,
+    field: &str,
+    old: Value,
+    findings: &mut Findings,
+) -> Result<(), Failure> {
+    let Some(new) = upgraded(vm, &old) else { return Ok(()) };
+    let name = text(&new, "/metadata/name");
+    if name == text(&old, "/metadata/name") {
+        let labels = json!({"metadata": {"labels": new["metadata"]["labels"]}});
+        let written = objects.merge(REVISIONS, namespace(vm), name, &labels).await;
+        return written.map(drop).doing("label the revision of an instancetype");
+    }
+    match objects.create(REVISIONS, namespace(vm), &new).await {
+        Err(failure) if is_refused(&failure, 409) => {}
+        made => drop(made.doing("upgrade the revision of an instancetype")?),
+    }
+    if let Some(reference) = findings.references.get_mut(&format!("{field}Ref")) {
+        reference["controllerRevisionRef"]["name"] = json!(name);
+    }
+    findings.superseded.push(old);
     Ok(())
 }
 

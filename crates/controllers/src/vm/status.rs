@@ -33,6 +33,8 @@ pub(crate) struct Findings {
     pub(crate) restart: Restart,
     /// References to instancetype and preference as they are recorded.
     pub(crate) references: Map<String, Value>,
+    /// Revisions that nothing refers to once these references are written.
+    pub(crate) superseded: Vec<Value>,
     /// Asks for a start after the instance is gone.
     pub(crate) asks_to_start: bool,
 }

@@ -317,3 +317,57 @@ async fn a_change_that_cannot_reach_the_guest_asks_for_a_restart() {
     world.look().await;
     assert!(!crate::condition::is(&world.vm(), "RestartRequired", "True"));
 }
+
+#[tokio::test]
+async fn a_revision_without_the_version_label_is_upgraded() {
+    let world = World::new(json!({"runStrategy": "Halted", "instancetype": {"name": "small"}}));
+    let kept = json!({"apiVersion": "instancetype.kubevirt.io/v1alpha2",
+        "kind": "VirtualMachineClusterInstancetype",
+        "metadata": {"name": "small", "uid": "s", "generation": 1},
+        "spec": {"cpu": {"guest": 1}, "memory": {"guest": "1Gi"}}});
+    let old = json!({"metadata": {"name": "old"}, "data": kept, "revision": 0});
+    world.fake.create(REVISION, "n", old);
+    let reference = json!({"status": {"instancetypeRef": {"name": "small",
+        "controllerRevisionRef": {"name": "old"}}}});
+    world.fake.merge(VM, "n", "v", &reference);
+    world.look().await;
+    let vm = world.vm();
+    let name = text(&vm, "/status/instancetypeRef/controllerRevisionRef/name");
+    assert_eq!(name, "v-small-v1beta1-s-1");
+    assert_eq!(world.fake.names(REVISION), [name], "the old one is gone");
+    let new = world.fake.get(REVISION, "n", name).unwrap();
+    assert_eq!(new["metadata"]["labels"]["instancetype.kubevirt.io/object-version"], "v1beta1");
+    assert_eq!(new["data"]["apiVersion"], "instancetype.kubevirt.io/v1beta1");
+    assert_eq!(new["data"]["spec"], kept["spec"]);
+    world.look().await;
+    assert_eq!(world.vm()["status"], vm["status"]);
+}
+
+#[tokio::test]
+async fn a_revision_of_the_right_name_gets_its_labels() {
+    let world = World::new(json!({"runStrategy": "Halted", "instancetype": {"name": "small"}}));
+    let kept = json!({"apiVersion": "instancetype.kubevirt.io/v1beta1",
+        "kind": "VirtualMachineClusterInstancetype",
+        "metadata": {"name": "small", "uid": "s", "generation": 1}, "spec": {"cpu": {"guest": 1}}});
+    let name = "v-small-v1beta1-s-1";
+    world.fake.create(REVISION, "n", json!({"metadata": {"name": name}, "data": kept}));
+    let reference = json!({"status": {"instancetypeRef": {"name": "small",
+        "controllerRevisionRef": {"name": name}}}});
+    world.fake.merge(VM, "n", "v", &reference);
+    world.look().await;
+    let labels = world.fake.get(REVISION, "n", name).unwrap()["metadata"]["labels"].clone();
+    assert_eq!(labels["instancetype.kubevirt.io/object-version"], "v1beta1");
+    assert_eq!(labels["instancetype.kubevirt.io/object-name"], "small");
+}
+
+#[tokio::test]
+async fn the_topology_of_a_running_guest_is_kept_in_its_machine() {
+    let world = World::new(json!({"runStrategy": "Always"}));
+    world.look().await;
+    let topology = json!({"kubevirt.io/pci-topology-version": "v2"});
+    world.fake.merge(VMI, "n", "v", &json!({"metadata": {"annotations": topology}}));
+    world.set_phase("Running");
+    world.look().await;
+    assert_eq!(world.vm()["spec"]["template"]["metadata"]["annotations"], topology);
+    assert_eq!(world.printable(), "Running");
+}

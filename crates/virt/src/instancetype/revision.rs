@@ -48,6 +48,25 @@ pub fn revision(vm: &Value, kept: &Value) -> Value {
     })
 }
 
+/// The version that objects are kept in.
+const LATEST: &str = "v1beta1";
+const VERSION_LABEL: &str = "instancetype.kubevirt.io/object-version";
+
+/// The revision that takes the place of one which does not say that it keeps the latest version
+/// of its object; nothing if it does, or if what it keeps cannot be read.
+pub fn upgraded(vm: &Value, old: &Value) -> Option<Value> {
+    if old["metadata"]["labels"][VERSION_LABEL] == LATEST {
+        return None;
+    }
+    let mut kept = old["data"].clone();
+    if !kept["spec"].is_object() || text(&kept, "/metadata/name").is_empty() {
+        return None;
+    }
+    let (group, _) = text(&kept, "/apiVersion").split_once('/')?;
+    kept["apiVersion"] = format!("{group}/{LATEST}").into();
+    Some(revision(vm, &kept))
+}
+
 /// The new `status.instancetypeRef` or `preferenceRef` (`field` is `instancetype` or
 /// `preference`). `keep` makes the revision and returns its name; it is called when the
 /// machine refers to something that is not kept yet.

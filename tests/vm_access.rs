@@ -2,6 +2,7 @@
 
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -27,6 +28,7 @@ metadata: {{name: a}}
 spec:
   runStrategy: Always
   template:
+    metadata: {{labels: {{app: access}}}}
     spec:
       hostname: drive
       readinessProbe: {{tcpSocket: {{port: 22}}, periodSeconds: 1, failureThreshold: 1}}
@@ -65,6 +67,7 @@ fn a_guest_is_told_by_a_config_drive_and_reached_through_its_ports() {
     let read = "mount -o ro /dev/sr0 /mnt && cat /mnt/root; umount /mnt";
     shell.sees(read, PASSWORD);
     its_port_is_its_readiness(&node, &mut shell);
+    a_service_leads_to_it(&node, &mut shell);
     a_password_changes_while_it_runs(&node, &mut shell);
     node.kubectl().run("delete vm a");
     node.until_empty();
@@ -103,17 +106,53 @@ fn its_port_is_its_readiness(node: &Node, shell: &mut Shell) {
     let vmi = node.sheaf.http().get(VMI).ok();
     let address = vmi["status"]["interfaces"][0]["ipAddress"].as_str().unwrap();
     let address: SocketAddr = format!("{address}:22").parse().unwrap();
-    let limit = Duration::from_secs(30);
-    let mut stream = TcpStream::connect_timeout(&address, limit).unwrap();
-    stream.set_read_timeout(Some(limit)).unwrap();
-    let mut greeting = [0; 8];
-    stream.read_exact(&mut greeting).unwrap();
-    assert_eq!(&greeting, b"SSH-2.0-");
-    drop(stream);
+    assert_eq!(greeting(address).unwrap(), *b"SSH-2.0-");
     shell.run("killall dropbear");
     until("False");
     shell.run("dropbear -R -p 22");
     until("True");
+}
+
+/// What the server at an address says first.
+fn greeting(address: SocketAddr) -> std::io::Result<[u8; 8]> {
+    let limit = Duration::from_secs(30);
+    let mut stream = TcpStream::connect_timeout(&address, limit)?;
+    stream.set_read_timeout(Some(limit))?;
+    let mut greeting = [0; 8];
+    stream.read_exact(&mut greeting)?;
+    Ok(greeting)
+}
+
+/// From the node and from the guest itself, by address, by node port and by name.
+fn a_service_leads_to_it(node: &Node, shell: &mut Shell) {
+    let http = node.sheaf.http();
+    let ports = json!([{"name": "ssh", "port": 2222, "targetPort": 22}]);
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "access"},
+        "spec": {"type": "NodePort", "selector": {"app": "access"}, "ports": ports}});
+    let services = "/api/v1/namespaces/default/services";
+    let service = http.post(services, &service).ok();
+    let address = service["spec"]["clusterIP"].as_str().unwrap();
+    let node_port = &service["spec"]["ports"][0]["nodePort"];
+    // Before that, packets to the address would leave the node.
+    poll("the node knows the way", || {
+        let list = ["list", "map", "inet", "sheaf_shfaccess_services", "services"];
+        let output = Command::new("nft").args(list).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if text.contains(address) { Ok(()) } else { Err(text) }
+    });
+    for target in [format!("{address}:2222"), format!("10.213.8.1:{node_port}")] {
+        poll(&format!("{target} answers the node"), || {
+            let said = greeting(target.parse().unwrap()).map_err(|error| error.to_string())?;
+            if said == *b"SSH-2.0-" { Ok(()) } else { Err(format!("{said:?}")) }
+        });
+        let (host, port) = target.split_once(':').unwrap();
+        let ask = format!("nc -w 10 {host} {port} </dev/null | head -c 7");
+        shell.sees(&ask, "SSH-2.0");
+    }
+    let resolve = "nslookup access.default.svc.cluster.local 10.213.8.1 2>&1";
+    shell.sees(&format!("{resolve} | grep -q {address} && echo found"), "found");
+    http.delete(&format!("{services}/access")).ok();
+    shell.sees(&format!("{resolve} | grep -q NXDOMAIN && echo gone"), "gone");
 }
 
 fn a_password_changes_while_it_runs(node: &Node, shell: &mut Shell) {

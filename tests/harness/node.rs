@@ -259,8 +259,14 @@ fn groups(process: Pid) -> Vec<PathBuf> {
 }
 
 /// The tables of rules that go with a bridge: family and name.
-fn tables(bridge: &str) -> [[String; 2]; 3] {
-    let names = [("inet", ""), ("bridge", ""), ("bridge", "_seen")];
+fn tables(bridge: &str) -> [[String; 2]; 5] {
+    let names = [
+        ("inet", ""),
+        ("bridge", ""),
+        ("bridge", "_seen"),
+        ("inet", "_services"),
+        ("netdev", "_services"),
+    ];
     names.map(|(family, end)| [family.to_owned(), format!("sheaf_{bridge}{end}")])
 }
 

@@ -19,6 +19,7 @@ mod network;
 mod node;
 mod order;
 mod processors;
+mod service;
 mod start;
 mod storage;
 mod usage;

@@ -30,7 +30,7 @@ pub(crate) use plan::{Binding, binding};
 /// The file in a machine's folder that remembers its attachments.
 pub(crate) const RECORD: &str = "network.json";
 /// The zone in which guests find one another.
-const ZONE: &str = "cluster.local";
+pub(crate) const ZONE: &str = "cluster.local";
 
 /// How one interface of a guest is connected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,6 +117,13 @@ impl Networks {
             Mode::Nat(_) => None,
             Mode::User { why } => Some(why),
         }
+    }
+
+    /// Where services are made reachable, and the network of the guests who reach them.
+    pub(crate) fn services(&self) -> Option<(crate::service::Target, Ipv4Net)> {
+        let Mode::Nat(nat) = &self.mode else { return None };
+        let target = crate::service::Target { network: nat.network.clone(), dns: nat.dns.clone() };
+        Some((target, nat.network.bridge().gateway.trunc()))
     }
 
     /// Chooses how `interface` is connected; an attachment that exists is kept.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use kube::Client;
 use qemu::process::{Binary, cgroup};
 use qemu::{Launcher, RunDir, Spec};
 use tokio::sync::watch;
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 use crate::bell::Bell;
 use crate::config::Config;
@@ -24,6 +25,7 @@ use crate::network::{Attachment, Networks, RECORD};
 use crate::node::{self, Findings};
 use crate::order::{self, Order};
 use crate::processors::{self, Processors};
+use crate::service;
 use crate::storage::Storage;
 use crate::vmi::{self, Machines};
 use crate::volume::Volumes;
@@ -67,11 +69,28 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     tasks.spawn("machines", async move {
         let networks = Networks::start(&config.network, &found.attachments, &all).await;
         told.send_modify(|told| told.network = networks.shortcoming().map(str::to_owned));
+        services(&client, &config, &networks, &all);
         let shared =
             Shared { networks, trial: trials, volumes, images, storage, machines: known, bell };
         machines(client, config, found, shared, all).await;
     });
     Ok(())
+}
+
+/// Makes services reachable, where guests have a network of the node.
+fn services(client: &Client, config: &Config, networks: &Networks, tasks: &Tasks) {
+    let Some((target, guests)) = networks.services() else {
+        info!("services have no addresses on this node, whose guests have user-mode networks");
+        return;
+    };
+    let ipv4 = |address: &IpAddr| match address {
+        IpAddr::V4(address) => Some(*address),
+        IpAddr::V6(_) => None,
+    };
+    let addresses = config.addresses.iter().filter_map(ipv4).collect();
+    let node = service::Node { name: config.node_name.clone(), addresses, guests };
+    let run = service::run(client.clone(), node, target, tasks.stop_signal());
+    tasks.spawn("services", run);
 }
 
 /// What machines share with the rest of the agent.

@@ -74,6 +74,7 @@ pub(super) fn inbound(_: &Vmi, interface: &Interface) -> Inbound {
         let protocol = match port.protocol.as_deref() {
             None | Some("" | "TCP") => Protocol::Tcp,
             Some("UDP") => Protocol::Udp,
+            Some("SCTP") => Protocol::Sctp,
             Some(_) => return None,
         };
         Some((protocol, u16::try_from(port.port).ok()?))
@@ -89,11 +90,10 @@ pub(super) fn dhcp_options(vmi: &Vmi, interface: &Interface) -> DhcpOptions {
     };
     let mut options = DhcpOptions {
         hostname: Some(vmi.hostname().to_owned()),
-        search: vec![domain.clone(), format!("{namespace}.vm.{ZONE}")],
+        search: search(&domain, namespace),
         domain: Some(domain),
         ..DhcpOptions::default()
     };
-    options.search.dedup();
     let Some(wanted) = &interface.dhcp_options else { return options };
     options.tftp_server = wanted.tftp_server_name.clone().filter(|text| !text.is_empty());
     options.bootfile = wanted.boot_file_name.clone().filter(|text| !text.is_empty());
@@ -107,6 +107,15 @@ pub(super) fn dhcp_options(vmi: &Vmi, interface: &Interface) -> DhcpOptions {
         })
         .collect();
     options
+}
+
+/// Where short names are looked for: those beside the guest, services as a pod finds them, and
+/// guests of the namespace.
+fn search(domain: &str, namespace: &str) -> Vec<String> {
+    let guests = format!("{namespace}.vm.{ZONE}");
+    let services = [format!("{namespace}.svc.{ZONE}"), format!("svc.{ZONE}"), ZONE.to_owned()];
+    let own = (domain != guests).then(|| domain.to_owned());
+    own.into_iter().chain(services).chain([guests]).collect()
 }
 
 /// What a guest can be found by.
@@ -174,6 +183,21 @@ mod tests {
     fn guests_are_found_by_name() {
         let vmi = vmi(json!({"domain": {}, "hostname": "web", "subdomain": "front"}));
         assert_eq!(names_of(&vmi), ["web.ns.vm.cluster.local", "web.front.ns.svc.cluster.local"]);
+    }
+
+    #[test]
+    fn short_names_are_those_of_services_and_guests() {
+        let services = ["ns.svc.cluster.local", "svc.cluster.local", "cluster.local"];
+        let own = "front.ns.svc.cluster.local";
+        let guests = "ns.vm.cluster.local";
+        let plain = [&services[..], &[guests]].concat();
+        let below = [&[own], &services[..], &[guests]].concat();
+        let interface: Interface = serde_json::from_value(json!({"name": "a"})).unwrap();
+        for (spec, search) in
+            [(json!({"domain": {}}), plain), (json!({"domain": {}, "subdomain": "front"}), below)]
+        {
+            assert_eq!(dhcp_options(&vmi(spec), &interface).search, search);
+        }
     }
 
     #[test]

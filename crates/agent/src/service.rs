@@ -1,0 +1,206 @@
+//! Services and their endpoints, made reachable for the guests of this node and the node itself.
+//!
+//! Follows Services and EndpointSlices of all namespaces, and hands what `plan` makes of them to
+//! the node's network (`net::Network::serve`) and name server. Changes that arrive together are
+//! handed over together, and nothing is handed over before both lists have been read, so that a
+//! restart takes no service away.
+
+mod object;
+mod plan;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base::{Chain, Stop};
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use net::{Dns, Network, Records};
+use tracing::{debug, warn};
+
+use object::{Key, ServiceRecord, SliceRecord};
+pub(crate) use plan::Node;
+
+/// Between two attempts to reach the server, or to change the network.
+const RETRY: Duration = Duration::from_secs(1);
+/// As many events as are taken together.
+const BATCH: usize = 256;
+
+/// Where services are made reachable.
+pub(crate) struct Target {
+    pub(crate) network: Network,
+    pub(crate) dns: Option<Dns>,
+}
+
+/// Runs until `stop`; what was made reachable stays so.
+pub(crate) async fn run(client: Client, node: Node, target: Target, mut stop: Stop) {
+    let config = watcher::Config::default;
+    let services = watcher(Api::<Service>::all(client.clone()), config());
+    let services = services.map(|event| Change::Service(Box::new(event)));
+    let slices = watcher(Api::<EndpointSlice>::all(client), config());
+    let slices = slices.map(|event| Change::Slice(Box::new(event)));
+    let mut changes = std::pin::pin!(stream::select(services, slices).ready_chunks(BATCH));
+    let mut follower = Follower::new(node, target);
+    let mut is_behind = false;
+    loop {
+        tokio::select! {
+            batch = changes.next() => {
+                let Some(batch) = batch else { return };
+                let mut failed = false;
+                for change in batch {
+                    failed |= follower.take(change);
+                }
+                is_behind = !follower.hand_over().await;
+                if failed {
+                    pause(&mut stop).await;
+                }
+            }
+            () = tokio::time::sleep(RETRY), if is_behind => {
+                is_behind = !follower.hand_over().await;
+            }
+            () = stop.requested() => return,
+        }
+    }
+}
+
+async fn pause(stop: &mut Stop) {
+    tokio::select! {
+        () = tokio::time::sleep(RETRY) => {}
+        () = stop.requested() => {}
+    }
+}
+
+/// What a watch tells; in boxes, since the two differ much in size.
+enum Change {
+    Service(Box<Result<Event<Service>, watcher::Error>>),
+    Slice(Box<Result<Event<EndpointSlice>, watcher::Error>>),
+}
+
+/// What is known of the cluster, and what the node was told last.
+struct Follower {
+    node: Node,
+    target: Target,
+    services: Known<ServiceRecord>,
+    slices: Known<SliceRecord>,
+    served: Option<Vec<net::Service>>,
+    named: Option<Records>,
+    is_failing: bool,
+}
+
+impl Follower {
+    fn new(node: Node, target: Target) -> Self {
+        Self {
+            node,
+            target,
+            services: Known::default(),
+            slices: Known::default(),
+            served: None,
+            named: None,
+            is_failing: false,
+        }
+    }
+
+    /// Notes a change; says whether it was a failure.
+    fn take(&mut self, change: Change) -> bool {
+        let outcome = match change {
+            Change::Service(event) => {
+                (*event).map(|event| self.services.take(event, ServiceRecord::read))
+            }
+            Change::Slice(event) => {
+                (*event).map(|event| self.slices.take(event, SliceRecord::read))
+            }
+        };
+        let Err(failure) = outcome else {
+            self.is_failing = false;
+            return false;
+        };
+        if self.is_failing {
+            debug!(error = %Chain(&failure), "still cannot watch services");
+        } else {
+            warn!(error = %Chain(&failure), "cannot watch services");
+        }
+        self.is_failing = true;
+        true
+    }
+
+    /// Makes the network and the name server follow; says whether they do.
+    async fn hand_over(&mut self) -> bool {
+        let (Some(services), Some(slices)) = (self.services.all(), self.slices.all()) else {
+            return true;
+        };
+        let records = plan::records(services, slices);
+        if let Some(dns) = &self.target.dns
+            && self.named.as_ref() != Some(&records)
+        {
+            dns.modify(|names| names.replace_records(records.clone()));
+            self.named = Some(records);
+        }
+        let wanted = plan::services(services, slices, &self.node);
+        if self.served.as_ref() == Some(&wanted) {
+            return true;
+        }
+        match self.target.network.serve(wanted.clone()).await {
+            Ok(()) => {
+                self.served = Some(wanted);
+                true
+            }
+            Err(failure) => {
+                warn!(error = %Chain(&failure), "cannot make services reachable");
+                self.served = None;
+                false
+            }
+        }
+    }
+}
+
+/// The objects of one kind, in the part that matters here.
+struct Known<Record> {
+    objects: Option<BTreeMap<Key, Record>>,
+    /// The list that is being read.
+    listed: BTreeMap<Key, Record>,
+}
+
+impl<Record> Default for Known<Record> {
+    fn default() -> Self {
+        Self { objects: None, listed: BTreeMap::new() }
+    }
+}
+
+impl<Record> Known<Record> {
+    fn all(&self) -> Option<&BTreeMap<Key, Record>> {
+        self.objects.as_ref()
+    }
+
+    fn take<Object: kube::Resource<DynamicType = ()>>(
+        &mut self,
+        event: Event<Object>,
+        read: fn(Object) -> Option<Record>,
+    ) {
+        let key = |object: &Object| Key {
+            namespace: object.meta().namespace.clone().unwrap_or_default(),
+            name: object.meta().name.clone().unwrap_or_default(),
+        };
+        match event {
+            Event::Init => self.listed.clear(),
+            Event::InitApply(object) => {
+                let key = key(&object);
+                self.listed.extend(read(object).map(|record| (key, record)));
+            }
+            Event::InitDone => self.objects = Some(std::mem::take(&mut self.listed)),
+            Event::Apply(object) => {
+                let key = key(&object);
+                let objects = self.objects.get_or_insert_default();
+                match read(object) {
+                    Some(record) => objects.insert(key, record),
+                    None => objects.remove(&key),
+                };
+            }
+            Event::Delete(object) => {
+                self.objects.get_or_insert_default().remove(&key(&object));
+            }
+        }
+    }
+}

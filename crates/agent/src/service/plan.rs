@@ -1,0 +1,168 @@
+//! What the network and the name server of a node are told about services. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use net::{Endpoint, Location, Records, Service};
+
+use super::object::{EndpointRecord, Key, PortRecord, ServiceRecord, SlicePort, SliceRecord, Sort};
+use crate::network::ZONE;
+
+/// The node that services are made reachable on.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    /// The node's own addresses.
+    pub(crate) addresses: Vec<Ipv4Addr>,
+    /// The network of its guests.
+    pub(crate) guests: Ipv4Net,
+}
+
+impl Node {
+    fn location(&self, endpoint: &EndpointRecord) -> Location {
+        let is_here = endpoint.node.as_deref() == Some(self.name.as_str())
+            || endpoint.node.is_none()
+                && (self.addresses.contains(&endpoint.address)
+                    || self.guests.contains(&endpoint.address));
+        if is_here { Location::ThisNode } else { Location::Elsewhere }
+    }
+
+    /// A guest of another node may have an address that one of this node's guests has, too.
+    fn can_reach(&self, endpoint: &EndpointRecord) -> bool {
+        self.location(endpoint) == Location::ThisNode || !self.guests.contains(&endpoint.address)
+    }
+}
+
+/// The slices of each service.
+fn by_service(slices: &BTreeMap<Key, SliceRecord>) -> BTreeMap<(&str, &str), Vec<&SliceRecord>> {
+    let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (key, slice) in slices {
+        all.entry((key.namespace.as_str(), slice.service.as_str())).or_default().push(slice);
+    }
+    all
+}
+
+/// Those who answer at a port: the ready ones, or else those that still serve while they end.
+fn backends<'a>(
+    slices: &'a [&'a SliceRecord],
+    port: &PortRecord,
+) -> Vec<(&'a EndpointRecord, &'a SlicePort)> {
+    let matching = |own: &&SlicePort| own.name == port.name && own.protocol == port.protocol;
+    let all: Vec<_> = slices
+        .iter()
+        .filter_map(|slice| Some((slice, slice.ports.iter().find(matching)?)))
+        .flat_map(|(slice, port)| slice.endpoints.iter().map(move |endpoint| (endpoint, port)))
+        .collect();
+    let ready: Vec<_> = all.iter().copied().filter(|(endpoint, _)| endpoint.is_ready).collect();
+    if !ready.is_empty() {
+        return ready;
+    }
+    all.into_iter().filter(|(endpoint, _)| endpoint.is_serving).collect()
+}
+
+/// Every port of every service that has an address of its own.
+pub(super) fn services(
+    services: &BTreeMap<Key, ServiceRecord>,
+    slices: &BTreeMap<Key, SliceRecord>,
+    node: &Node,
+) -> Vec<Service> {
+    let slices = by_service(slices);
+    let mut all = Vec::new();
+    for (Key { namespace, name }, service) in services {
+        let Sort::Address(address) = service.sort else { continue };
+        let own = slices.get(&(namespace.as_str(), name.as_str()));
+        let own = own.map(Vec::as_slice).unwrap_or_default();
+        for port in &service.ports {
+            let endpoint = |(endpoint, port): &(&EndpointRecord, &SlicePort)| Endpoint {
+                address: endpoint.address,
+                port: port.port,
+                location: node.location(endpoint),
+            };
+            let backends = backends(own, port);
+            let reachable = backends.iter().filter(|(endpoint, _)| node.can_reach(endpoint));
+            let endpoints: BTreeSet<_> = reachable.map(endpoint).collect();
+            let label =
+                if port.name.is_empty() { port.port.to_string() } else { port.name.clone() };
+            all.push(Service {
+                id: format!("{namespace}/{name}:{label}/{}", port.protocol),
+                address,
+                protocol: port.protocol,
+                port: port.port,
+                node_port: port.node_port,
+                affinity: service.affinity,
+                internal: service.internal,
+                external: service.external,
+                endpoints: endpoints.into_iter().collect(),
+            });
+        }
+    }
+    all
+}
+
+/// The names of all services: `name.namespace.svc.cluster.local` and what is below.
+pub(super) fn records(
+    services: &BTreeMap<Key, ServiceRecord>,
+    slices: &BTreeMap<Key, SliceRecord>,
+) -> Records {
+    let slices = by_service(slices);
+    let mut records = Records::default();
+    for (Key { namespace, name }, service) in services {
+        let full = format!("{name}.{namespace}.svc.{ZONE}");
+        let own = slices.get(&(namespace.as_str(), name.as_str()));
+        let own = own.map(Vec::as_slice).unwrap_or_default();
+        // A name that is none was refused by the API; the others do not suffer from it.
+        let _ = match &service.sort {
+            Sort::Address(address) => with_address(&mut records, &full, *address, service),
+            Sort::Headless => headless(&mut records, &full, service, own),
+            Sort::External(target) => records.insert_alias(&full, target),
+        };
+    }
+    records
+}
+
+fn with_address(
+    records: &mut Records,
+    full: &str,
+    address: Ipv4Addr,
+    service: &ServiceRecord,
+) -> Result<(), net::NamesError> {
+    records.insert_address(full, address)?;
+    records.insert_pointer(address, full)?;
+    for port in service.ports.iter().filter(|port| !port.name.is_empty()) {
+        let name = format!("_{}._{}.{full}", port.name, port.protocol);
+        records.insert_port(&name, port.port, full)?;
+    }
+    Ok(())
+}
+
+/// Endpoints are found below the name, by their host names or else by their addresses.
+fn headless(
+    records: &mut Records,
+    full: &str,
+    service: &ServiceRecord,
+    slices: &[&SliceRecord],
+) -> Result<(), net::NamesError> {
+    let below = |endpoint: &EndpointRecord| match &endpoint.hostname {
+        Some(hostname) => format!("{hostname}.{full}"),
+        None => format!("{}.{full}", endpoint.address.to_string().replace('.', "-")),
+    };
+    let all = slices.iter().flat_map(|slice| &slice.endpoints);
+    for endpoint in all.filter(|endpoint| endpoint.is_ready) {
+        let own = below(endpoint);
+        for name in [full, &own] {
+            records.insert_address(name, endpoint.address)?;
+        }
+        records.insert_pointer(endpoint.address, &own)?;
+    }
+    for port in service.ports.iter().filter(|port| !port.name.is_empty()) {
+        let name = format!("_{}._{}.{full}", port.name, port.protocol);
+        for (endpoint, target) in backends(slices, port) {
+            records.insert_port(&name, target.port, &below(endpoint))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

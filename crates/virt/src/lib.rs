@@ -16,6 +16,7 @@ pub mod printable_status;
 mod refusal;
 pub mod restart_required;
 pub mod run_strategy;
+mod shipped;
 mod state;
 
 pub use api::v1;
@@ -24,4 +25,5 @@ pub use config::{ARCHITECTURE, ClusterConfig};
 pub use definition::definitions;
 pub use eviction::SHUT_DOWN_BY;
 pub use refusal::{About, Refusal};
+pub use shipped::shipped_objects;
 pub use state::{Phase, Request, RunStrategy, has_run, is_migrating};

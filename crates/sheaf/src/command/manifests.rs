@@ -12,6 +12,7 @@ pub(super) fn run(args: &ManifestsArgs) -> Result<()> {
     }
     if args.only != Some(ManifestPart::Definitions) {
         documents.extend(virt::first_objects(virt::ARCHITECTURE, &base::clock::now_rfc3339()));
+        documents.extend(virt::shipped_objects());
         documents.extend(hci::first_objects());
     }
     super::print(&text(&documents)?)

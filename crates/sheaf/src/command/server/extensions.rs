@@ -49,6 +49,7 @@ pub(super) fn new() -> (Extensions, Door) {
         definitions: Some(|| virt::definitions().chain(hci::definitions()).collect()),
         objects: Some(|| {
             let mut objects = virt::first_objects(virt::ARCHITECTURE, &base::clock::now_rfc3339());
+            objects.extend(virt::shipped_objects());
             objects.extend(hci::first_objects());
             objects.extend(hci::driver_objects());
             objects

@@ -6,6 +6,7 @@
 //!                     ├► instance   pause, freeze, guest facts: asked of the node
 //!                     ├► eviction   launcher pods that are evicted, and how to take that back
 //!                     ├► stream     console, vnc, port forward: bytes to and from the node
+//!                     ├► graph      what a machine depends on
 //!                     ├► upload     images from a client to a volume of the node
 //!                     ├► image      the data of Harvester's images to the node of their disk
 //!                     └► metrics    what nodes and machines use: `metrics.k8s.io`
@@ -19,6 +20,7 @@ mod answer;
 mod eviction;
 mod expand;
 mod form;
+mod graph;
 mod guard;
 mod image;
 mod instance;
@@ -124,6 +126,7 @@ impl Gateway {
             Route::Instance { at, act } => instance::answer(self, &at, act, asked).await,
             Route::CancelEvacuation { at } => eviction::cancel(self, &at, asked).await,
             Route::Stream { at, stream } => stream::answer(self, &at, &stream, asked).await,
+            Route::Graph { at, root } => graph::answer(self, &at, root, asked).await,
             Route::UploadToken { namespace } => upload::ticket(self, &namespace, asked).await,
         }
     }

@@ -4,6 +4,7 @@ use http::{Method, request};
 use percent_encoding::percent_decode_str;
 
 use crate::answer::Failure;
+use crate::graph::Root;
 
 pub const GROUP: &str = "subresources.kubevirt.io";
 /// CDI's group, of which only the request for an upload token is not an object.
@@ -47,6 +48,7 @@ pub const RESOURCES: &[Row] = &[
     get("virtualmachineinstances/guestosinfo"),
     update("virtualmachineinstances/pause"),
     get("virtualmachineinstances/log"),
+    get("virtualmachineinstances/objectgraph"),
     get("virtualmachineinstances/portforward"),
     update("virtualmachineinstances/removevolume"),
     update("virtualmachineinstances/reset"),
@@ -126,6 +128,7 @@ pub(crate) enum Route {
     Instance { at: At, act: InstanceAct },
     Stream { at: At, stream: Stream },
     CancelEvacuation { at: At },
+    Graph { at: At, root: Root },
     UploadToken { namespace: String },
 }
 
@@ -172,7 +175,8 @@ fn of_machine(at: At, rest: &[&str]) -> Result<(Route, Method), Failure> {
             return Ok((Route::Machine { at, act: MachineAct::ExpandSpec }, Method::GET));
         }
         ["portforward", port @ ..] => return forward(at, port, true),
-        [what @ ("objectgraph" | "memorydump" | "removememorydump")] => return unsupported(what),
+        ["objectgraph"] => return Ok((Route::Graph { at, root: Root::Machine }, Method::GET)),
+        [what @ ("memorydump" | "removememorydump")] => return unsupported(what),
         ["evacuate", "cancel"] => return Ok((Route::CancelEvacuation { at }, Method::PUT)),
         _ => return Err(Failure::no_such_path()),
     };
@@ -199,7 +203,8 @@ fn of_instance(at: At, rest: &[&str]) -> Result<(Route, Method), Failure> {
         ["usbredir"] => return streamed(at, Stream::UsbRedirection),
         ["portforward", port @ ..] => return forward(at, port, false),
         ["vsock"] => return unsupported("vsock"),
-        [what @ ("objectgraph" | "backup" | "redefine-checkpoint")] => return unsupported(what),
+        ["objectgraph"] => return Ok((Route::Graph { at, root: Root::Instance }, Method::GET)),
+        [what @ ("backup" | "redefine-checkpoint")] => return unsupported(what),
         ["sev", _] => return unsupported("sev"),
         ["evacuate", "cancel"] => return Ok((Route::CancelEvacuation { at }, Method::PUT)),
         _ => return Err(Failure::no_such_path()),
@@ -269,6 +274,8 @@ mod tests {
         let dns = at(Method::GET, &below("virtualmachines/vm/portforward/53/udp"));
         let stream = Stream::PortForward { port: 53, udp: true, through_machine: true };
         assert_eq!(dns, Ok(Route::Stream { at: vm(), stream }));
+        let graph = at(Method::GET, &below("virtualmachineinstances/vm/objectgraph"));
+        assert_eq!(graph, Ok(Route::Graph { at: vm(), root: Root::Instance }));
         let expand = at(Method::PUT, &below("expand-vm-spec"));
         assert_eq!(expand, Ok(Route::Expand { namespace: "ns".to_owned() }));
         let token =

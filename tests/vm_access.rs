@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Node, PASSWORD, Shell, disk_of_image, poll};
+use crate::harness::{Node, PASSWORD, Shell, Socket, disk_of_image, poll};
 
 const VMI: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/a";
+const GUEST: &str =
+    "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/a";
 const OTHER: &str = "another-one";
 
 fn machine(node: &Node) -> String {
@@ -35,6 +37,7 @@ spec:
       domain:
         memory: {{guest: 512Mi}}
         devices:
+          clientPassthrough: {{}}
           disks:
           - {{name: root, disk: {{bus: virtio}}}}
           - {{name: seed, disk: {{bus: virtio}}}}
@@ -68,6 +71,8 @@ fn a_guest_is_told_by_a_config_drive_and_reached_through_its_ports() {
     shell.sees(read, PASSWORD);
     its_port_is_its_readiness(&node, &mut shell);
     a_service_leads_to_it(&node, &mut shell);
+    clients_lend_it_their_usb_devices(&node);
+    what_it_depends_on_is_told(&node);
     a_password_changes_while_it_runs(&node, &mut shell);
     node.kubectl().run("delete vm a");
     node.until_empty();
@@ -153,6 +158,31 @@ fn a_service_leads_to_it(node: &Node, shell: &mut Shell) {
     shell.sees(&format!("{resolve} | grep -q {address} && echo found"), "found");
     http.delete(&format!("{services}/access")).ok();
     shell.sees(&format!("{resolve} | grep -q NXDOMAIN && echo gone"), "gone");
+}
+
+/// QEMU greets whoever connects; four can at a time.
+fn clients_lend_it_their_usb_devices(node: &Node) {
+    let stream = || Socket::open(&node.sheaf, &format!("{GUEST}/usbredir"));
+    let mut taken: Vec<Socket> = (0..4).map(|_| stream().unwrap()).collect();
+    for client in &mut taken {
+        client.until(b"qemu usb-redir guest");
+    }
+    let refusal = stream().err().unwrap();
+    assert!(refusal.contains("are in use"), "{refusal}");
+    drop(taken);
+    let mut again = poll("a device is free again", stream);
+    again.until(b"qemu usb-redir guest");
+}
+
+fn what_it_depends_on_is_told(node: &Node) {
+    let path = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachines/a/objectgraph";
+    let graph = node.sheaf.http().get(path).ok();
+    assert_eq!(graph["objectReference"]["kind"], "VirtualMachine");
+    let children = graph["children"].as_array().unwrap();
+    let kinds: Vec<_> =
+        children.iter().filter_map(|child| child["objectReference"]["kind"].as_str()).collect();
+    assert_eq!(kinds, ["VirtualMachineInstance", "Secret", "Secret"]);
+    assert_eq!(children[0]["children"][0]["objectReference"]["kind"], "Pod");
 }
 
 fn a_password_changes_while_it_runs(node: &Node, shell: &mut Shell) {

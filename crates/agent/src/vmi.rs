@@ -39,7 +39,7 @@ mod write;
 pub(crate) use dial::{DialError, Opening};
 pub(crate) use guest::os_info;
 pub(crate) use hold::HoldError;
-pub(crate) use live::Live;
+pub(crate) use live::{Live, UsbSlot};
 pub(crate) use object::Vmi;
 pub(crate) use registry::Machines;
 pub(crate) use resume::{forget_memory, memory};

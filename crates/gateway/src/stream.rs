@@ -37,7 +37,7 @@ pub(crate) async fn answer(gateway: &Gateway, at: &At, stream: &Stream, asked: A
     let (word, udp) = match stream {
         Stream::Console => ("console".to_owned(), false),
         Stream::Vnc => ("vnc".to_owned(), false),
-        Stream::UsbRedirection => return Err(Failure::unsupported("usbredir")),
+        Stream::UsbRedirection => ("usbredir".to_owned(), false),
         Stream::PortForward { port, udp, .. } => {
             let protocol = if *udp { "udp" } else { "tcp" };
             (format!("portforward/{port}/{protocol}"), *udp)

@@ -13,7 +13,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use devices::{
-    Balloon, Devices, Input, InputBus, PanicDevice, Sound, Video, Watchdog, WatchdogAction,
+    Balloon, Devices, Input, InputBus, PanicDevice, Sound, USB_SLOTS, Video, Watchdog,
+    WatchdogAction,
 };
 pub use disk::{
     Aio, BlockSizes, Bus, Cache, Disk, DiskDevice, ErrorPolicy, FileImage, ImageFormat, Source,

@@ -16,6 +16,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
+use crate::argv::device::usb_socket;
+use crate::machine::USB_SLOTS;
 use crate::process::Identity;
 
 pub(crate) const MACHINE: &str = "machine.json";
@@ -161,7 +163,9 @@ impl RunDir {
     /// Removes what an earlier process in this folder left.
     pub(crate) fn forget_process(&self) -> io::Result<()> {
         // Its last words as well: they would be taken for those of the next one.
-        for name in [PROCESS, EXIT, QMP, SERIAL, AGENT, LOG, "vm/vnc.sock", "vm/qemu.pid"] {
+        let fixed = [PROCESS, EXIT, QMP, SERIAL, AGENT, LOG, "vm/vnc.sock", "vm/qemu.pid"];
+        let usb = (0..USB_SLOTS).map(|slot| format!("vm/{}", usb_socket(slot)));
+        for name in fixed.into_iter().map(str::to_owned).chain(usb) {
             match fs::remove_file(self.0.join(name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}

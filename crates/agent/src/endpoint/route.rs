@@ -31,6 +31,8 @@ pub(crate) enum Route {
 pub(crate) enum Stream {
     Console,
     Vnc,
+    /// A USB device of a client.
+    Usb,
     Tcp(u16),
     Udp(u16),
 }
@@ -89,6 +91,7 @@ fn machine(target: Target, rest: &[&str]) -> Result<(Method, Route), NoRoute> {
     match rest {
         ["console"] => stream(target, Stream::Console),
         ["vnc"] => stream(target, Stream::Vnc),
+        ["usbredir"] => stream(target, Stream::Usb),
         ["portforward", port, "tcp"] => stream(target, Stream::Tcp(number(port)?)),
         ["portforward", port, "udp"] => stream(target, Stream::Udp(number(port)?)),
         ["screenshot"] => read(target, Read::Screenshot),
@@ -132,6 +135,7 @@ mod tests {
                 "/v1/vmis/ns/vm/portforward/53/udp",
                 Ok(Route::Stream(target(), Stream::Udp(53))),
             ),
+            ("GET", "/v1/vmis/ns/vm/usbredir", Ok(Route::Stream(target(), Stream::Usb))),
             ("GET", "/v1/vmis/ns/vm/portforward/0/tcp", Err(NoRoute::BadPort)),
             ("GET", "/v1/vmis/ns/vm/portforward/70000/tcp", Err(NoRoute::BadPort)),
             ("GET", "/v1/vmis/ns/vm/screenshot", Ok(Route::Read(target(), Read::Screenshot))),

@@ -14,7 +14,7 @@ use tracing::debug;
 
 use super::answer::Failure;
 use super::route;
-use crate::vmi::{DialError, Live, Opening, dial};
+use crate::vmi::{DialError, Live, Opening, UsbSlot, dial};
 
 /// The largest datagram, and so the largest that two bytes can announce.
 const DATAGRAM: usize = u16::MAX as usize;
@@ -23,6 +23,7 @@ const DATAGRAM: usize = u16::MAX as usize;
 pub(super) enum End {
     Console(Console, Listener),
     Unix(UnixStream),
+    Usb(UnixStream, UsbSlot),
     Tcp(TcpStream),
     Udp(UdpSocket, Option<Opening>),
 }
@@ -44,6 +45,16 @@ pub(super) async fn open(live: &Live, what: route::Stream) -> Result<End, Failur
             Ok(stream) => Ok(End::Unix(stream)),
             Err(failure) => Err(Failure::internal(&failure)),
         },
+        route::Stream::Usb => {
+            let Some(slot) = live.usb_slots.take() else {
+                let why = "all USB devices of the machine that clients can use are in use";
+                return Err(Failure::new(StatusCode::CONFLICT, why.to_owned()));
+            };
+            match live.running.usb_redirection(slot.number).await {
+                Ok(stream) => Ok(End::Usb(stream, slot)),
+                Err(failure) => Err(Failure::internal(&failure)),
+            }
+        }
         route::Stream::Tcp(port) => dial::tcp(live, port).await.map(End::Tcp).map_err(undialed),
         route::Stream::Udp(port) => {
             let (socket, opening) = dial::udp(live, port).await.map_err(undialed)?;
@@ -71,6 +82,11 @@ impl Begin {
         let ended = match self.end {
             End::Console(console, listener) => converse(upgraded, &console, listener).await,
             End::Unix(stream) => join(upgraded, stream).await,
+            End::Usb(stream, slot) => {
+                let ended = join(upgraded, stream).await;
+                drop(slot);
+                ended
+            }
             End::Tcp(stream) => join(upgraded, stream).await,
             End::Udp(socket, opening) => {
                 let ended = datagrams(upgraded, &socket).await;

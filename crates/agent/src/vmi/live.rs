@@ -1,5 +1,6 @@
 //! A machine that runs, as others may use it: its monitor, its console, what its guest says.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use parking_lot::Mutex;
 use qemu::Running;
 use qemu::console::Console;
 use qemu::guest_agent::GuestAgent;
+use qemu::machine::USB_SLOTS;
 use qemu::qmp::RunState;
 use tokio::sync::{Notify, watch};
 
@@ -28,6 +30,7 @@ pub(crate) struct Live {
     attachments: Arc<Mutex<Vec<Attachment>>>,
     again: Arc<Notify>,
     pub(super) holding: Holding,
+    pub(crate) usb_slots: UsbSlots,
 }
 
 impl Live {
@@ -51,6 +54,7 @@ impl Live {
             attachments: Arc::new(Mutex::new(attachments)),
             again: Arc::new(Notify::new()),
             holding: Holding::default(),
+            usb_slots: UsbSlots::default(),
         };
         if let Known::Present(vmi) = object.borrow().clone() {
             probe::start(&live, &vmi, &sender, tasks);
@@ -100,6 +104,33 @@ impl Live {
     }
 }
 
+/// Which USB devices of a machine are taken by clients; clones share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct UsbSlots(Arc<Mutex<BTreeSet<u8>>>);
+
+/// One of them, taken until it is dropped.
+#[derive(Debug)]
+pub(crate) struct UsbSlot {
+    pub(crate) number: u8,
+    all: UsbSlots,
+}
+
+impl UsbSlots {
+    /// A device that nobody uses; nothing when all are in use.
+    pub(crate) fn take(&self) -> Option<UsbSlot> {
+        let mut taken = self.0.lock();
+        let number = (0..USB_SLOTS).find(|slot| !taken.contains(slot))?;
+        taken.insert(number);
+        Some(UsbSlot { number, all: self.clone() })
+    }
+}
+
+impl Drop for UsbSlot {
+    fn drop(&mut self) {
+        self.all.0.lock().remove(&self.number);
+    }
+}
+
 /// Remembers what its owner has seen of a machine.
 pub(super) struct News {
     running: Running,
@@ -116,5 +147,20 @@ impl News {
             Ok(()) = self.info.changed() => {}
             _ = self.running.exited() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_usb_device_is_taken_by_one_client_at_a_time() {
+        let slots = UsbSlots::default();
+        let mut taken: Vec<_> = std::iter::from_fn(|| slots.take()).collect();
+        let numbers: Vec<_> = taken.iter().map(|slot| slot.number).collect();
+        assert_eq!(numbers, [0, 1, 2, 3]);
+        drop(taken.remove(2));
+        assert_eq!(slots.take().map(|slot| slot.number), Some(2));
     }
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::Wiring;
 use super::line::{Line, escape, slot};
-use crate::machine::{InputBus, Machine, PanicDevice, Sound, TpmInterface, Video};
+use crate::machine::{InputBus, Machine, PanicDevice, Sound, TpmInterface, USB_SLOTS, Video};
 
 /// The device whose statistics tell about the guest's memory.
 pub const BALLOON: &str = "balloon0";
@@ -50,6 +50,9 @@ pub(super) fn plug_all(line: &mut Line, machine: &Machine, wiring: &Wiring) {
         line.device(&json!({
             "driver": "vhost-vsock-pci", "id": "vsock0", "bus": bus, "guest-cid": cid,
         }));
+    }
+    if devices.usb_redirection {
+        usb_redirection(line);
     }
     sound(line, machine);
     tpm(line, machine, wiring);
@@ -113,6 +116,22 @@ fn inputs(line: &mut Line, machine: &Machine) {
             }
         }
     }
+}
+
+/// Devices that a client plugs in by connecting to their socket, and out by closing it.
+fn usb_redirection(line: &mut Line) {
+    for slot in 0..USB_SLOTS {
+        let (id, path) = (format!("usb-redirection{slot}"), usb_socket(slot));
+        line.option("-chardev", format!("socket,id={id},path={path},server=on,wait=off"));
+        line.device(&json!({
+            "driver": "usb-redir", "id": format!("redirected{slot}"), "bus": "usb.0", "chardev": id,
+        }));
+    }
+}
+
+/// Relative to the folder that QEMU runs in, because a socket's path must be short.
+pub(crate) fn usb_socket(slot: u8) -> String {
+    format!("usb{slot}.sock")
 }
 
 fn sound(line: &mut Line, machine: &Machine) {

@@ -80,7 +80,8 @@ fn controllers(line: &mut Line, machine: &Machine) {
         line.device(&controller);
     }
     let usb_input = machine.devices.inputs.iter().any(|input| input.bus == InputBus::Usb);
-    if usb_input || machine.disks.iter().any(|disk| disk.bus == Bus::Usb) {
+    let usb_clients = machine.devices.usb_redirection;
+    if usb_input || usb_clients || machine.disks.iter().any(|disk| disk.bus == Bus::Usb) {
         line.device(&json!({
             "driver": "qemu-xhci", "id": "usb", "bus": "pcie.0", "addr": slot::USB,
             "p2": 8, "p3": 8,

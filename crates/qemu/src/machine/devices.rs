@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// How many USB devices clients can pass through to a machine at once.
+pub const USB_SLOTS: u8 = 4;
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Devices {
@@ -20,6 +23,9 @@ pub struct Devices {
     pub panic: Option<PanicDevice>,
     /// The guest's address on the host's vsock.
     pub vsock_cid: Option<u32>,
+    /// As many USB devices as [`USB_SLOTS`] may be passed through from clients, each over a socket
+    /// in the machine's folder.
+    pub usb_redirection: bool,
     /// A SCSI controller even if no disk needs it yet, so that disks can be added.
     pub scsi: bool,
     /// Empty PCI ports into which devices can be plugged while the guest runs.
@@ -40,6 +46,7 @@ impl Default for Devices {
             guest_agent: true,
             panic: None,
             vsock_cid: None,
+            usb_redirection: false,
             scsi: true,
             spare_ports: 8,
         }

@@ -19,6 +19,7 @@ use tracing::debug;
 use super::start::{self, Started};
 use super::watcher::{Watcher, reap, record};
 use super::{Exit, ProcessId, Spec, sys};
+use crate::argv::device::usb_socket;
 use crate::machine::{Link, Start};
 use crate::qmp::{Event, Qmp, QmpError, RunState};
 use crate::run_dir::{AGENT, MACHINE, RunDir, SERIAL};
@@ -268,7 +269,17 @@ impl Running {
 
     /// A new connection to the VNC server.
     pub async fn vnc(&self) -> io::Result<UnixStream> {
-        let stream = self.shared.dir.connect("vm/vnc.sock").await?;
+        self.own_socket("vm/vnc.sock").await
+    }
+
+    /// The socket of one of the USB devices that clients pass through. QEMU serves one connection
+    /// at a time; another one would wait unanswered.
+    pub async fn usb_redirection(&self, slot: u8) -> io::Result<UnixStream> {
+        self.own_socket(&format!("vm/{}", usb_socket(slot))).await
+    }
+
+    async fn own_socket(&self, path: &str) -> io::Result<UnixStream> {
+        let stream = self.shared.dir.connect(path).await?;
         // QEMU's own folder is writable for QEMU: what is found there could be anybody's.
         if stream.peer_cred()?.pid() == Some(self.shared.id.pid) {
             Ok(stream)

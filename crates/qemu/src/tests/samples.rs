@@ -132,6 +132,7 @@ fn windows(props: &Props) -> Machine {
     machine.devices.vnc = true;
     machine.devices.watchdog = Some(Watchdog { action: WatchdogAction::Poweroff });
     machine.devices.panic = Some(PanicDevice::Isa);
+    machine.devices.usb_redirection = true;
     machine.devices.inputs = vec![Input { name: "tablet".to_owned(), bus: InputBus::Virtio }];
     machine.tpm = Some(Tpm { interface: TpmInterface::Crb, state: file(props, "tpm") });
     machine.on_reboot = OnReboot::Shutdown;
@@ -479,6 +480,7 @@ fn a_machine_for_windows_with_secure_boot() {
             -global ICH9-LPC.disable_s3=1
             -device {"addr":"2.0","bus":"pcie.0","chassis":1,"driver":"pcie-root-port","id":"port0","multifunction":true,"port":0}
             -device {"bus":"port0","driver":"virtio-scsi-pci","id":"scsi0"}
+            -device {"addr":"1c.0","bus":"pcie.0","driver":"qemu-xhci","id":"usb","p2":8,"p3":8}
             -chardev socket,id=serial0,fd=12,server=on,wait=off
             -device {"chardev":"serial0","driver":"isa-serial","id":"com1"}
             -device {"addr":"2.1","bus":"pcie.0","chassis":2,"driver":"pcie-root-port","id":"port1","port":1}
@@ -491,6 +493,14 @@ fn a_machine_for_windows_with_secure_boot() {
             -device {"bus":"port2","driver":"virtio-tablet-pci","id":"input-tablet"}
             -device {"addr":"1a.0","bus":"pcie.0","driver":"i6300esb","id":"watchdog0"}
             -device {"driver":"pvpanic","id":"panic0"}
+            -chardev socket,id=usb-redirection0,path=usb0.sock,server=on,wait=off
+            -device {"bus":"usb.0","chardev":"usb-redirection0","driver":"usb-redir","id":"redirected0"}
+            -chardev socket,id=usb-redirection1,path=usb1.sock,server=on,wait=off
+            -device {"bus":"usb.0","chardev":"usb-redirection1","driver":"usb-redir","id":"redirected1"}
+            -chardev socket,id=usb-redirection2,path=usb2.sock,server=on,wait=off
+            -device {"bus":"usb.0","chardev":"usb-redirection2","driver":"usb-redir","id":"redirected2"}
+            -chardev socket,id=usb-redirection3,path=usb3.sock,server=on,wait=off
+            -device {"bus":"usb.0","chardev":"usb-redirection3","driver":"usb-redir","id":"redirected3"}
             -audiodev driver=none,id=audio0
             -device {"addr":"1b.0","bus":"pcie.0","driver":"ich9-intel-hda","id":"sound0"}
             -device {"audiodev":"audio0","bus":"sound0.0","cad":0,"driver":"hda-duplex","id":"sound0-codec"}
@@ -721,6 +731,12 @@ async fn qemu_takes_every_sample() {
             running.vnc().await.unwrap();
             let picture = running.screenshot().await.unwrap();
             assert!(picture.starts_with(b"\x89PNG"), "{}", machine.name);
+        }
+        if machine.devices.usb_redirection {
+            for slot in 0..USB_SLOTS {
+                // Devices are talked about once the guest runs.
+                running.usb_redirection(slot).await.unwrap();
+            }
         }
         within("kill", running.kill()).await;
     }

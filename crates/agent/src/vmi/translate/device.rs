@@ -39,6 +39,7 @@ pub(super) fn devices(domain: &DomainSpec, firmware: &Firmware) -> Result<Device
             _ => PanicDevice::Isa,
         }),
         vsock_cid: None,
+        usb_redirection: spec.client_passthrough.is_some(),
         scsi: !fixed,
         spare_ports: if fixed { 0 } else { SPARE_PORTS },
     })

@@ -102,7 +102,7 @@ fn an_exact_version_is_what_was_then() {
 #[test]
 fn an_empty_list_has_a_version_and_items() {
     let (_sheaf, http) = ten();
-    let empty = http.get("/apis/apps/v1/deployments").ok();
+    let empty = http.get("/apis/apps/v1/namespaces/default/deployments").ok();
     assert_eq!(empty["items"], json!([]));
     assert!(version(&empty) > 0);
     assert_eq!(empty["kind"], "DeploymentList");

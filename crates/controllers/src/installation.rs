@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::clock;
 use kube::Client;
 use serde_json::{Value, json};
-use virt::{ARCHITECTURE, first_objects};
+use virt::{ARCHITECTURE, KUBEVIRT, OPERATOR, first_objects};
 
 use crate::object::{self, is_merged, list, text};
 use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
@@ -21,7 +21,7 @@ struct Told {
     apart: bool,
 }
 
-const TOLD: [Told; 3] = [
+const TOLD: [Told; 4] = [
     Told {
         kind: "KubeVirt",
         resource: Resource::new("kubevirt.io", "v1", "kubevirts"),
@@ -29,7 +29,9 @@ const TOLD: [Told; 3] = [
     },
     Told { kind: "CDI", resource: CDIS, apart: false },
     Told { kind: "CDIConfig", resource: CONFIGS, apart: false },
+    Told { kind: "Deployment", resource: DEPLOYMENTS, apart: true },
 ];
+const DEPLOYMENTS: Resource = Resource::new("apps", "v1", "deployments");
 const CDIS: Resource = Resource::new("cdi.kubevirt.io", "v1beta1", "cdis");
 const CONFIGS: Resource = Resource::new("cdi.kubevirt.io", "v1beta1", "cdiconfigs");
 /// The only CDIConfig that clients look at, and the index of its kind above.
@@ -52,6 +54,9 @@ impl Interest for Installations {
         let Some(which) = TOLD.iter().position(|told| told.resource.is(kind)) else {
             return Vec::new();
         };
+        if !is_ours(TOLD[which].kind, namespace, name) {
+            return Vec::new();
+        }
         let mut keys = vec![(which, Arc::clone(namespace), Arc::clone(name))];
         // Where uploads go may be set in either.
         if TOLD[which].kind == "CDI" {
@@ -59,6 +64,11 @@ impl Interest for Installations {
         }
         keys
     }
+}
+
+/// Whether the server itself is what an object describes. No deployment but one is.
+fn is_ours(kind: &str, namespace: &str, name: &str) -> bool {
+    kind != "Deployment" || (namespace, name) == (KUBEVIRT.0, OPERATOR)
 }
 
 /// Where images are uploaded to.
@@ -160,6 +170,16 @@ mod tests {
         found["status"]["conditions"][0]["status"] = json!("Unknown");
         assert!(status("KubeVirt", &found, "2026-01-02T00:00:00Z").is_some());
         assert!(status("CDI", &json!({}), "2026-01-01T00:00:00Z").is_some());
+    }
+
+    #[test]
+    fn only_the_operator_of_kubevirt_is_said_to_be_ready() {
+        assert!(is_ours("Deployment", "kubevirt", "virt-operator"));
+        assert!(!is_ours("Deployment", "kubevirt", "other"));
+        assert!(!is_ours("Deployment", "default", "virt-operator"));
+        assert!(is_ours("CDI", "", "cdi"));
+        let patch = status("Deployment", &json!({}), "2026-01-01T00:00:00Z").unwrap();
+        assert_eq!(patch["status"]["readyReplicas"], 1);
     }
 
     #[test]

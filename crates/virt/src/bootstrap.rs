@@ -9,6 +9,9 @@ pub const VERSION: &str = "v1.9.0";
 /// Names of the configuration objects: the KubeVirt object's namespace and name.
 pub const KUBEVIRT: (&str, &str) = ("kubevirt", "kubevirt");
 
+/// The name of the Deployment of KubeVirt's operator, in the namespace of the KubeVirt object.
+pub const OPERATOR: &str = "virt-operator";
+
 /// The objects in the order of their creation. They are created if they are missing and then
 /// belong to the administrator. `architecture` is that of the server (`amd64`), `now` a time.
 pub fn first_objects(architecture: &str, now: &str) -> Vec<Value> {
@@ -16,6 +19,7 @@ pub fn first_objects(architecture: &str, now: &str) -> Vec<Value> {
     objects.extend(roles());
     objects.extend(OPEN.iter().map(|role| bind(role)));
     objects.push(kubevirt(architecture, now));
+    objects.push(operator(now));
     objects.push(cdi(now));
     objects.push(cdi_config());
     for (name, mode) in [("local", "WaitForFirstConsumer"), ("local-immediate", "Immediate")] {
@@ -268,6 +272,51 @@ fn kubevirt(architecture: &str, now: &str) -> Value {
                 condition("Degraded", "False", "AllComponentsReady", "All components are ready."),
                 condition("Created", "True", "AllResourcesCreated", "All resources were created."),
             ],
+        },
+    })
+}
+
+/// The operator of KubeVirt, whose work this server does itself. Tools look whether it is there and
+/// ready before they do anything else.
+fn operator(now: &str) -> Value {
+    let (namespace, _) = KUBEVIRT;
+    let labels = json!({"kubevirt.io": "virt-operator"});
+    let condition = json!({
+        "type": "Available",
+        "status": "True",
+        "reason": "PartOfTheServer",
+        "message": "The server does the work of this operator itself; no pod runs.",
+        "lastUpdateTime": now,
+        "lastTransitionTime": now,
+    });
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": OPERATOR,
+            "namespace": namespace,
+            "labels": labels,
+            "annotations": {"sheaf.io/description": "Part of the server; shows that it is installed."},
+        },
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{
+                    "name": OPERATOR,
+                    "image": format!("sheaf:{VERSION}"),
+                    "env": [{"name": "KUBEVIRT_VERSION", "value": VERSION}],
+                }]},
+            },
+        },
+        "status": {
+            "observedGeneration": 1,
+            "replicas": 1,
+            "updatedReplicas": 1,
+            "readyReplicas": 1,
+            "availableReplicas": 1,
+            "conditions": [condition],
         },
     })
 }

@@ -20,7 +20,7 @@ mod shipped;
 mod state;
 
 pub use api::v1;
-pub use bootstrap::{KUBEVIRT, VERSION, first_objects};
+pub use bootstrap::{KUBEVIRT, OPERATOR, VERSION, first_objects};
 pub use config::{ARCHITECTURE, ClusterConfig};
 pub use definition::definitions;
 pub use eviction::SHUT_DOWN_BY;

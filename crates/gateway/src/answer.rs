@@ -98,6 +98,15 @@ impl Failure {
         )
     }
 
+    /// What works on claims through a pod.
+    pub(crate) fn needs_pods(what: &str) -> Self {
+        let message = format!(
+            "{what} runs a pod, and no pods run on this cluster; plug the claim into a machine \
+             instead, with virtctl addvolume"
+        );
+        Self::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message)
+    }
+
     /// What the Kubernetes API answered in our place.
     pub(crate) fn from_api(error: kube::Error) -> Self {
         match error {

@@ -119,7 +119,6 @@ impl Gateway {
     async fn dispatch(&self, route: Route, asked: Asked) -> Outcome {
         match route {
             Route::Version => Ok(version::version()),
-            Route::Guestfs => Ok(version::guestfs()),
             Route::Health => Ok(version::health()),
             Route::Expand { namespace } => expand::sent(self, &namespace, asked).await,
             Route::Machine { at, act } => machine::answer(self, &at, act, asked).await,

@@ -121,7 +121,6 @@ pub(crate) enum Stream {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
     Version,
-    Guestfs,
     Health,
     Expand { namespace: String },
     Machine { at: At, act: MachineAct },
@@ -142,7 +141,8 @@ pub(crate) fn parse(parts: &request::Parts) -> Result<Route, Failure> {
             (Route::UploadToken { namespace: (*namespace).to_owned() }, Method::POST)
         }
         ["apis", GROUP, _, "version"] => (Route::Version, Method::GET),
-        ["apis", GROUP, _, "guestfs"] => (Route::Guestfs, Method::GET),
+        // virtctl would start a pod and wait for it.
+        ["apis", GROUP, _, "guestfs"] => return Err(Failure::needs_pods("virtctl guestfs")),
         ["apis", GROUP, _, "healthz"] => (Route::Health, Method::GET),
         ["apis", GROUP, _, "namespaces", namespace, "expand-vm-spec"] => {
             (Route::Expand { namespace: (*namespace).to_owned() }, Method::PUT)
@@ -297,6 +297,17 @@ mod tests {
             let failure = at(method, &below(path)).unwrap_err();
             assert_eq!(failure.code.as_u16(), code, "{path}");
         }
+    }
+
+    #[test]
+    fn what_would_run_a_pod_is_refused_with_what_to_do_instead() {
+        let failure = at(Method::GET, &format!("{GROUP}/v1/guestfs")).unwrap_err();
+        assert_eq!(failure.code.as_u16(), 501);
+        assert_eq!(
+            failure.message,
+            "virtctl guestfs runs a pod, and no pods run on this cluster; plug the claim into a \
+             machine instead, with virtctl addvolume"
+        );
     }
 
     #[test]

@@ -19,14 +19,6 @@ pub(crate) fn version() -> Reply {
     )
 }
 
-/// virtctl guestfs would start a pod with this image, which nothing here can run.
-pub(crate) fn guestfs() -> Reply {
-    json(
-        StatusCode::OK,
-        &json!({"registry": "", "tag": "", "digest": "", "imagePrefix": "", "gsImage": ""}),
-    )
-}
-
 pub(crate) fn health() -> Reply {
     json(StatusCode::OK, &json!({"apiserver": {"connectivity": "ok", "version": RELEASE}}))
 }

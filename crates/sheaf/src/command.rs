@@ -22,11 +22,20 @@ mod vm;
 mod volume;
 
 use std::io::Write as _;
+use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::CommandFactory as _;
 
 use crate::cli::{Cli, Command};
+
+/// What the process that failed so exits with.
+pub(crate) fn exit_code(error: &anyhow::Error) -> ExitCode {
+    match error.downcast_ref::<replica::NotReplica>() {
+        Some(_) => replica::NotReplica::EXIT_CODE.into(),
+        None => ExitCode::FAILURE,
+    }
+}
 
 pub(crate) fn run(cli: Cli) -> Result<()> {
     match cli.command {

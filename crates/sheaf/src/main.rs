@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // One line, the whole chain: `cannot start: address 1.2.3.4:6443 is in use`.
             eprintln!("sheaf: {error:#}");
-            ExitCode::FAILURE
+            command::exit_code(&error)
         }
     }
 }

@@ -63,6 +63,32 @@ impl Report {
         self.findings.iter().all(|finding| finding.severity() != Severity::Error)
     }
 
+    /// Whether the directory holds a replica at all, damaged or not.
+    pub fn is_replica(&self) -> bool {
+        !self.findings.iter().any(|finding| finding.problem == Problem::NotReplica)
+    }
+
+    /// What to do about damage.
+    pub fn remedy(&self) -> Option<&'static str> {
+        let repairable = |finding: &Finding| {
+            finding.severity() != Severity::Error
+                || matches!(finding.problem, Problem::BadBlock { .. } | Problem::DamagedPage { .. })
+        };
+        if self.is_healthy() || !self.is_replica() {
+            None
+        } else if self.findings.iter().all(repairable) {
+            Some(
+                "scrub the volume to repair the blocks from its other replicas; if it has none, \
+                 restore it from a backup",
+            )
+        } else {
+            Some(
+                "delete this replica, so that a new one is built from the others; if the volume \
+                 has no other replica, restore it from a backup",
+            )
+        }
+    }
+
     fn add(&mut self, problem: Problem) {
         self.findings.push(Finding { problem });
     }
@@ -75,6 +101,10 @@ pub fn check(
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Report {
     let mut report = Report::default();
+    if !holds_replica(files) {
+        report.add(Problem::NotReplica);
+        return report;
+    }
     let Some(meta) = check_super(files, &mut report) else { return report };
     report.meta = Some(meta.clone());
     if let Err(error) = check_sense(&meta) {
@@ -101,6 +131,13 @@ pub fn check(
         });
     }
     report
+}
+
+/// A replica that lost its super block still has its log or layers.
+fn holds_replica(files: &mut dyn Files) -> bool {
+    // A directory that cannot be listed is reported by whoever needs it.
+    let is_own = |name: &String| FileId::parse(name).is_some();
+    files.list().map_or(true, |names| names.iter().any(is_own))
 }
 
 fn check_super(files: &mut dyn Files, report: &mut Report) -> Option<SuperBlock> {

@@ -124,7 +124,8 @@ pub(crate) enum IoDriver {
 pub(crate) enum ReplicaCommand {
     /// Verify a replica's directory, and explain what is found.
     ///
-    /// Nothing is changed. Exits with 0 if opening and reading will work, and with 1 if not.
+    /// Nothing is changed. Exits with 0 if opening and reading will work, with 1 if something is
+    /// damaged, and with 3 if the directory is not one of a replica.
     Check {
         /// The directory with the replica's files; nobody may be using it.
         dir: PathBuf,

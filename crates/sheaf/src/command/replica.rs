@@ -1,6 +1,6 @@
 //! `sheaf replica`: one replica of a volume, in a directory.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -55,14 +55,28 @@ fn check_directory(dir: &Path, depth: Depth, output: Option<Output>) -> Result<(
         }
     };
     let report = check(&mut Directory::read_only(dir), depth, &mut progress);
+    if !report.is_replica() {
+        return Err(NotReplica { dir: dir.to_owned() }.into());
+    }
     match output {
         Some(Output::Json) => print(&(json(&report)?.to_string() + "\n"))?,
         None => print(&explain(&report))?,
     }
-    match report.is_healthy() {
-        true => Ok(()),
-        false => bail!("the replica in {} is damaged; rebuild it from another one", dir.display()),
+    match report.remedy() {
+        None => Ok(()),
+        Some(remedy) => bail!("the replica in {} is damaged: {remedy}", dir.display()),
     }
+}
+
+/// The directory is something else: that says nothing about any replica.
+#[derive(Debug, thiserror::Error)]
+#[error("not a replica directory: {} has no file \"super\"", dir.display())]
+pub(crate) struct NotReplica {
+    dir: PathBuf,
+}
+
+impl NotReplica {
+    pub(crate) const EXIT_CODE: u8 = 3;
 }
 
 fn explain(report: &Report) -> String {

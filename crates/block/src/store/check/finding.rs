@@ -31,6 +31,8 @@ pub struct Finding {
 pub enum Problem {
     #[error("super block {slot}: {error}")]
     SuperSlot { slot: u8, error: SlotError, other_is_good: bool },
+    #[error("not a replica directory: it has no file \"super\"")]
+    NotReplica,
     #[error("{what}")]
     Nonsense { what: String },
     #[error("not stopped cleanly: the log will be replayed when it is opened")]
@@ -81,10 +83,11 @@ impl Finding {
             | Problem::SuperSlot { error: SlotError::Empty, other_is_good: true, .. } => {
                 Severity::Note
             }
-            Problem::SuperSlot { other_is_good: true, .. } | Problem::Count { .. } => {
-                Severity::Warning
-            }
-            Problem::SuperSlot { other_is_good: false, .. }
+            Problem::SuperSlot { other_is_good: true, .. } => Severity::Warning,
+            // Pages of the map are lost, or they are not those that were counted.
+            Problem::Count { .. }
+            | Problem::NotReplica
+            | Problem::SuperSlot { other_is_good: false, .. }
             | Problem::Nonsense { .. }
             | Problem::Log { .. }
             | Problem::Missing { .. }

@@ -225,6 +225,28 @@ fn missing_files_are_named() {
 }
 
 #[test]
+fn another_directory_is_not_a_damaged_replica() {
+    let report = check(&mut SimFiles::new(), Depth::Data, &mut |_| {});
+    assert!(!report.is_replica() && !report.is_healthy() && report.remedy().is_none(), "{report}");
+    assert!(report.to_string().contains("not a replica directory"), "{report}");
+    let mut files = sample(Stop::Clean);
+    files.remove(FileId::Super).unwrap();
+    let report = check(&mut files, Depth::Data, &mut |_| {});
+    assert!(report.is_replica() && !report.is_healthy(), "{report}");
+    assert!(report.remedy().unwrap().contains("delete this replica"), "{report}");
+}
+
+#[test]
+fn a_map_of_zeroes_is_damage() {
+    let map = FileId::Map(Place::Own, FileNo(1));
+    let mut files = sample(Stop::Clean);
+    let len = files.len(map).unwrap().unwrap();
+    files.write(map, 0, &vec![0; len as usize]).unwrap();
+    let report = check(&mut files, Depth::Metadata, &mut |_| {});
+    assert!(!report.is_healthy() && report.remedy().is_some(), "{report}");
+}
+
+#[test]
 fn a_failed_sync_stops_the_replica_and_reopening_tells_the_truth() {
     let mut files = sample(Stop::Clean);
     let mut replica = reopen(&mut files).unwrap();

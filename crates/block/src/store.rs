@@ -2,7 +2,8 @@
 //! what is durable.
 //!
 //! * [`geometry`] blocks and regions · [`files`] the files and who performs operations on them
-//! * on disk: [`super_block`] · [`log`] · [`map`] · [`recent`] · data files are plain sparse files
+//! * on disk: [`super_block`] · [`log`] · [`map`] · [`index`](self::index) · [`recent`] ·
+//!   [`sums`] · data files are plain sparse files
 //! * [`layer`] the tree of snapshots · [`region`](self::region) the dirty-region log
 //! * [`Replica`] the state machine · [`create`](fn@create), [`open`](fn@open),
 //!   [`check`](fn@check)
@@ -18,6 +19,7 @@ mod create;
 pub mod drive;
 pub mod files;
 pub mod geometry;
+pub mod index;
 pub mod layer;
 pub mod log;
 pub mod map;
@@ -26,7 +28,9 @@ pub mod recent;
 mod region;
 mod replica;
 mod request;
+mod sabotage;
 mod slab;
+pub mod sums;
 pub mod super_block;
 
 #[cfg(test)]

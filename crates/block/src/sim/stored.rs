@@ -189,7 +189,7 @@ impl StoredDisk {
         let of = MapOf::View(view_of(view));
         let map = self.carry_out(Request::ReadMap { of, offset, len }, u64::MAX);
         let Some(Ok(Reply::Map(infos))) = map else { return Err(Refusal::Io) };
-        let read = Request::Read { view: view_of(view), offset, len };
+        let read = Request::Peek { view: view_of(view), offset, len };
         let sums: Vec<u32> = match (verify, self.carry_out(read, u64::MAX)) {
             (Verify::Deep, Some(Ok(Reply::Data(data)))) => {
                 data.into_bytes().chunks(BLOCK as usize).map(crate::checksum::crc32c).collect()
@@ -198,6 +198,7 @@ impl StoredDisk {
         };
         let state = |(at, info): (usize, &BlockInfo)| match info {
             BlockInfo::Vacant | BlockInfo::Zero => BlockState::Zero,
+            BlockInfo::Lost => BlockState::Bad,
             BlockInfo::Data { crc } => match (crc, sums.get(at)) {
                 (Some(crc), Some(found)) if crc != found => BlockState::Bad,
                 (Some(crc), _) => BlockState::Data(*crc),

@@ -16,6 +16,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use super::files::FileId;
 use super::geometry::Region;
+use super::index::Entry;
 use super::map::{Crcs, MapPage, Presence, no_crcs};
 
 /// Names a page: a map file and a region.
@@ -43,6 +44,11 @@ pub(crate) struct Page {
     pub changed: bool,
     /// A flush is on its way to commit `target`.
     pub flushing: bool,
+    /// Its checksums are kept for the next process after the next flush.
+    pub keep: bool,
+    /// Blocks of data that a lost page had: they are taken off the layer's count when something
+    /// is known about the page again.
+    pub lost_blocks: u16,
     /// A write of it cannot fail for lack of space.
     pub allocated: bool,
     used: bool,
@@ -66,6 +72,8 @@ impl Page {
             pins: 0,
             changed: false,
             flushing: false,
+            keep: false,
+            lost_blocks: 0,
             // Whatever was written once has its place.
             allocated: seq > 1,
             used: true,
@@ -83,7 +91,6 @@ pub(crate) enum Known {
     /// The layer has nothing of the region.
     Blank,
     Cached(PageIndex),
-    Damaged,
     Unknown,
 }
 
@@ -96,7 +103,6 @@ pub(crate) struct Cache {
     free: Vec<u32>,
     index: HashMap<PageKey, PageIndex, BuildHasherDefault<KeyHasher>>,
     blanks: BTreeMap<FileId, Blanks>,
-    damaged: Vec<PageKey>,
     limit: usize,
     hand: usize,
 }
@@ -108,7 +114,6 @@ impl Cache {
             free: Vec::new(),
             index: HashMap::default(),
             blanks: BTreeMap::new(),
-            damaged: Vec::new(),
             limit,
             hand: 0,
         }
@@ -121,9 +126,6 @@ impl Cache {
         }
         if self.blanks.get(&key.file).is_some_and(|blanks| blanks.is_blank(key.region)) {
             return Known::Blank;
-        }
-        if !self.damaged.is_empty() && self.damaged.contains(&key) {
-            return Known::Damaged;
         }
         Known::Unknown
     }
@@ -147,8 +149,16 @@ impl Cache {
         self.trim_blanks();
     }
 
-    pub(crate) fn set_damaged(&mut self, key: PageKey) {
-        self.damaged.push(key);
+    /// Brings in a page that is damaged on disk: every block of it is lost.
+    pub(crate) fn insert_lost(&mut self, key: PageKey, entry: Entry) -> PageIndex {
+        let index = self.insert(key, None);
+        let page = self.page_mut(index);
+        page.seq = u64::from(entry.seq);
+        page.lost_blocks = entry.blocks();
+        page.current = Presence::all_lost();
+        page.target = page.current;
+        page.committed = page.current;
+        index
     }
 
     /// Brings a page in. Nothing on disk makes an empty one.
@@ -208,7 +218,6 @@ impl Cache {
             }
         }
         self.blanks.remove(&map);
-        self.damaged.retain(|key| key.file != map);
     }
 
     /// Pages that are not on disk as they should be.

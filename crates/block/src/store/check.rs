@@ -16,9 +16,10 @@ pub use self::finding::{Finding, Problem, Severity};
 use self::layers::{LayerCheck, check_layer};
 use super::files::{FileId, Files, Place};
 use super::geometry::{BLOCK, region_count};
-use super::layer::written_files;
+use super::index::{self, LayerIndex, LoadError, Loading, Root};
+use super::layer::{Layer, written_files};
 use super::log::{self, LogError, Record};
-use super::open::{Sum, check_sense, read_slots, sum};
+use super::open::{OpenError, Sum, check_ages, check_newest, check_sense, read_slots, roots, sum};
 use super::super_block::SuperBlock;
 
 /// How much is read.
@@ -72,7 +73,12 @@ impl Report {
     pub fn remedy(&self) -> Option<&'static str> {
         let repairable = |finding: &Finding| {
             finding.severity() != Severity::Error
-                || matches!(finding.problem, Problem::BadBlock { .. } | Problem::DamagedPage { .. })
+                || matches!(
+                    finding.problem,
+                    Problem::BadBlock { .. }
+                        | Problem::DamagedPage { .. }
+                        | Problem::LostBlocks { .. }
+                )
         };
         if self.is_healthy() || !self.is_replica() {
             None
@@ -114,12 +120,19 @@ pub fn check(
     note_state(&meta, &mut report);
     check_names(files, &meta, &mut report);
     let sum = check_log(files, &meta, &mut report);
+    let roots = roots(&meta, &sum.roots);
     let total = u64::from(region_count(meta.size)) * meta.body.layers.layers.len() as u64;
     let mut done = 0;
     for layer in &meta.body.layers.layers {
         let written = written_files(&meta.body.layers, meta.body.work.as_ref());
         let is_written = written.contains(&layer.file);
-        let mut look = LayerCheck { meta: &meta, layer, sum: &sum, is_written, depth };
+        let root = roots.get(&layer.file).copied().unwrap_or_default();
+        let index = check_index(files, &meta, layer, root, &mut report);
+        if index.is_none() && meta.body.indexed {
+            continue;
+        }
+        let mut look =
+            LayerCheck { meta: &meta, layer, sum: &sum, index: index.as_ref(), is_written, depth };
         let blocks = check_layer(&mut look, files, &mut report, &mut |regions| {
             done += regions;
             progress(CheckProgress { done_regions: done, total_regions: total });
@@ -186,14 +199,13 @@ fn check_names(files: &mut dyn Files, meta: &SuperBlock, report: &mut Report) {
     };
     let layers = meta.body.layers.layers.iter();
     let needed: Vec<FileId> = layers
-        .flat_map(|layer| {
-            [FileId::Data(Place::Own, layer.file), FileId::Map(Place::Own, layer.file)]
-        })
-        .chain([FileId::Super, FileId::Log, FileId::Recent, FileId::Reserve])
+        .flat_map(|layer| FileId::of_layer(layer.file))
+        .chain([FileId::Super, FileId::Log, FileId::Recent, FileId::Sums, FileId::Reserve])
         .collect();
     for file in &needed {
         // Without these a replica works; the next open makes them.
-        let optional = matches!(file, FileId::Recent | FileId::Reserve);
+        let optional = matches!(file, FileId::Recent | FileId::Sums | FileId::Reserve)
+            || (matches!(file, FileId::Index(..)) && !meta.body.indexed);
         if !optional && !names.contains(&file.to_string()) {
             report.add(Problem::Missing { file: *file });
         }
@@ -207,9 +219,46 @@ fn check_names(files: &mut dyn Files, meta: &SuperBlock, report: &mut Report) {
     }
 }
 
+/// Reads the index of a layer; nothing if it has none, or if nothing in it can be believed.
+fn check_index(
+    files: &mut dyn Files,
+    meta: &SuperBlock,
+    layer: &Layer,
+    root: Root,
+    report: &mut Report,
+) -> Option<LayerIndex> {
+    let file = FileId::Index(Place::Own, layer.file);
+    if !meta.body.indexed {
+        return None;
+    }
+    let regions = region_count(meta.size);
+    match index::load(files, Loading { tag: meta.tag(), file: layer.file, root, regions }) {
+        Ok((index, health)) => {
+            for page in health.damaged_slots {
+                report.add(Problem::IndexSlot { file, page, unclean: meta.body.clean.is_none() });
+            }
+            if health.rebuilt {
+                report.add(Problem::IndexRebuilt { file });
+            }
+            Some(index)
+        }
+        Err(LoadError::Contradicts) => {
+            report.add(Problem::Index { file });
+            None
+        }
+        Err(LoadError::Io(file, fault)) => {
+            report.add(Problem::Unreadable { file, errno: fault.errno() });
+            None
+        }
+    }
+}
+
 /// The sum of the log, if it will be replayed.
 fn check_log(files: &mut dyn Files, meta: &SuperBlock, report: &mut Report) -> Sum {
-    if meta.body.clean.is_some() {
+    if let Some(next) = meta.body.clean {
+        if let Err(OpenError::Stale { file }) = check_newest(files, meta, next) {
+            report.add(Problem::Stale { file });
+        }
         return Sum::default();
     }
     let len = log::ring_bytes(meta.body.log_pages);
@@ -223,6 +272,9 @@ fn check_log(files: &mut dyn Files, meta: &SuperBlock, report: &mut Report) -> S
     match log::replay(&ring, meta.tag()) {
         Ok(replay) if matches!(replay.records.first(), Some(Record::Checkpoint { .. })) => {
             let sum = sum(&replay.records);
+            if let Err(OpenError::Stale { file }) = check_ages(files, meta, &sum, replay.next) {
+                report.add(Problem::Stale { file });
+            }
             let (pages, torn) = (replay.pages, replay.torn);
             report.add(Problem::Replay { pages, torn, regions: sum.active.len() as u64 });
             sum

@@ -3,7 +3,7 @@
 //! The super block is written last: a directory without a valid one is no replica, and what a
 //! crash leaves of it can be removed.
 
-use super::files::{FileId, Files, Place};
+use super::files::{FileId, Files};
 use super::geometry::{BLOCK, MAX_VOLUME, Region};
 use super::layer::{Base, LayerTable, SnapshotInfo};
 use super::log::{self, Header, Record};
@@ -95,7 +95,7 @@ pub fn create(files: &mut dyn Files, options: &CreateOptions) -> Result<(), Crea
     let page = first_page(meta.tag());
     files.write_durable(FileId::Log, 0, &page).map_err(fail(FileId::Log))?;
     for layer in &meta.body.layers.layers {
-        for file in [FileId::Data(Place::Own, layer.file), FileId::Map(Place::Own, layer.file)] {
+        for file in FileId::of_layer(layer.file) {
             files.create(file).map_err(fail(file))?;
         }
     }
@@ -144,7 +144,9 @@ fn first_super_block(options: &CreateOptions) -> SuperBlock {
             session: 0,
             clean: Some(1),
             log_pages: options.log_pages,
+            log_next: 1,
             boot: None,
+            indexed: true,
             lost: false,
             reserve: options.reserve,
             promised: options.promised,

@@ -6,9 +6,11 @@
 //! | `super` | identity, layer table, state: [`super::super_block`] |
 //! | `log` | ring of records: [`super::log`] |
 //! | `recent` | presence that is not durable yet: [`super::recent`] |
+//! | `sums` | checksums that are not in a map yet: [`super::sums`] |
 //! | `reserve` | space that replay may use when the disk is full: [`super::open`] |
 //! | `L<n>.data` | blocks of a layer, each at its offset in the volume; sparse |
 //! | `L<n>.map` | presence and checksums of a layer's blocks: [`super::map`] |
+//! | `L<n>.idx` | which page of the map counts for each region: [`super::index`] |
 //!
 //! A *base* is a directory with the same files that belong to another replica, or a raw image;
 //! its files are only ever read.
@@ -45,9 +47,11 @@ pub enum FileId {
     Super,
     Log,
     Recent,
+    Sums,
     Reserve,
     Data(Place, FileNo),
     Map(Place, FileNo),
+    Index(Place, FileNo),
     /// The raw image that is the base with this position.
     Image(u8),
     /// The directory itself.
@@ -57,8 +61,13 @@ pub enum FileId {
 impl FileId {
     pub fn place(self) -> Place {
         match self {
-            Self::Super | Self::Log | Self::Recent | Self::Reserve | Self::Directory => Place::Own,
-            Self::Data(place, _) | Self::Map(place, _) => place,
+            Self::Super
+            | Self::Log
+            | Self::Recent
+            | Self::Sums
+            | Self::Reserve
+            | Self::Directory => Place::Own,
+            Self::Data(place, _) | Self::Map(place, _) | Self::Index(place, _) => place,
             Self::Image(base) => Place::Base(base),
         }
     }
@@ -69,8 +78,15 @@ impl FileId {
         match self {
             Self::Data(_, no) => Self::Data(Place::Own, no),
             Self::Map(_, no) => Self::Map(Place::Own, no),
+            Self::Index(_, no) => Self::Index(Place::Own, no),
             other => other,
         }
+    }
+
+    /// The files of a layer.
+    pub fn of_layer(no: FileNo) -> [Self; 3] {
+        let own = Place::Own;
+        [Self::Data(own, no), Self::Map(own, no), Self::Index(own, no)]
     }
 
     /// The layer file that a name in the directory belongs to, if it is one.
@@ -79,6 +95,7 @@ impl FileId {
             "super" => return Some(Self::Super),
             "log" => return Some(Self::Log),
             "recent" => return Some(Self::Recent),
+            "sums" => return Some(Self::Sums),
             "reserve" => return Some(Self::Reserve),
             _ => {}
         }
@@ -90,6 +107,7 @@ impl FileId {
         match kind {
             "data" => Some(Self::Data(Place::Own, no)),
             "map" => Some(Self::Map(Place::Own, no)),
+            "idx" => Some(Self::Index(Place::Own, no)),
             _ => None,
         }
     }
@@ -102,9 +120,11 @@ impl fmt::Display for FileId {
             Self::Super => f.write_str("super"),
             Self::Log => f.write_str("log"),
             Self::Recent => f.write_str("recent"),
+            Self::Sums => f.write_str("sums"),
             Self::Reserve => f.write_str("reserve"),
             Self::Data(_, no) => write!(f, "L{}.data", no.0),
             Self::Map(_, no) => write!(f, "L{}.map", no.0),
+            Self::Index(_, no) => write!(f, "L{}.idx", no.0),
             Self::Image(_) => f.write_str("image"),
             Self::Directory => f.write_str("."),
         }

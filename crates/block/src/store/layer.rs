@@ -34,6 +34,7 @@ use serde::{Deserialize, Serialize};
 
 use super::files::{FileId, FileNo, Place};
 use super::geometry::Region;
+use super::index::Root;
 use super::super_block::Pinned;
 use crate::ids::{ReplicaId, SnapshotId, VolumeId};
 
@@ -65,6 +66,9 @@ pub struct Layer {
     pub unverified: bool,
     /// Blocks of data in it. The log has the newer number after an unclean stop.
     pub blocks: u64,
+    /// What its index must add up to. The log has the newer one after an unclean stop.
+    #[serde(default)]
+    pub root: Option<Root>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -337,6 +341,7 @@ impl LayerTable {
                 top.parent = under.parent;
                 top.unverified |= under.unverified;
                 top.blocks = under.blocks;
+                top.root = under.root;
                 self.layers.retain(|layer| layer.no != into);
                 Some(file)
             }
@@ -383,6 +388,7 @@ impl Layer {
             unsealed: false,
             unverified: false,
             blocks: 0,
+            root: None,
         }
     }
 

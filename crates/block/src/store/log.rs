@@ -29,6 +29,8 @@
 //! | 4 | work u32, cursor u32 | a checkpoint begins; first in its page |
 //! | 5 | file u32, blocks u64 | of the checkpoint: blocks of data in the layer |
 //! | 6 | work u32, region u32 | background work has done everything before the region |
+//! | 16 | file u32, clean u64, digest u64 | the layer's index as of that clean: [`super::index`] |
+//! | 17 | sequence u64 | the super block with this sequence is durable |
 //!
 //! **Reading.** The end is the last page from which an unbroken chain leads back to that page's
 //! tail. Pages after it are what a power cut left of the last batch. A valid page of a *later*
@@ -42,6 +44,7 @@ use super::bytes_at::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
 use super::crc::crc32c;
 use super::files::FileNo;
 use super::geometry::{Blocks, Region};
+use super::index::Root;
 use super::map::Presence;
 use crate::checksum::crc32c_of_page;
 
@@ -75,6 +78,8 @@ pub enum Record {
     Checkpoint { work: u32, cursor: Region },
     Count { file: FileNo, blocks: u64 },
     Cursor { work: u32, region: Region },
+    Root { file: FileNo, root: Root },
+    SuperBlock { seq: u64 },
 }
 
 impl Record {
@@ -85,6 +90,8 @@ impl Record {
             Self::Presence { .. } => 139,
             Self::Checkpoint { .. } | Self::Cursor { .. } => 9,
             Self::Count { .. } => 13,
+            Self::Root { .. } => 21,
+            Self::SuperBlock { .. } => 9,
         }
     }
 
@@ -121,6 +128,16 @@ impl Record {
                 out.extend(work.to_le_bytes());
                 out.extend(region.0.to_le_bytes());
             }
+            Self::Root { file, root } => {
+                out.push(16);
+                out.extend(file.0.to_le_bytes());
+                out.extend(root.clean.to_le_bytes());
+                out.extend(root.digest.to_le_bytes());
+            }
+            Self::SuperBlock { seq } => {
+                out.push(17);
+                out.extend(seq.to_le_bytes());
+            }
         }
     }
 
@@ -133,7 +150,7 @@ impl Record {
             2 => needs(5).map(|()| Self::Deactivate(region(1))),
             3 => needs(139).and_then(|()| {
                 let words = |at: usize| Blocks(std::array::from_fn(|i| get_u64(bytes, at + i * 8)));
-                let presence = Presence { data: words(11), zero: words(75) };
+                let presence = Presence::new(words(11), words(75));
                 presence.is_sane().then(|| Self::Presence {
                     file: FileNo(get_u32(bytes, 1)),
                     region: region(5),
@@ -147,6 +164,11 @@ impl Record {
                 blocks: get_u64(bytes, 5),
             }),
             6 => needs(9).map(|()| Self::Cursor { work: get_u32(bytes, 1), region: region(5) }),
+            16 => needs(21).map(|()| Self::Root {
+                file: FileNo(get_u32(bytes, 1)),
+                root: Root { clean: get_u64(bytes, 5), digest: get_u64(bytes, 13) },
+            }),
+            17 => needs(9).map(|()| Self::SuperBlock { seq: get_u64(bytes, 1) }),
             _ => None,
         }
     }

@@ -21,16 +21,19 @@
 //! when there is some, and nothing is lost.
 
 mod base;
+mod indexes;
 mod left;
 mod replay;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use self::base::{BaseError, BasePlace, Bases, DirectoryBases, NoBases, describe_image};
+pub(crate) use self::indexes::roots;
 use self::replay::{Recovered, recover};
-pub(crate) use self::replay::{Sum, sum};
+pub(crate) use self::replay::{Sum, check_ages, sum};
 use super::files::{FileId, FileNo, Files, Place};
 use super::geometry::{BLOCK, MAX_VOLUME, Region, region_count};
+use super::index::Index;
 use super::layer::Layer;
 use super::log::{self, LogError, LogWriter, Record};
 use super::replica::{Limits, Opened, Replica};
@@ -63,6 +66,10 @@ pub enum OpenError {
     Nonsense { what: &'static str },
     #[error("{file} is missing")]
     Missing { file: FileId },
+    #[error("{file} is an older copy: other files of the replica are newer")]
+    Stale { file: FileId },
+    #[error("{file} and the map that goes with it are not what the log says they are")]
+    Index { file: FileId },
     #[error("cannot read the log")]
     Log { source: LogError },
     #[error("the base cannot be used")]
@@ -89,25 +96,39 @@ pub fn open(
     check_identity(&meta, &options)?;
     check_sense(&meta)?;
     check_files(files, &meta)?;
-    let (bases, base_links) = base::resolve(bases, meta.body.base.as_ref())
-        .map_err(|source| OpenError::Base { source })?;
+    let base::Resolved { places: bases, links: base_links, indexes } =
+        base::resolve(bases, meta.body.base.as_ref())
+            .map_err(|source| OpenError::Base { source })?;
     let end = match (meta.body.clean, options.boot) {
         (Some(_), _) => End::Clean,
         (None, Some(boot)) if meta.body.boot == Some(boot) => End::Killed,
         (None, _) => End::PowerCut,
     };
-    let recovered = match meta.body.clean {
-        Some(next) => Recovered::clean(&meta, next),
+    let mut recovered = match meta.body.clean {
+        Some(next) => {
+            check_newest(files, &meta, next)?;
+            let mut recovered = Recovered::clean(&meta, next);
+            recovered.index = indexes::load(files, &meta, &BTreeMap::new())?;
+            recovered
+        }
         None => recover(files, &meta, end)?,
     };
+    for (map, index) in indexes {
+        recovered.index.insert(map, index);
+    }
     let left = left::read(files, &meta, options.boot, end, &recovered)?;
     // A damaged slot might have been the newer one, with layers that this one does not know.
     if both_valid {
         remove_orphans(files, &meta)?;
     }
-    let Recovered { counts, suspects, cursor, mut log, .. } = recovered;
+    let Recovered { counts, suspects, cursor, mut log, index, .. } = recovered;
     let mut meta = meta;
     meta.seq += 1;
+    meta.body.indexed = true;
+    meta.body.log_next = log.durable_next();
+    for layer in &mut meta.body.layers.layers {
+        layer.root = Some(index.root(layer.file));
+    }
     meta.body.session = meta.body.session.saturating_add(1);
     meta.body.boot = options.boot;
     meta.body.lost = (meta.body.lost || end == End::PowerCut) && !suspects.is_empty();
@@ -122,6 +143,8 @@ pub fn open(
     }
     if meta.body.clean.take().is_some() {
         begin_log(&mut log, &meta, cursor, &counts);
+    } else {
+        log.append(Record::SuperBlock { seq: meta.seq });
     }
     if let Some(work) = &mut meta.body.work {
         work.cursor = cursor;
@@ -142,6 +165,7 @@ pub fn open(
         counts,
         suspects,
         cursor,
+        index,
         log,
         limits,
         boot,
@@ -254,7 +278,7 @@ fn remove_orphans(files: &mut dyn Files, meta: &SuperBlock) -> Result<(), OpenEr
     let mut removed = false;
     for name in files.list().map_err(io)? {
         let Some(file) = FileId::parse(&name) else { continue };
-        if let FileId::Data(_, no) | FileId::Map(_, no) = file
+        if let FileId::Data(_, no) | FileId::Map(_, no) | FileId::Index(_, no) = file
             && meta.body.layers.by_file(no).is_none()
         {
             files.remove(file).map_err(|source| OpenError::Io { file, source })?;
@@ -275,6 +299,25 @@ fn fill_reserve(files: &mut dyn Files, bytes: u64) {
     }
 }
 
+/// Whether a super block that says that the replica was stopped cleanly is the newest: then nothing
+/// is in the log that came after it. A log that is damaged or older does not matter, because
+/// nothing in it is needed.
+pub(crate) fn check_newest(
+    files: &mut dyn Files,
+    meta: &SuperBlock,
+    next: u64,
+) -> Result<(), OpenError> {
+    let len = log::ring_bytes(meta.body.log_pages);
+    let io = |source| OpenError::Io { file: FileId::Log, source };
+    let ring = files.read(FileId::Log, 0, len).map_err(io)?;
+    match log::replay(&ring, meta.tag()) {
+        Ok(replay) if replay.next > next || sum(&replay.records).super_seq > meta.seq => {
+            Err(OpenError::Stale { file: FileId::Super })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// After a clean stop the log begins anew, with a checkpoint.
 fn begin_log(
     log: &mut LogWriter,
@@ -287,6 +330,11 @@ fn begin_log(
     for (file, blocks) in counts {
         log.append(Record::Count { file: *file, blocks: *blocks });
     }
+    for layer in &meta.body.layers.layers {
+        let root = layer.root.unwrap_or_default();
+        log.append(Record::Root { file: layer.file, root });
+    }
+    log.append(Record::SuperBlock { seq: meta.seq });
 }
 
 impl Recovered {
@@ -298,6 +346,7 @@ impl Recovered {
             cursor: meta.body.work.as_ref().map_or(Region(0), |work| work.cursor),
             log: LogWriter::new(meta.body.log_pages, meta.tag(), next, next, 0),
             unsynced: BTreeSet::new(),
+            index: Index::default(),
         }
     }
 }

@@ -85,7 +85,7 @@ pub(crate) fn decode(place: &[u8], boot: BootId, tag: u64) -> Option<Record> {
         && get_u128(bytes, 8) == boot.as_u128()
         && get_u64(bytes, 24) == tag;
     let words = |at: usize| Blocks(std::array::from_fn(|i| get_u64(bytes, at + i * 8)));
-    let presence = Presence { data: words(48), zero: words(112) };
+    let presence = Presence::new(words(48), words(112));
     (ours && presence.is_sane()).then(|| Record {
         ticket: Ticket(get_u64(bytes, 32)),
         page: (FileNo(get_u32(bytes, 40)), Region(get_u32(bytes, 44))),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     fn record(region: u32, ticket: u64) -> Record {
-        let presence = Presence { data: Blocks::of(3, 5), zero: Blocks::of(100, 1) };
+        let presence = Presence::new(Blocks::of(3, 5), Blocks::of(100, 1));
         Record { ticket: Ticket(ticket), page: page(region), presence }
     }
 

@@ -11,7 +11,7 @@
 //!
 //!  record   presence into the file `recent`, for the next process         (replica/record.rs)
 //!  flush    sync data files ─► presence into the log ─► replies          (replica/flush.rs)
-//!  clean    flush ─► checkpoint ─► map pages ─► regions inactive          (replica/clean.rs)
+//!  clean    flush ─► checkpoint ─► maps, indexes ─► regions inactive      (replica/clean.rs)
 //!  control  one change of the super block after the other                (replica/control.rs)
 //!  work     merges and hydration, region by region                        (replica/work.rs)
 //! ```
@@ -28,6 +28,8 @@ mod chain;
 mod clean;
 mod control;
 mod flush;
+mod gate;
+mod keep;
 mod look;
 mod opened;
 mod ops;
@@ -48,15 +50,17 @@ use self::access::Parking;
 use self::clean::Clean;
 use self::control::Control;
 use self::flush::Flush;
+use self::gate::Gate;
+use self::keep::Keeper;
 pub(crate) use self::opened::{Left, Opened};
 use self::ops::{Op, OpKind, Step};
-use self::read::Gate;
 pub use self::status::{Progress, SnapshotStatus, Status};
 use self::trash::Trash;
 use self::work::WorkState;
 use super::cache::{Cache, PageIndex, PageKey};
 use super::files::{FileId, FileNo, Place};
 use super::geometry::Region;
+use super::index::Index;
 use super::layer::Link;
 use super::log::{LogWriter, Lsn};
 use super::open::BasePlace;
@@ -110,9 +114,11 @@ pub struct Replica {
     /// Blocks of data in each layer, as committed.
     counts: BTreeMap<FileNo, u64>,
     cache: Cache,
+    index: Index,
     /// Of the kernel that runs: marks what outlives this process, but not that.
     boot: BootId,
     recent: Recent,
+    keeper: Keeper,
     /// Who waits for a record to be written.
     record_waiters: Vec<Key>,
     regions: Regions,
@@ -134,6 +140,8 @@ pub struct Replica {
     loading: BTreeMap<PageKey, Vec<Key>>,
     /// Pages whose place in the map is being allocated, and who waits.
     allocating: BTreeMap<PageKey, Vec<Key>>,
+    /// Pages of indexes that have a place since the replica was opened.
+    index_places: BTreeSet<(FileId, u32)>,
     /// Who waits for a region to become inactive.
     room_waiters: Vec<Key>,
     /// Regions of layers with space to give back.
@@ -171,12 +179,15 @@ enum LogWaiter {
 enum Purpose {
     Op { op: Key, part: u32 },
     Load(PageKey),
-    Allocate(PageKey),
+    Allocate(PageKey, access::Part),
     Log,
     Record,
+    Keep(PageKey),
+    Mark,
     FlushSync(FileId),
-    CleanWrite(PageIndex),
+    CleanWrite(FileId),
     CleanSync(FileId),
+    CleanCopy,
     Control(FileId),
     Trash,
 }
@@ -237,12 +248,15 @@ impl Replica {
         match purpose {
             Purpose::Op { op, part } => self.op_io(op, part, result),
             Purpose::Load(key) => self.page_loaded(key, result),
-            Purpose::Allocate(key) => self.page_allocated(key, result),
+            Purpose::Allocate(key, part) => self.page_allocated(key, part, result),
             Purpose::Log => self.log_written(result),
             Purpose::Record => self.record_written(result),
+            Purpose::Keep(key) => self.keep_io(key, result),
+            Purpose::Mark => self.mark_written(),
             Purpose::FlushSync(file) => self.flush_synced(file, result),
-            Purpose::CleanWrite(page) => self.clean_written(page, result),
+            Purpose::CleanWrite(file) => self.clean_written(file, result),
             Purpose::CleanSync(file) => self.clean_synced(file, result),
+            Purpose::CleanCopy => self.clean_copied(),
             Purpose::Control(file) => self.control_io(file, result),
             Purpose::Trash => self.trash_io(result),
         }
@@ -322,6 +336,10 @@ impl Replica {
 
 fn own_map(file: FileNo) -> FileId {
     FileId::Map(Place::Own, file)
+}
+
+fn own_index(file: FileNo) -> FileId {
+    FileId::Index(Place::Own, file)
 }
 
 fn own_data(file: FileNo) -> FileId {

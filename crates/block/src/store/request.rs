@@ -52,6 +52,9 @@ pub enum LayerRef {
 pub enum Request {
     /// Answered by [`Reply::Data`].
     Read { view: View, offset: u64, len: u64 },
+    /// As [`Request::Read`], for whoever compares the data with the map of the same range: blocks
+    /// that are lost are answered as zeroes.
+    Peek { view: View, offset: u64, len: u64 },
     /// `crcs` holds the checksum of each block. With `fua` the answer comes when the data is
     /// durable.
     Write { offset: u64, data: Bytes, crcs: Vec<u32>, fua: bool },
@@ -146,14 +149,17 @@ pub enum BlockInfo {
     Zero,
     /// A raw image has no checksum.
     Data { crc: Option<u32> },
+    /// Nobody knows: the map is damaged here.
+    Lost,
 }
 
-/// A block that is not what its checksum says.
+/// A block that is not what its checksum says, or whose checksum is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadBlock {
     pub layer: Option<SnapshotId>,
     pub offset: u64,
-    pub expected: u32,
+    /// Nothing if the map is damaged here; then the block was not read.
+    pub expected: Option<u32>,
     pub found: u32,
 }
 
@@ -208,8 +214,8 @@ pub enum RequestError {
     NoSpace,
     #[error("input/output error {errno} on {file}")]
     Io { file: FileId, errno: i32 },
-    #[error("the map of region {} in {file} is damaged", region.0)]
-    MapDamaged { file: FileId, region: Region },
+    #[error("the block at {offset} is lost: the page of the map that describes it is damaged")]
+    Lost { offset: u64 },
     #[error("snapshot {id} does not exist")]
     NoSuchSnapshot { id: SnapshotId },
     #[error("snapshot {id} exists already")]

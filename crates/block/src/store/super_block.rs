@@ -8,7 +8,7 @@
 //! | at | size | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `SHEAFSUP` |
-//! | 8 | 4 | format version, 1 |
+//! | 8 | 4 | format version: 2, or 1 if maps have no index |
 //! | 12 | 4 | CRC-32C of the header's 4096 bytes, with this field zero |
 //! | 16 | 8 | sequence; the valid slot with the greater one counts |
 //! | 24 | 16 | volume id |
@@ -33,8 +33,10 @@ use super::request::Pin;
 use crate::ids::{BootId, Epoch, Generation, ReplicaId, SnapshotId, VolumeId};
 
 const MAGIC: &[u8; 8] = b"SHEAFSUP";
-/// The version of the whole on-disk format: super block, log, map.
-pub const VERSION: u32 = 1;
+/// The version of the whole on-disk format: super block, log, map, index.
+pub const VERSION: u32 = 2;
+/// The version without indexes. It is brought up to date when a replica is opened.
+pub const FIRST_VERSION: u32 = 1;
 const HEADER: usize = 4096;
 pub const SLOT: u64 = 256 << 10;
 /// Where the slots are, in the order in which they are written.
@@ -61,9 +63,16 @@ pub struct Body {
     /// the log. Nothing in the log before it is needed.
     pub clean: Option<u64>,
     pub log_pages: u32,
+    /// Pages of the log before this one were durable when this was written: a log that ends
+    /// earlier is an older copy.
+    #[serde(default)]
+    pub log_next: u64,
     /// The kernel under which it is used, or was last.
     #[serde(default)]
     pub boot: Option<BootId>,
+    /// Layers have an index.
+    #[serde(default)]
+    pub indexed: bool,
     /// Answered writes may be missing in regions that were not reconciled since.
     #[serde(default)]
     pub lost: bool,
@@ -116,7 +125,7 @@ impl SuperBlock {
         }
         let mut slot = vec![0; (HEADER + body.len()).next_multiple_of(BLOCK as usize)];
         slot[..8].copy_from_slice(MAGIC);
-        put_u32(&mut slot, 8, VERSION);
+        put_u32(&mut slot, 8, if self.body.indexed { VERSION } else { FIRST_VERSION });
         put_u64(&mut slot, 16, self.seq);
         put_u128(&mut slot, 24, self.volume.as_u128());
         put_u128(&mut slot, 40, self.replica.as_u128());
@@ -146,7 +155,7 @@ impl SuperBlock {
             return Err(SlotError::HeaderChecksum);
         }
         let version = get_u32(header, 8);
-        if version != VERSION {
+        if version != VERSION && version != FIRST_VERSION {
             return Err(SlotError::Version { found: version });
         }
         let (block, region) = (get_u32(header, 64), get_u32(header, 68));

@@ -3,6 +3,8 @@
 mod basic;
 mod crash;
 mod damage;
+mod harm;
 mod model;
 mod nonsense;
+mod upgrade;
 mod world;

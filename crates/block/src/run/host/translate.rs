@@ -126,7 +126,7 @@ fn map(view: Option<SnapshotId>, offset: u64, length: u32, both: bool) -> Plan {
     let (view, len) = (view_of(view), u64::from(length));
     let mut requests = vec![Request::ReadMap { of: MapOf::View(view), offset, len }];
     if both {
-        requests.push(Request::Read { view, offset, len });
+        requests.push(Request::Peek { view, offset, len });
     }
     Plan::Ask { asked: Asked::Map { map: None, data: None, both }, requests }
 }
@@ -189,6 +189,7 @@ fn states(infos: &[BlockInfo], data: Option<Bytes>) -> Vec<BlockState> {
             (BlockInfo::Data { crc: Some(crc) }, Some(found)) if *crc != found => BlockState::Bad,
             (BlockInfo::Data { crc: Some(crc) }, _) => BlockState::Data(*crc),
             (BlockInfo::Data { crc: None }, Some(found)) => BlockState::Data(found),
+            (BlockInfo::Lost, _) => BlockState::Bad,
             // An image has no checksums; without its data there is nothing to compare.
             (BlockInfo::Data { crc: None }, None) => BlockState::Bad,
         }
@@ -241,7 +242,7 @@ fn refusal(error: &RequestError) -> Refusal {
         RequestError::SnapshotBusy { .. } => Refusal::Busy,
         RequestError::StaleGeneration { .. } => Refusal::Fenced,
         RequestError::Io { .. }
-        | RequestError::MapDamaged { .. }
+        | RequestError::Lost { .. }
         | RequestError::Stopped { .. }
         | RequestError::Closed => Refusal::Io,
         _ => Refusal::Invalid,

@@ -50,6 +50,8 @@ pub enum Problem {
     Pinned { snapshot: SnapshotId, by: ReplicaId, path: String },
     #[error("needs its base: {}", describe_base(base))]
     Based { base: Base },
+    #[error("{file} is an older copy: other files of the replica are newer")]
+    Stale { file: FileId },
     #[error("{file} is missing")]
     Missing { file: FileId },
     #[error("{file} belongs to no layer; it will be removed when the replica is opened")]
@@ -62,6 +64,16 @@ pub enum Problem {
     TornPage { file: FileId, region: Region },
     #[error("{file}: the page of region {} is damaged, so it is not known which blocks it has", region.0)]
     DamagedPage { file: FileId, region: Region },
+    #[error("{file}: a copy of the page of region {} is damaged", region.0)]
+    DamagedCopy { file: FileId, region: Region, unclean: bool },
+    #[error("{file}: a copy of page {page} is damaged")]
+    IndexSlot { file: FileId, page: u32, unclean: bool },
+    #[error("{file} is damaged; it will be made anew from the map when the replica is opened")]
+    IndexRebuilt { file: FileId },
+    #[error("{file} and the map that goes with it are not what the log says they are")]
+    Index { file: FileId },
+    #[error("{file}: {blocks} blocks of region {} are lost, because their map was damaged", region.0)]
+    LostBlocks { file: FileId, region: Region, blocks: u32 },
     #[error("{file}: the block at {offset} is not what its checksum says")]
     BadBlock { file: FileId, offset: u64, expected: u32, found: u32 },
     #[error("{file}: {found} blocks were counted, {recorded} are recorded")]
@@ -79,11 +91,17 @@ impl Finding {
             | Problem::Orphan { .. }
             | Problem::Foreign { .. }
             | Problem::TornPage { .. }
+            // A power cut tears a copy that was being written.
+            | Problem::DamagedCopy { unclean: true, .. }
+            | Problem::IndexSlot { unclean: true, .. }
             // A new replica has written one slot only.
             | Problem::SuperSlot { error: SlotError::Empty, other_is_good: true, .. } => {
                 Severity::Note
             }
-            Problem::SuperSlot { other_is_good: true, .. } => Severity::Warning,
+            Problem::SuperSlot { other_is_good: true, .. }
+            | Problem::DamagedCopy { unclean: false, .. }
+            | Problem::IndexSlot { unclean: false, .. }
+            | Problem::IndexRebuilt { .. } => Severity::Warning,
             // Pages of the map are lost, or they are not those that were counted.
             Problem::Count { .. }
             | Problem::NotReplica
@@ -91,8 +109,11 @@ impl Finding {
             | Problem::Nonsense { .. }
             | Problem::Log { .. }
             | Problem::Missing { .. }
+            | Problem::Stale { .. }
             | Problem::Unreadable { .. }
             | Problem::DamagedPage { .. }
+            | Problem::LostBlocks { .. }
+            | Problem::Index { .. }
             | Problem::BadBlock { .. } => Severity::Error,
         }
     }

@@ -4,8 +4,11 @@ use super::{Depth, Problem, Report};
 use crate::store::crc;
 use crate::store::files::{FileId, Files, Place};
 use crate::store::geometry::{BLOCK, Region, region_count};
+use crate::store::index::{Entry, LayerIndex};
 use crate::store::layer::Layer;
-use crate::store::map::{Crcs, MapPage, Owner, PAIR, Pair, Presence, decode_pair, no_crcs};
+use crate::store::map::{
+    self, Crcs, MapPage, Owner, PAGE, PAIR, Pair, Presence, Slot, decode_pair, decode_slot, no_crcs,
+};
 use crate::store::open::Sum;
 use crate::store::super_block::SuperBlock;
 
@@ -16,6 +19,8 @@ pub(super) struct LayerCheck<'a> {
     pub(super) meta: &'a SuperBlock,
     pub(super) layer: &'a Layer,
     pub(super) sum: &'a Sum,
+    /// Nothing in a replica of the first format.
+    pub(super) index: Option<&'a LayerIndex>,
     /// Its checksums count only in regions that the log does not name.
     pub(super) is_written: bool,
     pub(super) depth: Depth,
@@ -51,6 +56,21 @@ pub(super) fn check_layer(
     blocks
 }
 
+/// What the slots of a region hold.
+enum Page {
+    Blank,
+    Whole(MapPage),
+    Damaged { older: Option<MapPage> },
+}
+
+fn unindexed(pair: &[u8], owner: Owner) -> Page {
+    match decode_pair(pair, owner) {
+        Pair::Blank => Page::Blank,
+        Pair::Page(page) => Page::Whole(page),
+        Pair::Damaged { older } => Page::Damaged { older },
+    }
+}
+
 impl LayerCheck<'_> {
     fn region(
         &self,
@@ -63,27 +83,71 @@ impl LayerCheck<'_> {
         let owner = Owner { tag: self.meta.tag(), file: self.layer.file, region };
         let logged = self.sum.presence.get(&(self.layer.file, region));
         let active = self.is_written && self.sum.active.contains(&region);
-        let page = match decode_pair(pair, owner) {
-            Pair::Blank => None,
-            Pair::Page(page) => Some(page),
-            Pair::Damaged { older } if logged.is_some() || active => {
+        let in_log = logged.is_some() || active;
+        let page = match self.index {
+            Some(index) => self.named(index.get(region), pair, owner, in_log, report),
+            None => unindexed(pair, owner),
+        };
+        let page = match page {
+            Page::Blank => None,
+            Page::Whole(page) => Some(page),
+            // The index has all that is needed where the log has the blocks.
+            Page::Damaged { older } if in_log && (self.index.is_none() || logged.is_some()) => {
                 report.add(Problem::TornPage { file, region });
                 older
             }
-            Pair::Damaged { .. } => {
+            Page::Damaged { .. } => {
                 report.add(Problem::DamagedPage { file, region });
-                return 0;
+                // The rest adds up all the same.
+                let entry = self.index.and_then(|index| index.get(region));
+                return entry.map_or(0, |entry| u64::from(entry.blocks()));
             }
         };
-        let (found, crcs) = match page {
-            Some(MapPage { presence, crcs, .. }) => (presence, crcs),
-            None => (Presence::default(), no_crcs()),
+        let presence = match logged {
+            Some(logged) => logged.over(page.as_ref()),
+            None => page.as_ref().map_or(Presence::default(), |page| page.presence),
         };
-        let presence = logged.copied().unwrap_or(found);
+        if !presence.lost.is_empty() {
+            let blocks = presence.lost.len();
+            report.add(Problem::LostBlocks { file, region, blocks });
+        }
+        let crcs = page.map_or_else(no_crcs, |page| page.crcs);
         if self.depth == Depth::Data && !active {
             self.data(files, region, &presence, &crcs, report);
         }
         u64::from(presence.data.len())
+    }
+
+    /// The page that the index names, or a newer one if the region was being written.
+    fn named(
+        &self,
+        entry: Option<Entry>,
+        pair: &[u8],
+        owner: Owner,
+        in_log: bool,
+        report: &mut Report,
+    ) -> Page {
+        let found = match entry {
+            _ if in_log => map::find_newest(pair, owner, entry),
+            Some(entry) => map::find(pair, owner, entry),
+            None => return Page::Blank,
+        };
+        let Some(page) = found else {
+            return entry.map_or(Page::Blank, |_| Page::Damaged { older: None });
+        };
+        let (first, second) = pair.split_at(PAGE);
+        let slots = [decode_slot(first, owner), decode_slot(second, owner)];
+        let damaged = slots.iter().any(|slot| match slot {
+            Slot::Valid(other) => other.seq < page.seq.saturating_sub(1),
+            Slot::Blank => page.seq > 1,
+            Slot::Invalid => true,
+        });
+        if damaged && !in_log {
+            let file = FileId::Map(Place::Own, owner.file);
+            let unclean = self.meta.body.clean.is_none();
+            report.add(Problem::DamagedCopy { file, region: owner.region, unclean });
+        }
+        Page::Whole(page)
     }
 
     fn data(

@@ -120,6 +120,14 @@ impl SimFiles {
         }
     }
 
+    /// Puts the file of another directory, or of an earlier time, in the place of one.
+    pub fn replace(&mut self, file: FileId, from: &Self, other: FileId) {
+        match from.files.get(&other) {
+            Some(found) => drop(self.files.insert(file, found.clone())),
+            None => drop(self.files.remove(&file)),
+        }
+    }
+
     /// The power goes and comes back.
     pub fn power_cut(&mut self, mut keep: Keep) {
         let mut after = BTreeMap::new();

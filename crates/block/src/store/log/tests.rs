@@ -41,7 +41,7 @@ impl Ring {
 }
 
 fn presence(number: u32) -> Record {
-    let presence = Presence { data: Blocks::of(number % 512, 1), zero: Blocks::NONE };
+    let presence = Presence::new(Blocks::of(number % 512, 1), Blocks::NONE);
     Record::Presence { file: FileNo(number), region: Region(number), delta: -1, presence }
 }
 

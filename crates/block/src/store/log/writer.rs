@@ -38,6 +38,8 @@ pub(crate) struct LogWriter {
     /// The sequence of the next page.
     next: u64,
     last_crc: u32,
+    /// Pages before this one are durable.
+    durable_next: u64,
     /// Where replay begins if the next page is the last.
     tail: u64,
     /// Where replay begins if no further page becomes durable. Pages from here on are not
@@ -73,6 +75,7 @@ impl LogWriter {
             durable: Lsn(0),
             next,
             last_crc,
+            durable_next: next,
             tail,
             durable_tail: tail,
             force: false,
@@ -103,6 +106,11 @@ impl LogWriter {
     /// The sequence of the next page, for a clean close.
     pub(crate) fn next_seq(&self) -> u64 {
         self.next
+    }
+
+    /// The sequence of the first page that is not durable.
+    pub(crate) fn durable_next(&self) -> u64 {
+        self.durable_next
     }
 
     /// Whether it is time for a checkpoint.
@@ -214,6 +222,7 @@ impl LogWriter {
         if writing.left == 0 {
             self.durable = writing.upto;
             self.durable_tail = writing.tail;
+            self.durable_next = self.next;
             self.writing = None;
         }
     }

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use aws_lc_rs::digest;
 
 use super::super::files::{Directory, FileId, Files, Place};
-use super::super::geometry::{BLOCK, Region};
+use super::super::geometry::{BLOCK, Region, region_count};
+use super::super::index::{self, LayerIndex, LoadError, Loading};
 use super::super::layer::{Base, Content, ImageIdentity, Link};
 use super::super::request::IoFault;
 use super::super::super_block::SlotError;
@@ -49,6 +50,8 @@ pub enum BaseError {
     NotRaw { path: String },
     #[error("image {path} has {found} bytes, not {expected}")]
     ImageSize { path: String, found: u64, expected: u64 },
+    #[error("{path}: {file} and the map that goes with it are not what the super block says")]
+    Index { path: String, file: FileId },
     #[error("more than {MAX_DEPTH} bases under each other")]
     TooDeep,
 }
@@ -120,11 +123,9 @@ impl Bases for DirectoryBases {
 }
 
 /// Follows the bases down to the last.
-pub(super) fn resolve(
-    bases: &mut dyn Bases,
-    base: Option<&Base>,
-) -> Result<(Vec<BasePlace>, Vec<Link>), BaseError> {
-    let (mut places, mut links) = (Vec::new(), Vec::new());
+pub(super) fn resolve(bases: &mut dyn Bases, base: Option<&Base>) -> Result<Resolved, BaseError> {
+    let mut resolved = Resolved::default();
+    let Resolved { places, links, indexes } = &mut resolved;
     let mut next = base.cloned();
     while let Some(base) = next {
         if places.len() == MAX_DEPTH {
@@ -134,15 +135,25 @@ pub(super) fn resolve(
         let place;
         (place, next) = match base {
             Base::Image { path, bytes, identity } => {
-                (image(bases, path, bytes, identity.as_ref(), number, &mut links)?, None)
+                (image(bases, path, bytes, identity.as_ref(), number, links)?, None)
             }
             Base::Replica { path, replica, snapshot, .. } => {
-                snapshot_of(bases, path, replica, snapshot, number, &mut links)?
+                let files = bases.files(&path)?;
+                snapshot_of(files, path, replica, snapshot, number, links, indexes)?
             }
         };
         places.push(place);
     }
-    Ok((places, links))
+    Ok(resolved)
+}
+
+/// What lies under a replica.
+#[derive(Debug, Default)]
+pub(super) struct Resolved {
+    pub(super) places: Vec<BasePlace>,
+    pub(super) links: Vec<Link>,
+    /// Of the maps of bases; those of the first format have none.
+    pub(super) indexes: Vec<(FileId, LayerIndex)>,
 }
 
 fn image(
@@ -169,14 +180,15 @@ fn image(
 }
 
 fn snapshot_of(
-    bases: &mut dyn Bases,
+    files: &mut dyn Files,
     path: String,
     replica: ReplicaId,
     snapshot: SnapshotId,
     number: u8,
     links: &mut Vec<Link>,
+    indexes: &mut Vec<(FileId, LayerIndex)>,
 ) -> Result<(BasePlace, Option<Base>), BaseError> {
-    let meta = match read_super(bases.files(&path)?) {
+    let meta = match read_super(files) {
         Ok(meta) => meta,
         Err(OpenError::Super(slots)) => return Err(BaseError::Super { path, slots }),
         Err(OpenError::Io { source, .. }) => return Err(BaseError::Io { path, source }),
@@ -193,6 +205,19 @@ fn snapshot_of(
     for layer in body.layers.chain(top.no) {
         let place = Place::Base(number);
         blocks += layer.blocks;
+        if body.indexed {
+            let root = layer.root.unwrap_or_default();
+            let regions = region_count(meta.size);
+            let loading = Loading { tag: meta.tag(), file: layer.file, root, regions };
+            let loaded = index::load(files, loading).map_err(|error| match error {
+                LoadError::Io(_, source) => BaseError::Io { path: path.clone(), source },
+                LoadError::Contradicts => {
+                    let file = FileId::Index(Place::Own, layer.file);
+                    BaseError::Index { path: path.clone(), file }
+                }
+            })?;
+            indexes.push((FileId::Map(place, layer.file), loaded.0));
+        }
         links.push(Link {
             data: FileId::Data(place, layer.file),
             map: Content::Map(FileId::Map(place, layer.file)),

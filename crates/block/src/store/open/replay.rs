@@ -2,13 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{End, OpenError, is_inside};
+use bytes::Bytes;
+
+use super::{End, OpenError, indexes, is_inside};
 use crate::store::files::{FileId, FileNo, Files, Place};
 use crate::store::geometry::Region;
+use crate::store::index::{Entry, Index, Root, Stated};
 use crate::store::layer::written_files;
 use crate::store::log::{self, LogError, LogWriter, Record};
 use crate::store::map::{self, MapPage, Owner, PAGE, PAIR, Pair, Presence, decode_pair, no_crcs};
 use crate::store::request::IoFault;
+use crate::store::sabotage::{Check, is_left_out};
+use crate::store::sums::{self, Mark};
 use crate::store::super_block::SuperBlock;
 
 /// What a log says about the state of a replica.
@@ -20,6 +25,7 @@ pub(super) struct Recovered {
     pub(super) log: LogWriter,
     /// Data files that a killed process wrote to: they are there, but not durable.
     pub(super) unsynced: BTreeSet<FileNo>,
+    pub(super) index: Index,
 }
 
 /// The sum of a log's records.
@@ -30,6 +36,10 @@ pub(crate) struct Sum {
     pub(crate) presence: BTreeMap<(FileNo, Region), Presence>,
     /// For each piece of work the last cursor.
     pub(crate) cursors: BTreeMap<u32, Region>,
+    /// What the indexes of layers add up to.
+    pub(crate) roots: BTreeMap<FileNo, Root>,
+    /// The newest super block that was durable.
+    pub(crate) super_seq: u64,
 }
 
 /// Adds records up. The first is the checkpoint at the tail; later ones repeat what is known.
@@ -57,6 +67,10 @@ pub(crate) fn sum(records: &[Record]) -> Sum {
             }
             Record::Count { .. } => {}
             Record::Cursor { work, region } => raise(&mut sum.cursors, work, region),
+            Record::Root { file, root } => {
+                sum.roots.insert(file, root);
+            }
+            Record::SuperBlock { seq } => sum.super_seq = sum.super_seq.max(seq),
         }
     }
     sum
@@ -81,7 +95,17 @@ pub(super) fn recover(
         return Err(OpenError::Log { source });
     }
     let sum = sum(&replay.records);
-    mend_maps(files, meta, &sum, end)?;
+    check_ages(files, meta, &sum, replay.next)?;
+    // A process that was killed may have left the last batch to the kernel.
+    files.sync(FileId::Log).map_err(io(FileId::Log))?;
+    let index = if meta.body.indexed {
+        let mut index = indexes::load(files, meta, &sum.roots)?;
+        mend_maps(files, meta, &sum, end, Some(&mut index))?;
+        index
+    } else {
+        mend_maps(files, meta, &sum, end, None)?;
+        indexes::load(files, meta, &sum.roots)?
+    };
     let written = written_files(&meta.body.layers, meta.body.work.as_ref());
     // Where it is not known what the kernel has in its cache, all of it becomes durable now: what
     // is read must not change its mind later.
@@ -100,8 +124,32 @@ pub(super) fn recover(
         suspects: sum.active.into_iter().filter(|region| is_inside(meta, *region)).collect(),
         cursor,
         log: LogWriter::new(meta.body.log_pages, meta.tag(), replay.next, replay.tail, replay.last),
+        index,
         unsynced: if end == End::Killed { written.into_iter().collect() } else { BTreeSet::new() },
     })
+}
+
+/// Whether super block and log are of the same time: each names a state of the other that was
+/// durable when it was written.
+pub(crate) fn check_ages(
+    files: &mut dyn Files,
+    meta: &SuperBlock,
+    sum: &Sum,
+    next: u64,
+) -> Result<(), OpenError> {
+    if is_left_out(Check::Ages) {
+        return Ok(());
+    }
+    if sum.super_seq > meta.seq {
+        return Err(OpenError::Stale { file: FileId::Super });
+    }
+    // Without it less is known.
+    let mark = files.read(FileId::Sums, 0, sums::PLACE).ok();
+    let mark = mark.and_then(|place| Mark::decode(&place, meta.tag()));
+    if next < meta.body.log_next || mark.is_some_and(|mark| next < mark.0) {
+        return Err(OpenError::Stale { file: FileId::Log });
+    }
+    Ok(())
 }
 
 fn mend_maps(
@@ -109,6 +157,7 @@ fn mend_maps(
     meta: &SuperBlock,
     sum: &Sum,
     end: End,
+    mut index: Option<&mut Index>,
 ) -> Result<(), OpenError> {
     let exists = |file: &FileNo| meta.body.layers.by_file(*file).is_some();
     let mut pages: BTreeMap<(FileNo, Region), Option<Presence>> = BTreeMap::new();
@@ -123,12 +172,17 @@ fn mend_maps(
         if !is_inside(meta, region) {
             continue;
         }
-        let mended = match mend(files, meta, file, region, presence) {
+        let place = Where { meta, file, region };
+        let mut mend = |files: &mut dyn Files| match index.as_deref_mut() {
+            Some(index) => place.mend(files, presence, index),
+            None => place.mend_unindexed(files, presence),
+        };
+        let mended = match mend(files) {
             Err(OpenError::Io { source: IoFault::NoSpace, .. }) if reserved => {
                 reserved = false;
                 let io = |source| OpenError::Io { file: FileId::Reserve, source };
                 files.truncate(FileId::Reserve, 0).map_err(io)?;
-                mend(files, meta, file, region, presence)?
+                mend(files)?
             }
             other => other?,
         };
@@ -145,47 +199,126 @@ fn mend_maps(
     Ok(())
 }
 
-/// Brings one page up to date. Says whether something was written.
-fn mend(
-    files: &mut dyn Files,
-    meta: &SuperBlock,
+/// A page of a map that a log names.
+#[derive(Clone, Copy)]
+struct Where<'a> {
+    meta: &'a SuperBlock,
     file: FileNo,
     region: Region,
-    presence: Option<Presence>,
-) -> Result<bool, OpenError> {
-    let id = FileId::Map(Place::Own, file);
-    let io = |source| OpenError::Io { file: id, source };
-    let at = u64::from(region.0) * PAIR;
-    let owner = Owner { tag: meta.tag(), file, region };
-    let pair = files.read(id, at, PAIR).map_err(io)?;
-    let (found, healthy) = match decode_pair(&pair, owner) {
-        Pair::Blank => (None, true),
-        Pair::Page(page) => (Some(page), true),
-        Pair::Damaged { older } => (older, false),
-    };
-    let is_new = presence
-        .is_some_and(|new| found.as_ref().map_or(Presence::default(), |page| page.presence) != new);
-    if healthy && !is_new {
-        return Ok(false);
+}
+
+impl Where<'_> {
+    fn owner(&self) -> Owner {
+        Owner { tag: self.meta.tag(), file: self.file, region: self.region }
     }
-    let never_written = pair[..PAGE].iter().all(|byte| *byte == 0);
-    match (found, presence) {
-        (Some(page), presence) => {
-            let presence = presence.unwrap_or(page.presence);
-            write_page(files, owner, page.seq + 1, &presence, &page).map_err(io)?;
-        }
-        // The very first write of the page was torn, or the log has all there is to know.
-        (None, presence) if presence.is_some() || never_written => {
-            files.write(id, at, &[0; PAIR as usize]).map_err(io)?;
-            if let Some(presence) = presence {
-                let empty = MapPage { seq: 0, presence, crcs: no_crcs() };
-                write_page(files, owner, 1, &presence, &empty).map_err(io)?;
+
+    fn map(&self) -> FileId {
+        FileId::Map(Place::Own, self.file)
+    }
+
+    fn read(&self, files: &mut dyn Files) -> Result<Bytes, OpenError> {
+        let read = files.read(self.map(), u64::from(self.region.0) * PAIR, PAIR);
+        read.map_err(|source| OpenError::Io { file: self.map(), source })
+    }
+
+    /// Brings the page up to date. Says whether something was written.
+    fn mend(
+        &self,
+        files: &mut dyn Files,
+        logged: Option<Presence>,
+        index: &mut Index,
+    ) -> Result<bool, OpenError> {
+        let pair = self.read(files)?;
+        let Stated::At(entry) = index.get(self.map(), self.region) else {
+            // A page that never counted is there in full, or the log has all there is to know.
+            let found = map::find_newest(&pair, self.owner(), None);
+            return self.bring_up(files, found, logged, 0, index);
+        };
+        match (map::find_newest(&pair, self.owner(), Some(entry)), logged) {
+            (Some(page), logged) => self.bring_up(files, Some(page), logged, 0, index),
+            // The page is damaged, but the log has its blocks. Which were lost before is not known.
+            (None, Some(mut presence)) => {
+                if entry.has_lost() {
+                    presence.lost = Presence::all_lost().lost.without(&presence.any());
+                }
+                self.bring_up(files, None, Some(presence), u64::from(entry.seq), index)
             }
+            // Its blocks are lost, as in any other page that is damaged.
+            (None, None) => Ok(false),
         }
-        // Both slots are lost and the log does not know: damage, found when it is needed.
-        (None, _) => return Ok(false),
     }
-    Ok(true)
+
+    /// Writes the page if the log knows more than what was found.
+    fn bring_up(
+        &self,
+        files: &mut dyn Files,
+        found: Option<MapPage>,
+        logged: Option<Presence>,
+        seq: u64,
+        index: &mut Index,
+    ) -> Result<bool, OpenError> {
+        let known = found.as_ref().map(|page| page.presence);
+        let presence = match (logged, known) {
+            (Some(logged), Some(_)) => logged.over(found.as_ref()),
+            (Some(logged), None) => logged,
+            (None, Some(known)) => known,
+            (None, None) => return Ok(false),
+        };
+        if known == Some(presence) {
+            let entry = found.as_ref().map(Entry::of);
+            entry.into_iter().for_each(|entry| index.found_newer(self.file, self.region, entry));
+            return Ok(false);
+        }
+        let (seq, crcs) = found.map_or((seq, no_crcs()), |page| (page.seq, page.crcs));
+        let clean = index.next_clean();
+        let data = map::encode(self.owner(), seq + 1, clean, &presence, &crcs);
+        let entry = Entry::new(seq + 1, map::crc_of(&data), &presence);
+        let written = files.write(self.map(), map::offset(self.region, seq + 1), &data);
+        written.map_err(|source| OpenError::Io { file: self.map(), source })?;
+        index.found_newer(self.file, self.region, entry);
+        Ok(true)
+    }
+
+    /// As [`Self::mend`], for a replica of the first format.
+    fn mend_unindexed(
+        &self,
+        files: &mut dyn Files,
+        presence: Option<Presence>,
+    ) -> Result<bool, OpenError> {
+        let (id, owner) = (self.map(), self.owner());
+        let io = |source| OpenError::Io { file: id, source };
+        let at = u64::from(self.region.0) * PAIR;
+        let pair = self.read(files)?;
+        let (found, healthy) = match decode_pair(&pair, owner) {
+            Pair::Blank => (None, true),
+            Pair::Page(page) => (Some(page), true),
+            Pair::Damaged { older } => (older, false),
+        };
+        let is_new = presence.is_some_and(|new| {
+            found.as_ref().map_or(Presence::default(), |page| page.presence) != new
+        });
+        if healthy && !is_new {
+            return Ok(false);
+        }
+        let never_written = pair[..PAGE].iter().all(|byte| *byte == 0);
+        match (found, presence) {
+            (Some(page), presence) => {
+                let presence = presence.unwrap_or(page.presence);
+                write_page(files, owner, page.seq + 1, &presence, &page).map_err(io)?;
+            }
+            // The very first write of the page was torn, or the log has all there is to know.
+            (None, presence) if presence.is_some() || never_written => {
+                files.write(id, at, &[0; PAIR as usize]).map_err(io)?;
+                if let Some(presence) = presence {
+                    let empty = MapPage { seq: 0, clean: 0, crc: 0, presence, crcs: no_crcs() };
+                    write_page(files, owner, 1, &presence, &empty).map_err(io)?;
+                }
+            }
+            // Both slots are lost and the log does not know: damage, found when it is needed.
+            (None, _) => return Ok(false),
+        }
+        Ok(true)
+    }
 }
 
 fn write_page(
@@ -195,6 +328,6 @@ fn write_page(
     presence: &Presence,
     page: &MapPage,
 ) -> Result<(), IoFault> {
-    let data = map::encode(owner, seq, presence, &page.crcs);
+    let data = map::encode(owner, seq, 0, presence, &page.crcs);
     files.write(FileId::Map(Place::Own, owner.file), map::offset(owner.region, seq), &data)
 }

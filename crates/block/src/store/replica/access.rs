@@ -4,8 +4,9 @@ use super::{LogWaiter, Purpose, Replica, own_map};
 use crate::store::cache::{Known, PageIndex, PageKey};
 use crate::store::files::{FileId, FileNo, Place};
 use crate::store::geometry::{Region, region_count};
+use crate::store::index::{self, Entry, Stated};
 use crate::store::log::Record;
-use crate::store::map::{Owner, PAIR, Pair, decode_pair};
+use crate::store::map::{self, Owner, PAIR, Pair, decode_pair};
 use crate::store::region::{Eager, Phase};
 use crate::store::request::{IoFault, IoOp, IoResult, RequestError};
 use crate::store::slab::Key;
@@ -33,6 +34,19 @@ impl Parking {
     }
 }
 
+/// What a place is allocated for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Map,
+    Index,
+}
+
+/// The file of the index that goes with a map, and the page in it.
+fn index_place(key: PageKey) -> (FileId, u32) {
+    let FileId::Map(place, file) = key.file else { unreachable!("pages are in map files") };
+    (FileId::Index(place, file), key.region.0 / index::REGIONS)
+}
+
 /// What a look at a page gave.
 pub(super) enum Lookup {
     Blank,
@@ -42,7 +56,7 @@ pub(super) enum Lookup {
 }
 
 impl Replica {
-    /// Finds a page, or has it loaded.
+    /// Finds a page, or has it loaded. A page that is damaged is there, and its blocks are lost.
     pub(super) fn look_up(
         &mut self,
         parking: &mut Parking,
@@ -51,7 +65,9 @@ impl Replica {
         match self.cache.known(key) {
             Known::Blank => Ok(Lookup::Blank),
             Known::Cached(index) => Ok(Lookup::Page(index)),
-            Known::Damaged => Err(RequestError::MapDamaged { file: key.file, region: key.region }),
+            Known::Unknown if self.index.get(key.file, key.region) == Stated::Blank => {
+                Ok(Lookup::Blank)
+            }
             Known::Unknown => {
                 let mut is_new = false;
                 let waiting = self.loading.entry(key).or_insert_with(|| {
@@ -85,12 +101,24 @@ impl Replica {
             self.ready.extend(waiting);
             return;
         }
-        match decode_pair(&pair, self.owner(key)) {
-            Pair::Blank => self.cache.set_blank(key),
-            Pair::Page(page) => {
-                self.cache.insert(key, Some(page));
+        let owner = self.owner(key);
+        match self.index.get(key.file, key.region) {
+            Stated::Blank => {}
+            Stated::At(entry) => {
+                match map::find(&pair, owner, entry) {
+                    Some(page) => self.cache.insert(key, Some(page)),
+                    None => self.cache.insert_lost(key, entry),
+                };
             }
-            Pair::Damaged { .. } => self.cache.set_damaged(key),
+            Stated::Unindexed => match decode_pair(&pair, owner) {
+                Pair::Blank => self.cache.set_blank(key),
+                Pair::Page(page) => {
+                    self.cache.insert(key, Some(page));
+                }
+                Pair::Damaged { .. } => {
+                    self.cache.insert_lost(key, Entry::LOST);
+                }
+            },
         }
         self.ready.extend(waiting);
     }
@@ -140,7 +168,8 @@ impl Replica {
             Lookup::Page(index) => index,
         };
         let allocated = self.cache.page(index).allocated || self.allocate(parking, key, index);
-        Ok((active && allocated).then_some(index))
+        let cleared = self.is_cleared(parking, key);
+        Ok((active && allocated && cleared).then_some(index))
     }
 
     /// Whether the checksums of a region can be believed; if not, they are looked at.
@@ -203,7 +232,7 @@ impl Replica {
         }
     }
 
-    /// Has a place for the page's two slots reserved, so that a full disk is noticed now and not
+    /// Has a place for the page's two slots reserved, and for those of the index, so that a full disk is noticed now and not
     /// when the page must be written.
     fn allocate(&mut self, parking: &mut Parking, key: PageKey, index: PageIndex) -> bool {
         let mut is_new = false;
@@ -215,26 +244,40 @@ impl Replica {
         if is_new {
             self.cache.page_mut(index).pins += 1;
             let offset = u64::from(key.region.0) * PAIR;
-            self.issue(Purpose::Allocate(key), key.file, IoOp::Allocate { offset, len: PAIR });
+            let op = IoOp::Allocate { offset, len: PAIR };
+            self.issue(Purpose::Allocate(key, Part::Map), key.file, op);
         }
         false
     }
 
-    pub(super) fn page_allocated(&mut self, key: PageKey, result: IoResult) {
+    pub(super) fn page_allocated(&mut self, key: PageKey, part: Part, result: IoResult) {
         let waiting = self.allocating.remove(&key).unwrap_or_default();
-        let Known::Cached(index) = self.cache.known(key) else {
+        let Known::Cached(at) = self.cache.known(key) else {
             // The layer was dropped meanwhile; its writers look again.
             self.ready.extend(waiting);
             return;
         };
-        let page = self.cache.page_mut(index);
-        page.pins -= 1;
+        let (file, number) = index_place(key);
+        let needs_index = !self.index.has_place(key.file, key.region)
+            && !self.index_places.contains(&(file, number));
         match result {
+            Ok(_) if needs_index && part == Part::Map => {
+                self.allocating.insert(key, waiting);
+                let op =
+                    IoOp::Allocate { offset: u64::from(number) * index::PAIR, len: index::PAIR };
+                self.issue(Purpose::Allocate(key, Part::Index), file, op);
+            }
             Ok(_) => {
+                self.index_places.insert((file, number));
+                let page = self.cache.page_mut(at);
+                page.pins -= 1;
                 page.allocated = true;
                 self.ready.extend(waiting);
             }
-            Err(fault) => self.fail_ops(waiting, &data_error(key.file, fault)),
+            Err(fault) => {
+                self.cache.page_mut(at).pins -= 1;
+                self.fail_ops(waiting, &data_error(key.file, fault));
+            }
         }
     }
 

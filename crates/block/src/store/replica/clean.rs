@@ -1,20 +1,27 @@
-//! Clean: pages of maps go to disk, the log gets shorter, regions become inactive.
+//! Clean: pages of maps and indexes go to disk, the log gets shorter, regions become inactive.
 //!
 //! ```text
-//! Idle ─want─► Flushing ─► Checkpointing ─► Writing pages ─► Syncing maps ─► Ending ─► Idle
-//!                                               └──── no space: given up ─────────────►
+//! Idle ─want─► Flushing ─► Checkpointing ─► Writing ─► Syncing ─► Ending ─► Copying ─► Idle
+//!                                             └── no space: given up ─────────────────►
 //! ```
 //!
-//! The checkpoint's records go into the log before the pages are written, and the tail moves to
-//! them after the maps are synced; a power cut in between replays from the old tail.
+//! The checkpoint's records go into the log before the pages are written. Once the pages are
+//! durable, the roots of the indexes follow, and the tail moves to the checkpoint; a power cut in
+//! between replays from the old tail, and the old roots say which pages do not count.
+//!
+//! Pages that will not change soon then get a copy in their other slot, without a sync: what was
+//! there does not count any more, and a copy that is torn costs nothing.
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
+
 use super::flush::Waiter;
-use super::{LogWaiter, Purpose, Replica};
+use super::{LogWaiter, Purpose, Replica, own_index};
 use crate::store::cache::PageIndex;
 use crate::store::files::FileId;
 use crate::store::geometry::Region;
+use crate::store::index::Entry;
 use crate::store::log::Record;
 use crate::store::map;
 use crate::store::region::{Eager, Phase};
@@ -29,9 +36,28 @@ pub(super) struct Clean {
     pub(super) ended: u64,
     /// The last one that gave up for lack of space.
     pub(super) starved: u64,
-    pages: Vec<(PageIndex, u32)>,
+    pages: Vec<Written>,
+    /// Pages of indexes that were written.
+    index: Vec<Copy>,
     left: u32,
     failed: bool,
+}
+
+/// A page of a map on its way to disk.
+#[derive(Debug)]
+struct Written {
+    index: PageIndex,
+    version: u32,
+    region: Region,
+    copy: Copy,
+}
+
+/// What goes into the other slot of a page when it counts.
+#[derive(Debug)]
+struct Copy {
+    file: FileId,
+    offset: u64,
+    data: Bytes,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +69,7 @@ enum State {
     Writing,
     Syncing,
     Ending,
+    Copying,
 }
 
 impl Replica {
@@ -66,10 +93,14 @@ impl Replica {
             }
             State::Ending => {
                 if self.log.tail_is_durable() {
-                    self.end_clean();
+                    self.copy_pages();
                 }
             }
-            State::Flushing | State::Checkpointing | State::Writing | State::Syncing => {}
+            State::Flushing
+            | State::Checkpointing
+            | State::Writing
+            | State::Syncing
+            | State::Copying => {}
         }
     }
 
@@ -79,7 +110,7 @@ impl Replica {
         match self.clean.state {
             State::Flushing => self.flush.is_committing(),
             State::Checkpointing | State::Ending => true,
-            State::Idle | State::Writing | State::Syncing => false,
+            State::Idle | State::Writing | State::Syncing | State::Copying => false,
         }
     }
 
@@ -95,6 +126,10 @@ impl Replica {
         }
         for (file, blocks) in &self.counts {
             self.log.append(Record::Count { file: *file, blocks: *blocks });
+            self.log.append(Record::Root { file: *file, root: self.index.root(*file) });
+        }
+        if !self.super_unsynced {
+            self.log.append(Record::SuperBlock { seq: self.meta.seq });
         }
         self.log_waiters.push_back((self.log.appended(), LogWaiter::Checkpoint));
     }
@@ -102,27 +137,41 @@ impl Replica {
     pub(super) fn checkpoint_begun(&mut self) {
         debug_assert!(self.clean.state == State::Checkpointing);
         self.clean.state = State::Writing;
-        let pages = self.cache.unwritten();
-        self.clean.left = pages.len() as u32;
-        for index in pages {
+        let clean = self.index.next_clean();
+        let mut entries = Vec::new();
+        for index in self.cache.unwritten() {
             let owner = self.owner(self.cache.page(index).key);
             let page = self.cache.page_mut(index);
             page.pins += 1;
-            let seq = page.seq + 1;
-            let data = map::encode(owner, seq, &page.committed, &page.crcs);
-            let (file, version) = (page.key.file, page.version);
-            let offset = map::offset(page.key.region, seq);
-            self.clean.pages.push((index, version));
-            let op = IoOp::Write { offset, data: data.into(), durable: false };
-            self.issue(Purpose::CleanWrite(index), file, op);
+            let (file, region, seq) = (page.key.file, page.key.region, page.seq + 1);
+            let data = Bytes::from(map::encode(owner, seq, clean, &page.committed, &page.crcs));
+            entries.push((
+                owner.file,
+                region,
+                Entry::new(seq, map::crc_of(&data), &page.committed),
+            ));
+            let offset = map::offset(region, seq + 1);
+            let copy = Copy { file, offset, data: data.clone() };
+            self.clean.pages.push(Written { index, version: page.version, region, copy });
+            self.write_page(file, map::offset(region, seq), data);
+        }
+        for due in self.index.begin(self.meta.tag(), entries) {
+            let (file, data) = (own_index(due.file), Bytes::from(due.data));
+            self.clean.index.push(Copy { file, offset: due.copy, data: data.clone() });
+            self.write_page(file, due.offset, data);
         }
         if self.clean.left == 0 {
             self.sync_maps();
         }
     }
 
-    pub(super) fn clean_written(&mut self, index: PageIndex, result: IoResult) {
-        let file = self.cache.page(index).key.file;
+    fn write_page(&mut self, file: FileId, offset: u64, data: Bytes) {
+        self.clean.left += 1;
+        let op = IoOp::Write { offset, data, durable: false };
+        self.issue(Purpose::CleanWrite(file), file, op);
+    }
+
+    pub(super) fn clean_written(&mut self, file: FileId, result: IoResult) {
         match result {
             Ok(_) => {}
             Err(IoFault::NoSpace) => self.clean.failed = true,
@@ -140,9 +189,11 @@ impl Replica {
     /// The slots that were written hold versions nobody counts on; the next clean writes them
     /// again.
     fn give_up_clean(&mut self) {
-        for (index, _) in std::mem::take(&mut self.clean.pages) {
-            self.cache.page_mut(index).pins -= 1;
+        for written in std::mem::take(&mut self.clean.pages) {
+            self.cache.page_mut(written.index).pins -= 1;
         }
+        self.clean.index.clear();
+        self.index.abandon();
         self.clean.starved = self.clean.begun;
         let waiting = std::mem::take(&mut self.room_waiters);
         self.fail_ops(waiting, &RequestError::NoSpace);
@@ -152,9 +203,9 @@ impl Replica {
 
     fn sync_maps(&mut self) {
         self.clean.state = State::Syncing;
-        let pages = self.clean.pages.iter();
+        let pages = self.clean.pages.iter().map(|written| &written.copy);
         let files: BTreeSet<FileId> =
-            pages.map(|(index, _)| self.cache.page(*index).key.file).collect();
+            pages.chain(&self.clean.index).map(|page| page.file).collect();
         self.clean.left = files.len() as u32;
         if files.is_empty() {
             self.maps_are_durable();
@@ -176,11 +227,14 @@ impl Replica {
     }
 
     fn maps_are_durable(&mut self) {
-        for (index, version) in std::mem::take(&mut self.clean.pages) {
-            let page = self.cache.page_mut(index);
+        for written in &self.clean.pages {
+            let page = self.cache.page_mut(written.index);
             page.pins -= 1;
             page.seq += 1;
-            page.written = version;
+            page.written = written.version;
+        }
+        for file in self.index.commit() {
+            self.log.append(Record::Root { file, root: self.index.root(file) });
         }
         for region in self.regions.candidates() {
             if self.is_on_disk(region) {
@@ -202,6 +256,39 @@ impl Replica {
                 _ => true,
             }
         })
+    }
+
+    /// The roots are durable: so is what the pages replace, and their other slots are free.
+    fn copy_pages(&mut self) {
+        self.clean.state = State::Copying;
+        self.clean.left = 0;
+        let pages = std::mem::take(&mut self.clean.pages).into_iter();
+        let settled = pages.filter(|written| !self.is_active(written.region));
+        let mut copies: Vec<Copy> = settled.map(|written| written.copy).collect();
+        copies.append(&mut self.clean.index);
+        // A layer may have been dropped since.
+        copies.retain(|copy| match copy.file {
+            FileId::Map(_, file) | FileId::Index(_, file) => {
+                self.meta.body.layers.by_file(file).is_some()
+            }
+            _ => false,
+        });
+        for Copy { file, offset, data } in copies {
+            self.clean.left += 1;
+            let op = IoOp::Write { offset, data, durable: false };
+            self.issue(Purpose::CleanCopy, file, op);
+        }
+        if self.clean.left == 0 {
+            self.end_clean();
+        }
+    }
+
+    /// A copy that could not be written is missed only if the page is damaged.
+    pub(super) fn clean_copied(&mut self) {
+        self.clean.left -= 1;
+        if self.clean.left == 0 {
+            self.end_clean();
+        }
     }
 
     fn end_clean(&mut self) {

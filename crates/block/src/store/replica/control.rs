@@ -28,9 +28,10 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use self::change::{Effect, Plan};
-use super::{Life, Purpose, Replica, own_data, own_map};
+use super::{Life, Purpose, Replica, own_map};
 use crate::store::files::{FileId, FileNo};
 use crate::store::layer::{LayerNo, WorkKind, written_files};
+use crate::store::log::Record;
 use crate::store::region::Eager;
 use crate::store::request::{IoFault, IoOp, Reply, Request, RequestError, RequestId};
 use crate::store::slab::Key;
@@ -74,7 +75,7 @@ struct Running {
 
 #[derive(Debug)]
 enum State {
-    /// Two files, then their directory.
+    /// Three files, then their directory.
     Creating {
         left: u32,
         failed: Option<IoFault>,
@@ -199,10 +200,10 @@ impl Replica {
                 if let Some(stale) = self.control.prepared.take() {
                     self.trash.throw(stale);
                 }
-                for file in [own_data(file), own_map(file)] {
+                for file in FileId::of_layer(file) {
                     self.issue(Purpose::Control(file), file, IoOp::Create);
                 }
-                State::Creating { left: 3, failed: None }
+                State::Creating { left: 4, failed: None }
             }
             None => self.after_files(&plan),
         };
@@ -260,10 +261,12 @@ impl Replica {
     fn write_super(&mut self, running: &Running) -> Result<State, RequestError> {
         let mut next = self.meta.clone();
         next.seq += 1;
+        next.body.log_next = self.log.durable_next();
         let effect = self.apply_change(&running.change, &mut next)?;
         let were = written_files(&self.meta.body.layers, self.meta.body.work.as_ref());
         for layer in &mut next.body.layers.layers {
             layer.blocks = self.counts.get(&layer.file).copied().unwrap_or(0);
+            layer.root = Some(self.index.root(layer.file));
             // Whoever stops being written takes its doubts along.
             layer.unverified = were.contains(&layer.file) && self.is_in_doubt(layer.file);
         }
@@ -309,6 +312,10 @@ impl Replica {
             for id in self.control.take_requests() {
                 self.reply(id, Err(RequestError::Closed));
             }
+        }
+        // After a close nothing is logged, and a cut is not durable yet.
+        if !running.plan.closes && !running.plan.cuts {
+            self.log.append(Record::SuperBlock { seq: self.meta.seq });
         }
         self.release();
         if self.meta.body.layers.is_sealed() {

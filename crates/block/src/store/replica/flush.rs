@@ -145,7 +145,8 @@ impl Replica {
                 continue;
             }
             let (file, region) = own_page(page.key.file, page.key.region);
-            let delta = page.target.data.len() as i16 - page.committed.data.len() as i16;
+            let before = page.committed.data.len() as i16 + page.lost_blocks as i16;
+            let delta = page.target.data.len() as i16 - before;
             let record = Record::Presence { file, region, delta, presence: page.target };
             last = Some(self.log.append(record));
         }
@@ -171,12 +172,14 @@ impl Replica {
             page.version = page.version.wrapping_add(1);
             let count = self.counts.entry(file).or_default();
             // The count of a replica that was damaged may be anything.
-            *count = (*count + u64::from(new.len())).saturating_sub(u64::from(old.len()));
+            let before = old.len() + u32::from(std::mem::take(&mut page.lost_blocks));
+            *count = (*count + u64::from(new.len())).saturating_sub(u64::from(before));
             if !old.without(&new).is_empty() && self.to_punch.len() < super::verify::MAX_PUNCHES {
                 self.to_punch.insert((file, region));
             }
         }
         self.flush.state = State::Idle;
+        self.keep_sums();
         let cycle = self.flush.cycle;
         while let Some((wanted, waiter)) = self.flush.waiters.front().copied()
             && wanted <= cycle
@@ -213,6 +216,7 @@ impl Replica {
             return;
         }
         self.log.written();
+        self.mark_log();
         let durable = self.log.durable();
         while let Some((lsn, waiter)) = self.log_waiters.front().copied()
             && lsn <= durable

@@ -1,7 +1,8 @@
 //! Looking without changing: the map of a range, and scrubbing a region.
 
 use super::access::Lookup;
-use super::read::{Resolving, Side, Source};
+use super::gate::Side;
+use super::read::{Resolving, Source};
 use super::{Parking, Purpose, Replica, Step, own_data, own_map};
 use crate::ids::SnapshotId;
 use crate::store::cache::PageKey;
@@ -55,6 +56,7 @@ impl Replica {
                 match resolved.source(&links, block) {
                     Source::Nothing => BlockInfo::Vacant,
                     Source::Zero => BlockInfo::Zero,
+                    Source::Lost => BlockInfo::Lost,
                     Source::File { .. } => {
                         BlockInfo::Data { crc: Some(resolved.crcs[block as usize]) }
                     }
@@ -116,6 +118,17 @@ impl ScrubOp {
     }
 }
 
+impl ScrubOp {
+    fn report_lost(&mut self, lost: Blocks) {
+        let layer = self.layers.last().and_then(|(layer, _)| *layer);
+        let blocks = lost.runs().flat_map(|(first, count)| first..first + count);
+        self.bad.extend(blocks.map(|block| {
+            let offset = self.region.start() + u64::from(block) * BLOCK;
+            BadBlock { layer, offset, expected: None, found: 0 }
+        }));
+    }
+}
+
 impl Replica {
     pub(super) fn step_scrub(&mut self, key: Key, scrub: &mut ScrubOp) -> Step {
         if scrub.reading.is_some() {
@@ -147,6 +160,7 @@ impl Replica {
                 }
             };
             let page = index.map(|index| self.cache.page(index));
+            scrub.report_lost(page.map_or(Blocks::NONE, |page| page.current.lost));
             let run = page.and_then(|page| {
                 let first = page.current.data.next(0)?;
                 let (at, count) = page.current.data.runs().last()?;
@@ -191,7 +205,7 @@ impl Replica {
             let expected = crcs[block as usize];
             if present.contains(block) && expected != found {
                 let offset = scrub.region.start() + u64::from(block) * BLOCK;
-                scrub.bad.push(BadBlock { layer, offset, expected, found });
+                scrub.bad.push(BadBlock { layer, offset, expected: Some(expected), found });
             }
         }
         self.step_scrub(key, scrub)

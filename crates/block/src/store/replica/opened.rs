@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::clean::Clean;
 use super::control::{Change, Control};
 use super::flush::Flush;
-use super::read::Gate;
+use super::gate::Gate;
+use super::keep::Keeper;
 use super::trash::Trash;
 use super::work::WorkState;
 use super::{Life, Limits, Replica};
@@ -13,6 +14,7 @@ use crate::ids::BootId;
 use crate::store::cache::{Cache, PageKey};
 use crate::store::files::FileNo;
 use crate::store::geometry::Region;
+use crate::store::index::Index;
 use crate::store::layer::Link;
 use crate::store::log::LogWriter;
 use crate::store::map::{MapPage, Presence};
@@ -20,6 +22,7 @@ use crate::store::open::BasePlace;
 use crate::store::recent::{self, Recent};
 use crate::store::region::Regions;
 use crate::store::slab::Slab;
+use crate::store::sums::Sums;
 use crate::store::super_block::SuperBlock;
 
 /// What [`super::open`] knows after it has read a directory.
@@ -31,6 +34,7 @@ pub(crate) struct Opened {
     pub counts: BTreeMap<FileNo, u64>,
     pub suspects: Vec<Region>,
     pub cursor: Region,
+    pub index: Index,
     pub log: LogWriter,
     pub limits: Limits,
     pub boot: BootId,
@@ -43,6 +47,9 @@ pub(crate) struct Left {
     /// Places in the file of recent changes.
     pub places: usize,
     pub records: Vec<Option<recent::Record>>,
+    /// Places in the file of checksums, and what is in them.
+    pub sum_places: usize,
+    pub sums: Vec<(u32, Sums)>,
     /// Pages as the maps have them, with the presence that was recorded for them.
     pub pages: Vec<(PageKey, Option<MapPage>, Presence)>,
     /// Data files that were not synced.
@@ -51,13 +58,15 @@ pub(crate) struct Left {
 
 impl Replica {
     pub(crate) fn new(opened: Opened) -> Self {
-        let Opened { meta, bases, base_links, counts, suspects, cursor, log, .. } = opened;
+        let Opened { meta, bases, base_links, counts, suspects, cursor, index, log, .. } = opened;
         let Opened { limits, boot, left, .. } = opened;
         let mut regions = Regions::new(limits.active_regions);
         if limits.settled_by_caller {
             regions.hold();
         }
         suspects.into_iter().for_each(|region| regions.inherit(region));
+        let mut keeper = Keeper::new(left.sum_places, left.sums);
+        keeper.expect_only(|region| regions.is_suspect(region));
         let mut replica = Self {
             meta,
             bases,
@@ -66,8 +75,10 @@ impl Replica {
             chain_version: 0,
             counts,
             cache: Cache::new(limits.cache_pages.max(2 * limits.active_regions + 32)),
+            index,
             boot,
             recent: Recent::new(&left.records, left.places),
+            keeper,
             record_waiters: Vec::new(),
             regions,
             log,
@@ -83,6 +94,7 @@ impl Replica {
             changed: Vec::new(),
             loading: BTreeMap::new(),
             allocating: BTreeMap::new(),
+            index_places: BTreeSet::new(),
             room_waiters: Vec::new(),
             to_punch: BTreeSet::new(),
             punching: false,

@@ -4,6 +4,7 @@
 use bytes::Bytes;
 
 use super::access::Lookup;
+use super::gate::Side;
 use super::{Parking, Purpose, Replica, Step};
 use crate::store::cache::{Page, PageKey};
 use crate::store::crc;
@@ -16,6 +17,8 @@ use crate::store::slab::Key;
 #[derive(Debug)]
 pub(super) struct ReadOp {
     view: View,
+    /// Lost blocks are answered as zeroes.
+    peeks: bool,
     offset: u64,
     len: u64,
     /// Bytes that are resolved.
@@ -45,6 +48,8 @@ pub(super) enum Source {
     /// No layer has it.
     Nothing,
     Zero,
+    /// The map is damaged.
+    Lost,
     File {
         data: FileId,
     },
@@ -58,6 +63,7 @@ impl ReadOp {
     pub(super) fn new(view: View, offset: u64, len: u64) -> Self {
         Self {
             view,
+            peeks: false,
             offset,
             len,
             resolved: 0,
@@ -68,6 +74,10 @@ impl ReadOp {
             entered: None,
             failed: None,
         }
+    }
+
+    pub(super) fn peek(view: View, offset: u64, len: u64) -> Self {
+        Self { peeks: true, ..Self::new(view, offset, len) }
     }
 
     fn add(&mut self, source: Source, offset: u64, len: u64) {
@@ -102,6 +112,7 @@ pub(super) struct Resolving {
 impl Resolved {
     const NOTHING: u8 = u8::MAX;
     const ZERO: u8 = u8::MAX - 1;
+    const LOST: u8 = u8::MAX - 2;
 
     fn new() -> Self {
         Self {
@@ -119,6 +130,9 @@ impl Resolved {
         for (first, count) in page.current.zero.and(left).runs() {
             self.source[first as usize..(first + count) as usize].fill(Self::ZERO);
         }
+        for (first, count) in page.current.lost.and(left).runs() {
+            self.source[first as usize..(first + count) as usize].fill(Self::LOST);
+        }
         *left = left.without(&page.current.any());
     }
 
@@ -135,6 +149,7 @@ impl Resolved {
         match self.source[block as usize] {
             Self::NOTHING => Source::Nothing,
             Self::ZERO => Source::Zero,
+            Self::LOST => Source::Lost,
             at => {
                 let link = links[at as usize];
                 match link.map {
@@ -220,6 +235,9 @@ impl Replica {
                     end += 1;
                 }
                 let run = Span { region: span.region, first, count: end - first };
+                if source == Source::Lost && !read.peeks {
+                    return Err(RequestError::Lost { offset: run.start() });
+                }
                 read.add(source, run.start(), run.bytes());
                 first = end;
             }
@@ -237,7 +255,7 @@ impl Replica {
         span: Span,
         resolving: &mut Option<Box<Resolving>>,
     ) -> Result<Option<Resolved>, RequestError> {
-        debug_assert!(links.len() < Resolved::ZERO as usize);
+        debug_assert!(links.len() < Resolved::LOST as usize);
         let version = self.chain_version;
         let (mut at, mut left, mut found) = match resolving.take() {
             Some(kept) if kept.region == span.region && kept.version == version => {
@@ -328,60 +346,10 @@ impl ReadOp {
                 }
             }
             parts.push(match piece.source {
-                Source::Nothing | Source::Zero => Part::Zeroes(piece.len),
+                Source::Nothing | Source::Zero | Source::Lost => Part::Zeroes(piece.len),
                 Source::File { .. } | Source::Image { .. } => Part::Data(piece.data),
             });
         }
         Reply::Data(ReadData { parts, crcs })
-    }
-}
-
-/// Knows when every read that may still look at a file has ended, while others go on.
-///
-/// Reads enter on the open side. To wait, the sides are changed when the other one is empty;
-/// then the side that was open runs empty.
-#[derive(Debug, Default)]
-pub(super) struct Gate {
-    reads: [u32; 2],
-    open: Side,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Side {
-    #[default]
-    A,
-    B,
-}
-
-impl Side {
-    fn other(self) -> Self {
-        match self {
-            Self::A => Self::B,
-            Self::B => Self::A,
-        }
-    }
-}
-
-impl Gate {
-    pub(super) fn enter(&mut self) -> Side {
-        self.reads[self.open as usize] += 1;
-        self.open
-    }
-
-    pub(super) fn leave(&mut self, side: Side) {
-        self.reads[side as usize] -= 1;
-    }
-
-    /// Changes sides if that is possible. Gives the side that must run empty.
-    pub(super) fn change(&mut self) -> Option<Side> {
-        let old = self.open;
-        (self.reads[old.other() as usize] == 0).then(|| {
-            self.open = old.other();
-            old
-        })
-    }
-
-    pub(super) fn is_empty(&self, side: Side) -> bool {
-        self.reads[side as usize] == 0
     }
 }

@@ -14,7 +14,9 @@ impl Replica {
     /// Why a request cannot even begin.
     pub(super) fn refusal(&self, request: &Request) -> Option<RequestError> {
         match request {
-            Request::Read { offset, len, .. } => self.bad_range(*offset, *len, MAX_REQUEST),
+            Request::Read { offset, len, .. } | Request::Peek { offset, len, .. } => {
+                self.bad_range(*offset, *len, MAX_REQUEST)
+            }
             Request::Write { offset, data, crcs, .. }
             | Request::Fill { offset, data, crcs, .. }
             | Request::Repair { offset, data, crcs, .. } => {
@@ -59,6 +61,7 @@ impl Replica {
     fn bad_layer(&self, request: &Request) -> Option<RequestError> {
         let named = match request {
             Request::Read { view: View::Snapshot(id), .. }
+            | Request::Peek { view: View::Snapshot(id), .. }
             | Request::ReadMap { of: MapOf::View(View::Snapshot(id)), .. }
             | Request::ReadMap { of: MapOf::Layer(LayerRef::Snapshot(id)), .. }
             | Request::Repair { layer: LayerRef::Snapshot(id), .. } => *id,
@@ -82,6 +85,7 @@ impl OpKind {
     pub(super) fn for_request(replica: &Replica, request: Request) -> Result<Self, Request> {
         Ok(match request {
             Request::Read { view, offset, len } => Self::Read(ReadOp::new(view, offset, len)),
+            Request::Peek { view, offset, len } => Self::Read(ReadOp::peek(view, offset, len)),
             Request::Write { offset, data, crcs, fua } => {
                 Self::Write(WriteOp::new(LayerRef::Head, offset, data, crcs, fua))
             }

@@ -91,7 +91,11 @@ impl Replica {
             active_regions: self.regions.active().count(),
             inherited_regions: self.regions.inherited(),
             rechecked_blocks: self.rechecked,
-            memory: self.cache.memory() + self.regions.memory() + self.recent.memory(),
+            memory: self.cache.memory()
+                + self.index.memory()
+                + self.regions.memory()
+                + self.recent.memory()
+                + self.keeper.memory(),
         }
     }
 

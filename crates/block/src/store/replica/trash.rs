@@ -9,8 +9,8 @@
 
 use std::collections::VecDeque;
 
-use super::read::Side;
-use super::{Purpose, Replica, own_data, own_map};
+use super::gate::Side;
+use super::{Purpose, Replica, own_data};
 use crate::store::files::{FileId, FileNo};
 use crate::store::request::{IoOp, IoResult};
 
@@ -71,10 +71,10 @@ impl Replica {
     pub(super) fn trash_io(&mut self, _result: IoResult) {
         self.trash.state = match self.trash.state {
             State::Cutting(file, 0) => {
-                for file in [own_data(file), own_map(file)] {
+                for file in FileId::of_layer(file) {
                     self.issue(Purpose::Trash, file, IoOp::Remove);
                 }
-                State::Removing(file, 2)
+                State::Removing(file, 3)
             }
             State::Cutting(file, len) => self.cut(file, len),
             State::Removing(_, 1) => {

@@ -3,7 +3,10 @@
 //! After an unclean stop the data of an active region may be newer than its checksums, or torn.
 //! What is on disk now is what every later read gives: it is read once, its checksums are
 //! recorded, and only then is the region used. Whether peers hold the same is for the
-//! replication core to find out, by comparing these checksums.
+//! replication core to find out, by comparing.
+//!
+//! Where only the process was killed, the checksums of pages that nobody wrote after the last
+//! flush are known: see [`crate::store::sums`]. What is not as they say is damaged.
 
 use super::access::Lookup;
 use super::{OpKind, Parking, Purpose, Replica, Step, own_data, own_map};
@@ -106,8 +109,8 @@ impl Replica {
     pub(super) fn verify_io(&mut self, key: Key, verify: &mut VerifyOp, result: IoResult) -> Step {
         let span = verify.reading.take().expect("a read is in flight");
         let file = verify.files.pop().expect("the file that was read");
-        let page = PageKey { file: own_map(file), region: verify.region };
-        let Known::Cached(index) = self.cache.known(page) else {
+        let key_of = PageKey { file: own_map(file), region: verify.region };
+        let Known::Cached(index) = self.cache.known(key_of) else {
             // The layer was dropped meanwhile.
             return self.step_verify(key, verify);
         };
@@ -122,17 +125,25 @@ impl Replica {
                 return Step::Done(Err(error));
             }
         };
+        let expected = self.keeper.take_expected(key_of);
+        let page = self.cache.page_mut(index);
         let mut rechecked = 0;
         for (block, found) in (span.first..).zip(crc::of_blocks(&data)) {
             let recorded = &mut page.crcs[block as usize];
-            if page.current.data.contains(block) && *recorded != found {
-                *recorded = found;
+            // A block that is not what it was when the process was killed stays bad.
+            let truth = expected.as_ref().map_or(found, |crcs| crcs[block as usize]);
+            if page.current.data.contains(block) && *recorded != truth {
+                *recorded = truth;
                 rechecked += 1;
             }
         }
+        let known = expected.is_some();
         if rechecked > 0 {
             page.version = page.version.wrapping_add(1);
             self.rechecked += rechecked;
+        }
+        if !known {
+            self.keep_later(index);
         }
         self.step_verify(key, verify)
     }

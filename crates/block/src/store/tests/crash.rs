@@ -4,7 +4,7 @@ use super::world::{Audit, World};
 use crate::store::files::sim::{Keep, Rng};
 
 /// How many seeds a test tries: more on demand.
-fn seeds(usual: u64) -> std::ops::Range<u64> {
+pub(super) fn seeds(usual: u64) -> std::ops::Range<u64> {
     let first = std::env::var("STORE_SEED").ok().and_then(|text| text.parse().ok());
     let count = std::env::var("STORE_SEEDS").ok().and_then(|text| text.parse().ok());
     match (first, count) {
@@ -57,7 +57,7 @@ fn run(seed: u64) -> Result<(), String> {
 /// generator of requests stays as it is.
 const PINNED: [u64; 13] = [3, 15, 24, 27, 71, 105, 128, 206, 361, 476, 1082, 1352, 6709];
 
-fn all(seeds: impl Iterator<Item = u64>, run: fn(u64) -> Result<(), String>) {
+pub(super) fn all(seeds: impl Iterator<Item = u64>, run: fn(u64) -> Result<(), String>) {
     for seed in seeds {
         match std::panic::catch_unwind(|| run(seed)) {
             Ok(Ok(())) => {}

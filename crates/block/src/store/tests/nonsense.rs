@@ -117,7 +117,7 @@ fn a_log_that_makes_no_sense_is_no_reason_to_panic() {
         let mut records = Vec::new();
         for _ in 0..1 + rng.below(20) {
             let (file, region) = (FileNo(number(rng) as u32), Region(number(rng) as u32));
-            let presence = Presence { data: blocks(rng), zero: blocks(rng) };
+            let presence = Presence::new(blocks(rng), blocks(rng));
             let work = number(rng) as u32;
             match rng.below(7) {
                 0 => log::Record::Activate(region),
@@ -154,11 +154,11 @@ fn maps_and_recent_changes_that_make_no_sense_are_no_reason_to_panic() {
         for _ in 0..1 + rng.below(4) {
             let region = Region(rng.below(16) as u32);
             let file = FileNo(rng.below(3) as u32);
-            let mut presence = Presence { data: blocks(rng), zero: blocks(rng) };
+            let mut presence = Presence::new(blocks(rng), blocks(rng));
             presence.zero = presence.zero.without(&presence.data);
             let owner = map::Owner { tag, file, region };
             let seq = 1 + rng.below(4);
-            let page = map::encode(owner, seq, &presence, &[rng.draw() as u32; 512]);
+            let page = map::encode(owner, seq, rng.below(9), &presence, &[rng.draw() as u32; 512]);
             let id = FileId::Map(Place::Own, file);
             let _ = files.write(id, map::offset(region, seq), &page);
             let page = match rng.below(3) {

@@ -4,6 +4,7 @@ use super::Change;
 use crate::ids::SnapshotId;
 use crate::store::files::FileNo;
 use crate::store::geometry::{BLOCK, MAX_VOLUME, Region};
+use crate::store::index::LayerIndex;
 use crate::store::layer::{LayerNo, MAX_SNAPSHOTS, SnapshotInfo, Work, WorkKind};
 use crate::store::replica::{Replica, own_map};
 use crate::store::request::{Pin, Request, RequestError};
@@ -185,6 +186,7 @@ impl Replica {
     pub(super) fn take_effect(&mut self, effect: Effect) {
         if let Some(file) = effect.created {
             self.cache.add_fresh(own_map(file));
+            self.index.insert(own_map(file), LayerIndex::default());
             self.counts.insert(file, 0);
         }
         if effect.begins_work || self.meta.body.work.is_none() {
@@ -196,6 +198,8 @@ impl Replica {
         for file in effect.dropped {
             self.counts.remove(&file);
             self.cache.forget(own_map(file));
+            self.index.forget(own_map(file));
+            self.keeper.forget(own_map(file));
             self.trash.throw(file);
         }
     }

@@ -80,6 +80,11 @@ impl Replica {
             WorkKind::Hydrate { .. } => false,
         };
         let source = |block| resolved.source(&links, block);
+        let visible = (0..REGION_BLOCKS).filter(|block| !hidden.any().contains(*block));
+        if let Some(block) = visible.into_iter().find(|block| source(*block) == Source::Lost) {
+            let offset = Span { region, first: block, count: 1 }.start();
+            return Err(RequestError::Lost { offset });
+        }
         Ok(Some(collect(region, kind, below, &hidden.any(), source, &resolved.crcs)))
     }
 }
@@ -113,6 +118,7 @@ fn collect(
                 continue;
             }
             Source::Zero | Source::Nothing => continue,
+            Source::Lost => unreachable!("lost blocks are not copied"),
         };
         match todo.pieces.last_mut() {
             Some(last) if last.file == file && last.span.end() == block => last.span.count += 1,

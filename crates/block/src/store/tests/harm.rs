@@ -1,0 +1,354 @@
+//! Files that are damaged in every way, in one replica or in all but one, compared with a copy of
+//! everything that was written: no read may differ from it, and what one replica has lost the others
+//! put right.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::crash::seeds;
+use super::world::{options, reopen};
+use crate::ids::{ReplicaId, SnapshotId};
+use crate::store::drive::Driven;
+use crate::store::files::sim::{Rng, SimFiles};
+use crate::store::files::{FileId, Files};
+use crate::store::geometry::{BLOCK, REGION_BLOCKS, Region};
+use crate::store::sabotage::{Check, leave_out};
+use crate::store::*;
+
+const REGIONS: u64 = 5;
+const SPOTS: [u64; 6] = [0, 1, 2, 63, 64, 511];
+
+/// How the replicas stop before their files are damaged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stop {
+    Clean,
+    Kill,
+}
+
+/// What every block should hold.
+type Shadow = BTreeMap<u64, u8>;
+
+struct Group {
+    replicas: Vec<SimFiles>,
+    /// The files as they were at some moments.
+    older: Vec<Vec<SimFiles>>,
+    shadow: Shadow,
+    snapshot: Option<Shadow>,
+}
+
+fn blocks() -> impl Iterator<Item = u64> {
+    (0..REGIONS).flat_map(|region| SPOTS.map(|spot| region * u64::from(REGION_BLOCKS) + spot))
+}
+
+fn content(fill: u8) -> Bytes {
+    vec![fill; BLOCK as usize].into()
+}
+
+fn write(block: u64, fill: u8) -> Request {
+    let data = content(fill);
+    let crcs = crc::of_blocks(&data).collect();
+    Request::Write { offset: block * BLOCK, data, crcs, fua: false }
+}
+
+/// One change of the volume, made in every replica.
+fn change(rng: &mut Rng, shadow: &mut Shadow, has_snapshot: bool) -> Vec<Request> {
+    let all: Vec<u64> = blocks().collect();
+    let block = all[rng.below(all.len() as u64) as usize];
+    match rng.below(12) {
+        0 => vec![Request::Flush],
+        1 => {
+            let regions = (0..REGIONS as u32).map(Region).collect();
+            vec![Request::Flush, Request::Settle { regions }]
+        }
+        2 => {
+            shadow.remove(&block);
+            vec![Request::Discard { offset: block * BLOCK, len: BLOCK }]
+        }
+        3 if !has_snapshot => {
+            let (id, labels) = (SnapshotId::from_u128(1), BTreeMap::new());
+            vec![Request::Snapshot { id, name: "one".into(), created: 0, labels }, Request::Seal]
+        }
+        _ => {
+            let fill = 1 + rng.below(250) as u8;
+            shadow.insert(block, fill);
+            vec![write(block, fill)]
+        }
+    }
+}
+
+/// Has a replica do something; nothing of it may fail.
+fn carry_out(files: &mut SimFiles, replica: Replica, requests: &[Request]) -> Replica {
+    let mut driven = Driven::new(replica, files);
+    for request in requests {
+        driven.request(request.clone()).unwrap();
+    }
+    driven.replica
+}
+
+fn make(rng: &mut Rng, count: u128, stop: Stop) -> Group {
+    let mut replicas = Vec::new();
+    for number in 0..count {
+        let mut files = SimFiles::new();
+        let replica = ReplicaId::from_u128(100 + number);
+        create(&mut files, &CreateOptions { replica, ..options() }).unwrap();
+        replicas.push(files);
+    }
+    let mut group = Group { replicas, older: Vec::new(), shadow: Shadow::new(), snapshot: None };
+    for session in 0..1 + rng.below(3) {
+        let mut requests = Vec::new();
+        for _ in 0..10 + rng.below(40) {
+            let some = change(rng, &mut group.shadow, group.snapshot.is_some());
+            if matches!(some[0], Request::Snapshot { .. }) {
+                group.snapshot = Some(group.shadow.clone());
+            }
+            requests.extend(some);
+        }
+        let save = rng.below(requests.len() as u64) as usize;
+        let mut saved = Vec::new();
+        let ends = session > 0 && rng.one_in(2);
+        for files in &mut group.replicas {
+            let replica = reopen(files).unwrap();
+            let regions = replica.dirty_regions();
+            let (before, after) = requests.split_at(save);
+            let replica = carry_out(files, replica, &[Request::Reconciled { regions }]);
+            let replica = carry_out(files, replica, before);
+            saved.push(files.clone());
+            let replica = carry_out(files, replica, after);
+            if stop == Stop::Clean || ends {
+                carry_out(files, replica, &[Request::CloseClean]);
+            }
+        }
+        group.older.push(saved);
+    }
+    if stop != Stop::Clean {
+        // Something that no clean close followed.
+        let requests: Vec<_> = (0..6).flat_map(|_| change(rng, &mut group.shadow, true)).collect();
+        for files in &mut group.replicas {
+            let replica = reopen(files).unwrap();
+            carry_out(files, replica, &requests);
+        }
+    }
+    group
+}
+
+/// One way to damage a file.
+#[derive(Clone, Debug)]
+enum Damage {
+    Flip { offset: u64, bit: u8 },
+    Garbage { offset: u64 },
+    Zero { offset: u64, len: u64 },
+    Truncate { len: u64 },
+    Remove,
+    Older { moment: usize },
+    OfOther { replica: usize },
+    Swap { with: FileId },
+}
+
+/// Files that only help to know more.
+fn is_hint(file: FileId) -> bool {
+    matches!(file, FileId::Recent | FileId::Sums | FileId::Reserve)
+}
+
+/// Data that was being written when a process was killed is taken as it is.
+fn is_taken(file: FileId, stop: Stop) -> bool {
+    stop == Stop::Kill && matches!(file, FileId::Data(..))
+}
+
+fn pick_file(rng: &mut Rng, files: &mut SimFiles, stop: Stop) -> FileId {
+    let names = files.list().unwrap();
+    loop {
+        let file = FileId::parse(&names[rng.below(names.len() as u64) as usize]).unwrap();
+        if !is_hint(file) && !is_taken(file, stop) {
+            return file;
+        }
+    }
+}
+
+fn pick(rng: &mut Rng, group: &mut Group, at: usize, file: FileId, stop: Stop) -> Damage {
+    let others = group.replicas.len();
+    let files = &mut group.replicas[at];
+    let len = files.len(file).unwrap().unwrap().max(1);
+    // Mostly where something is.
+    let near = if rng.one_in(3) { len } else { len.min(24 << 10) };
+    match rng.below(10) {
+        0 | 1 => Damage::Flip { offset: rng.below(near), bit: rng.below(8) as u8 },
+        2 => Damage::Garbage { offset: rng.below(near) / BLOCK * BLOCK },
+        3 => Damage::Zero { offset: 0, len },
+        4 => Damage::Zero { offset: rng.below(near) / BLOCK * BLOCK, len: BLOCK },
+        5 => Damage::Truncate { len: if rng.one_in(2) { 0 } else { rng.below(near) } },
+        6 => Damage::Remove,
+        7 if others > 1 => Damage::OfOther { replica: (at + 1) % others },
+        8 => {
+            let names = files.list().unwrap();
+            let with = FileId::parse(&names[rng.below(names.len() as u64) as usize]).unwrap();
+            let left_alone = is_hint(with) || is_taken(with, stop);
+            Damage::Swap { with: if left_alone { file } else { with } }
+        }
+        _ => Damage::Older { moment: rng.below(group.older.len() as u64) as usize },
+    }
+}
+
+fn apply(group: &mut Group, at: usize, file: FileId, damage: &Damage) {
+    let before = group.replicas[at].clone();
+    let files = &mut group.replicas[at];
+    match *damage {
+        Damage::Flip { offset, bit } => files.flip(file, offset, bit),
+        Damage::Garbage { offset } => {
+            let mut rng = Rng::new(offset);
+            let bytes: Vec<u8> = (0..BLOCK).map(|_| rng.draw() as u8).collect();
+            files.write(file, offset, &bytes).unwrap();
+        }
+        Damage::Zero { offset, len } => files.write(file, offset, &vec![0; len as usize]).unwrap(),
+        Damage::Truncate { len } => files.truncate(file, len).unwrap(),
+        Damage::Remove => files.remove(file).unwrap(),
+        Damage::Older { moment } => {
+            let older = group.older[moment][at].clone();
+            group.replicas[at].replace(file, &older, file);
+        }
+        Damage::OfOther { replica } => {
+            let other = group.replicas[replica].clone();
+            group.replicas[at].replace(file, &other, file);
+        }
+        Damage::Swap { with } => {
+            files.replace(file, &before, with);
+            files.replace(with, &before, file);
+        }
+    }
+}
+
+/// What a replica says about a block: nothing if it knows that it does not know.
+fn read(driven: &mut Driven<'_>, view: View, block: u64) -> Option<Bytes> {
+    let request = Request::Read { view, offset: block * BLOCK, len: BLOCK };
+    let Ok(Reply::Data(data)) = driven.request(request) else { return None };
+    let crcs = data.crcs.clone();
+    let bytes = data.into_bytes();
+    crc::first_mismatch(&bytes, &crcs).is_none().then_some(bytes)
+}
+
+/// Reads everything. Gives the blocks of the head that the replica does not have.
+fn survey(
+    driven: &mut Driven<'_>,
+    shadow: &Shadow,
+    snapshot: Option<&Shadow>,
+) -> Result<Vec<u64>, String> {
+    let mut bad = Vec::new();
+    for block in blocks().chain(700..704) {
+        let expected = content(shadow.get(&block).copied().unwrap_or(0));
+        match read(driven, View::Head, block) {
+            Some(found) if found != expected => {
+                return Err(format!("block {block} is {} not {}", found[0], expected[0]));
+            }
+            Some(_) => {}
+            None => bad.push(block),
+        }
+        if let Some(snapshot) = snapshot {
+            let expected = content(snapshot.get(&block).copied().unwrap_or(0));
+            let found = read(driven, View::Snapshot(SnapshotId::from_u128(1)), block);
+            if found.is_some_and(|found| found != expected) {
+                return Err(format!("block {block} of the snapshot is wrong"));
+            }
+        }
+    }
+    Ok(bad)
+}
+
+/// Puts the blocks right that a replica does not have, as the others would.
+fn heal(driven: &mut Driven<'_>, shadow: &Shadow, bad: &[u64]) -> Result<(), String> {
+    for block in bad {
+        let request = match shadow.get(block) {
+            Some(fill) => write(*block, *fill),
+            None => Request::WriteZeroes { offset: block * BLOCK, len: BLOCK, fua: false },
+        };
+        driven.request(request).map_err(|error| format!("cannot heal {block}: {error}"))?;
+    }
+    driven.request(Request::Flush).map_err(|error| error.to_string())?;
+    Ok(())
+}
+
+/// Whether a scrub finds something.
+fn scrub(driven: &mut Driven<'_>) -> bool {
+    (0..REGIONS as u32).any(|region| {
+        let reply = driven.request(Request::Scrub { region: Region(region) });
+        !matches!(reply, Ok(Reply::Scrubbed(bad)) if bad.is_empty())
+    })
+}
+
+/// Damages one replica in one or a few ways, and looks at it.
+fn harm(rng: &mut Rng, group: &mut Group, at: usize, stop: Stop) -> Result<(), String> {
+    let mut done = Vec::new();
+    for _ in 0..if rng.one_in(3) { 2 } else { 1 } {
+        let file = pick_file(rng, &mut group.replicas[at].clone(), stop);
+        if group.replicas[at].len(file).unwrap().is_some() {
+            let damage = pick(rng, group, at, file, stop);
+            apply(group, at, file, &damage);
+            done.push((file, damage));
+        }
+    }
+    let report = check(&mut group.replicas[at].clone(), Depth::Data, &mut |_| {});
+    let context = |error: String| format!("{error}, after {done:?}; the check said {report}");
+    let files = &mut group.replicas[at];
+    let Ok(replica) = reopen(files) else {
+        return match report.is_healthy() {
+            true => Err(context("it does not open".into())),
+            false => Ok(()),
+        };
+    };
+    let mut driven = Driven::new(replica, files);
+    let bad = survey(&mut driven, &group.shadow, group.snapshot.as_ref()).map_err(context)?;
+    // A check does not look at data that was being written; a scrub does.
+    if !bad.is_empty() && report.is_healthy() && (stop == Stop::Clean || !scrub(&mut driven)) {
+        return Err(context(format!("blocks {bad:?} are bad")));
+    }
+    heal(&mut driven, &group.shadow, &bad).map_err(context)?;
+    let left = survey(&mut driven, &group.shadow, group.snapshot.as_ref()).map_err(context)?;
+    if !left.is_empty() {
+        return Err(context(format!("blocks {left:?} could not be healed")));
+    }
+    drop(driven);
+    // And it stays so.
+    let replica =
+        reopen(files).map_err(|error| context(format!("not a second time: {error:?}")))?;
+    let mut driven = Driven::new(replica, files);
+    let left = survey(&mut driven, &group.shadow, group.snapshot.as_ref()).map_err(context)?;
+    match left.is_empty() {
+        true => Ok(()),
+        false => Err(context(format!("blocks {left:?} are bad again"))),
+    }
+}
+
+fn run(seed: u64) -> Result<(), String> {
+    let mut rng = Rng::new(seed ^ 0x0bad);
+    let stop = [Stop::Clean, Stop::Kill][rng.below(2) as usize];
+    let count = 1 + rng.below(3);
+    let mut group = make(&mut rng, u128::from(count), stop);
+    for at in 0..(count as usize).saturating_sub(1).max(1) {
+        for _ in 0..4 {
+            let whole = group.replicas.clone();
+            harm(&mut rng, &mut group, at, stop).map_err(|error| format!("{stop:?}: {error}"))?;
+            group.replicas = whole;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn no_damage_of_any_file_is_read_as_data() {
+    super::crash::all(seeds(60), run);
+}
+
+/// Leaves one check out and says which seed notices it.
+fn noticed(check: Check) -> Option<u64> {
+    leave_out(Some(check));
+    let fails = |seed: &u64| std::panic::catch_unwind(|| run(*seed)).map_or(true, |it| it.is_err());
+    let found = (0..2000).find(fails);
+    leave_out(None);
+    found
+}
+
+#[test]
+fn a_check_that_is_left_out_is_noticed() {
+    for check in [Check::Root, Check::Index, Check::Ages] {
+        assert!(noticed(check).is_some(), "{check:?} is not needed");
+    }
+}

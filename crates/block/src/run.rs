@@ -19,6 +19,8 @@ mod stream;
 mod sys;
 mod tls;
 
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use self::host::states;
 pub use self::listen::Listener;
 pub use self::offload::Driver;
 pub use self::shard::{

@@ -33,6 +33,7 @@ mod payload;
 #[cfg(test)]
 mod tests;
 
+pub use crate::checksum::SumKey;
 pub use codec::{Encoded, decode_answer, decode_call, encode_answer, encode_call};
 pub use crcs::Crcs;
 pub use decoder::{Decoder, Frame};

@@ -11,6 +11,9 @@
 
 mod translate;
 
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use self::translate::states;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use super::rng::Rng;
+use crate::checksum::{KeyedSum, crc32c};
 use crate::ids::{Epoch, Generation, SnapshotId};
 use crate::repl::disk::{Description, DiskReply, DiskRequest, DiskResult};
 use crate::wire::{BLOCK, BlockState, Crcs, Refusal, SnapshotInfo, Verify};
@@ -159,14 +160,16 @@ impl ModelDisk {
     ) -> DiskResult {
         let blocks = self.blocks(offset, u64::from(length))?;
         let view_of = self.view(view)?;
+        let keyed = verify.key().map(KeyedSum::new);
         let state = |block: u64| match view_of.get(&block) {
             None => BlockState::Zero,
             Some(cell) => {
                 let region = u32::try_from(block * BLOCK / self.region).expect("few regions");
                 let looks = verify != Verify::Suspect || self.log.contains(&region);
-                match looks && crate::checksum::crc32c(&cell.data) != cell.crc {
+                let sum = keyed.as_ref().map(|keyed| keyed.of(&cell.data));
+                match looks && crc32c(&cell.data) != cell.crc {
                     true => BlockState::Bad,
-                    false => BlockState::Data(cell.crc),
+                    false => BlockState::Data(sum.unwrap_or(cell.crc.into())),
                 }
             }
         };
@@ -181,8 +184,8 @@ impl ModelDisk {
                 bad.filter(|((_, state), torn)| **state == BlockState::Bad && *torn)
             {
                 let cell = self.now.get_mut(&block).expect("a bad block is there");
-                cell.crc = crate::checksum::crc32c(&cell.data);
-                *state = BlockState::Data(cell.crc);
+                cell.crc = crc32c(&cell.data);
+                *state = BlockState::Data(cell.crc.into());
                 self.unflushed.insert(block);
             }
         }
@@ -394,7 +397,5 @@ fn mix(old: Option<&Cell>, new: Option<&Cell>, rng: &mut Rng) -> Option<Cell> {
 
 /// The checksum of a block of zeroes.
 fn zero_crc() -> u32 {
-    const ZEROES: [u8; BLOCK as usize] = [0; BLOCK as usize];
-    static CRC: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
-    *CRC.get_or_init(|| crate::checksum::crc32c(&ZEROES))
+    crate::store::crc::ZERO_BLOCK
 }

@@ -8,14 +8,15 @@ use super::disk::{Blocks, Cell};
 use super::rng::Rng;
 use crate::ids::{BootId, ReplicaId, SnapshotId, VolumeId};
 use crate::repl::disk::{Description, DiskReply, DiskRequest, DiskResult};
+use crate::run::states;
 use crate::store::files::perform;
 use crate::store::files::sim::{Keep, Rng as FileRng, SimFiles};
 use crate::store::geometry::{REGION, Region};
 use crate::store::{
-    Action, BlockInfo, CreateOptions, Limits, MapOf, NoBases, OpenOptions, Replica, Reply, Request,
+    Action, CreateOptions, Limits, MapOf, NoBases, OpenOptions, Replica, Reply, Request,
     RequestError, RequestId, View, create, open,
 };
-use crate::wire::{BLOCK, BlockState, Refusal, SnapshotInfo, Verify};
+use crate::wire::{BLOCK, Refusal, SnapshotInfo, Verify};
 
 #[derive(Debug)]
 pub(crate) struct StoredDisk {
@@ -190,22 +191,13 @@ impl StoredDisk {
         let map = self.carry_out(Request::ReadMap { of, offset, len }, u64::MAX);
         let Some(Ok(Reply::Map(infos))) = map else { return Err(Refusal::Io) };
         let read = Request::Peek { view: view_of(view), offset, len };
-        let sums: Vec<u32> = match (verify, self.carry_out(read, u64::MAX)) {
-            (Verify::Deep, Some(Ok(Reply::Data(data)))) => {
-                data.into_bytes().chunks(BLOCK as usize).map(crate::checksum::crc32c).collect()
+        let data = match (verify, self.carry_out(read, u64::MAX)) {
+            (Verify::Deep | Verify::Compare(_), Some(Ok(Reply::Data(data)))) => {
+                Some(data.into_bytes())
             }
-            _ => Vec::new(),
+            _ => None,
         };
-        let state = |(at, info): (usize, &BlockInfo)| match info {
-            BlockInfo::Vacant | BlockInfo::Zero => BlockState::Zero,
-            BlockInfo::Lost => BlockState::Bad,
-            BlockInfo::Data { crc } => match (crc, sums.get(at)) {
-                (Some(crc), Some(found)) if crc != found => BlockState::Bad,
-                (Some(crc), _) => BlockState::Data(*crc),
-                (None, _) => BlockState::Bad,
-            },
-        };
-        Ok(DiskReply::Map(infos.iter().enumerate().map(state).collect()))
+        Ok(DiskReply::Map(states(&infos, data, verify.key())))
     }
 
     /// The process ends somewhere in the middle.

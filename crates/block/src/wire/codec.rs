@@ -68,8 +68,9 @@ pub fn encode_call(call: &Call) -> Encoded {
                 Verify::Suspect => 0,
                 Verify::Deep => flag::DEEP,
                 Verify::Adopt => flag::ADOPT,
+                Verify::Compare(_) => flag::KEYED,
             };
-            Encoded::new(header, &[], payload::view(*view))
+            Encoded::new(header, &[], payload::view_and_key(*view, *verify))
         }
         Request::Flush { settle } => Encoded::new(header, &[], payload::numbers(settle)),
         Request::WriteZeroes { fua, .. } => {
@@ -134,12 +135,18 @@ pub fn decode_call(frame: Frame) -> Result<Call, WireError> {
         }
         Op::ReadMap => {
             range(&header)?;
-            let verify = match (header.has(flag::DEEP), header.has(flag::ADOPT)) {
-                (_, true) => Verify::Adopt,
-                (true, false) => Verify::Deep,
-                (false, false) => Verify::Suspect,
+            let (view, key) = payload::split_key(op, &bytes, header.has(flag::KEYED))?;
+            let verify = match (key, header.has(flag::DEEP), header.has(flag::ADOPT)) {
+                (Some(key), _, _) => Verify::Compare(key),
+                (None, _, true) => Verify::Adopt,
+                (None, true, false) => Verify::Deep,
+                (None, false, false) => Verify::Suspect,
             };
-            Request::ReadMap { view: view()?, offset, length, verify }
+            let view = match header.has(flag::VIEW) {
+                true => Some(payload::parse_snapshot(op, view)?),
+                false => None,
+            };
+            Request::ReadMap { view, offset, length, verify }
         }
         Op::Flush => Request::Flush { settle: payload::parse_numbers(op, &bytes)? },
         Op::Discard | Op::WriteZeroes => {

@@ -76,6 +76,8 @@ pub(super) mod flag {
     pub(in crate::wire) const VIEW: u8 = 8;
     /// Blocks are read, not only looked up.
     pub(in crate::wire) const DEEP: u8 = 16;
+    /// Blocks are summed with a key, which ends the payload.
+    pub(in crate::wire) const KEYED: u8 = 32;
 }
 
 /// A header, checked.

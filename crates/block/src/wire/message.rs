@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::{Crcs, Op};
+use crate::checksum::SumKey;
 use crate::ids::{
     BootId, EngineId, Epoch, Generation, InstanceId, ReplicaId, Seq, SnapshotId, VolumeId,
 };
@@ -108,6 +109,18 @@ pub enum Verify {
     /// As `Suspect`, and what is found in those regions is the truth from now on. A block that
     /// is bad elsewhere was not torn by the stop, and stays bad.
     Adopt,
+    /// As `Deep`, and blocks are summed with this key, so that equal sums mean equal blocks.
+    Compare(SumKey),
+}
+
+impl Verify {
+    /// What blocks are summed with.
+    pub(crate) fn key(self) -> Option<SumKey> {
+        match self {
+            Self::Compare(key) => Some(key),
+            Self::Suspect | Self::Deep | Self::Adopt => None,
+        }
+    }
 }
 
 impl Request {
@@ -287,7 +300,8 @@ pub enum Work {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockState {
     Zero,
-    Data(u32),
+    /// Its checksum, or its sum with the key of the comparison.
+    Data(u128),
     /// Its checksum does not fit what is stored.
     Bad,
 }

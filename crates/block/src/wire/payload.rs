@@ -7,7 +7,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{BlockState, Op, WireError};
+use super::{BlockState, Op, Verify, WireError};
+use crate::checksum::SumKey;
 use crate::ids::SnapshotId;
 
 pub(super) fn document<T: Serialize>(value: &T) -> Bytes {
@@ -44,9 +45,33 @@ pub(super) fn parse_snapshot(op: Op, bytes: &[u8]) -> Result<SnapshotId, WireErr
     Ok(SnapshotId::from_u128(u128::from_le_bytes(bytes)))
 }
 
-/// One byte per block, then the checksums of those that have data, in order.
+/// What a map is about, and the key that its blocks are summed with.
+pub(super) fn view_and_key(snapshot: Option<SnapshotId>, verify: Verify) -> Bytes {
+    let Some(key) = verify.key() else { return view(snapshot) };
+    let mut out = BytesMut::from(&view(snapshot)[..]);
+    out.put_u128_le(key.0);
+    out.freeze()
+}
+
+pub(super) fn split_key(
+    op: Op,
+    bytes: &[u8],
+    keyed: bool,
+) -> Result<(&[u8], Option<SumKey>), WireError> {
+    if !keyed {
+        return Ok((bytes, None));
+    }
+    let (view, key) = bytes.split_last_chunk().ok_or(WireError::Field { op, field: "key" })?;
+    Ok((view, Some(SumKey(u128::from_le_bytes(*key)))))
+}
+
+/// One byte per block, then the sums of those that have data, in order: 4 bytes each if that is
+/// enough for all of them, 16 if not.
 pub(super) fn map(blocks: &[BlockState]) -> Bytes {
-    let mut out = BytesMut::with_capacity(blocks.len() * 5);
+    let is_long =
+        |block: &BlockState| matches!(block, BlockState::Data(sum) if *sum > u128::from(u32::MAX));
+    let long = blocks.iter().any(is_long);
+    let mut out = BytesMut::with_capacity(blocks.len() * if long { 17 } else { 5 });
     for block in blocks {
         out.put_u8(match block {
             BlockState::Zero => 0,
@@ -55,8 +80,10 @@ pub(super) fn map(blocks: &[BlockState]) -> Bytes {
         });
     }
     for block in blocks {
-        if let BlockState::Data(crc) = block {
-            out.put_u32_le(*crc);
+        match block {
+            BlockState::Data(sum) if long => out.put_u128_le(*sum),
+            BlockState::Data(sum) => out.put_u32_le(*sum as u32),
+            BlockState::Zero | BlockState::Bad => {}
         }
     }
     out.freeze()
@@ -68,8 +95,14 @@ pub(super) fn parse_map(op: Op, blocks: usize, bytes: &[u8]) -> Result<Vec<Block
         return Err(bad);
     }
     let (kinds, sums) = bytes.split_at(blocks);
-    let sums = parse_numbers(op, sums)?;
-    let mut sums = sums.into_iter();
+    let count = kinds.iter().filter(|kind| **kind == 1).count();
+    let width = match sums.len() {
+        len if len == count * 4 => 4,
+        len if len == count * 16 => 16,
+        _ => return Err(bad),
+    };
+    let number = |sum: &[u8]| sum.iter().rev().fold(0, |sum, byte| sum << 8 | u128::from(*byte));
+    let mut sums = sums.chunks_exact(width).map(number);
     let mut out = Vec::with_capacity(blocks);
     for kind in kinds {
         out.push(match kind {
@@ -78,9 +111,6 @@ pub(super) fn parse_map(op: Op, blocks: usize, bytes: &[u8]) -> Result<Vec<Block
             2 => BlockState::Bad,
             _ => return Err(bad),
         });
-    }
-    if sums.next().is_some() {
-        return Err(bad);
     }
     Ok(out)
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
+use crate::checksum::SumKey;
 use crate::ids::*;
 
 fn info() -> SnapshotInfo {
@@ -52,6 +53,13 @@ fn requests() -> Vec<Request> {
         Request::ReadMap { view: None, offset: 0, length: 4 << 20, verify: Verify::Adopt },
         Request::ReadMap { view, offset: 4096, length: 4096, verify: Verify::Suspect },
         Request::ReadMap { view, offset: 4096, length: 4096, verify: Verify::Deep },
+        Request::ReadMap { view, offset: 4096, length: 4096, verify: Verify::Compare(SumKey(7)) },
+        Request::ReadMap {
+            view: None,
+            offset: 4096,
+            length: 4096,
+            verify: Verify::Compare(SumKey(u128::MAX)),
+        },
         Request::Dirty,
         Request::Ping,
         Request::Close,
@@ -87,6 +95,7 @@ fn answers() -> Vec<(Op, Result<Reply, Refusal>)> {
         (Op::Write, Ok(Reply::Done)),
         (Op::Read, Ok(Reply::Data { data, crcs })),
         (Op::ReadMap, Ok(Reply::Map(vec![BlockState::Zero, BlockState::Data(3), BlockState::Bad]))),
+        (Op::ReadMap, Ok(Reply::Map(vec![BlockState::Data(u128::MAX - 3), BlockState::Data(5)]))),
         (Op::Dirty, Ok(Reply::Dirty(vec![1, 9]))),
         (
             Op::Ping,

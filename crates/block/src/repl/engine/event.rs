@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::notice::{LockFault, Notice};
+use crate::checksum::SumKey;
 use crate::crypt::Cipher;
 use crate::ids::{EngineId, ReplicaId, SnapshotId, VolumeId};
 use crate::repl::control::{NodeName, Record, Version, Versioned};
@@ -55,6 +56,8 @@ pub struct Config {
     pub slow_limit: Option<Duration>,
     /// Replicas outside of the in-sync set are rebuilt when they can be reached.
     pub rebuild: bool,
+    /// Nobody knows it who writes to the volume: blocks are compared by sums with a key made of it.
+    pub sum_secret: SumKey,
 }
 
 impl Config {
@@ -80,6 +83,7 @@ impl Config {
             slow_floor: Duration::from_millis(500),
             slow_limit: Some(Duration::from_secs(10)),
             rebuild: true,
+            sum_secret: SumKey::random(),
         }
     }
 }

@@ -14,7 +14,8 @@
 //!
 //! Only chunks that changed while it was away are copied, if this engine saw it leave; its own
 //! dirty regions come on top, because it may hold what the others never got. Otherwise the
-//! checksums of everything are compared, a thousandth of the data.
+//! sums of everything are compared: both sides read their data, and a hundredth of it goes over
+//! the wire.
 
 use super::Engine;
 use super::member::{JoinStep, Role};

@@ -19,6 +19,7 @@ use super::notice::{MemberFault, Notice};
 use super::ops::{OneResult, Owner};
 use super::sync_plan::Run;
 use super::{Engine, Phase};
+use crate::checksum::SumKey;
 use crate::ids::SnapshotId;
 use crate::repl::slots::Slots;
 use crate::repl::span::Span;
@@ -242,7 +243,7 @@ impl Engine {
         sync.taking_part = parties;
         sync.maps.clear();
         sync.step = Step::Mapping(parties);
-        let (verify, view) = (sync.verify, sync.view());
+        let (verify, view) = (sync.asks(self.config.sum_secret, id), sync.view());
         for slot in parties.iter() {
             let Some(sync) = self.syncs.get(&id) else { return };
             let view = if sync.is_of_learner(slot) { None } else { view };
@@ -365,6 +366,17 @@ impl Engine {
 }
 
 impl Sync {
+    /// How the maps are made. Where they decide that blocks are the same, they need sums that no
+    /// guest can make equal; a rebuild that copies everything only needs to know what is zeroes.
+    fn asks(&self, secret: SumKey, id: u64) -> Verify {
+        match (&self.kind, self.verify) {
+            (SyncKind::Rebuild { compare: false, .. }, verify) | (_, verify @ Verify::Adopt) => {
+                verify
+            }
+            _ => Verify::Compare(secret.of_comparison(id)),
+        }
+    }
+
     pub(super) fn view(&self) -> Option<SnapshotId> {
         match self.kind {
             SyncKind::Rebuild { view, .. } => view,

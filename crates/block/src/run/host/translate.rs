@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 
+use crate::checksum::{KeyedSum, SumKey};
 use crate::ids::SnapshotId;
 use crate::repl::disk::{Description, DiskReply, DiskRequest, DiskResult};
-use crate::store::geometry::{REGION, Region};
+use crate::store::geometry::{BLOCK, REGION, Region};
 use crate::store::layer::WorkKind;
 use crate::store::{
     BlockInfo, MapOf, Progress, ReadData, Replica, Reply, Request, RequestError, Status, View, crc,
@@ -32,6 +33,7 @@ pub(super) enum Asked {
         map: Option<Vec<BlockInfo>>,
         data: Option<ReadData>,
         both: bool,
+        key: Option<SumKey>,
     },
 }
 
@@ -77,8 +79,9 @@ pub(super) fn plan(request: DiskRequest, store: &Replica, inherited: &[Region]) 
         },
         DiskRequest::ReadMap { view, offset, length, verify } => {
             let unsummed = store.bases().iter().any(|base| base.is_image);
-            let deep = verify == Verify::Deep || unsummed;
-            return map(view, offset, length, deep);
+            let key = verify.key();
+            let deep = verify == Verify::Deep || unsummed || key.is_some();
+            return map(view, offset, length, deep, key);
         }
         DiskRequest::Dirty => {
             return Plan::Ask { asked: Asked::Dirty, requests: vec![Request::DirtyRegions] };
@@ -122,13 +125,19 @@ fn empty(store: &Replica) -> Plan {
 
 /// A store sums blocks in suspect regions again by itself, and believes what it finds; only a
 /// deep look, and an image that has no checksums, need the data.
-fn map(view: Option<SnapshotId>, offset: u64, length: u32, both: bool) -> Plan {
+fn map(
+    view: Option<SnapshotId>,
+    offset: u64,
+    length: u32,
+    both: bool,
+    key: Option<SumKey>,
+) -> Plan {
     let (view, len) = (view_of(view), u64::from(length));
     let mut requests = vec![Request::ReadMap { of: MapOf::View(view), offset, len }];
     if both {
         requests.push(Request::Peek { view, offset, len });
     }
-    Plan::Ask { asked: Asked::Map { map: None, data: None, both }, requests }
+    Plan::Ask { asked: Asked::Map { map: None, data: None, both, key }, requests }
 }
 
 impl Asked {
@@ -150,7 +159,7 @@ impl Asked {
             (Self::Dirty, Reply::Regions(regions)) => {
                 DiskReply::Dirty(regions.into_iter().map(|region| region.0).collect())
             }
-            (Self::Map { map, data, both }, reply) => {
+            (Self::Map { map, data, both, key }, reply) => {
                 match reply {
                     Reply::Map(found) => *map = Some(found),
                     Reply::Data(found) => *data = Some(found),
@@ -160,7 +169,8 @@ impl Asked {
                     return None;
                 }
                 let infos = map.take().unwrap_or_default();
-                DiskReply::Map(states(&infos, data.take().map(ReadData::into_bytes)))
+                let data = data.take().map(ReadData::into_bytes);
+                DiskReply::Map(states(&infos, data, *key))
             }
             _ => DiskReply::Done,
         }))
@@ -180,15 +190,27 @@ impl Asked {
     }
 }
 
-fn states(infos: &[BlockInfo], data: Option<Bytes>) -> Vec<BlockState> {
-    let mut sums = data.as_ref().map(|data| crc::of_blocks(data));
+/// What is told of each block, given what the map says and what is stored.
+pub(crate) fn states(
+    infos: &[BlockInfo],
+    data: Option<Bytes>,
+    key: Option<SumKey>,
+) -> Vec<BlockState> {
+    let keyed = key.map(KeyedSum::new);
+    let mut blocks = data.as_ref().map(|data| data.chunks_exact(BLOCK as usize));
     let state = |info: &BlockInfo| {
-        let found = sums.as_mut().and_then(Iterator::next);
+        let block = blocks.as_mut().and_then(Iterator::next);
+        let known = matches!(info, BlockInfo::Data { .. });
+        let found = block.filter(|_| known).map(crc::crc32c);
+        let sum = |crc: u32| match (&keyed, block) {
+            (Some(keyed), Some(block)) => BlockState::Data(keyed.of(block)),
+            _ => BlockState::Data(crc.into()),
+        };
         match (info, found) {
             (BlockInfo::Vacant | BlockInfo::Zero, _) => BlockState::Zero,
             (BlockInfo::Data { crc: Some(crc) }, Some(found)) if *crc != found => BlockState::Bad,
-            (BlockInfo::Data { crc: Some(crc) }, _) => BlockState::Data(*crc),
-            (BlockInfo::Data { crc: None }, Some(found)) => BlockState::Data(found),
+            (BlockInfo::Data { crc: Some(crc) }, _) => sum(*crc),
+            (BlockInfo::Data { crc: None }, Some(found)) => sum(found),
             (BlockInfo::Lost, _) => BlockState::Bad,
             // An image has no checksums; without its data there is nothing to compare.
             (BlockInfo::Data { crc: None }, None) => BlockState::Bad,

@@ -39,9 +39,11 @@ fn audited(more: &[&str]) -> (Sheaf, std::path::PathBuf) {
     (server, log)
 }
 
+/// The complete lines of the log; the server may be writing the next one.
 fn events(log: &std::path::Path) -> Vec<Value> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let complete = text.rfind('\n').map_or(0, |end| end + 1);
+    text[..complete].lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[track_caller]

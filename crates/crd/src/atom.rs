@@ -276,30 +276,43 @@ record! {
     }
 
     LocalObjectReference: {"x-kubernetes-map-type": "atomic"} {
+        /// Name of the object.
         name: Option<String> = {"default": ""},
     }
 
     TypedLocalObjectReference: {"x-kubernetes-map-type": "atomic"} {
+        /// API group of the object; empty for the core group.
         api_group: Option<String>,
+        /// Kind of the object.
         kind: String,
+        /// Name of the object.
         name: String,
     }
 
     TypedObjectReference {
+        /// API group of the object; empty for the core group.
         api_group: Option<String>,
+        /// Kind of the object.
         kind: String,
+        /// Name of the object.
         name: String,
+        /// Namespace of the object; default is the same namespace.
         namespace: Option<String>,
     }
 
     LabelSelector: {"x-kubernetes-map-type": "atomic"} {
+        /// Labels that an object must have.
         match_labels: Map<String>,
+        /// Further requirements on labels.
         match_expressions: Vec<LabelSelectorRequirement> = {"x-kubernetes-list-type": "atomic"},
     }
 
     LabelSelectorRequirement {
+        /// Key of the label.
         key: String,
+        /// In, NotIn, Exists or DoesNotExist.
         operator: String,
+        /// Values for In and NotIn.
         values: Vec<String> = {"x-kubernetes-list-type": "atomic"},
     }
 

@@ -55,7 +55,8 @@ pub fn object(about: &str, entries: &[Entry], keywords: &str) -> Value {
         }
         let mut schema = (entry.schema)();
         overlay(&mut schema, rules);
-        describe(&mut schema, entry.about);
+        let about = if entry.about.is_empty() { usual(&name) } else { entry.about };
+        describe(&mut schema, about);
         properties.insert(name, schema);
     }
     let mut schema = json!({"type": "object"});
@@ -86,6 +87,25 @@ fn overlay(schema: &mut Value, rules: Map<String, Value>) {
             }
             rule => schema[&keyword] = rule,
         }
+    }
+}
+
+/// The description of fields that mean the same in every kind. The API server does not allow one
+/// for `metadata`, which is described by Kubernetes itself.
+fn usual(name: &str) -> &'static str {
+    match name {
+        "apiVersion" => "API group and version of the object.",
+        "kind" => "Kind of the object.",
+        "spec" => "The desired state.",
+        "status" => "The observed state.",
+        "conditions" => "The latest observations of the state, one per type.",
+        "type" => "Type of the condition or object.",
+        "reason" => "Cause in one word, for programs.",
+        "message" => "Details for people.",
+        "lastProbeTime" => "When the condition was last checked.",
+        "lastTransitionTime" => "When the status of the condition last changed.",
+        "lastUpdateTime" => "When the condition was last updated.",
+        _ => "",
     }
 }
 

@@ -55,3 +55,44 @@ const fn with_status(
         ..kind(group, name, plural, short, versions, schema)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::definitions;
+
+    fn undescribed(schema: &Value, path: &str, found: &mut Vec<String>) {
+        if let Some(items) = schema.get("items") {
+            undescribed(items, path, found);
+        }
+        for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+            let path = format!("{path}.{name}");
+            // Kubernetes describes metadata itself.
+            if name != "metadata" && field["description"].as_str().is_none_or(str::is_empty) {
+                found.push(path.clone());
+            }
+            undescribed(field, &path, found);
+        }
+    }
+
+    #[test]
+    fn every_field_of_the_kinds_that_people_write_has_a_description() {
+        let kinds = [
+            "KeyPair",
+            "VirtualMachineImage",
+            "VirtualMachineTemplate",
+            "VirtualMachineTemplateVersion",
+            "Volume",
+        ];
+        let mut found = Vec::new();
+        for definition in definitions() {
+            let kind = definition["spec"]["names"]["kind"].as_str().unwrap_or_default();
+            if kinds.contains(&kind) {
+                let version = &definition["spec"]["versions"][0];
+                undescribed(&version["schema"]["openAPIV3Schema"], kind, &mut found);
+            }
+        }
+        assert_eq!(found, Vec::<String>::new());
+    }
+}

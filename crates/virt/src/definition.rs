@@ -24,3 +24,64 @@ fn label(kind: &Kind) -> &'static str {
         _ => "kubevirt.io",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::definitions;
+
+    /// Fields whose type is one of Kubernetes itself: their parts have no texts, to save memory.
+    const EMBEDDED: &[&str] = &[
+        "affinity",
+        "dataSource",
+        "dnsConfig",
+        "exec",
+        "fields",
+        "httpGet",
+        "persistentVolumeClaim",
+        "pvc",
+        "resources",
+        "tcpSocket",
+        "tolerations",
+        "topologySpreadConstraints",
+    ];
+    /// Parts of the status that only migrations write.
+    const LATER: &[&str] = &["migrationState"];
+
+    fn undescribed(schema: &Value, path: &str, found: &mut Vec<String>) {
+        for inner in ["items", "additionalProperties"] {
+            undescribed_if_object(&schema[inner], path, found);
+        }
+        for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+            let path = format!("{path}.{name}");
+            // Kubernetes describes metadata itself.
+            if name != "metadata" && field["description"].as_str().is_none_or(str::is_empty) {
+                found.push(path.clone());
+            }
+            if !EMBEDDED.contains(&name.as_str()) && !LATER.contains(&name.as_str()) {
+                undescribed(field, &path, found);
+            }
+        }
+    }
+
+    fn undescribed_if_object(schema: &Value, path: &str, found: &mut Vec<String>) {
+        if schema.is_object() {
+            undescribed(schema, path, found);
+        }
+    }
+
+    #[test]
+    fn every_field_of_machines_and_data_volumes_has_a_description() {
+        let kinds = ["VirtualMachine", "VirtualMachineInstance", "DataVolume"];
+        let mut found = Vec::new();
+        for definition in definitions() {
+            let kind = definition["spec"]["names"]["kind"].as_str().unwrap_or_default();
+            if kinds.contains(&kind) {
+                let version = &definition["spec"]["versions"][0];
+                undescribed(&version["schema"]["openAPIV3Schema"], kind, &mut found);
+            }
+        }
+        assert_eq!(found, Vec::<String>::new());
+    }
+}

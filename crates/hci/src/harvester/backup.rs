@@ -26,8 +26,11 @@ record! {
 
     /// Where backups are kept.
     BackupTarget {
+        /// URL of the backup target.
         endpoint: Option<String>,
+        /// Name of the S3 bucket.
         bucket_name: Option<String>,
+        /// Region of the S3 bucket.
         bucket_region: Option<String>,
     }
 

@@ -15,10 +15,12 @@ record! {
     }
 
     KeyPairSpec {
+        /// Public key in OpenSSH format.
         public_key: Option<String>,
     }
 
     KeyPairStatus {
+        /// MD5 fingerprint of the key.
         finger_print: Option<String>,
         conditions: Vec<Condition>,
     }

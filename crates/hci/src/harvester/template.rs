@@ -17,11 +17,14 @@ record! {
     VirtualMachineTemplateSpec {
         /// `NAMESPACE/NAME` of the version that is used when none is named.
         default_version_id: Option<String>,
+        /// Free text.
         description: Option<String>,
     }
 
     VirtualMachineTemplateStatus {
+        /// Number of the version that is used if none is chosen.
         default_version: Option<i32>,
+        /// Number of the latest version.
         latest_version: Option<i32>,
     }
 
@@ -36,20 +39,27 @@ record! {
     VirtualMachineTemplateVersionSpec {
         /// `NAMESPACE/NAME` of the template.
         template_id: String,
+        /// Free text.
         description: Option<String>,
+        /// Image of the machine, as NAMESPACE/NAME.
         image_id: Option<String>,
+        /// Key pairs of the machine, as NAMESPACE/NAME.
         key_pair_ids: Vec<String>,
+        /// The machine to create.
         vm: Option<VirtualMachineSource>,
     }
 
     /// The machine that is made. Its spec is judged when it is: the schema of machines in here
     /// as well would weigh more than all of Harvester's kinds together.
     VirtualMachineSource {
+        /// Labels and annotations of the machine.
         metadata: ObjectMeta = {"x-kubernetes-preserve-unknown-fields": true},
+        /// Specification of the VirtualMachine.
         spec: Option<Any>,
     }
 
     VirtualMachineTemplateVersionStatus {
+        /// Number of the version.
         version: Option<i32>,
         conditions: Vec<Condition>,
     }

@@ -375,7 +375,9 @@ record! {
     }
 
     ClaimRequest {
+        /// Resource claim that the device comes from.
         claim_name: Option<String>,
+        /// Request in the resource claim.
         request_name: Option<String>,
     }
 

@@ -114,14 +114,20 @@ record! {
     }
 
     AddVolumeOptions {
+        /// Name of the volume and its disk.
         name: String,
+        /// How the guest sees the volume.
         disk: Disk,
+        /// The claim or DataVolume to attach.
         volume_source: HotplugVolumeSource,
+        /// All: check the request only.
         dry_run: Vec<String> = {"x-kubernetes-list-type": "atomic"},
     }
 
     RemoveVolumeOptions {
+        /// Name of the volume.
         name: String,
+        /// All: check the request only.
         dry_run: Vec<String> = {"x-kubernetes-list-type": "atomic"},
     }
 }

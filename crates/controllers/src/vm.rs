@@ -20,6 +20,7 @@ use base::clock;
 use kube::Client;
 use serde_json::{Value, json};
 use virt::printable_status::has_failed;
+use virt::reason::MachineFailure;
 use virt::run_strategy::{Action, Situation, decide};
 use virt::{Phase, RunStrategy};
 
@@ -84,7 +85,7 @@ struct Work {
 
 impl Work {
     /// It did not work, and may later.
-    fn refused(&mut self, reason: &'static str, message: String) {
+    fn refused(&mut self, reason: MachineFailure, message: String) {
         self.findings.failure = Some((reason, message));
         self.next = Next::Retry;
     }
@@ -175,7 +176,7 @@ impl Keeper {
         }
         let Some(situation) = Situation::of(vm, vmi.as_ref(), clock::now()) else {
             let message = format!("unknown runstrategy: {}", text(vm, "/spec/runStrategy"));
-            work.findings.failure = Some(("FailedCreate", message));
+            work.findings.failure = Some((MachineFailure::Create, message));
             return Ok(vmi);
         };
         match (decide(situation), vmi) {
@@ -203,7 +204,7 @@ impl Keeper {
             }
             (Action::Stray, vmi) => {
                 let message = "VMI exists and is not a receiver VMI".to_owned();
-                work.findings.failure = Some(("FailedCreate", message));
+                work.findings.failure = Some((MachineFailure::Create, message));
                 Ok(vmi)
             }
             (_, None) => Ok(None),

@@ -24,6 +24,7 @@ use base::clock;
 use kube::Client;
 use serde_json::Value;
 use tokio::time::Instant;
+use virt::reason::InstanceFailure;
 
 pub(crate) use self::interest::{Waiting, Work};
 use self::ledger::Ledger;
@@ -90,7 +91,7 @@ impl Placer {
         match stage {
             Stage::Unplaced => self.place(key, &vmi).await,
             Stage::Abandoned => {
-                let patch = plan::failed(&vmi, "", clock::now());
+                let patch = plan::failed(&vmi, None, clock::now());
                 let vmi = self.write(&vmi, &patch).await?;
                 self.release(&vmi, NodeState::Known).await
             }
@@ -107,7 +108,7 @@ impl Placer {
         let needs = self.needs(vmi, &names).await?;
         let storage = storage::judge(&needs);
         if let Some(failed) = &storage.failed {
-            let patch = plan::failed(vmi, "DataVolumeFailed", clock::now());
+            let patch = plan::failed(vmi, Some(InstanceFailure::DataVolume), clock::now());
             self.write(vmi, &patch).await?;
             let message = format!("DataVolume {failed} failed to import disk image");
             self.tell(vmi, Tone::Warning, "FailedDataVolumeImport", message).await;
@@ -185,7 +186,8 @@ impl Placer {
             NodeState::Known => {}
             NodeState::Absent(left) => return Ok(Next::Again(left)),
             NodeState::Lost => {
-                let vmi = self.write(vmi, &plan::failed(vmi, "NodeLost", clock::now())).await?;
+                let patch = plan::failed(vmi, Some(InstanceFailure::NodeLost), clock::now());
+                let vmi = self.write(vmi, &patch).await?;
                 let message = format!("node {name} is gone and the guest with it");
                 self.tell(&vmi, Tone::Warning, "NodeLost", message).await;
                 return self.release(&vmi, NodeState::Lost).await;

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use crate::reason::NotReady;
 use crate::state::list;
 
 /// The condition of a type in an object's status.
@@ -86,19 +87,19 @@ fn is_own(condition: &Value) -> bool {
 }
 
 fn ready(vmi: Option<&Value>, now: &str) -> Value {
-    let missing = |reason: &str, message: &str| {
+    let missing = |reason: NotReady, message: &str| {
         json!({
             "type": "Ready",
             "status": "False",
-            "reason": reason,
+            "reason": reason.as_str(),
             "message": message,
             "lastProbeTime": now,
             "lastTransitionTime": now,
         })
     };
     match vmi.map(|vmi| find(vmi, "Ready")) {
-        None => missing("VMINotExists", "VMI does not exist"),
-        Some(None) => missing("VMIConditionMissing", "VMI is missing the Ready condition"),
+        None => missing(NotReady::NoInstance, "VMI does not exist"),
+        Some(None) => missing(NotReady::NoCondition, "VMI is missing the Ready condition"),
         Some(Some(condition)) => condition.clone(),
     }
 }

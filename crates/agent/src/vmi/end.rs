@@ -6,6 +6,7 @@ use std::time::Duration;
 use base::{Chain, clock};
 use qemu::qmp::RunState;
 use tracing::{debug, info, warn};
+use virt::reason::NotSynchronized;
 
 use super::actor::{Actor, After, Local};
 use super::object::Vmi;
@@ -50,7 +51,7 @@ impl Actor {
     }
 
     pub(super) async fn finish(&mut self, vmi: &Arc<Vmi>, outcome: Outcome) -> After {
-        let trouble = self.condemned.take().map(|why| Trouble::new("LivenessProbeFailed", why));
+        let trouble = self.condemned.take().map(|why| Trouble::new(NotSynchronized::Liveness, why));
         let unhealthy = trouble.as_ref().map(|trouble| trouble.message.clone());
         let view = View { phase: outcome.phase(), trouble, guest: None };
         match self.write(vmi, &view).await {

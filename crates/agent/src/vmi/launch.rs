@@ -22,6 +22,7 @@ use qemu::process::{Confinement, Identity, LaunchError};
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
+use virt::reason::NotSynchronized;
 
 use super::actor::{Actor, After, Local};
 use super::object::Vmi;
@@ -38,7 +39,7 @@ use crate::order;
 use crate::processors::{self, TooFew};
 
 /// The reason of a machine that waits for its image.
-const PULLING: &str = "Pulling";
+const PULLING: &str = NotSynchronized::Pulling.as_str();
 
 /// Why a machine is not started now.
 #[derive(Debug, thiserror::Error)]
@@ -71,12 +72,11 @@ impl StartError {
     fn trouble(&self) -> Trouble {
         let reason = match self {
             Self::Volume(failure) => failure.reason(),
-            Self::Network(_) | Self::Definition { .. } => "NetworkNotReady",
-            Self::NoQemu { .. } => "NodeNotReady",
-            Self::Processors(_) => "NotEnoughProcessors",
-            Self::Order { .. } => "WaitingForStartOrder",
-            // Upstream's reason for whatever its hypervisor refused.
-            _ => "Synchronizing with the Domain failed.",
+            Self::Network(_) | Self::Definition { .. } => NotSynchronized::Network,
+            Self::NoQemu { .. } => NotSynchronized::Node,
+            Self::Processors(_) => NotSynchronized::Processors,
+            Self::Order { .. } => NotSynchronized::StartOrder,
+            _ => NotSynchronized::Domain,
         };
         Trouble::new(reason, Chain(self).to_string())
     }

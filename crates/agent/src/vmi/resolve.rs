@@ -19,6 +19,7 @@ use qemu::RunDir;
 use qemu::machine::{FileImage, ImageFormat, Source};
 use qemu::process::Identity;
 use serde_json::Value;
+use virt::reason::NotSynchronized;
 use virt::v1::Volume;
 
 pub(crate) use replicated::let_go;
@@ -34,7 +35,7 @@ use crate::storage::{LinkError, TicketError};
 use crate::volume::MissingDisk;
 
 /// The reason of a machine that waits for a volume to be attached.
-pub(crate) const ATTACHING: &str = "AttachingVolume";
+pub(crate) const ATTACHING: &str = NotSynchronized::Attaching.as_str();
 
 /// A volume that can be attached.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,17 +77,19 @@ pub(crate) enum ResolveError {
 
 impl ResolveError {
     /// The word that conditions say it with.
-    pub(crate) fn reason(&self) -> &'static str {
+    pub(crate) fn reason(&self) -> NotSynchronized {
         match self {
-            Self::Missing { kind: "PVC", .. } => "FailedPvcNotFound",
-            Self::Missing { .. } | Self::Key { .. } => "FailedMount",
-            Self::Pending { kind: "image", .. } => "ErrImagePull",
-            Self::Pending { .. } => "VolumeNotReady",
-            Self::Attaching { .. } => ATTACHING,
+            Self::Missing { kind: "PVC", .. } => NotSynchronized::PvcNotFound,
+            Self::Missing { .. } | Self::Key { .. } => NotSynchronized::Mount,
+            Self::Pending { kind: "image", .. } => NotSynchronized::ImagePull,
+            Self::Pending { .. } => NotSynchronized::VolumeNotReady,
+            Self::Attaching { .. } => NotSynchronized::Attaching,
             Self::ContainerDisk { source, .. } => source.reason(),
-            Self::Image { .. } => "InvalidImage",
-            Self::Ticket(_) | Self::Storage { .. } => "FailedAttachVolume",
-            Self::Volume { .. } | Self::Request { .. } | Self::File { .. } => "FailedMount",
+            Self::Image { .. } => NotSynchronized::InvalidImage,
+            Self::Ticket(_) | Self::Storage { .. } => NotSynchronized::Attach,
+            Self::Volume { .. } | Self::Request { .. } | Self::File { .. } => {
+                NotSynchronized::Mount
+            }
         }
     }
 

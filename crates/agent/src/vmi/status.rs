@@ -9,6 +9,7 @@ mod migratable;
 use base::clock::rfc3339;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use virt::reason::{NotReady, NotSynchronized, Pause as PauseReason};
 use virt::v1::{VirtualMachineInstanceGuestOSInfo, VirtualMachineInstanceNetworkInterface};
 
 use super::object::{Phase, Vmi};
@@ -32,8 +33,8 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
-    pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into() }
+    pub(crate) fn new(reason: NotSynchronized, message: impl Into<String>) -> Self {
+        Self { reason: reason.as_str(), message: message.into() }
     }
 }
 
@@ -171,12 +172,12 @@ fn transitions(vmi: &Vmi, phase: Phase, stamp: &str) -> Value {
 
 /// As the pod of a paused guest tells: services must not lead to it.
 const UNPAUSED_GATE: (&str, &str) = (
-    "ReadinessGatesNotReady",
+    NotReady::Paused.as_str(),
     "the status of pod readiness gate \"kubevirt.io/virtual-machine-unpaused\" is not \"True\", but False",
 );
 
 fn set_conditions(conditions: &mut Conditions, vmi: &Vmi, view: &View) {
-    let not_running = ("GuestNotRunning", "Guest VM is not reported as running");
+    let not_running = (NotReady::NotRunning.as_str(), "Guest VM is not reported as running");
     let readiness = view.guest.as_ref().map(|guest| &guest.readiness);
     let paused = view.guest.as_ref().is_some_and(|guest| guest.pause.is_some());
     match readiness {
@@ -184,9 +185,10 @@ fn set_conditions(conditions: &mut Conditions, vmi: &Vmi, view: &View) {
             conditions.no("Ready", UNPAUSED_GATE.0, UNPAUSED_GATE.1);
         }
         Some(Readiness::Ready) => conditions.yes("Ready"),
-        Some(Readiness::Unready(why)) => conditions.no("Ready", "ContainersNotReady", why),
+        Some(Readiness::Unready(why)) => conditions.no("Ready", NotReady::Probe.as_str(), why),
         Some(Readiness::Silent) => {
-            conditions.no("Ready", "GuestNotResponding", "QEMU does not answer its monitor");
+            let reason = NotReady::NotResponding.as_str();
+            conditions.no("Ready", reason, "QEMU does not answer its monitor");
         }
         None => conditions.no("Ready", not_running.0, not_running.1),
     }
@@ -215,11 +217,11 @@ fn set_conditions(conditions: &mut Conditions, vmi: &Vmi, view: &View) {
     agent_conditions(conditions, guest);
     match guest.pause {
         Some(Pause::User) => {
-            conditions.because("Paused", "PausedByUser", "VMI was paused by user");
+            conditions.because("Paused", PauseReason::User.as_str(), "VMI was paused by user");
         }
         Some(Pause::IoError) => {
             let message = "VMI was paused, low-level IO error detected";
-            conditions.because("Paused", "PausedIOError", message);
+            conditions.because("Paused", PauseReason::IoError.as_str(), message);
         }
         None => conditions.remove("Paused"),
     }

@@ -10,6 +10,7 @@ use qemu::machine::{Disk, Source};
 use qemu::qmp::{Qmp, QmpError, RunState, UnplugError};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
+use virt::reason::NotSynchronized;
 
 use super::actor::{Actor, After, Local};
 use super::hotplug::{self, Change, Now};
@@ -165,7 +166,7 @@ impl Actor {
                         warn!(error = message, "cannot change a running machine");
                         self.report(vmi, Note::warning("HotplugFailed", message.clone()));
                     }
-                    trouble = Some(Trouble::new("HotplugFailed", message));
+                    trouble = Some(Trouble::new(NotSynchronized::Hotplug, message));
                     open = true;
                 }
             }

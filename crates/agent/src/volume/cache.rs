@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
+use virt::reason::NotSynchronized;
 
 use self::entry::{Shelf, Used};
 use super::gauge::Gauge;
@@ -89,12 +90,12 @@ pub(crate) enum MissingDisk {
 
 impl MissingDisk {
     /// Kubernetes' word for it.
-    pub(crate) fn reason(&self) -> &'static str {
+    pub(crate) fn reason(&self) -> NotSynchronized {
         match self {
-            Self::Pulling { .. } => "Pulling",
-            Self::Failed { .. } => "ErrImagePull",
-            Self::BackOff { .. } => "ImagePullBackOff",
-            Self::Never { .. } => "ErrImageNeverPull",
+            Self::Pulling { .. } => NotSynchronized::Pulling,
+            Self::Failed { .. } => NotSynchronized::ImagePull,
+            Self::BackOff { .. } => NotSynchronized::ImagePullBackOff,
+            Self::Never { .. } => NotSynchronized::ImageNeverPull,
         }
     }
 }

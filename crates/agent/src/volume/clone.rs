@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::Value;
+use virt::reason::FillFailure;
 
 use super::disk::duplicate;
 use super::gauge::Gauge;
@@ -54,11 +55,11 @@ impl CloneError {
         matches!(self, Self::Missing { .. } | Self::Pending { .. } | Self::InUse { .. })
     }
 
-    pub(super) fn reason(&self) -> &'static str {
+    pub(super) fn reason(&self) -> FillFailure {
         match self {
-            Self::InUse { .. } => "CloneSourceInUse",
-            Self::Smaller { .. } => "CloneValidationFailed",
-            _ => "Error",
+            Self::InUse { .. } => FillFailure::SourceInUse,
+            Self::Smaller { .. } => FillFailure::Invalid,
+            _ => FillFailure::Error,
         }
     }
 }

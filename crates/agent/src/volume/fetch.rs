@@ -16,6 +16,7 @@ use reqwest::{Certificate, Client, Response, Url};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::Sender;
 use tracing::debug;
+use virt::reason::FillFailure;
 
 use super::checksum::Checksum;
 use super::gauge::{Gauge, Trouble};
@@ -197,7 +198,7 @@ impl Download {
             let pause = backoff.delay();
             let text = format!("{}; trying again in {} s", Chain(&failure), pause.as_secs());
             debug!(url = %self.url, at = self.at, error = text, "fetching is held up");
-            gauge.stumble(Trouble { reason: "Error", message: text });
+            gauge.stumble(Trouble { reason: FillFailure::Error, message: text });
             tokio::time::sleep(pause).await;
         }
     }

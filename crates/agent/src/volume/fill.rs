@@ -11,6 +11,7 @@ use base::{Backoff, Chain};
 use client::Fault;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use tracing::{debug, info, warn};
+use virt::reason::FillFailure;
 
 use super::checksum::{Checksum, ChecksumError, Mismatch};
 use super::clone::CloneError;
@@ -89,11 +90,11 @@ impl FillError {
         }
     }
 
-    fn reason(&self) -> &'static str {
+    fn reason(&self) -> FillFailure {
         match self {
             Self::Clone(failure) => failure.reason(),
-            Self::Pull(_) => "ImagePullFailed",
-            _ => "Error",
+            Self::Pull(_) => FillFailure::ImagePull,
+            _ => FillFailure::Error,
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
+use virt::reason::FillFailure;
 
 /// Not known: the other side does not say how much there is.
 const UNKNOWN: u32 = u32::MAX;
@@ -23,7 +24,7 @@ struct Inner {
 /// Why there is no progress, for conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Trouble {
-    pub(crate) reason: &'static str,
+    pub(crate) reason: FillFailure,
     pub(crate) message: String,
 }
 

@@ -82,7 +82,7 @@ impl Teller {
     pub(super) async fn failed(&mut self, trouble: &Trouble) -> Result<(), Fault> {
         self.write(notes(json!({
             PHASE: "Failed", READY: "false",
-            RUNNING: "false", REASON: trouble.reason, MESSAGE: trouble.message,
+            RUNNING: "false", REASON: trouble.reason.as_str(), MESSAGE: trouble.message,
         })))
         .await
     }
@@ -132,7 +132,7 @@ impl Teller {
 pub(super) fn running(gauge: &Gauge) -> Map<String, Value> {
     let trouble = gauge.trouble();
     let (reason, message) = match &trouble {
-        Some(trouble) => (Some(trouble.reason), Some(trouble.message.as_str())),
+        Some(trouble) => (Some(trouble.reason.as_str()), Some(trouble.message.as_str())),
         None => (Some("Pod is running"), None),
     };
     notes(json!({
@@ -154,13 +154,15 @@ fn notes(value: Value) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
+    use virt::reason::FillFailure;
+
     use super::*;
 
     #[test]
     fn trouble_is_told_and_taken_back() {
         let gauge = Gauge::default();
         gauge.set(0.5);
-        let trouble = Trouble { reason: "Error", message: "404".into() };
+        let trouble = Trouble { reason: FillFailure::Error, message: "404".into() };
         gauge.stumble(trouble);
         let notes = running(&gauge);
         assert_eq!(notes[MESSAGE], "404");

@@ -9,6 +9,7 @@ use std::time::Duration;
 use base::clock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use virt::reason::NotReady;
 
 use crate::condition::{self, Condition};
 use crate::object::{self, int, list, text};
@@ -93,7 +94,7 @@ pub(crate) fn instance(vmi: &Value, node: &str, now: Timestamp) -> Option<Value>
     }
     let mut conditions = condition::of(vmi);
     let message = format!("node {node} does not renew its lease; the guest may still run there");
-    let unready = Condition::new("Ready", "False").because("NodeNotReady", message);
+    let unready = Condition::new("Ready", "False").because(NotReady::NodeSilent.as_str(), message);
     condition::set(&mut conditions, &unready, now);
     Some(json!({"metadata": object::version(vmi), "status": {"conditions": conditions}}))
 }

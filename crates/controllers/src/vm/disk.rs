@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use client::Fault;
 use serde_json::Value;
+use virt::reason::MachineFailure;
 
 use super::status::{CLASS, Disks};
 use super::{Keeper, Work, instance};
@@ -42,7 +43,7 @@ impl Keeper {
                     self.warn_once(vm, "FailedDataVolumeCreate", message).await;
                     let message = "Error encountered while creating DataVolumes: \
                                    failed to create DataVolume";
-                    work.refused("FailedCreate", format!("{message}: {cause}"));
+                    work.refused(MachineFailure::Create, format!("{message}: {cause}"));
                 }
                 Err(failure) => return Err(failure).doing("create a data volume"),
             }

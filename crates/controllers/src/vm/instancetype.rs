@@ -10,6 +10,7 @@ use virt::instancetype::{
     ExpandError, Sizing, annotate, expand as write_out, prefer_devices, referenced, revision,
     status_reference, upgraded,
 };
+use virt::reason::MachineFailure;
 use virt::restart_required::{CHANGED, needs_restart};
 
 use super::status::{Findings, Restart};
@@ -19,8 +20,8 @@ use crate::resource::{KUBEVIRTS, Objects, REVISIONS, Resource, is_refused};
 
 pub(crate) const GROUP: &str = "instancetype.kubevirt.io";
 /// The two fields that a machine refers by, and what it is when the object is missing.
-const FIELDS: [(&str, &str); 2] =
-    [("instancetype", "FailedFindInstancetype"), ("preference", "FailedFindPreference")];
+const FIELDS: [(&str, MachineFailure); 2] =
+    [("instancetype", MachineFailure::Instancetype), ("preference", MachineFailure::Preference)];
 
 /// A machine with its instancetype and preference applied.
 #[derive(Debug)]
@@ -79,7 +80,7 @@ pub(crate) async fn expand(
         Err(failure) => {
             let cause = format!("Failed to apply instancetype: {failure}");
             findings.failure =
-                Some(("FailedCreate", format!("failure while starting VMI: {cause}")));
+                Some((MachineFailure::Create, format!("failure while starting VMI: {cause}")));
             Ok(None)
         }
     }

@@ -3,6 +3,7 @@
 use client::Fault;
 use hci::together::RESUME;
 use serde_json::{Value, json};
+use virt::reason::MachineFailure;
 
 use super::instance::Start;
 use super::instancetype::Expanded;
@@ -52,7 +53,10 @@ impl Keeper {
                 let cause = Fault(failure).to_string();
                 let message = format!("Error creating virtual machine instance: {cause}");
                 self.warn_once(vm, "FailedCreate", message).await;
-                work.refused("FailedCreate", format!("failure while starting VMI: {cause}"));
+                work.refused(
+                    MachineFailure::Create,
+                    format!("failure while starting VMI: {cause}"),
+                );
                 Ok(None)
             }
             Err(failure) => Err(failure).doing("create the instance"),
@@ -75,7 +79,7 @@ impl Keeper {
                 let cause = Fault(failure).to_string();
                 let message = format!("Error deleting virtual machine instance {name}: {cause}");
                 self.warn_once(vm, "FailedDelete", message).await;
-                work.refused("FailedDelete", format!("failure deleting VMI: {cause}"));
+                work.refused(MachineFailure::Delete, format!("failure deleting VMI: {cause}"));
                 return Ok(Some(vmi));
             }
             deleted => deleted.doing("delete the instance")?,
@@ -134,7 +138,10 @@ impl Keeper {
         match self.objects.merge(VMIS, namespace, name, &patch).await {
             Err(failure) if is_refused(&failure, 422) || is_refused(&failure, 403) => {
                 let cause = Fault(failure).to_string();
-                work.refused("FailedUpdate", format!("failure while updating VMI: {cause}"));
+                work.refused(
+                    MachineFailure::Update,
+                    format!("failure while updating VMI: {cause}"),
+                );
                 Ok(vmi)
             }
             written => written.doing("update the instance"),

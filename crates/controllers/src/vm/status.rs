@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use virt::condition::{self, Failure, of_machine};
 use virt::printable_status::{Seen, printable_status};
+use virt::reason::MachineFailure;
 use virt::run_strategy::{Situation, is_request_done, start_failure};
 
 use super::instance::GENERATION;
@@ -29,7 +30,7 @@ pub(super) const CLASS: &str = "/spec/storageClassName";
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     /// Reason and text of what did not work.
-    pub(crate) failure: Option<(&'static str, String)>,
+    pub(crate) failure: Option<(MachineFailure, String)>,
     pub(crate) restart: Restart,
     /// References to instancetype and preference as they are recorded.
     pub(crate) references: Map<String, Value>,
@@ -116,7 +117,7 @@ fn spread(uid: &str) -> u64 {
 fn conditions(vm: &Value, vmi: Option<&Value>, findings: &Findings, now: Timestamp) -> Vec<Value> {
     let now = clock::rfc3339(now);
     let failure = findings.failure.as_ref();
-    let failure = failure.map(|(reason, message)| Failure { reason, message });
+    let failure = failure.map(|(reason, message)| Failure { reason: reason.as_str(), message });
     let mut conditions = of_machine(vm, vmi, failure, &now);
     match &findings.restart {
         Restart::Needed(message) => {

@@ -4,6 +4,7 @@ use base::clock;
 use client::Fault;
 use serde_json::Value;
 use virt::ClusterConfig;
+use virt::reason::NotSynchronized;
 
 use super::limits::AutoLimits;
 use super::storage::Need;
@@ -55,7 +56,7 @@ impl Placer {
         }
         self.waiting.wait_for_quota(&Key::of(vmi));
         let message = format!("failed to create virtual machine pod: {}", Fault(failure));
-        let patch = plan::refused(vmi, "FailedCreate", &message, clock::now());
+        let patch = plan::refused(vmi, NotSynchronized::Create, &message, clock::now());
         if !is_merged(vmi, &patch) {
             self.write(vmi, &patch).await?;
             self.tell(vmi, Tone::Warning, "FailedCreate", message).await;

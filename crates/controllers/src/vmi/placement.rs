@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use types::Quantity;
+use virt::reason::{INSUFFICIENT, Unfit};
 
 use super::requests::Requests;
 use crate::object::{entries, int, is_true, list, name, quantity, text};
@@ -53,7 +54,7 @@ pub(crate) fn choose<'a>(
     tenants: &[&Tenant],
 ) -> Result<&'a str, String> {
     if nodes.is_empty() {
-        return Err("no nodes available to schedule pods".into());
+        return Err(Unfit::NoNodes.as_str().into());
     }
     let neighbours = neighbours::Neighbours::new(nodes, tenants);
     let mut reasons = BTreeMap::<String, usize>::new();
@@ -88,22 +89,22 @@ fn broken_rules(
     neighbours: &neighbours::Neighbours<'_>,
 ) -> Vec<String> {
     let tolerations = list(wish.spec, "/tolerations");
-    let one = |text: &str| vec![text.to_owned()];
+    let one = |unfit: Unfit| vec![unfit.as_str().to_owned()];
     if is_true(node, "/spec/unschedulable") && !taint::tolerates_unschedulable(tolerations) {
-        return one("node(s) were unschedulable");
+        return one(Unfit::Cordoned);
     }
     if taint::repels(node, tolerations) || !is_ready(node) {
-        return one("node(s) had untolerated taint(s)");
+        return one(Unfit::Tainted);
     }
     if !is_wanted(wish.spec, node) {
-        return one("node(s) didn't match Pod's node affinity/selector");
+        return one(Unfit::NotSelected);
     }
     let missing = missing_resources(wish.requests, node, tenants);
     if !missing.is_empty() {
         return missing;
     }
     if !wish.reach.iter().all(|reach| is_reachable(reach, node)) {
-        return one("node(s) didn't match PersistentVolume's node affinity");
+        return one(Unfit::VolumeElsewhere);
     }
     neighbours.objection(wish, node).map(one).unwrap_or_default()
 }
@@ -144,12 +145,12 @@ fn missing_resources(requests: &Requests, node: &Value, tenants: &[&Tenant]) -> 
     let mut missing = Vec::new();
     let count = i64::try_from(here.len()).unwrap_or(i64::MAX);
     if quantity(node, "/status/allocatable/pods").is_some_and(|most| most.units() <= count) {
-        missing.push("Too many pods".to_owned());
+        missing.push(Unfit::Full.as_str().to_owned());
     }
     for (resource, wanted) in requests {
         let free = free(resource, node, &here);
         if !wanted.is_zero() && *wanted > free {
-            missing.push(format!("Insufficient {resource}"));
+            missing.push(format!("{INSUFFICIENT}{resource}"));
         }
     }
     missing

@@ -9,6 +9,7 @@
 use base::clock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use virt::reason::{InstanceFailure, NotReady, NotSynchronized};
 
 use super::storage::{Need, Wait, data_volumes_ready, entered};
 use crate::condition::{self, Condition};
@@ -56,7 +57,7 @@ pub(crate) fn waiting(vmi: &Value, needs: &[Need], wait: &Wait, now: Timestamp) 
             condition::remove(&mut conditions, "Provisioning");
             condition::set(
                 &mut conditions,
-                &unsynchronized.because("FailedPvcNotFound", &*message),
+                &unsynchronized.because(NotSynchronized::PvcNotFound.as_str(), &*message),
                 now,
             );
             condition::set(&mut conditions, &unscheduled.because("Unschedulable", message), now);
@@ -88,9 +89,14 @@ pub(crate) fn unschedulable(vmi: &Value, message: &str, now: Timestamp) -> Value
 }
 
 /// Something about it was refused, and may be accepted later.
-pub(crate) fn refused(vmi: &Value, reason: &str, message: &str, now: Timestamp) -> Value {
+pub(crate) fn refused(
+    vmi: &Value,
+    reason: NotSynchronized,
+    message: &str,
+    now: Timestamp,
+) -> Value {
     let mut conditions = condition::of(vmi);
-    let unsynchronized = Condition::new("Synchronized", "False").because(reason, message);
+    let unsynchronized = Condition::new("Synchronized", "False").because(reason.as_str(), message);
     condition::set(&mut conditions, &unsynchronized, now);
     patch(vmi, &text_or(text(vmi, "/status/phase"), "Pending"), conditions, now)
 }
@@ -118,7 +124,7 @@ pub(crate) fn scheduling(vmi: &Value, needs: &[Need], now: Timestamp) -> Value {
 pub(crate) fn scheduled(vmi: &Value, node: &str, pod: &Value, now: Timestamp) -> Value {
     let mut conditions = condition::of(vmi);
     let ready = Condition::new("Ready", "False")
-        .because("GuestNotRunning", "Guest VM is not reported as running");
+        .because(NotReady::NotRunning.as_str(), "Guest VM is not reported as running");
     condition::set(&mut conditions, &ready, now);
     let mut patch = patch(vmi, "Scheduled", conditions, now);
     patch["metadata"]["labels"] = json!({NODE_LABEL: node});
@@ -133,14 +139,14 @@ pub(crate) fn scheduled(vmi: &Value, node: &str, pod: &Value, now: Timestamp) ->
 }
 
 /// It will never run, or does not any more. Nobody else will clean up.
-pub(crate) fn failed(vmi: &Value, reason: &str, now: Timestamp) -> Value {
+pub(crate) fn failed(vmi: &Value, reason: Option<InstanceFailure>, now: Timestamp) -> Value {
     let mut conditions = condition::of(vmi);
     let ready = Condition::new("Ready", "False");
-    let ready = ready.because("PodTerminating", "virt-launcher pod is terminating");
+    let ready = ready.because(NotReady::Terminating.as_str(), "virt-launcher pod is terminating");
     condition::set(&mut conditions, &ready, now);
     let mut patch = patch(vmi, "Failed", conditions, now);
-    if !reason.is_empty() {
-        patch["status"]["reason"] = json!(reason);
+    if let Some(reason) = reason {
+        patch["status"]["reason"] = json!(reason.as_str());
     }
     patch["metadata"]["finalizers"] = json!(finalizers_without(vmi, &[FINALIZER]));
     patch
@@ -208,7 +214,7 @@ pub(crate) fn is_out_of_service(node: &Value) -> bool {
 
 fn not_scheduled() -> Condition {
     Condition::new("Ready", "False")
-        .because("PodNotExists", "virt-launcher pod has not yet been scheduled")
+        .because(NotReady::NotScheduled.as_str(), "virt-launcher pod has not yet been scheduled")
 }
 
 fn patch(vmi: &Value, phase: &str, conditions: Vec<Value>, now: Timestamp) -> Value {

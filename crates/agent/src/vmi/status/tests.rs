@@ -110,7 +110,7 @@ fn only_the_change_is_written() {
 #[test]
 fn waiting_says_for_what_and_stops_saying_it() {
     let mut vmi = vmi(json!({"domain": {}}));
-    let trouble = Trouble::new("FailedMount", "secret s does not exist");
+    let trouble = Trouble::new(virt::reason::NotSynchronized::Mount, "secret s does not exist");
     let waiting = View { phase: Phase::Scheduled, trouble: Some(trouble), guest: None };
     let change = patch(&vmi, &waiting, at(0)).unwrap();
     apply(&mut vmi, &change);

@@ -1,3 +1,5 @@
+use virt::reason::MachineFailure;
+
 use super::*;
 
 fn now() -> Timestamp {
@@ -39,7 +41,7 @@ fn conditions_are_those_of_the_instance_and_some_of_its_own() {
         "status": "False", "reason": "R"}]);
     let findings = Findings {
         restart: Restart::Needed("changed".into()),
-        failure: Some(("FailedCreate", "no".into())),
+        failure: Some((MachineFailure::Create, "no".into())),
         ..Findings::default()
     };
     let before = vm(json!({"conditions": [{"type": "Paused", "status": "True"}]}));

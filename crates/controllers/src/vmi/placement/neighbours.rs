@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use virt::reason::Unfit;
 
 use super::{Tenant, Wish, domain, is_wanted};
 use crate::object::{int, list, name, text};
@@ -24,19 +25,19 @@ impl<'a> Neighbours<'a> {
     }
 
     /// Why the node is unfit because of who is near it.
-    pub(super) fn objection(&self, wish: &Wish<'_>, node: &Value) -> Option<&'static str> {
+    pub(super) fn objection(&self, wish: &Wish<'_>, node: &Value) -> Option<Unfit> {
         if !self.is_spread(wish, node) {
-            return Some("node(s) didn't match pod topology spread constraints");
+            return Some(Unfit::Spread);
         }
         for term in terms(wish.spec, "podAffinity") {
             if !self.near(term, wish.namespace, node) && !self.is_first_of_its_kind(term, wish) {
-                return Some("node(s) didn't match pod affinity rules");
+                return Some(Unfit::Affinity);
             }
         }
         for term in terms(wish.spec, "podAntiAffinity") {
             // Without the label that the term counts by, nobody can be near.
             if self.near(term, wish.namespace, node) {
-                return Some("node(s) didn't match pod anti-affinity rules");
+                return Some(Unfit::AntiAffinity);
             }
         }
         let repelled = self.tenants.iter().any(|tenant| {
@@ -46,7 +47,7 @@ impl<'a> Neighbours<'a> {
             };
             tenant.repels.iter().any(|term| hits(&term))
         });
-        repelled.then_some("node(s) didn't satisfy existing pods anti-affinity rules")
+        repelled.then_some(Unfit::Repelled)
     }
 
     /// How much the node is preferred because of who is near it.

@@ -94,7 +94,7 @@ fn an_instance_without_protection_gets_it_before_a_node_takes_over() {
 
 #[test]
 fn who_never_had_a_node_needs_no_cleaning() {
-    let patch = failed(&vmi("Pending"), "", now());
+    let patch = failed(&vmi("Pending"), None, now());
     assert_eq!(patch["metadata"]["finalizers"], json!([VM_FINALIZER]));
     assert_eq!(patch["status"]["phase"], "Failed");
 }

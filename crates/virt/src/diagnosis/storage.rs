@@ -1,0 +1,263 @@
+//! Findings from volumes: claims that are missing or unbound, imports that fail, and storage
+//! that has lost copies.
+
+use super::object::{Claim, StorageVolume};
+use super::{Facts, Findings};
+use crate::api::cdi::{DataVolume, DataVolumeCondition, DataVolumeSource};
+use crate::api::v1::Volume;
+use crate::reason::FillFailure;
+
+/// The names of the claims behind the volumes of the machine.
+pub(super) fn claim_names(facts: &Facts) -> Vec<String> {
+    let template = facts.machine.as_ref().and_then(|machine| machine.spec.template.spec.as_ref());
+    let spec = template.or(facts.instance.as_ref().map(|instance| &instance.spec));
+    spec.into_iter().flat_map(|spec| &spec.volumes).filter_map(claim_name).collect()
+}
+
+fn claim_name(volume: &Volume) -> Option<String> {
+    let claim = volume.persistent_volume_claim.as_ref().map(|own| own.claim_name.clone());
+    let data_volume = || volume.data_volume.as_ref().map(|own| own.name.clone());
+    let ephemeral = || {
+        let source = volume.ephemeral.as_ref()?.persistent_volume_claim.as_ref()?;
+        source.0["claimName"].as_str().map(str::to_owned)
+    };
+    let dump = || volume.memory_dump.as_ref().map(|own| own.claim_name.clone());
+    claim.or_else(data_volume).or_else(ephemeral).or_else(dump)
+}
+
+pub(super) fn examine(findings: &mut Findings<'_>) {
+    let facts = findings.facts;
+    for name in claim_names(facts) {
+        let is_named = |meta: &crate::api::atom::ObjectMeta| meta.name.as_deref() == Some(&name);
+        let data_volume = facts.data_volumes.iter().find(|own| is_named(&own.metadata));
+        if let Some(data_volume) = data_volume {
+            examine_data_volume(findings, &name, data_volume);
+        }
+        match facts.claims.iter().find(|own| is_named(&own.metadata)) {
+            Some(claim) => examine_claim(findings, claim),
+            None if data_volume.is_some() || is_template(facts, &name) => {}
+            None => findings.error(
+                format!("The claim {name} does not exist."),
+                "A volume of the machine refers to it.",
+                format!("sheaf volume create {name} --size 10Gi{}", facts.place()),
+            ),
+        }
+    }
+}
+
+/// Whether the machine creates this data volume itself.
+fn is_template(facts: &Facts, name: &str) -> bool {
+    let machine = facts.machine.iter();
+    let mut templates = machine.flat_map(|machine| &machine.spec.data_volume_templates);
+    templates.any(|template| template.metadata.name.as_deref() == Some(name))
+}
+
+fn examine_data_volume(findings: &mut Findings<'_>, name: &str, data_volume: &DataVolume) {
+    let facts = findings.facts;
+    let status = data_volume.status.clone().unwrap_or_default();
+    let phase = status.phase.as_deref().unwrap_or("Pending");
+    if phase == "Succeeded" {
+        return;
+    }
+    let running = status.conditions.iter().find(|own| own.r#type == "Running");
+    let failing = running.filter(|own| own.status == "False" && !text(&own.message).is_empty());
+    if phase == "Failed" || failing.is_some() {
+        return examine_fill_failure(findings, name, data_volume, failing, phase == "Failed");
+    }
+    let invalid = |own: &&DataVolumeCondition| text(&own.reason) == "ErrClaimNotValid";
+    if let Some(invalid) = status.conditions.iter().find(invalid) {
+        return findings.error(
+            format!("The data volume {name} cannot use the claim of its name."),
+            text(&invalid.message),
+            facts.kubectl("delete", "pvc", name),
+        );
+    }
+    let progress = status.progress.as_deref().unwrap_or("N/A");
+    match phase {
+        "UploadReady" => findings.info(
+            format!("The volume {name} waits for the upload of its image."),
+            "Its source is `upload`, and nothing has been sent yet.",
+            format!(
+                "virtctl image-upload dv {name} --no-create --image-path FILE{}",
+                facts.place()
+            ),
+        ),
+        "WaitForFirstConsumer" | "PendingPopulation" => findings.info(
+            format!("The volume {name} is created when the machine is placed on a node."),
+            "The storage class binds volumes to their first consumer.",
+            facts.kubectl("describe", "dv", name),
+        ),
+        "ImportInProgress" | "CloneInProgress" => findings.info(
+            format!("The volume {name} is being filled: {progress}."),
+            format!("The source is {}.", source(data_volume)),
+            facts.kubectl("get", "dv", name) + " --watch",
+        ),
+        phase => findings.info(
+            format!("The volume {name} is not ready: its phase is {phase}."),
+            format!("The source is {}.", source(data_volume)),
+            facts.kubectl("describe", "dv", name),
+        ),
+    }
+}
+
+fn examine_fill_failure(
+    findings: &mut Findings<'_>,
+    name: &str,
+    data_volume: &DataVolume,
+    failing: Option<&DataVolumeCondition>,
+    is_final: bool,
+) {
+    let facts = findings.facts;
+    let message = failing.map(|own| text(&own.message)).unwrap_or_default();
+    let source = source(data_volume);
+    let again = match is_template(facts, name) {
+        // The machine makes it again, from the corrected template.
+        true => format!(
+            "{} && {}",
+            facts.kubectl("edit", "vm", &facts.name),
+            facts.kubectl("delete", "dv", name)
+        ),
+        false => facts.kubectl("delete", "dv", name) + " # then create it with a correct source",
+    };
+    let what =
+        match FillFailure::parse(failing.map_or("", |own| own.reason.as_deref().unwrap_or(""))) {
+            Some(FillFailure::ImagePull) => {
+                format!(
+                    "The volume {name} cannot be filled: its image cannot be pulled from {source}."
+                )
+            }
+            Some(FillFailure::SourceInUse) => {
+                let what =
+                    format!("The volume {name} waits for its clone source, which is in use.");
+                return findings.warning(
+                    what,
+                    message,
+                    format!("kubectl get vmi{}", facts.place()),
+                );
+            }
+            Some(FillFailure::Invalid) => {
+                format!("The volume {name} cannot be cloned from {source}.")
+            }
+            Some(FillFailure::Error) | None => {
+                format!("The volume {name} cannot be filled from {source}.")
+            }
+        };
+    let why = match (message.as_str(), is_final) {
+        ("", _) => "No cause was reported.".to_owned(),
+        (message, true) => message.to_owned(),
+        (message, false) => format!("{message} (the node keeps trying)"),
+    };
+    findings.error(what, why, again);
+}
+
+/// Where a data volume gets its data.
+fn source(data_volume: &DataVolume) -> String {
+    let Some(source) = &data_volume.spec.source else {
+        let reference = data_volume.spec.source_ref.as_ref();
+        return reference
+            .map_or_else(|| "not given".to_owned(), |own| format!("{} {}", own.kind, own.name));
+    };
+    let DataVolumeSource { http, s3, gcs, registry, pvc, upload, snapshot, .. } = source;
+    let url = http.as_ref().map(|own| own.url.clone());
+    let url = url.or_else(|| s3.as_ref().map(|own| own.url.clone()));
+    let url = url.or_else(|| gcs.as_ref().map(|own| own.url.clone()));
+    let url = url.or_else(|| registry.as_ref().and_then(|own| own.url.clone()));
+    let url =
+        url.or_else(|| pvc.as_ref().map(|own| format!("claim {}/{}", own.namespace, own.name)));
+    let url = url.or_else(|| {
+        snapshot.as_ref().map(|own| format!("snapshot {}/{}", own.namespace, own.name))
+    });
+    match url {
+        Some(url) => url,
+        None if upload.is_some() => "an upload".to_owned(),
+        None => "an empty disk".to_owned(),
+    }
+}
+
+fn examine_claim(findings: &mut Findings<'_>, claim: &Claim) {
+    let facts = findings.facts;
+    let name = claim.name();
+    let describe = facts.kubectl("describe", "pvc", name);
+    if claim.metadata.deletion_timestamp.is_some() {
+        findings.error(
+            format!("The claim {name} is being deleted."),
+            "It disappears when nothing uses it any more.",
+            describe,
+        );
+        return;
+    }
+    match claim.status.phase.as_deref() {
+        Some("Bound") => {
+            let volume = facts
+                .storage_volumes
+                .iter()
+                .find(|own| own.metadata.name == claim.spec.volume_name);
+            if let Some(volume) = volume {
+                examine_storage(findings, name, volume);
+            }
+        }
+        Some("Lost") => findings.error(
+            format!("The volume of claim {name} is lost."),
+            "The PersistentVolume that it was bound to does not exist any more.",
+            describe,
+        ),
+        _ => match complaint(facts, claim) {
+            Some(message) => {
+                findings.error(format!("The claim {name} gets no volume."), message, describe)
+            }
+            None if claim.spec.storage_class_name.is_none() => findings.error(
+                format!("The claim {name} has no storage class."),
+                "It names none, and the cluster has no default storage class.",
+                "kubectl get storageclass",
+            ),
+            None => findings.info(
+                format!("The claim {name} has no volume yet."),
+                "It is being provisioned, or waits for the machine to be placed on a node.",
+                describe,
+            ),
+        },
+    }
+}
+
+/// The latest message about why a claim gets no volume.
+fn complaint(facts: &Facts, claim: &Claim) -> Option<String> {
+    let about = |event: &&super::Event| {
+        event.involved_object.kind.as_deref() == Some("PersistentVolumeClaim")
+            && event.involved_object.name.as_deref() == Some(claim.name())
+            && event.r#type.as_deref() == Some("Warning")
+    };
+    let latest = facts.events.iter().filter(about).max_by_key(|event| {
+        event.last_timestamp.as_ref().map(ToString::to_string).unwrap_or_default()
+    });
+    latest.and_then(|event| event.message.clone())
+}
+
+fn examine_storage(findings: &mut Findings<'_>, name: &str, volume: &StorageVolume) {
+    let own = volume.metadata.name.clone().unwrap_or_default();
+    let look = format!("sheaf volume status {name}{}", findings.facts.place());
+    let scheduled = volume.status.conditions.iter().find(|own| own.r#type == "Scheduled");
+    if let Some(homeless) = scheduled.filter(|own| own.status == "False") {
+        findings.error(
+            format!("The data of claim {name} does not fit on the disks of the cluster."),
+            text(&homeless.message),
+            "kubectl get nodes.longhorn.io -n longhorn-system -o yaml",
+        );
+    }
+    match volume.status.robustness.as_deref() {
+        Some("degraded") => findings.warning(
+            format!("The volume of claim {name} has fewer healthy copies than it should have."),
+            format!("Volume {own} is degraded."),
+            look,
+        ),
+        Some("faulted") => findings.error(
+            format!("The volume of claim {name} has no healthy copy."),
+            format!("Volume {own} is faulted."),
+            look,
+        ),
+        _ => {}
+    }
+}
+
+fn text(part: &Option<String>) -> String {
+    part.clone().unwrap_or_default()
+}

@@ -3,6 +3,10 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use ipnet::Ipv4Net;
+use net::LinkName;
 
 /// Everything the agent is told from outside.
 #[derive(Debug, Clone)]
@@ -26,14 +30,44 @@ pub enum Network {
     /// A bridge of our own, with NAT, DHCP and DNS; user-mode where that cannot be had.
     Nat {
         /// Name of the bridge on the host.
-        bridge: String,
+        bridge: LinkName,
         /// The network of the guests of this node; the first address is the node's own.
-        cidr: String,
+        cidr: Ipv4Net,
         /// Ports of the node that guests may reach there, the API's for instance.
         host_tcp: BTreeSet<u16>,
     },
     /// QEMU's user-mode network, which needs no rights.
     User,
+}
+
+/// Which network guests are to get, as it is written on a command line: `user` or the address
+/// range of a NAT network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GuestNetwork {
+    Nat(Ipv4Net),
+    User,
+}
+
+/// Why a text is no [`GuestNetwork`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "expected `user`, or an IPv4 network with a prefix length of 1 to 29, for example 10.52.0.0/24"
+)]
+pub struct GuestNetworkError;
+
+impl FromStr for GuestNetwork {
+    type Err = GuestNetworkError;
+
+    fn from_str(text: &str) -> Result<Self, GuestNetworkError> {
+        if text == "user" {
+            return Ok(Self::User);
+        }
+        let network: Ipv4Net = text.parse().map_err(|_| GuestNetworkError)?;
+        match network.prefix_len() {
+            1..=29 => Ok(Self::Nat(network.trunc())),
+            _ => Err(GuestNetworkError),
+        }
+    }
 }
 
 impl Config {
@@ -54,4 +88,30 @@ impl Config {
 /// Where the node endpoint of a data directory listens.
 fn socket(data_dir: &Path) -> PathBuf {
     data_dir.join("agent/agent.sock")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_network_is_user_or_an_ipv4_network() {
+        let nat = |text: &str| Ok(GuestNetwork::Nat(text.parse().unwrap()));
+        for (text, expected) in [
+            ("user", Ok(GuestNetwork::User)),
+            ("10.52.0.0/24", nat("10.52.0.0/24")),
+            ("10.52.0.7/24", nat("10.52.0.0/24")),
+            ("10.52.0.0/29", nat("10.52.0.0/29")),
+            ("", Err(GuestNetworkError)),
+            ("banana", Err(GuestNetworkError)),
+            ("User", Err(GuestNetworkError)),
+            ("10.52.0.0", Err(GuestNetworkError)),
+            ("10.52.0.0/33", Err(GuestNetworkError)),
+            ("10.52.0.0/30", Err(GuestNetworkError)),
+            ("0.0.0.0/0", Err(GuestNetworkError)),
+            ("fd00::/64", Err(GuestNetworkError)),
+        ] {
+            assert_eq!(text.parse::<GuestNetwork>(), expected, "{text}");
+        }
+    }
 }

@@ -26,5 +26,6 @@ mod usage;
 mod vmi;
 mod volume;
 
-pub use config::{Config, Network};
+pub use config::{Config, GuestNetwork, GuestNetworkError, Network};
+pub use net::LinkName;
 pub use start::{StartError, start};

@@ -238,19 +238,18 @@ async fn nat(settings: &Settings, existing: &[Attachment], tasks: &Tasks) -> Res
         return Err("it was asked for on the command line".into());
     };
     net::available().await.map_err(|why| Chain(&why).to_string())?;
-    let network: Ipv4Net = cidr.parse().map_err(|_| format!("{cidr:?} is not a network"))?;
-    let first = Ipv4Addr::from(u32::from(network.network()) + 1);
-    let gateway = Ipv4Net::new(first, network.prefix_len()).map_err(|why| why.to_string())?;
+    let first = Ipv4Addr::from(u32::from(cidr.network()) + 1);
+    let gateway = Ipv4Net::new(first, cidr.prefix_len()).map_err(|why| why.to_string())?;
     let mut wanted = Bridge::new(gateway);
-    wanted.name = bridge.parse().map_err(|why: net::LinkNameError| why.to_string())?;
+    wanted.name = bridge.clone();
     wanted.host_tcp.clone_from(host_tcp);
-    if bridge != "sheaf0" {
+    if bridge.as_str() != "sheaf0" {
         // A second server on one host must not take the first one's taps for its leftovers.
-        let (prefix, table) = plan::names(bridge);
+        let (prefix, table) = plan::names(bridge.as_str());
         wanted.tap_prefix = prefix.parse().map_err(|why: net::LinkNameError| why.to_string())?;
         wanted.table = table;
     }
-    let claim = claim(bridge)?;
+    let claim = claim(bridge.as_str())?;
     let used = existing.iter().filter_map(Attachment::address).collect();
     let ports = existing.iter().filter_map(bare_port).collect();
     let want = net::Want { bridge: wanted, ports, services: None };

@@ -41,11 +41,20 @@ pub enum StartError {
     Directory { path: PathBuf, source: io::Error },
     #[error("cannot read the directory {}", path.display())]
     Scan { path: PathBuf, source: io::Error },
+    #[error(
+        "guests run as unprivileged users, which cannot enter {} (mode {mode:04o}): \
+         run `chmod o+x {}`, or choose a data directory elsewhere with --data-dir",
+        path.display(), path.display()
+    )]
+    Unreachable { path: PathBuf, mode: u32 },
 }
 
 /// Starts the agent's tasks; they end with `tasks`, and guests live on.
 pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartError> {
     let dir = config.machines_dir();
+    if rustix::process::geteuid().is_root() {
+        check_reachable(&config.data_dir)?;
+    }
     make(&dir).map_err(|source| StartError::Directory { path: dir.clone(), source })?;
     let found = scan(&dir).map_err(|source| StartError::Scan { path: dir.clone(), source })?;
     let bell = Bell::default();
@@ -160,6 +169,20 @@ async fn tell(mut trials: watch::Receiver<Trial>, told: Arc<watch::Sender<Findin
     }
 }
 
+/// Fails if another user cannot enter a directory above the data directory, as below root's home.
+fn check_reachable(data_dir: &Path) -> Result<(), StartError> {
+    let unreadable = |source| StartError::Scan { path: data_dir.to_owned(), source };
+    // The way that the kernel takes, without symbolic links.
+    let real = data_dir.canonicalize().map_err(unreadable)?;
+    for path in real.ancestors().skip(1) {
+        let mode = path.metadata().map_err(unreadable)?.permissions().mode() & 0o7777;
+        if mode & 0o001 == 0 {
+            return Err(StartError::Unreachable { path: path.to_owned(), mode });
+        }
+    }
+    Ok(())
+}
+
 /// Makes the directory of machines. Their users must be able to pass through the directories
 /// above it, and only pass.
 fn make(dir: &Path) -> io::Result<()> {
@@ -192,4 +215,35 @@ fn scan(dir: &Path) -> io::Result<Found> {
         found.uids.push(uid);
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_directory_that_guests_cannot_enter_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap().join("home");
+        let data = home.join("data");
+        std::fs::create_dir_all(&data).unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&data, &link).unwrap();
+        let set = |path: &Path, mode: u32| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set(dir.path(), 0o711);
+        set(&home, 0o700);
+        for path in [&data, &link] {
+            let refused = check_reachable(path).unwrap_err();
+            assert!(
+                matches!(&refused, StartError::Unreachable { path, mode: 0o700 } if *path == home)
+            );
+            assert!(refused.to_string().contains(&format!("chmod o+x {}", home.display())));
+        }
+        set(&home, 0o711);
+        // The data directory's own mode is set by `make`.
+        set(&data, 0o700);
+        assert!(check_reachable(&data).is_ok());
+    }
 }

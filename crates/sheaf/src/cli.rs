@@ -1,10 +1,11 @@
-//! The command line: what can be said, with the help that teaches it.
+//! The command line: commands, flags and their help.
 
 mod audit;
 mod image;
 pub(crate) mod kube_apiserver;
 mod oidc;
 mod storage;
+mod value;
 mod vm;
 mod volume;
 mod volume_claim;
@@ -13,6 +14,7 @@ use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use agent::{GuestNetwork, LinkName};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use audit::AuditArgs;
@@ -31,18 +33,18 @@ pub(crate) use volume_claim::{Access, NewVolume, Taking, Volume, VolumeCommand, 
     about,
     arg_required_else_help = true,
     after_help = "First steps:\n  \
-        sheaf server                          start a single node with its data in the default place\n  \
+        sheaf server                          start a single node with the default data directory\n  \
         export KUBECONFIG=$(sheaf kubeconfig --path)\n  \
         kubectl get namespaces                any Kubernetes client works\n\n\
-        Each command explains itself with --help."
+        Run any command with --help for its options."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// What was said, also to a program that is started under another's name: a link called
-/// kube-apiserver to this program behaves like `sheaf kube-apiserver`.
+/// The words of the command line. A link to this program with the name kube-apiserver behaves
+/// like `sheaf kube-apiserver`.
 pub(crate) fn words(given: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = given.into_iter().collect();
     let name = words.first().and_then(|program| Path::new(program).file_name());
@@ -56,53 +58,53 @@ pub(crate) fn words(given: impl IntoIterator<Item = OsString>) -> Vec<OsString> 
 pub(crate) enum Command {
     /// Run a Sheaf node: the API server, its controllers and the agent.
     Server(Box<ServerArgs>),
-    /// Run the API server alone, with the flags of upstream's kube-apiserver.
+    /// Run the API server alone, with the flags of kube-apiserver.
     #[command(name = "kube-apiserver", disable_help_flag = true)]
     KubeApiserver {
         /// Flags of kube-apiserver; --help lists those that have an effect.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
         flags: Vec<String>,
     },
-    /// Run the controllers of virtual machines in a Kubernetes that is already there.
+    /// Run the controllers of virtual machines in an existing Kubernetes cluster.
     Controllers(ControllersArgs),
-    /// Print what to install for that with kubectl: definitions, roles, storage classes.
+    /// Print the manifests that an existing cluster needs: definitions, roles, storage classes.
     Manifests(ManifestsArgs),
-    /// Virtual machines: list, create, start, stop, console, ssh, and why one does not run.
+    /// Manage virtual machines: list, create, start, stop, console, ssh, diagnose.
     #[command(subcommand)]
     Vm(VmCommand),
-    /// Images of disks: list, import, upload, export, delete.
+    /// Manage disk images: list, import, upload, export, delete.
     #[command(subcommand)]
     Image(ImageCommand),
-    /// Volumes: list, create, grow, snapshot, clone, delete, and how one is.
+    /// Manage volumes: list, create, grow, snapshot, clone, delete, status.
     #[command(subcommand)]
     Volume(VolumeCommand),
-    /// Print a kubeconfig, or make one for another user.
+    /// Print the administrator's kubeconfig, or create one for another user.
     Kubeconfig(KubeconfigArgs),
-    /// Manage static bearer tokens, which can be revoked at any time.
+    /// Manage static bearer tokens, which can be revoked.
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Back up, restore or move the API server's data.
+    /// Back up, restore, re-encrypt or copy the data of the API server.
     #[command(subcommand)]
     Store(StoreCommand),
-    /// Replicas of volumes: verify the directory of one.
+    /// Verify the directory of a replica.
     #[command(subcommand)]
     Replica(ReplicaCommand),
-    /// The storage process of a node: its replicas, and the volumes that are attached to it.
+    /// Run or inspect the storage process of a node.
     Storage(StorageArgs),
     /// For developers: volumes without a cluster.
     #[command(subcommand)]
     Dev(DevCommand),
-    /// Print the versions of Sheaf and of the Kubernetes API it speaks.
+    /// Print the versions of Sheaf and of its Kubernetes API.
     Version(VersionArgs),
     /// Print a completion script for your shell.
     #[command(after_help = "Example:\n  sheaf completion bash > /etc/bash_completion.d/sheaf")]
     Completion {
-        /// The shell to complete for.
+        /// Shell to generate the script for.
         shell: clap_complete::Shell,
     },
     /// Write the man pages into a directory.
     Man {
-        /// Where to write sheaf.1 and one page per command.
+        /// Directory to write sheaf.1 and one page per command to.
         dir: PathBuf,
     },
 }
@@ -110,9 +112,9 @@ pub(crate) enum Command {
 /// Where a node keeps its data.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DataDir {
-    /// Directory of all state; made on first use.
+    /// Data directory; created on first use.
     ///
-    /// The default is /var/lib/sheaf for root and ~/.local/share/sheaf for anybody else.
+    /// The default is /var/lib/sheaf for root and ~/.local/share/sheaf for other users.
     #[arg(long, value_name = "DIR", env = "SHEAF_DATA_DIR")]
     pub(crate) data_dir: Option<PathBuf>,
 }
@@ -146,7 +148,7 @@ pub(crate) struct EtcdArgs {
     /// Key of the client certificate for etcd (PEM).
     #[arg(long, value_name = "FILE", requires = "etcd_certfile")]
     pub(crate) etcd_keyfile: Option<PathBuf>,
-    /// What all keys in etcd begin with.
+    /// Prefix of all keys in etcd.
     #[arg(long, value_name = "PATH", default_value = "/registry")]
     pub(crate) etcd_prefix: String,
 }
@@ -154,20 +156,19 @@ pub(crate) struct EtcdArgs {
 /// What is encrypted at rest.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct EncryptionArgs {
-    /// Encrypt secrets at rest, with a key that is made in the data directory.
+    /// Encrypt secrets at rest, with a key that is generated in the data directory.
     ///
-    /// Keep a copy of encryption.keys apart from backups: without it secrets cannot be read.
+    /// Keep a copy of encryption.keys apart from backups: without it, secrets cannot be read.
     #[arg(long, conflicts_with = "encryption_provider_config")]
     pub(crate) encrypt_secrets: bool,
-    /// What is encrypted at rest and with which keys (an EncryptionConfiguration of
-    /// apiserver.config.k8s.io/v1).
+    /// EncryptionConfiguration (apiserver.config.k8s.io/v1) for encryption at rest.
     #[arg(long, value_name = "FILE")]
     pub(crate) encryption_provider_config: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    sheaf server                                   single node, data in the default place\n  \
+    sheaf server                                   single node, default data directory\n  \
     sheaf server --data-dir /srv/sheaf --listen 0.0.0.0:6443\n  \
     sheaf server --store etcd --etcd-endpoints https://a:2379,https://b:2379,https://c:2379 \\\n    \
         --etcd-cafile ca.pem --etcd-certfile client.pem --etcd-keyfile client.key\n\n\
@@ -178,8 +179,8 @@ pub(crate) struct ServerArgs {
     /// Address and port to serve HTTPS on.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:6443")]
     pub(crate) listen: SocketAddr,
-    /// Address that clients and other nodes reach this server by, if it is not the one
-    /// listened on.
+    /// Address that clients and other nodes reach this server at; the default is the listen
+    /// address.
     #[arg(long, value_name = "IP")]
     pub(crate) advertise_address: Option<IpAddr>,
     /// Further host names or addresses for the serving certificate.
@@ -190,7 +191,7 @@ pub(crate) struct ServerArgs {
     pub(crate) store: StoreKind,
     #[command(flatten)]
     pub(crate) etcd: EtcdArgs,
-    /// Range from which services get their addresses.
+    /// Address range of services.
     #[arg(long, value_name = "CIDR", default_value = "10.53.0.0/16")]
     pub(crate) service_cluster_ip_range: String,
     /// File of static tokens (CSV: token,user,uid,"group1,group2").
@@ -210,21 +211,22 @@ pub(crate) struct ServerArgs {
     /// Run the control plane alone, without the agent that runs virtual machines.
     #[arg(long)]
     pub(crate) no_agent: bool,
-    /// What this node is called; the default is the host's name.
+    /// Name of this node; the default is the host name.
     #[arg(long, value_name = "NAME")]
     pub(crate) node_name: Option<String>,
-    /// Network that guests get their addresses from, or `user` for one inside each QEMU.
+    /// IPv4 network of the guests on this node, or `user` for QEMU's user-mode network.
     ///
-    /// A bridge with NAT, DHCP and DNS needs root; without it guests get user-mode networks.
+    /// The bridge with NAT, DHCP and DNS needs root; without root, guests get user-mode networks.
     #[arg(long, value_name = "CIDR", default_value = "10.52.0.0/24")]
-    pub(crate) guest_network: String,
-    /// Name of the bridge of that network; two servers on one host need two.
+    pub(crate) guest_network: GuestNetwork,
+    /// Name of the bridge of that network, at most 15 characters; two servers on one host need
+    /// two names.
     #[arg(long, value_name = "NAME", default_value = "sheaf0")]
-    pub(crate) guest_bridge: String,
-    /// How log lines look.
+    pub(crate) guest_bridge: LinkName,
+    /// Format of log lines.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) log_format: LogFormat,
-    /// What is logged: error, warn, info, debug, trace, or per module as in `info,store=debug`.
+    /// Log level: error, warn, info, debug, trace, or per module as in `info,store=debug`.
     #[arg(long, value_name = "LEVEL", default_value = "info", env = "SHEAF_LOG")]
     pub(crate) log_level: String,
 }
@@ -234,18 +236,18 @@ pub(crate) struct ServerArgs {
     sheaf manifests --only definitions | kubectl apply --server-side -f -\n  \
     sheaf manifests --only objects | kubectl apply --server-side -f -\n  \
     sheaf controllers --kubeconfig ~/.kube/config\n\n\
-    Several may run; one at a time works, which they agree on by a lease in kube-system.")]
+    Several instances may run; a lease in kube-system elects the one that is active.")]
 pub(crate) struct ControllersArgs {
-    /// How to reach the cluster, and as whom.
+    /// Kubeconfig of the cluster.
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
     pub(crate) kubeconfig: PathBuf,
-    /// What this process is called in the lease; the default is the host's name and a number.
+    /// Name of this process in the lease; the default is the host name and the process ID.
     #[arg(long, value_name = "NAME")]
     pub(crate) identity: Option<String>,
-    /// How log lines look.
+    /// Format of log lines.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) log_format: LogFormat,
-    /// What is logged: error, warn, info, debug, trace, or per module as in `info,client=debug`.
+    /// Log level: error, warn, info, debug, trace, or per module as in `info,client=debug`.
     #[arg(long, value_name = "LEVEL", default_value = "info", env = "SHEAF_LOG")]
     pub(crate) log_level: String,
 }
@@ -255,7 +257,7 @@ pub(crate) struct ControllersArgs {
     sheaf manifests --only definitions | kubectl apply --server-side -f -\n  \
     sheaf manifests --only objects | kubectl apply --server-side -f -")]
 pub(crate) struct ManifestsArgs {
-    /// Print these only: objects can be made when their definitions are there.
+    /// Print only this part; definitions have to be installed before objects.
     #[arg(long, value_enum)]
     pub(crate) only: Option<ManifestPart>,
 }
@@ -270,23 +272,23 @@ pub(crate) enum ManifestPart {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    sheaf kubeconfig > ~/.kube/config              the administrator's\n  \
-    export KUBECONFIG=$(sheaf kubeconfig --path)   the same, without a copy\n  \
+    sheaf kubeconfig > ~/.kube/config              copy the administrator's kubeconfig\n  \
+    export KUBECONFIG=$(sheaf kubeconfig --path)   use it without a copy\n  \
     sheaf kubeconfig --user jane --group dev       a new certificate for jane; grant her\n                                                 \
     rights with kubectl create rolebinding")]
 pub(crate) struct KubeconfigArgs {
     #[command(flatten)]
     pub(crate) data: DataDir,
-    /// URL of the server, if it is not the one in the administrator's kubeconfig.
+    /// URL of the server; the default is the one in the administrator's kubeconfig.
     #[arg(long, value_name = "URL")]
     pub(crate) server: Option<String>,
     /// Issue a client certificate for this user instead of printing the administrator's.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = value::user_name)]
     pub(crate) user: Option<String>,
     /// Groups of the user; may be repeated.
     #[arg(long, value_name = "GROUP", requires = "user")]
     pub(crate) group: Vec<String>,
-    /// How many days the certificate is good for.
+    /// Validity of the certificate in days.
     #[arg(long, value_name = "DAYS", default_value_t = 365, requires = "user",
           value_parser = clap::value_parser!(u32).range(1..=3650))]
     pub(crate) days: u32,
@@ -297,18 +299,18 @@ pub(crate) struct KubeconfigArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token and print it; a running server accepts it at once.
+    /// Create a token and print it; a running server accepts it at once.
     Create {
         #[command(flatten)]
         data: DataDir,
-        /// Who the bearer is.
-        #[arg(long, value_name = "NAME")]
+        /// User of the token.
+        #[arg(long, value_name = "NAME", value_parser = value::user_name)]
         user: String,
-        /// Groups of the bearer; may be repeated.
+        /// Group of the user; may be repeated.
         #[arg(long, value_name = "GROUP")]
         group: Vec<String>,
     },
-    /// List whom tokens were made for; the tokens themselves are not shown.
+    /// List users that have tokens; the tokens themselves are not shown.
     List {
         #[command(flatten)]
         data: DataDir,
@@ -317,53 +319,53 @@ pub(crate) enum TokenCommand {
     Revoke {
         #[command(flatten)]
         data: DataDir,
-        /// Whose tokens to revoke.
-        #[arg(long, value_name = "NAME")]
+        /// User whose tokens are revoked.
+        #[arg(long, value_name = "NAME", value_parser = value::user_name)]
         user: String,
     },
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Write a consistent copy of the embedded store, while the server runs or not.
+    /// Write a consistent copy of the embedded store, also while the server runs.
     Backup {
         #[command(flatten)]
         data: DataDir,
-        /// The file to write; it must not exist.
+        /// File to write; it must not exist.
         #[arg(long, value_name = "FILE")]
         to: PathBuf,
     },
-    /// Make a new data directory's store from a backup. The server must not run.
+    /// Create the store of a new data directory from a backup. The server must not run.
     ///
-    /// Revisions go on far above those of the backup, so that clients that saw later ones
-    /// notice and read everything anew. An existing store is never overwritten.
+    /// Resource versions continue far above those of the backup, so that clients that saw later
+    /// ones list everything again. An existing store is never overwritten.
     Restore {
         #[command(flatten)]
         data: DataDir,
-        /// The backup to read.
+        /// Backup to read.
         #[arg(long, value_name = "FILE")]
         from: PathBuf,
     },
-    /// Write everything again that is not encrypted as it would be now.
+    /// Rewrite all objects that are not encrypted with the current configuration.
     ///
-    /// After encryption was turned on or off, or a key was added. An embedded store must not be
-    /// in use; etcd may be.
+    /// Needed after encryption was turned on or off, or a key was added. An embedded store must
+    /// not be in use; etcd may be.
     #[command(after_help = "Examples:\n  \
-        sheaf store reencrypt --encrypt-secrets             what was stored before that flag\n  \
-        sheaf store reencrypt --encrypt-secrets --new-key   with a new key; the old one is forgotten\n  \
-        sheaf store reencrypt                               back to plain")]
+        sheaf store reencrypt --encrypt-secrets             encrypt existing secrets\n  \
+        sheaf store reencrypt --encrypt-secrets --new-key   with a new key; the old one is removed\n  \
+        sheaf store reencrypt                               store everything unencrypted")]
     Reencrypt {
         #[command(flatten)]
         data: DataDir,
         #[command(flatten)]
         encryption: EncryptionArgs,
-        /// Make a new key first, and forget the older ones when nothing needs them any more.
+        /// Generate a new key first, and remove older keys when they are not needed any more.
         #[arg(long, requires = "encrypt_secrets")]
         new_key: bool,
         #[command(flatten)]
         etcd: EtcdArgs,
     },
-    /// Copy the embedded store into an empty etcd: how one node becomes a cluster.
+    /// Copy the embedded store into an empty etcd, to turn a single node into a cluster.
     ///
     /// The server must not run. Start it afterwards with --store etcd.
     Copy {
@@ -376,7 +378,7 @@ pub(crate) enum StoreCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct VersionArgs {
-    /// How to print it.
+    /// Output format.
     #[arg(long, short, value_enum, default_value = "text")]
     pub(crate) output: VersionOutput,
 }

@@ -1,20 +1,23 @@
-//! The data directory: where it is, and who has it.
+//! The data directory: its location, its files, and the lock that gives it one owner.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
+use tracing::info;
 
-/// How long the lock of a process that is gone is waited for.
-const LEFT_OVER: Duration = Duration::from_secs(10);
+/// How long to wait for the lock of another process. One that was killed holds its lock until
+/// the kernel has torn it down, and so does a program that it was about to start.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The directory that was asked for, or the usual one.
+/// The given directory, or the default for this user.
 pub(crate) fn resolve(given: Option<&Path>) -> Result<PathBuf> {
     if let Some(dir) = given {
         return Ok(dir.to_owned());
@@ -24,7 +27,7 @@ pub(crate) fn resolve(given: Option<&Path>) -> Result<PathBuf> {
     }
     let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
     let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
-    let base = data.or(home).context("cannot tell where your home is; use --data-dir")?;
+    let base = data.or(home).context("the environment variable HOME is not set; use --data-dir")?;
     Ok(base.join("sheaf"))
 }
 
@@ -69,8 +72,13 @@ impl Layout {
         self.root.join("lock")
     }
 
-    /// Makes the directory and takes it; it is ours until the lock is dropped.
+    /// Creates the directory and locks it until the answer is dropped. Waits a few seconds for
+    /// another owner to end.
     pub(crate) fn take(&self) -> Result<DirLock> {
+        self.take_within(LOCK_TIMEOUT)
+    }
+
+    fn take_within(&self, timeout: Duration) -> Result<DirLock> {
         let dir = self.root.display();
         DirBuilder::new()
             .recursive(true)
@@ -78,7 +86,7 @@ impl Layout {
             .create(&self.root)
             .with_context(|| format!("cannot create the data directory {dir}"))?;
         let path = self.lock();
-        let mut file = OpenOptions::new()
+        let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
@@ -86,25 +94,31 @@ impl Layout {
             .mode(0o600)
             .open(&path)
             .with_context(|| format!("cannot open {}", path.display()))?;
-        if let Err(holder) = lock(&mut file) {
-            let by = holder.map_or_else(String::new, |pid| format!(" (pid {})", pid.as_raw_pid()));
+        let locked = lock(file, &path, timeout)
+            .with_context(|| format!("cannot lock {}", path.display()))?;
+        let Some(mut file) = locked else {
+            let by =
+                noted(&path).map_or_else(String::new, |pid| format!(" (pid {})", pid.as_raw_pid()));
             bail!(
                 "the data directory {dir} is in use by another process{by}; \
                  stop it first, or choose another --data-dir"
             );
-        }
+        };
         file.set_len(0).and_then(|()| file.rewind()).context("cannot write the lock file")?;
         writeln!(file, "{}", std::process::id()).context("cannot write the lock file")?;
-        Ok(DirLock { _file: file })
+        Ok(DirLock { file })
     }
 
-    /// The process that runs on this directory, if one does.
+    /// The process that owns this directory, if one runs.
     pub(crate) fn holder(&self) -> Option<Pid> {
-        let mut file = File::open(self.lock()).ok()?;
+        let path = self.lock();
+        let file = File::open(&path).ok()?;
         if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+            // A child that is being started may have a copy of the descriptor.
+            let _ = flock(&file, FlockOperation::Unlock);
             return None;
         }
-        noted(&mut file)
+        noted(&path).filter(|pid| test_kill_process(*pid) != Err(Errno::SRCH))
     }
 
     /// Fails unless a server has been started here before.
@@ -113,55 +127,79 @@ impl Layout {
             return Ok(());
         }
         bail!(
-            "{} is not a data directory of Sheaf (no pki in it); start `sheaf server` there first, \
-             or say --data-dir",
+            "{} is not a data directory of Sheaf: it has no pki directory; start `sheaf server` \
+             first, or use --data-dir or --kubeconfig",
             self.root.display()
         )
     }
 }
 
-/// Locks the file, or says who has it. A server that was killed while it started a program may
-/// leave its lock to that program until it has begun, so the lock of a dead process is waited for.
-fn lock(file: &mut File) -> Result<(), Option<Pid>> {
-    let begun = Instant::now();
-    while flock(&*file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        let holder = noted(file);
-        let is_dead = holder.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH));
-        if !is_dead || begun.elapsed() > LEFT_OVER {
-            return Err(holder);
-        }
-        std::thread::sleep(Duration::from_millis(10));
+/// Locks the file; `None` if another process still has the lock when `timeout` is over.
+fn lock(file: File, path: &Path, timeout: Duration) -> std::io::Result<Option<File>> {
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => return Ok(Some(file)),
+        Err(Errno::WOULDBLOCK) if timeout.is_zero() => return Ok(None),
+        Err(Errno::WOULDBLOCK) => {}
+        Err(failure) => return Err(failure.into()),
     }
-    Ok(())
+    let pid = noted(path).map(Pid::as_raw_pid);
+    info!(path = %path.display(), pid, "waiting for another process to release the lock");
+    // flock has no timeout. If the lock comes too late the thread drops the file, and with it
+    // the lock.
+    let (sender, receiver) = mpsc::sync_channel(0);
+    std::thread::spawn(move || {
+        let locked = loop {
+            match flock(&file, FlockOperation::LockExclusive) {
+                Err(Errno::INTR) => {}
+                result => break result,
+            }
+        };
+        let _ = sender.send(locked.map(|()| file));
+    });
+    match receiver.recv_timeout(timeout) {
+        Ok(locked) => Ok(Some(locked?)),
+        Err(_) => Ok(None),
+    }
 }
 
-/// Whose number is in the lock file.
-fn noted(file: &mut File) -> Option<Pid> {
-    let mut text = String::new();
-    file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
-    Pid::from_raw(text.trim().parse().ok()?)
+/// The process id in the lock file.
+fn noted(path: &Path) -> Option<Pid> {
+    Pid::from_raw(fs::read_to_string(path).ok()?.trim().parse().ok()?)
 }
 
-/// Proof that this process owns the directory.
+/// The lock of the directory, released when this is dropped.
 #[derive(Debug)]
 pub(crate) struct DirLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for DirLock {
+    /// Unlocks explicitly: closing the file is not enough while a child process that has not
+    /// reached its exec yet holds a copy of the descriptor.
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_directory_has_one_owner_at_a_time() {
+    fn layout() -> (tempfile::TempDir, Layout) {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout { root: dir.path().join("data") };
+        (dir, layout)
+    }
+
+    #[test]
+    fn a_directory_has_one_owner_at_a_time() {
+        let (_dir, layout) = layout();
         let first = layout.take().unwrap();
         assert_eq!(
             layout.holder().map(|pid| pid.as_raw_nonzero().get()),
             Some(std::process::id().cast_signed())
         );
-        let refused = layout.take().unwrap_err().to_string();
+        let refused = layout.take_within(Duration::ZERO).unwrap_err().to_string();
         assert!(refused.contains("in use") && refused.contains(&std::process::id().to_string()));
         drop(first);
         assert!(layout.holder().is_none());
@@ -169,19 +207,35 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_owner_left_locked_is_waited_for() {
-        let dir = tempfile::tempdir().unwrap();
-        let layout = Layout { root: dir.path().to_owned() };
-        let mut owner = std::process::Command::new("true").spawn().unwrap();
-        owner.wait().unwrap();
-        fs::write(layout.lock(), owner.id().to_string()).unwrap();
-        let left = File::open(layout.lock()).unwrap();
-        flock(&left, FlockOperation::NonBlockingLockExclusive).unwrap();
-        let heir = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(50));
-            drop(left);
-        });
-        assert!(layout.take().is_ok());
-        heir.join().unwrap();
+    fn a_copy_of_the_descriptor_in_a_child_does_not_keep_the_lock() {
+        let (_dir, layout) = layout();
+        let lock = layout.take().unwrap();
+        // As fork leaves it to a child until exec closes it.
+        let copy = lock.file.try_clone().unwrap();
+        drop(lock);
+        assert!(layout.holder().is_none());
+        assert!(layout.take_within(Duration::ZERO).is_ok());
+        drop(copy);
+    }
+
+    #[test]
+    fn a_new_owner_waits_for_the_last_one_to_end() {
+        let (_dir, layout) = layout();
+        let old = layout.take().unwrap();
+        let new = layout.clone();
+        let waiting = std::thread::spawn(move || new.take_within(Duration::from_secs(60)));
+        drop(old);
+        assert!(waiting.join().unwrap().is_ok());
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_not_the_owner() {
+        let (_dir, layout) = layout();
+        let lock = layout.take().unwrap();
+        let mut gone = std::process::Command::new("true").spawn().unwrap();
+        gone.wait().unwrap();
+        fs::write(layout.lock(), gone.id().to_string()).unwrap();
+        assert!(layout.holder().is_none());
+        drop(lock);
     }
 }

@@ -33,7 +33,7 @@ async fn work(args: &ControllersArgs) -> Result<()> {
     controllers::start(client, config, &tasks);
     server::wait_for_signal().await?;
     info!("stopping");
-    tasks.stop(server::FAREWELL).await;
+    tasks.stop(server::SHUTDOWN_TIMEOUT).await;
     Ok(())
 }
 

@@ -109,7 +109,7 @@ async fn serve_until_told(
     info!(%address, "serving");
     server::wait_for_signal().await?;
     info!("stopping");
-    tasks.stop(server::FAREWELL).await;
+    tasks.stop(server::SHUTDOWN_TIMEOUT).await;
     Ok(())
 }
 

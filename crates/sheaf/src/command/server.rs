@@ -32,7 +32,11 @@ use crate::{in_process, logging, memory};
 /// Who issues service-account tokens, as upstream calls it by default.
 pub(super) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 /// How long everything but the controllers may take to end after a signal.
-pub(super) const FAREWELL: Duration = Duration::from_millis(1200);
+pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1200);
+/// How long to wait for a port that another process has: a server that was killed keeps it
+/// until the kernel has torn the process down.
+const PORT_TIMEOUT: Duration = Duration::from_secs(5);
+const PORT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 pub(super) fn run(args: &ServerArgs) -> Result<()> {
     logging::start(args.log_format, &args.log_level)?;
@@ -58,8 +62,38 @@ pub(super) fn in_runtime(service: impl Future<Output = Result<()>>) -> Result<()
     outcome
 }
 
+/// Listens on an address; waits a few seconds for one that is in use.
 pub(super) async fn listen(address: SocketAddr) -> Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+    listen_within(address, PORT_TIMEOUT).await
+}
+
+async fn listen_within(address: SocketAddr, timeout: Duration) -> Result<TcpListener> {
+    let deadline = tokio::time::Instant::now() + timeout;
+    let mut logged = false;
+    loop {
+        match TcpListener::bind(address).await {
+            Err(failure)
+                if failure.kind() == std::io::ErrorKind::AddrInUse
+                    && tokio::time::Instant::now() < deadline =>
+            {
+                if !logged {
+                    logged = true;
+                    info!(%address, "waiting for another process to release the port");
+                }
+                // The kernel notifies nobody when a port becomes free.
+                tokio::time::sleep(PORT_RETRY_DELAY).await;
+            }
+            Err(failure) if failure.kind() == std::io::ErrorKind::AddrInUse => {
+                return Err(failure).with_context(|| {
+                    format!(
+                        "cannot listen on {address}: another process has this port; stop it, or \
+                         choose another port"
+                    )
+                });
+            }
+            outcome => return outcome.with_context(|| format!("cannot listen on {address}")),
+        }
+    }
 }
 
 async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
@@ -115,8 +149,8 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
     wait_for_signal().await?;
     info!("stopping");
     // Controllers end first: they give their lease back through the API.
-    reconcilers.stop(FAREWELL / 3).await;
-    tasks.stop(FAREWELL).await;
+    reconcilers.stop(SHUTDOWN_TIMEOUT / 3).await;
+    tasks.stop(SHUTDOWN_TIMEOUT).await;
     Ok(())
 }
 
@@ -225,4 +259,21 @@ pub(super) async fn wait_for_signal() -> Result<()> {
         _ = interrupt.recv() => {}
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_in_use_is_waited_for() {
+        let old = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = old.local_addr().unwrap();
+        let refused = listen_within(address, Duration::ZERO).await.unwrap_err();
+        assert!(format!("{refused:#}").contains("another process has this port"), "{refused:#}");
+        let waiting = tokio::spawn(listen_within(address, Duration::from_secs(60)));
+        tokio::task::yield_now().await;
+        drop(old);
+        assert_eq!(waiting.await.unwrap().unwrap().local_addr().unwrap(), address);
+    }
 }

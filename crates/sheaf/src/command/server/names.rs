@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use agent::GuestNetwork;
 use anyhow::{Result, bail};
 use auth::pki::ServingNames;
 
@@ -61,15 +62,15 @@ pub(in crate::command) fn guest_identity() -> String {
 /// What the node of this server is called: a DNS subdomain.
 pub(in crate::command) fn node(args: &ServerArgs) -> Result<String> {
     let Some(name) = args.node_name.clone().or_else(hostname) else {
-        bail!("cannot tell the name of this host; say --node-name");
+        bail!("cannot determine the host name; use --node-name");
     };
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
     let fits = name.len() <= 253 && name.chars().all(allowed);
     if !fits || !edge(name.chars().next()) || !edge(name.chars().next_back()) {
         bail!(
-            "{name:?} cannot be the name of a node, which has lower-case letters, digits, '-' \
-             and '.' only; say another with --node-name"
+            "{name:?} is not a valid node name: it must consist of lower-case letters, digits, '-' \
+             and '.'; choose another with --node-name"
         );
     }
     Ok(name)
@@ -80,11 +81,11 @@ pub(in crate::command) fn guest_network(
     args: &ServerArgs,
     advertise: SocketAddr,
 ) -> agent::Network {
-    match args.guest_network.as_str() {
-        "user" => agent::Network::User,
-        cidr => agent::Network::Nat {
+    match args.guest_network {
+        GuestNetwork::User => agent::Network::User,
+        GuestNetwork::Nat(cidr) => agent::Network::Nat {
             bridge: args.guest_bridge.clone(),
-            cidr: cidr.to_owned(),
+            cidr,
             host_tcp: [advertise.port()].into(),
         },
     }

@@ -158,7 +158,7 @@ fn machines_boot_from_an_image_that_was_fetched_and_it_stays_as_it_is() {
     assert_eq!(fs::read(&base).unwrap(), raw);
 
     let line = "vm create web --image pulse --memory 16Mi --disk 16Mi";
-    assert_has(node.sheaf.run(line), "web is made");
+    assert_has(node.sheaf.run(line), "machine web is created");
     node.until_said("boot 1");
     let vmi = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/web";
     let http = node.sheaf.http();

@@ -12,6 +12,7 @@ mod appliance;
 mod audit;
 mod bad_input;
 mod certificates;
+mod cli;
 mod clients;
 mod conversion;
 mod crd;

@@ -109,7 +109,9 @@ fn a_guest_that_stands_still_is_noticed_and_comes_back() {
     };
     kill_process(process, Signal::STOP).unwrap();
     assert_eq!(ready("False")["reason"], "GuestNotResponding");
-    assert_has(why(&node, "a"), "does not answer");
+    let text = why(&node, "a");
+    assert_has(&text, "a: Running, not ready");
+    assert_has(&text, "error: QEMU does not respond");
     kill_process(process, Signal::CONT).unwrap();
     ready("True");
     let after = running(&node, "a");
@@ -309,9 +311,12 @@ fn a_machine_starts_as_soon_as_what_it_waits_for_is_there() {
     let path = node.sheaf.scratch("later.img");
     let host = json!({"path": path, "type": "Disk"});
     create(&node, &with("h", json!({"name": "more", "hostDisk": host})));
-    for (name, missing) in
-        [("s", "secret later"), ("m", "config map later"), ("c", "PVC"), ("h", "host disk")]
-    {
+    for (name, missing) in [
+        ("s", "secret later"),
+        ("m", "config map later"),
+        ("c", "claim later does not exist"),
+        ("h", "host disk"),
+    ] {
         poll(&format!("{name} says what it waits for"), || {
             let text = why(&node, name);
             if text.contains(missing) && text.contains("later") { Ok(()) } else { Err(text) }
@@ -333,7 +338,7 @@ fn a_machine_starts_as_soon_as_what_it_waits_for_is_there() {
     for name in ["s", "m", "c", "h"] {
         let vmi = running(&node, name);
         assert_eq!(condition(&vmi, "Synchronized"), None);
-        assert_has(why(&node, name), "Nothing is wrong with it.");
+        assert_has(why(&node, name), "No problem found.");
     }
 }
 

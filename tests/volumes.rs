@@ -326,7 +326,7 @@ fn people_make_grow_copy_and_delete_volumes_by_name() {
     let class = "--class harvester-longhorn";
     assert_has(run(&format!("create data --size 1GiB {class}")), "data (1 GiB) is ready");
     assert_has(run("grow data 2Gi"), "data has 2 GiB");
-    assert_has(fails("grow data 1Gi"), "data has 2 GiB: volumes do not shrink");
+    assert_has(fails("grow data 1Gi"), "data has 2 GiB: volumes cannot shrink");
     assert_has(run("snapshot data first"), "first (1 GiB) is taken");
     assert_has(run(&format!("create old --from-snapshot first {class}")), "old (1 GiB) is ready");
     assert_has(run("clone data copy"), "copy (2 GiB) is ready");

@@ -82,7 +82,7 @@ fn an_encrypted_image_boots_hides_its_data_and_comes_back_as_it_was() {
 
     // A machine begins as it, and takes next to no space.
     let line = "vm create a --image locked --memory 16Mi --disk 32Mi";
-    assert_has(node.sheaf.run(line), "a is made");
+    assert_has(node.sheaf.run(line), "machine a is created");
     node.until_said("boot 1");
     let volumes = format!("{LONGHORN}/volumes");
     poll("what it takes is known", || {

@@ -3,8 +3,10 @@
 mod audit;
 mod controllers;
 mod dev;
+mod disk_file;
 mod encryption;
 mod image;
+mod interrupt;
 mod kube_apiserver;
 mod kubeconfig;
 mod link;
@@ -31,6 +33,9 @@ use crate::cli::{Cli, Command};
 
 /// What the process that failed so exits with.
 pub(crate) fn exit_code(error: &anyhow::Error) -> ExitCode {
+    if error.is::<interrupt::Interrupted>() {
+        return interrupt::EXIT_CODE.into();
+    }
     match error.downcast_ref::<replica::NotReplica>() {
         Some(_) => replica::NotReplica::EXIT_CODE.into(),
         None => ExitCode::FAILURE,

@@ -10,34 +10,34 @@ use super::kube_apiserver::duration;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Audit")]
 pub(crate) struct AuditArgs {
-    /// Which requests are written down, and how much of them (a Policy of audit.k8s.io/v1).
+    /// Audit policy (audit.k8s.io/v1): which requests are logged, and in which detail.
     #[arg(long, value_name = "FILE")]
     pub(crate) audit_policy_file: Option<PathBuf>,
-    /// File of audit events, one JSON object per line; - is standard output.
+    /// Audit log file, one JSON object per line; - is standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) audit_log_path: Option<PathBuf>,
-    /// Days that old audit logs are kept; 0 is for ever.
+    /// Days to keep rotated audit logs; 0 keeps them forever.
     #[arg(long, value_name = "DAYS", default_value_t = 0)]
     pub(crate) audit_log_maxage: u32,
-    /// Old audit logs that are kept; 0 is all.
+    /// Number of rotated audit logs to keep; 0 keeps all.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub(crate) audit_log_maxbackup: u32,
-    /// Megabytes after which a new audit log is begun; 0 is never.
+    /// Size in megabytes at which the audit log is rotated; 0 is never.
     #[arg(long, value_name = "MB", default_value_t = 100)]
     pub(crate) audit_log_maxsize: u32,
-    /// Kubeconfig of a server that takes audit events.
+    /// Kubeconfig of an audit webhook.
     #[arg(long, value_name = "FILE")]
     pub(crate) audit_webhook_config_file: Option<PathBuf>,
-    /// Audit events that may wait for that server; those beyond are lost.
+    /// Number of audit events to buffer for the webhook; further events are dropped.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
     pub(crate) audit_webhook_batch_buffer_size: u32,
-    /// Audit events sent at once.
+    /// Maximum number of audit events per batch.
     #[arg(long, value_name = "COUNT", default_value_t = 400)]
     pub(crate) audit_webhook_batch_max_size: u32,
-    /// How long to gather audit events before they are sent.
+    /// Maximum time to wait before a batch of audit events is sent.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse)]
     pub(crate) audit_webhook_batch_max_wait: Duration,
-    /// The pause before audit events that were refused are sent again.
+    /// Delay before a failed batch of audit events is sent again.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse)]
     pub(crate) audit_webhook_initial_backoff: Duration,
 }

@@ -8,7 +8,7 @@ use super::Place;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Image {
-    /// Name of the image, as people see it.
+    /// Display name of the image.
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) place: Place,
@@ -20,26 +20,26 @@ pub(crate) enum ImageCommand {
     List {
         #[command(flatten)]
         place: Place,
-        /// Of all namespaces.
+        /// List all namespaces.
         #[arg(long, short = 'A')]
         all_namespaces: bool,
     },
-    /// Have a node fetch an image from a URL.
+    /// Import an image from a URL.
     Import(ImportArgs),
-    /// Send an image from a file.
+    /// Upload an image from a file.
     #[command(after_help = "Example:\n  \
         sheaf image upload debian debian-12-genericcloud-amd64.qcow2\n\n\
-        qcow2, raw, ISO, vmdk, vdi and vhdx are understood, and gz, xz and zst around them.\n\
-        An upload that broke off goes on by itself, and with the same command.")]
+        Formats: qcow2, raw, ISO, vmdk, vdi and vhdx, optionally compressed with gz, xz or zst.\n\
+        An interrupted upload is resumed when the same command is run again.")]
     Upload {
         #[command(flatten)]
         image: Image,
-        /// The file to send.
+        /// File to upload.
         file: PathBuf,
         #[command(flatten)]
         wish: ImageWish,
     },
-    /// Make an image of a volume.
+    /// Create an image from a volume.
     #[command(after_help = "Example:\n  sheaf image export web-disk golden")]
     Export {
         /// The volume: the name of its PersistentVolumeClaim.
@@ -48,28 +48,28 @@ pub(crate) enum ImageCommand {
         image: Image,
         #[command(flatten)]
         wish: ImageWish,
-        /// Do not wait until it is done.
+        /// Return without waiting for the result.
         #[arg(long)]
         no_wait: bool,
     },
-    /// Make an encrypted image of one that is not.
+    /// Create an encrypted copy of an image.
     #[command(after_help = "Example:\n  \
         sheaf image encrypt debian debian-locked --class encrypted\n\n\
         The class needs encrypted: \"true\" and the secret with the passphrase in its parameters.\n\
-        Volumes of the new image are encrypted, and share its data as those of any image do.")]
+        Volumes of the new image are encrypted, and share its data like volumes of any image.")]
     Encrypt {
         #[command(flatten)]
         clone: CloneArgs,
-        /// Storage class that says by which secret volumes are encrypted.
+        /// Storage class that names the secret for encryption.
         #[arg(long, value_name = "NAME")]
         class: String,
     },
-    /// Make an image of an encrypted one that is not encrypted.
+    /// Create a decrypted copy of an encrypted image.
     #[command(after_help = "Example:\n  sheaf image decrypt debian-locked debian-open")]
     Decrypt {
         #[command(flatten)]
         clone: CloneArgs,
-        /// Storage class that volumes of the image are to be like; the default is the default class.
+        /// Storage class whose parameters volumes of the image get; the default is the default class.
         #[arg(long, value_name = "NAME")]
         class: Option<String>,
     },
@@ -78,41 +78,41 @@ pub(crate) enum ImageCommand {
     Download {
         #[command(flatten)]
         image: Image,
-        /// The file to write.
+        /// File to write.
         file: PathBuf,
     },
-    /// Delete an image that no volume was made from, with its data.
+    /// Delete an image with its data; no volume may depend on it.
     Delete {
         #[command(flatten)]
         image: Image,
-        /// Do not wait until its data is gone.
+        /// Return without waiting until its data is removed.
         #[arg(long)]
         no_wait: bool,
     },
 }
 
-/// What can be asked of any image.
+/// Options of every new image.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ImageWish {
-    /// Storage class that volumes of the image are to be like; the default is the default class.
+    /// Storage class whose parameters volumes of the image get; the default is the default class.
     #[arg(long, value_name = "NAME")]
     pub(crate) class: Option<String>,
-    /// SHA-512 of the file, in hexadecimal digits; another file is refused.
+    /// SHA-512 checksum of the file, in hexadecimal digits.
     #[arg(long, value_name = "SHA512")]
     pub(crate) checksum: Option<String>,
 }
 
-/// An image that is made of another.
+/// An image that is created from another.
 #[derive(Debug, Args)]
 pub(crate) struct CloneArgs {
-    /// The image to begin with, which stays as it is.
+    /// Source image.
     pub(crate) source: String,
-    /// The namespace of that image, if it is another one.
+    /// Namespace of the source image; the default is the namespace of the new one.
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) source_namespace: Option<String>,
     #[command(flatten)]
     pub(crate) image: Image,
-    /// Do not wait until it is done.
+    /// Return without waiting for the result.
     #[arg(long)]
     pub(crate) no_wait: bool,
 }
@@ -121,21 +121,21 @@ pub(crate) struct CloneArgs {
 #[command(after_help = "Examples:\n  \
     sheaf image import debian https://images.example.com/debian-12.qcow2\n  \
     sheaf vm create web --image debian --ssh-key ~/.ssh/id_ed25519.pub\n\n\
-    qcow2, raw, ISO, vmdk, vdi and vhdx are understood, and gz, xz and zst around them.\n\
-    A file of this machine is sent with `sheaf image upload`.\n\
-    Ctrl-C stops the waiting only; `sheaf image list` shows how far it is.")]
+    Formats: qcow2, raw, ISO, vmdk, vdi and vhdx, optionally compressed with gz, xz or zst.\n\
+    Local files are uploaded with `sheaf image upload`.\n\
+    The import continues in the cluster after Ctrl-C; `sheaf image list` shows its progress.")]
 pub(crate) struct ImportArgs {
     #[command(flatten)]
     pub(crate) image: Image,
-    /// Where it is: http:// or https://.
+    /// URL of the image: http:// or https://.
     pub(crate) url: String,
     #[command(flatten)]
     pub(crate) wish: ImageWish,
-    /// How often an import that failed is tried again.
+    /// How often a failed import is retried.
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(i32).range(0..=10))]
     pub(crate) retry: i32,
-    /// Do not wait until it is done.
+    /// Return without waiting for the result.
     #[arg(long)]
     pub(crate) no_wait: bool,
 }

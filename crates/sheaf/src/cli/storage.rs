@@ -7,9 +7,9 @@ use clap::{Args, Subcommand};
 
 use super::volume::{IoDriver, Output, parse_size};
 
-/// Serves the replicas and volumes of this node, or looks after a process that does.
+/// Serve the replicas and volumes of this node, or inspect a running storage process.
 ///
-/// The agent starts one per node and speaks to it; by hand it serves volumes of this machine.
+/// The agent starts one storage process per node; it can also be started by hand.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sheaf storage --dir /srv/storage --listen 10.0.0.1:9000 &\n  \
@@ -21,44 +21,44 @@ use super::volume::{IoDriver, Output, parse_size};
     SIGTERM lets go of all volumes and ends; the same command serves them again. So it does \
     after a kill.")]
 pub(crate) struct StorageArgs {
-    /// Directory of the process; made on first use.
+    /// Directory of the process; created on first use.
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) dir: Option<PathBuf>,
-    /// Address where other nodes reach the replicas here.
+    /// Address at which other nodes reach the replicas of this node.
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) listen: Option<SocketAddr>,
-    /// Certificate of the cluster's authority, in PEM form: nodes meet over TLS, and only nodes.
+    /// CA certificate of the cluster (PEM), for mutual TLS between nodes.
     #[arg(long, value_name = "PATH", requires = "cert")]
     pub(crate) ca: Option<PathBuf>,
-    /// Certificate of this node, as it has one for the API server.
+    /// Certificate of this node (PEM).
     #[arg(long, value_name = "PATH", requires = "key")]
     pub(crate) cert: Option<PathBuf>,
-    /// Key of that certificate.
+    /// Key of the certificate (PEM).
     #[arg(long, value_name = "PATH", requires = "ca")]
     pub(crate) key: Option<PathBuf>,
-    /// How files are read and written.
+    /// I/O driver for files.
     #[arg(long, value_enum, default_value = "best", hide = true)]
     pub(crate) io: IoDriver,
     #[command(subcommand)]
     pub(crate) action: Option<StorageAction>,
 }
 
-/// What can be asked of a storage process that runs.
+/// Requests to a running storage process.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StorageAction {
-    /// Show volumes and replicas, and how far long work is.
+    /// Show volumes, replicas and the progress of long operations.
     Status {
         /// Print JSON.
         #[arg(short, long, value_enum)]
         output: Option<Output>,
     },
-    /// Make a volume on this node, and print its id.
+    /// Create a volume on this node, and print its ID.
     Create {
-        /// Bytes, or with KiB, MiB, GiB or TiB.
+        /// Size in bytes, or with KiB, MiB, GiB or TiB.
         #[arg(value_parser = parse_size)]
         size: u64,
     },
-    /// Delete a volume that `create` made, with its data.
+    /// Delete a volume that was created with `create`, with its data.
     Delete { volume: String },
     /// Serve a volume of this node to clients.
     Attach {
@@ -66,33 +66,33 @@ pub(crate) enum StorageAction {
         /// Unix socket that NBD clients connect to.
         #[arg(long, value_name = "PATH")]
         nbd: Option<PathBuf>,
-        /// Address that NBD clients connect to; the protocol has neither encryption nor passwords.
+        /// Address that NBD clients connect to, without encryption or authentication.
         #[arg(long, value_name = "IP:PORT", required_unless_present_any = ["nbd", "vhost"])]
         nbd_tcp: Option<SocketAddr>,
         /// Unix socket that QEMU connects to with `vhost-user-blk`.
         #[arg(long, value_name = "PATH")]
         vhost: Option<PathBuf>,
     },
-    /// Let go of a volume. Clients should be gone.
+    /// Detach a volume. Clients should be disconnected.
     Detach { volume: String },
     /// Take a snapshot.
     Snapshot { volume: String, name: String },
-    /// Delete a snapshot; its space comes back in the background.
+    /// Delete a snapshot; its space is freed in the background.
     DeleteSnapshot { volume: String, name: String },
-    /// Make the volume what it was when a snapshot was taken. Clients should be gone.
+    /// Revert a volume to a snapshot. Clients should be disconnected.
     Revert { volume: String, name: String },
     /// Grow a volume.
     Resize {
         volume: String,
-        /// The new size: bytes, or with KiB, MiB, GiB or TiB.
+        /// New size in bytes, or with KiB, MiB, GiB or TiB.
         #[arg(value_parser = parse_size)]
         size: u64,
     },
-    /// Compare everything on all replicas of a volume, and repair what differs.
+    /// Compare all replicas of a volume, and repair differences.
     Scrub { volume: String },
-    /// Send a request, one line of JSON, and print the answer.
+    /// Send a request (one line of JSON) and print the response.
     #[command(hide = true)]
     Ask { request: String },
-    /// Let go of all volumes and end the process.
+    /// Detach all volumes and stop the process.
     Stop,
 }

@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::DataDir;
-use super::volume::parse_size;
+use super::value::{memory_size, namespace_name, object_name, volume_size};
+use super::volume::Output;
 
-/// Which cluster, and where in it.
+/// The cluster and the namespace to work in.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Place {
     /// Namespace to work in.
-    #[arg(long, short, value_name = "NAME", default_value = "default")]
+    #[arg(long, short, value_name = "NAME", default_value = "default",
+          value_parser = namespace_name)]
     pub(crate) namespace: String,
     /// Kubeconfig to use; the default is that of the administrator in the data directory.
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
@@ -24,6 +26,7 @@ pub(crate) struct Place {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Machine {
     /// Name of the machine.
+    #[arg(value_parser = object_name)]
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) place: Place,
@@ -35,65 +38,68 @@ pub(crate) enum VmCommand {
     List {
         #[command(flatten)]
         place: Place,
-        /// Of all namespaces.
+        /// List all namespaces.
         #[arg(long, short = 'A')]
         all_namespaces: bool,
     },
-    /// Make a machine from an image, in one line.
+    /// Create a machine from an image.
     Create(Box<CreateArgs>),
     /// Start a machine.
     Start {
         #[command(flatten)]
         machine: Machine,
-        /// Stop before its first instruction; `sheaf vm unpause` lets it go.
+        /// Start it paused, before its first instruction; `sheaf vm unpause` continues.
         #[arg(long)]
         paused: bool,
     },
-    /// Stop a machine: ask it to shut down, and end it if it does not.
+    /// Shut a machine down, and kill it if it does not stop within its grace period.
     Stop {
         #[command(flatten)]
         machine: Machine,
-        /// Pull the plug instead.
+        /// Kill it at once, without a shutdown.
         #[arg(long)]
         force: bool,
     },
-    /// Stop a machine and start it again.
+    /// Restart a machine.
     Restart {
         #[command(flatten)]
         machine: Machine,
     },
-    /// Freeze a machine where it is.
+    /// Pause a running machine.
     Pause {
         #[command(flatten)]
         machine: Machine,
     },
-    /// Let a paused machine go on.
+    /// Resume a paused machine.
     Unpause {
         #[command(flatten)]
         machine: Machine,
     },
-    /// Delete a machine, and the volumes that were made for it.
+    /// Delete a machine and the volumes that were created with it.
     Delete {
         #[command(flatten)]
         machine: Machine,
     },
-    /// Sit down at the serial console; Ctrl-] leaves it.
+    /// Connect to the serial console; Ctrl-] disconnects.
     Console {
         #[command(flatten)]
         machine: Machine,
     },
-    /// Offer the machine's screen on a local port, and open a viewer if there is one.
+    /// Forward the VNC display to a local port, and open a viewer if one is installed.
     Vnc {
         #[command(flatten)]
         machine: Machine,
-        /// Where to listen for viewers.
+        /// Local address to listen on for viewers.
         #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
         listen: SocketAddr,
-        /// Only listen; start no viewer.
+        /// Only listen, without starting a viewer.
         #[arg(long)]
         proxy_only: bool,
     },
-    /// Log in by SSH, whatever network the machine is in.
+    /// Log in with SSH through the API, without network access to the machine.
+    ///
+    /// Host keys are kept in ~/.ssh/sheaf_known_hosts. The key of a new machine is accepted, a
+    /// changed key is refused. Without a terminal nothing is asked for.
     Ssh {
         #[command(flatten)]
         machine: Machine,
@@ -103,7 +109,7 @@ pub(crate) enum VmCommand {
         /// Private key to use.
         #[arg(long, short, value_name = "FILE")]
         identity: Option<PathBuf>,
-        /// What to run instead of a shell.
+        /// Command to run instead of a shell.
         #[arg(last = true)]
         command: Vec<String>,
     },
@@ -111,21 +117,24 @@ pub(crate) enum VmCommand {
     PortForward {
         #[command(flatten)]
         machine: Machine,
-        /// The port in the machine.
+        /// TCP port of the machine.
         port: u16,
-        /// Listen here instead of using standard input and output.
+        /// Listen on this local address instead of using standard input and output.
         #[arg(long, value_name = "IP:PORT")]
         listen: Option<SocketAddr>,
     },
-    /// Print what the machine has written to its serial console.
+    /// Print the log of the serial console.
     Logs {
         #[command(flatten)]
         machine: Machine,
     },
-    /// Say in words why a machine does not run, and what to do about it.
+    /// Explain why a machine is not running or not ready, with commands that help.
     Why {
         #[command(flatten)]
         machine: Machine,
+        /// Print JSON.
+        #[arg(short, long, value_enum)]
+        output: Option<Output>,
     },
 }
 
@@ -142,35 +151,35 @@ pub(crate) struct CreateArgs {
     /// disk in a registry.
     #[arg(long, value_name = "NAME|FILE|URL")]
     pub(crate) image: String,
-    /// Size of the disk; the default is that of the image, and at least 10Gi for a URL.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    /// Size of the disk, for example 20Gi; the default is the size of the image, or 10Gi for a URL.
+    #[arg(long, value_name = "SIZE", value_parser = volume_size)]
     pub(crate) disk: Option<u64>,
     /// Number of processors.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=512))]
     pub(crate) cpus: u32,
-    /// Memory of the guest.
-    #[arg(long, value_name = "SIZE", default_value = "1Gi", value_parser = parse_size)]
+    /// Memory of the guest, for example 512Mi or 4Gi.
+    #[arg(long, value_name = "SIZE", default_value = "1Gi", value_parser = memory_size)]
     pub(crate) memory: u64,
-    /// File with the public key that may log in; may be repeated.
+    /// File with an SSH public key to authorize through cloud-init; may be repeated.
     #[arg(long, value_name = "FILE")]
     pub(crate) ssh_key: Vec<PathBuf>,
-    /// Password of the image's default user, by cloud-init.
+    /// Password of the default user of the image, set through cloud-init.
     #[arg(long, value_name = "PASSWORD")]
     pub(crate) password: Option<String>,
-    /// cloud-init user data to use as it is, instead of what the two above make.
+    /// File with cloud-init user data, used as it is.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ssh_key", "password"])]
     pub(crate) user_data: Option<PathBuf>,
     /// Storage class of the disk.
     #[arg(long, value_name = "NAME")]
     pub(crate) storage_class: Option<String>,
-    /// Boot by UEFI instead of BIOS.
+    /// Boot with UEFI instead of BIOS.
     #[arg(long)]
     pub(crate) efi: bool,
-    /// Make it, but do not start it.
+    /// Create the machine without starting it.
     #[arg(long)]
     pub(crate) stopped: bool,
-    /// Print the objects instead of making them.
+    /// Print the objects instead of creating them.
     #[arg(long)]
     pub(crate) dry_run: bool,
 }

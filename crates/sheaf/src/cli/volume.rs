@@ -7,12 +7,12 @@ use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DevCommand {
-    /// Serve a replicated volume from a directory, or look after one that is served.
+    /// Serve a replicated volume from a directory, or inspect one that is served.
     Volume(VolumeArgs),
 }
 
-/// Serves a volume over NBD, with its replicas as processes on this machine and a file as its
-/// control plane: to try the storage engine, to measure it, and to break it.
+/// Serve a volume over NBD, with its replicas as processes on this host and a file as its
+/// control plane, for tests and benchmarks of the storage engine.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sheaf dev volume --dir /srv/v --size 1GiB --replicas 3 --nbd /tmp/v.sock\n  \
@@ -21,47 +21,46 @@ pub(crate) enum DevCommand {
     sheaf dev volume kill-replica 1 --dir /srv/v\n  \
     sheaf dev volume --dir /srv/v --standby --nbd /tmp/w.sock     a second engine, for a handover\n  \
     sheaf dev volume handover --dir /srv/v\n\n\
-    Stop it with Ctrl-C or SIGTERM. Whatever is killed, the same command goes on where it was.")]
+    Stop it with Ctrl-C or SIGTERM. After a crash, the same command resumes.")]
 pub(crate) struct VolumeArgs {
-    /// Directory of the volume; made on first use.
+    /// Directory of the volume; created on first use.
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) dir: Option<PathBuf>,
-    /// Size of a new volume: bytes, or with KiB, MiB, GiB or TiB.
+    /// Size of a new volume in bytes, or with KiB, MiB, GiB or TiB.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) size: Option<u64>,
-    /// How many copies a new volume has.
+    /// Number of replicas of a new volume.
     #[arg(long, value_name = "N")]
     pub(crate) replicas: Option<usize>,
     /// Unix socket that NBD clients connect to.
     #[arg(long, value_name = "PATH")]
     pub(crate) nbd: Option<PathBuf>,
-    /// Address that NBD clients connect to; the protocol has neither encryption nor passwords.
+    /// Address that NBD clients connect to, without encryption or authentication.
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) listen: Option<SocketAddr>,
     /// Unix socket that QEMU connects to with `vhost-user-blk`.
     #[arg(long, value_name = "PATH")]
     pub(crate) vhost: Option<PathBuf>,
-    /// File with the passphrase of an encrypted volume; makes a new one encrypted.
+    /// File with the passphrase of an encrypted volume; a new volume is encrypted with it.
     #[arg(long, value_name = "PATH")]
     pub(crate) passphrase_file: Option<PathBuf>,
-    /// Leave the volume to the engine that serves it, and take it at the first write or by
-    /// `handover`; reads are served from the start.
+    /// Start as a standby engine: serve reads, and take over at the first write or on `handover`.
     #[arg(long)]
     pub(crate) standby: bool,
-    /// Keep the replicas in the process of the engine.
+    /// Run the replicas in the process of the engine.
     #[arg(long)]
     pub(crate) in_process: bool,
-    /// How files are read and written.
+    /// I/O driver for files.
     #[arg(long, value_enum, default_value = "best", hide = true)]
     pub(crate) io: IoDriver,
     #[command(subcommand)]
     pub(crate) action: Option<VolumeAction>,
 }
 
-/// What can be asked of a volume that is served.
+/// Requests to a volume that is served.
 #[derive(Debug, Subcommand)]
 pub(crate) enum VolumeAction {
-    /// Show the replicas: who is in sync, who learns and how far, who is away.
+    /// Show the replicas: in sync, rebuilding with progress, or unreachable.
     Status {
         /// Print JSON.
         #[arg(short, long, value_enum)]
@@ -75,34 +74,34 @@ pub(crate) enum VolumeAction {
         #[arg(short, long, value_enum)]
         output: Option<Output>,
     },
-    /// Delete a snapshot; its space comes back in the background.
+    /// Delete a snapshot; its space is freed in the background.
     DeleteSnapshot { name: String },
-    /// Make the volume what it was when a snapshot was taken. Clients should be gone.
+    /// Revert the volume to a snapshot. Clients should be disconnected.
     Revert { name: String },
     /// Grow the volume.
     Resize {
-        /// The new size: bytes, or with KiB, MiB, GiB or TiB.
+        /// New size in bytes, or with KiB, MiB, GiB or TiB.
         #[arg(value_parser = parse_size)]
         size: u64,
     },
-    /// Compare everything on all replicas, and repair what differs.
+    /// Compare all replicas, and repair differences.
     Scrub,
-    /// Throw a replica away and build an empty one up in its place.
+    /// Discard a replica and rebuild it from the others.
     Rebuild { index: usize },
     /// Kill a replica's process, as a crash would.
     KillReplica { index: usize },
     /// Start a replica's process.
     StartReplica { index: usize },
-    /// Let the engine that was started with --standby take the volume.
+    /// Hand the volume over to the standby engine.
     Handover,
-    /// Declare one replica to be the truth when those in sync are lost; nobody may serve the volume.
+    /// Keep one replica when the replicas in sync are lost; the volume must not be served.
     ///
-    /// What only the other replicas have is lost for good. They are built up anew from the one
-    /// that is kept when the volume is served again.
+    /// Data that only the other replicas have is lost. They are rebuilt from the replica that is
+    /// kept when the volume is served again.
     Salvage {
-        /// The replica that is kept.
+        /// Replica to keep.
         index: usize,
-        /// Give up replicas that are in sync and can be read.
+        /// Discard replicas that are in sync and readable.
         #[arg(long)]
         force: bool,
     },
@@ -122,14 +121,14 @@ pub(crate) enum IoDriver {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ReplicaCommand {
-    /// Verify a replica's directory, and explain what is found.
+    /// Verify the directory of a replica, and explain the result.
     ///
-    /// Nothing is changed. Exits with 0 if opening and reading will work, with 1 if something is
-    /// damaged, and with 3 if the directory is not one of a replica.
+    /// Nothing is changed. Exits with 0 if the replica can be opened and read, with 1 if something
+    /// is damaged, and with 3 if the directory is not one of a replica.
     Check {
-        /// The directory with the replica's files; nobody may be using it.
+        /// Directory of the replica; it must not be in use.
         dir: PathBuf,
-        /// Leave out the data: super block, log and maps only.
+        /// Check the super block, log and maps only, not the data.
         #[arg(long)]
         metadata_only: bool,
         /// Print JSON.
@@ -151,7 +150,7 @@ pub(crate) enum ReplicaCommand {
         /// Address that engines connect to.
         #[arg(long, value_name = "IP:PORT")]
         listen: Option<SocketAddr>,
-        /// End when no engine has been connected for so many seconds.
+        /// Stop when no engine has been connected for this many seconds.
         #[arg(long, value_name = "SECONDS")]
         idle: Option<u64>,
         #[arg(long, value_enum, default_value = "best")]
@@ -159,7 +158,7 @@ pub(crate) enum ReplicaCommand {
     },
 }
 
-/// A number of bytes, as people write it.
+/// A number of bytes with an optional unit.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -169,12 +168,10 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         "M" | "Mi" | "MiB" => 20,
         "G" | "Gi" | "GiB" => 30,
         "T" | "Ti" | "TiB" => 40,
-        _ => return Err(format!("unknown unit {unit:?}; KiB, MiB, GiB and TiB are possible")),
+        _ => return Err(format!("unknown unit {unit:?}; valid units are Ki, Mi, Gi and Ti")),
     };
-    let number: u64 = number.parse().map_err(|_| "a number is needed, such as 10GiB".to_owned())?;
-    number
-        .checked_mul(1 << shift)
-        .ok_or_else(|| "too large; the largest volume is 15TiB".to_owned())
+    let number: u64 = number.parse().map_err(|_| "expected a size such as 10Gi".to_owned())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "the size is too large".to_owned())
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::Place;
-use super::volume::parse_size;
+use super::value::{object_name, volume_size};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Volume {
-    /// Name of the volume: that of its PersistentVolumeClaim.
+    /// Name of the volume: the name of its PersistentVolumeClaim.
+    #[arg(value_parser = object_name)]
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) place: Place,
@@ -19,39 +20,40 @@ pub(crate) enum VolumeCommand {
     List {
         #[command(flatten)]
         place: Place,
-        /// Of all namespaces.
+        /// List all namespaces.
         #[arg(long, short = 'A')]
         all_namespaces: bool,
     },
-    /// Make a volume, empty or from a snapshot.
+    /// Create a volume, empty or from a snapshot.
     Create(NewVolume),
-    /// Make a volume larger, also while a machine uses it.
+    /// Grow a volume, also while a machine uses it.
     #[command(after_help = "Example:\n  sheaf volume grow data 40Gi\n\n\
-        The guest sees the larger disk at once; growing its partitions and file systems is up \
-        to it.\nVolumes do not shrink.")]
+        A running guest sees the new size at once; its partitions and file systems have to be \
+        grown in the guest.\nVolumes cannot shrink.")]
     Grow {
         #[command(flatten)]
         volume: Volume,
-        /// New size: bytes, or with Ki, Mi, Gi or Ti.
-        #[arg(value_parser = parse_size)]
+        /// New size, for example 40Gi.
+        #[arg(value_parser = volume_size)]
         size: u64,
-        /// Do not wait until it is done.
+        /// Return without waiting for the result.
         #[arg(long)]
         no_wait: bool,
     },
     /// Take a snapshot of a volume, also while a machine uses it.
     Snapshot(Taking),
-    /// Make a copy of a volume, which shares its space until one of them is written to.
+    /// Clone a volume; the clone shares space with it until either is written to.
     #[command(after_help = "Example:\n  sheaf volume clone data data-copy")]
     Clone {
         #[command(flatten)]
         volume: Volume,
         /// Name of the copy.
+        #[arg(value_parser = object_name)]
         new: String,
         /// Size of the copy; the default is that of the volume.
-        #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+        #[arg(long, value_name = "SIZE", value_parser = volume_size)]
         size: Option<u64>,
-        /// Do not wait until it is done.
+        /// Return without waiting for the result.
         #[arg(long)]
         no_wait: bool,
     },
@@ -59,11 +61,11 @@ pub(crate) enum VolumeCommand {
     Delete {
         #[command(flatten)]
         volume: Volume,
-        /// Do not wait until nothing is left of it.
+        /// Return without waiting until its data is removed.
         #[arg(long)]
         no_wait: bool,
     },
-    /// Show how a volume is: its copies, its snapshots, who uses it, what happened last.
+    /// Show the replicas, snapshots, users and latest events of a volume.
     Status {
         #[command(flatten)]
         volume: Volume,
@@ -78,23 +80,23 @@ pub(crate) enum VolumeCommand {
 pub(crate) struct NewVolume {
     #[command(flatten)]
     pub(crate) volume: Volume,
-    /// Size: bytes, or with Ki, Mi, Gi or Ti. From a snapshot, the default is its size.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size,
+    /// Size, for example 20Gi; from a snapshot, the default is the size of the snapshot.
+    #[arg(long, value_name = "SIZE", value_parser = volume_size,
           required_unless_present = "from_snapshot")]
     pub(crate) size: Option<u64>,
     /// Storage class; the default is the cluster's.
     #[arg(long, value_name = "NAME")]
     pub(crate) class: Option<String>,
-    /// Begin with the content of this snapshot.
+    /// Create the volume from this snapshot.
     #[arg(long, value_name = "SNAPSHOT")]
     pub(crate) from_snapshot: Option<String>,
     /// From how many nodes it may be used; machines that move between nodes need many.
     #[arg(long, value_enum, default_value = "many")]
     pub(crate) access: Access,
-    /// What it is for those who use it; to machines both are disks.
+    /// Volume mode; machines use both as disks.
     #[arg(long, value_enum, default_value = "block")]
     pub(crate) mode: VolumeMode,
-    /// Do not wait until it is made.
+    /// Return without waiting until it is created.
     #[arg(long)]
     pub(crate) no_wait: bool,
 }
@@ -112,7 +114,7 @@ pub(crate) struct Taking {
     /// Snapshot class.
     #[arg(long, value_name = "NAME", default_value = "longhorn-snapshot")]
     pub(crate) class: String,
-    /// Do not wait until it can be used.
+    /// Return without waiting until it can be used.
     #[arg(long)]
     pub(crate) no_wait: bool,
 }

@@ -15,7 +15,7 @@ pub(super) async fn config(args: &AuditArgs) -> Result<Option<AuditConfig>> {
     let wanted = args.audit_log_path.is_some() || args.audit_webhook_config_file.is_some();
     let Some(file) = &args.audit_policy_file else {
         if wanted {
-            bail!("--audit-policy-file is missing: without a policy nothing is written down");
+            bail!("--audit-policy-file is missing: without a policy nothing is logged");
         }
         return Ok(None);
     };

@@ -1,4 +1,4 @@
-//! `sheaf image`: images by the names that people see, at a terminal. Thin over the API.
+//! `sheaf image`: commands for images by their display names, thin over the API.
 
 mod list;
 mod make;

@@ -1,18 +1,20 @@
-//! The connection to a cluster that commands for people use.
+//! The connection of the `vm`, `image` and `volume` commands to a cluster.
 
 use anyhow::{Context as _, Result, anyhow};
 use http::header::CONTENT_TYPE;
-use http::{Method, Request};
+use http::{Method, Request, Uri};
 use kube::{Client, Config};
 use serde_json::Value;
 
 use crate::cli::Place;
 use crate::data_dir::Layout;
 
+/// The manager of the fields that our commands write.
+const FIELD_MANAGER: &str = "sheaf";
 const OBJECTS: &str = "/apis/kubevirt.io/v1";
 const ACTIONS: &str = "/apis/subresources.kubevirt.io/v1";
 
-/// A client, and the namespace that names are in.
+/// A client, and the namespace of the command.
 pub(super) struct Link {
     pub(super) client: Client,
     pub(super) config: Config,
@@ -61,7 +63,7 @@ impl Link {
         match self.client.request::<Value>(request).await {
             Ok(object) => Ok(Some(object)),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(plain(error)),
+            Err(error) => Err(self.describe(error)),
         }
     }
 
@@ -73,7 +75,7 @@ impl Link {
 
     pub(super) async fn text(&self, path: &str) -> Result<String> {
         let request = Request::get(path).body(Vec::new()).context("cannot build a request")?;
-        self.client.request_text(request).await.map_err(plain)
+        self.client.request_text(request).await.map_err(|error| self.describe(error))
     }
 
     pub(super) async fn post(&self, path: &str, object: &Value) -> Result<Value> {
@@ -86,38 +88,77 @@ impl Link {
             .header(CONTENT_TYPE, "application/json")
             .body(serde_json::to_vec(options).context("cannot encode the request")?)
             .context("cannot build a request")?;
-        self.client.request_text(request).await.map(drop).map_err(plain)
+        self.client.request_text(request).await.map(drop).map_err(|error| self.describe(error))
     }
 
     pub(super) async fn delete(&self, path: &str) -> Result<()> {
         let request = Request::delete(path).body(Vec::new()).context("cannot build a request")?;
-        self.client.request_text(request).await.map(drop).map_err(plain)
+        self.client.request_text(request).await.map(drop).map_err(|error| self.describe(error))
     }
 
     /// Applies a JSON merge patch.
     pub(super) async fn merge(&self, path: &str, patch: &Value) -> Result<Value> {
-        let request = Request::patch(path)
+        let request = Request::patch(managed(path))
             .header(CONTENT_TYPE, "application/merge-patch+json")
             .body(serde_json::to_vec(patch).context("cannot encode the patch")?)
             .context("cannot build a request")?;
-        self.client.request::<Value>(request).await.map_err(plain)
+        self.client.request::<Value>(request).await.map_err(|error| self.describe(error))
+    }
+
+    /// An error with the address of the cluster, where that matters.
+    pub(super) fn describe(&self, error: kube::Error) -> anyhow::Error {
+        describe(error, &self.config.cluster_url)
     }
 
     async fn send(&self, method: Method, path: &str, object: &Value) -> Result<Value> {
         let request = Request::builder()
             .method(method)
-            .uri(path)
+            .uri(managed(path))
             .header(CONTENT_TYPE, "application/json")
             .body(serde_json::to_vec(object).context("cannot encode the object")?)
             .context("cannot build a request")?;
-        self.client.request::<Value>(request).await.map_err(plain)
+        self.client.request::<Value>(request).await.map_err(|error| self.describe(error))
     }
 }
 
-/// The server's own words where there are some.
-fn plain(error: kube::Error) -> anyhow::Error {
+/// What the server said, or why it cannot be reached and at which address.
+fn describe(error: kube::Error, url: &Uri) -> anyhow::Error {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => anyhow!(status.message),
-        error => anyhow::Error::new(error).context("cannot reach the cluster"),
+        kube::Error::Service(_) | kube::Error::HyperError(_) => {
+            // The layers above say which library noticed it; the last one says what happened.
+            let mut cause: &dyn std::error::Error = &error;
+            while let Some(next) = cause.source() {
+                cause = next;
+            }
+            anyhow!("cannot reach the cluster at {url}: {cause}; is the server running?")
+        }
+        error => anyhow::Error::new(error).context(format!("cannot use the cluster at {url}")),
+    }
+}
+
+/// The path of a request that changes something, as a change of this program.
+fn managed(path: &str) -> String {
+    let separator = if path.contains('?') { '&' } else { '?' };
+    format!("{path}{separator}fieldManager={FIELD_MANAGER}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unreachable_cluster_is_named_with_its_address() {
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let error = kube::Error::Service(Box::new(refused));
+        let text = describe(error, &"https://10.0.0.1:6443".parse().unwrap()).to_string();
+        assert!(text.contains("at https://10.0.0.1:6443"), "{text}");
+        assert!(text.contains("connection refused"), "{text}");
+    }
+
+    #[test]
+    fn changes_are_made_under_our_name() {
+        assert_eq!(managed("/a"), "/a?fieldManager=sheaf");
+        assert_eq!(managed("/a?b=c"), "/a?b=c&fieldManager=sheaf");
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn login(args: &OidcArgs) -> Result<Option<OidcLogin>> {
         bail!("--oidc-issuer-url {issuer:?} is invalid: it must begin with https://");
     }
     let Some(client_id) = &args.oidc_client_id else {
-        bail!("--oidc-client-id is missing: tokens are for somebody");
+        bail!("--oidc-client-id is missing: it is the audience of tokens");
     };
     let mut required_claims = BTreeMap::new();
     for claim in &args.oidc_required_claim {

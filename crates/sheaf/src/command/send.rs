@@ -1,4 +1,4 @@
-//! Sending a file to the server, with progress.
+//! Uploading a file to the server, with progress.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(super) async fn open(
     let address = host.trim_matches(['[', ']']);
     let stream = TcpStream::connect((address, url.port_u16().unwrap_or(443)))
         .await
-        .with_context(|| format!("cannot reach {url}"))?;
+        .with_context(|| format!("cannot reach the cluster at {url}"))?;
     let tls = config.rustls_client_config().context("cannot use the kubeconfig's certificates")?;
     let name = ServerName::try_from(address.to_owned()).context("cannot use the server's name")?;
     let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await?;
@@ -71,7 +71,7 @@ fn credential(config: &Config) -> Result<Option<HeaderValue>> {
         (None, None) => return Ok(None),
     };
     let value = HeaderValue::from_str(&format!("Bearer {}", token.trim()));
-    let mut value = value.context("the kubeconfig's token has characters that no token has")?;
+    let mut value = value.context("the token in the kubeconfig contains invalid characters")?;
     value.set_sensitive(true);
     Ok(Some(value))
 }
@@ -121,13 +121,13 @@ impl Progress {
         let percent = self.sent.saturating_mul(100).checked_div(self.total).unwrap_or(100);
         if self.visible && percent != self.shown {
             self.shown = percent;
-            eprint!("\rsending the image: {percent:3} %");
+            eprint!("\ruploading the image: {percent:3} %");
         }
     }
 
     fn end(&mut self) {
         if self.visible {
-            eprintln!("\rsending the image: done ");
+            eprintln!("\ruploading the image: done ");
         }
     }
 }

@@ -85,7 +85,7 @@ fn reencrypt(layout: &Layout, args: &EncryptionArgs, new_key: bool, etcd: &EtcdA
     let mut bar = Bar::default();
     let count = runtime
         .block_on(store::reencrypt(config, |progress| bar.show(progress)))
-        .context("cannot write everything again; it is safe to try once more")?;
+        .context("cannot rewrite all objects; it is safe to run this again")?;
     bar.finish();
     if embedded && args.encryption_provider_config.is_none() {
         let mut keys = encryption::read(&own)?;
@@ -119,7 +119,7 @@ pub(super) fn etcd_config(args: &EtcdArgs) -> Result<EtcdConfig> {
     }
     let tls = match (&args.etcd_cafile, &args.etcd_certfile, &args.etcd_keyfile) {
         (None, None, None) => None,
-        (None, _, _) => bail!("--etcd-cafile is missing: it says whose certificates to trust"),
+        (None, _, _) => bail!("--etcd-cafile is missing: it names the CA of etcd's certificates"),
         (Some(ca), cert, key) => {
             for file in [Some(ca), cert.as_ref(), key.as_ref()].into_iter().flatten() {
                 std::fs::metadata(file)

@@ -1,4 +1,4 @@
-//! `sheaf vm`: machines by name, for people at a terminal. Thin over the API.
+//! `sheaf vm`: commands for machines, thin over the API.
 
 mod console;
 mod create;
@@ -47,7 +47,7 @@ async fn dispatch(command: VmCommand) -> Result<()> {
             forward::vnc(&machine, listen, proxy_only).await
         }
         VmCommand::Ssh { machine, login, identity, command } => {
-            forward::ssh(&machine, &login, identity.as_deref(), &command)
+            forward::ssh(&machine, &login, identity.as_deref(), &command).await
         }
         VmCommand::PortForward { machine, port, listen } => {
             forward::port(&machine, port, listen).await
@@ -57,6 +57,6 @@ async fn dispatch(command: VmCommand) -> Result<()> {
             let text = link.text(&link.instance(&machine.name, "log")).await?;
             super::print(&text)
         }
-        VmCommand::Why { machine } => why::run(&machine).await,
+        VmCommand::Why { machine, output } => why::run(&machine, output).await,
     }
 }

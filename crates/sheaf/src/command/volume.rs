@@ -1,10 +1,11 @@
-//! `sheaf volume`: volumes by the names of their claims, for people at a terminal. Thin over
-//! the API.
+//! `sheaf volume`: commands for volumes by the names of their claims, thin over the API.
 
 mod list;
 mod make;
 mod status;
 mod wait;
+
+pub(super) use wait::complaint;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;

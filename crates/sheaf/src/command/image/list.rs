@@ -13,7 +13,7 @@ pub(super) async fn run(link: &Link, everywhere: bool) -> Result<()> {
     if all.is_empty() {
         let place =
             if everywhere { String::new() } else { format!(" in namespace {}", link.namespace) };
-        eprintln!("No images{place}. Get one with: sheaf image import NAME URL");
+        eprintln!("No images{place}. Import one with: sheaf image import NAME URL");
         return Ok(());
     }
     crate::command::print(&table(&all, everywhere))

@@ -1,4 +1,4 @@
-//! Importing, uploading, exporting and deleting images.
+//! Importing, uploading, exporting, downloading and deleting images.
 
 use std::io::{IsTerminal as _, SeekFrom};
 use std::path::Path;
@@ -13,16 +13,17 @@ use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _};
 
 use super::{State, existing, existing_in, find, images, state, text};
 use crate::cli::{CloneArgs, Image, ImageWish, ImportArgs};
+use crate::command::disk_file::check_not_empty;
 use crate::command::link::Link;
-use crate::command::print;
 use crate::command::send::{Progress, chunks, open, send};
 use crate::command::table::size;
+use crate::command::{interrupt, print};
 
 const UPLOAD: &str = "/v1/harvester/harvesterhci.io.virtualmachineimages";
-const PAUSE: Duration = Duration::from_millis(200);
-/// Attempts in a row that bring nothing, and the time between them.
-const TRIES: u32 = 20;
-const BREATH: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Attempts in a row that transfer nothing, and the time between them.
+const UPLOAD_ATTEMPTS: u32 = 20;
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 pub(super) async fn import(args: &ImportArgs) -> Result<()> {
     check_url(&args.image.name, &args.url)?;
@@ -30,12 +31,12 @@ pub(super) async fn import(args: &ImportArgs) -> Result<()> {
     let spec = json!({"sourceType": "download", "url": args.url, "retry": args.retry});
     let image = create(&link, &args.image.name, spec, &args.wish).await?;
     if args.no_wait {
-        return print(&format!("{} is asked for\n", args.image.name));
+        return print(&format!("{} is being imported\n", args.image.name));
     }
     finish(&link, &image).await
 }
 
-/// The cluster fetches it; it cannot see the files of who asks.
+/// A node downloads the image, so it has to be a URL.
 fn check_url(name: &str, url: &str) -> Result<()> {
     let lower = url.to_ascii_lowercase();
     if lower.starts_with("http://") || lower.starts_with("https://") {
@@ -43,11 +44,11 @@ fn check_url(name: &str, url: &str) -> Result<()> {
     }
     let file = url.strip_prefix("file://").unwrap_or(url);
     if Path::new(file).exists() {
-        bail!("{file} is a file, not a URL; to send it: sheaf image upload {name} {file}");
+        bail!("{file} is a file, not a URL; upload it with: sheaf image upload {name} {file}");
     }
     bail!(
-        "{url:?} is not a URL that can be fetched: it has to begin with http:// or https://; a \
-         file is sent with `sheaf image upload`"
+        "{url:?} is not a URL that begins with http:// or https://; files are uploaded with \
+         `sheaf image upload`"
     )
 }
 
@@ -63,7 +64,7 @@ pub(super) async fn export(
     });
     let made = create(&link, &image.name, spec, wish).await?;
     if no_wait {
-        return print(&format!("{} is asked for\n", image.name));
+        return print(&format!("{} is being created\n", image.name));
     }
     finish(&link, &made).await
 }
@@ -80,32 +81,29 @@ pub(super) async fn clone(args: &CloneArgs, operation: &str, class: Option<&str>
     let wish = ImageWish { class: class.map(str::to_owned), checksum: None };
     let made = create(&link, &args.image.name, spec, &wish).await?;
     if args.no_wait {
-        return print(&format!("{} is asked for\n", args.image.name));
+        return print(&format!("{} is being imported\n", args.image.name));
     }
     finish(&link, &made).await
 }
 
 pub(super) async fn upload(image: &Image, file: &Path, wish: &ImageWish) -> Result<()> {
     let shown = file.display();
-    let input =
-        tokio::fs::File::open(file).await.with_context(|| format!("cannot read {shown}"))?;
-    let data = input.metadata().await.with_context(|| format!("cannot read {shown}"))?;
-    if !data.is_file() {
-        bail!("{shown} is not a file");
-    }
+    let length = check_not_empty(file)?;
+    std::fs::File::open(file).with_context(|| format!("cannot read {shown}"))?;
     let link = Link::to(&image.place).await?;
     let found = find(&link, &image.name).await?;
     let made = match found {
         Some(found) if matches!(state(&found), State::WaitsForUpload | State::Failed(_)) => found,
-        Some(_) => bail!("there is an image {} already", image.name),
+        Some(_) => bail!("an image {} exists already", image.name),
         None => create(&link, &image.name, json!({"sourceType": "upload"}), wish).await?,
     };
-    drop(input);
-    push(&link, &made, file, data.len()).await?;
+    let name = &image.name;
+    let continues = format!("the upload of {name} has stopped; the same command resumes it");
+    interrupt::or_report(push(&link, &made, file, length), continues).await?;
     finish(&link, &made).await
 }
 
-/// Sends a file, and goes on where it was when the connection breaks.
+/// Uploads a file, and resumes when the connection breaks.
 async fn push(link: &Link, image: &Value, file: &Path, length: u64) -> Result<()> {
     let (namespace, name) = (text(image, "/metadata/namespace"), text(image, "/metadata/name"));
     let path = format!("{UPLOAD}/{namespace}/{name}?action=upload");
@@ -122,15 +120,19 @@ async fn push(link: &Link, image: &Value, file: &Path, length: u64) -> Result<()
             return Ok(());
         }
         tries += 1;
-        if tries > TRIES || failure.downcast_ref::<Refused>().is_some() {
-            return Err(failure.context("the upload failed; the same command goes on with it"));
+        if let Some(refused) = failure.downcast_ref::<Refused>() {
+            let shown = text(image, "/spec/displayName");
+            bail!("the image was refused: {refused}; `sheaf image delete {shown}` removes it");
         }
-        eprintln!("\rthe upload broke off and goes on: {failure:#}");
-        tokio::time::sleep(BREATH).await;
+        if tries > UPLOAD_ATTEMPTS {
+            return Err(failure.context("the upload failed"));
+        }
+        eprintln!("\rthe upload was interrupted and is resumed: {failure:#}");
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
-/// The server does not want it, and trying again would change nothing.
+/// The server refused the image; a retry would not help.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 struct Refused {
@@ -196,7 +198,7 @@ pub(super) async fn download(image: &Image, file: &Path) -> Result<()> {
     let mut body = answer.into_body();
     let mut got: u64 = 0;
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.context("the download broke off")?.into_data() else { continue };
+        let Ok(data) = frame.context("the download was interrupted")?.into_data() else { continue };
         got += data.len() as u64;
         let written = if data.iter().all(|byte| *byte == 0) {
             let step = i64::try_from(data.len()).unwrap_or(0);
@@ -207,7 +209,7 @@ pub(super) async fn download(image: &Image, file: &Path) -> Result<()> {
         written.with_context(|| format!("cannot write {at}"))?;
     }
     if got != length {
-        bail!("the download broke off after {got} of {length} bytes");
+        bail!("the download was interrupted after {got} of {length} bytes");
     }
     output.set_len(length).await.with_context(|| format!("cannot write {at}"))?;
     output.sync_all().await.with_context(|| format!("cannot write {at}"))?;
@@ -215,7 +217,7 @@ pub(super) async fn download(image: &Image, file: &Path) -> Result<()> {
         .await
         .with_context(|| format!("cannot write {}", file.display()))?;
     let bytes = i64::try_from(length).map(size).unwrap_or_default();
-    print(&format!("{} has {}: a raw disk of {bytes}\n", file.display(), image.name))
+    print(&format!("image {} is in {}: a raw disk of {bytes}\n", image.name, file.display()))
 }
 
 async fn create(link: &Link, name: &str, mut spec: Value, wish: &ImageWish) -> Result<Value> {
@@ -224,7 +226,7 @@ async fn create(link: &Link, name: &str, mut spec: Value, wish: &ImageWish) -> R
         spec["checksum"] = json!(checksum);
     }
     let mut meta = json!({"namespace": link.namespace});
-    // What people call it is the object's name where that is possible.
+    // The display name is the name of the object where that is possible.
     if is_name(name) {
         meta["name"] = json!(name);
     } else {
@@ -248,14 +250,24 @@ fn is_name(text: &str) -> bool {
         && text.bytes().last().is_some_and(plain)
 }
 
-/// Waits until an image is there, and shows how far it is where there is somebody to see it.
+/// Waits until an image is imported.
 async fn finish(link: &Link, image: &Value) -> Result<()> {
+    let shown = text(image, "/spec/displayName");
+    let continues = format!(
+        "the import of {shown} continues in the cluster; `sheaf image list` shows its progress, \
+         `sheaf image delete {shown}` stops it"
+    );
+    interrupt::or_report(until_imported(link, image), continues).await
+}
+
+/// Waits until an image is imported, and shows the progress on a terminal.
+async fn until_imported(link: &Link, image: &Value) -> Result<()> {
     let (name, shown) = (text(image, "/metadata/name"), text(image, "/spec/displayName"));
     let path = format!("{}/{name}", images(link));
     let visible = std::io::stderr().is_terminal();
     let (mut told, mut trouble) = (-1, None);
     loop {
-        let Some(now) = link.find(&path).await? else { bail!("somebody deleted {shown}") };
+        let Some(now) = link.find(&path).await? else { bail!("{shown} was deleted") };
         match state(&now) {
             State::Ready => {
                 if visible {
@@ -270,9 +282,9 @@ async fn finish(link: &Link, image: &Value) -> Result<()> {
             }
             State::Failed(why) => bail!(
                 "{shown} cannot be imported: {why}\n\
-                 `sheaf image delete {shown}` takes it back"
+                 `sheaf image delete {shown}` removes it"
             ),
-            State::Going => bail!("somebody deletes {shown}"),
+            State::Going => bail!("{shown} is being deleted"),
             State::Coming(percent, held_up) => {
                 if visible && percent != told {
                     told = percent;
@@ -280,13 +292,13 @@ async fn finish(link: &Link, image: &Value) -> Result<()> {
                 }
                 if held_up.is_some() && held_up != trouble {
                     let why = held_up.as_deref().unwrap_or_default();
-                    eprintln!("\r{why}; it will be tried again");
+                    eprintln!("\r{why}; the import is retried");
                     trouble = held_up;
                 }
             }
             State::WaitsForUpload => {}
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -301,7 +313,7 @@ pub(super) async fn delete(image: &Image, no_wait: bool) -> Result<()> {
     }
     let is_there = |now: Option<Value>| now.is_some_and(|now| text(&now, "/metadata/uid") == uid);
     while is_there(link.find(&path).await?) {
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     print(&format!("{} is deleted\n", image.name))
 }
@@ -311,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_say_is_a_name_where_it_can_be() {
+    fn a_display_name_is_a_name_where_it_can_be() {
         for (text, expected) in
             [("debian-12", true), ("Debian", false), ("a.b", false), ("-a", false), ("", false)]
         {
@@ -320,12 +332,12 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_to_import_a_file_is_told_to_upload_it() {
+    fn importing_a_file_suggests_to_upload_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().display().to_string();
         for url in [path.clone(), format!("file://{path}")] {
             let told = check_url("debian", &url).unwrap_err().to_string();
-            let hint = format!("to send it: sheaf image upload debian {path}");
+            let hint = format!("upload it with: sheaf image upload debian {path}");
             assert!(told.ends_with(&hint), "{told}");
         }
         let told = check_url("debian", "debian.qcow2").unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! `sheaf vm console`: keys to the guest, its words to the screen.
+//! `sheaf vm console`: the serial console on this terminal.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ use crate::command::link::Link;
 
 /// Ctrl-], as telnet and virtctl have it.
 const LEAVE: u8 = 0x1d;
-/// How long a machine may take to run after its console was asked for.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// How long to wait for a machine that is not running yet.
+const START_TIMEOUT: Duration = Duration::from_secs(300);
 
 pub(super) type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
@@ -40,27 +40,27 @@ pub(super) async fn run(machine: &Machine) -> Result<()> {
     let link = Link::to(&machine.place).await?;
     let path = link.instance(&machine.name, "console");
     let socket = wait(&link, &path, &machine.name).await?;
-    eprintln!("Connected to the console of {}. Ctrl-] leaves it.", machine.name);
+    eprintln!("Connected to the console of {}. Press Ctrl-] to disconnect.", machine.name);
     let raw = Raw::enter();
     let end = talk(socket).await;
     drop(raw);
     match end {
-        End::Left => eprintln!("\nLeft the console of {}; the machine goes on.", machine.name),
-        End::Closed => eprintln!("\nThe machine closed its console."),
+        End::Left => eprintln!("\nDisconnected from {}; the machine keeps running.", machine.name),
+        End::Closed => eprintln!("\nThe machine closed the console."),
     }
     Ok(())
 }
 
 /// A machine that is about to run will have a console soon.
 async fn wait(link: &Link, path: &str, name: &str) -> Result<Socket> {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + START_TIMEOUT;
     let mut told = false;
     loop {
         match open(link, path).await? {
             Ok(socket) => return Ok(socket),
             Err(refused) if refused.code == 400 && tokio::time::Instant::now() < deadline => {
                 if !told {
-                    eprintln!("{name} does not run yet; waiting (Ctrl-C gives up)");
+                    eprintln!("{name} is not running yet; waiting (Ctrl-C to cancel)");
                     told = true;
                 }
                 tokio::time::sleep(Duration::from_millis(500)).await;
@@ -83,7 +83,7 @@ pub(super) async fn open(link: &Link, path: &str) -> Result<Result<Socket, Refus
         .header(SEC_WEBSOCKET_PROTOCOL, "plain.kubevirt.io")
         .body(Body::empty())
         .context("cannot build a request")?;
-    let answer = link.client.send(request).await.context("cannot reach the cluster")?;
+    let answer = link.client.send(request).await.map_err(|error| link.describe(error))?;
     let code = answer.status().as_u16();
     if code == 101 {
         let upgraded = hyper::upgrade::on(answer).await.context("the connection was lost")?;
@@ -92,7 +92,7 @@ pub(super) async fn open(link: &Link, path: &str) -> Result<Result<Socket, Refus
     }
     let body = answer.into_body().collect().await.context("the connection was lost")?.to_bytes();
     let status: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    let message = status["message"].as_str().unwrap_or("the server refused").to_owned();
+    let message = status["message"].as_str().unwrap_or("the server refused the request").to_owned();
     Ok(Err(Refused { code, message }))
 }
 

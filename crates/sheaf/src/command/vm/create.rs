@@ -1,4 +1,5 @@
-//! `sheaf vm create`: a machine from an image, in one line.
+//! `sheaf vm create`: a machine from an image. Everything that can be checked is checked before
+//! the first object is created, and a machine whose image cannot be uploaded is deleted again.
 
 use std::path::{Path, PathBuf};
 
@@ -7,21 +8,17 @@ use anyhow::{Context as _, Result, bail};
 use super::manifest::{self, Source, Wish};
 use super::upload;
 use crate::cli::CreateArgs;
-use crate::command::image;
+use crate::command::disk_file::{self, DiskSize};
 use crate::command::link::Link;
 use crate::command::volume::quantity;
+use crate::command::{image, interrupt};
 
 /// Room for an image whose size is not known before it is fetched.
 const UNKNOWN_SIZE: &str = "10Gi";
 
 pub(super) async fn run(args: &CreateArgs) -> Result<()> {
     let Origin { source, file, size } = origin(args).await?;
-    let size = match (&args.disk, &file, size) {
-        (Some(size), ..) => quantity(*size),
-        (None, _, Some(size)) => size,
-        (None, Some(file), None) => upload::virtual_size(file)?.to_string(),
-        (None, None, None) => UNKNOWN_SIZE.to_owned(),
-    };
+    let size = disk_size(args.disk, &size)?;
     let user_data = match &args.user_data {
         Some(path) => Some(read(path)?),
         None => {
@@ -54,9 +51,39 @@ pub(super) async fn run(args: &CreateArgs) -> Result<()> {
         link.post(&link.core("persistentvolumeclaims"), &claim).await?;
     }
     if let Some(file) = file {
-        upload::run(&link, &format!("{}-disk", wish.name), &file).await?;
+        send_image(&link, wish.name, &file).await?;
     }
     tell_next(wish.name, &link.namespace, args.stopped)
+}
+
+/// Uploads the image of a new machine. A machine without its image is of no use: it is deleted
+/// if that fails or is interrupted.
+async fn send_image(link: &Link, name: &str, file: &Path) -> Result<()> {
+    let disk = format!("{name}-disk");
+    let stopped = "the upload has stopped";
+    let sent = interrupt::or_report(upload::run(link, &disk, file), stopped).await;
+    let Err(failure) = sent else { return Ok(()) };
+    match link.delete(&link.machine(name)).await {
+        Ok(()) => Err(failure.context(format!("machine {name} was not created"))),
+        Err(_) => Err(failure.context(format!(
+            "machine {name} has no image; delete it with: sheaf vm delete {name}"
+        ))),
+    }
+}
+
+/// The size of the disk: as asked for, if the image fits, or that of the image.
+fn disk_size(asked: Option<u64>, image: &ImageSize) -> Result<String> {
+    match (asked, image) {
+        (Some(asked), ImageSize::Known(image)) if asked < *image => {
+            bail!("--disk {}: the image needs at least {}", quantity(asked), quantity(*image))
+        }
+        (Some(asked), _) => Ok(quantity(asked)),
+        (None, ImageSize::Known(image)) => Ok(image.to_string()),
+        (None, ImageSize::Remote) => Ok(UNKNOWN_SIZE.to_owned()),
+        (None, ImageSize::Unknown(why)) => {
+            bail!("{why}, so the size of its disk is not known; add --disk SIZE")
+        }
+    }
 }
 
 fn tell_next(name: &str, namespace: &str, stopped: bool) -> Result<()> {
@@ -64,17 +91,26 @@ fn tell_next(name: &str, namespace: &str, stopped: bool) -> Result<()> {
         if namespace == "default" { String::new() } else { format!(" --namespace {namespace}") };
     let first = if stopped { "start" } else { "console" };
     crate::command::print(&format!(
-        "{name} is made. Next:\n  sheaf vm {first} {name}{place}\n  sheaf vm why {name}{place}\n"
+        "machine {name} is created. Next:\n  sheaf vm {first} {name}{place}\n  sheaf vm why {name}{place}\n"
     ))
 }
 
 /// What a machine starts from.
 struct Origin {
     source: Source,
-    /// What is to be sent.
+    /// The file to upload.
     file: Option<PathBuf>,
-    /// The size of its disk, if that is known without looking.
-    size: Option<String>,
+    size: ImageSize,
+}
+
+/// How large the disk in an image is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum ImageSize {
+    Known(u64),
+    /// It is known only when a node has fetched it.
+    Remote,
+    /// It cannot be told from the file; why.
+    Unknown(String),
 }
 
 async fn origin(args: &CreateArgs) -> Result<Origin> {
@@ -87,7 +123,17 @@ async fn origin(args: &CreateArgs) -> Result<Origin> {
         (None, Some(_)) => Source::Registry(args.image.clone()),
         (None, None) => Source::Url(args.image.clone()),
     };
-    Ok(Origin { source, file, size: None })
+    let size = match &file {
+        None => ImageSize::Remote,
+        Some(file) => {
+            let size = disk_file::inspect(file).with_context(|| format!("--image {}", args.image));
+            match size? {
+                DiskSize::Known(size) => ImageSize::Known(size),
+                DiskSize::Unknown(why) => ImageSize::Unknown(why),
+            }
+        }
+    };
+    Ok(Origin { source, file, size })
 }
 
 /// An image of the cluster, if there is one of this name and no file.
@@ -99,9 +145,9 @@ async fn known(args: &CreateArgs) -> Result<Option<Origin>> {
     let link = Link::to(&args.machine.place).await?;
     let Some(found) = image::find(&link, name).await? else { return Ok(None) };
     let class = image::text(&found, "/status/storageClassName").to_owned();
-    let size = found["status"]["virtualSize"].as_i64().filter(|size| *size > 0);
+    let size = found["status"]["virtualSize"].as_u64().filter(|size| *size > 0);
     let Some(size) = size.filter(|_| !class.is_empty()) else {
-        bail!("--image {name}: the image is not ready; `sheaf image list` tells how far it is");
+        bail!("--image {name}: the image is not ready; `sheaf image list` shows its progress");
     };
     if args.storage_class.is_some() {
         bail!("--storage-class: a machine of image {name} uses the image's own class {class}");
@@ -109,7 +155,7 @@ async fn known(args: &CreateArgs) -> Result<Option<Origin>> {
     let place = image::text(&found, "/metadata/namespace");
     let id = format!("{place}/{}", image::text(&found, "/metadata/name"));
     let source = Source::Image { id, class };
-    Ok(Some(Origin { source, file: None, size: Some(size.to_string()) }))
+    Ok(Some(Origin { source, file: None, size: ImageSize::Known(size) }))
 }
 
 /// The file that an image names; nothing for a URL.
@@ -141,4 +187,22 @@ fn key(path: &Path) -> Result<String> {
 
 fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_holds_its_image() {
+        let known = ImageSize::Known(2 << 30);
+        assert_eq!(disk_size(Some(4 << 30), &known).unwrap(), "4Gi");
+        assert_eq!(disk_size(None, &known).unwrap(), (2_u64 << 30).to_string());
+        let refused = disk_size(Some(1 << 30), &known).unwrap_err().to_string();
+        assert_eq!(refused, "--disk 1Gi: the image needs at least 2Gi");
+        assert_eq!(disk_size(None, &ImageSize::Remote).unwrap(), UNKNOWN_SIZE);
+        let unknown = ImageSize::Unknown("x.gz is compressed".into());
+        assert_eq!(disk_size(Some(1 << 30), &unknown).unwrap(), "1Gi");
+        assert!(disk_size(None, &unknown).unwrap_err().to_string().contains("--disk"));
+    }
 }

@@ -1,8 +1,9 @@
-//! Ports and screens of a machine on this side: `port-forward`, `ssh`, `vnc`.
+//! Forwarding to a machine: `port-forward`, `ssh`, `vnc`.
 
+use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -35,7 +36,7 @@ pub(super) async fn port(machine: &Machine, port: u16, listen: Option<SocketAddr
         Some(address) => {
             let listener = bind(address).await?;
             let here = listener.local_addr().context("cannot tell the address listened on")?;
-            eprintln!("{here} leads to port {port} of {}. Stop with Ctrl-C.", machine.name);
+            eprintln!("Forwarding {here} to port {port} of {}. Stop with Ctrl-C.", machine.name);
             serve(&link, &path, listener).await
         }
     }
@@ -44,24 +45,33 @@ pub(super) async fn port(machine: &Machine, port: u16, listen: Option<SocketAddr
 pub(super) async fn vnc(machine: &Machine, listen: SocketAddr, proxy_only: bool) -> Result<()> {
     let link = Link::to(&machine.place).await?;
     let path = link.instance(&machine.name, "vnc");
-    // Asked once before a viewer is started, so that what is wrong is said here.
+    // Tried once before a viewer is started, so that errors are shown here.
     drop(stream(&link, &path).await?);
     let listener = bind(listen).await?;
     let here = listener.local_addr().context("cannot tell the address listened on")?;
-    eprintln!("The screen of {} is at {here}. Stop with Ctrl-C.", machine.name);
+    eprintln!("Forwarding {here} to the display of {}. Stop with Ctrl-C.", machine.name);
     if !proxy_only && !start_viewer(here) {
-        eprintln!("No viewer was found; open {here} with one, for example: vncviewer {here}");
+        eprintln!(
+            "No VNC viewer is installed; connect one to {here}, for example: vncviewer {here}"
+        );
     }
     serve(&link, &path, listener).await
 }
 
-/// Becomes ssh, with ourselves as the way to the machine.
-pub(super) fn ssh(
+/// Replaces this process with ssh, which runs `sheaf vm port-forward` as its proxy.
+pub(super) async fn ssh(
     machine: &Machine,
     login: &str,
     identity: Option<&Path>,
     command: &[String],
 ) -> Result<()> {
+    let link = Link::to(&machine.place).await?;
+    let instance = link.objects(&format!("virtualmachineinstances/{}", machine.name));
+    if link.find(&instance).await?.is_none() {
+        bail!("{} is not running; start it with: sheaf vm start {0}", machine.name);
+    }
+    let found = link.find(&link.machine(&machine.name)).await?;
+    let uid = found.as_ref().and_then(|found| found["metadata"]["uid"].as_str()).unwrap_or("");
     let own = std::env::current_exe().context("cannot tell where this program is")?;
     let mut proxy = vec![own.display().to_string(), "vm".into(), "port-forward".into()];
     proxy.extend(["--namespace".into(), machine.place.namespace.clone()]);
@@ -75,14 +85,37 @@ pub(super) fn ssh(
     let proxy: Vec<String> = proxy.iter().map(|word| quoted(word)).collect();
     let mut ssh = Command::new("ssh");
     ssh.arg("-o").arg(format!("ProxyCommand={}", proxy.join(" ")));
-    // One key per machine, whatever address it has today.
-    let alias = format!("vm.{}.{}", machine.name, machine.place.namespace);
-    ssh.arg("-o").arg(format!("HostKeyAlias={alias}"));
+    let host = format!("vm.{}.{}", machine.name, machine.place.namespace);
+    for option in options(&host, uid, known_hosts().as_deref(), std::io::stdin().is_terminal()) {
+        ssh.arg("-o").arg(option);
+    }
     if let Some(file) = identity {
         ssh.arg("-i").arg(file);
     }
-    ssh.arg(format!("{login}@{alias}")).args(command);
+    ssh.arg(format!("{login}@{host}")).args(command);
     Err(anyhow!(ssh.exec()).context("cannot run ssh; is it installed?"))
+}
+
+/// Options of ssh. A key belongs to one machine: the uid tells a new machine with an old name,
+/// whose key is accepted, from a machine whose key has changed, which is refused.
+fn options(host: &str, uid: &str, known_hosts: Option<&Path>, interactive: bool) -> Vec<String> {
+    let alias = [host, uid].join(".");
+    let mut options = vec![
+        format!("HostKeyAlias={}", alias.trim_end_matches('.')),
+        "StrictHostKeyChecking=accept-new".to_owned(),
+    ];
+    if let Some(path) = known_hosts {
+        options.push(format!("UserKnownHostsFile=\"{}\"", path.display()));
+    }
+    if !interactive {
+        options.push("BatchMode=yes".to_owned());
+    }
+    options
+}
+
+/// Host keys of machines are kept apart from those of other hosts.
+fn known_hosts() -> Option<PathBuf> {
+    std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".ssh/sheaf_known_hosts"))
 }
 
 /// A word that the shell of ProxyCommand leaves alone.
@@ -177,6 +210,24 @@ async fn pipe(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ssh_asks_nothing_in_scripts_and_keeps_keys_per_machine() {
+        let file = Path::new("/home/a b/.ssh/sheaf_known_hosts");
+        assert_eq!(
+            options("vm.web.default", "u-1", Some(file), false),
+            [
+                "HostKeyAlias=vm.web.default.u-1",
+                "StrictHostKeyChecking=accept-new",
+                "UserKnownHostsFile=\"/home/a b/.ssh/sheaf_known_hosts\"",
+                "BatchMode=yes",
+            ]
+        );
+        assert_eq!(
+            options("vm.web.default", "", None, true),
+            ["HostKeyAlias=vm.web.default", "StrictHostKeyChecking=accept-new"]
+        );
+    }
 
     #[test]
     fn words_survive_the_shell() {

@@ -15,7 +15,7 @@ pub(super) async fn run(link: &Link, everywhere: bool) -> Result<()> {
     if machines.is_empty() && instances.is_empty() {
         let place =
             if everywhere { String::new() } else { format!(" in namespace {}", link.namespace) };
-        eprintln!("No machines{place}. Make one with: sheaf vm create NAME --image FILE|URL");
+        eprintln!("No machines{place}. Create one with: sheaf vm create NAME --image FILE|URL");
         return Ok(());
     }
     crate::command::print(&table(&machines, &instances, everywhere))

@@ -1,4 +1,4 @@
-//! Starting, stopping and their like.
+//! Starting, stopping, restarting, pausing and deleting machines.
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
@@ -21,17 +21,17 @@ pub(super) async fn run(machine: &Machine, switch: Switch) -> Result<()> {
     let (path, options, done) = match switch {
         Switch::Start { paused } => {
             let options = if paused { json!({"paused": true}) } else { json!({}) };
-            (link.machine_action(name, "start"), options, "starts")
+            (link.machine_action(name, "start"), options, "is starting")
         }
         Switch::Stop { force: true } => {
-            (link.machine_action(name, "stop"), json!({"gracePeriod": 0}), "is switched off")
+            (link.machine_action(name, "stop"), json!({"gracePeriod": 0}), "is killed")
         }
         Switch::Stop { force: false } => {
-            (link.machine_action(name, "stop"), json!({}), "shuts down")
+            (link.machine_action(name, "stop"), json!({}), "is shutting down")
         }
-        Switch::Restart => (link.machine_action(name, "restart"), json!({}), "restarts"),
+        Switch::Restart => (link.machine_action(name, "restart"), json!({}), "is restarting"),
         Switch::Pause => (link.instance(name, "pause"), json!({}), "is paused"),
-        Switch::Unpause => (link.instance(name, "unpause"), json!({}), "goes on"),
+        Switch::Unpause => (link.instance(name, "unpause"), json!({}), "is resumed"),
     };
     link.put(&path, &options).await?;
     crate::command::print(&format!("{name} {done}\n"))
@@ -51,7 +51,10 @@ pub(super) async fn delete(machine: &Machine) -> Result<()> {
         .flatten()
         .filter_map(|template: &Value| template["metadata"]["name"].as_str())
         .collect();
-    let disks =
-        if made.is_empty() { String::new() } else { format!(", with disk {}", made.join(", ")) };
-    crate::command::print(&format!("{} is deleted{disks}\n", machine.name))
+    let disks = if made.is_empty() {
+        String::new()
+    } else {
+        format!(", with its disk {}", made.join(", "))
+    };
+    crate::command::print(&format!("{} is being deleted{disks}\n", machine.name))
 }

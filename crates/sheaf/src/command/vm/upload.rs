@@ -11,24 +11,13 @@ use serde_json::{Value, json};
 
 use crate::command::link::Link;
 use crate::command::send::{Progress, chunks, send};
+use crate::command::volume;
 
 /// How long a volume may take to be ready for the image.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// What the guest will see as the size of its disk.
-pub(super) fn virtual_size(file: &Path) -> Result<u64> {
-    let shown = file.display();
-    let output = std::process::Command::new("qemu-img")
-        .args(["info", "--output=json", "--"])
-        .arg(file)
-        .output()
-        .context("cannot run qemu-img to learn the size of the image; say --disk SIZE")?;
-    if !output.status.success() {
-        bail!("{shown} is not a disk image: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    let info: Value = serde_json::from_slice(&output.stdout).context("cannot read its size")?;
-    info["virtual-size"].as_u64().with_context(|| format!("cannot tell the size of {shown}"))
-}
+const READY_TIMEOUT: Duration = Duration::from_secs(120);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// How long to wait before events are searched for a reason.
+const REASON_DELAY: Duration = Duration::from_secs(2);
 
 /// Sends `file` into the DataVolume `name`, once that is ready.
 pub(super) async fn run(link: &Link, name: &str, file: &Path) -> Result<()> {
@@ -59,26 +48,34 @@ pub(super) async fn run(link: &Link, name: &str, file: &Path) -> Result<()> {
         return Ok(());
     }
     let status: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    bail!("the image was refused: {}", status["message"].as_str().unwrap_or(code.as_str()))
+    bail!("the server refused the image: {}", status["message"].as_str().unwrap_or(code.as_str()))
 }
 
 async fn wait_until_ready(link: &Link, name: &str) -> Result<()> {
     let path =
         format!("/apis/cdi.kubevirt.io/v1beta1/namespaces/{}/datavolumes/{name}", link.namespace);
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let claim = link.core(&format!("persistentvolumeclaims/{name}"));
+    let begun = tokio::time::Instant::now();
+    let deadline = begun + READY_TIMEOUT;
     let mut phase = String::new();
     while tokio::time::Instant::now() < deadline {
         let found = link.find(&path).await?.unwrap_or(Value::Null);
         phase = found["status"]["phase"].as_str().unwrap_or("").to_owned();
         match &*phase {
             "UploadReady" => return Ok(()),
-            "Succeeded" => bail!("the volume {name} has its image already"),
+            "Succeeded" => bail!("the volume {name} already has its image"),
             "Failed" => bail!("the volume {name} has failed; see: kubectl describe dv {name}"),
-            _ => tokio::time::sleep(Duration::from_millis(200)).await,
+            _ => tokio::time::sleep(POLL_INTERVAL).await,
+        }
+        if begun.elapsed() > REASON_DELAY
+            && let Some(claim) = link.find(&claim).await?
+            && let Some(why) = volume::complaint(link, &claim).await?
+        {
+            bail!("the volume {name} cannot be created: {why}");
         }
     }
     bail!(
-        "the volume {name} is not ready for an image (its phase is {phase:?}); is there room? \
-         `sheaf vm why` says what it waits for"
+        "the volume {name} is not ready for an image after {} s: its phase is {phase:?}",
+        READY_TIMEOUT.as_secs()
     )
 }

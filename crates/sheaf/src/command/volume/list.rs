@@ -14,7 +14,7 @@ pub(super) async fn run(link: &Link, everywhere: bool) -> Result<()> {
     if claims.is_empty() {
         let place =
             if everywhere { String::new() } else { format!(" in namespace {}", link.namespace) };
-        eprintln!("No volumes{place}. Make one with: sheaf volume create NAME --size 10Gi");
+        eprintln!("No volumes{place}. Create one with: sheaf volume create NAME --size 10Gi");
         return Ok(());
     }
     let volumes = link.items(&format!("{LONGHORN}/volumes")).await?;

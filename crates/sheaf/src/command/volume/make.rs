@@ -1,13 +1,19 @@
-//! Making, growing, copying and deleting volumes.
+//! Creating, growing, cloning and deleting volumes.
+
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
-use super::{bytes, claim_path, find_claim, human, quantity, text, wait};
+use super::{LONGHORN, bytes, claim_path, find_claim, human, quantity, text, wait};
 use crate::cli::{Access, NewVolume, Taking, Volume, VolumeMode};
 use crate::command::link::Link;
-use crate::command::print;
+use crate::command::{interrupt, print};
 
+/// After this long, the user is told what is waited for.
+const NOTICE_DELAY: Duration = Duration::from_secs(2);
+/// How long the decision may take where the data of a new volume goes.
+const PLACEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 const SNAPSHOTS: &str = "/apis/snapshot.storage.k8s.io/v1";
 
 pub(super) async fn create(new: &NewVolume) -> Result<()> {
@@ -25,10 +31,8 @@ pub(super) async fn create(new: &NewVolume) -> Result<()> {
             "apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name,
         }));
     }
-    let size = match size {
-        None => bail!("say how large it shall be: --size 10Gi"),
-        Some(0) => bail!("--size 0 is no size of a volume: it must be more, like 10Gi"),
-        Some(size) => size,
+    let Some(size) = size else {
+        bail!("the snapshot does not tell its size; add --size, for example --size 10Gi");
     };
     let access = match new.access {
         Access::One => "ReadWriteOnce",
@@ -80,50 +84,95 @@ pub(super) async fn clone(
     make(&link, &claim, no_wait).await
 }
 
-/// Makes a claim and waits until it has its volume.
+/// Creates a claim and waits until it has a volume with room for its data.
 async fn make(link: &Link, claim: &Value, no_wait: bool) -> Result<()> {
+    let wanted = text(claim, "/spec/storageClassName");
+    if !wanted.is_empty() {
+        find_class(link, wanted).await?;
+    }
     let made = link.post(&link.core("persistentvolumeclaims"), claim).await?;
     let name = text(&made, "/metadata/name");
     let size = human(text(&made, "/spec/resources/requests/storage"));
     let class = text(&made, "/spec/storageClassName");
     if class.is_empty() {
-        return print(&format!(
-            "{name} is asked for; it has no storage class, and the cluster no default one\n"
-        ));
-    }
-    let path = format!("/apis/storage.k8s.io/v1/storageclasses/{class}");
-    let Some(class) = link.find(&path).await? else {
         bail!(
-            "{name} is asked for, but there is no storage class {class}; \
-             `kubectl get storageclass` lists them"
+            "{name} gets no volume: no storage class was given, and the cluster has no default \
+             one; `sheaf volume delete {name}` removes the claim"
         );
-    };
+    }
+    let class = find_class(link, class).await?;
     if text(&class, "/volumeBindingMode") == "WaitForFirstConsumer" {
-        return print(&format!("{name} ({size}) is made when a machine uses it\n"));
+        return print(&format!("{name} ({size}) is created when a machine uses it\n"));
     }
     if no_wait {
-        return print(&format!("{name} ({size}) is asked for\n"));
+        return print(&format!("{name} ({size}) is being created\n"));
     }
-    loop {
-        let is_bound = |claim: Option<&Value>| match claim {
-            None => bail!("somebody deleted {name}"),
-            Some(claim) => Ok((text(claim, "/status/phase") == "Bound").then_some(())),
-        };
-        let what = format!("volume {name} is made");
-        let path = claim_path(link, name);
-        let bound = wait::until(link, &path, &what, is_bound);
-        match tokio::time::timeout(std::time::Duration::from_secs(2), bound).await {
-            Ok(bound) => {
-                bound?;
-                return print(&format!("{name} ({size}) is ready\n"));
+    let continues = format!(
+        "volume {name} is still being created; `sheaf volume list` shows it, `sheaf volume \
+         delete {name}` removes it"
+    );
+    interrupt::or_report(until_usable(link, &made), continues).await?;
+    print(&format!("{name} ({size}) is ready\n"))
+}
+
+async fn find_class(link: &Link, name: &str) -> Result<Value> {
+    let path = format!("/apis/storage.k8s.io/v1/storageclasses/{name}");
+    match link.find(&path).await? {
+        Some(class) => Ok(class),
+        None => bail!("there is no storage class {name}; `kubectl get storageclass` lists them"),
+    }
+}
+
+/// Waits until a claim is bound and the disks of the cluster have room for its data.
+async fn until_usable(link: &Link, claim: &Value) -> Result<()> {
+    let name = text(claim, "/metadata/name");
+    let path = claim_path(link, name);
+    let what = format!("volume {name}");
+    let bound = loop {
+        let bound = wait::until(link, &path, &what, |claim| match claim {
+            None => bail!("{name} was deleted"),
+            Some(claim) => {
+                let is_bound = text(claim, "/status/phase") == "Bound";
+                Ok(is_bound.then(|| text(claim, "/spec/volumeName").to_owned()))
             }
+        });
+        match tokio::time::timeout(NOTICE_DELAY, bound).await {
+            Ok(bound) => break bound?,
             Err(_) => {
-                if let Some(why) = wait::complaint(link, &made).await? {
-                    bail!("{why}; the claim stays: `sheaf volume delete {name}` takes it back");
+                if let Some(why) = wait::complaint(link, claim).await? {
+                    bail!("{why}; `sheaf volume delete {name}` removes the claim");
                 }
-                eprintln!("waiting: {what} …");
+                eprintln!("waiting for {what} ...");
             }
         }
+    };
+    // A user who may not read Longhorn's objects is not told where the data goes.
+    let path = format!("{LONGHORN}/volumes/{bound}");
+    if link.find(&path).await.ok().flatten().is_none() {
+        return Ok(());
+    }
+    let placed = wait::until(link, &path, &what, |volume| Ok(placement(volume)));
+    let why = match tokio::time::timeout(PLACEMENT_TIMEOUT, placed).await {
+        Ok(Ok(Err(why))) => why,
+        Ok(placed) => return placed.map(drop),
+        Err(_) => return Ok(()),
+    };
+    let replicas = link.items(&format!("{LONGHORN}/replicas")).await?;
+    if replicas.iter().any(|own| text(own, "/spec/volumeName") == bound) {
+        eprintln!("warning: {name} has fewer copies than it should have: {why}");
+        return Ok(());
+    }
+    bail!("{name} cannot be stored: {why}; `sheaf volume delete {name}` removes the claim")
+}
+
+/// Whether the replicas of a volume have disks; nothing while that is not decided.
+fn placement(volume: Option<&Value>) -> Option<Result<(), String>> {
+    let conditions = volume?.pointer("/status/conditions")?.as_array()?;
+    let scheduled = conditions.iter().find(|own| text(own, "/type") == "Scheduled")?;
+    match text(scheduled, "/status") {
+        "True" => Some(Ok(())),
+        "False" => Some(Err(text(scheduled, "/message").to_owned())),
+        _ => None,
     }
 }
 
@@ -134,23 +183,25 @@ pub(super) async fn grow(volume: &Volume, size: u64, no_wait: bool) -> Result<()
     let asked = text(&claim, "/spec/resources/requests/storage");
     let before = bytes(asked).and_then(|own| u64::try_from(own).ok()).unwrap_or_default();
     if size < before {
-        bail!("{name} has {}: volumes do not shrink", human(asked));
+        bail!("{name} has {}: volumes cannot shrink", human(asked));
     }
     let wanted = quantity(size);
     let patch = json!({"spec": {"resources": {"requests": {"storage": wanted}}}});
     let path = claim_path(&link, name);
     link.merge(&path, &patch).await.with_context(|| format!("cannot grow {name}"))?;
     if no_wait {
-        return print(&format!("{name} grows to {}\n", human(&wanted)));
+        return print(&format!("{name} is growing to {}\n", human(&wanted)));
     }
-    let what = format!("{name} grows to {}", human(&wanted));
-    wait::until(&link, &path, &what, |claim| {
-        let Some(claim) = claim else { bail!("somebody deleted {name}") };
+    let what = format!("{name} to grow to {}", human(&wanted));
+    let grown = wait::until(&link, &path, &what, |claim| {
+        let Some(claim) = claim else { bail!("{name} was deleted") };
         let has = bytes(text(claim, "/status/capacity/storage"));
         let has = has.and_then(|own| u64::try_from(own).ok());
         Ok(has.is_some_and(|own| own >= size).then_some(()))
-    })
-    .await?;
+    });
+    let continues =
+        format!("{name} still grows in the cluster; `sheaf volume list` shows its size");
+    interrupt::or_report(grown, continues).await?;
     print(&format!("{name} has {}\n", human(&wanted)))
 }
 
@@ -176,20 +227,22 @@ pub(super) async fn snapshot(taking: &Taking) -> Result<()> {
     let made = link.post(snapshot_path(&link, "").trim_end_matches('/'), &wanted).await?;
     let name = text(&made, "/metadata/name");
     if taking.no_wait {
-        return print(&format!("{name} is asked for\n"));
+        return print(&format!("snapshot {name} is being taken\n"));
     }
     let what = format!("snapshot {name} of {volume}");
     let path = snapshot_path(&link, name);
-    let size = wait::until(&link, &path, &what, |snapshot| {
-        let Some(snapshot) = snapshot else { bail!("somebody deleted {name}") };
+    let taken = wait::until(&link, &path, &what, |snapshot| {
+        let Some(snapshot) = snapshot else { bail!("{name} was deleted") };
         let error = text(snapshot, "/status/error/message");
         if !error.is_empty() {
             bail!("cannot take snapshot {name}: {error}");
         }
         let ready = snapshot.pointer("/status/readyToUse") == Some(&json!(true));
         Ok(ready.then(|| text(snapshot, "/status/restoreSize").to_owned()))
-    })
-    .await?;
+    });
+    let continues =
+        format!("snapshot {name} is still being taken; `sheaf volume status {volume}` shows it");
+    let size = interrupt::or_report(taken, continues).await?;
     print(&format!("{name} ({}) is taken\n", human(&size)))
 }
 
@@ -201,11 +254,18 @@ pub(super) async fn delete(volume: &Volume, no_wait: bool) -> Result<()> {
     link.delete(&path).await.with_context(|| format!("cannot delete {name}"))?;
     let bound = text(&claim, "/spec/volumeName");
     if no_wait {
-        return print(&format!("{name} is deleted\n"));
+        return print(&format!("{name} is being deleted\n"));
     }
+    let continues = format!("{name} is still being deleted in the cluster");
+    interrupt::or_report(until_deleted(&link, name, bound), continues).await
+}
+
+/// Waits until a claim and the data of its volume are gone.
+async fn until_deleted(link: &Link, name: &str, bound: &str) -> Result<()> {
+    let path = claim_path(link, name);
     let gone = |object: Option<&Value>| Ok(object.is_none().then_some(()));
-    let what = format!("nobody uses {name} any more");
-    wait::until(&link, &path, &what, gone).await?;
+    let what = format!("{name} to be released by its users");
+    wait::until(link, &path, &what, gone).await?;
     if !bound.is_empty() {
         let path = format!("/api/v1/persistentvolumes/{bound}");
         let kept = link
@@ -213,9 +273,28 @@ pub(super) async fn delete(volume: &Volume, no_wait: bool) -> Result<()> {
             .await?
             .is_some_and(|own| text(&own, "/spec/persistentVolumeReclaimPolicy") == "Retain");
         if kept {
-            return print(&format!("{name} is deleted; its data stay in volume {bound}\n"));
+            return print(&format!("{name} is deleted; its data is kept in volume {bound}\n"));
         }
-        wait::until(&link, &path, &format!("the data of {name} are removed"), gone).await?;
+        wait::until(link, &path, &format!("the data of {name} to be removed"), gone).await?;
     }
     print(&format!("{name} is deleted\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_is_placed_when_its_replicas_have_disks() {
+        let volume = |status: &str| {
+            json!({"status": {"conditions": [
+                {"type": "Scheduled", "status": status, "message": "no disk has 900 TiB"}]}})
+        };
+        assert_eq!(placement(Some(&volume("True"))), Some(Ok(())));
+        let refused = Some(Err("no disk has 900 TiB".to_owned()));
+        assert_eq!(placement(Some(&volume("False"))), refused);
+        assert_eq!(placement(Some(&volume("Unknown"))), None);
+        assert_eq!(placement(Some(&json!({}))), None);
+        assert_eq!(placement(None), None);
+    }
 }

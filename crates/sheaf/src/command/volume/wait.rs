@@ -1,4 +1,4 @@
-//! Waiting for a volume, with a word to whoever waits.
+//! Waiting for volumes, with progress messages.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use super::text;
 use crate::command::link::Link;
 
-const PAUSE: Duration = Duration::from_millis(100);
-/// After this long without a word, it is said what is waited for.
-const SILENCE: Duration = Duration::from_secs(2);
-const PATIENCE: Duration = Duration::from_secs(300);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// After this long, the user is told what is waited for.
+const NOTICE_DELAY: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Looks at an object until `done` has an answer. Nothing is given for one that is gone.
+/// Reads an object until `done` has an answer; it is given nothing for an object that is gone.
 pub(super) async fn until<T>(
     link: &Link,
     path: &str,
@@ -29,19 +29,22 @@ pub(super) async fn until<T>(
         if let Some(answer) = done(found.as_ref())? {
             return Ok(answer);
         }
-        if began.elapsed() > PATIENCE {
-            bail!("gave up after {} s: {what} is not done, and may still be", PATIENCE.as_secs());
+        if began.elapsed() > TIMEOUT {
+            bail!(
+                "timed out after {} s waiting for {what}; it continues in the cluster",
+                TIMEOUT.as_secs()
+            );
         }
-        if !told && began.elapsed() > SILENCE {
+        if !told && began.elapsed() > NOTICE_DELAY {
             told = true;
-            eprintln!("waiting: {what} …");
+            eprintln!("waiting for {what} ...");
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Why a claim gets no volume, if somebody said so.
-pub(super) async fn complaint(link: &Link, claim: &Value) -> Result<Option<String>> {
+/// Why a claim gets no volume, according to its events.
+pub(in crate::command) async fn complaint(link: &Link, claim: &Value) -> Result<Option<String>> {
     let events = link.items(&link.core("events")).await?;
     let about = |event: &&Value| {
         text(event, "/involvedObject/uid") == text(claim, "/metadata/uid")

@@ -1,0 +1,162 @@
+//! The commands for people: wrong input, unreachable servers, interruptions.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Output, Stdio};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use crate::harness::{Sheaf, assert_has, binary, poll};
+
+const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+const MACHINES: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
+
+#[track_caller]
+fn refused(sheaf: &Sheaf, line: &str) -> String {
+    let output = sheaf.command(line);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "sheaf {line} succeeds: {text}");
+    text
+}
+
+#[test]
+fn wrong_input_is_refused_and_changes_nothing() {
+    let sheaf = Sheaf::start();
+    let file = |name: &str, content: &[u8]| {
+        let path = sheaf.scratch(name);
+        fs::write(&path, content).unwrap();
+        path.display().to_string()
+    };
+    let (empty, text) = (file("empty.img", b""), file("text.img", b"hello\n"));
+    let (raw, packed) = (file("raw.img", &[0; 4 << 20]), file("packed.gz", b"\x1f\x8b\x08rest"));
+    for (line, expected) in [
+        (format!("vm create web --image {empty}"), "is empty"),
+        (format!("vm create web --image {text}"), "is not a disk image"),
+        (format!("vm create web --image {packed}"), "add --disk SIZE"),
+        (format!("vm create web --image {raw} --disk 2Mi"), "the image needs at least 4Mi"),
+        (format!("vm create web --image {raw} --memory 256"), "did you mean 256Mi?"),
+        (format!("vm create web --image {raw} --memory 1Ki"), "the minimum is 16Mi"),
+        (format!("vm create Web --image {raw}"), "lower-case letters"),
+        ("vm start a/../b".into(), "lower-case letters"),
+        ("vm list -n a/b".into(), "lower-case letters"),
+        ("volume create data --size 10".into(), "did you mean 10Gi?"),
+        ("volume create data --size 0".into(), "the minimum is 1Mi"),
+        ("volume create data --size 1Gi --class none".into(), "there is no storage class none"),
+        (format!("image upload debian {empty}"), "is empty"),
+        ("image import debian debian.img".into(), "sheaf image upload"),
+    ] {
+        assert_has(refused(&sheaf, &line), expected);
+    }
+    let http = sheaf.http();
+    let images = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachineimages";
+    for path in [CLAIMS, MACHINES, images] {
+        assert_eq!(http.get(path).ok()["items"], json!([]), "{path}");
+    }
+}
+
+#[test]
+fn flags_of_the_guest_network_are_checked() {
+    let sheaf = Sheaf::prepared(&[]);
+    for (flags, expected) in [
+        ("--guest-network banana", "--guest-network"),
+        ("--guest-network banana", "10.52.0.0/24"),
+        ("--guest-network fd00::/64", "IPv4 network"),
+        ("--guest-bridge a-name-that-is-too-long", "--guest-bridge"),
+        ("--guest-bridge a-name-that-is-too-long", "1 to 15 characters"),
+        ("--guest-bridge a/b", "letters, digits"),
+    ] {
+        let line = format!("server --no-agent --listen 127.0.0.1:0 {flags}");
+        assert_has(refused(&sheaf, &line), expected);
+    }
+    assert!(!sheaf.data().exists(), "nothing was created");
+}
+
+#[test]
+fn an_unreachable_server_is_named() {
+    let mut sheaf = Sheaf::start();
+    let address = sheaf.address();
+    sheaf.terminate();
+    for line in ["vm list", "vm start a", "vm console a", "volume list", "image list"] {
+        let text = refused(&sheaf, line);
+        assert_has(&text, &format!("cannot reach the cluster at https://{address}"));
+        assert_has(&text, "refused");
+    }
+}
+
+#[test]
+fn objects_are_written_under_our_own_name() {
+    let sheaf = Sheaf::start();
+    sheaf.run("volume create data --size 1Gi --no-wait");
+    let claim = sheaf.http().get(&format!("{CLAIMS}/data")).ok();
+    assert_eq!(claim["metadata"]["managedFields"][0]["manager"], "sheaf");
+}
+
+#[test]
+fn a_volume_without_room_is_not_called_ready() {
+    let sheaf = Sheaf::start();
+    let text = refused(&sheaf, "volume create data --size 1Gi --class harvester-longhorn");
+    assert_has(&text, "data cannot be stored");
+    assert_has(&text, "sheaf volume delete data");
+}
+
+#[test]
+fn an_interrupted_command_says_what_continues() {
+    let sheaf = Sheaf::start();
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+        "metadata": {"name": "never"}, "provisioner": "example.com/never"});
+    sheaf.http().post("/apis/storage.k8s.io/v1/storageclasses", &class).ok();
+    let told = sheaf.scratch("told");
+    let command = Command::new(binary())
+        .args(["volume", "create", "data", "--size", "1Gi", "--class", "never", "--data-dir"])
+        .arg(sheaf.data())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(&told).unwrap())
+        .spawn()
+        .unwrap();
+    poll("it waits", || {
+        let text = fs::read_to_string(&told).unwrap();
+        if text.contains("waiting for volume data") { Ok(()) } else { Err(text) }
+    });
+    kill_process(Pid::from_child(&command), Signal::INT).unwrap();
+    let Output { status, .. } = command.wait_with_output().unwrap();
+    assert_eq!(status.code(), Some(130));
+    let text = fs::read_to_string(&told).unwrap();
+    assert_has(&text, "interrupted: volume data is still being created");
+    assert_has(&text, "sheaf volume delete data");
+}
+
+#[test]
+fn a_new_server_waits_until_the_old_one_has_ended() {
+    let mut sheaf = Sheaf::start();
+    sheaf.kill();
+    // As if the kernel had not torn the old process down yet.
+    let lock = File::open(sheaf.data().join("lock")).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let log = sheaf.scratch("stderr");
+    let old = std::thread::spawn(move || {
+        poll("the new server waits", || {
+            let text = fs::read_to_string(&log).unwrap_or_default();
+            let waits = text.contains("waiting for another process to release the lock");
+            if waits { Ok(()) } else { Err(text) }
+        });
+        drop(lock);
+    });
+    sheaf.begin();
+    old.join().unwrap();
+    assert_eq!(sheaf.http().get("/readyz").status, 200);
+}
+
+#[test]
+fn a_data_directory_that_guests_cannot_enter_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let sheaf = Sheaf::prepared(&[]);
+    let above = sheaf.data().parent().unwrap().to_owned();
+    fs::set_permissions(&above, fs::Permissions::from_mode(0o700)).unwrap();
+    let line = "server --listen 127.0.0.1:0 --node-name one --guest-network user";
+    assert_has(refused(&sheaf, line), &format!("chmod o+x {}", above.display()));
+}

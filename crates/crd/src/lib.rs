@@ -9,3 +9,4 @@ pub mod definition;
 mod embed;
 pub mod lookup;
 pub mod record;
+pub mod schedule;

@@ -7,6 +7,7 @@ mod image;
 mod key_pair;
 mod longhorn;
 mod machine;
+mod recurring_job;
 mod storage_class;
 mod template;
 
@@ -58,6 +59,15 @@ pub struct Refusal {
 
 impl Refusal {
     fn new(code: u16, field: &'static str, message: impl Into<String>) -> Self {
+        Self::by(WEBHOOK, code, field, message)
+    }
+
+    /// With Longhorn's webhook, which answers 422 to everything.
+    fn longhorn(field: &'static str, message: impl Into<String>) -> Self {
+        Self::by(LONGHORN_WEBHOOK, 422, field, message)
+    }
+
+    fn by(webhook: &str, code: u16, field: &'static str, message: impl Into<String>) -> Self {
         let reason = match code {
             400 => "BadRequest",
             405 => "MethodNotAllowed",
@@ -66,7 +76,7 @@ impl Refusal {
             _ => "InternalError",
         };
         let message =
-            format!("admission webhook \"{WEBHOOK}\" denied the request: {}", message.into());
+            format!("admission webhook \"{webhook}\" denied the request: {}", message.into());
         Self { code, reason, field, message }
     }
 
@@ -76,6 +86,7 @@ impl Refusal {
 }
 
 const WEBHOOK: &str = "validator.harvesterhci.io";
+const LONGHORN_WEBHOOK: &str = "validator.longhorn.io";
 pub(crate) const HARVESTER: &str = "harvesterhci.io";
 pub(crate) const LONGHORN: &str = "longhorn.io";
 const STORAGE: &str = "storage.k8s.io";
@@ -94,7 +105,7 @@ pub fn concerns(group: &str, resource: &str) -> bool {
                 | "virtualmachinerestores"
                 | "virtualmachinetemplates"
                 | "virtualmachinetemplateversions"
-        ) | (LONGHORN, "settings" | "volumes" | "nodes")
+        ) | (LONGHORN, "settings" | "volumes" | "nodes" | "recurringjobs")
             | (STORAGE, "storageclasses")
             | ("", "persistentvolumeclaims")
             | ("kubevirt.io", "virtualmachines")
@@ -111,6 +122,10 @@ pub fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refusal> {
         }
         (LONGHORN, "volumes") => {
             longhorn::complete_volume(object);
+            Ok(())
+        }
+        (LONGHORN, "recurringjobs") => {
+            recurring_job::complete(write.name, object);
             Ok(())
         }
         (STORAGE, "storageclasses") => {
@@ -133,6 +148,7 @@ pub fn judge(write: &Write<'_>) -> Judgement {
         (LONGHORN, "settings") => longhorn::judge_setting(write),
         (LONGHORN, "volumes") => longhorn::judge_volume(write),
         (LONGHORN, "nodes") => longhorn::judge_node(write),
+        (LONGHORN, "recurringjobs") => recurring_job::judge(write),
         (STORAGE, "storageclasses") => storage_class::judge(write),
         ("", "persistentvolumeclaims") => claim::judge(write),
         ("kubevirt.io", "virtualmachines") => machine::judge(write),

@@ -17,4 +17,5 @@ pub mod together;
 pub use admit::DRIVER;
 pub use bootstrap::{driver_objects, first_objects};
 pub use claim_template::{ClaimTemplate, claim_templates};
+pub use crd::schedule;
 pub use definition::definitions;

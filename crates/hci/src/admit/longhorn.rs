@@ -1,8 +1,10 @@
 //! Longhorn's settings, volumes and nodes.
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Judgement, Refusal, Write, text};
+use crate::longhorn::node::Node;
 use crate::setting;
 
 pub(super) fn judge_setting(write: &Write<'_>) -> Judgement {
@@ -103,8 +105,11 @@ fn bytes(volume: &Value) -> Option<u64> {
     text(volume, "/spec/size").parse().ok().filter(|size| *size > 0)
 }
 
-/// A disk may go only when it is empty and closed.
+/// A disk may go only when it is empty and closed, and a node when its Kubernetes node is gone.
 pub(super) fn judge_node(write: &Write<'_>) -> Judgement {
+    if write.object.is_none() && !write.trusted {
+        return judge_node_deletion(write);
+    }
     let (Some(object), Some(old)) = (write.object, write.old) else { return Ok(()) };
     let disks = |node: &Value| node["spec"]["disks"].as_object().cloned().unwrap_or_default();
     let kept = disks(object);
@@ -143,4 +148,41 @@ pub(super) fn judge_node(write: &Write<'_>) -> Judgement {
         }
     }
     Ok(())
+}
+
+/// Longhorn's rule. There, a node may also go when its manager is missing; ours has none beside
+/// the node itself.
+fn judge_node_deletion(write: &Write<'_>) -> Judgement {
+    const UNINSTALLING: &str = "longhorn.io/delete-node-from-longhorn";
+    let node: Node = read(write.old);
+    if node.metadata.annotations.contains_key(UNINSTALLING) {
+        return Ok(());
+    }
+    let count = |plural: &str| {
+        let all = write.objects.list("longhorn.io", plural, write.namespace);
+        all.iter().filter(|own| text(own, "/spec/nodeID") == write.name).count()
+    };
+    let (replicas, engines) = (count("replicas"), count("engines"));
+    let status = node.status.unwrap_or_default();
+    let ready = status.conditions.into_iter().find(|own| own.r#type == "Ready");
+    let (ready, reason) =
+        ready.map(|own| (own.status, own.reason.unwrap_or_default())).unwrap_or_default();
+    let schedulable = node.spec.and_then(|spec| spec.allow_scheduling).unwrap_or_default();
+    let is_gone = ready != "True" && reason == "KubernetesNodeGone";
+    if is_gone && !schedulable && replicas + engines == 0 {
+        return Ok(());
+    }
+    Err(Refusal::longhorn(
+        "",
+        format!(
+            "could not delete node {} with node ready condition is {ready}, reason is {reason}, \
+             node schedulable {schedulable}, and {replicas} replica, {engines} engine running on it",
+            write.name
+        ),
+    ))
+}
+
+/// An object as its record; what does not fit it reads as empty.
+pub(super) fn read<T: Default + for<'de> Deserialize<'de>>(object: Option<&Value>) -> T {
+    object.and_then(|object| T::deserialize(object).ok()).unwrap_or_default()
 }

@@ -1,5 +1,7 @@
 //! Storage classes: one default, known parameters, and those that stay.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::{HARVESTER, Judgement, Refusal, STORAGE, Write, text};
@@ -99,15 +101,10 @@ const SECRETS: [(&str, &str); 3] = [
     ("csi.storage.k8s.io/node-stage-secret-name", "csi.storage.k8s.io/node-stage-secret-namespace"),
 ];
 
-/// What the secret of an encrypted volume must hold.
-const FIELDS: [&str; 6] = [
-    "CRYPTO_KEY_CIPHER",
-    "CRYPTO_KEY_HASH",
-    "CRYPTO_KEY_PROVIDER",
-    "CRYPTO_KEY_SIZE",
-    "CRYPTO_KEY_VALUE",
-    "CRYPTO_PBKDF",
-];
+/// The passphrase, in the secret of an encrypted volume. Longhorn has defaults for the rest.
+const PASSPHRASE: &str = "CRYPTO_KEY_VALUE";
+/// Where the passphrase comes from; empty or `secret`, as Longhorn has no other.
+const PROVIDER: &str = "CRYPTO_KEY_PROVIDER";
 
 /// Whether the secret that the parameters name is there and can be used, if they name one.
 pub(super) fn judge_encryption(write: &Write<'_>, parameters: &Value) -> Judgement {
@@ -140,31 +137,33 @@ pub(super) fn judge_encryption(write: &Write<'_>, parameters: &Value) -> Judgeme
             ));
         }
     }
+    // Which secret a template stands for is known with the claim.
+    if first_name.contains("${") || first_space.contains("${") {
+        return Ok(());
+    }
     let Some(secret) = write.objects.get("", "secrets", first_space, first_name) else {
         return Err(Refusal::invalid(
             "parameters",
             format!("secret {first_space}/{first_name} not found"),
         ));
     };
-    for field in FIELDS {
+    judge_secret(&secret).map_err(|problem| {
         let told = format!("secret {first_space}/{first_name} is not a valid encryption secret");
-        match secret["data"][field].as_str() {
-            None => {
-                return Err(Refusal::invalid(
-                    "parameters",
-                    format!("{told}, missing field: {field}"),
-                ));
-            }
-            Some("") => {
-                return Err(Refusal::invalid(
-                    "parameters",
-                    format!("{told}, invalid field: {field}"),
-                ));
-            }
-            Some(_) => {}
-        }
+        Refusal::invalid("parameters", format!("{told}, {problem}"))
+    })
+}
+
+fn judge_secret(secret: &Value) -> Result<(), String> {
+    match secret["data"][PASSPHRASE].as_str() {
+        None => return Err(format!("missing field: {PASSPHRASE}")),
+        Some("") => return Err(format!("invalid field: {PASSPHRASE}")),
+        Some(_) => {}
     }
-    Ok(())
+    let provider = secret["data"][PROVIDER].as_str().unwrap_or_default();
+    match STANDARD.decode(provider) {
+        Ok(provider) if provider.is_empty() || provider == b"secret" => Ok(()),
+        _ => Err(format!("invalid field: {PROVIDER}: it must be \"secret\"")),
+    }
 }
 
 fn judge_deletion(write: &Write<'_>, old: &Value) -> Judgement {

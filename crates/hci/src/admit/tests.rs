@@ -3,7 +3,7 @@
 use crd::lookup::Objects;
 use serde_json::{Value, json};
 
-use super::{Write, Writer, complete, judge};
+use super::{LONGHORN_WEBHOOK, WEBHOOK, Write, Writer, complete, judge, recurring_job};
 
 const KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
@@ -56,8 +56,10 @@ fn judged(
         writer: cluster,
     };
     judge(&write).map_err(|refusal| {
-        let prefix = "admission webhook \"validator.harvesterhci.io\" denied the request: ";
-        (refusal.code, refusal.message.strip_prefix(prefix).unwrap().to_owned())
+        let webhook =
+            if refusal.message.contains(LONGHORN_WEBHOOK) { LONGHORN_WEBHOOK } else { WEBHOOK };
+        let prefix = format!("admission webhook \"{webhook}\" denied the request: ");
+        (refusal.code, refusal.message.strip_prefix(&prefix).unwrap().to_owned())
     })
 }
 
@@ -211,11 +213,7 @@ fn encrypting(name: &str) -> Value {
 }
 
 fn secret() -> Value {
-    let mut data = json!({"CRYPTO_PBKDF": "eA=="});
-    for field in ["CIPHER", "HASH", "PROVIDER", "SIZE", "VALUE"] {
-        data[format!("CRYPTO_KEY_{field}")] = json!("eA==");
-    }
-    named("key", &json!({"data": data}))
+    named("key", &json!({"data": {"CRYPTO_KEY_VALUE": "eA=="}}))
 }
 
 fn source(name: &str, spec: &Value, ready: &str) -> Value {
@@ -591,4 +589,124 @@ fn a_backup_needs_its_machine_and_a_place() {
     ] {
         assert_eq!(judged(kind, Some(&own), None, &cluster), expected, "{own}");
     }
+}
+
+#[test]
+fn a_recurring_job_is_completed_and_checked() {
+    let kind = ("longhorn.io", "recurringjobs");
+    let cluster = Cluster(Vec::new());
+    let judged_job = |spec: Value| {
+        let mut job = named("nightly", &json!({"spec": spec}));
+        recurring_job::complete("nightly", &mut job);
+        judged(kind, Some(&job), None, &cluster)
+    };
+    let mut job = named("nightly", &json!({"spec": {"task": "snapshot", "cron": "0 0 * * *"}}));
+    recurring_job::complete("nightly", &mut job);
+    assert_eq!(
+        job["spec"],
+        json!({"name": "nightly", "task": "snapshot", "cron": "0 0 * * *", "groups": [],
+            "labels": {}, "parameters": {}, "concurrency": 10, "retain": 1,
+            "retentionPolicy": "count-based"})
+    );
+    for (spec, expected) in [
+        (json!({"task": "snapshot", "cron": "0 0 * * *", "retain": 3}), Ok(())),
+        (
+            json!({"task": "snapshot", "cron": "not a cron"}),
+            refused(
+                422,
+                "invalid cron format(not a cron): expected exactly 5 fields, found 3: [not a cron]",
+            ),
+        ),
+        (
+            json!({"task": "snapshot", "cron": "@daily", "retain": 101}),
+            refused(422, "retain value should be less than or equal to 100"),
+        ),
+        (
+            json!({"task": "snapshot-cleanup", "cron": "@daily", "retentionPolicy": "age-based"}),
+            refused(
+                422,
+                "recurring job retention policy age-based can not be used with task \
+                 snapshot-cleanup",
+            ),
+        ),
+        (
+            json!({"task": "snapshot", "cron": "@daily", "groups": ["a b"]}),
+            refused(422, "invalid group name a b"),
+        ),
+        (
+            json!({"task": "snapshot", "cron": "@daily", "concurrency": -1}),
+            refused(422, "recurring job concurrency -1 must be greater than 0"),
+        ),
+        (
+            json!({"task": "snapshot", "cron": "@daily", "labels": {"k": ""}}),
+            refused(422, "value for label with key k cannot be empty"),
+        ),
+        (
+            json!({"task": "snapshot", "cron": "@daily", "labels": {"KubernetesStatus": "x"}}),
+            refused(
+                422,
+                "specified snapshot backup labels contain reserved keyword KubernetesStatus",
+            ),
+        ),
+        (json!({"cron": "@daily"}), refused(422, "invalid job nightly: task must not be empty")),
+    ] {
+        assert_eq!(judged_job(spec.clone()), expected, "{spec}");
+    }
+}
+
+#[test]
+fn a_storage_node_goes_only_after_its_kubernetes_node() {
+    let kind = ("longhorn.io", "nodes");
+    let node = |ready: &str, reason: &str, schedulable: bool| {
+        json!({"metadata": {"name": "one", "namespace": "longhorn-system"},
+            "spec": {"allowScheduling": schedulable},
+            "status": {"conditions": [{"type": "Ready", "status": ready, "reason": reason}]}})
+    };
+    let empty = Cluster(Vec::new());
+    let replica = json!({"metadata": {"name": "r", "namespace": "longhorn-system"},
+        "spec": {"nodeID": "one"}});
+    let used = Cluster(vec![("longhorn.io", "replicas", replica)]);
+    let gone = node("False", "KubernetesNodeGone", false);
+    assert_eq!(judged(kind, None, Some(&gone), &empty), Ok(()));
+    assert_eq!(
+        judged(kind, None, Some(&node("True", "", true)), &used),
+        refused(
+            422,
+            "could not delete node one with node ready condition is True, reason is , node \
+             schedulable true, and 1 replica, 0 engine running on it"
+        )
+    );
+    assert!(judged(kind, None, Some(&gone), &used).is_err());
+    let open = node("False", "KubernetesNodeGone", true);
+    assert!(judged(kind, None, Some(&open), &empty).is_err());
+}
+
+#[test]
+fn an_encrypted_class_needs_a_passphrase_or_a_template_for_its_secret() {
+    let kind = ("storage.k8s.io", "storageclasses");
+    let with = |data: Value| Cluster(vec![("", "secrets", named("key", &json!({"data": data})))]);
+    let class = encrypting("hidden");
+    let judged_with = |data: Value| judged(kind, Some(&class), None, &with(data));
+    assert_eq!(judged_with(json!({"CRYPTO_KEY_VALUE": "eA=="})), Ok(()));
+    let secret = json!({"CRYPTO_KEY_VALUE": "eA==", "CRYPTO_KEY_PROVIDER": "c2VjcmV0"});
+    assert_eq!(judged_with(secret), Ok(()));
+    let invalid = |problem: &str| {
+        let told = "secret default/key is not a valid encryption secret";
+        refused(422, &format!("{told}, {problem}"))
+    };
+    assert_eq!(judged_with(json!({})), invalid("missing field: CRYPTO_KEY_VALUE"));
+    let other = json!({"CRYPTO_KEY_VALUE": "eA==", "CRYPTO_KEY_PROVIDER": "a21z"});
+    assert_eq!(
+        judged_with(other),
+        invalid("invalid field: CRYPTO_KEY_PROVIDER: it must be \"secret\"")
+    );
+    let mut template = encrypting("hidden");
+    for who in ["provisioner", "node-publish", "node-stage"] {
+        let key = |end: &str| format!("csi.storage.k8s.io/{who}-secret-{end}");
+        template["parameters"][key("name")] = json!("${pvc.name}");
+        template["parameters"][key("namespace")] = json!("${pvc.namespace}");
+    }
+    assert_eq!(judged(kind, Some(&template), None, &Cluster(Vec::new())), Ok(()));
+    let missing = judged(kind, Some(&class), None, &Cluster(Vec::new()));
+    assert_eq!(missing, refused(422, "secret default/key not found"));
 }

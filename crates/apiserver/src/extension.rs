@@ -90,7 +90,19 @@ pub trait Lookup {
 
 /// What a user may do: a rule that hands on what somebody else's object holds has to ask.
 pub trait Access {
-    fn may_get(&self, user: &User, group: &str, plural: &str, namespace: &str, name: &str) -> bool;
+    fn may(&self, user: &User, attempt: &Attempt<'_>) -> bool;
+}
+
+/// One thing that a user wants to do to an object.
+#[derive(Debug, Clone, Copy)]
+pub struct Attempt<'a> {
+    pub verb: &'a str,
+    pub group: &'a str,
+    pub plural: &'a str,
+    /// Empty for the object itself.
+    pub subresource: &'a str,
+    pub namespace: &'a str,
+    pub name: &'a str,
 }
 
 /// Why a write is refused.

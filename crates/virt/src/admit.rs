@@ -5,10 +5,12 @@
 
 mod cause;
 mod clone;
+mod clone_source;
 mod credential;
 mod disk;
 mod firmware;
 mod hotplug;
+mod import_cron;
 mod instance;
 mod machine;
 mod migration;
@@ -31,6 +33,7 @@ pub use crd::lookup::Objects;
 
 pub use cause::{Cause, Denial};
 pub(crate) use cause::{Causes, read};
+pub use clone_source::{AUTHORIZED_SOURCE, Access};
 pub use mutate::{Surroundings, mutate};
 
 /// A write that is to be judged.
@@ -152,6 +155,13 @@ const RULES: &[(&str, &str, &str, &str, Judge)] = &[
         "datavolume-validate.cdi.kubevirt.io",
         "datavolume-validate.cdi.kubevirt.io",
         storage::judge_data_volume,
+    ),
+    (
+        "cdi.kubevirt.io",
+        "dataimportcrons",
+        "dataimportcron-validate.cdi.kubevirt.io",
+        "dataimportcron-validate.cdi.kubevirt.io",
+        import_cron::judge,
     ),
     (
         "snapshot.kubevirt.io",

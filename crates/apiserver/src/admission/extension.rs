@@ -7,7 +7,7 @@ use super::Operation;
 use crate::api::Api;
 use crate::authorize;
 use crate::call::Call;
-use crate::extension::{Access, Act, Lookup, Review};
+use crate::extension::{Access, Act, Attempt, Lookup, Review};
 use crate::object;
 use crate::refresh;
 use crate::status::{ApiError, ApiResult};
@@ -86,18 +86,19 @@ impl Lookup for Api {
 }
 
 impl Access for Api {
-    fn may_get(&self, user: &User, group: &str, plural: &str, namespace: &str, name: &str) -> bool {
+    fn may(&self, user: &User, attempt: &Attempt<'_>) -> bool {
+        let Attempt { verb, group, plural, subresource, namespace, name } = *attempt;
         let catalog = self.catalog.load();
         let version = catalog.preferred(group, plural).map(|served| served.version.clone());
         let request = ResourceRequest {
             group,
             version: version.as_deref().unwrap_or("*"),
             resource: plural,
-            subresource: "",
+            subresource,
             namespace,
             name,
         };
-        let attributes = Attributes { verb: "get", target: Target::Resource(request) };
+        let attributes = Attributes { verb, target: Target::Resource(request) };
         user.is_in(auth::user::MASTERS)
             || matches!(authorize::decide(self, user, &attributes), Decision::Allow(_))
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Denial, Objects, keep_instance_status};
+use super::{Access, Denial, Objects, clone_source, keep_instance_status};
 use crate::config::ClusterConfig;
 use crate::default::{
     apply_presets, default_instance, default_machine, default_migration, fill, items, object,
@@ -17,6 +17,7 @@ pub struct Surroundings<'a> {
     pub trusted: bool,
     pub config: &'a ClusterConfig,
     pub objects: &'a dyn Objects,
+    pub access: &'a dyn Access,
     /// The time, as it stands in objects.
     pub now: &'a str,
     /// A new random UUID each time.
@@ -50,6 +51,11 @@ pub fn mutate(
         ("kubevirt.io", "virtualmachineinstances", Some(old)) => {
             keep_instance_status(new, old, around.trusted);
             Ok(())
+        }
+        ("cdi.kubevirt.io", "datavolumes", _) => {
+            let Surroundings { namespace, objects, access, trusted, .. } = *around;
+            clone_source::authorize(new, old, namespace, objects, access, trusted)
+                .map_err(|denial| denial.by("datavolume-mutate.cdi.kubevirt.io"))
         }
         ("kubevirt.io", "virtualmachineinstancemigrations", None) => {
             default_migration(new);

@@ -55,7 +55,7 @@ fn without_checkpoints(spec: &Value) -> Value {
 
 const MODES: &[&str] = &["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"];
 
-fn check_data_volume(spec: &Value, causes: &mut Causes) {
+pub(super) fn check_data_volume(spec: &Value, causes: &mut Causes) {
     let (claim, storage) = (&spec["pvc"], &spec["storage"]);
     let (target, label) = match (claim.is_object(), storage.is_object()) {
         (false, false) => return causes.invalid("spec.PVC", "Missing Data volume PVC or Storage"),

@@ -758,6 +758,18 @@ fn there_is_one_kubevirt() {
     );
 }
 
+struct NoRights;
+
+impl Access for NoRights {
+    fn user(&self) -> &str {
+        "ann"
+    }
+
+    fn may_create(&self, _: &str, _: &str, _: &str, _: &str) -> bool {
+        false
+    }
+}
+
 #[test]
 fn objects_are_completed_by_their_kind() {
     let shelf = Shelf(vec![(
@@ -776,6 +788,7 @@ fn objects_are_completed_by_their_kind() {
             trusted: false,
             config: &config,
             objects: &shelf,
+            access: &NoRights,
             now: "now",
             uuid: &mut uuid,
         };

@@ -1,6 +1,6 @@
 //! Defaults and rules of machines, handed from crate `virt` to the server.
 
-use apiserver::extension::{Act, Cause, Denial, Lookup, Review, Rules};
+use apiserver::extension::{Act, Attempt, Cause, Denial, Lookup, Review, Rules};
 use serde_json::Value;
 use virt::admit::{self, Objects, Surroundings, Write};
 use virt::{ARCHITECTURE, ClusterConfig};
@@ -39,6 +39,7 @@ impl Rules for Machines {
             trusted: is_trusted(review),
             config: &config(review),
             objects: &objects,
+            access: &Client(*review),
             now: &base::clock::now_rfc3339(),
             uuid: &mut || uuid::Uuid::new_v4().to_string(),
         };
@@ -211,7 +212,26 @@ impl hci::admit::Writer for Client<'_> {
     }
 
     fn may_get(&self, group: &str, resource: &str, namespace: &str, name: &str) -> bool {
-        self.0.access.may_get(self.0.user, group, resource, namespace, name)
+        self.may("get", group, resource, namespace, name)
+    }
+}
+
+impl virt::admit::Access for Client<'_> {
+    fn user(&self) -> &str {
+        &self.0.user.name
+    }
+
+    fn may_create(&self, group: &str, resource: &str, namespace: &str, name: &str) -> bool {
+        self.may("create", group, resource, namespace, name)
+    }
+}
+
+impl Client<'_> {
+    /// `resource` is `PLURAL` or `PLURAL/SUBRESOURCE`.
+    fn may(&self, verb: &str, group: &str, resource: &str, namespace: &str, name: &str) -> bool {
+        let (plural, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        let attempt = Attempt { verb, group, plural, subresource, namespace, name };
+        self.0.access.may(self.0.user, &attempt)
     }
 }
 

@@ -15,9 +15,9 @@ use crate::installation::UploadProxy;
 use crate::reconcile::{self, Interest, Reconciler, Touch};
 use crate::service_account::TokenMinter;
 use crate::{
-    claim, data_volume, hub, image, installation, key_pair, longhorn, storage_protection, vm,
-    vm_backup, vm_claims, vm_clone, vm_pool, vm_restore, vm_snapshot, vm_template, vmi,
-    vmi_replica_set,
+    claim, data_source, data_volume, hub, image, installation, key_pair,
+    longhorn, storage_profile, storage_protection, vm, vm_backup, vm_claims, vm_clone,
+    vm_pool, vm_restore, vm_snapshot, vm_template, vmi, vmi_replica_set,
 };
 use crate::{
     endpoints, garbage, namespace, node, quota, role_aggregation, root_ca, service_account,
@@ -204,6 +204,11 @@ impl Started<'_> {
         outlets.push(self.add("claim", claim::Storage, claim::Binder::new(client())));
         let filler = data_volume::Filler::new(client());
         outlets.push(self.add("data-volume", data_volume::Filled, filler));
+        let sources = data_source::Sources::default();
+        let pointed = data_source::SourceReconciler::new(client(), sources.0.clone());
+        outlets.push(self.add("data-source", sources, pointed));
+        let profiles = storage_profile::ProfileReconciler::new(client());
+        outlets.push(self.add("storage-profile", storage_profile::Profiles, profiles));
         let sets = vmi_replica_set::Sets::default();
         let replicator = vmi_replica_set::Replicator::new(client(), sets.0.clone());
         outlets.push(self.add("vmi-replica-set", sets, replicator));

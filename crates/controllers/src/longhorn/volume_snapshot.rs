@@ -26,7 +26,7 @@ pub(crate) const VOLUME_SNAPSHOTS: Resource =
     Resource::new(hci::snapshot::GROUP, "v1", "volumesnapshots");
 pub(crate) const CONTENTS: Resource =
     Resource::new(hci::snapshot::GROUP, "v1", "volumesnapshotcontents");
-const SNAPSHOT_CLASSES: Resource =
+pub(crate) const SNAPSHOT_CLASSES: Resource =
     Resource::new(hci::snapshot::GROUP, "v1", "volumesnapshotclasses");
 const SOURCE: &str = "snapshot-controller";
 /// Something that is named may still come.

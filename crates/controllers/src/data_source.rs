@@ -1,0 +1,149 @@
+//! CDI's DataSources: their condition says whether what they point at can be copied now.
+
+use base::clock;
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::condition::{self, Condition};
+use crate::key::{Dependents, Key};
+use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
+use crate::object::{self, is_merged, is_true, text};
+use crate::populate;
+use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::resource::{CLAIMS, Objects, Resource, is_refused};
+
+pub(crate) const DATA_SOURCES: Resource =
+    Resource::new("cdi.kubevirt.io", "v1beta1", "datasources");
+
+/// DataSources, and what they point at.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sources(pub(crate) Dependents);
+
+impl Interest for Sources {
+    type Key = Key;
+
+    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
+        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
+        let key = Key::new(namespace, name);
+        if DATA_SOURCES.is(kind) {
+            if *state == State::Gone {
+                self.0.forget(&key);
+                return Vec::new();
+            }
+            vec![key]
+        } else if CLAIMS.is(kind) || VOLUME_SNAPSHOTS.is(kind) {
+            self.0.of(&key)
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+pub(crate) struct SourceReconciler {
+    objects: Objects,
+    pointed: Dependents,
+}
+
+impl Reconciler for SourceReconciler {
+    type Key = Key;
+
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let found = self.objects.get(DATA_SOURCES, &key.namespace, &key.name).await;
+        let Some(source) = found.doing("get the data source")? else { return Ok(Next::Done) };
+        let target = target(&source);
+        let needs = target.iter().map(|(_, namespace, name)| Key::new(namespace, name));
+        self.pointed.set(key, needs.collect());
+        let object = match target {
+            Some((resource, namespace, name)) => {
+                let object = self.objects.get(resource, namespace, name).await;
+                object.doing("get what a data source points at")?
+            }
+            None => None,
+        };
+        let patch = status(&source, target.map(|(resource, ..)| resource), object, clock::now());
+        if is_merged(&source, &patch) {
+            return Ok(Next::Done);
+        }
+        // The kind has no status subresource.
+        match self.objects.merge(DATA_SOURCES, &key.namespace, &key.name, &patch).await {
+            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
+            written => written.map(|_| Next::Done).doing("write the status of a data source"),
+        }
+    }
+}
+
+impl SourceReconciler {
+    pub(crate) fn new(client: Client, pointed: Dependents) -> Self {
+        Self { objects: Objects(client), pointed }
+    }
+}
+
+/// The claim or snapshot that a DataSource points at.
+fn target(source: &Value) -> Option<(Resource, &str, &str)> {
+    let at = &source["spec"]["source"];
+    let (kind, resource) = [("pvc", CLAIMS), ("snapshot", VOLUME_SNAPSHOTS)]
+        .into_iter()
+        .find(|(kind, _)| at[kind].is_object())?;
+    let there = text(&at[kind], "/namespace");
+    let there = if there.is_empty() { object::namespace(source) } else { there };
+    Some((resource, there, text(&at[kind], "/name")))
+}
+
+fn status(
+    source: &Value,
+    resource: Option<Resource>,
+    object: Option<Value>,
+    now: Timestamp,
+) -> Value {
+    let ready = match (resource, object) {
+        (None, _) => ("False", "NoSource", "No source"),
+        (Some(CLAIMS), None) => ("False", "NotFound", "PVC not found"),
+        (Some(_), None) => ("False", "NotFound", "Snapshot not found"),
+        (Some(CLAIMS), Some(claim)) if !populate::is_populated(&claim) => {
+            ("False", "ImportInProgress", "Import is in progress")
+        }
+        (Some(VOLUME_SNAPSHOTS), Some(snapshot)) if !is_true(&snapshot, "/status/readyToUse") => {
+            ("False", "SnapshotNotReady", "Snapshot phase is not ready")
+        }
+        _ => ("True", "Ready", "DataSource is ready to be consumed"),
+    };
+    let (status, reason, message) = ready;
+    let mut conditions = condition::of(source);
+    condition::set(&mut conditions, &Condition::new("Ready", status).because(reason, message), now);
+    json!({"status": {"source": source["spec"]["source"], "conditions": conditions}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::Fake;
+
+    #[tokio::test]
+    async fn a_data_source_is_ready_when_its_claim_is() {
+        let fake = Fake::new();
+        fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
+        let sources = Sources::default();
+        let reconciler = SourceReconciler::new(fake.client(), sources.0.clone());
+        let spec = json!({"source": {"pvc": {"name": "c", "namespace": "n"}}});
+        let source = json!({"metadata": {"name": "d"}, "spec": spec});
+        fake.create("cdi.kubevirt.io/datasources", "n", source);
+        let key = Key::new("n", "d");
+        let reason = || {
+            let found = fake.get("cdi.kubevirt.io/datasources", "n", "d").unwrap();
+            text(&found["status"]["conditions"][0], "/reason").to_owned()
+        };
+        reconciler.reconcile(&key).await.unwrap();
+        assert_eq!(reason(), "NotFound");
+        assert_eq!(sources.0.of(&Key::new("n", "c")), [key.clone()]);
+        let claim =
+            json!({"metadata": {"name": "c", "annotations": {populate::UPLOAD_TARGET: ""}}});
+        fake.create("/persistentvolumeclaims", "n", claim);
+        reconciler.reconcile(&key).await.unwrap();
+        assert_eq!(reason(), "ImportInProgress");
+        let filled = json!({"metadata": {"annotations": {populate::POD_PHASE: "Succeeded"}}});
+        fake.merge("/persistentvolumeclaims", "n", "c", &filled);
+        reconciler.reconcile(&key).await.unwrap();
+        assert_eq!(reason(), "Ready");
+    }
+}

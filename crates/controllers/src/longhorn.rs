@@ -2,8 +2,10 @@
 //! volume has and where, and what snapshots stand for. Data moves on the nodes only.
 
 pub(crate) mod eviction;
+pub(crate) mod node_condition;
 mod object;
 pub(crate) mod provision;
+pub(crate) mod recurring_job;
 pub(crate) mod snapshot;
 pub(crate) mod volume;
 pub(crate) mod volume_snapshot;

@@ -247,6 +247,10 @@ impl Started<'_> {
         let stored = image::Stored::default();
         let importer = image::Importer::new(client(), stored.waiting.clone());
         outlets.push(self.add("image", stored, importer));
+        let jobs = longhorn::recurring_job::JobReconciler::new(client());
+        outlets.push(self.add("recurring-job", longhorn::recurring_job::Jobs, jobs));
+        let conditions = longhorn::node_condition::ConditionReconciler::new(client());
+        outlets.push(self.add("storage-node", longhorn::node_condition::Nodes, conditions));
         let marker = longhorn::eviction::Marker::new(client());
         outlets.push(self.add("eviction", longhorn::eviction::Nodes, marker));
     }

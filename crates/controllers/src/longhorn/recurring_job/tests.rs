@@ -1,0 +1,69 @@
+use super::*;
+use crate::fake::Fake;
+use crate::object;
+
+const JOB_KIND: &str = "longhorn.io/recurringjobs";
+const SNAPSHOT_KIND: &str = "longhorn.io/snapshots";
+
+fn cluster(spec: Value) -> (Fake, JobReconciler) {
+    let fake = Fake::new();
+    fake.create("/namespaces", "", json!({"metadata": {"name": NAMESPACE}}));
+    fake.create(JOB_KIND, NAMESPACE, json!({"metadata": {"name": "nightly"}, "spec": spec}));
+    let made = json!({"metadata": {"creationTimestamp": "2030-12-31T23:30:00Z"}});
+    fake.merge(JOB_KIND, NAMESPACE, "nightly", &made);
+    for (name, state) in [("v1", "attached"), ("v2", "detached")] {
+        let volume = json!({"metadata": {"name": name}, "status": {"state": state}});
+        fake.create("longhorn.io/volumes", NAMESPACE, volume);
+    }
+    let reconciler = JobReconciler::new(fake.client());
+    (fake, reconciler)
+}
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_run_takes_one_snapshot_of_each_volume_and_keeps_as_many_as_it_should() {
+    let spec = json!({"task": "snapshot", "cron": "0 * * * *", "groups": ["default"], "retain": 1,
+        "retentionPolicy": "count-based", "labels": {"team": "red"}});
+    let (fake, jobs) = cluster(spec);
+    let first = at("2031-01-01T08:00:01Z");
+    for _ in 0..2 {
+        jobs.job("nightly", first).await.unwrap();
+    }
+    let names = fake.names(SNAPSHOT_KIND);
+    assert_eq!(names.len(), 1, "the volume at rest is left alone: {names:?}");
+    assert!(names[0].starts_with("nightly--"), "{names:?}");
+    let snapshot = fake.get(SNAPSHOT_KIND, NAMESPACE, &names[0]).unwrap();
+    assert_eq!(snapshot["spec"]["volume"], "v1");
+    assert_eq!(snapshot["spec"]["labels"], json!({"team": "red", "RecurringJob": "nightly"}));
+    let job = fake.get(JOB_KIND, NAMESPACE, "nightly").unwrap();
+    assert_eq!(job["status"]["executionCount"], 1);
+    assert_eq!(object::annotation(&job, LAST_RUN), Some("2031-01-01T08:00:00Z"));
+
+    let ready = json!({"status": {"readyToUse": true, "creationTime": "t"}});
+    fake.merge(SNAPSHOT_KIND, NAMESPACE, &names[0], &ready);
+    let made = json!({"metadata": {"finalizers": [], "creationTimestamp": "2031-01-01T08:00:00Z"}});
+    fake.merge(SNAPSHOT_KIND, NAMESPACE, &names[0], &made);
+    jobs.job("nightly", at("2031-01-01T11:30:00Z")).await.unwrap();
+    let both = fake.names(SNAPSHOT_KIND);
+    assert_eq!(both.len(), 2, "three runs were missed and one is done: {both:?}");
+    let new = both.iter().find(|name| **name != names[0]).unwrap();
+    let made = json!({"metadata": {"creationTimestamp": "2031-01-01T11:30:00Z"}});
+    fake.merge(SNAPSHOT_KIND, NAMESPACE, new, &made);
+    fake.merge(SNAPSHOT_KIND, NAMESPACE, new, &ready);
+    jobs.snapshot(new).await.unwrap();
+    assert_eq!(fake.names(SNAPSHOT_KIND), std::slice::from_ref(new));
+}
+
+#[tokio::test]
+async fn what_a_job_cannot_do_is_told_by_an_event() {
+    let spec = json!({"task": "filesystem-trim", "cron": "0 * * * *", "groups": ["default"]});
+    let (fake, jobs) = cluster(spec);
+    jobs.job("nightly", at("2031-01-01T08:00:01Z")).await.unwrap();
+    assert!(fake.any("/events", |event| {
+        event["reason"] == "FailedFilesystemTrim"
+            && text(event, "/message").starts_with("volume v1: ")
+    }));
+}

@@ -39,7 +39,7 @@ use tracing::{debug, warn};
 
 use crate::image::{Images, Piece};
 use crate::vmi::Machines;
-use crate::volume::Volumes;
+use crate::volume::{Volumes, WantedExport};
 use answer::{Body, Failure, empty};
 use route::{NoRoute, Route, Target, route};
 
@@ -150,6 +150,18 @@ async fn handle(
                 Err(failure) => Err(Failure::new(failure.code(), Chain(&failure).to_string())),
             }
         }
+        Ok(Route::VolumeData(volume)) => {
+            let wanted = WantedExport {
+                volume,
+                namespace: word_of(&request, "namespace="),
+                claim: word_of(&request, "claim="),
+                compressed: word_of(&request, "format=") == "gzip",
+            };
+            match endpoint.volumes.export(wanted).await {
+                Ok(export) => Ok(answer::pieces(export.pieces, export.length)),
+                Err(failure) => Err(Failure::new(failure.code(), Chain(&failure).to_string())),
+            }
+        }
         Ok(Route::UploadImage(image)) => {
             let piece = Piece {
                 size: number_of(&request, "size="),
@@ -178,6 +190,12 @@ async fn handle(
         }
     };
     answer.unwrap_or_else(Failure::into_response)
+}
+
+/// A word in the query, by its name and an equals sign; empty if it is missing.
+fn word_of(request: &Request<Incoming>, name: &str) -> String {
+    let pairs = request.uri().query().unwrap_or_default().split('&');
+    pairs.filter_map(|pair| pair.strip_prefix(name)).next().unwrap_or_default().to_owned()
 }
 
 /// A number in the query, by its name and an equals sign.

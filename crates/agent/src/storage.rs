@@ -14,6 +14,7 @@ mod held;
 mod instant;
 mod keep;
 mod link;
+mod nbd;
 mod object;
 mod plan;
 mod process;
@@ -49,6 +50,7 @@ use crate::vmi::Machines;
 
 pub(crate) use held::{HeldError, HeldVolume};
 pub(crate) use link::LinkError;
+pub(crate) use nbd::NbdReader;
 pub(crate) use secret::{SecretError, of_secret};
 pub(crate) use ticket::TicketError;
 

@@ -12,6 +12,7 @@ mod cache;
 mod checksum;
 mod clone;
 mod disk;
+mod export;
 mod fetch;
 mod fill;
 mod gauge;
@@ -50,6 +51,7 @@ use crate::storage::Storage;
 pub(crate) use cache::{ContainerDisk, Content, MissingDisk, Policy, Wanted};
 pub(crate) use checksum::hex;
 pub(crate) use disk::{remove_slowly, sync};
+pub(crate) use export::{Export, ExportError, Wanted as WantedExport};
 pub(crate) use fetch::{Access, Download, FetchError, Mark};
 pub(crate) use gauge::Gauge;
 pub(crate) use image::{ConvertError, RESERVE, Scratch, disk_of, hand_to_reader, shortage, tool};
@@ -58,7 +60,7 @@ pub(crate) use mirror::Mirror;
 pub(crate) use source::unfilled;
 pub(crate) use upload::{UploadError, pump};
 
-/// Uploads that wait for their turn to begin.
+/// Uploads, and exports, that wait for their turn to begin.
 const WAITING: usize = 16;
 
 /// Why there are no volumes on this node.
@@ -75,6 +77,7 @@ pub(crate) struct Volumes {
     readers: Readers,
     images: Images,
     uploads: mpsc::Sender<Arrival>,
+    exports: mpsc::Sender<export::Request>,
 }
 
 impl Volumes {
@@ -107,10 +110,13 @@ impl Volumes {
             handles: Handles::default(),
             bell,
         };
+        let (exports, requests) = mpsc::channel(WAITING);
+        let exporter = export::run(shared.clone(), requests, tasks.stop_signal());
+        tasks.spawn("volume-exports", exporter);
         let (uploads, arrivals) = mpsc::channel(WAITING);
         let keeper = Keeper::new(shared, found);
         tasks.spawn("volumes", keeper.run(arrivals, tasks.stop_signal()));
-        Ok(Self { readers, images, uploads })
+        Ok(Self { readers, images, uploads, exports })
     }
 
     /// Takes in an image for a volume that waits for one; returns when it is in place.
@@ -119,6 +125,14 @@ impl Volumes {
         let arrival = Arrival { volume, body, answer };
         self.uploads.send(arrival).await.map_err(|_| UploadError::Stopped)?;
         answered.await.map_err(|_| UploadError::Stopped)?
+    }
+
+    /// Begins to read a volume of this node, for somebody to download.
+    pub(crate) async fn export(&self, wanted: WantedExport) -> Result<Export, ExportError> {
+        let (answer, answered) = oneshot::channel();
+        let request = export::Request { wanted, answer };
+        self.exports.send(request).await.map_err(|_| ExportError::Stopped)?;
+        answered.await.map_err(|_| ExportError::Stopped)?
     }
 
     /// The disk of a container image, to be read by machines and written by none. It does not

@@ -45,6 +45,7 @@ mod vm;
 mod vm_backup;
 mod vm_claims;
 mod vm_clone;
+mod vm_export;
 mod vm_pool;
 mod vm_restore;
 mod vm_snapshot;

@@ -8,6 +8,7 @@
 //!                     ├► stream     console, vnc, port forward: bytes to and from the node
 //!                     ├► graph      what a machine depends on
 //!                     ├► upload     images from a client to a volume of the node
+//!                     ├► export     disks to a client, with the token of their export
 //!                     ├► image      the data of Harvester's images to the node of their disk
 //!                     └► metrics    what nodes and machines use: `metrics.k8s.io`
 //! ```
@@ -19,6 +20,7 @@
 mod answer;
 mod eviction;
 mod expand;
+mod export;
 mod form;
 mod graph;
 mod guard;
@@ -43,6 +45,7 @@ use kube::Client;
 
 pub use answer::Reply;
 pub use eviction::EvictionMode;
+pub use export::owns as owns_export;
 pub use image::{image_of, is_download};
 pub use metrics::{METRICS_GROUP, METRICS_RESOURCES};
 pub use node::{Nodes, Wire};
@@ -99,6 +102,11 @@ impl Gateway {
     /// A request to the paths of the upload proxy, which [`owns_path`] tells.
     pub async fn upload(&self, asked: Asked) -> Reply {
         upload::answer(self, asked).await.unwrap_or_else(|failure| failure.reply())
+    }
+
+    /// A request to the path of an export, which [`owns_export`] tells.
+    pub async fn export(&self, asked: Asked) -> Reply {
+        export::answer(self, asked).await.unwrap_or_else(|failure| failure.reply())
     }
 
     /// A request about the image that [`image_of`] tells from its path.

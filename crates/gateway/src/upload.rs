@@ -85,7 +85,7 @@ pub(crate) async fn answer(gateway: &Gateway, asked: Asked) -> Outcome {
     Ok(answer::empty(StatusCode::OK))
 }
 
-async fn node_of_volume(gateway: &Gateway, volume: &str) -> Result<String, Failure> {
+pub(crate) async fn node_of_volume(gateway: &Gateway, volume: &str) -> Result<String, Failure> {
     let path = format!("/api/v1/persistentvolumes/{volume}");
     let found = objects::find(&gateway.client, &path).await?;
     let found = found.ok_or_else(|| Failure::not_found("persistentvolume", volume))?;

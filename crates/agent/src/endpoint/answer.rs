@@ -13,6 +13,7 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use serde::Serialize;
 use serde_json::json;
 use tokio::io::AsyncReadExt as _;
+use tokio::sync::mpsc;
 
 const PIECE: usize = 256 * 1024;
 
@@ -80,6 +81,24 @@ pub(super) async fn file(path: &Path) -> io::Result<Response<Body>> {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     Ok(response)
+}
+
+/// What arrives piece by piece; `length` is how much it is in all, if that is known.
+pub(super) fn pieces(
+    pieces: mpsc::Receiver<io::Result<Bytes>>,
+    length: Option<u64>,
+) -> Response<Body> {
+    let pieces = stream::unfold(pieces, |mut pieces| async move {
+        let piece = pieces.recv().await?;
+        Some((piece.map(Frame::data), pieces))
+    });
+    let mut response = Response::new(StreamBody::new(pieces).boxed_unsync());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    if let Some(length) = length {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    response
 }
 
 fn with(code: StatusCode, kind: &'static str, content: impl Into<Bytes>) -> Response<Body> {

@@ -18,6 +18,8 @@ pub(crate) enum Route {
     Act(Target, Act),
     /// An image for the volume of this name.
     Upload(String),
+    /// What is on the volume of this name.
+    VolumeData(String),
     /// The data of the backing image of this name.
     UploadImage(String),
     /// How far the upload of an image is.
@@ -70,6 +72,7 @@ pub(crate) fn route(method: &Method, path: &str) -> Result<Route, NoRoute> {
     let (wanted, route) = match parts.as_slice() {
         ["v1", "usage"] => (Method::GET, Route::Usage),
         ["v1", "volumes", volume, "upload"] => (Method::PUT, Route::Upload((*volume).into())),
+        ["v1", "volumes", volume, "data"] => (Method::GET, Route::VolumeData((*volume).into())),
         ["v1", "images", image, "upload"] if *method == Method::GET => {
             (Method::GET, Route::ImagePosition((*image).into()))
         }
@@ -142,6 +145,7 @@ mod tests {
             ("PUT", "/v1/vmis/ns/vm/pause", Ok(Route::Act(target(), Act::Pause))),
             ("GET", "/v1/vmis/ns/vm/pause", Err(NoRoute::WrongMethod)),
             ("PUT", "/v1/volumes/pvc-1/upload", Ok(Route::Upload("pvc-1".into()))),
+            ("GET", "/v1/volumes/pvc-1/data", Ok(Route::VolumeData("pvc-1".into()))),
             ("PUT", "/v1/images/vmi-1/upload", Ok(Route::UploadImage("vmi-1".into()))),
             ("GET", "/v1/vmis//vm/console", Err(NoRoute::NotFound)),
             ("GET", "/v1/vmis/ns/vm", Err(NoRoute::NotFound)),

@@ -63,6 +63,7 @@ pub(super) fn new() -> (Extensions, Door) {
         paths: vec![
             Arc::new(Proxy { door: door.clone() }),
             Arc::new(ImageData { door: door.clone() }),
+            Arc::new(Exports { door: door.clone() }),
         ],
         evictions: vec![Arc::new(LauncherEvictions { door: door.clone() })],
         loads: base::Workloads::default(),
@@ -96,6 +97,7 @@ impl Door {
                 Wing::Api => gateway.answer(asked).await,
                 Wing::Upload => gateway.upload(asked).await,
                 Wing::Image => gateway.image(asked).await,
+                Wing::Export => gateway.export(asked).await,
             }
         })
     }
@@ -107,6 +109,7 @@ enum Wing {
     Api,
     Upload,
     Image,
+    Export,
 }
 
 /// The node that this process is; there are no others yet.
@@ -163,6 +166,21 @@ impl Paths for Proxy {
 
     fn answer(&self, asked: Asked) -> BoxFuture<'_, Reply> {
         self.door.pass(asked, Wing::Upload)
+    }
+}
+
+/// Downloads of exported disks, for those who have the token of the export.
+struct Exports {
+    door: Door,
+}
+
+impl Paths for Exports {
+    fn own(&self, path: &str) -> bool {
+        gateway::owns_export(path)
+    }
+
+    fn answer(&self, asked: Asked) -> BoxFuture<'_, Reply> {
+        self.door.pass(asked, Wing::Export)
     }
 }
 

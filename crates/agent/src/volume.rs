@@ -17,6 +17,7 @@ mod fetch;
 mod fill;
 mod gauge;
 mod image;
+mod import_cron;
 mod keep;
 mod lookup;
 mod mirror;
@@ -110,6 +111,12 @@ impl Volumes {
             handles: Handles::default(),
             bell,
         };
+        let looker = import_cron::Looker {
+            client: shared.client.clone(),
+            node: shared.node.clone(),
+            reporter: shared.reporter.clone(),
+        };
+        tasks.spawn("import-crons", looker.run(tasks.stop_signal()));
         let (exports, requests) = mpsc::channel(WAITING);
         let exporter = export::run(shared.clone(), requests, tasks.stop_signal());
         tasks.spawn("volume-exports", exporter);

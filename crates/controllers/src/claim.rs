@@ -5,20 +5,21 @@
 
 mod plan;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::Client;
 use serde_json::{Value, json};
 
-use self::plan::Wait;
+use self::plan::{Notice, Wait};
 use crate::event::{self, About, Tone};
-use crate::key::Key;
+use crate::key::{Dependents, Key};
 use crate::object::{self, text};
 use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
 use crate::resource::{CLAIMS, CLASSES, NODES, Objects, VOLUMES};
 
-/// When there is no node, or no class: both may come without a claim being touched.
+/// When no node can make the volume now: one may come without a claim being touched.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 const SOURCE: &str = "persistentvolume-controller";
 
@@ -28,30 +29,35 @@ pub(crate) enum Work {
     Volume(Arc<str>),
 }
 
-/// Every claim and every volume is looked at when it changes.
-#[derive(Debug, Default)]
-pub(crate) struct Storage;
+/// Every claim and every volume is looked at when it changes, and a claim without a volume when
+/// its class or any volume does.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Storage(pub(crate) Dependents);
 
 impl Interest for Storage {
     type Key = Work;
 
     fn keys(&mut self, touch: &Touch) -> Vec<Work> {
-        match touch {
-            Touch::Object { kind, namespace, name, .. } if CLAIMS.is(kind) => {
-                vec![Work::Claim(Key::new(namespace, name))]
-            }
-            Touch::Object { kind, name, state: State::Live | State::Deleting, .. }
-                if VOLUMES.is(kind) =>
-            {
-                vec![Work::Volume(Arc::clone(name))]
-            }
-            _ => Vec::new(),
+        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
+        if CLAIMS.is(kind) {
+            vec![Work::Claim(Key::new(namespace, name))]
+        } else if VOLUMES.is(kind) && *state != State::Gone {
+            let waiting = self.0.all().into_iter().map(Work::Claim);
+            waiting.chain([Work::Volume(Arc::clone(name))]).collect()
+        } else if CLASSES.is(kind) {
+            self.0.of(&Key::new("", name)).into_iter().map(Work::Claim).collect()
+        } else {
+            Vec::new()
         }
     }
 }
 
 pub(crate) struct Binder {
     objects: Objects,
+    /// Claims without a volume, by the class that they name.
+    waiting: Dependents,
+    /// The last notice of each claim, so that it is written once.
+    noticed: Mutex<BTreeMap<Key, Notice>>,
 }
 
 impl Reconciler for Binder {
@@ -66,18 +72,21 @@ impl Reconciler for Binder {
 }
 
 impl Binder {
-    pub(crate) fn new(client: Client) -> Self {
-        Self { objects: Objects(client) }
+    pub(crate) fn new(client: Client, waiting: Dependents) -> Self {
+        Self { objects: Objects(client), waiting, noticed: Mutex::default() }
     }
 
     async fn claim(&self, key: &Key) -> Result<Next, Failure> {
         let found = self.objects.get(CLAIMS, &key.namespace, &key.name).await;
         let Some(claim) = found.doing("get the claim")? else {
+            self.forget(key);
             return self.gone(key).await;
         };
         if text(&claim, "/status/phase") == "Bound" || object::is_deleting(&claim) {
+            self.forget(key);
             return Ok(Next::Done);
         }
+        self.waiting.set(key, [Key::new("", plan::class_name(&claim))].into());
         let volumes = self.objects.list(VOLUMES, "", "").await.doing("list volumes")?;
         if let Some(volume) = plan::choose(&claim, &volumes) {
             return self.bind(&claim, volume).await;
@@ -108,37 +117,55 @@ impl Binder {
 
     async fn wait(&self, claim: &Value) -> Result<Next, Failure> {
         let class = self.objects.get(CLASSES, "", plan::class_name(claim)).await;
-        match plan::wait(claim, class.doing("get the storage class")?.as_ref()) {
-            Wait::Provisioner | Wait::Consumer => Ok(Next::Done),
-            Wait::Nobody => Ok(Next::Again(LOOK_AGAIN)),
-            Wait::Announcement { provisioner } => {
-                let patch = plan::plain_announcement(&provisioner);
-                let (namespace, name) = (object::namespace(claim), object::name(claim));
-                let written = self.objects.merge(CLAIMS, namespace, name, &patch).await;
-                written.map(|_| Next::Done).doing("tell who makes the volume of a claim")
+        let wait = plan::wait(claim, class.doing("get the storage class")?.as_ref());
+        let (patch, notice) = match wait {
+            Wait::Provisioner | Wait::Nobody => return Ok(Next::Done),
+            Wait::Told(notice) => {
+                self.notify(claim, notice).await;
+                return Ok(Next::Done);
             }
+            Wait::Announcement { provisioner } => (plan::plain_announcement(&provisioner), None),
             Wait::Node { provisioner } => {
                 let nodes = self.objects.list(NODES, "", "").await.doing("list nodes")?;
                 let Some(node) = plan::node(&nodes) else { return Ok(Next::Again(LOOK_AGAIN)) };
                 let patch = plan::announcement(claim, node, &provisioner);
-                let (namespace, name) = (object::namespace(claim), object::name(claim));
-                let written = self.objects.merge(CLAIMS, namespace, name, &patch).await;
-                written.doing("name the node of a claim")?;
-                let about = About {
-                    api_version: "v1",
-                    kind: "PersistentVolumeClaim",
-                    namespace,
-                    name,
-                    uid: object::uid(claim),
-                };
-                let message = format!(
-                    "Waiting for a volume to be created by the external provisioner '{provisioner}'"
-                );
-                let reason = "ExternalProvisioning";
-                event::tell(&self.objects.0, SOURCE, &about, Tone::Normal, reason, message).await;
-                Ok(Next::Done)
+                (patch, Some(Notice::ExternalProvisioning { provisioner }))
             }
+        };
+        let (namespace, name) = (object::namespace(claim), object::name(claim));
+        let written = self.objects.merge(CLAIMS, namespace, name, &patch).await;
+        written.doing("tell who makes the volume of a claim")?;
+        if let Some(notice) = notice {
+            self.notify(claim, notice).await;
         }
+        Ok(Next::Done)
+    }
+
+    /// Writes the event of a notice, once for as long as it is the last one of its claim.
+    async fn notify(&self, claim: &Value, notice: Notice) {
+        let before = self
+            .noticed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(Key::of(claim), notice.clone());
+        if before.as_ref() == Some(&notice) {
+            return;
+        }
+        let about = About {
+            api_version: "v1",
+            kind: "PersistentVolumeClaim",
+            namespace: object::namespace(claim),
+            name: object::name(claim),
+            uid: object::uid(claim),
+        };
+        let tone = if notice.is_warning() { Tone::Warning } else { Tone::Normal };
+        let (reason, message) = (notice.reason(), notice.to_string());
+        event::tell(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+    }
+
+    fn forget(&self, key: &Key) {
+        self.waiting.forget(key);
+        self.noticed.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
     /// A claim was deleted: what was promised to it is free of it.
@@ -193,7 +220,7 @@ mod tests {
     async fn a_claim_and_a_volume_are_bound_and_released() {
         let fake = Fake::new();
         fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
-        let binder = Binder::new(fake.client());
+        let binder = Binder::new(fake.client(), Dependents::default());
         let class = json!({"metadata": {"name": "local"}, "provisioner": "sheaf.io/local"});
         fake.create("storage.k8s.io/storageclasses", "", class);
         let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
@@ -221,5 +248,35 @@ mod tests {
         fake.delete("/persistentvolumeclaims", "n", "c", "Background");
         binder.claim(&key).await.unwrap();
         assert_eq!(text(&volume(), "/status/phase"), "Released");
+    }
+    #[tokio::test]
+    async fn a_claim_with_an_unknown_class_gets_one_event_and_is_retried_with_the_class() {
+        let fake = Fake::new();
+        fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
+        let storage = Storage::default();
+        let binder = Binder::new(fake.client(), storage.0.clone());
+        let spec = json!({"storageClassName": "x", "resources": {"requests": {"storage": "1Gi"}}});
+        fake.create(
+            "/persistentvolumeclaims",
+            "n",
+            json!({"metadata": {"name": "c"}, "spec": spec}),
+        );
+        let key = Key::new("n", "c");
+        for _ in 0..2 {
+            assert_eq!(binder.claim(&key).await.unwrap(), Next::Done);
+        }
+        assert_eq!(fake.names("/events").len(), 1);
+        assert!(fake.any("/events", |event| {
+            event["type"] == "Warning"
+                && event["reason"] == "ProvisioningFailed"
+                && event["message"] == "storageclass.storage.k8s.io \"x\" not found"
+        }));
+        assert_eq!(storage.0.of(&Key::new("", "x")), [key.clone()]);
+        let class = json!({"metadata": {"name": "x"}, "provisioner": hci::DRIVER});
+        fake.create("storage.k8s.io/storageclasses", "", class);
+        binder.claim(&key).await.unwrap();
+        let claim = fake.get("/persistentvolumeclaims", "n", "c").unwrap();
+        let told = object::annotation(&claim, "volume.kubernetes.io/storage-provisioner");
+        assert_eq!(told, Some(hci::DRIVER));
     }
 }

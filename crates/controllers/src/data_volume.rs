@@ -2,43 +2,61 @@
 //! fills it, and what it says of that is repeated here.
 
 mod plan;
+mod source;
+
+use std::collections::BTreeSet;
 
 use base::clock;
 use kube::Client;
 use serde_json::Value;
+use virt::api::cdi::StorageProfile;
 
-use self::plan::{Seen, Source};
+use self::plan::Seen;
+
+pub(crate) use self::plan::annotations;
+pub(crate) use self::source::{Copied, Hold, Source, Start, source, start};
+use crate::condition;
+use crate::data_source::DATA_SOURCES;
 use crate::event::{self, About, Tone};
-use crate::key::Key;
+use crate::key::{Dependents, Key};
 use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
 use crate::object::{self, is_merged, text};
 use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
-use crate::resource::{CLAIMS, CLASSES, DATA_VOLUMES, Objects, Resource, VOLUMES, is_refused};
+use crate::resource::{CLAIMS, CLASSES, DATA_VOLUMES, Objects, VOLUMES, is_refused};
+use crate::storage_profile::{self, PROFILES};
 
-const DATA_SOURCES: Resource = Resource::new("cdi.kubevirt.io", "v1beta1", "datasources");
 const SOURCE: &str = "datavolume-controller";
 
-/// A data volume and its claim have the same name.
-#[derive(Debug, Default)]
-pub(crate) struct Filled;
+/// A data volume and its claim have the same name. One without a claim is looked at again when
+/// its source changes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Filled(pub(crate) Dependents);
 
 impl Interest for Filled {
     type Key = Key;
 
     fn keys(&mut self, touch: &Touch) -> Vec<Key> {
-        match touch {
-            Touch::Object { kind, namespace, name, state }
-                if DATA_VOLUMES.is(kind) && *state != State::Gone || CLAIMS.is(kind) =>
-            {
-                vec![Key::new(namespace, name)]
+        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
+        let key = Key::new(namespace, name);
+        if DATA_VOLUMES.is(kind) {
+            if *state == State::Gone {
+                self.0.forget(&key);
+                return Vec::new();
             }
-            _ => Vec::new(),
+            vec![key]
+        } else if CLAIMS.is(kind) {
+            self.0.of(&key).into_iter().chain([key]).collect()
+        } else if VOLUME_SNAPSHOTS.is(kind) || DATA_SOURCES.is(kind) {
+            self.0.of(&key)
+        } else {
+            Vec::new()
         }
     }
 }
 
 pub(crate) struct Filler {
     objects: Objects,
+    waiting: Dependents,
 }
 
 impl Reconciler for Filler {
@@ -50,69 +68,106 @@ impl Reconciler for Filler {
         if object::is_deleting(&dv) {
             return Ok(Next::Done);
         }
-        let source = self.source(&dv).await?;
+        let source = self.source(key, &dv).await?;
         let found = self.objects.get(CLAIMS, &key.namespace, &key.name).await;
         let mut claim = found.doing("get the claim")?;
-        if claim.is_none() && !matches!(source, Source::Unsupported(_)) {
-            claim = self.make_claim(&dv, &source).await?;
+        let mut hold = None;
+        if claim.is_some() {
+            self.waiting.forget(key);
+        } else if !matches!(source, Source::Unsupported(_)) {
+            (claim, hold) = self.make_claim(&dv, &source).await?;
         }
-        self.say(&dv, &source, claim.as_ref()).await
+        self.say(&dv, &source, claim.as_ref(), hold.as_ref()).await
     }
 }
 
 impl Filler {
-    pub(crate) fn new(client: Client) -> Self {
-        Self { objects: Objects(client) }
+    pub(crate) fn new(client: Client, waiting: Dependents) -> Self {
+        Self { objects: Objects(client), waiting }
     }
 
-    async fn source(&self, dv: &Value) -> Result<Source, Failure> {
+    /// Also notes what the data volume depends on, before that is read.
+    async fn source(&self, key: &Key, dv: &Value) -> Result<Source, Failure> {
         let name = text(dv, "/spec/sourceRef/name");
         let there = text(dv, "/spec/sourceRef/namespace");
         let namespace = if there.is_empty() { object::namespace(dv) } else { there };
+        let mut needs = BTreeSet::new();
+        if !name.is_empty() {
+            needs.insert(Key::new(namespace, name));
+            self.waiting.set(key, needs.clone());
+        }
         let found = self.objects.get(DATA_SOURCES, namespace, name).await;
-        Ok(plan::source(dv, found.doing("get the data source")?.as_ref()))
+        let source = self::source(dv, found.doing("get the data source")?.as_ref());
+        if let Some((_, namespace, name)) = source.copied() {
+            needs.insert(Key::new(namespace, name));
+        }
+        self.waiting.set(key, needs);
+        Ok(source)
     }
 
-    async fn make_claim(&self, dv: &Value, source: &Source) -> Result<Option<Value>, Failure> {
+    async fn make_claim(
+        &self,
+        dv: &Value,
+        source: &Source,
+    ) -> Result<(Option<Value>, Option<Hold>), Failure> {
         let mut wanted = plan::claim(dv, source);
-        if !self.link(dv, source, &mut wanted).await? {
-            let message = "a VolumeSnapshot can only be copied to a class of its own driver";
-            self.tell(dv, Tone::Warning, "ErrClaimNotValid", message.into()).await;
-            return Ok(None);
+        let class = self.class(&wanted).await?;
+        if let Some(class) = &class {
+            let profile = self.objects.get(PROFILES, "", object::name(class)).await;
+            let profile = profile.doing("get the storage profile")?.unwrap_or_default();
+            let profile: StorageProfile = serde_json::from_value(profile).unwrap_or_default();
+            plan::default_modes(&mut wanted, dv, &storage_profile::sets(class, &profile.spec));
+        } else {
+            plan::default_modes(&mut wanted, dv, &[]);
+        }
+        match self.begin(source, class.as_ref(), &mut wanted).await? {
+            Start::Hold(hold) => return Ok((None, Some(hold))),
+            Start::Linked => plan::link(&mut wanted, source),
+            Start::Plain => {}
         }
         match self.objects.create(CLAIMS, object::namespace(dv), &wanted).await {
-            Ok(claim) => Ok(Some(claim)),
+            Ok(claim) => Ok((Some(claim), None)),
             // Made a moment ago; the touch of it brings us back.
-            Err(failure) if is_refused(&failure, 409) => Ok(None),
+            Err(failure) if is_refused(&failure, 409) => Ok((None, None)),
             Err(kube::Error::Api(status)) if matches!(status.code, 403 | 422) => {
                 let message = status.message.clone();
                 self.tell(dv, Tone::Warning, "ErrClaimNotValid", message).await;
-                Ok(None)
+                Ok((None, None))
             }
             Err(failure) => Err(failure).doing("create the claim"),
         }
     }
 
-    /// Leaves copies to the driver where it can make them; says whether the claim can be made.
-    async fn link(&self, dv: &Value, source: &Source, wanted: &mut Value) -> Result<bool, Failure> {
-        let snapshot = matches!(source, Source::Snapshot { .. });
-        let (from, pointer, resource) = match source {
-            Source::Clone { name, .. } => (name, "/status/capacity/storage", CLAIMS),
-            Source::Snapshot { name } => (name, "/status/restoreSize", VOLUME_SNAPSHOTS),
-            _ => return Ok(true),
-        };
+    /// The class that a claim will have.
+    async fn class(&self, wanted: &Value) -> Result<Option<Value>, Failure> {
         let classes = self.objects.list(CLASSES, "", "").await.doing("list storage classes")?;
-        let found = self.objects.get(resource, object::namespace(dv), from).await;
-        let found = found.doing("get what is copied")?.unwrap_or_default();
-        let volume = self.objects.get(VOLUMES, "", text(&found, "/spec/volumeName")).await;
-        let volume = volume.doing("get a volume")?;
-        let linked = plan::class(wanted, &classes)
-            .is_some_and(|class| plan::is_linked(source, dv, class, volume.as_ref()));
-        if linked {
-            let size = found.pointer(pointer).cloned().unwrap_or_default();
-            plan::link(wanted, source, &size);
+        Ok(plan::class(wanted, &classes).cloned())
+    }
+
+    /// How the claim begins, and how large it is if it does not say so itself.
+    async fn begin(
+        &self,
+        source: &Source,
+        class: Option<&Value>,
+        wanted: &mut Value,
+    ) -> Result<Start, Failure> {
+        let resource = match source {
+            Source::Snapshot { .. } => VOLUME_SNAPSHOTS,
+            _ => CLAIMS,
+        };
+        let Some((_, namespace, name)) = source.copied() else {
+            return Ok(start(source, Copied::default()));
+        };
+        let found = self.objects.get(resource, namespace, name).await;
+        let found = found.doing("get what is copied")?;
+        let bound = found.as_ref().map_or("", |found| text(found, "/spec/volumeName"));
+        let volume = self.objects.get(VOLUMES, "", bound).await.doing("get a volume")?;
+        let copied = Copied { class, object: found.as_ref(), volume: volume.as_ref() };
+        let start = start(source, copied);
+        if let Some(found) = &found {
+            plan::default_size(wanted, source, found);
         }
-        Ok(linked || !snapshot)
+        Ok(start)
     }
 
     async fn say(
@@ -120,12 +175,13 @@ impl Filler {
         dv: &Value,
         source: &Source,
         claim: Option<&Value>,
+        hold: Option<&Hold>,
     ) -> Result<Next, Failure> {
         let class = claim.map_or("", |claim| text(claim, "/spec/storageClassName"));
         let class = self.objects.get(CLASSES, "", class).await.doing("get the storage class")?;
         let waits_for_consumer =
             class.is_some_and(|class| text(&class, "/volumeBindingMode") == "WaitForFirstConsumer");
-        let seen = Seen { dv, source, claim, waits_for_consumer };
+        let seen = Seen { dv, source, claim, hold, waits_for_consumer };
         let patch = plan::status(seen, clock::now());
         if is_merged(dv, &patch) {
             return Ok(Next::Done);
@@ -136,6 +192,13 @@ impl Filler {
         let (before, now) = (text(dv, "/status/phase"), text(&patch, "/status/phase"));
         if before != now {
             self.tell_phase(dv, now).await;
+        }
+        if let Some(hold) = hold {
+            let known = condition::find(object::list(dv, "/status/conditions"), "Running");
+            let message = hold.to_string();
+            if known.is_none_or(|known| text(known, "/message") != message) {
+                self.tell(dv, Tone::Warning, hold.reason(), message).await;
+            }
         }
         Ok(Next::Done)
     }
@@ -176,7 +239,7 @@ mod tests {
     async fn a_data_volume_gets_its_claim_and_repeats_its_state() {
         let fake = Fake::new();
         fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
-        let filler = Filler::new(fake.client());
+        let filler = Filler::new(fake.client(), Dependents::default());
         let spec = json!({
             "source": {"http": {"url": "http://x"}},
             "pvc": {"accessModes": ["ReadWriteOnce"]},
@@ -195,10 +258,51 @@ mod tests {
         assert!(fake.get("/persistentvolumeclaims", "n", "d").is_some());
         assert_eq!(phase(), "Pending");
         let filled = json!({
-            "metadata": {"annotations": {plan::POD_PHASE: "Succeeded"}}, "status": {"phase": "Bound"},
+            "metadata": {"annotations": {crate::populate::POD_PHASE: "Succeeded"}}, "status": {"phase": "Bound"},
         });
         fake.merge("/persistentvolumeclaims", "n", "d", &filled);
         filler.reconcile(&key).await.unwrap();
         assert_eq!(phase(), "Succeeded");
+    }
+
+    #[tokio::test]
+    async fn a_copy_waits_for_its_source_and_is_made_when_that_appears() {
+        let fake = Fake::new();
+        for name in ["n", "m"] {
+            fake.create("/namespaces", "", json!({"metadata": {"name": name}}));
+        }
+        let class = json!({"metadata": {"name": "longhorn"}, "provisioner": hci::DRIVER});
+        fake.create("storage.k8s.io/storageclasses", "", class);
+        let filled = Filled::default();
+        let filler = Filler::new(fake.client(), filled.0.clone());
+        let spec = json!({
+            "source": {"pvc": {"namespace": "m", "name": "from"}},
+            "storage": {"storageClassName": "longhorn"},
+        });
+        let dv = json!({"metadata": {"name": "d"}, "spec": spec});
+        fake.create("cdi.kubevirt.io/datavolumes", "n", dv);
+        let key = Key::new("n", "d");
+        for _ in 0..2 {
+            filler.reconcile(&key).await.unwrap();
+        }
+        assert!(fake.get("/persistentvolumeclaims", "n", "d").is_none());
+        let told = |event: &Value| event["reason"] == "CloneWithoutSource";
+        assert!(fake.any("/events", told) && fake.names("/events").len() == 1);
+        assert_eq!(filled.0.of(&Key::new("m", "from")), [key.clone()]);
+
+        let csi = json!({"driver": hci::DRIVER, "volumeHandle": "v"});
+        fake.create(
+            "/persistentvolumes",
+            "",
+            json!({"metadata": {"name": "v"}, "spec": {"csi": csi}}),
+        );
+        let status = json!({"phase": "Bound", "capacity": {"storage": "2Gi"}});
+        let from =
+            json!({"metadata": {"name": "from"}, "spec": {"volumeName": "v"}, "status": status});
+        fake.create("/persistentvolumeclaims", "m", from);
+        filler.reconcile(&key).await.unwrap();
+        let claim = fake.get("/persistentvolumeclaims", "n", "d").unwrap();
+        assert_eq!(object::annotation(&claim, crate::populate::DRIVER_CLONE), Some("pvc/m/from"));
+        assert_eq!(text(&claim, "/spec/resources/requests/storage"), "2Gi");
     }
 }

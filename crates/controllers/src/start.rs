@@ -15,8 +15,8 @@ use crate::installation::UploadProxy;
 use crate::reconcile::{self, Interest, Reconciler, Touch};
 use crate::service_account::TokenMinter;
 use crate::{
-    claim, data_source, data_volume, hub, image, installation, key_pair,
-    longhorn, storage_profile, storage_protection, vm, vm_backup, vm_claims, vm_clone,
+    claim, data_import_cron, data_source, data_volume, hub, image, installation, key_pair,
+    longhorn, populator, storage_profile, storage_protection, vm, vm_backup, vm_claims, vm_clone,
     vm_export, vm_pool, vm_restore, vm_snapshot, vm_template, vmi, vmi_replica_set,
 };
 use crate::{
@@ -201,12 +201,21 @@ impl Started<'_> {
         let librarian = vm_template::Librarian::new(client());
         outlets.push(self.add("vm-template", vm_template::Templates, librarian));
         outlets.push(self.add("key-pair", key_pair::KeyPairs, key_pair::Printer::new(client())));
-        outlets.push(self.add("claim", claim::Storage, claim::Binder::new(client())));
-        let filler = data_volume::Filler::new(client());
-        outlets.push(self.add("data-volume", data_volume::Filled, filler));
+        let unbound = claim::Storage::default();
+        let binder = claim::Binder::new(client(), unbound.0.clone());
+        outlets.push(self.add("claim", unbound, binder));
+        let filled = data_volume::Filled::default();
+        let filler = data_volume::Filler::new(client(), filled.0.clone());
+        outlets.push(self.add("data-volume", filled, filler));
         let sources = data_source::Sources::default();
         let pointed = data_source::SourceReconciler::new(client(), sources.0.clone());
         outlets.push(self.add("data-source", sources, pointed));
+        let crons = data_import_cron::Crons::default();
+        let importer = data_import_cron::CronReconciler::new(client(), crons.0.clone());
+        outlets.push(self.add("data-import-cron", crons, importer));
+        let populated = populator::Populated::default();
+        let populators = populator::PopulatorReconciler::new(client(), populated.0.clone());
+        outlets.push(self.add("populator", populated, populators));
         let profiles = storage_profile::ProfileReconciler::new(client());
         outlets.push(self.add("storage-profile", storage_profile::Profiles, profiles));
         let sets = vmi_replica_set::Sets::default();

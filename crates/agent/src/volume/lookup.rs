@@ -26,6 +26,11 @@ pub(super) async fn access(
     remote: &Remote,
 ) -> Result<Access, LookupError> {
     let mut access = Access { headers: remote.headers.clone(), ..Access::default() };
+    for name in &remote.secret_headers {
+        let data = secret(client, namespace, name).await?.data.unwrap_or_default();
+        let texts = data.into_values().map(|value| String::from_utf8_lossy(&value.0).into_owned());
+        access.headers.extend(texts.map(|text| text.trim().to_owned()));
+    }
     if !remote.secret.is_empty() {
         access.user = Some(user(client, namespace, &remote.secret).await?);
     }

@@ -36,6 +36,8 @@ pub(super) struct Remote {
     pub(super) checksum: String,
     /// `Name: value`
     pub(super) headers: Vec<String>,
+    /// Secrets whose values are more of them.
+    pub(super) secret_headers: Vec<String>,
 }
 
 /// What is on a volume from its beginning: a claim's `dataSource`.
@@ -60,14 +62,18 @@ pub(super) fn read(notes: &BTreeMap<String, String>) -> Option<Source> {
     if notes.contains_key("cdi.kubevirt.io/storage.upload.target") {
         return Some(Source::Upload);
     }
-    let header = format!("{PREFIX}import.extraHeaders.");
-    let headers = notes.iter().filter(|(key, _)| key.starts_with(&header));
+    let all = |key: &str| {
+        let start = format!("{PREFIX}import.{key}.");
+        let own = notes.iter().filter(|(key, _)| key.starts_with(&start));
+        own.map(|(_, value)| value.clone()).collect::<Vec<_>>()
+    };
     let remote = || Remote {
         url: note("import.endpoint"),
         secret: note("import.secretName"),
         certificates: note("import.certConfigMap"),
         checksum: note("import.checksum"),
-        headers: headers.map(|(_, value)| value.clone()).collect(),
+        headers: all("extraHeaders"),
+        secret_headers: all("secretExtraHeaders"),
     };
     let kind = note("import.source");
     match kind.as_str() {
@@ -92,6 +98,8 @@ pub(super) fn origin(spec: &PersistentVolumeClaimSpec) -> Option<Origin> {
     let core = group.as_deref().unwrap_or_default().is_empty();
     Some(match kind.as_str() {
         "PersistentVolumeClaim" if core && !other => Origin::Claim(name.clone()),
+        // Filled afterwards, as the annotations say.
+        _ if group.as_deref() == Some("cdi.kubevirt.io") && !other => return None,
         _ => Origin::Unsupported(format!("{kind} {name}")),
     })
 }
@@ -133,6 +141,7 @@ mod tests {
             secret: "s".into(),
             checksum: "md5:1".into(),
             headers: vec!["A: b".into()],
+            secret_headers: vec!["h".into()],
             ..Remote::default()
         };
         let notes = json!({
@@ -141,6 +150,7 @@ mod tests {
             "cdi.kubevirt.io/storage.import.secretName": "s",
             "cdi.kubevirt.io/storage.import.checksum": "md5:1",
             "cdi.kubevirt.io/storage.import.extraHeaders.0": "A: b",
+            "cdi.kubevirt.io/storage.import.secretExtraHeaders.0": "h",
         });
         check(notes, Some(Source::Http(remote)));
         check(
@@ -159,6 +169,10 @@ mod tests {
         }});
         assert_eq!(read(snapshot), Some(Origin::Unsupported("VolumeSnapshot s".into())));
         assert_eq!(read(json!({})), None);
+        let populated = json!({"dataSourceRef": {
+            "apiGroup": "cdi.kubevirt.io", "kind": "VolumeImportSource", "name": "s",
+        }});
+        assert_eq!(read(populated), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use types::Quantity;
 
 use crate::object::{annotation, list, name, namespace, quantity, text, uid};
+use crate::populate::waits_for_populator;
 
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
@@ -16,13 +17,45 @@ const IMMEDIATE: &str = "cdi.kubevirt.io/storage.bind.immediate.requested";
 /// Provisioners whose volumes the agents make.
 const OURS: [&str; 1] = ["sheaf.io/local"];
 
+/// What the user of a claim is told by an event, with the texts of the controller manager.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Notice {
+    #[error("storageclass.storage.k8s.io \"{class}\" not found")]
+    UnknownClass { class: String },
+    #[error("no persistent volumes available for this claim and no storage class is set")]
+    NoClass,
+    #[error("waiting for first consumer to be created before binding")]
+    Consumer,
+    #[error(
+        "Waiting for a volume to be created either by the external provisioner '{provisioner}' or \
+         manually by the system administrator. If volume creation is delayed, please verify that \
+         the provisioner is running and correctly registered."
+    )]
+    ExternalProvisioning { provisioner: String },
+}
+
+impl Notice {
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::UnknownClass { .. } => "ProvisioningFailed",
+            Self::NoClass => "FailedBinding",
+            Self::Consumer => "WaitForFirstConsumer",
+            Self::ExternalProvisioning { .. } => "ExternalProvisioning",
+        }
+    }
+
+    pub(super) fn is_warning(&self) -> bool {
+        matches!(self, Self::UnknownClass { .. })
+    }
+}
+
 /// What a claim without a volume waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// Nobody makes volumes of this class, or the class does not exist.
+    /// A volume that somebody else creates.
     Nobody,
-    /// A machine that wants to use it.
-    Consumer,
+    /// Something that its user has to do.
+    Told(Notice),
     /// The provisioner of volumes that are on no node in particular has to be told.
     Announcement { provisioner: String },
     /// A node has to be chosen.
@@ -37,7 +70,15 @@ pub(super) fn class_name(claim: &Value) -> &str {
 }
 
 pub(super) fn wait(claim: &Value, class: Option<&Value>) -> Wait {
-    let Some(class) = class else { return Wait::Nobody };
+    if !text(claim, "/spec/volumeName").is_empty() || waits_for_populator(claim) {
+        return Wait::Nobody;
+    }
+    let Some(class) = class else {
+        return Wait::Told(match class_name(claim) {
+            "" => Notice::NoClass,
+            class => Notice::UnknownClass { class: class.to_owned() },
+        });
+    };
     let provisioner = text(class, "/provisioner");
     if provisioner.is_empty() || provisioner == "kubernetes.io/no-provisioner" {
         return Wait::Nobody;
@@ -53,7 +94,7 @@ pub(super) fn wait(claim: &Value, class: Option<&Value>) -> Wait {
     }
     let later = text(class, "/volumeBindingMode") == "WaitForFirstConsumer";
     if !chosen && later && annotation(claim, IMMEDIATE).is_none() {
-        return Wait::Consumer;
+        return Wait::Told(Notice::Consumer);
     }
     let provisioner = provisioner.to_owned();
     if anywhere { Wait::Announcement { provisioner } } else { Wait::Node { provisioner } }
@@ -278,14 +319,23 @@ mod tests {
             json!({"metadata": {"annotations": {SELECTED_NODE: "n1", PROVISIONER: "p"}}});
         let node = Wait::Node { provisioner: "sheaf.io/local".into() };
         for (extra, expected) in [
-            (json!({}), Wait::Consumer),
+            (json!({}), Wait::Told(Notice::Consumer)),
             (chosen, node.clone()),
             (announced, Wait::Provisioner),
             (json!({"metadata": {"annotations": {IMMEDIATE: ""}}}), node),
         ] {
             assert_eq!(wait(&claim(extra.clone()), Some(&class)), expected, "{extra}");
         }
-        assert_eq!(wait(&claim(json!({})), None), Wait::Nobody);
+        let unknown = Wait::Told(Notice::UnknownClass { class: "local".into() });
+        assert_eq!(wait(&claim(json!({})), None), unknown);
+        let classless = claim(json!({"spec": {"storageClassName": ""}}));
+        assert_eq!(wait(&classless, None), Wait::Told(Notice::NoClass));
+        let named = claim(json!({"spec": {"volumeName": "v"}}));
+        assert_eq!(wait(&named, Some(&class)), Wait::Nobody);
+        let reference =
+            json!({"apiGroup": "cdi.kubevirt.io", "kind": "VolumeImportSource", "name": "s"});
+        let unread = claim(json!({"spec": {"dataSourceRef": reference}}));
+        assert_eq!(wait(&unread, Some(&class)), Wait::Nobody, "what it holds is not known yet");
         let foreign = json!({"provisioner": "driver.example.org"});
         let anywhere = json!({"provisioner": hci::DRIVER});
         let announcement = Wait::Announcement { provisioner: hci::DRIVER.into() };

@@ -6,110 +6,41 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::source::{Hold, Source};
 use crate::condition::{self, Condition};
 use crate::object::{annotation, is_controlled_by, list, name, namespace, text};
+use crate::populate::{CLONE_REQUEST, DRIVER_CLONE, IMMEDIATE, POD_PHASE, UPLOAD_TARGET};
+use crate::storage_profile::Set;
 
-pub(super) const POD_PHASE: &str = "cdi.kubevirt.io/storage.pod.phase";
 const POD_READY: &str = "cdi.kubevirt.io/storage.pod.ready";
 const PROGRESS: &str = "sheaf.io/import-progress";
 const TROUBLE: &str = "cdi.kubevirt.io/storage.condition.running.message";
 const TROUBLE_REASON: &str = "cdi.kubevirt.io/storage.condition.running.reason";
 const RESTARTS: &str = "cdi.kubevirt.io/storage.pod.restarts";
-const IMMEDIATE: &str = "cdi.kubevirt.io/storage.bind.immediate.requested";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// Where the content of a data volume comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Source {
-    Http {
-        url: String,
-        secret: String,
-        certificates: String,
-        checksum: String,
-    },
-    Registry {
-        url: String,
-        secret: String,
-        certificates: String,
-    },
-    Clone {
-        namespace: String,
-        name: String,
-    },
-    /// A snapshot of a claim, in the data volume's own namespace.
-    Snapshot {
-        name: String,
-    },
-    Upload,
-    Blank,
-    /// Named in the spec, but not something that can be fetched here.
-    Unsupported(String),
-}
-
-/// What a data volume asks for; `data_source` is the one that `sourceRef` names, if it does.
-pub(super) fn source(dv: &Value, data_source: Option<&Value>) -> Source {
-    let own = &dv["spec"]["source"];
-    let named = data_source.map(|found| &found["spec"]["source"]);
-    let source = if own.is_object() { own } else { named.unwrap_or(&Value::Null) };
-    let word = |kind: &str, key: &str| text(&source[kind], key).to_owned();
-    if source["http"].is_object() {
-        return Source::Http {
-            url: word("http", "/url"),
-            secret: word("http", "/secretRef"),
-            certificates: word("http", "/certConfigMap"),
-            checksum: word("http", "/checksum"),
-        };
-    }
-    if source["registry"].is_object() {
-        return Source::Registry {
-            url: word("registry", "/url"),
-            secret: word("registry", "/secretRef"),
-            certificates: word("registry", "/certConfigMap"),
-        };
-    }
-    if source["pvc"].is_object() {
-        let from = word("pvc", "/namespace");
-        let from = if from.is_empty() { namespace(dv).to_owned() } else { from };
-        return Source::Clone { namespace: from, name: word("pvc", "/name") };
-    }
-    if source["snapshot"].is_object() {
-        let from = word("snapshot", "/namespace");
-        if from.is_empty() || from == namespace(dv) {
-            return Source::Snapshot { name: word("snapshot", "/name") };
-        }
-    }
-    if source["upload"].is_object() {
-        return Source::Upload;
-    }
-    if source["blank"].is_object() || (source.is_null() && dv["spec"]["sourceRef"].is_null()) {
-        return Source::Blank;
-    }
-    let kinds = source.as_object().map(|kinds| kinds.keys().cloned().collect::<Vec<_>>());
-    Source::Unsupported(kinds.unwrap_or_default().join(", "))
-}
-
-/// The claim of a data volume, with what the agent has to know.
-pub(super) fn claim(dv: &Value, source: &Source) -> Value {
-    let mut annotations: Map<String, Value> =
-        dv.pointer("/metadata/annotations").and_then(Value::as_object).cloned().unwrap_or_default();
-    annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
-    let content = match text(dv, "/spec/contentType") {
-        "" => "kubevirt",
-        kind => kind,
-    };
+/// What the agent has to know of the content of a claim, as annotations of it.
+pub(crate) fn annotations(content: &str, source: &Source) -> Map<String, Value> {
+    let mut annotations = Map::new();
     let mut note = |key: &str, value: &str| {
         if !value.is_empty() {
             annotations.insert(format!("cdi.kubevirt.io/storage.{key}"), value.into());
         }
     };
-    note("contentType", content);
+    note("contentType", if content.is_empty() { "kubevirt" } else { content });
     match source {
-        Source::Http { url, secret, certificates, checksum } => {
+        Source::Http { url, secret, certificates, checksum, headers, secret_headers } => {
             note("import.source", "http");
             note("import.endpoint", url);
             note("import.secretName", secret);
             note("import.certConfigMap", certificates);
             note("import.checksum", checksum);
+            for (index, header) in headers.iter().enumerate() {
+                note(&format!("import.extraHeaders.{index}"), header);
+            }
+            for (index, name) in secret_headers.iter().enumerate() {
+                note(&format!("import.secretExtraHeaders.{index}"), name);
+            }
         }
         Source::Registry { url, secret, certificates } => {
             note("import.source", "registry");
@@ -118,14 +49,25 @@ pub(super) fn claim(dv: &Value, source: &Source) -> Value {
             note("import.certConfigMap", certificates);
         }
         Source::Clone { namespace, name } => {
-            annotations.insert("k8s.io/CloneRequest".into(), format!("{namespace}/{name}").into());
+            annotations.insert(CLONE_REQUEST.into(), format!("{namespace}/{name}").into());
         }
         Source::Upload => {
-            annotations.insert("cdi.kubevirt.io/storage.upload.target".into(), "".into());
+            annotations.insert(UPLOAD_TARGET.into(), "".into());
         }
         Source::Snapshot { .. } => {}
-        Source::Blank | Source::Unsupported(_) => note("import.source", "none"),
+        Source::Blank | Source::Unresolved { .. } | Source::Unsupported(_) => {
+            note("import.source", "none");
+        }
     }
+    annotations
+}
+
+/// The claim of a data volume, with what the agent has to know.
+pub(super) fn claim(dv: &Value, source: &Source) -> Value {
+    let mut annotations: Map<String, Value> =
+        dv.pointer("/metadata/annotations").and_then(Value::as_object).cloned().unwrap_or_default();
+    annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    annotations.extend(self::annotations(text(dv, "/spec/contentType"), source));
     let mut labels = dv.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));
     labels["app"] = "containerized-data-importer".into();
     json!({
@@ -141,27 +83,6 @@ pub(super) fn claim(dv: &Value, source: &Source) -> Value {
     })
 }
 
-/// Whether a claim may be made by the driver of its class as a copy that shares its source's
-/// space: both are the driver's, in one namespace.
-pub(super) fn is_linked(
-    source: &Source,
-    dv: &Value,
-    class: &Value,
-    volume: Option<&Value>,
-) -> bool {
-    if text(class, "/provisioner") != hci::DRIVER {
-        return false;
-    }
-    match source {
-        Source::Snapshot { .. } => true,
-        Source::Clone { namespace: from, .. } => {
-            from == namespace(dv)
-                && volume.is_some_and(|own| crate::longhorn::handle(own).is_some())
-        }
-        _ => false,
-    }
-}
-
 /// The class that a claim will have: the one it names, or the default.
 pub(super) fn class<'a>(claim: &Value, classes: &'a [Value]) -> Option<&'a Value> {
     const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
@@ -171,40 +92,66 @@ pub(super) fn class<'a>(claim: &Value, classes: &'a [Value]) -> Option<&'a Value
     }
 }
 
-/// Has the driver copy the source, so that nobody has to fill the claim. `size` is that of the
-/// source, for a claim that asks for nothing.
-pub(super) fn link(claim: &mut Value, source: &Source, size: &Value) {
-    let origin = match source {
-        Source::Clone { name, .. } => json!({"kind": "PersistentVolumeClaim", "name": name}),
-        Source::Snapshot { name } => {
-            json!({"apiGroup": hci::snapshot::GROUP, "kind": "VolumeSnapshot", "name": name})
-        }
-        _ => return,
-    };
-    claim["spec"]["dataSource"] = origin;
-    if claim.pointer("/spec/resources/requests/storage").is_none() && !size.is_null() {
-        claim["spec"]["resources"] = json!({"requests": {"storage": size}});
-    }
+/// Has the driver copy the source, so that nobody has to fill the claim.
+pub(super) fn link(claim: &mut Value, source: &Source) {
+    let Some((kind, there, name)) = source.copied() else { return };
+    let is_here = there == namespace(claim);
     if let Some(annotations) = claim["metadata"]["annotations"].as_object_mut() {
-        annotations.remove("k8s.io/CloneRequest");
+        annotations.remove(CLONE_REQUEST);
         annotations.insert(POD_PHASE.into(), "Succeeded".into());
+        if !is_here {
+            annotations.insert(DRIVER_CLONE.into(), format!("{kind}/{there}/{name}").into());
+        }
+    }
+    if is_here {
+        claim["spec"]["dataSource"] = match kind {
+            "pvc" => json!({"kind": "PersistentVolumeClaim", "name": name}),
+            _ => json!({"apiGroup": hci::snapshot::GROUP, "kind": "VolumeSnapshot", "name": name}),
+        };
     }
 }
 
-/// `spec.pvc` as it is, or `spec.storage` with what its users leave out.
+/// A copy that asks for no size gets that of its source.
+pub(super) fn default_size(claim: &mut Value, source: &Source, copied: &Value) {
+    let pointer = match source {
+        Source::Clone { .. } => "/status/capacity/storage",
+        Source::Snapshot { .. } => "/status/restoreSize",
+        _ => return,
+    };
+    let asks = claim.pointer("/spec/resources/requests/storage").is_some_and(|own| !own.is_null());
+    if let Some(size) = copied.pointer(pointer).filter(|_| !asks) {
+        claim["spec"]["resources"] = json!({"requests": {"storage": size}});
+    }
+}
+
+/// `spec.pvc` as it is, or `spec.storage`.
 fn claim_spec(dv: &Value) -> Value {
     let exact = &dv["spec"]["pvc"];
-    if exact.is_object() {
-        return exact.clone();
+    let own = if exact.is_object() { exact } else { &dv["spec"]["storage"] };
+    if own.is_object() { own.clone() } else { json!({}) }
+}
+
+/// Fills in the modes that `spec.storage` leaves out, by what claims of its class can be.
+pub(super) fn default_modes(claim: &mut Value, dv: &Value, sets: &[Set]) {
+    if dv["spec"]["pvc"].is_object() {
+        return;
     }
-    let mut spec = dv["spec"]["storage"].clone();
-    if !spec.is_object() {
-        spec = json!({});
+    let spec = &mut claim["spec"];
+    let access = list(spec, "/accessModes").to_vec();
+    let mode = text(spec, "/volumeMode").to_owned();
+    let fitting = sets.iter().find(|set| {
+        (mode.is_empty() || set.volume_mode == mode)
+            && access.iter().all(|own| set.access_modes.iter().any(|mode| own == mode))
+    });
+    if access.is_empty() {
+        spec["accessModes"] = match fitting {
+            Some(set) => json!(set.access_modes),
+            None => json!(["ReadWriteOnce"]),
+        };
     }
-    if list(&spec, "/accessModes").is_empty() {
-        spec["accessModes"] = json!(["ReadWriteOnce"]);
+    if let Some(set) = fitting.filter(|_| mode.is_empty()) {
+        spec["volumeMode"] = json!(set.volume_mode);
     }
-    spec
 }
 
 /// Everything that a data volume's status follows from.
@@ -213,6 +160,8 @@ pub(super) struct Seen<'a> {
     pub(super) dv: &'a Value,
     pub(super) source: &'a Source,
     pub(super) claim: Option<&'a Value>,
+    /// Why there is no claim yet.
+    pub(super) hold: Option<&'a Hold>,
     pub(super) waits_for_consumer: bool,
 }
 
@@ -284,7 +233,10 @@ fn conditions_for(seen: Seen<'_>, phase: &str, trouble: &str, reason: &str) -> [
         }
         None => Condition::new("Bound", "Unknown").because("NotFound", "No PVC found"),
     };
-    let running = match (phase, seen.source) {
+    let held = seen
+        .hold
+        .map(|hold| Condition::new("Running", "False").because(hold.reason(), hold.to_string()));
+    let running = held.unwrap_or_else(|| match (phase, seen.source) {
         (_, Source::Unsupported(kind)) => Condition::new("Running", "False")
             .because("Error", format!("cannot fill a volume from source: {kind}")),
         ("ImportInProgress" | "CloneInProgress" | "UploadReady", _) if trouble.is_empty() => {
@@ -292,7 +244,7 @@ fn conditions_for(seen: Seen<'_>, phase: &str, trouble: &str, reason: &str) -> [
         }
         ("Succeeded", _) => Condition::new("Running", "False").because("Completed", ""),
         _ => Condition::new("Running", "False").because(reason, trouble),
-    };
+    });
     let ready = match phase {
         "Succeeded" => Condition::new("Ready", "True"),
         "Failed" => Condition::new("Ready", "False").because("Error", trouble),
@@ -302,135 +254,4 @@ fn conditions_for(seen: Seen<'_>, phase: &str, trouble: &str, reason: &str) -> [
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn dv(spec: Value) -> Value {
-        json!({"metadata": {"name": "d", "namespace": "n", "uid": "u"}, "spec": spec})
-    }
-
-    fn claim_with(phase: &str, annotations: Value) -> Value {
-        json!({
-            "metadata": {
-                "annotations": annotations,
-                "ownerReferences": [{"uid": "u", "controller": true}],
-            },
-            "status": {"phase": phase},
-        })
-    }
-
-    #[test]
-    fn a_copy_on_the_same_driver_is_left_to_it() {
-        let dv = json!({"metadata": {"name": "d", "namespace": "n"},
-            "spec": {"source": {"pvc": {"name": "from"}}, "storage": {}}});
-        let from = source(&dv, None);
-        let ours = json!({"metadata": {"name": "l"}, "provisioner": hci::DRIVER});
-        let local = json!({"metadata": {"name": "local"}, "provisioner": "sheaf.io/local"});
-        let volume = json!({"spec": {"csi": {"driver": hci::DRIVER, "volumeHandle": "v"}}});
-        assert!(is_linked(&from, &dv, &ours, Some(&volume)));
-        assert!(!is_linked(&from, &dv, &local, Some(&volume)));
-        assert!(!is_linked(&from, &dv, &ours, Some(&json!({"spec": {"local": {}}}))));
-        let mut wanted = claim(&dv, &from);
-        link(&mut wanted, &from, &json!("3Gi"));
-        assert_eq!(wanted["spec"]["dataSource"]["name"], "from");
-        assert_eq!(wanted["spec"]["resources"]["requests"]["storage"], "3Gi");
-        assert_eq!(annotation(&wanted, POD_PHASE), Some("Succeeded"));
-        assert_eq!(annotation(&wanted, "k8s.io/CloneRequest"), None);
-        let taken = json!({"metadata": {"namespace": "n"},
-            "spec": {"source": {"snapshot": {"name": "s", "namespace": "n"}}}});
-        assert_eq!(source(&taken, None), Source::Snapshot { name: "s".into() });
-        let elsewhere = json!({"metadata": {"namespace": "n"},
-            "spec": {"source": {"snapshot": {"name": "s", "namespace": "m"}}}});
-        assert!(matches!(source(&elsewhere, None), Source::Unsupported(_)));
-    }
-
-    #[test]
-    fn sources_are_told_apart() {
-        let http = dv(json!({"source": {"http": {"url": "http://x"}}}));
-        assert!(matches!(source(&http, None), Source::Http { url, .. } if url == "http://x"));
-        let clone = dv(json!({"source": {"pvc": {"name": "p"}}}));
-        let from_here = Source::Clone { namespace: "n".into(), name: "p".into() };
-        assert_eq!(source(&clone, None), from_here);
-        let by_name = dv(json!({"sourceRef": {"kind": "DataSource", "name": "s"}}));
-        let found = json!({"spec": {"source": {"pvc": {"name": "p", "namespace": "m"}}}});
-        let from_there = Source::Clone { namespace: "m".into(), name: "p".into() };
-        assert_eq!(source(&by_name, Some(&found)), from_there);
-        assert_eq!(source(&dv(json!({"source": {"blank": {}}})), None), Source::Blank);
-        let strange = dv(json!({"source": {"vddk": {}}}));
-        assert_eq!(source(&strange, None), Source::Unsupported("vddk".into()));
-    }
-
-    #[test]
-    fn a_claim_carries_what_the_agent_needs() {
-        let dv = dv(json!({
-            "source": {"http": {"url": "http://x/i.qcow2", "secretRef": "s"}},
-            "storage": {"resources": {"requests": {"storage": "5Gi"}}},
-        }));
-        let claim = claim(&dv, &source(&dv, None));
-        let note = |key: &str| annotation(&claim, &format!("cdi.kubevirt.io/storage.{key}"));
-        assert_eq!(note("import.source"), Some("http"));
-        assert_eq!(note("import.endpoint"), Some("http://x/i.qcow2"));
-        assert_eq!(note("import.secretName"), Some("s"));
-        assert_eq!(claim["spec"]["accessModes"], json!(["ReadWriteOnce"]));
-        assert_eq!(claim["metadata"]["ownerReferences"][0]["kind"], "DataVolume");
-    }
-
-    #[test]
-    fn the_phase_follows_the_claim() {
-        let dv = dv(json!({}));
-        let http = Source::Http {
-            url: "u".into(),
-            secret: String::new(),
-            certificates: String::new(),
-            checksum: String::new(),
-        };
-        let clone = Source::Clone { namespace: "n".into(), name: "p".into() };
-        let pod = |phase: &str| json!({POD_PHASE: phase});
-        let foreign = json!({"metadata": {}, "status": {"phase": "Bound"}});
-        for (source, claim, waits, expected) in [
-            (&http, None, true, "Pending"),
-            (&http, Some(claim_with("Pending", json!({}))), true, "WaitForFirstConsumer"),
-            (&http, Some(claim_with("Pending", json!({IMMEDIATE: ""}))), true, "Pending"),
-            (&http, Some(claim_with("Pending", json!({SELECTED_NODE: "n"}))), true, "Pending"),
-            (&http, Some(claim_with("Bound", json!({}))), true, "ImportScheduled"),
-            (&http, Some(claim_with("Bound", pod("Running"))), true, "ImportInProgress"),
-            (&clone, Some(claim_with("Bound", pod("Running"))), false, "CloneInProgress"),
-            (&Source::Upload, Some(claim_with("Bound", json!({}))), false, "UploadScheduled"),
-            (
-                &Source::Upload,
-                Some(claim_with("Bound", json!({POD_READY: "true"}))),
-                false,
-                "UploadReady",
-            ),
-            (&http, Some(claim_with("Bound", pod("Succeeded"))), false, "Succeeded"),
-            (&http, Some(claim_with("Bound", pod("Failed"))), false, "Failed"),
-            (&http, Some(foreign), false, "Pending"),
-        ] {
-            let seen = Seen { dv: &dv, source, claim: claim.as_ref(), waits_for_consumer: waits };
-            assert_eq!(phase(seen), expected, "{source:?} {claim:?}");
-        }
-    }
-
-    #[test]
-    fn progress_and_trouble_are_repeated() {
-        let dv = dv(json!({}));
-        let notes = json!({POD_PHASE: "Running", PROGRESS: "42.0%", TROUBLE: "404 Not Found",
-            TROUBLE_REASON: "Error", RESTARTS: "2"});
-        let claim = claim_with("Bound", notes);
-        let source = Source::Registry {
-            url: "u".into(),
-            secret: String::new(),
-            certificates: String::new(),
-        };
-        let seen =
-            Seen { dv: &dv, source: &source, claim: Some(&claim), waits_for_consumer: false };
-        let status = status(seen, Timestamp::UNIX_EPOCH);
-        assert_eq!(status["status"]["progress"], "42.0%");
-        assert_eq!(status["status"]["restartCount"], 2);
-        let running = condition::find(list(&status, "/status/conditions"), "Running").unwrap();
-        assert_eq!(
-            (text(running, "/status"), text(running, "/message")),
-            ("False", "404 Not Found")
-        );
-    }
-}
+mod tests;

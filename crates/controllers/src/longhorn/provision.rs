@@ -5,10 +5,11 @@
 
 mod growth;
 mod image;
+mod origin;
 mod parameter;
 mod plan;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,15 +18,17 @@ use hci::longhorn::NAMESPACE;
 use kube::Client;
 use serde_json::{Value, json};
 
-use self::plan::{Content, Fate, Origin, ProvisionError, Want};
+use self::origin::{Content, Origin};
+use self::plan::{Fate, ProvisionError, Want};
 use super::object::handle;
 use super::volume_snapshot::{CONTENTS, VOLUME_SNAPSHOTS};
 use super::{BACKING_IMAGES, BACKINGS};
 use crate::event::{self, About, Tone};
 use crate::key::{Dependents, Key};
 use crate::object::{self, annotation, is_merged, text};
+use crate::populate;
 use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
-use crate::resource::{CLAIMS, CLASSES, Objects, VOLUMES, is_refused};
+use crate::resource::{CLAIMS, CLASSES, DATA_VOLUMES, Objects, VOLUMES, is_refused};
 
 const SOURCE: &str = hci::DRIVER;
 /// What was refused is tried again although nothing was seen to change.
@@ -100,7 +103,7 @@ impl Provisioner {
             return self.grow(&claim).await;
         }
         let class = text(&claim, "/spec/storageClassName");
-        self.waiting.set(key, waits_for(&claim, class));
+        self.waiting.set(key, [Key::new("", class)].into());
         let found = self.objects.get(CLASSES, "", class).await.doing("get the storage class")?;
         let Some(class) = found else { return Ok(Next::Done) };
         if plan::want(&claim, &class) != Want::Volume {
@@ -117,6 +120,12 @@ impl Provisioner {
                 Ok(Next::Again(LOOK_AGAIN))
             }
         }
+    }
+
+    /// The claim is looked at again when the object changes, besides its class.
+    fn wait_for(&self, claim: &Value, namespace: &str, name: &str) {
+        let class = Key::new("", text(claim, "/spec/storageClassName"));
+        self.waiting.set(&Key::of(claim), [class, Key::new(namespace, name)].into());
     }
 
     fn forget(&self, key: &Key) {
@@ -177,9 +186,7 @@ impl Provisioner {
         class: &Value,
     ) -> Result<Result<(), ProvisionError>, Failure> {
         let Some(name) = image::wanted(class) else { return Ok(Ok(())) };
-        let mut needs = waits_for(claim, object::name(class));
-        needs.insert(Key::new(NAMESPACE, name));
-        self.waiting.set(&Key::of(claim), needs);
+        self.wait_for(claim, NAMESPACE, name);
         let found = self.objects.get(BACKING_IMAGES, NAMESPACE, name).await;
         let found = found.doing("get the backing image")?;
         Ok(image::check(claim, class, name, found.as_ref()))
@@ -189,27 +196,35 @@ impl Provisioner {
         &self,
         claim: &Value,
     ) -> Result<Result<Option<Content>, ProvisionError>, Failure> {
-        let namespace = object::namespace(claim);
-        Ok(match plan::origin(claim) {
+        let controller = match annotation(claim, populate::DRIVER_CLONE) {
+            Some(_) => object::controller(claim).map_or("", |owner| text(owner, "/name")),
+            None => "",
+        };
+        let dv = self.objects.get(DATA_VOLUMES, object::namespace(claim), controller).await;
+        let dv = dv.doing("get the data volume of a claim")?;
+        Ok(match origin::origin(claim, dv.as_ref()) {
             Origin::Nothing => Ok(None),
             Origin::Other(what) => Err(ProvisionError::Origin { what }),
-            Origin::Claim(name) => {
-                let source = self.objects.get(CLAIMS, namespace, &name).await;
+            Origin::Unauthorized(from) => Err(ProvisionError::Unauthorized { from }),
+            Origin::Claim(Key { namespace, name }) => {
+                self.wait_for(claim, &namespace, &name);
+                let source = self.objects.get(CLAIMS, &namespace, &name).await;
                 let source = source.doing("get the source claim")?;
                 let bound = source.as_ref().map_or("", |own| text(own, "/spec/volumeName"));
                 let volume = self.objects.get(VOLUMES, "", bound).await;
                 let volume = volume.doing("get the source volume")?;
-                plan::claim_content(&name, source.as_ref(), volume.as_ref()).map(Some)
+                origin::claim_content(&name, source.as_ref(), volume.as_ref()).map(Some)
             }
-            Origin::Snapshot(name) => {
-                let snapshot = self.objects.get(VOLUME_SNAPSHOTS, namespace, &name).await;
+            Origin::Snapshot(Key { namespace, name }) => {
+                self.wait_for(claim, &namespace, &name);
+                let snapshot = self.objects.get(VOLUME_SNAPSHOTS, &namespace, &name).await;
                 let snapshot = snapshot.doing("get the source snapshot")?;
                 let bound = snapshot
                     .as_ref()
                     .map_or("", |own| text(own, "/status/boundVolumeSnapshotContentName"));
                 let content = self.objects.get(CONTENTS, "", bound).await;
                 let content = content.doing("get the content of a snapshot")?;
-                plan::snapshot_content(&name, snapshot.as_ref(), content.as_ref()).map(Some)
+                origin::snapshot_content(&name, snapshot.as_ref(), content.as_ref()).map(Some)
             }
         })
     }
@@ -348,18 +363,6 @@ impl Provisioner {
         };
         event::tell(&self.objects.0, SOURCE, &about, tone, reason, message).await;
     }
-}
-
-/// The class, and what a claim is to be copied from.
-fn waits_for(claim: &Value, class: &str) -> BTreeSet<Key> {
-    let mut needs: BTreeSet<Key> = [Key::new("", class)].into();
-    match plan::origin(claim) {
-        Origin::Claim(name) | Origin::Snapshot(name) => {
-            needs.insert(Key::new(object::namespace(claim), &name));
-        }
-        Origin::Nothing | Origin::Other(_) => {}
-    }
-    needs
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@ use hci::longhorn::{FINALIZER, NAMESPACE, VOLUME_LABEL};
 use serde_json::{Map, Value, json};
 use types::Quantity;
 
+use super::origin::Content;
 use super::parameter::{self, ParameterError};
 use crate::longhorn::API;
-use crate::longhorn::object::{bytes, handle, volume_bytes};
+use crate::longhorn::object::{bytes, volume_bytes};
 use crate::object::{annotation, is_deleting, list, name, namespace, quantity, text, uid};
 
 pub(super) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
@@ -16,6 +17,8 @@ pub(super) const HELD: &str = "external-provisioner.volume.kubernetes.io/finaliz
 /// when the claim went before there was a persistent volume.
 pub(super) const MADE_FOR: &str = "sheaf.dev/made-for";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// Set by the controller that binds claims, once no existing volume fits.
+pub(super) const ANNOUNCED: &str = "volume.kubernetes.io/storage-provisioner";
 const IMMEDIATE: &str = "cdi.kubevirt.io/storage.bind.immediate.requested";
 
 /// Why a claim gets no volume; it is tried again when something changes.
@@ -30,6 +33,10 @@ pub(super) enum ProvisionError {
          the same namespace will do"
     )]
     Origin { what: String },
+    #[error(
+        "copying {from} of another namespace was not authorized when the DataVolume was created"
+    )]
+    Unauthorized { from: String },
     #[error("{kind} {name} is not found")]
     Missing { kind: &'static str, name: String },
     #[error("{kind} {name} is not ready to be copied")]
@@ -59,6 +66,10 @@ pub(super) fn want(claim: &Value, class: &Value) -> Want {
     if text(class, "/provisioner") != hci::DRIVER || settled {
         return Want::Nothing;
     }
+    // Before that, the claim may still be bound to a volume that exists.
+    if annotation(claim, ANNOUNCED) != Some(hci::DRIVER) {
+        return Want::Nothing;
+    }
     // A claim with a selector looks for a volume that is there.
     if claim.pointer("/spec/selector").is_some_and(|own| !own.is_null()) {
         return Want::Nothing;
@@ -69,81 +80,6 @@ pub(super) fn want(claim: &Value, class: &Value) -> Want {
         return Want::Consumer;
     }
     Want::Volume
-}
-
-/// What a new volume begins with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Origin {
-    Nothing,
-    Claim(String),
-    Snapshot(String),
-    Other(String),
-}
-
-pub(super) fn origin(claim: &Value) -> Origin {
-    let reference = ["/spec/dataSourceRef", "/spec/dataSource"]
-        .iter()
-        .find_map(|pointer| claim.pointer(pointer).filter(|own| own.is_object()));
-    let Some(own) = reference else { return Origin::Nothing };
-    let (group, kind, name) = (text(own, "/apiGroup"), text(own, "/kind"), text(own, "/name"));
-    let elsewhere = text(own, "/namespace");
-    if !elsewhere.is_empty() && elsewhere != namespace(claim) {
-        return Origin::Other(format!("{kind} {elsewhere}/{name}"));
-    }
-    match (group, kind) {
-        ("", "PersistentVolumeClaim") => Origin::Claim(name.to_owned()),
-        (hci::snapshot::GROUP, "VolumeSnapshot") => Origin::Snapshot(name.to_owned()),
-        _ => Origin::Other(format!("{kind} {name}")),
-    }
-}
-
-/// Data that a volume begins with, in Longhorn's words, and how much it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Content {
-    pub(super) source: String,
-    pub(super) size: i64,
-    /// As its user calls it.
-    pub(super) name: String,
-}
-
-/// The content of another claim, given the persistent volume that it is bound to.
-pub(super) fn claim_content(
-    name: &str,
-    source: Option<&Value>,
-    volume: Option<&Value>,
-) -> Result<Content, ProvisionError> {
-    let kind = "PersistentVolumeClaim";
-    let missing = || ProvisionError::Missing { kind, name: name.to_owned() };
-    let source = source.ok_or_else(missing)?;
-    let ready = text(source, "/status/phase") == "Bound" && !is_deleting(source);
-    let Some(volume) = volume.filter(|_| ready) else {
-        return Err(ProvisionError::NotReady { kind, name: name.to_owned() });
-    };
-    let own =
-        handle(volume).ok_or_else(|| ProvisionError::Foreign { kind, name: name.to_owned() })?;
-    let size = volume_bytes(source, "/status/capacity/storage").unwrap_or_default();
-    Ok(Content { source: format!("vol://{own}"), size, name: name.to_owned() })
-}
-
-/// The content of a snapshot, given what it is bound to.
-pub(super) fn snapshot_content(
-    name: &str,
-    snapshot: Option<&Value>,
-    content: Option<&Value>,
-) -> Result<Content, ProvisionError> {
-    let kind = "VolumeSnapshot";
-    let snapshot =
-        snapshot.ok_or_else(|| ProvisionError::Missing { kind, name: name.to_owned() })?;
-    let ready = snapshot.pointer("/status/readyToUse") == Some(&json!(true));
-    let Some(content) = content.filter(|_| ready && !is_deleting(snapshot)) else {
-        return Err(ProvisionError::NotReady { kind, name: name.to_owned() });
-    };
-    let source = text(content, "/status/snapshotHandle");
-    if text(content, "/spec/driver") != hci::DRIVER || !source.starts_with("snap://") {
-        return Err(ProvisionError::Foreign { kind, name: name.to_owned() });
-    }
-    let size = content.pointer("/status/restoreSize").and_then(Value::as_i64).unwrap_or_default();
-    Ok(Content { source: source.to_owned(), size, name: name.to_owned() })
 }
 
 /// What the volume of a claim is called, in both worlds.

@@ -23,7 +23,7 @@ fn cluster(parameters: Value) -> (Fake, Provisioner) {
 
 fn make_claim(fake: &Fake) -> String {
     let claim = json!({
-        "metadata": {"name": "c"},
+        "metadata": {"name": "c", "annotations": {plan::ANNOUNCED: hci::DRIVER}},
         "spec": {"storageClassName": "longhorn", "accessModes": ["ReadWriteOnce"],
             "resources": {"requests": {"storage": "1Gi"}}},
     });
@@ -113,4 +113,42 @@ async fn growing_waits_for_the_engine() {
     assert!(!condition::is(&claim(), "Resizing", "True"));
     let volume = fake.get(VOLUME_KIND, "", &name).unwrap();
     assert_eq!(text(&volume, "/spec/capacity/storage"), "2Gi");
+}
+
+#[tokio::test]
+async fn a_claim_that_may_be_bound_to_an_existing_volume_gets_no_other() {
+    let (fake, provisioner) = cluster(json!({}));
+    make_claim(&fake);
+    let patch = json!({"metadata": {"annotations": {plan::ANNOUNCED: null}}});
+    fake.merge(CLAIM_KIND, "n", "c", &patch);
+    provisioner.claim(&Key::new("n", "c")).await.unwrap();
+    assert!(fake.names(BACKING_KIND).is_empty() && fake.names(VOLUME_KIND).is_empty());
+}
+
+#[tokio::test]
+async fn a_copy_from_another_namespace_needs_the_authority_of_its_data_volume() {
+    let (fake, provisioner) = cluster(json!({}));
+    fake.create("/namespaces", "", json!({"metadata": {"name": "m"}}));
+    let csi = json!({"driver": hci::DRIVER, "volumeHandle": "v"});
+    fake.create(VOLUME_KIND, "", json!({"metadata": {"name": "v"}, "spec": {"csi": csi}}));
+    let status = json!({"phase": "Bound", "capacity": {"storage": "1Gi"}});
+    let from = json!({"metadata": {"name": "from"}, "spec": {"volumeName": "v"}, "status": status});
+    fake.create(CLAIM_KIND, "m", from);
+    let dv = json!({"metadata": {"name": "c"}, "spec": {}});
+    let uid = fake.create("cdi.kubevirt.io/datavolumes", "n", dv);
+    make_claim(&fake);
+    let owner = json!({"apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataVolume",
+        "name": "c", "uid": uid, "controller": true});
+    let patch = json!({"metadata": {
+        "annotations": {populate::DRIVER_CLONE: "pvc/m/from"}, "ownerReferences": [owner],
+    }});
+    fake.merge(CLAIM_KIND, "n", "c", &patch);
+    let key = Key::new("n", "c");
+    provisioner.claim(&key).await.unwrap();
+    assert!(fake.names(BACKING_KIND).is_empty());
+    assert!(fake.any("/events", |event| text(event, "/message").contains("was not authorized")));
+    let patch = json!({"metadata": {"annotations": {populate::AUTHORIZED: "pvc/m/from"}}});
+    fake.merge("cdi.kubevirt.io/datavolumes", "n", "c", &patch);
+    provisioner.claim(&key).await.unwrap();
+    assert!(fake.any(BACKING_KIND, |backing| backing["spec"]["dataSource"] == "vol://v"));
 }

@@ -2,7 +2,9 @@ use super::*;
 
 fn claim(extra: Value) -> Value {
     let mut claim = json!({
-        "metadata": {"name": "c", "namespace": "n", "uid": "u", "annotations": {"team": "red"}},
+        "metadata": {"name": "c", "namespace": "n", "uid": "u", "annotations": {
+            "team": "red", ANNOUNCED: hci::DRIVER,
+        }},
         "spec": {
             "storageClassName": "longhorn", "accessModes": ["ReadWriteOnce"],
             "resources": {"requests": {"storage": "1Gi"}},
@@ -40,6 +42,7 @@ fn a_claim_gets_a_volume_at_once_or_when_it_is_used() {
         (note(IMMEDIATE), later, Want::Volume),
         (json!({}), json!({"provisioner": "sheaf.io/local"}), Want::Nothing),
         (json!({"spec": {"volumeName": "v"}}), json!({}), Want::Nothing),
+        (json!({"metadata": {"annotations": {ANNOUNCED: null}}}), json!({}), Want::Nothing),
         (json!({"spec": {"selector": {}}}), json!({}), Want::Nothing),
         (json!({"metadata": {"deletionTimestamp": "t"}}), json!({}), Want::Nothing),
     ] {
@@ -80,43 +83,6 @@ fn nothing_is_made_of_nothing_or_too_small_for_its_content() {
         refused.to_string(),
         "spec.resources.requests.storage \"0\" is invalid: it must be above 0"
     );
-}
-
-#[test]
-fn content_comes_from_claims_and_snapshots_that_are_ready() {
-    let snapshot = json!({"apiGroup": hci::snapshot::GROUP, "kind": "VolumeSnapshot", "name": "s"});
-    let other = json!({"kind": "PersistentVolumeClaim", "name": "p"});
-    let populator = json!({"apiGroup": "x", "kind": "Filler", "name": "f"});
-    let foreign = json!({"kind": "PersistentVolumeClaim", "name": "p", "namespace": "other"});
-    for (source, expected) in [
-        (snapshot, Origin::Snapshot("s".into())),
-        (other, Origin::Claim("p".into())),
-        (populator, Origin::Other("Filler f".into())),
-        (foreign, Origin::Other("PersistentVolumeClaim other/p".into())),
-    ] {
-        assert_eq!(origin(&claim(json!({"spec": {"dataSourceRef": source}}))), expected);
-    }
-    let ready = json!({"status": {"readyToUse": true}});
-    let held = |handle: &str| {
-        json!({"spec": {"driver": hci::DRIVER},
-        "status": {"snapshotHandle": handle, "restoreSize": 5}})
-    };
-    let read = |own: Option<Value>, content: Value| {
-        snapshot_content("s", own.as_ref(), Some(&content)).map_err(|own| own.to_string())
-    };
-    let found = Content { source: "snap://v/s".into(), size: 5, name: "s".into() };
-    assert_eq!(read(Some(ready.clone()), held("snap://v/s")), Ok(found));
-    assert_eq!(read(None, held("")), Err("VolumeSnapshot s is not found".into()));
-    let waiting = Err("VolumeSnapshot s is not ready to be copied".into());
-    assert_eq!(read(Some(json!({})), held("")), waiting);
-    assert!(read(Some(ready), held("bak://v/s")).is_err());
-
-    let bound = json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}});
-    let volume = json!({"spec": {"csi": {"driver": hci::DRIVER, "volumeHandle": "h"}}});
-    let copy = claim_content("p", Some(&bound), Some(&volume)).unwrap();
-    assert_eq!((copy.source.as_str(), copy.size), ("vol://h", 1 << 30));
-    assert!(claim_content("p", Some(&json!({})), Some(&volume)).is_err());
-    assert!(claim_content("p", Some(&bound), Some(&json!({"spec": {"local": {}}}))).is_err());
 }
 
 #[test]

@@ -1,0 +1,271 @@
+//! Where the content of a data volume comes from, and whether its claim can be made now: pure.
+
+use serde_json::Value;
+
+use crate::longhorn;
+use crate::object::{is_deleting, namespace, strings, text};
+use crate::populate;
+
+/// Where the content of a data volume comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    Http {
+        url: String,
+        secret: String,
+        certificates: String,
+        checksum: String,
+        /// `Name: value`
+        headers: Vec<String>,
+        /// Secrets with more of them.
+        secret_headers: Vec<String>,
+    },
+    Registry {
+        url: String,
+        secret: String,
+        certificates: String,
+    },
+    Clone {
+        namespace: String,
+        name: String,
+    },
+    /// A VolumeSnapshot.
+    Snapshot {
+        namespace: String,
+        name: String,
+    },
+    Upload,
+    Blank,
+    /// The DataSource that `sourceRef` names does not exist, or names no source yet.
+    Unresolved {
+        name: String,
+    },
+    /// Named in the spec, but not something that can be fetched here.
+    Unsupported(String),
+}
+
+/// What a data volume asks for; `data_source` is the one that `sourceRef` names, if it does.
+pub(crate) fn source(dv: &Value, data_source: Option<&Value>) -> Source {
+    let own = &dv["spec"]["source"];
+    let named = data_source.map(|found| &found["spec"]["source"]);
+    let source = if own.is_object() { own } else { named.unwrap_or(&Value::Null) };
+    let word = |kind: &str, key: &str| text(&source[kind], key).to_owned();
+    let words = |key: &str| strings(&source["http"], key).map(str::to_owned).collect();
+    let there = |kind: &str| match word(kind, "/namespace") {
+        from if from.is_empty() => namespace(dv).to_owned(),
+        from => from,
+    };
+    if source["http"].is_object() {
+        return Source::Http {
+            url: word("http", "/url"),
+            secret: word("http", "/secretRef"),
+            certificates: word("http", "/certConfigMap"),
+            checksum: word("http", "/checksum"),
+            headers: words("/extraHeaders"),
+            secret_headers: words("/secretExtraHeaders"),
+        };
+    }
+    if source["registry"].is_object() {
+        return Source::Registry {
+            url: word("registry", "/url"),
+            secret: word("registry", "/secretRef"),
+            certificates: word("registry", "/certConfigMap"),
+        };
+    }
+    if source["pvc"].is_object() {
+        return Source::Clone { namespace: there("pvc"), name: word("pvc", "/name") };
+    }
+    if source["snapshot"].is_object() {
+        return Source::Snapshot { namespace: there("snapshot"), name: word("snapshot", "/name") };
+    }
+    if source["upload"].is_object() {
+        return Source::Upload;
+    }
+    let reference = text(dv, "/spec/sourceRef/name");
+    if source["blank"].is_object() || (source.is_null() && reference.is_empty()) {
+        return Source::Blank;
+    }
+    let kinds = source.as_object().map(|kinds| kinds.keys().cloned().collect::<Vec<_>>());
+    match kinds.unwrap_or_default() {
+        kinds if kinds.is_empty() && !reference.is_empty() => {
+            Source::Unresolved { name: reference.to_owned() }
+        }
+        kinds => Source::Unsupported(kinds.join(", ")),
+    }
+}
+
+impl Source {
+    /// The object that is copied: its kind, namespace and name.
+    pub(crate) fn copied(&self) -> Option<(&'static str, &str, &str)> {
+        match self {
+            Self::Clone { namespace, name } => Some(("pvc", namespace, name)),
+            Self::Snapshot { namespace, name } => Some(("snapshot", namespace, name)),
+            _ => None,
+        }
+    }
+}
+
+/// Why the claim of a data volume is not made yet.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Hold {
+    #[error("The source {kind} {name} doesn't exist")]
+    Missing { kind: &'static str, name: String },
+    #[error("The source {kind} {name} is not ready: {why}")]
+    NotReady { kind: &'static str, name: String, why: &'static str },
+    #[error("a VolumeSnapshot can only be copied to a class of its own driver")]
+    Driver,
+}
+
+impl Hold {
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Missing { .. } => "CloneWithoutSource",
+            Self::NotReady { .. } => "CloneSourceNotReady",
+            Self::Driver => "ErrClaimNotValid",
+        }
+    }
+}
+
+/// How the claim of a data volume begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// Empty; the agent fills it.
+    Plain,
+    /// As a copy that the driver makes, which shares the space of its source.
+    Linked,
+    Hold(Hold),
+}
+
+/// What the start of a claim depends on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Copied<'a> {
+    /// The class of the new claim.
+    pub(crate) class: Option<&'a Value>,
+    /// The claim or snapshot that is copied.
+    pub(crate) object: Option<&'a Value>,
+    /// The persistent volume of that claim.
+    pub(crate) volume: Option<&'a Value>,
+}
+
+pub(crate) fn start(source: &Source, copied: Copied<'_>) -> Start {
+    if let Source::Unresolved { name } = source {
+        return Start::Hold(Hold::Missing { kind: "DataSource", name: name.clone() });
+    }
+    let Some((kind, _, name)) = source.copied() else { return Start::Plain };
+    let Some(object) = copied.object.filter(|object| !is_deleting(object)) else {
+        return Start::Hold(Hold::Missing { kind, name: name.to_owned() });
+    };
+    let by_driver = copied.class.is_some_and(|class| text(class, "/provisioner") == hci::DRIVER);
+    if kind == "snapshot" {
+        return if by_driver { Start::Linked } else { Start::Hold(Hold::Driver) };
+    }
+    if !by_driver {
+        return Start::Plain;
+    }
+    let not_ready = |why| Start::Hold(Hold::NotReady { kind, name: name.to_owned(), why });
+    let Some(volume) = copied.volume.filter(|_| text(object, "/status/phase") == "Bound") else {
+        return not_ready("it is not bound to a volume");
+    };
+    if longhorn::handle(volume).is_none() {
+        return Start::Plain;
+    }
+    if !populate::is_populated(object) {
+        return not_ready("its content is not complete");
+    }
+    Start::Linked
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn dv(spec: Value) -> Value {
+        json!({"metadata": {"name": "d", "namespace": "n", "uid": "u"}, "spec": spec})
+    }
+
+    #[test]
+    fn sources_are_told_apart() {
+        let http = dv(json!({"source": {"http": {"url": "http://x"}}}));
+        assert!(matches!(source(&http, None), Source::Http { url, .. } if url == "http://x"));
+        let clone = dv(json!({"source": {"pvc": {"name": "p"}}}));
+        let from_here = Source::Clone { namespace: "n".into(), name: "p".into() };
+        assert_eq!(source(&clone, None), from_here);
+        let by_name = dv(json!({"sourceRef": {"kind": "DataSource", "name": "s"}}));
+        let found = json!({"spec": {"source": {"pvc": {"name": "p", "namespace": "m"}}}});
+        let from_there = Source::Clone { namespace: "m".into(), name: "p".into() };
+        assert_eq!(source(&by_name, Some(&found)), from_there);
+        let unresolved = Source::Unresolved { name: "s".into() };
+        assert_eq!(source(&by_name, None), unresolved);
+        assert_eq!(source(&by_name, Some(&json!({"spec": {"source": {}}}))), unresolved);
+        assert_eq!(source(&dv(json!({"source": {"blank": {}}})), None), Source::Blank);
+        let strange = dv(json!({"source": {"vddk": {}}}));
+        assert_eq!(source(&strange, None), Source::Unsupported("vddk".into()));
+        let taken = dv(json!({"source": {"snapshot": {"name": "s", "namespace": "m"}}}));
+        let snapshot = Source::Snapshot { namespace: "m".into(), name: "s".into() };
+        assert_eq!(source(&taken, None), snapshot);
+    }
+
+    #[test]
+    fn a_copy_begins_when_its_source_is_complete() {
+        let ours = json!({"provisioner": hci::DRIVER});
+        let local = json!({"provisioner": "sheaf.io/local"});
+        let bound = json!({"status": {"phase": "Bound"}});
+        let pending = json!({"status": {"phase": "Pending"}});
+        let filling = json!({
+            "metadata": {"annotations": {populate::UPLOAD_TARGET: ""}}, "status": {"phase": "Bound"},
+        });
+        let replicated = json!({"spec": {"csi": {"driver": hci::DRIVER, "volumeHandle": "v"}}});
+        let file = json!({"spec": {"local": {}}});
+        let claim = Source::Clone { namespace: "m".into(), name: "p".into() };
+        let snapshot = Source::Snapshot { namespace: "n".into(), name: "s".into() };
+        let told = |start| match start {
+            Start::Plain => "plain".to_owned(),
+            Start::Linked => "linked".to_owned(),
+            Start::Hold(hold) => hold.to_string(),
+        };
+        let missing = "The source pvc p doesn't exist";
+        for (source, class, object, volume, expected) in [
+            (&claim, &ours, Some(&bound), Some(&replicated), "linked"),
+            (&claim, &ours, Some(&bound), Some(&file), "plain"),
+            (&claim, &local, Some(&bound), Some(&replicated), "plain"),
+            (&claim, &local, Some(&pending), None, "plain"),
+            (&claim, &local, None, None, missing),
+            (&claim, &ours, None, None, missing),
+            (
+                &claim,
+                &ours,
+                Some(&pending),
+                None,
+                "The source pvc p is not ready: it is not bound to a volume",
+            ),
+            (
+                &claim,
+                &ours,
+                Some(&filling),
+                Some(&replicated),
+                "The source pvc p is not ready: its content is not complete",
+            ),
+            (&snapshot, &ours, Some(&json!({})), None, "linked"),
+            (&snapshot, &ours, None, None, "The source snapshot s doesn't exist"),
+            (
+                &snapshot,
+                &local,
+                Some(&json!({})),
+                None,
+                "a VolumeSnapshot can only be copied to a class of its own driver",
+            ),
+            (&Source::Upload, &ours, None, None, "plain"),
+            (
+                &Source::Unresolved { name: "d".into() },
+                &ours,
+                None,
+                None,
+                "The source DataSource d doesn't exist",
+            ),
+        ] {
+            let copied = Copied { class: Some(class), object, volume };
+            assert_eq!(told(start(source, copied)), expected, "{source:?} {object:?}");
+        }
+    }
+}

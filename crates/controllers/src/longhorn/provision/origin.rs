@@ -1,0 +1,181 @@
+//! What a new volume begins with: pure.
+
+use serde_json::{Value, json};
+
+use super::plan::ProvisionError;
+use crate::key::Key;
+use crate::longhorn::object::{handle, volume_bytes};
+use crate::object::{annotation, is_controlled_by, is_deleting, namespace, text};
+use crate::populate::{self, AUTHORIZED, DRIVER_CLONE, POPULATOR};
+
+/// What a new volume begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Origin {
+    Nothing,
+    Claim(Key),
+    Snapshot(Key),
+    Other(String),
+    /// A source in another namespace that its DataVolume does not vouch for, in the words of
+    /// [`DRIVER_CLONE`].
+    Unauthorized(String),
+}
+
+/// The origin of a claim, given the DataVolume that controls it, if one does.
+pub(super) fn origin(claim: &Value, dv: Option<&Value>) -> Origin {
+    if let Some(wanted) = annotation(claim, DRIVER_CLONE) {
+        return driver_clone(claim, dv, wanted);
+    }
+    let reference = ["/spec/dataSourceRef", "/spec/dataSource"]
+        .iter()
+        .find_map(|pointer| claim.pointer(pointer).filter(|own| own.is_object()));
+    let Some(own) = reference else { return Origin::Nothing };
+    let (group, kind, name) = (text(own, "/apiGroup"), text(own, "/kind"), text(own, "/name"));
+    let elsewhere = text(own, "/namespace");
+    if !elsewhere.is_empty() && elsewhere != namespace(claim) {
+        return Origin::Other(format!("{kind} {elsewhere}/{name}"));
+    }
+    match (group, kind) {
+        ("", "PersistentVolumeClaim") => Origin::Claim(Key::new(namespace(claim), name)),
+        (hci::snapshot::GROUP, "VolumeSnapshot") => {
+            Origin::Snapshot(Key::new(namespace(claim), name))
+        }
+        // It is filled afterwards, as its annotations say.
+        ("cdi.kubevirt.io", _) if annotation(claim, POPULATOR).is_some() => Origin::Nothing,
+        _ => Origin::Other(format!("{kind} {name}")),
+    }
+}
+
+fn driver_clone(claim: &Value, dv: Option<&Value>, wanted: &str) -> Origin {
+    let unauthorized = || Origin::Unauthorized(wanted.to_owned());
+    let mut parts = wanted.splitn(3, '/');
+    let (Some(kind), Some(there), Some(name)) = (parts.next(), parts.next(), parts.next()) else {
+        return unauthorized();
+    };
+    let vouched = dv.is_some_and(|dv| {
+        is_controlled_by(claim, dv) && annotation(dv, AUTHORIZED) == Some(wanted)
+    });
+    if there != namespace(claim) && !vouched {
+        return unauthorized();
+    }
+    match kind {
+        "pvc" => Origin::Claim(Key::new(there, name)),
+        "snapshot" => Origin::Snapshot(Key::new(there, name)),
+        _ => unauthorized(),
+    }
+}
+
+/// Data that a volume begins with, in Longhorn's words, and how much it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Content {
+    pub(super) source: String,
+    pub(super) size: i64,
+    /// As its user calls it.
+    pub(super) name: String,
+}
+
+/// The content of another claim, given the persistent volume that it is bound to.
+pub(super) fn claim_content(
+    name: &str,
+    source: Option<&Value>,
+    volume: Option<&Value>,
+) -> Result<Content, ProvisionError> {
+    let kind = "PersistentVolumeClaim";
+    let missing = || ProvisionError::Missing { kind, name: name.to_owned() };
+    let source = source.ok_or_else(missing)?;
+    let ready = text(source, "/status/phase") == "Bound"
+        && !is_deleting(source)
+        && populate::is_populated(source);
+    let Some(volume) = volume.filter(|_| ready) else {
+        return Err(ProvisionError::NotReady { kind, name: name.to_owned() });
+    };
+    let own =
+        handle(volume).ok_or_else(|| ProvisionError::Foreign { kind, name: name.to_owned() })?;
+    let size = volume_bytes(source, "/status/capacity/storage").unwrap_or_default();
+    Ok(Content { source: format!("vol://{own}"), size, name: name.to_owned() })
+}
+
+/// The content of a snapshot, given what it is bound to.
+pub(super) fn snapshot_content(
+    name: &str,
+    snapshot: Option<&Value>,
+    content: Option<&Value>,
+) -> Result<Content, ProvisionError> {
+    let kind = "VolumeSnapshot";
+    let snapshot =
+        snapshot.ok_or_else(|| ProvisionError::Missing { kind, name: name.to_owned() })?;
+    let ready = snapshot.pointer("/status/readyToUse") == Some(&json!(true));
+    let Some(content) = content.filter(|_| ready && !is_deleting(snapshot)) else {
+        return Err(ProvisionError::NotReady { kind, name: name.to_owned() });
+    };
+    let source = text(content, "/status/snapshotHandle");
+    if text(content, "/spec/driver") != hci::DRIVER || !source.starts_with("snap://") {
+        return Err(ProvisionError::Foreign { kind, name: name.to_owned() });
+    }
+    let size = content.pointer("/status/restoreSize").and_then(Value::as_i64).unwrap_or_default();
+    Ok(Content { source: source.to_owned(), size, name: name.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_comes_from_claims_and_snapshots_that_are_ready() {
+        let snapshot =
+            json!({"apiGroup": hci::snapshot::GROUP, "kind": "VolumeSnapshot", "name": "s"});
+        let other = json!({"kind": "PersistentVolumeClaim", "name": "p"});
+        let populator = json!({"apiGroup": "x", "kind": "Filler", "name": "f"});
+        let foreign = json!({"kind": "PersistentVolumeClaim", "name": "p", "namespace": "other"});
+        for (source, expected) in [
+            (snapshot, Origin::Snapshot(Key::new("n", "s"))),
+            (other, Origin::Claim(Key::new("n", "p"))),
+            (populator, Origin::Other("Filler f".into())),
+            (foreign, Origin::Other("PersistentVolumeClaim other/p".into())),
+        ] {
+            let claim = json!({"metadata": {"namespace": "n"}, "spec": {"dataSourceRef": source}});
+            assert_eq!(origin(&claim, None), expected);
+        }
+        let ready = json!({"status": {"readyToUse": true}});
+        let held = |handle: &str| {
+            json!({"spec": {"driver": hci::DRIVER},
+            "status": {"snapshotHandle": handle, "restoreSize": 5}})
+        };
+        let read = |own: Option<Value>, content: Value| {
+            snapshot_content("s", own.as_ref(), Some(&content)).map_err(|own| own.to_string())
+        };
+        let found = Content { source: "snap://v/s".into(), size: 5, name: "s".into() };
+        assert_eq!(read(Some(ready.clone()), held("snap://v/s")), Ok(found));
+        assert_eq!(read(None, held("")), Err("VolumeSnapshot s is not found".into()));
+        let waiting = Err("VolumeSnapshot s is not ready to be copied".into());
+        assert_eq!(read(Some(json!({})), held("")), waiting);
+        assert!(read(Some(ready), held("bak://v/s")).is_err());
+
+        let bound = json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}});
+        let volume = json!({"spec": {"csi": {"driver": hci::DRIVER, "volumeHandle": "h"}}});
+        let copy = claim_content("p", Some(&bound), Some(&volume)).unwrap();
+        assert_eq!((copy.source.as_str(), copy.size), ("vol://h", 1 << 30));
+        assert!(claim_content("p", Some(&json!({})), Some(&volume)).is_err());
+        assert!(claim_content("p", Some(&bound), Some(&json!({"spec": {"local": {}}}))).is_err());
+    }
+
+    #[test]
+    fn a_source_elsewhere_is_vouched_for_by_the_data_volume_that_controls_the_claim() {
+        let claim = |from: &str| {
+            json!({"metadata": {"namespace": "n", "annotations": {DRIVER_CLONE: from},
+                "ownerReferences": [{"uid": "u", "controller": true}]}})
+        };
+        let dv = |uid: &str, from: &str| json!({"metadata": {"uid": uid, "annotations": {AUTHORIZED: from}}});
+        let foreign = claim("pvc/m/from");
+        let refused = Origin::Unauthorized("pvc/m/from".into());
+        for (dv, expected) in [
+            (None, refused.clone()),
+            (Some(dv("u", "pvc/m/other")), refused.clone()),
+            (Some(dv("another", "pvc/m/from")), refused),
+            (Some(dv("u", "pvc/m/from")), Origin::Claim(Key::new("m", "from"))),
+        ] {
+            assert_eq!(origin(&foreign, dv.as_ref()), expected, "{dv:?}");
+        }
+        let own = claim("snapshot/n/s");
+        assert_eq!(origin(&own, None), Origin::Snapshot(Key::new("n", "s")));
+    }
+}

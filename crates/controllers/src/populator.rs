@@ -1,0 +1,266 @@
+//! Claims that name one of CDI's sources in `dataSourceRef`: VolumeImportSource,
+//! VolumeUploadSource and VolumeCloneSource.
+//!
+//! What the source says is written onto the claim in CDI's annotations, once; from then on the
+//! claim is provisioned and filled as that of a DataVolume. Before that nobody makes its volume.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use kube::Client;
+use serde_json::{Map, Value, json};
+
+use crate::data_volume::{self, Copied, Hold, Source, Start};
+use crate::event::{self, About, Tone};
+use crate::key::{Dependents, Key};
+use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
+use crate::object::{self, annotation, text};
+use crate::populate::{self, DRIVER_CLONE, POD_PHASE, POPULATOR};
+use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::resource::{CLAIMS, CLASSES, Objects, Resource, VOLUMES};
+
+const GROUP: &str = "cdi.kubevirt.io";
+const IMPORTS: Resource = Resource::new(GROUP, "v1beta1", "volumeimportsources");
+const UPLOADS: Resource = Resource::new(GROUP, "v1beta1", "volumeuploadsources");
+const CLONES: Resource = Resource::new(GROUP, "v1beta1", "volumeclonesources");
+const SOURCE: &str = "populator-controller";
+
+/// Claims, and what they were seen to wait for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Populated(pub(crate) Dependents);
+
+impl Interest for Populated {
+    type Key = Key;
+
+    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
+        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
+        let key = Key::new(namespace, name);
+        if CLAIMS.is(kind) {
+            if *state == State::Gone {
+                self.0.forget(&key);
+                return self.0.of(&key);
+            }
+            return self.0.of(&key).into_iter().chain([key]).collect();
+        }
+        let sources = [IMPORTS, UPLOADS, CLONES, VOLUME_SNAPSHOTS];
+        if sources.iter().any(|own| own.is(kind)) { self.0.of(&key) } else { Vec::new() }
+    }
+}
+
+pub(crate) struct PopulatorReconciler {
+    objects: Objects,
+    waiting: Dependents,
+    /// What each claim was told last, so that it is told once.
+    told: Mutex<BTreeMap<Key, String>>,
+}
+
+impl Reconciler for PopulatorReconciler {
+    type Key = Key;
+
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let found = self.objects.get(CLAIMS, &key.namespace, &key.name).await;
+        let claim = found.doing("get the claim")?.filter(is_unpopulated);
+        let Some((claim, kind, name)) = claim.as_ref().and_then(reference) else {
+            self.waiting.forget(key);
+            self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+            return Ok(Next::Done);
+        };
+        self.waiting.set(key, [Key::new(&key.namespace, name)].into());
+        let found = self.objects.get(kind.resource(), &key.namespace, name).await;
+        let Some(named) = found.doing("get the source of a claim")? else {
+            let missing = Hold::Missing { kind: kind.name(), name: name.to_owned() };
+            self.complain(key, claim, &missing).await;
+            return Ok(Next::Done);
+        };
+        let source = kind.source(&named, &key.namespace);
+        match self.begin(key, claim, name, &source).await? {
+            Start::Hold(hold) => {
+                self.complain(key, claim, &hold).await;
+                Ok(Next::Done)
+            }
+            start => {
+                let annotations = annotations(kind, &named, &source, &start);
+                let patch = json!({
+                    "metadata": {"uid": object::uid(claim), "annotations": annotations},
+                });
+                let written = self.objects.merge(CLAIMS, &key.namespace, &key.name, &patch).await;
+                written.map(|_| Next::Done).doing("say what is to be on a claim")
+            }
+        }
+    }
+}
+
+impl PopulatorReconciler {
+    pub(crate) fn new(client: Client, waiting: Dependents) -> Self {
+        Self { objects: Objects(client), waiting, told: Mutex::default() }
+    }
+
+    async fn begin(
+        &self,
+        key: &Key,
+        claim: &Value,
+        name: &str,
+        source: &Source,
+    ) -> Result<Start, Failure> {
+        let Some((_, _, from)) = source.copied() else {
+            return Ok(data_volume::start(source, Copied::default()));
+        };
+        let here = |name: &str| Key::new(&key.namespace, name);
+        self.waiting.set(key, [here(name), here(from)].into());
+        let resource = match source {
+            Source::Snapshot { .. } => VOLUME_SNAPSHOTS,
+            _ => CLAIMS,
+        };
+        let object = self.objects.get(resource, &key.namespace, from).await;
+        let object = object.doing("get what is copied")?;
+        let bound = object.as_ref().map_or("", |own| text(own, "/spec/volumeName"));
+        let volume = self.objects.get(VOLUMES, "", bound).await.doing("get a volume")?;
+        let class = text(claim, "/spec/storageClassName");
+        let class = self.objects.get(CLASSES, "", class).await.doing("get the storage class")?;
+        let copied =
+            Copied { class: class.as_ref(), object: object.as_ref(), volume: volume.as_ref() };
+        Ok(data_volume::start(source, copied))
+    }
+
+    async fn complain(&self, key: &Key, claim: &Value, hold: &Hold) {
+        let message = hold.to_string();
+        let before = self
+            .told
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key.clone(), message.clone());
+        if before.as_ref() == Some(&message) {
+            return;
+        }
+        let about = About {
+            api_version: "v1",
+            kind: "PersistentVolumeClaim",
+            namespace: &key.namespace,
+            name: &key.name,
+            uid: object::uid(claim),
+        };
+        event::tell(&self.objects.0, SOURCE, &about, Tone::Warning, hold.reason(), message).await;
+    }
+}
+
+/// The kinds of sources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Import,
+    Upload,
+    Clone,
+}
+
+impl Kind {
+    fn of(name: &str) -> Option<Self> {
+        [Self::Import, Self::Upload, Self::Clone].into_iter().find(|kind| kind.name() == name)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Import => "VolumeImportSource",
+            Self::Upload => "VolumeUploadSource",
+            Self::Clone => "VolumeCloneSource",
+        }
+    }
+
+    fn resource(self) -> Resource {
+        match self {
+            Self::Import => IMPORTS,
+            Self::Upload => UPLOADS,
+            Self::Clone => CLONES,
+        }
+    }
+
+    fn source(self, named: &Value, namespace: &str) -> Source {
+        let (namespace, name) = (namespace.to_owned(), text(named, "/spec/source/name").to_owned());
+        match (self, text(named, "/spec/source/kind")) {
+            (Self::Import, _) => data_volume::source(named, None),
+            (Self::Upload, _) => Source::Upload,
+            (Self::Clone, "VolumeSnapshot") => Source::Snapshot { namespace, name },
+            (Self::Clone, _) => Source::Clone { namespace, name },
+        }
+    }
+}
+
+/// Whether nobody has said yet what is to be on a claim.
+fn is_unpopulated(claim: &Value) -> bool {
+    populate::waits_for_populator(claim)
+        && text(claim, "/spec/volumeName").is_empty()
+        && !object::is_deleting(claim)
+        && annotation(claim, POPULATOR).is_none()
+}
+
+/// The source that a claim names.
+fn reference(claim: &Value) -> Option<(&Value, Kind, &str)> {
+    let kind = Kind::of(text(claim, "/spec/dataSourceRef/kind"))?;
+    Some((claim, kind, text(claim, "/spec/dataSourceRef/name")))
+}
+
+fn annotations(kind: Kind, named: &Value, source: &Source, start: &Start) -> Map<String, Value> {
+    let mut annotations = data_volume::annotations(text(named, "/spec/contentType"), source);
+    annotations.insert(POPULATOR.into(), kind.name().into());
+    if let (Start::Linked, Some((kind, namespace, name))) = (start, source.copied()) {
+        annotations.remove(populate::CLONE_REQUEST);
+        annotations.insert(DRIVER_CLONE.into(), format!("{kind}/{namespace}/{name}").into());
+        annotations.insert(POD_PHASE.into(), "Succeeded".into());
+    }
+    annotations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::Fake;
+
+    fn cluster(kind: &str) -> (Fake, PopulatorReconciler, Populated) {
+        let fake = Fake::new();
+        fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
+        let class = json!({"metadata": {"name": "l"}, "provisioner": hci::DRIVER});
+        fake.create("storage.k8s.io/storageclasses", "", class);
+        let reference = json!({"apiGroup": GROUP, "kind": kind, "name": "s"});
+        let spec = json!({"storageClassName": "l", "dataSourceRef": reference});
+        let claim = json!({"metadata": {"name": "c"}, "spec": spec});
+        fake.create("/persistentvolumeclaims", "n", claim);
+        let populated = Populated::default();
+        let reconciler = PopulatorReconciler::new(fake.client(), populated.0.clone());
+        (fake, reconciler, populated)
+    }
+
+    #[tokio::test]
+    async fn a_claim_waits_for_its_source_and_gets_what_that_says() {
+        let (fake, reconciler, populated) = cluster("VolumeImportSource");
+        let key = Key::new("n", "c");
+        for _ in 0..2 {
+            reconciler.reconcile(&key).await.unwrap();
+        }
+        assert_eq!(fake.names("/events").len(), 1);
+        assert_eq!(populated.0.of(&Key::new("n", "s")), [key.clone()]);
+        let spec = json!({"source": {"http": {"url": "http://x/i"}}});
+        let source = json!({"metadata": {"name": "s"}, "spec": spec});
+        fake.create("cdi.kubevirt.io/volumeimportsources", "n", source);
+        reconciler.reconcile(&key).await.unwrap();
+        let claim = fake.get("/persistentvolumeclaims", "n", "c").unwrap();
+        let endpoint = annotation(&claim, "cdi.kubevirt.io/storage.import.endpoint");
+        assert_eq!(endpoint, Some("http://x/i"));
+        assert!(!populate::is_populated(&claim) && annotation(&claim, POPULATOR).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_copy_on_the_driver_is_left_to_it() {
+        let (fake, reconciler, _) = cluster("VolumeCloneSource");
+        let spec = json!({"source": {"kind": "PersistentVolumeClaim", "name": "from"}});
+        let source = json!({"metadata": {"name": "s"}, "spec": spec});
+        fake.create("cdi.kubevirt.io/volumeclonesources", "n", source);
+        let csi = json!({"driver": hci::DRIVER, "volumeHandle": "v"});
+        let volume = json!({"metadata": {"name": "v"}, "spec": {"csi": csi}});
+        fake.create("/persistentvolumes", "", volume);
+        let from = json!({"metadata": {"name": "from"}, "spec": {"volumeName": "v"},
+            "status": {"phase": "Bound"}});
+        fake.create("/persistentvolumeclaims", "n", from);
+        reconciler.reconcile(&Key::new("n", "c")).await.unwrap();
+        let claim = fake.get("/persistentvolumeclaims", "n", "c").unwrap();
+        assert_eq!(annotation(&claim, DRIVER_CLONE), Some("pvc/n/from"));
+        assert!(populate::is_populated(&claim));
+    }
+}

@@ -117,6 +117,7 @@ impl Actor {
         let spec = live.running.spec();
         let paths = spec.machine.disks.iter().filter_map(|disk| match &disk.source {
             Source::File(image) if !disk.read_only => Some(image.path.clone()),
+            Source::Overlay { path, .. } => Some(path.clone()),
             _ => None,
         });
         let full = paths

@@ -1,6 +1,7 @@
 //! Disks on the command line, and the same objects for plugging one into a running machine.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -110,19 +111,24 @@ fn sata_bus(line: &mut Line, index: usize) -> String {
 pub fn nodes(disk: &Disk) -> Vec<Value> {
     let (storage, format, backing) = match &disk.source {
         Source::Empty | Source::VhostUser { .. } => return Vec::new(),
-        Source::File(image) => (file(disk, image), image.format, image.backing.as_deref()),
+        Source::File(image) => {
+            let backing = image.backing.as_deref().map(|image| lower(disk, image));
+            (file(disk, &image.path), image.format, backing)
+        }
         Source::BlockDevice { path } => {
             let node = json!({ "driver": "host_device", "filename": path });
             (with_io(disk, node), ImageFormat::Raw, None)
         }
         Source::Nbd { socket, export, reconnect_delay } => {
-            let node = json!({
-                "driver": "nbd",
-                "server": { "type": "unix", "path": socket },
-                "export": export,
-                "reconnect-delay": reconnect_delay,
-            });
+            let node = nbd(socket, export, *reconnect_delay);
             (with_cache(disk, node), ImageFormat::Raw, None)
+        }
+        Source::Overlay { path, socket, export, reconnect_delay } => {
+            let mut server = nbd(socket, export, *reconnect_delay);
+            server["read-only"] = json!(true);
+            let server = with_cache(disk, server);
+            let backing = json!({ "driver": "raw", "read-only": true, "file": server });
+            (file(disk, path), ImageFormat::Qcow2, Some(backing))
         }
     };
     let mut storage = storage;
@@ -136,7 +142,7 @@ pub fn nodes(disk: &Disk) -> Vec<Value> {
     });
     if format == ImageFormat::Qcow2 {
         // A null here is not the same as leaving it out: it forbids QEMU to follow the header.
-        top["backing"] = backing.map_or(Value::Null, |image| lower(disk, image));
+        top["backing"] = backing.unwrap_or(Value::Null);
     }
     vec![storage, with_cache(disk, top)]
 }
@@ -157,8 +163,17 @@ fn lower(disk: &Disk, image: &FileImage) -> Value {
     node
 }
 
-fn file(disk: &Disk, image: &FileImage) -> Value {
-    with_io(disk, json!({ "driver": "file", "filename": image.path }))
+fn file(disk: &Disk, path: &Path) -> Value {
+    with_io(disk, json!({ "driver": "file", "filename": path }))
+}
+
+fn nbd(socket: &Path, export: &str, reconnect_delay: u32) -> Value {
+    json!({
+        "driver": "nbd",
+        "server": { "type": "unix", "path": socket },
+        "export": export,
+        "reconnect-delay": reconnect_delay,
+    })
 }
 
 fn with_io(disk: &Disk, mut node: Value) -> Value {
@@ -269,5 +284,27 @@ fn tuning(disk: &Disk, device: &mut Value) {
     if disk.bus == Bus::Virtio {
         set_some(device, "iothread", disk.io_thread.as_deref().map(io_thread));
         set_some(device, "num-queues", (disk.queues > 0).then_some(disk.queues));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_overlay_keeps_writes_and_only_reads_the_server_below() {
+        let source = Source::Overlay {
+            path: "/vm/overlay.qcow2".into(),
+            socket: "/s.sock".into(),
+            export: String::new(),
+            reconnect_delay: 300,
+        };
+        let nodes = nodes(&Disk::new("d", Bus::Virtio, source));
+        assert_eq!(nodes[0]["filename"], "/vm/overlay.qcow2");
+        assert_eq!((&nodes[1]["driver"], &nodes[1]["read-only"]), (&json!("qcow2"), &json!(false)));
+        let below = &nodes[1]["backing"];
+        assert_eq!((&below["driver"], &below["read-only"]), (&json!("raw"), &json!(true)));
+        assert_eq!(below["file"]["server"]["path"], "/s.sock");
+        assert_eq!(below["file"]["read-only"], true);
     }
 }

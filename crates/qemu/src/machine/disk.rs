@@ -132,6 +132,13 @@ pub enum Source {
         export: String,
         reconnect_delay: u32,
     },
+    /// A qcow2 image that keeps what is written, over an NBD server that is only read.
+    Overlay {
+        path: PathBuf,
+        socket: PathBuf,
+        export: String,
+        reconnect_delay: u32,
+    },
     /// A vhost-user-blk server; the machine's memory must be shared.
     VhostUser {
         socket: PathBuf,

@@ -119,9 +119,10 @@ impl Resolver<'_> {
             return Err(ResolveError::Volume { volume: volume.name.clone(), problem });
         };
         let (claim, bound) = self.bound(name).await?;
-        if replicated(&bound).is_some() {
-            let problem = "an ephemeral volume needs a claim of the class local".into();
-            return Err(ResolveError::Volume { volume: volume.name.clone(), problem });
+        if let Some(handle) = replicated(&bound) {
+            let mut resolved = self.overlay_of_replicated(volume, handle).await?;
+            resolved.claim = Some(info(name, &claim));
+            return Ok(resolved);
         }
         let base = path(name, &bound)?;
         let key = format!("{}/{}", self.vmi.namespace, base.display());
@@ -136,14 +137,27 @@ impl Resolver<'_> {
         Ok(resolved)
     }
 
-    /// A qcow2 image in the machine's folder, over `base`.
-    pub(super) async fn overlay(
+    /// The same over a replicated volume, which other machines may read at the same time.
+    async fn overlay_of_replicated(
         &self,
         volume: &Volume,
-        base: FileImage,
+        handle: &str,
     ) -> Result<Resolved, ResolveError> {
+        let base = self.replicated(volume, handle, true).await?;
+        let Source::Nbd { socket, export, reconnect_delay } = base.backing.source else {
+            let problem = format!("volume {handle} is not served as it should be");
+            return Err(ResolveError::Volume { volume: volume.name.clone(), problem });
+        };
+        let path = self.empty_overlay(volume, base.size.unwrap_or_default()).await?;
+        let direct = file::facts(&path).direct;
+        let source = Source::Overlay { path, socket, export, reconnect_delay };
+        let backing = Backing { source, read_only: false, direct, allocated: false };
+        Ok(Resolved { backing, ..base })
+    }
+
+    /// A new qcow2 image in the machine's folder; what the last run left is gone.
+    async fn empty_overlay(&self, volume: &Volume, size: u64) -> Result<PathBuf, ResolveError> {
         let path = self.dir.vm().join(format!("overlay-{}.qcow2", volume.name));
-        let size = file::facts(&base.path).size;
         file::overlay(&path, size)
             .await
             .map_err(|source| ResolveError::Image { volume: volume.name.clone(), source })?;
@@ -152,6 +166,17 @@ impl Resolver<'_> {
             path: path.clone(),
             source,
         })?;
+        Ok(path)
+    }
+
+    /// A qcow2 image in the machine's folder, over `base`.
+    pub(super) async fn overlay(
+        &self,
+        volume: &Volume,
+        base: FileImage,
+    ) -> Result<Resolved, ResolveError> {
+        let size = file::facts(&base.path).size;
+        let path = self.empty_overlay(volume, size).await?;
         let facts = file::facts(&path);
         let image = FileImage { path, format: ImageFormat::Qcow2, backing: Some(Box::new(base)) };
         let backing = Backing {

@@ -142,7 +142,9 @@ pub(crate) async fn let_go(
 fn is_needed(held: &Held, later: &[Held], needs: (&qemu::Machine, &[Volume])) -> bool {
     let (machine, volumes) = needs;
     let uses = |source: &Source| match source {
-        Source::Nbd { socket, .. } => Some(socket) == held.socket.as_ref(),
+        Source::Nbd { socket, .. } | Source::Overlay { socket, .. } => {
+            Some(socket) == held.socket.as_ref()
+        }
         _ => false,
     };
     let is_newest = later.iter().all(|it| it.disk != held.disk);

@@ -34,12 +34,6 @@ const KINDS: &[Row] = rows! {
     },
     "kubevirt.io" => { "virtualmachineinstancemigrations": "VirtualMachineInstanceMigration" },
     "migrations.kubevirt.io" => { "migrationpolicies": "MigrationPolicy" },
-    "cdi.kubevirt.io" => {
-        "storageprofiles": "StorageProfile",
-        "volumeclonesources": "VolumeCloneSource",
-        "volumeimportsources": "VolumeImportSource",
-        "volumeuploadsources": "VolumeUploadSource",
-    },
     HARVESTER => {
         "addons": "Addon",
         "blockdevices": "BlockDevice",
@@ -117,6 +111,7 @@ mod tests {
             ("kubevirt.io", "virtualmachines", json!({}), None),
             ("export.kubevirt.io", "virtualmachineexports", json!({}), None),
             ("cdi.kubevirt.io", "dataimportcrons", json!({}), None),
+            ("cdi.kubevirt.io", "volumeimportsources", json!({}), None),
             ("longhorn.io", "recurringjobs", json!({}), None),
         ] {
             let expected = expected.map(|subject| {

@@ -208,7 +208,7 @@ fn devices_are_stored() {
                  {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}}";
     let output = kubectl.output("apply -f -", claim);
     assert_has(
-        String::from_utf8_lossy(&output.stderr).into_owned(),
+        String::from_utf8_lossy(&output.stderr),
         "ResourceClaim is stored, but nothing acts on it yet in this version",
     );
     assert_has(kubectl.run("get resourceclaims"), "pending");

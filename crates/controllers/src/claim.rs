@@ -271,7 +271,7 @@ mod tests {
                 && event["reason"] == "ProvisioningFailed"
                 && event["message"] == "storageclass.storage.k8s.io \"x\" not found"
         }));
-        assert_eq!(storage.0.of(&Key::new("", "x")), [key.clone()]);
+        assert_eq!(storage.0.of(&Key::new("", "x")), std::slice::from_ref(&key));
         let class = json!({"metadata": {"name": "x"}, "provisioner": hci::DRIVER});
         fake.create("storage.k8s.io/storageclasses", "", class);
         binder.claim(&key).await.unwrap();

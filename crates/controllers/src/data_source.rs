@@ -135,7 +135,7 @@ mod tests {
         };
         reconciler.reconcile(&key).await.unwrap();
         assert_eq!(reason(), "NotFound");
-        assert_eq!(sources.0.of(&Key::new("n", "c")), [key.clone()]);
+        assert_eq!(sources.0.of(&Key::new("n", "c")), std::slice::from_ref(&key));
         let claim =
             json!({"metadata": {"name": "c", "annotations": {populate::UPLOAD_TARGET: ""}}});
         fake.create("/persistentvolumeclaims", "n", claim);

@@ -288,7 +288,7 @@ mod tests {
         assert!(fake.get("/persistentvolumeclaims", "n", "d").is_none());
         let told = |event: &Value| event["reason"] == "CloneWithoutSource";
         assert!(fake.any("/events", told) && fake.names("/events").len() == 1);
-        assert_eq!(filled.0.of(&Key::new("m", "from")), [key.clone()]);
+        assert_eq!(filled.0.of(&Key::new("m", "from")), std::slice::from_ref(&key));
 
         let csi = json!({"driver": hci::DRIVER, "volumeHandle": "v"});
         fake.create(

@@ -235,7 +235,7 @@ mod tests {
             reconciler.reconcile(&key).await.unwrap();
         }
         assert_eq!(fake.names("/events").len(), 1);
-        assert_eq!(populated.0.of(&Key::new("n", "s")), [key.clone()]);
+        assert_eq!(populated.0.of(&Key::new("n", "s")), std::slice::from_ref(&key));
         let spec = json!({"source": {"http": {"url": "http://x/i"}}});
         let source = json!({"metadata": {"name": "s"}, "spec": spec});
         fake.create("cdi.kubevirt.io/volumeimportsources", "n", source);

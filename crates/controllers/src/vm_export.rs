@@ -225,7 +225,7 @@ mod tests {
         let status = || fake.get(KIND, "n", "e").unwrap()["status"].clone();
         reconciler.reconcile(&key).await.unwrap();
         assert_eq!(status()["phase"], "Pending");
-        assert_eq!(exports.0.of(&Key::new("n", "c")), [key.clone()]);
+        assert_eq!(exports.0.of(&Key::new("n", "c")), std::slice::from_ref(&key));
         assert!(fake.get("/secrets", "n", "export-token-e").is_some());
         let claim = json!({"metadata": {"name": "c"}, "status": {"phase": "Bound"}});
         fake.create("/persistentvolumeclaims", "n", claim);

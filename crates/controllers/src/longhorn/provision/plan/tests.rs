@@ -1,4 +1,5 @@
 use super::*;
+use crate::longhorn::handle;
 
 fn claim(extra: Value) -> Value {
     let mut claim = json!({

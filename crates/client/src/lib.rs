@@ -8,7 +8,6 @@
 mod catalog;
 mod connect;
 mod election;
-pub mod events;
 mod fault;
 mod feed;
 mod meta;

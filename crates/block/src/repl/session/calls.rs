@@ -4,7 +4,6 @@ use super::{
     Answer, Call, ConnectionId, DiskReply, DiskRequest, DiskResult, Kind, Op, Opened, Pending,
     Refusal, Reply, Request, Session, SessionAction, State,
 };
-use crate::ids::{FlushMark, FlushMarks};
 use crate::repl::sabotage::skips;
 use crate::repl::span::{Pieces, Span};
 
@@ -55,15 +54,9 @@ impl Session {
                 let stats = self.stats;
                 self.answer(connection, call.id, op, Ok(Reply::Pong(stats)), out);
             }
-            Request::Flush { settle, number, complete } => {
+            Request::Flush { settle } => {
                 let kind = Kind::Flush { settle, arrival: self.arrivals };
-                let mark = |number| match number {
-                    0 => FlushMark::default(),
-                    number => FlushMark { generation: call.generation, number },
-                };
-                let marks = FlushMarks { flushed: mark(number), complete: mark(complete) };
-                let marks = (number > 0).then_some(marks);
-                self.submit(connection, &call, kind, DiskRequest::Flush { marks }, out);
+                self.submit(connection, &call, kind, DiskRequest::Flush, out);
             }
             request => match to_disk(request) {
                 Some(request) => {
@@ -182,8 +175,6 @@ impl Session {
                 instance: self.identity.instance,
                 boot: self.identity.boot,
                 epoch: it.epoch,
-                marks: it.marks,
-                witnessed: it.witnessed,
                 size: it.size,
                 region: it.region,
                 lost_writes: it.lost_writes,

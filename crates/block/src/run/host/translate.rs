@@ -10,7 +10,7 @@ use crate::store::layer::WorkKind;
 use crate::store::{
     BlockInfo, MapOf, Progress, ReadData, Replica, Reply, Request, RequestError, Status, View, crc,
 };
-use crate::wire::{BlockState, Crcs, Refusal, SnapshotInfo, Verify, Witnessed, Work, WorkProgress};
+use crate::wire::{BlockState, Crcs, Refusal, SnapshotInfo, Verify, Work, WorkProgress};
 
 /// What is done about a request.
 pub(super) enum Plan {
@@ -24,8 +24,6 @@ pub(super) enum Asked {
     /// Any success is the answer.
     Done {
         tolerant: Tolerant,
-        /// It changes what is read.
-        changes: bool,
     },
     Close,
     Data,
@@ -61,8 +59,7 @@ pub(super) fn plan(request: DiskRequest, store: &Replica, inherited: &[Region]) 
             Request::WriteZeroes { offset, len: length.into(), fua }
         }
         DiskRequest::Discard { offset, length } => Request::Discard { offset, len: length.into() },
-        DiskRequest::Flush { marks: None } => Request::Flush,
-        DiskRequest::Flush { marks: Some(marks) } => Request::FlushMarked { marks },
+        DiskRequest::Flush => Request::Flush,
         DiskRequest::Snapshot(info) => {
             let SnapshotInfo { id, name, created, labels, .. } = info;
             let Ok(created) = created.parse() else { return Plan::Answer(Err(Refusal::Invalid)) };
@@ -108,17 +105,7 @@ pub(super) fn plan(request: DiskRequest, store: &Replica, inherited: &[Region]) 
 }
 
 fn ask(request: Request, tolerant: Tolerant) -> Plan {
-    let changes = matches!(
-        request,
-        Request::Write { .. }
-            | Request::WriteZeroes { .. }
-            | Request::Discard { .. }
-            | Request::Snapshot { .. }
-            | Request::DeleteSnapshot { .. }
-            | Request::Revert { .. }
-            | Request::Expand { .. }
-    );
-    Plan::Ask { asked: Asked::Done { tolerant, changes }, requests: vec![request] }
+    Plan::Ask { asked: Asked::Done { tolerant }, requests: vec![request] }
 }
 
 fn view_of(view: Option<SnapshotId>) -> View {
@@ -154,10 +141,6 @@ fn map(
 }
 
 impl Asked {
-    pub(super) fn is_change(&self) -> bool {
-        matches!(self, Self::Done { changes: true, .. })
-    }
-
     pub(super) fn is_close(&self) -> bool {
         matches!(self, Self::Close)
     }
@@ -195,7 +178,7 @@ impl Asked {
 
     fn refused(&self, error: &RequestError) -> DiskResult {
         let tolerant = match self {
-            Self::Done { tolerant, .. } => *tolerant,
+            Self::Done { tolerant } => *tolerant,
             _ => Tolerant::No,
         };
         match (tolerant, error) {
@@ -237,7 +220,7 @@ pub(crate) fn states(
 }
 
 fn describe(store: &Replica) -> Description {
-    let Status { promised, epoch, marks, size, snapshots, .. } = store.status();
+    let Status { promised, epoch, size, snapshots, .. } = store.status();
     let mut snapshots = snapshots;
     snapshots.sort_by_key(|snapshot| store.snapshot_order(snapshot.info.id));
     let snapshots = snapshots.into_iter().map(|snapshot| SnapshotInfo {
@@ -250,8 +233,6 @@ fn describe(store: &Replica) -> Description {
     Description {
         promised,
         epoch,
-        marks,
-        witnessed: Witnessed::Unknown,
         size,
         region: REGION,
         lost_writes: store.has_lost_writes(),

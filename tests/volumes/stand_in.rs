@@ -45,6 +45,8 @@ impl Nodes {
         let node = json!({"apiVersion": "longhorn.io/v1beta2", "kind": "Node",
             "metadata": {"name": name},
             "spec": {"name": name, "allowScheduling": true, "disks": {"default": disk}}});
+        // Storage nodes without a node of the cluster count as removed.
+        self.http.post("/api/v1/nodes", &json!({"metadata": {"name": name}})).ok();
         self.http.post(&longhorn("nodes"), &node).ok();
         let fine = json!([{"type": "Ready", "status": "True"},
             {"type": "Schedulable", "status": "True"}]);

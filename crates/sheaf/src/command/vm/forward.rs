@@ -213,13 +213,13 @@ mod tests {
 
     #[test]
     fn ssh_asks_nothing_in_scripts_and_keeps_keys_per_machine() {
-        let file = Path::new("/home/a b/.ssh/sheaf_known_hosts");
+        let file = Path::new("/srv/a b/.ssh/sheaf_known_hosts");
         assert_eq!(
             options("vm.web.default", "u-1", Some(file), false),
             [
                 "HostKeyAlias=vm.web.default.u-1",
                 "StrictHostKeyChecking=accept-new",
-                "UserKnownHostsFile=\"/home/a b/.ssh/sheaf_known_hosts\"",
+                "UserKnownHostsFile=\"/srv/a b/.ssh/sheaf_known_hosts\"",
                 "BatchMode=yes",
             ]
         );

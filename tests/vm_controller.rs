@@ -249,19 +249,27 @@ fn a_machine_that_is_deleted_takes_everything_along() {
 }
 
 #[test]
-fn a_pod_that_is_deleted_is_made_again_while_its_instance_lives() {
+fn a_launcher_pod_that_is_deleted_shuts_its_instance_down() {
     let (_sheaf, http) = cluster();
     http.post(VMS, &machine("web", json!({}))).ok();
     run(&http, "web", "10.52.0.2");
     let pod = || http.get(PODS).ok()["items"][0].clone();
-    eventually("the pod says that it runs", || pod()["status"]["phase"] == "Running");
+    eventually("the pod runs", || pod()["status"]["phase"] == "Running");
     let first = pod()["metadata"].clone();
+    let instance = http.get(&at(VMIS, "web")).ok()["metadata"]["uid"].clone();
     http.delete(&at(PODS, first["name"].as_str().unwrap())).ok();
-    eventually("it is another one", || {
-        let pod = pod();
-        pod["status"]["phase"] == "Running" && pod["metadata"]["uid"] != first["uid"]
+    eventually("the instance is asked to shut down", || {
+        let vmi = http.get(&at(VMIS, "web")).ok();
+        vmi["metadata"]["annotations"]["sheaf.dev/shut-down-by"].is_string()
     });
-    assert_eq!(http.get(&at(VMIS, "web")).ok()["status"]["phase"], "Running");
+    assert_eq!(pod()["metadata"]["uid"], first["uid"], "the pod stays until the guest is down");
+    finish(&http, "web", "Failed");
+    let path = at(PODS, first["name"].as_str().unwrap());
+    eventually("the pod is gone", || http.get(&path).status == 404);
+    eventually("the machine has a new instance", || {
+        let vmi = http.get(&at(VMIS, "web"));
+        vmi.status == 200 && vmi.json()["metadata"]["uid"] != instance
+    });
 }
 
 #[test]

@@ -45,8 +45,7 @@ impl Nodes {
         let node = json!({"apiVersion": "longhorn.io/v1beta2", "kind": "Node",
             "metadata": {"name": name},
             "spec": {"name": name, "allowScheduling": true, "disks": {"default": disk}}});
-        // Storage nodes without a node of the cluster count as removed.
-        self.http.post("/api/v1/nodes", &json!({"metadata": {"name": name}})).ok();
+        self.register(name);
         self.http.post(&longhorn("nodes"), &node).ok();
         let fine = json!([{"type": "Ready", "status": "True"},
             {"type": "Schedulable", "status": "True"}]);
@@ -54,6 +53,18 @@ impl Nodes {
             "diskPath": "/d", "storageMaximum": 100 * GI, "storageAvailable": 90 * GI});
         let status = json!({"status": {"conditions": fine, "diskStatus": {"default": disk}}});
         self.http.merge(&format!("{}/{name}/status", longhorn("nodes")), &status).ok();
+    }
+
+    /// The Kubernetes node, with a lease that outlasts the test. A storage node without one counts
+    /// as removed.
+    fn register(&self, name: &str) {
+        self.http.post("/api/v1/nodes", &json!({"metadata": {"name": name}})).ok();
+        let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        self.http.merge(&format!("/api/v1/nodes/{name}/status"), &ready).ok();
+        let lease = json!({"metadata": {"name": name},
+            "spec": {"holderIdentity": name, "leaseDurationSeconds": 3600}});
+        let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+        self.http.post(leases, &lease).ok();
     }
 
     /// Ends the nodes; one that panicked is seen.

@@ -220,7 +220,11 @@ mod tests {
             "required": ["name", "parts"],
             "properties": {
                 "name": {"type": "string", "description": "What it is called."},
-                "type": {"type": "string", "enum": ["a", "b"]},
+                "type": {
+                    "type": "string",
+                    "description": "Type of the condition or object.",
+                    "enum": ["a", "b"],
+                },
                 "hostID": {"type": "integer", "format": "int32"},
                 "parts": {"type": "array", "items": {"type": "string"}, "maxItems": 3},
                 "sizes": {

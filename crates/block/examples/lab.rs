@@ -25,6 +25,7 @@ fn main() -> Result<()> {
                 listen: Address::Unix(PathBuf::from(socket)),
                 driver: driver(rest),
                 idle: Some(Duration::from_secs(60)),
+                with_parent: true,
             };
             serve(&options, |_, _| {})?;
         }

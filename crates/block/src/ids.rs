@@ -116,6 +116,44 @@ counter!(
     Seq
 );
 
+/// Names a flush of a volume. Numbers grow within a generation, and any flush of a newer generation
+/// is greater. The default is less than every flush.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "camelCase")]
+pub struct FlushMark {
+    pub generation: Generation,
+    pub number: u64,
+}
+
+impl fmt::Display for FlushMark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.generation, self.number)
+    }
+}
+
+/// What a replica durably knows about flushes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FlushMarks {
+    /// The newest flush that this replica carried out.
+    pub flushed: FlushMark,
+    /// The newest flush that every in-sync replica is known to have carried out.
+    pub complete: FlushMark,
+}
+
+impl FlushMarks {
+    /// Both marks at their greater value: marks never go back.
+    #[must_use]
+    pub fn merged(self, other: Self) -> Self {
+        Self {
+            flushed: self.flushed.max(other.flushed),
+            complete: self.complete.max(other.complete),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,6 +20,9 @@
 //! member, because its compare-and-swap fails. Every member has every acknowledged write, so any
 //! one that promised is enough to go on. No clock is involved.
 //!
+//! A replica that the record names may have been replaced by an older copy of itself: what proves
+//! that it was not is kept by the record and by the other replicas ([`evidence`]).
+//!
 //! Everything here is pure: events and a time go in, actions come out. [`engine`] is the side of
 //! the guest, [`session`] the side of a replica, [`disk`] what a session asks of the store under
 //! it, [`control`] the record.
@@ -27,6 +30,7 @@
 pub mod control;
 pub mod disk;
 pub mod engine;
+pub mod evidence;
 #[cfg(test)]
 mod model;
 pub mod sabotage;

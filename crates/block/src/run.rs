@@ -1,6 +1,7 @@
 //! Drivers: what carries out, with sockets and files, what the state machines decide.
 //!
 //! * [`Shard`] one thread with engines, replicas, their sockets and files
+//! * `witness` proves that a replica's directory was not replaced by an older copy
 //! * `host` a replica in a shard · `files`, `offload` its files, by io_uring or threads
 //! * `stream`, `listen`, `poll` sockets · `tls` who is at the other end of a wire
 //! * [`lab`] a volume with its replicas on one machine, for benches and tests
@@ -18,6 +19,7 @@ mod shard;
 mod stream;
 mod sys;
 mod tls;
+pub(crate) mod witness;
 
 #[cfg(any(test, feature = "sim"))]
 pub(crate) use self::host::states;

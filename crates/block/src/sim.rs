@@ -8,10 +8,12 @@
 //! - engines that crash with or without their guest, are superseded, handed over or closed;
 //! - replica processes that crash, nodes that lose power, disks that hang, fill up or rot;
 //! - connections that break, are cut in one direction or both, and deliver late;
+//! - a replica's directory that is replaced by an older copy of itself;
 //! - a control plane that is away, or whose answers are lost.
 //!
 //! Not part of what is shipped; it is public so that a long run needs no test harness.
 
+mod cell;
 mod disk;
 mod disks;
 mod finish;
@@ -53,6 +55,9 @@ pub struct Outcome {
     pub snapshots: u64,
     pub repairs: u64,
     pub fenced: u64,
+    /// Replicas that were replaced by an older copy, and that were found to be stale.
+    pub rollbacks: u64,
+    pub stale: u64,
 }
 
 impl Outcome {
@@ -69,6 +74,8 @@ impl Outcome {
         self.snapshots += other.snapshots;
         self.repairs += other.repairs;
         self.fenced += other.fenced;
+        self.rollbacks += other.rollbacks;
+        self.stale += other.stale;
     }
 }
 

@@ -4,6 +4,7 @@
 //!  DIR/state.json        what is to be served, replaced in one step with each change
 //!  DIR/replicas/ID/      replicas, unless they were given another place
 //!  DIR/records/ID.json   control planes of volumes that only this node knows
+//!  DIR/witness/ID        what replicas answered: proves that they were not replaced by a copy
 //!  DIR/control.sock      requests, one line of JSON each way: see `protocol`
 //!  DIR/lock              held by the process that serves
 //! ```

@@ -40,7 +40,7 @@ pub use decoder::{Decoder, Frame};
 pub use header::{HEADER, Header, Op};
 pub use message::{
     Answer, BlockState, Call, Hello, HelloReply, Mode, Open, Opened, Pong, Refusal, Reply, Request,
-    SnapshotInfo, Verify, Work, WorkProgress,
+    SnapshotInfo, Verify, Witnessed, Work, WorkProgress,
 };
 
 use crate::ids::Generation;
@@ -55,8 +55,9 @@ pub const MAX_DATA: u32 = 4 << 20;
 /// that has many snapshots.
 pub const MAX_PAYLOAD: u32 = MAX_DATA + (1 << 20);
 
-/// The versions of the protocol that this build speaks, oldest and newest.
-pub const VERSIONS: (u16, u16) = (1, 1);
+/// The versions of the protocol that this build speaks, oldest and newest. Since version 2
+/// replicas keep the marks of flushes; an older one ignores them.
+pub const VERSIONS: (u16, u16) = (1, 2);
 
 /// Why bytes are not a frame of ours.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

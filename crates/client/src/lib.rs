@@ -8,6 +8,7 @@
 mod catalog;
 mod connect;
 mod election;
+pub mod events;
 mod fault;
 mod feed;
 mod meta;

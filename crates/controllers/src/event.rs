@@ -1,12 +1,11 @@
-//! Telling users what a controller found, as Events beside the object.
+//! What controllers report about objects, written through the one recorder that they share:
+//! [`client::events`].
 
-use base::clock;
-use client::Fault;
-use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{ObjectMeta, PostParams};
-use kube::{Api, Client};
-use tracing::warn;
+use client::events::{Occurrence, Recorder};
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+
+pub(crate) use client::events::Severity as Tone;
 
 /// The object an event is about.
 #[derive(Debug)]
@@ -19,14 +18,7 @@ pub(crate) struct About<'a> {
     pub(crate) uid: &'a str,
 }
 
-/// Whether somebody should look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tone {
-    Normal,
-    Warning,
-}
-
-/// Writes a warning.
+/// Records a warning.
 pub(crate) async fn warn(
     client: &Client,
     source: &str,
@@ -37,7 +29,7 @@ pub(crate) async fn warn(
     tell(client, source, about, Tone::Warning, reason, message).await;
 }
 
-/// Writes an event. One that cannot be written is only logged: nothing depends on it.
+/// Records an event.
 pub(crate) async fn tell(
     client: &Client,
     source: &str,
@@ -46,38 +38,65 @@ pub(crate) async fn tell(
     reason: &str,
     message: String,
 ) {
-    let namespace = if about.namespace.is_empty() { "default" } else { about.namespace };
-    let now = clock::now();
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let event = Event {
-        metadata: ObjectMeta {
-            // As everywhere: the time makes the name unique and the order visible.
-            name: Some(format!("{}.{:x}", about.name, now.as_nanosecond())),
-            namespace: Some(namespace.to_owned()),
-            ..ObjectMeta::default()
-        },
-        involved_object: ObjectReference {
-            api_version: text(about.api_version),
-            kind: text(about.kind),
-            namespace: text(about.namespace),
-            name: text(about.name),
-            uid: text(about.uid),
-            ..ObjectReference::default()
-        },
-        type_: Some(match tone {
-            Tone::Normal => "Normal".into(),
-            Tone::Warning => "Warning".into(),
-        }),
-        reason: Some(reason.to_owned()),
-        message: Some(message),
-        source: Some(EventSource { component: Some(source.to_owned()), host: None }),
-        first_timestamp: Some(Time(now)),
-        last_timestamp: Some(Time(now)),
-        count: Some(1),
-        ..Event::default()
+    let about = ObjectReference {
+        api_version: text(about.api_version),
+        kind: text(about.kind),
+        namespace: text(about.namespace),
+        name: text(about.name),
+        uid: text(about.uid),
+        ..ObjectReference::default()
     };
-    let events = Api::<Event>::namespaced(client.clone(), namespace);
-    if let Err(failure) = events.create(&PostParams::default(), &event).await {
-        warn!(reason, error = %Fault(failure), "cannot write event");
+    let (component, reason) = (source.to_owned(), reason.to_owned());
+    let occurrence = Occurrence { about, severity: tone, reason, message, component, host: None };
+    recorder().record(client, occurrence).await;
+}
+
+#[cfg(not(test))]
+fn recorder() -> Recorder {
+    Recorder::shared()
+}
+
+/// Tests are clusters of their own, with objects of the same names, in a thread each.
+#[cfg(test)]
+fn recorder() -> Recorder {
+    thread_local! {
+        static OWN: Recorder = Recorder::default();
+    }
+    OWN.with(Recorder::clone)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fake::Fake;
+
+    const EVENTS: &str = "/events";
+
+    #[tokio::test]
+    async fn a_repeated_event_is_counted() {
+        let fake = Fake::new();
+        fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
+        let client = fake.client();
+        let about = About { api_version: "v1", kind: "Pod", namespace: "n", name: "p", uid: "u" };
+        let failed = || warn(&client, "test", &about, "Failed", "no disk".to_owned());
+        for _ in 0..3 {
+            failed().await;
+        }
+        warn(&client, "test", &about, "Failed", "no node".to_owned()).await;
+        let counted = |count: i32| {
+            fake.any(EVENTS, |event| event["message"] == "no disk" && event["count"] == count)
+        };
+        assert_eq!(fake.names(EVENTS).len(), 2);
+        assert!(counted(3));
+        // An event that expired is written again and goes on counting.
+        for name in fake.names(EVENTS) {
+            fake.delete(EVENTS, "n", &name, "Background");
+        }
+        failed().await;
+        assert_eq!(fake.names(EVENTS).len(), 1);
+        assert!(counted(4));
     }
 }

@@ -123,7 +123,7 @@ impl Hands {
                 self.ask(Request::RemoveReplica { replica: id }).await?;
                 self.release(Kind::Replica, &replica).await
             }
-            Action::Attach { engine, attachment, first, is_new } => {
+            Action::Attach { engine, attachment, first, is_new, .. } => {
                 self.records.attach(&engine, &self.node, &first, is_new).await?;
                 self.ask(Request::Attach(attachment)).await
             }

@@ -315,8 +315,15 @@ impl Keeper {
         let bell = self.bell.clone();
         debug!(?action, "storage");
         self.work.under_way.insert(key.clone());
+        // An engine that gave up gives up again unless something changed: its reason stays visible,
+        // and the record is not written in a loop.
+        let again = matches!(action, super::plan::Action::Attach { again: true, .. });
         self.work.jobs.spawn(async move {
+            if again {
+                tokio::time::sleep(pause).await;
+            }
             let result = match hands.act(action).await {
+                Ok(()) if again => Err(String::new()),
                 Ok(()) => Ok(()),
                 Err(failure) => {
                     let complaint = complain(&failure, &known);

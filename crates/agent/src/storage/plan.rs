@@ -71,6 +71,8 @@ pub(super) enum Action {
         attachment: Attachment,
         first: BTreeSet<ReplicaId>,
         is_new: bool,
+        /// It was attached, and its engine gave up.
+        again: bool,
     },
     Detach {
         engine: Option<String>,
@@ -263,11 +265,12 @@ fn engine(world: &World<'_>, state: &StorageStatus, engine: &Engine) -> Option<A
     let volume = volume?;
     let wanted = members(world, engine)?;
     let Some(attached) = attached else {
-        return is_ready(state, &wanted).then(|| attach(world, volume, engine, wanted));
+        let action = attach(world, volume, engine, wanted, false);
+        return is_ready(state, &action).then_some(action);
     };
     if attached.status.is_none() || attached.error.is_some() {
-        let again = is_ready(state, &wanted) && attached.error.is_some();
-        return again.then(|| attach(world, volume, engine, wanted));
+        let action = attach(world, volume, engine, wanted, true);
+        return (is_ready(state, &action) && attached.error.is_some()).then_some(action);
     }
     change(volume.id, engine, attached, &wanted)
 }
@@ -310,14 +313,31 @@ fn far(address: &str) -> Option<Address> {
     address.parse().ok().map(Address::Tcp)
 }
 
-/// Whether all members that are here are served.
-fn is_ready(state: &StorageStatus, members: &[ReplicaAt]) -> bool {
-    let here = members.iter().filter(|it| it.at.is_none());
-    here.into_iter()
-        .all(|member| state.replicas.iter().any(|it| it.replica == member.id && it.error.is_none()))
+/// Whether an attachment can be asked for: every member that is here is served. One that cannot be,
+/// because its files are missing or damaged, stops a volume only if that has no other member or
+/// never had data.
+fn is_ready(state: &StorageStatus, action: &Action) -> bool {
+    let Action::Attach { attachment, is_new, .. } = action else { return false };
+    let known = |member: &ReplicaAt| state.replicas.iter().find(|it| it.replica == member.id);
+    let here = attachment.replicas.iter().filter(|it| it.at.is_none());
+    let mut usable = attachment.replicas.iter().any(|it| it.at.is_some());
+    for member in here {
+        match known(member) {
+            Some(state) if state.error.is_none() => usable = true,
+            Some(_) if !is_new => {}
+            Some(_) | None => return false,
+        }
+    }
+    usable
 }
 
-fn attach(world: &World<'_>, volume: &Volume, engine: &Engine, replicas: Vec<ReplicaAt>) -> Action {
+fn attach(
+    world: &World<'_>,
+    volume: &Volume,
+    engine: &Engine,
+    replicas: Vec<ReplicaAt>,
+    again: bool,
+) -> Action {
     let attachment = Attachment {
         volume: volume.id,
         node: world.node.to_owned(),
@@ -330,7 +350,7 @@ fn attach(world: &World<'_>, volume: &Volume, engine: &Engine, replicas: Vec<Rep
     };
     let first = first_members(world, engine);
     let used = world.replicas.values().any(|it| first.contains(&it.id) && it.was_healthy);
-    Action::Attach { engine: engine.name.clone(), attachment, first, is_new: !used }
+    Action::Attach { engine: engine.name.clone(), attachment, first, is_new: !used, again }
 }
 
 /// Short, because the kernel takes no long names of sockets.

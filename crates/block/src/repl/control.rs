@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use file::FileControl;
 pub use memory::MemoryControl;
 
-use crate::ids::{EngineId, Epoch, Generation, ReplicaId};
+use crate::ids::{EngineId, Epoch, FlushMark, Generation, ReplicaId};
 
 /// The name of a node, as the control plane spells it.
 pub type NodeName = String;
@@ -37,6 +37,14 @@ pub struct Record {
     /// The node that may take the volume over while it is attached elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migration_target: Option<NodeName>,
+    /// The last generation that the in-sync set promised before it was served. A replica of the
+    /// set that has not promised it is older than that.
+    #[serde(default)]
+    pub confirmed: Generation,
+    /// A flush that every replica of the set carried out. It lags behind: it is written when the
+    /// set changes, and when the volume is taken or closed.
+    #[serde(default)]
+    pub flushed: FlushMark,
     /// The times that somebody declared one replica to be the truth.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub salvages: Vec<Salvage>,
@@ -68,9 +76,26 @@ impl Record {
         Self { generation: self.generation.next(), engine: Some(engine), ..self.clone() }
     }
 
-    /// The record with another in-sync set.
-    pub fn with_isr(&self, isr: BTreeSet<ReplicaId>) -> Self {
-        Self { isr, epoch: self.epoch.next(), ..self.clone() }
+    /// The record with another in-sync set, of which every replica carried out `flushed`.
+    pub fn with_isr(&self, isr: BTreeSet<ReplicaId>, flushed: FlushMark) -> Self {
+        let epoch = if isr == self.isr { self.epoch } else { self.epoch.next() };
+        Self { isr, epoch, ..self.clone() }.with_flush(flushed)
+    }
+
+    /// The record after the replicas of `isr` promised its generation.
+    pub fn confirmed(&self, isr: BTreeSet<ReplicaId>, flushed: FlushMark) -> Self {
+        Self { confirmed: self.generation, ..self.with_isr(isr, flushed) }
+    }
+
+    /// The record of a set of which every replica carried out `flushed`.
+    pub fn with_flush(&self, flushed: FlushMark) -> Self {
+        Self { flushed: self.flushed.max(flushed), ..self.clone() }
+    }
+
+    /// The record with a generation above `floor`, which some replica has promised already: the
+    /// record was restored from an older copy.
+    pub fn raised_above(&self, floor: Generation) -> Self {
+        Self { generation: self.generation.max(floor).next(), ..self.clone() }
     }
 
     /// The record after `replica` alone was declared to be the truth. An act of a person: what
@@ -87,6 +112,9 @@ impl Record {
             isr: BTreeSet::from([replica]),
             epoch,
             salvages,
+            // What is known of flushes is about replicas that were given up.
+            confirmed: Generation::default(),
+            flushed: FlushMark::default(),
             ..self.clone()
         }
     }

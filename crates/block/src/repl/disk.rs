@@ -15,8 +15,8 @@
 
 use bytes::Bytes;
 
-use crate::ids::{Epoch, Generation, SnapshotId};
-use crate::wire::{BlockState, Crcs, Refusal, SnapshotInfo, Verify};
+use crate::ids::{Epoch, FlushMarks, Generation, SnapshotId};
+use crate::wire::{BlockState, Crcs, Refusal, SnapshotInfo, Verify, Witnessed};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum DiskRequest {
@@ -40,7 +40,10 @@ pub enum DiskRequest {
         offset: u64,
         length: u32,
     },
-    Flush,
+    /// The marks become durable with the flush, not before what it covers.
+    Flush {
+        marks: Option<FlushMarks>,
+    },
     /// Before a snapshot, so that it is quick.
     Prepare,
     Snapshot(SnapshotInfo),
@@ -94,6 +97,9 @@ pub enum DiskReply {
 pub struct Description {
     pub promised: Generation,
     pub epoch: Epoch,
+    /// Absent in a replica that never took part in a flush with a number.
+    pub marks: Option<FlushMarks>,
+    pub witnessed: Witnessed,
     pub size: u64,
     /// Bytes of a region of the dirty-region log.
     pub region: u64,

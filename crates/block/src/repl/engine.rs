@@ -29,12 +29,14 @@ mod cover;
 mod event;
 mod flush;
 mod guest;
+mod learner;
 mod link;
 mod locks;
 mod member;
 mod membership;
 mod notice;
 mod ops;
+mod owner;
 mod pace;
 mod rebuild;
 mod standby;
@@ -59,7 +61,7 @@ use guest::{Parts, Waiting};
 use locks::Locks;
 use member::{Member, Role};
 use membership::Control;
-pub use notice::{Fault, LockFault, MemberFault, Notice, Progress, RebuildKind, Status};
+pub use notice::{Fault, LockFault, MemberFault, Notice, Progress, RebuildKind, Stale, Status};
 use ops::Op;
 use pace::Throttle;
 use sync::{Scrub, Sync};
@@ -70,7 +72,7 @@ use super::slots::Slots;
 use super::span::Pieces;
 use crate::crypt::Cipher;
 use crate::ids::{Generation, ReplicaId, Seq, SnapshotId};
-use crate::wire::SnapshotInfo;
+use crate::wire::{BLOCK, SnapshotInfo};
 
 /// Where the engine is in its life.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -93,6 +95,8 @@ enum Phase {
 enum Closing {
     Draining,
     Flushing,
+    /// A second flush, which reports the first as complete: nothing is dirty any more.
+    Settling,
     Ending,
     Releasing,
 }
@@ -105,6 +109,8 @@ pub struct Engine {
     out: Vec<Action>,
     phase: Phase,
     generation: Generation,
+    /// A replica has promised this one already, though the record does not know it.
+    outrun: Generation,
     control: Control,
     members: Vec<Member>,
     local: Option<ReplicaId>,
@@ -130,6 +136,8 @@ pub struct Engine {
     flush: Flush,
     /// Regions that may differ between replicas since an unclean stop.
     unreconciled: Pieces,
+    /// Blocks that members have differently, without a reason to believe one of them.
+    ambiguous: Pieces,
     syncs: BTreeMap<u64, Sync>,
     fills: BTreeMap<u64, Fill>,
     barrier: Option<Barrier>,
@@ -138,6 +146,8 @@ pub struct Engine {
     throttle: Throttle,
     last_guest: Time,
     next_tick: Time,
+    /// When this process last went on after a time in which it did not run.
+    resumed: Time,
     /// Until then an older engine may still answer reads.
     lease_over: Time,
     /// The flush that ends an activation is under way.
@@ -153,6 +163,7 @@ impl Engine {
             out: Vec::new(),
             phase: Phase::Idle,
             generation: Generation(0),
+            outrun: Generation(0),
             control: Control::default(),
             members: Vec::new(),
             local: None,
@@ -171,6 +182,7 @@ impl Engine {
             window: 0,
             flush: Flush::default(),
             unreconciled: Pieces::none(4 << 20),
+            ambiguous: Pieces::none(BLOCK),
             syncs: BTreeMap::new(),
             fills: BTreeMap::new(),
             barrier: None,
@@ -179,6 +191,7 @@ impl Engine {
             throttle,
             last_guest: Time::ZERO,
             next_tick: Time::ZERO,
+            resumed: Time::ZERO,
             lease_over: Time::ZERO,
             settling_flush: false,
             sabotage: Sabotage::None,

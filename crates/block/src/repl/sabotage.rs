@@ -31,6 +31,9 @@ pub enum Sabotage {
     /// A replica that returns gets what it missed, but keeps what only it has.
     #[cfg(test)]
     ForgetOwnDirt,
+    /// A replica that the record names is in sync, whatever the evidence says.
+    #[cfg(test)]
+    TrustStale,
 }
 
 impl Sabotage {

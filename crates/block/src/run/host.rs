@@ -21,8 +21,9 @@ use std::sync::mpsc;
 use self::translate::{Asked, Plan};
 use super::files::{Started, Table};
 use super::offload::{Done, Op};
+use super::witness::Witness;
 use crate::ids::{BootId, InstanceId, ReplicaId, VolumeId};
-use crate::repl::disk::{DiskRequest, DiskResult};
+use crate::repl::disk::{DiskReply, DiskRequest, DiskResult};
 use crate::repl::session::{Identity, Session, SessionAction, SessionEvent};
 use crate::store::files::{Directory, FileId};
 use crate::store::geometry::{REGION, Region};
@@ -46,6 +47,7 @@ pub(super) struct Host {
     limits: Limits,
     pub(super) session: Session,
     boot: BootId,
+    witness: Witness,
     store: Option<Replica>,
     table: Table,
     /// Regions that were being written when an earlier process ended.
@@ -78,7 +80,8 @@ pub(super) struct Wanted {
 }
 
 impl Host {
-    pub(super) fn open(path: &Path, boot: BootId) -> Result<Self, OpenError> {
+    /// `witnesses` is a directory outside of the replica's, in which changes are counted.
+    pub(super) fn open(path: &Path, witnesses: &Path, boot: BootId) -> Result<Self, OpenError> {
         // Sessions compare what comes over a wire with its checksums.
         let limits =
             Limits { settled_by_caller: true, summed_by_caller: true, ..Limits::default() };
@@ -97,6 +100,7 @@ impl Host {
             limits,
             session: Session::new(identity, status.promised, REGION),
             boot,
+            witness: Witness::open(path, witnesses, status.replica, boot),
             inherited: store.dirty_regions(),
             store: Some(store),
             table,
@@ -139,8 +143,16 @@ impl Host {
             return;
         }
         let Some(store) = &mut self.store else { return };
+        if request == DiskRequest::Reconciled {
+            self.witness.rebuilt();
+        }
         match translate::plan(request, store, &self.inherited) {
-            Plan::Answer(result) => self.answered(id, result, wanted),
+            Plan::Answer(mut result) => {
+                if let Ok(DiskReply::Description(description)) = &mut result {
+                    description.witnessed = self.witness.found();
+                }
+                self.answered(id, result, wanted);
+            }
             Plan::Ask { asked, requests } => {
                 self.asked.insert(id, asked);
                 for request in requests {
@@ -294,6 +306,9 @@ impl Host {
         let Some(asked) = self.asked.get_mut(&asker) else { return };
         let Some(result) = asked.take(result) else { return };
         let closed = asked.is_close() && result.is_ok();
+        if asked.is_change() && result.is_ok() {
+            self.witness.count();
+        }
         self.asked.remove(&asker);
         if closed {
             self.store = None;

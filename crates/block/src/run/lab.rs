@@ -5,6 +5,7 @@
 //!  DIR/volume.json      which replicas there are        DIR/record.json   the control plane
 //!  DIR/replica-N/       a replica's files               DIR/replica-N.sock its process
 //!  DIR/control.sock     `status`, `snapshot` and so on  DIR/replica-N.log  what it says
+//!  DIR/witness/         proof that a replica's files were not replaced by an older copy
 //!  DIR/standby.sock     the same of an engine that stands by
 //! ```
 //!
@@ -17,8 +18,10 @@ mod control;
 mod description;
 mod heir;
 mod process;
+mod replace;
 mod salvage;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,8 +33,10 @@ use self::description::Description;
 use self::heir::Hold;
 pub use self::heir::handover;
 pub use self::process::{ServeError, ServeOptions, serve};
+use self::replace::replace_unusable;
+use self::salvage::look;
 pub use self::salvage::{Salvaged, salvage};
-use super::{Address, Driver, Encryption, Handle, Listener, Place, Shard, VolumeOptions};
+use super::{Address, Driver, Encryption, Handle, Listener, Place, Shard, VolumeOptions, chain};
 use crate::crypt::luks::Cost;
 use crate::crypt::{HEADER, Passphrase};
 use crate::ids::{EngineId, ReplicaId, VolumeId};
@@ -162,6 +167,8 @@ pub(super) struct Shared {
     spawn: Box<dyn Fn(&ServeOptions) -> Command + Send + Sync>,
     /// Children that were started here, to be waited for.
     children: Mutex<Vec<std::process::Child>>,
+    /// Why replicas cannot be used; they are replaced once the others serve the volume.
+    unusable: Mutex<BTreeMap<usize, String>>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -211,24 +218,42 @@ impl Lab {
             hold: Mutex::new(hold),
             spawn,
             children: Mutex::default(),
+            unusable: Mutex::default(),
             description: Mutex::new(description.clone()),
         });
+        let is_new = !dir.join("record.json").exists();
         let mut places = Vec::new();
+        let mut unusable: Vec<(usize, LabError)> = Vec::new();
         for (index, replica) in description.replicas.iter().enumerate() {
             let path = shared.replica_dir(index);
-            if !standby {
+            if is_new && !standby {
                 create_replica(&path, description.volume, *replica, description.size + hidden)?;
             }
-            let place = match in_process {
-                true => {
+            let served = match in_process {
+                true => look(&dir, index, *replica).and_then(|_| {
                     let open = |source| LabError::Open { path: path.clone(), source };
-                    shard.add_replica(&path).map_err(open)?;
-                    Place::Here
+                    shard.add_replica(&path).map(drop).map_err(open)
+                }),
+                false if standby => shared.start_replica(index).map(drop),
+                false => {
+                    look(&dir, index, *replica).and_then(|_| shared.start_replica(index).map(drop))
                 }
-                false => Place::At(shared.start_replica(index)?),
+            };
+            if let Err(error) = served {
+                tracing::error!(index, error = chain(&error), "a replica cannot be served");
+                unusable.push((index, error));
+            }
+            let place = match in_process {
+                true => Place::Here,
+                false => Place::At(Address::Unix(shared.socket(index))),
             };
             places.push((*replica, place));
         }
+        if unusable.len() == places.len() {
+            let (_, error) = unusable.remove(0);
+            return Err(error);
+        }
+        shared.note_unusable(&unusable);
         let ended = Arc::new(Mutex::new(None));
         let volume = VolumeOptions {
             config: config(description.volume),
@@ -239,7 +264,7 @@ impl Lab {
             guests,
             encryption,
             standby,
-            notices: keep_end(ended.clone(), notices),
+            notices: keep_end(ended.clone(), replace_unusable(&shared, notices)),
         };
         shard.add_volume(volume);
         Ok(Self { shard, shared, ended })

@@ -63,9 +63,10 @@ const ENDING: Duration = Duration::from_secs(30);
 pub struct OpenReplica(Host);
 
 impl OpenReplica {
-    /// `boot` names this life of the kernel.
-    pub fn open(path: &Path, boot: BootId) -> Result<Self, OpenError> {
-        Host::open(path, boot).map(Self)
+    /// `boot` names this life of the kernel, and `witnesses` is a directory outside of the replica's
+    /// that proves which changes it has answered.
+    pub fn open(path: &Path, witnesses: &Path, boot: BootId) -> Result<Self, OpenError> {
+        Host::open(path, witnesses, boot).map(Self)
     }
 
     pub fn replica(&self) -> ReplicaId {
@@ -209,7 +210,8 @@ impl Shard {
 
     /// Serves the replica in a directory.
     pub fn add_replica(&mut self, path: &Path) -> Result<ReplicaId, OpenError> {
-        let opened = OpenReplica::open(path, boot_id())?;
+        let beside = path.parent().unwrap_or(path);
+        let opened = OpenReplica::open(path, beside, boot_id())?;
         Ok(self.serve_replica(opened))
     }
 

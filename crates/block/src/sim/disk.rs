@@ -4,32 +4,23 @@
 //! nothing that was answered; a power cut loses any part, sector by sector, of what was not
 //! flushed, and data and checksum separately. The dirty-region log is durable before the data.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
+pub(crate) use super::cell::{Blocks, Cell};
+use super::cell::{mix, zero_crc};
 use super::rng::Rng;
 use crate::checksum::{KeyedSum, crc32c};
-use crate::ids::{Epoch, Generation, SnapshotId};
+use crate::ids::{Epoch, FlushMarks, Generation, SnapshotId};
 use crate::repl::disk::{Description, DiskReply, DiskRequest, DiskResult};
-use crate::wire::{BLOCK, BlockState, Crcs, Refusal, SnapshotInfo, Verify};
+use crate::wire::{BLOCK, BlockState, Crcs, Refusal, SnapshotInfo, Verify, Witnessed};
 
-const SECTOR: usize = 512;
-
-/// A block as it is stored: its data and the checksum that was recorded for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Cell {
-    pub(crate) data: Bytes,
-    pub(crate) crc: u32,
-}
-
-/// Blocks that are not all zeroes.
-pub(crate) type Blocks = BTreeMap<u64, Cell>;
-
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ModelDisk {
     promised: Generation,
     epoch: Epoch,
+    marks: Option<FlushMarks>,
     size: u64,
     region: u64,
     /// What is read.
@@ -54,6 +45,7 @@ impl ModelDisk {
         Self {
             promised: Generation(0),
             epoch: Epoch(0),
+            marks: None,
             size,
             region,
             now: Blocks::new(),
@@ -90,7 +82,13 @@ impl ModelDisk {
                 self.zero(*offset, *length, *fua)?;
             }
             DiskRequest::Discard { offset, length } => self.zero(*offset, *length, false)?,
-            DiskRequest::Flush => self.flush(),
+            DiskRequest::Flush { marks } => {
+                self.flush();
+                self.marks = match (self.marks, *marks) {
+                    (Some(old), Some(new)) => Some(old.merged(new)),
+                    (old, new) => new.or(old),
+                };
+            }
             DiskRequest::Prepare => {}
             DiskRequest::Seal => self.seal(),
             DiskRequest::CloseClean => {
@@ -287,6 +285,8 @@ impl ModelDisk {
         DiskReply::Description(Box::new(Description {
             promised: self.promised,
             epoch: self.epoch,
+            marks: self.marks,
+            witnessed: Witnessed::Unknown,
             size: self.size,
             region: self.region,
             lost_writes: self.lost_writes,
@@ -376,26 +376,4 @@ impl ModelDisk {
         self.durable.get_mut(&block).into_iter().for_each(|cell| flip(cell, at));
         Some(block)
     }
-}
-
-/// Some sectors of the old, some of the new, with either's checksum.
-fn mix(old: Option<&Cell>, new: Option<&Cell>, rng: &mut Rng) -> Option<Cell> {
-    let zeroes = || Cell { data: Bytes::from(vec![0; BLOCK as usize]), crc: zero_crc() };
-    if old.is_none() && new.is_none() {
-        return None;
-    }
-    let (old, new) = (old.cloned().unwrap_or_else(zeroes), new.cloned().unwrap_or_else(zeroes));
-    let mut data = old.data.to_vec();
-    for (at, sector) in data.chunks_mut(SECTOR).enumerate() {
-        if rng.chance(500) {
-            sector.copy_from_slice(&new.data[at * SECTOR..(at + 1) * SECTOR]);
-        }
-    }
-    let crc = if rng.chance(500) { old.crc } else { new.crc };
-    Some(Cell { data: Bytes::from(data), crc })
-}
-
-/// The checksum of a block of zeroes.
-fn zero_crc() -> u32 {
-    crate::store::crc::ZERO_BLOCK
 }

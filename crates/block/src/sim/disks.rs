@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::disk::{Blocks, ModelDisk};
 use super::rng::Rng;
 use super::stored::StoredDisk;
-use crate::ids::Generation;
+use crate::ids::{FlushMark, Generation};
 use crate::repl::disk::{Description, DiskReply, DiskRequest, DiskResult};
 use crate::wire::SnapshotInfo;
 
@@ -32,6 +32,19 @@ impl Disk {
 
     pub(crate) fn promised(&mut self) -> Generation {
         self.description().promised
+    }
+
+    /// The newest flush that it durably knows of.
+    pub(crate) fn flushed(&mut self) -> FlushMark {
+        self.description().marks.unwrap_or_default().flushed
+    }
+
+    /// What a copy of its directory would hold, made while it may be in use.
+    pub(crate) fn copy(&self) -> Self {
+        match self {
+            Self::Model(disk) => Self::Model(disk.clone()),
+            Self::Stored(disk) => Self::Stored(Box::new(disk.copy())),
+        }
     }
 
     pub(crate) fn size(&mut self) -> u64 {

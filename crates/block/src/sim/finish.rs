@@ -15,6 +15,9 @@ use crate::wire::{BLOCK, SnapshotInfo};
 /// How long healing may take, in virtual time.
 const PATIENCE: Time = Time::from_secs(30);
 
+/// How long service may take when an in-sync replica can be reached.
+const SERVICE_BOUND: Time = Time::from_secs(5);
+
 impl World {
     pub(crate) fn finish(&mut self) {
         self.calm = true;
@@ -38,9 +41,14 @@ impl World {
         for host in 0..self.hosts.len() {
             self.hosts[host].disk.set_full(false);
             self.hosts[host].hangs_until = self.now;
-            self.start_host(host);
+        }
+        if self.plan.partial && self.can_be_partial() {
+            self.serve_partially();
         }
         self.trace(|| "calm".into());
+        for host in 0..self.hosts.len() {
+            self.start_host(host);
+        }
         // An engine that is on its way out may still supersede the one that serves.
         for _ in 0..5 {
             if self.heal() && self.close() {
@@ -49,6 +57,45 @@ impl World {
         }
         if self.violation.is_none() {
             self.wrong("no engine could close the volume".to_owned());
+        }
+    }
+
+    /// Whether one in-sync replica is enough to go on: none has lost anything.
+    fn can_be_partial(&self) -> bool {
+        let faults = self.plan.faults;
+        let whole = !faults.power_cut && !faults.cluster_power_cut && !faults.rot;
+        whole && !faults.rollback && !faults.lose_all_but_one && self.hosts.len() > 1
+    }
+
+    /// Some replicas stay away. As long as one of the in-sync set is there, the volume is served
+    /// within a bound.
+    fn serve_partially(&mut self) {
+        let isr = self.record.record.isr.clone();
+        let in_sync: Vec<usize> =
+            (0..self.hosts.len()).filter(|at| isr.contains(&self.hosts[*at].replica)).collect();
+        let kept = in_sync[self.rng.index(in_sync.len())];
+        for host in 0..self.hosts.len() {
+            if host == kept || self.rng.chance(500) {
+                self.start_host(host);
+            } else {
+                self.stop_host(host);
+            }
+        }
+        self.trace(|| format!("only some are there, host {kept} among them"));
+        let limit = self.now + SERVICE_BOUND;
+        let served = |world: &Self| {
+            let Some(server) = world.live_engine() else { return false };
+            world.servers[server].active && world.servers[server].waiting.is_empty()
+        };
+        self.run_until(|world| world.now >= limit || served(world));
+        // The set may have changed without it while it was on its way: then others are needed.
+        let in_sync = self.record.record.isr.contains(&self.hosts[kept].replica);
+        if served(self) {
+            self.read_everything();
+        } else if in_sync && self.violation.is_none() {
+            let status: Vec<_> =
+                self.servers.iter().filter_map(|it| Some(it.engine.as_ref()?.status())).collect();
+            self.wrong(format!("an in-sync replica is there, and nobody is served: {status:#?}"));
         }
     }
 

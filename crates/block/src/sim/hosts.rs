@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use super::Time;
 use super::disks::Disk;
 use super::world::{CHUNK, Start, What, World};
-use crate::ids::{BootId, EngineId, Generation, InstanceId, ReplicaId, SnapshotId};
-use crate::repl::disk::DiskRequest;
+use crate::ids::{BootId, EngineId, FlushMark, Generation, InstanceId, ReplicaId, SnapshotId};
+use crate::repl::disk::{DiskReply, DiskRequest, DiskResult};
 use crate::repl::engine::{Command, Config, Engine, Event, GuestId};
 use crate::repl::session::{Identity, Session};
+use crate::wire::Witnessed;
 
 /// A replica and the machine it is on.
 #[derive(Debug)]
@@ -26,8 +27,65 @@ pub(crate) struct Host {
     pub(crate) hangs_until: Time,
     /// When it last lost power.
     pub(crate) power_cut: Option<Time>,
+    /// Changes that were answered, as the disk counts them and as the machine does.
+    pub(crate) answered: u64,
+    pub(crate) witness: (BootId, u64),
+    pub(crate) witnessed: Witnessed,
+    /// An older copy of the disk.
+    pub(crate) copy: Option<Copied>,
     /// Its disk is gone for good.
     pub(crate) destroyed: bool,
+}
+
+/// A copy of a replica's directory.
+#[derive(Debug)]
+pub(crate) struct Copied {
+    pub(crate) disk: Disk,
+    /// The newest flush in it.
+    pub(crate) flushed: FlushMark,
+    pub(crate) answered: u64,
+}
+
+impl Host {
+    /// Compares the two counts, as a process does when it starts.
+    fn compare_witness(&mut self, counts: bool) {
+        let (boot, witness) = self.witness;
+        self.witnessed = match (counts && boot == self.boot, self.answered < witness) {
+            (false, _) => Witnessed::Unknown,
+            (true, true) => Witnessed::RolledBack,
+            (true, false) => Witnessed::Intact,
+        };
+        if self.witnessed != Witnessed::RolledBack {
+            self.witness = (self.boot, self.answered);
+        }
+    }
+
+    /// Carries out a request, and counts it if it changes something.
+    pub(crate) fn execute(&mut self, request: &DiskRequest) -> DiskResult {
+        let mut result = self.disk.execute(request);
+        let rolled_back = self.witnessed == Witnessed::RolledBack;
+        match (request, &mut result) {
+            (_, Ok(DiskReply::Description(description))) => description.witnessed = self.witnessed,
+            (DiskRequest::Reconciled, _) if rolled_back => {
+                self.answered = self.witness.1;
+                self.witnessed = Witnessed::Intact;
+            }
+            (
+                DiskRequest::Write { .. }
+                | DiskRequest::WriteZeroes { .. }
+                | DiskRequest::Discard { .. }
+                | DiskRequest::Snapshot(_)
+                | DiskRequest::Revert { .. }
+                | DiskRequest::DeleteSnapshot { .. },
+                Ok(_),
+            ) if !rolled_back => {
+                self.answered += 1;
+                self.witness = (self.boot, self.answered);
+            }
+            _ => {}
+        }
+        result
+    }
 }
 
 /// An engine with its guest.
@@ -79,6 +137,7 @@ impl World {
         }
         let it = &mut self.hosts[host];
         it.life += 1;
+        it.compare_witness(self.plan.witness);
         it.instance = InstanceId::from_u128(self.rng.u128());
         let identity = Identity {
             volume: self.volume,
@@ -104,6 +163,8 @@ impl World {
         config.lease = Time::from_millis(100);
         config.heartbeat = Time::from_millis(40);
         config.member_timeout = Time::from_millis(300);
+        config.reconnect_timeout = Time::from_millis(80);
+        config.suspect_after = Time::from_millis(200);
         config.retry = Time::from_millis(10);
         config.settle_after = Time::from_millis(self.rng.between(20, 200));
         config.max_dirty = self.rng.index(6) + 1;

@@ -1,6 +1,7 @@
 //! Faults.
 
 use super::Time;
+use super::hosts::Copied;
 use super::net::Way;
 use super::world::{Start, What, World};
 use crate::ids::BootId;
@@ -23,6 +24,10 @@ enum Fault {
     Partition,
     Migration,
     Close,
+    /// A copy is made of a replica's directory.
+    Copy,
+    /// A replica's directory is replaced by the copy; the others may be killed too.
+    Restore,
 }
 
 impl World {
@@ -52,6 +57,8 @@ impl World {
             (faults.partition, Fault::Partition),
             (faults.migration, Fault::Migration),
             (faults.close, Fault::Close),
+            (faults.rollback && self.hosts[0].copy.is_none(), Fault::Copy),
+            (faults.rollback && self.hosts[0].copy.is_some(), Fault::Restore),
         ];
         let possible: Vec<Fault> =
             known.into_iter().filter(|(on, _)| *on).map(|(_, fault)| fault).collect();
@@ -131,6 +138,12 @@ impl World {
                 let to = self.start_engine(&start);
                 self.after(length, What::Arrived { from, to });
             }
+            Fault::Copy => {
+                let mut disk = self.hosts[0].disk.copy();
+                let (flushed, answered) = (disk.flushed(), self.hosts[0].answered);
+                self.hosts[0].copy = Some(Copied { disk, flushed, answered });
+            }
+            Fault::Restore => self.restore_copy(),
             Fault::Close => {
                 if let Some(server) = self.live_engine() {
                     self.servers[server].busy = false;
@@ -138,6 +151,33 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Replaces the disk of the first host by its copy, if another in-sync replica has everything,
+    /// and a flush since then proves the copy old where the host has no witness.
+    fn restore_copy(&mut self) {
+        let others = self.hosts.iter().skip(1).map(|host| host.replica);
+        let others = others.filter(|id| self.record.record.isr.contains(id)).count();
+        let copied = self.hosts[0].copy.as_ref().map(|copy| copy.flushed);
+        let provable = self.plan.witness || copied < Some(self.hosts[0].disk.flushed());
+        if others == 0 || !provable {
+            return;
+        }
+        let Some(copy) = self.hosts[0].copy.take() else { return };
+        let all = self.rng.chance(500);
+        if all {
+            self.crash_all_engines();
+        }
+        let hosts = if all { self.hosts.len() } else { 1 };
+        for host in 0..hosts {
+            self.stop_host(host);
+            let delay = self.rng.micros(100, 20_000);
+            self.after(delay, What::StartHost { host });
+        }
+        self.hosts[0].disk = copy.disk;
+        self.hosts[0].answered = copy.answered;
+        self.hosts[0].disk.stopped();
+        self.outcome.rollbacks += 1;
     }
 
     pub(crate) fn live_engine(&self) -> Option<usize> {

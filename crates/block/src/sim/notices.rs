@@ -26,6 +26,12 @@ impl World {
                 in_sync.filter_map(|it| it.power_cut).for_each(|at| self.oracle.power_cut(at));
                 self.oracle.activated();
             }
+            Notice::StaleReplica { replica, why } => {
+                self.outcome.stale += 1;
+                if !self.plan.faults.rollback {
+                    self.wrong(format!("nothing was replaced, and {replica} is stale: {why}"));
+                }
+            }
             Notice::RebuildDone { .. } => self.outcome.rebuilds += 1,
             Notice::Reconciled => self.outcome.reconciles += 1,
             Notice::IsrChanged { .. } => self.outcome.isr_changes += 1,
@@ -44,6 +50,9 @@ impl World {
             Notice::Faulted { why: Fault::LostWrites } if self.oracle.has_lost_power() => {}
             Notice::Faulted { why } => self.wrong(format!("an engine gave up: {why}")),
             Notice::Fenced { .. } => self.outcome.fenced += 1,
+            Notice::Ambiguous { offset, .. } => {
+                self.wrong(format!("members differ at {offset} with good checksums"));
+            }
             Notice::Diverged { replica, offset, .. } => {
                 self.wrong(format!("replica {replica} differs at {offset} with good checksums"));
             }

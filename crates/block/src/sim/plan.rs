@@ -21,6 +21,8 @@ pub struct Faults {
     pub partition: bool,
     pub migration: bool,
     pub close: bool,
+    /// A replica's directory is replaced by an older copy of itself.
+    pub rollback: bool,
     pub snapshots: bool,
     /// At the end only one in-sync replica is left.
     pub lose_all_but_one: bool,
@@ -57,6 +59,10 @@ pub struct Plan {
     pub kill_at_end: bool,
     /// How often everything is read at the end.
     pub final_reads: u64,
+    /// Hosts count what they answered, outside of the replica's directory.
+    pub witness: bool,
+    /// Before everything heals, only some replicas are there: one in-sync replica is enough.
+    pub partial: bool,
     pub sabotage: Sabotage,
     /// Prints what happens.
     pub trace: bool,
@@ -66,9 +72,14 @@ impl Plan {
     pub fn from_seed(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let rot = rng.chance(80);
+        // What came later does not change what older seeds stand for.
+        let mut later = Rng::new(seed ^ 0x5eed);
+        let (rollback, witness) = (later.chance(100) && !rot, later.chance(500));
+        let partial = later.chance(400);
+        // What proves a copy old must be within reach when the volume is opened.
         // A rotten block can be repaired while another copy is whole, so nothing else may take
         // copies away.
-        let mut on = |per_mille: u64| rng.chance(per_mille) && !rot;
+        let mut on = |per_mille: u64| rng.chance(per_mille) && !rot && !rollback;
         let faults = Faults {
             replica_crash: on(400),
             power_cut: on(400),
@@ -80,32 +91,40 @@ impl Plan {
             no_space: on(120),
             lose_all_but_one: on(150),
             rot,
+            rollback,
             engine_crash: rng.chance(500),
             rival: rng.chance(200),
             migration: rng.chance(250),
             close: rng.chance(200),
             snapshots: rng.chance(250) && !rot,
         };
+        let faults = Faults {
+            network: faults.network || (rollback && witness && later.chance(300)),
+            replica_crash: faults.replica_crash || (rollback && witness && later.chance(300)),
+            ..faults
+        };
         Self {
             seed,
-            replicas: [1, 2, 2, 3, 3, 3, 3][rng.index(7)],
+            replicas: [1, 2, 2, 3, 3, 3, 3][rng.index(7)].max(if rollback { 2 } else { 1 }),
             blocks: rng.between(4, 40),
             depth: [1, 2, 4, 8, 16, 32][rng.index(6)],
             requests: rng.between(30, 120),
-            trouble: rng.between(1, 8),
+            trouble: rng.between(1, 8) + if rollback { 6 } else { 0 },
             length: Time::from_millis(rng.between(200, 3000)),
             faults,
             // A slow member may be left out at activation, and then the rotten one is alone.
-            delay: [200, 1000, 5000][rng.index(if rot { 2 } else { 3 })],
-            disk: [200, 1000, 5000][rng.index(if rot { 2 } else { 3 })],
+            delay: [200, 1000, 5000][rng.index(if rot || rollback { 2 } else { 3 })],
+            disk: [200, 1000, 5000][rng.index(if rot || rollback { 2 } else { 3 })],
             reads: rng.between(50, 600),
-            flushes: rng.between(0, 200),
+            flushes: rng.between(if rollback { 80 } else { 0 }, 200),
             zeroes: rng.between(0, 150),
             ragged: rng.chance(300),
             real_store: false,
             restart: 200_000,
             kill_at_end: false,
             final_reads: 2,
+            witness,
+            partial,
             sabotage: Sabotage::default(),
             trace: false,
         }

@@ -16,7 +16,7 @@ use crate::store::{
     Action, CreateOptions, Limits, MapOf, NoBases, OpenOptions, Replica, Reply, Request,
     RequestError, RequestId, View, create, open,
 };
-use crate::wire::{BLOCK, Refusal, SnapshotInfo, Verify};
+use crate::wire::{BLOCK, Refusal, SnapshotInfo, Verify, Witnessed};
 
 #[derive(Debug)]
 pub(crate) struct StoredDisk {
@@ -51,6 +51,18 @@ impl StoredDisk {
         self.replica.as_mut().expect("opened just now")
     }
 
+    /// The files as they are; nothing of the process that has them open.
+    pub(crate) fn copy(&self) -> Self {
+        Self {
+            files: self.files.clone(),
+            boot: self.boot,
+            replica: None,
+            inherited: Vec::new(),
+            next: self.next,
+            size: self.size,
+        }
+    }
+
     pub(crate) fn set_full(&mut self, full: bool) {
         self.files.capacity = full.then(|| self.files.used());
     }
@@ -63,6 +75,8 @@ impl StoredDisk {
         Description {
             promised: status.promised,
             epoch: status.epoch,
+            marks: status.marks,
+            witnessed: Witnessed::Unknown,
             size: status.size,
             region: REGION,
             lost_writes: replica.has_lost_writes(),
@@ -132,7 +146,8 @@ impl StoredDisk {
             DiskRequest::Discard { offset, length } => {
                 Request::Discard { offset, len: u64::from(length) }
             }
-            DiskRequest::Flush => Request::Flush,
+            DiskRequest::Flush { marks: None } => Request::Flush,
+            DiskRequest::Flush { marks: Some(marks) } => Request::FlushMarked { marks },
             DiskRequest::Snapshot(info) => {
                 let SnapshotInfo { id, name, labels, .. } = info;
                 Request::Snapshot { id, name, created: 0, labels }

@@ -15,7 +15,7 @@ use crate::repl::control::{Record, Version, Versioned};
 use crate::repl::disk::{DiskReply, DiskRequest};
 use crate::repl::engine::{Action, ControlAnswer, Event, Notice};
 use crate::repl::session::{SessionAction, SessionEvent};
-use crate::wire::{BLOCK, Call};
+use crate::wire::{BLOCK, Call, Witnessed};
 
 pub(crate) const CHUNK: u64 = 2 * BLOCK;
 
@@ -128,6 +128,10 @@ impl World {
                 working: BTreeMap::new(),
                 hangs_until: Time::ZERO,
                 power_cut: None,
+                answered: 0,
+                witness: (BootId::from_u128(0), 0),
+                witnessed: Witnessed::Unknown,
+                copy: None,
                 destroyed: false,
             });
         }
@@ -346,7 +350,7 @@ impl World {
         let Some(request) = it.working.remove(&id) else { return };
         let result = match request {
             DiskRequest::Settle { .. } => Ok(DiskReply::Done),
-            request => it.disk.execute(&request),
+            request => it.execute(&request),
         };
         self.session(host, SessionEvent::Disk { id, result });
     }

@@ -12,6 +12,7 @@ use super::serve::Refused;
 use super::state::Kept;
 use super::{Inner, Shared, Thing};
 use crate::ids::{ReplicaId, SnapshotId};
+use crate::run::witness::{ANSWERED, witness_path};
 use crate::run::{OpenReplica, chain};
 use crate::store::files::Directory;
 use crate::store::layer::Base;
@@ -92,7 +93,7 @@ impl Shared {
     }
 
     fn try_open(&self, replica: ReplicaId, dir: &Path) -> Result<(), ReplicaError> {
-        let opened = OpenReplica::open(dir, self.boot)
+        let opened = OpenReplica::open(dir, &self.dir, self.boot)
             .map_err(|source| ReplicaError::Open { dir: dir.to_owned(), source })?;
         if opened.replica() != replica {
             let found = opened.replica();
@@ -162,6 +163,7 @@ impl Shared {
             self.save(&inner)?;
         }
         remove(&dir)?;
+        let _ = std::fs::remove_file(witness_path(&self.dir, replica));
         self.let_go_of_base(replica, base.as_ref());
         Ok(())
     }
@@ -252,6 +254,7 @@ fn make(dir: &Path, new: &NewReplica, base: Option<Base>) -> Result<(), ReplicaE
 fn remove(dir: &Path) -> Result<(), ReplicaError> {
     let removed = crate::store::remove(&mut Directory::new(dir));
     removed.map_err(|source| ReplicaError::Remove { dir: dir.to_owned(), source })?;
+    let _ = std::fs::remove_file(dir.join(ANSWERED));
     // Fails if somebody keeps something else in it, which is theirs then.
     let _ = std::fs::remove_dir(dir);
     Ok(())

@@ -150,6 +150,7 @@ fn first_super_block(options: &CreateOptions) -> SuperBlock {
             lost: false,
             reserve: options.reserve,
             promised: options.promised,
+            marks: None,
             epoch: options.epoch,
             layers,
             base: options.base.clone(),

@@ -31,6 +31,7 @@
 //! | 6 | work u32, region u32 | background work has done everything before the region |
 //! | 16 | file u32, clean u64, digest u64 | the layer's index as of that clean: [`super::index`] |
 //! | 17 | sequence u64 | the super block with this sequence is durable |
+//! | 7 | four u64: generation and number of two flushes | the newest flush that was carried out here, and the newest that all replicas completed |
 //!
 //! **Reading.** The end is the last page from which an unbroken chain leads back to that page's
 //! tail. Pages after it are what a power cut left of the last batch. A valid page of a *later*
@@ -47,6 +48,7 @@ use super::geometry::{Blocks, Region};
 use super::index::Root;
 use super::map::Presence;
 use crate::checksum::crc32c_of_page;
+use crate::ids::{FlushMark, FlushMarks, Generation};
 
 pub(crate) use self::writer::{LogWriter, Lsn, Need};
 
@@ -80,6 +82,7 @@ pub enum Record {
     Cursor { work: u32, region: Region },
     Root { file: FileNo, root: Root },
     SuperBlock { seq: u64 },
+    Marks(FlushMarks),
 }
 
 impl Record {
@@ -92,6 +95,7 @@ impl Record {
             Self::Count { .. } => 13,
             Self::Root { .. } => 21,
             Self::SuperBlock { .. } => 9,
+            Self::Marks(_) => 33,
         }
     }
 
@@ -138,6 +142,13 @@ impl Record {
                 out.push(17);
                 out.extend(seq.to_le_bytes());
             }
+            Self::Marks(FlushMarks { flushed, complete }) => {
+                out.push(7);
+                for mark in [flushed, complete] {
+                    out.extend(mark.generation.0.to_le_bytes());
+                    out.extend(mark.number.to_le_bytes());
+                }
+            }
         }
     }
 
@@ -169,6 +180,13 @@ impl Record {
                 root: Root { clean: get_u64(bytes, 5), digest: get_u64(bytes, 13) },
             }),
             17 => needs(9).map(|()| Self::SuperBlock { seq: get_u64(bytes, 1) }),
+            7 => needs(33).map(|()| {
+                let mark = |at| FlushMark {
+                    generation: Generation(get_u64(bytes, at)),
+                    number: get_u64(bytes, at + 8),
+                };
+                Self::Marks(FlushMarks { flushed: mark(1), complete: mark(17) })
+            }),
             _ => None,
         }
     }

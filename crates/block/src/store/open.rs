@@ -121,8 +121,11 @@ pub fn open(
     if both_valid {
         remove_orphans(files, &meta)?;
     }
-    let Recovered { counts, suspects, cursor, mut log, index, .. } = recovered;
+    let Recovered { counts, suspects, cursor, marks, mut log, index, .. } = recovered;
     let mut meta = meta;
+    if let Some(logged) = marks {
+        meta.body.marks = Some(meta.body.marks.unwrap_or_default().merged(logged));
+    }
     meta.seq += 1;
     meta.body.indexed = true;
     meta.body.log_next = log.durable_next();
@@ -335,6 +338,9 @@ fn begin_log(
         log.append(Record::Root { file: layer.file, root });
     }
     log.append(Record::SuperBlock { seq: meta.seq });
+    if let Some(marks) = meta.body.marks {
+        log.append(Record::Marks(marks));
+    }
 }
 
 impl Recovered {
@@ -344,6 +350,7 @@ impl Recovered {
             counts: layers.map(|layer| (layer.file, layer.blocks)).collect(),
             suspects: Vec::new(),
             cursor: meta.body.work.as_ref().map_or(Region(0), |work| work.cursor),
+            marks: None,
             log: LogWriter::new(meta.body.log_pages, meta.tag(), next, next, 0),
             unsynced: BTreeSet::new(),
             index: Index::default(),

@@ -71,7 +71,7 @@ use super::request::{
 };
 use super::slab::{Key, Slab};
 use super::super_block::SuperBlock;
-use crate::ids::BootId;
+use crate::ids::{BootId, FlushMarks};
 
 /// How much memory and log a replica may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +125,8 @@ pub struct Replica {
     log: LogWriter,
     log_waiters: VecDeque<(Lsn, LogWaiter)>,
     flush: Flush,
+    /// Flushes that are durably known here.
+    marks: Option<FlushMarks>,
     clean: Clean,
     control: Control,
     work: WorkState,
@@ -211,6 +213,10 @@ impl Replica {
         }
         match request {
             Request::Flush => self.want_flush(flush::Waiter::Request(id)),
+            Request::FlushMarked { marks } => {
+                self.note_marks(marks);
+                self.want_flush(flush::Waiter::Request(id));
+            }
             Request::Seal => self.want_seal(id),
             Request::DirtyRegions => {
                 let regions = self.regions.active().map(|(region, _)| region).collect();

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use super::files::FileId;
 use super::geometry::{BLOCK, Region};
 use super::slab::Key;
-use crate::ids::{Epoch, Generation, ReplicaId, SnapshotId, VolumeId};
+use crate::ids::{Epoch, FlushMarks, Generation, ReplicaId, SnapshotId, VolumeId};
 
 /// Chosen by the caller, echoed in the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,6 +68,9 @@ pub enum Request {
     Discard { offset: u64, len: u64 },
     /// Everything answered before this was submitted is durable when it is answered.
     Flush,
+    /// As [`Request::Flush`], and the marks are durable with it: evidence, for whoever compares
+    /// replicas, of how far this one has come.
+    FlushMarked { marks: FlushMarks },
     /// A snapshot is going to be taken: what needs no hold of writes is done now.
     Prepare,
     /// Takes a snapshot of everything answered before. When it is answered, what is written goes

@@ -30,7 +30,7 @@ use super::crc::crc32c;
 use super::geometry::{BLOCK, REGION_BLOCKS};
 use super::layer::{Base, LayerTable, Work};
 use super::request::Pin;
-use crate::ids::{BootId, Epoch, Generation, ReplicaId, SnapshotId, VolumeId};
+use crate::ids::{BootId, Epoch, FlushMarks, Generation, ReplicaId, SnapshotId, VolumeId};
 
 const MAGIC: &[u8; 8] = b"SHEAFSUP";
 /// The version of the whole on-disk format: super block, log, map, index.
@@ -81,6 +81,10 @@ pub struct Body {
     pub reserve: u64,
     pub promised: Generation,
     pub epoch: Epoch,
+    /// Flushes, as far as they are known; the log may know newer ones. Absent until the first
+    /// flush that has a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub marks: Option<FlushMarks>,
     pub layers: LayerTable,
     pub base: Option<Base>,
     /// Snapshots that clones in other directories read.

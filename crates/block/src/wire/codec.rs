@@ -72,7 +72,12 @@ pub fn encode_call(call: &Call) -> Encoded {
             };
             Encoded::new(header, &[], payload::view_and_key(*view, *verify))
         }
-        Request::Flush { settle } => Encoded::new(header, &[], payload::numbers(settle)),
+        Request::Flush { settle, number, complete } => {
+            // As a distance, since flushes are numbered with more bits than a length has.
+            header.offset = *number;
+            header.length = u32::try_from(number.saturating_sub(*complete)).unwrap_or(u32::MAX);
+            Encoded::new(header, &[], payload::numbers(settle))
+        }
         Request::WriteZeroes { fua, .. } => {
             header.flags |= if *fua { flag::FUA } else { 0 };
             Encoded::new(header, &[], none)
@@ -148,7 +153,11 @@ pub fn decode_call(frame: Frame) -> Result<Call, WireError> {
             };
             Request::ReadMap { view, offset, length, verify }
         }
-        Op::Flush => Request::Flush { settle: payload::parse_numbers(op, &bytes)? },
+        Op::Flush => Request::Flush {
+            settle: payload::parse_numbers(op, &bytes)?,
+            number: offset,
+            complete: offset.saturating_sub(u64::from(length)),
+        },
         Op::Discard | Op::WriteZeroes => {
             aligned(&header)?;
             match op {

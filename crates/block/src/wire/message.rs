@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::{Crcs, Op};
 use crate::checksum::SumKey;
 use crate::ids::{
-    BootId, EngineId, Epoch, Generation, InstanceId, ReplicaId, Seq, SnapshotId, VolumeId,
+    BootId, EngineId, Epoch, FlushMarks, Generation, InstanceId, ReplicaId, Seq, SnapshotId,
+    VolumeId,
 };
 
 /// What an engine asks of a replica.
@@ -46,10 +47,13 @@ pub enum Request {
         offset: u64,
         length: u32,
     },
-    /// Makes durable what was answered before. `settle` lists regions whose writes all in-sync
-    /// replicas have; unless written to since, they leave the dirty-region log.
+    /// Makes durable what was answered before, and then its `number` and that every in-sync
+    /// replica has carried out number `complete`. Zero is no number. `settle` lists regions whose
+    /// writes are part of `complete`; unless written to since, they leave the dirty-region log.
     Flush {
         settle: Vec<u32>,
+        number: u64,
+        complete: u64,
     },
     Discard {
         offset: u64,
@@ -228,6 +232,19 @@ pub enum Mode {
     ReadOnly,
 }
 
+/// What the replica's host knows about the replica's directory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Witnessed {
+    /// Nothing: its kernel, or the process before it, did not count.
+    #[default]
+    Unknown,
+    /// It holds every change that was answered.
+    Intact,
+    /// It is older than changes that were answered.
+    RolledBack,
+}
+
 /// The replica at the time of its promise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -235,6 +252,11 @@ pub struct Opened {
     pub instance: InstanceId,
     pub boot: BootId,
     pub epoch: Epoch,
+    /// The flushes that the replica durably knows of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub marks: Option<FlushMarks>,
+    #[serde(default)]
+    pub witnessed: Witnessed,
     pub size: u64,
     /// Bytes of a region of the dirty-region log.
     pub region: u64,

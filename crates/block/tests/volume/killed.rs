@@ -117,7 +117,7 @@ impl Known {
 }
 
 /// A process that was killed is not gone before the kernel is done with it.
-fn wait_for_end(pid: u32) {
+pub(crate) fn wait_for_end(pid: u32) {
     let start = std::time::Instant::now();
     let runs = || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -153,6 +153,9 @@ pub(crate) enum ReplicaCommand {
         /// Stop when no engine has been connected for this many seconds.
         #[arg(long, value_name = "SECONDS")]
         idle: Option<u64>,
+        /// End when standard input does and no engine is connected.
+        #[arg(long)]
+        with_parent: bool,
         #[arg(long, value_enum, default_value = "best")]
         io: IoDriver,
     },

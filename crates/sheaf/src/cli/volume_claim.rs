@@ -70,6 +70,23 @@ pub(crate) enum VolumeCommand {
         #[command(flatten)]
         volume: Volume,
     },
+    /// Accept the loss of writes in a volume whose in-sync replicas are lost or stale.
+    #[command(after_help = "Examples:\n  \
+        sheaf volume salvage data             show what would be lost\n  \
+        sheaf volume salvage data --yes       accept it\n\n\
+        A volume is not attached when every in-sync replica is older than writes that were \
+        acknowledged,\nfor example because the disk of the only one was restored from a backup. \
+        Restore the newest copy\nif there is one; otherwise choose a replica to go on with.")]
+    Salvage {
+        #[command(flatten)]
+        volume: Volume,
+        /// Name of the replica to keep; needed if several are in sync.
+        #[arg(long, value_name = "NAME")]
+        replica: Option<String>,
+        /// Do it.
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -73,6 +73,9 @@ fn replica_command(program: &Path, options: &ServeOptions) -> Command {
     if let Some(idle) = options.idle {
         command.arg("--idle").arg(idle.as_secs().to_string());
     }
+    if options.with_parent {
+        command.arg("--with-parent");
+    }
     command.args([
         "--io",
         match options.driver {
@@ -151,6 +154,13 @@ fn tell(notice: &Notice, places: &[String]) {
         Notice::RebuildFailed { replica, why } => eprintln!("rebuild of {replica} failed: {why}"),
         Notice::RebuildDone { replica } => eprintln!("replica {replica} is up to date"),
         Notice::Reconciled => eprintln!("all replicas agree"),
+        Notice::StaleReplica { replica, why } => {
+            eprintln!("replica {replica} is stale and is rebuilt: {why}");
+        }
+        Notice::Ambiguous { offset, length } => eprintln!(
+            "replicas differ in {length} bytes at {offset}, and nothing tells which is right: \
+             reads fail until they are written again"
+        ),
         Notice::Slow { replica, latency } => eprintln!("replica {replica} is slow: {latency:?}"),
         Notice::Closed => eprintln!("closed"),
         other => eprintln!("{other:?}"),
@@ -206,6 +216,9 @@ fn act(dir: &Path, action: VolumeAction) -> Result<()> {
         VolumeAction::Salvage { index, force } => {
             let salvaged = salvage(dir, index, force)?;
             let mut text = format!("replica {index} ({}) is the truth now\n", salvaged.kept);
+            if let Some(why) = salvaged.stale {
+                let _ = writeln!(text, "lost: what it lacks; {why}");
+            }
             for replica in salvaged.given_up {
                 let _ = writeln!(text, "given up: {replica}");
             }
@@ -242,6 +255,9 @@ fn status_text(volume: &VolumeStatus, replicas: &[ReplicaStatus]) -> String {
         let rebuilt = member.and_then(rebuilt).unwrap_or("-".to_owned());
         let (index, dir) = (replica.index, replica.dir.display());
         let _ = writeln!(text, "{index:<8}{state:<24}{pid:<10}{latency:<12}{rebuilt:<10}{dir}");
+        if let Some(error) = &replica.error {
+            let _ = writeln!(text, "{:<8}{error}", "");
+        }
     }
     text
 }

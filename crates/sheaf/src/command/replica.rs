@@ -18,14 +18,15 @@ pub(super) fn run(command: ReplicaCommand) -> Result<()> {
             let depth = if metadata_only { Depth::Metadata } else { Depth::Data };
             check_directory(&dir, depth, output)
         }
-        ReplicaCommand::Serve { dir, socket, listen, idle, io } => {
+        ReplicaCommand::Serve { dir, socket, listen, idle, with_parent, io } => {
             let listen = match (socket, listen) {
                 (Some(path), _) => Address::Unix(path),
                 (None, Some(address)) => Address::Tcp(address),
                 (None, None) => bail!("--socket or --listen is needed"),
             };
             let idle = idle.map(Duration::from_secs);
-            let options = ServeOptions { dir, listen, driver: super::dev::driver(io), idle };
+            let driver = super::dev::driver(io);
+            let options = ServeOptions { dir, listen, driver, idle, with_parent };
             Ok(serve(&options, |shard, address| {
                 let driver = if shard.uses_uring() { "io_uring" } else { "threads" };
                 eprintln!("serving {} on {address}, files by {driver}", options.dir.display());

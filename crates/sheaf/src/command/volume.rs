@@ -2,6 +2,7 @@
 
 mod list;
 mod make;
+mod salvage;
 mod status;
 mod wait;
 
@@ -36,6 +37,9 @@ async fn dispatch(command: &VolumeCommand) -> Result<()> {
         }
         VolumeCommand::Delete { volume, no_wait } => make::delete(volume, *no_wait).await,
         VolumeCommand::Status { volume } => status::run(volume).await,
+        VolumeCommand::Salvage { volume, replica, yes } => {
+            salvage::run(volume, replica.as_deref(), *yes).await
+        }
     }
 }
 

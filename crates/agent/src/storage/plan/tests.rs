@@ -275,6 +275,25 @@ fn what_is_wanted_of_a_served_volume_is_done_to_it() {
 }
 
 #[test]
+fn a_replica_that_is_lost_does_not_keep_the_others_from_being_attached() {
+    let mut scene = Scene::settled();
+    scene.state().volumes.clear();
+    scene.replica().was_healthy = true;
+    scene.replica().was_made = true;
+    scene.state().replicas[0].error = Some("there is no replica in /r any more".into());
+    scene.check(&["MakeReplica"]);
+    let mut second = scene.replica().clone();
+    (second.name, second.node) = ("v-r-2".into(), "other".into());
+    second.id = ReplicaId::from_u128(9);
+    scene.replicas.insert("v-r-2".into(), second);
+    scene.engine().replicas.insert("v-r-2".into(), "10.0.0.2:9000/x".into());
+    scene.check(&["MakeReplica", "Attach"]);
+    // An empty volume has all its replicas from the start.
+    scene.replicas.values_mut().for_each(|it| it.was_healthy = false);
+    scene.check(&["MakeReplica"]);
+}
+
+#[test]
 fn a_volume_is_let_go_before_its_objects_and_its_files() {
     let mut scene = Scene::settled();
     scene.engine().is_wanted = false;

@@ -9,15 +9,16 @@ use std::collections::BTreeSet;
 
 use super::event::Time;
 use super::member::Role;
-use super::notice::{Fault, Notice};
+use super::notice::{Fault, Notice, Stale};
 use super::ops::Owner;
 use super::{Closing, Engine, Phase};
-use crate::ids::ReplicaId;
+use crate::ids::{FlushMark, Generation, ReplicaId};
 use crate::repl::control::Record;
+use crate::repl::evidence::{self, Claim};
 use crate::repl::sabotage::skips;
 use crate::repl::slots::Slots;
 use crate::repl::span::{Pieces, Span};
-use crate::wire::{Refusal, Request};
+use crate::wire::{Refusal, Request, Witnessed};
 
 impl Engine {
     pub(super) fn claim(&mut self) {
@@ -30,9 +31,13 @@ impl Engine {
     }
 
     pub(super) fn claim_answered(&mut self, record: &Record) {
-        if record.engine == Some(self.config.engine) {
+        if record.engine == Some(self.config.engine) && self.outrun > record.generation {
+            self.swap(record.raised_above(self.outrun));
+        } else if record.engine == Some(self.config.engine) {
             self.generation = record.generation;
             self.begin_opening(record);
+        } else if self.generation > Generation(0) {
+            self.fence(record.generation);
         } else if !record.may_claim(&self.config.node) {
             self.fault(Fault::NotAllowed);
         } else if record.isr.is_empty() {
@@ -40,6 +45,14 @@ impl Engine {
         } else {
             self.swap(record.claimed(self.config.engine));
         }
+    }
+
+    /// A replica of the set has promised a newer generation than this engine's. Either another
+    /// engine took the volume since, and the record says so; or the record was restored from an
+    /// older copy, and its generation has to grow.
+    pub(super) fn outrun_by(&mut self, promised: Generation) {
+        self.outrun = self.outrun.max(promised);
+        self.claim();
     }
 
     fn begin_opening(&mut self, record: &Record) {
@@ -56,36 +69,73 @@ impl Engine {
         let candidates = self.slots(|member| matches!(member.role, Role::Candidate));
         let promised = candidates.iter().filter(|slot| self.members[*slot].is_up());
         let promised: Slots = promised.collect();
+        let answered = promised.or(self.slots(|member| member.stale.is_some()));
+        let complete = candidates.without(answered).is_empty();
         let late = self.now >= since + self.config.open_wait;
+        let current =
+            if complete || late { self.without_stale(promised, complete) } else { promised };
         if late && !warned {
             self.phase = Phase::Opening { since, warned: true };
-            if promised.is_empty() {
+            if current.is_empty() {
                 self.notice(Notice::Waiting);
             }
         }
-        let complete = promised == candidates;
-        if promised.is_empty() || !(complete || late) {
+        if !(complete || late) {
+            return;
+        }
+        if current.is_empty() {
+            let mut stale = candidates.iter().filter_map(|slot| self.members[slot].stale);
+            if let (true, Some(why)) = (complete, stale.next()) {
+                self.fault(Fault::Stale(why));
+            }
             return;
         }
         let lost =
             |slot: usize| self.members[slot].opened.as_ref().is_some_and(|it| it.lost_writes);
-        if self.config.guest_survived && promised.iter().all(lost) {
+        if self.config.guest_survived && current.iter().all(lost) {
             // A guest that lives on must find everything it was told is written.
             if complete {
                 self.fault(Fault::LostWrites);
             }
             return;
         }
-        self.confirm(candidates, promised);
+        self.confirm(candidates, promised, current);
+    }
+
+    /// Of those that promised, the ones that nothing proves to be older than the others.
+    fn without_stale(&mut self, promised: Slots, settled: bool) -> Slots {
+        let Some(record) = self.control.record().cloned() else { return Slots::NONE };
+        let claims: Vec<Claim> = promised.iter().map(|it| self.members[it].claim()).collect();
+        let mut current = promised;
+        for (slot, why) in promised.iter().zip(evidence::judge(&record, &claims)) {
+            let Some(why) = why.filter(|_| !skips!(self.sabotage, TrustStale)) else { continue };
+            current.remove(slot);
+            // While somebody is still expected there may be more to know.
+            if settled || !current.is_empty() {
+                self.found_stale(slot, why);
+            }
+        }
+        current
+    }
+
+    /// The replica is older than what was acknowledged: nothing in it counts.
+    pub(super) fn found_stale(&mut self, slot: usize, why: Stale) {
+        let member = &mut self.members[slot];
+        member.tracked = false;
+        if member.stale.replace(why).is_none() {
+            let replica = member.id;
+            self.notice(Notice::StaleReplica { replica, why });
+        }
     }
 
     /// Chooses the members: the best source, and those that have the same snapshots and size.
-    fn confirm(&mut self, candidates: Slots, promised: Slots) {
-        let rank = |slot: &usize| {
-            let opened = self.members[*slot].opened.as_ref();
-            (opened.is_some_and(|it| !it.lost_writes), self.members[*slot].id)
+    fn confirm(&mut self, candidates: Slots, promised: Slots, current: Slots) {
+        let alike = |slot: usize| {
+            let shape = self.members[slot].shape();
+            current.iter().filter(|other| self.members[*other].shape() == shape).count()
         };
-        let Some(source) = promised.iter().max_by_key(rank) else { return };
+        let rank = |slot: &usize| (self.credibility(*slot), alike(*slot), self.members[*slot].id);
+        let Some(source) = current.iter().max_by_key(rank) else { return };
         let Some(shape) = self.members[source].opened.clone() else { return };
         self.size = shape.size;
         self.region = shape.region;
@@ -93,13 +143,8 @@ impl Engine {
         self.head_parent = shape.head_parent;
         self.unreconciled = Pieces::none(self.region);
         for slot in candidates.iter() {
-            let same = self.members[slot].opened.as_ref().is_some_and(|it| {
-                it.size == shape.size
-                    && it.region == shape.region
-                    && it.head_parent == shape.head_parent
-                    && it.snapshots == shape.snapshots
-            });
-            if !promised.has(slot) || !same {
+            let same = self.members[slot].shape() == self.members[source].shape();
+            if !current.has(slot) || !same {
                 self.members[slot].role = Role::Outside;
                 self.hang_up(slot);
             }
@@ -115,15 +160,26 @@ impl Engine {
     pub(super) fn confirm_answered(&mut self, record: &Record) {
         let chosen = self.slots(|member| matches!(member.role, Role::Candidate));
         let isr: BTreeSet<ReplicaId> = chosen.iter().map(|slot| self.members[slot].id).collect();
-        match record.isr == isr {
+        match record.isr == isr && record.confirmed == self.generation {
             true => self.begin_settling(chosen),
-            false => self.swap(record.with_isr(isr)),
+            false => {
+                let claims: Vec<Claim> = chosen.iter().map(|it| self.members[it].claim()).collect();
+                let complete = evidence::known_complete(record, &claims);
+                self.swap(record.confirmed(isr, complete));
+            }
         }
+    }
+
+    /// How much a replica's content is worth compared with that of others, which may differ only
+    /// where they are dirty.
+    pub(super) fn credibility(&self, slot: usize) -> (bool, FlushMark) {
+        let opened = self.members[slot].opened.as_ref();
+        let marks = opened.and_then(|it| it.marks).unwrap_or_default();
+        (opened.is_some_and(|it| !it.lost_writes), marks.flushed)
     }
 
     fn begin_settling(&mut self, chosen: Slots) {
         self.phase = Phase::Settling { until: self.lease_over };
-        let mut dirty = false;
         for slot in chosen.iter() {
             self.members[slot].role = Role::InSync;
             if !self.members[slot].is_up() {
@@ -132,24 +188,34 @@ impl Engine {
             let regions = self.members[slot].opened.as_ref().map(|it| it.dirty.clone());
             for region in regions.unwrap_or_default() {
                 let span = Span::new(u64::from(region) * self.region, self.region);
-                dirty = true;
                 if !skips!(self.sabotage, NoReconcile) {
                     self.unreconciled.insert(span);
                 }
                 self.flush.regions.note(self.region, span, self.now);
             }
         }
-        if dirty {
-            // What is read from now on must not change again with the next power cut.
-            self.issue_all(Request::Flush { settle: Vec::new() }, Owner::Settling);
+        // What is read from now on must not change again with the next power cut, and who does not
+        // have the first flush of this generation is known not to have been served in it.
+        let salvaged = self.slots(|member| {
+            let opened = member.opened.as_ref().filter(|_| matches!(member.role, Role::InSync));
+            opened.is_some_and(|it| it.witnessed == Witnessed::RolledBack)
+        });
+        if !salvaged.is_empty() {
+            // What it lacks was given up: its host counts anew.
+            self.issue_each(Request::Reconciled, salvaged, Owner::Nobody);
         }
-        self.settling_flush = dirty;
+        let flush = self.next_flush(Vec::new());
+        self.issue_all(flush, Owner::Settling);
+        self.settling_flush = true;
         self.tell_epoch();
     }
 
     pub(super) fn settled_flush(&mut self, result: Result<(), Refusal>) {
         match result {
-            Ok(()) => self.settling_flush = false,
+            Ok(()) => {
+                self.flush.complete = self.flush.number;
+                self.settling_flush = false;
+            }
             Err(_) => self.fault(Fault::NoReplica),
         }
     }
@@ -203,16 +269,25 @@ impl Engine {
         }
     }
 
-    pub(super) fn closing_answered(&mut self) {
+    pub(super) fn closing_answered(&mut self, result: Result<(), Refusal>) {
         match self.phase {
             Phase::Closing(Closing::Flushing) => {
+                self.flushed(result);
+                self.phase = Phase::Closing(Closing::Settling);
+                self.begin_flush(Time::ZERO, Owner::Closing);
+            }
+            Phase::Closing(Closing::Settling) => {
+                self.flushed(result);
                 self.phase = Phase::Closing(Closing::Ending);
                 self.issue_all(Request::Close, Owner::Closing);
             }
             Phase::Closing(Closing::Ending) => {
                 self.phase = Phase::Closing(Closing::Releasing);
+                let flushed = self.complete_mark();
                 match self.control.record().cloned() {
-                    Some(record) => self.swap(Record { engine: None, ..record }),
+                    Some(record) => {
+                        self.swap(Record { engine: None, ..record }.with_flush(flushed));
+                    }
                     None => self.closed(),
                 }
             }

@@ -149,6 +149,9 @@ impl Engine {
 
     /// Every member has done it.
     fn changed_as_a_whole(&mut self, request: Request) {
+        // A replica that was replaced by a copy from before lacks the flush that follows.
+        self.flush.regions.note_all();
+        self.flush.due = true;
         match request {
             Request::Snapshot(info) => {
                 self.learners_missed_snapshot(info.id);
@@ -157,7 +160,7 @@ impl Engine {
                 self.snapshots.push(info);
             }
             Request::DeleteSnapshot { snapshot } => {
-                super::rebuild::forget(&mut self.snapshots, &mut self.head_parent, snapshot);
+                super::learner::forget(&mut self.snapshots, &mut self.head_parent, snapshot);
             }
             Request::Revert { to } => {
                 self.untrack();

@@ -32,8 +32,14 @@ pub struct Config {
     /// everybody that an old one may read from.
     pub lease: Duration,
     pub heartbeat: Duration,
-    /// How long a member may be away, or leave a call unanswered, before it is given up.
+    /// How long a member may be away, or leave a call unanswered, before it is given up, when
+    /// nothing else is known about it.
     pub member_timeout: Duration,
+    /// How long a member has to come back whose host closed the connection.
+    pub reconnect_timeout: Duration,
+    /// How long a member may leave a call unanswered that others have answered. It grows with the
+    /// latency of the others.
+    pub suspect_after: Duration,
     /// How long to wait between attempts to connect or to reach the control plane.
     pub retry: Duration,
     /// A region is taken out of the dirty-region log when nothing was written to it for so long.
@@ -72,6 +78,8 @@ impl Config {
             lease: Duration::from_secs(2),
             heartbeat: Duration::from_millis(500),
             member_timeout: Duration::from_secs(8),
+            reconnect_timeout: Duration::from_millis(250),
+            suspect_after: Duration::from_secs(1),
             retry: Duration::from_millis(200),
             settle_after: Duration::from_secs(5),
             max_dirty: 512,

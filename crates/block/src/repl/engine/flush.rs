@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Engine;
 use super::event::{GuestId, GuestReply, Time};
 use super::ops::Owner;
+use crate::ids::FlushMark;
 use crate::repl::sabotage::skips;
 use crate::repl::span::{Pieces, Span};
 use crate::wire::{Refusal, Request};
@@ -18,12 +19,18 @@ pub(super) struct Flush {
     /// A flush is due although nobody waits for one.
     pub(super) due: bool,
     pub(super) regions: Regions,
+    /// The number of the newest flush that was sent. One that finds nothing new to make durable
+    /// has the number of the one before.
+    pub(super) number: u64,
+    /// The newest flush that every member has answered.
+    pub(super) complete: u64,
 }
 
 #[derive(Debug)]
 struct Running {
     guests: Vec<GuestId>,
     settling: Vec<u32>,
+    number: u64,
 }
 
 impl Flush {
@@ -39,19 +46,32 @@ impl Flush {
 
 /// The regions that are in the dirty-region log of some in-sync replica.
 ///
-/// A region may leave the logs when every member has answered every change in it and has then
-/// flushed. It is left in for a while all the same: entering the log costs a write to disk.
+/// A region is covered when every member has answered every change in it and has then carried out
+/// a flush. It may leave the logs with the next flush, which reports the first one as complete: who
+/// has not carried out that one is known to be stale. It is left in for a while all the same:
+/// entering the log costs a write to disk.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
     used: BTreeMap<u32, Use>,
+    /// Something changed since the newest flush was sent.
+    changed: bool,
 }
 
 #[derive(Debug, Default)]
 struct Use {
     under_way: u32,
     last: Time,
-    /// Began or ended a change since the running flush was sent.
+    /// Began or ended a change since the newest flush was sent.
     touched: bool,
+    /// A flush that is complete came after the last change.
+    covered: bool,
+}
+
+impl Use {
+    fn touch(&mut self) {
+        self.touched = true;
+        self.covered = false;
+    }
 }
 
 impl Regions {
@@ -60,17 +80,19 @@ impl Regions {
             let used = self.used.entry(index).or_default();
             used.under_way += 1;
             used.last = now;
-            used.touched = true;
+            used.touch();
         }
+        self.changed = true;
     }
 
     pub(super) fn end(&mut self, region: u64, span: Span) {
         for index in indices(region, span) {
             if let Some(used) = self.used.get_mut(&index) {
                 used.under_way -= 1;
-                used.touched = true;
+                used.touch();
             }
         }
+        self.changed = true;
     }
 
     /// The region is in a log for some other reason than a change of the guest.
@@ -78,8 +100,28 @@ impl Regions {
         for index in indices(region, span) {
             let used = self.used.entry(index).or_default();
             used.last = used.last.max(now);
-            used.touched = true;
+            used.touch();
         }
+        self.changed = true;
+    }
+
+    /// The volume was changed as a whole.
+    pub(super) fn note_all(&mut self) {
+        self.changed = true;
+    }
+
+    /// Whether something changed since this was last asked.
+    fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// The regions, as a set.
+    pub(super) fn pieces(&self, region: u64) -> Pieces {
+        let mut all = Pieces::none(region);
+        for index in self.used.keys() {
+            all.insert(Span::new(u64::from(*index) * region, region));
+        }
+        all
     }
 
     pub(super) fn len(&self) -> usize {
@@ -95,7 +137,7 @@ impl Regions {
         let mut quiet: Vec<(Time, u32)> = Vec::new();
         for (index, used) in &mut self.used {
             used.touched = false;
-            if used.under_way == 0 && !not.contains(u64::from(*index)) {
+            if used.under_way == 0 && used.covered && !not.contains(u64::from(*index)) {
                 quiet.push((used.last, *index));
             }
         }
@@ -108,11 +150,15 @@ impl Regions {
         quiet.iter().enumerate().filter(idle).map(|(_, (_, index))| *index).collect()
     }
 
-    fn settled(&mut self, regions: &[u32]) {
+    /// The flush that was sent last is complete; `regions` have left the logs with it.
+    fn flushed(&mut self, regions: &[u32]) {
         for index in regions {
             if self.used.get(index).is_some_and(|used| used.under_way == 0 && !used.touched) {
                 self.used.remove(index);
             }
+        }
+        for used in self.used.values_mut() {
+            used.covered = used.under_way == 0 && !used.touched;
         }
     }
 }
@@ -142,14 +188,40 @@ impl Engine {
         let settle = self.flush.regions.settle(now, settle_after, max, &self.unreconciled);
         let guests = std::mem::take(&mut self.flush.queued);
         self.flush.due = false;
-        self.flush.running = Some(Running { guests, settling: settle.clone() });
-        self.issue_all(Request::Flush { settle }, owner);
+        let request = self.next_flush(settle.clone());
+        let number = self.flush.number;
+        self.flush.running = Some(Running { guests, settling: settle, number });
+        self.issue_all(request, owner);
+    }
+
+    /// A flush with a number of its own, if there is anything new for it to make durable.
+    pub(super) fn next_flush(&mut self, settle: Vec<u32>) -> Request {
+        if self.flush.regions.take_changed() || self.flush.number == 0 {
+            self.flush.number += 1;
+        }
+        self.numbered_flush(settle)
+    }
+
+    /// A flush with the number of the newest one.
+    pub(super) fn numbered_flush(&self, settle: Vec<u32>) -> Request {
+        Request::Flush { settle, number: self.flush.number, complete: self.flush.complete }
+    }
+
+    /// The newest flush that every member has carried out.
+    pub(super) fn complete_mark(&self) -> FlushMark {
+        match self.flush.complete {
+            0 => FlushMark::default(),
+            number => FlushMark { generation: self.generation, number },
+        }
     }
 
     pub(super) fn flushed(&mut self, result: Result<(), Refusal>) {
         let Some(running) = self.flush.running.take() else { return };
         if result.is_ok() {
-            self.flush.regions.settled(&running.settling);
+            self.flush.complete = self.flush.complete.max(running.number);
+            self.flush.regions.flushed(&running.settling);
+            // Too many still: what is covered now can leave with the next one.
+            self.flush.due |= self.flush.regions.len() > self.config.max_dirty;
         }
         let result = result.map(|()| GuestReply::Done).map_err(Self::guest_error);
         for guest in running.guests {
@@ -169,12 +241,16 @@ mod tests {
         regions.begin(100, Span::new(0, 250), second);
         assert!(regions.settle(9 * second, second, 9, &Pieces::none(100)).is_empty());
         regions.end(100, Span::new(0, 250));
-        let quiet = regions.settle(9 * second, second, 9, &Pieces::none(100));
-        assert_eq!(quiet, [0, 1, 2]);
+        let settle =
+            |regions: &mut Regions| regions.settle(9 * second, second, 9, &Pieces::none(100));
+        assert!(settle(&mut regions).is_empty(), "no complete flush covers them");
+        regions.flushed(&[]);
+        assert_eq!(settle(&mut regions), [0, 1, 2]);
         regions.begin(100, Span::new(100, 10), 9 * second);
         regions.end(100, Span::new(100, 10));
-        regions.settled(&quiet);
+        regions.flushed(&[0, 1, 2]);
         assert_eq!(regions.used.keys().copied().collect::<Vec<_>>(), [1]);
+        assert!(settle(&mut regions).is_empty(), "it was written since the flush was sent");
     }
 
     #[test]
@@ -185,6 +261,8 @@ mod tests {
             regions.note(100, Span::new(index * 100, 1), at);
         }
         let now = Duration::from_secs(11);
+        regions.settle(now, Duration::from_secs(60), 8, &Pieces::none(100));
+        regions.flushed(&[]);
         let quiet = regions.settle(now, Duration::from_secs(60), 8, &Pieces::none(100));
         assert_eq!(quiet, [9, 8, 7, 6, 5, 4]);
     }

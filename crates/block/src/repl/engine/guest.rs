@@ -247,6 +247,10 @@ impl Engine {
     }
 
     fn start(&mut self, waiting: Waiting) {
+        let needs_content = waiting.is_read() || !waiting.is_whole();
+        if needs_content && self.ambiguous.touches(waiting.span()) {
+            return self.reply(waiting.guest, Err(GuestError::Io));
+        }
         match &waiting.what {
             What::Read(_) | What::Map(_) => self.start_read(waiting),
             What::Write { .. } => self.start_write(waiting),

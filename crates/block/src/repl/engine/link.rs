@@ -5,6 +5,9 @@ use super::member::{Link, Member, Role};
 use super::notice::{Fault, MemberFault};
 use super::{Engine, Phase};
 use crate::ids::{Generation, ReplicaId, Seq};
+use crate::repl::evidence::{self, Claim};
+use crate::repl::sabotage::skips;
+use crate::repl::slots::Slots;
 use crate::repl::span::Span;
 use crate::wire::{
     Answer, Call, Hello, HelloReply, Mode, Open, Opened, Pong, Refusal, Reply, Request, VERSIONS,
@@ -49,7 +52,20 @@ impl Engine {
 
     pub(super) fn disconnected(&mut self, replica: ReplicaId, connection: Connection) {
         if let Some(slot) = self.current(replica, connection) {
+            self.members[slot].closed = true;
             self.link_lost(slot);
+            self.retry_soon(slot);
+        }
+    }
+
+    /// A process that is gone is noticed at once; one that restarts is back in a moment.
+    fn retry_soon(&mut self, slot: usize) {
+        let member = &mut self.members[slot];
+        let recent = member.away.is_some_and(|since| self.now < since + self.config.member_timeout);
+        if let (Role::InSync, true) = (&member.role, recent) {
+            let retry = self.now + self.config.retry / 10;
+            member.link = Link::Down { retry };
+            self.next_tick = self.next_tick.min(retry);
         }
     }
 
@@ -93,6 +109,7 @@ impl Engine {
             return match self.phase {
                 // The engine beside which we read has been followed by another.
                 Phase::Standby => self.reader_lost(slot),
+                Phase::Opening { .. } => self.outrun_by(answer.generation),
                 _ => self.fence(answer.generation),
             };
         }
@@ -124,11 +141,22 @@ impl Engine {
 
     fn greeted(&mut self, slot: usize, hello: &HelloReply) {
         let life = (hello.instance, hello.boot);
+        self.members[slot].version = hello.version;
+        self.members[slot].promised = hello.promised;
+        if let (Role::Candidate, Some(record)) = (&self.members[slot].role, self.control.record())
+            && let Some(why) = evidence::judge_promise(record, hello.promised)
+            && !skips!(self.sabotage, TrustStale)
+        {
+            // Before it is opened: that would make it promise what it lacks.
+            self.hang_up(slot);
+            return self.found_stale(slot, why);
+        }
         let mode = match (&self.members[slot].role, self.phase) {
             (_, Phase::Standby) => Mode::ReadOnly,
             (Role::InSync, _) => match self.resumption(slot, life) {
                 Ok(mode) => mode,
                 Err(why) => {
+                    self.members[slot].next_life = Some(life);
                     self.hang_up(slot);
                     return match why {
                         Resumption::Left(why) => self.member_fault(slot, why),
@@ -159,44 +187,94 @@ impl Engine {
                 && matches!(member.role, Role::InSync)
                 && member.fault.is_none_or(Member::is_curable)
         };
-        if self.members.iter().enumerate().any(sound) {
-            return Err(Resumption::Left(MemberFault::Restarted));
+        let sound: Slots =
+            self.members.iter().enumerate().filter(|it| sound(*it)).map(|(at, _)| at).collect();
+        // What a process answered outlives it, but not what a kernel did.
+        let same_boot = known.1 == life.1;
+        match (sound.iter().any(|other| self.members[other].is_up()), sound.is_empty()) {
+            // The others go on without it, and it catches up beside them.
+            (true, _) => Err(Resumption::Left(MemberFault::Restarted)),
+            _ if same_boot => Ok(Mode::Write),
+            (false, false) => Err(Resumption::Left(MemberFault::Restarted)),
+            (false, true) => Err(Resumption::Lost),
         }
-        // The last one. What a process answered outlives it, but not what a kernel did.
-        if known.1 == life.1 { Ok(Mode::Write) } else { Err(Resumption::Lost) }
+    }
+
+    /// Whether the in-sync set has another member that may still come back.
+    fn has_other_member(&self, slot: usize) -> bool {
+        let hopeful =
+            |fault: MemberFault| Member::is_curable(fault) || fault == MemberFault::Restarted;
+        let others = self.slots(|member| {
+            matches!(member.role, Role::InSync) && member.fault.is_none_or(hopeful)
+        });
+        !others.without(Slots::one(slot)).is_empty()
     }
 
     fn opened(&mut self, slot: usize, opened: Box<Opened>, asked: Time) {
         let member = &mut self.members[slot];
         let restarted = member.life.is_some_and(|(instance, _)| instance != opened.instance);
         if restarted && matches!(member.role, Role::InSync) {
-            if opened.lost_writes {
+            let alone = !self.has_other_member(slot);
+            if opened.lost_writes && alone {
                 return self.fault(Fault::LostWrites);
+            }
+            if opened.lost_writes {
+                self.hang_up(slot);
+                return self.member_fault(slot, MemberFault::Restarted);
+            }
+            let complete = self.complete_mark();
+            let member = &mut self.members[slot];
+            let (marks, witnessed) = (opened.marks, opened.witnessed);
+            let claim = Claim { marks, witnessed, ..member.claim() };
+            if let Some(why) = evidence::judge_content(&claim, complete)
+                && !skips!(self.sabotage, TrustStale)
+            {
+                if alone {
+                    return self.fault(Fault::Stale(why));
+                }
+                self.hang_up(slot);
+                self.found_stale(slot, why);
+                return self.member_fault(slot, MemberFault::Stale(why));
             }
             // Its writes were interrupted, and may be half done.
             for region in &opened.dirty {
                 let span = Span::new(u64::from(*region) * self.region, self.region);
                 self.unreconciled.insert(span);
+                self.flush.regions.note(self.region, span, self.now);
             }
         }
+        let member = &mut self.members[slot];
         member.link = Link::Up;
         member.up_since = self.now;
         member.proof = Some(asked);
         member.last_ping = asked;
         member.life = Some((opened.instance, opened.boot));
         member.opened = Some(opened);
+        if matches!((&member.role, self.phase), (Role::Outside, Phase::Active)) {
+            return self.opened_outside(slot);
+        }
         match (&member.role, self.phase) {
             (Role::InSync, _) => {
                 member.away = None;
+                member.closed = false;
                 if member.fault.is_some_and(Member::is_curable) {
                     member.fault = None;
                 }
                 self.resend(slot);
             }
-            (Role::Outside, Phase::Active) if self.barrier.is_some() => self.hang_up(slot),
-            (Role::Outside, Phase::Active) => self.begin_learning(slot),
             (_, Phase::Standby) => self.can_read(slot),
             _ => {}
+        }
+    }
+
+    /// A replica outside of the in-sync set can be brought into it.
+    fn opened_outside(&mut self, slot: usize) {
+        if self.may_rejoin(slot) {
+            self.rejoin(slot);
+        } else if self.barrier.is_some() || !self.unreconciled.is_empty() {
+            self.hang_up(slot);
+        } else {
+            self.begin_learning(slot);
         }
     }
 

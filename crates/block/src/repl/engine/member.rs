@@ -14,12 +14,13 @@
 use std::time::Duration;
 
 use super::event::{Connection, Time};
-use super::notice::MemberFault;
+use super::learner::Learner;
+use super::notice::{MemberFault, Stale};
 use super::pace::Latency;
-use super::rebuild::Learner;
-use crate::ids::{BootId, InstanceId, ReplicaId};
+use crate::ids::{BootId, Generation, InstanceId, ReplicaId, SnapshotId};
+use crate::repl::evidence::Claim;
 use crate::repl::span::Pieces;
-use crate::wire::{Opened, Pong};
+use crate::wire::{Opened, Pong, SnapshotInfo};
 
 #[derive(Debug)]
 pub(super) struct Member {
@@ -31,13 +32,32 @@ pub(super) struct Member {
     pub(super) connection: Connection,
     /// Which life of the replica the session is with.
     pub(super) life: Option<(InstanceId, BootId)>,
+    /// The life that was found when it had restarted.
+    pub(super) next_life: Option<(InstanceId, BootId)>,
+    /// A change was acknowledged without it since it left the in-sync set.
+    pub(super) missed_acked: bool,
     pub(super) opened: Option<Box<Opened>>,
+    /// The protocol that it speaks, and what it had promised when it was greeted.
+    pub(super) version: u16,
+    pub(super) promised: Generation,
+    /// Why it is older than what was acknowledged. Stays until it has a full copy.
+    pub(super) stale: Option<Stale>,
+    /// The newest flush of this engine that it answered.
+    pub(super) flushed: u64,
+    /// Regions that were in the dirty-region logs when it left.
+    pub(super) unsettled: Pieces,
     /// When the newest call was sent that proves that the replica has promised no other engine.
     pub(super) proof: Option<Time>,
     pub(super) ping: Option<(u64, Time)>,
     pub(super) last_ping: Time,
     pub(super) up_since: Time,
     pub(super) away: Option<Time>,
+    /// It is away because its host closed the connection.
+    pub(super) closed: bool,
+    /// How often it was removed because it did not answer, without a long time between.
+    pub(super) strikes: u32,
+    /// How often in a row it could not be rebuilt.
+    pub(super) failures: u32,
     pub(super) fault: Option<MemberFault>,
     pub(super) latency: Latency,
     /// What it said last of itself.
@@ -83,6 +103,9 @@ pub(super) enum Link {
     Up,
 }
 
+/// Size, size of regions, what the head is above, and snapshots.
+pub(super) type Shape<'a> = (u64, u64, Option<SnapshotId>, &'a [SnapshotInfo]);
+
 impl Member {
     pub(super) fn new(id: ReplicaId, chunk: u64) -> Self {
         Self {
@@ -92,18 +115,46 @@ impl Member {
             link: Link::Down { retry: Time::ZERO },
             connection: 0,
             life: None,
+            next_life: None,
+            missed_acked: true,
             opened: None,
+            version: 0,
+            promised: Generation(0),
+            stale: None,
+            flushed: 0,
+            unsettled: Pieces::none(chunk),
             proof: None,
             ping: None,
             last_ping: Time::ZERO,
             up_since: Time::ZERO,
             away: None,
+            closed: false,
+            strikes: 0,
+            failures: 0,
             fault: None,
             latency: Latency::default(),
             stats: None,
             changed: Pieces::none(chunk),
             tracked: false,
             retry_learning: Time::ZERO,
+        }
+    }
+
+    /// What must be the same on all members.
+    pub(super) fn shape(&self) -> Option<Shape<'_>> {
+        let opened = self.opened.as_ref()?;
+        Some((opened.size, opened.region, opened.head_parent, opened.snapshots.as_slice()))
+    }
+
+    /// What it says of itself, to be compared with what others know of it.
+    pub(super) fn claim(&self) -> Claim {
+        let opened = self.opened.as_ref();
+        Claim {
+            promised: self.promised,
+            epoch: opened.map(|it| it.epoch).unwrap_or_default(),
+            keeps_marks: self.version >= 2,
+            marks: opened.and_then(|it| it.marks),
+            witnessed: opened.map(|it| it.witnessed).unwrap_or_default(),
         }
     }
 

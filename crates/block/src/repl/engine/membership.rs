@@ -5,17 +5,22 @@
 //! removed and perhaps are, [`Role::Joining`] ones were to be added and perhaps are.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::event::{Action, ControlAnswer, Time};
-use super::member::{JoinStep, Member, Role};
+use super::member::{JoinStep, Link, Member, Role};
 use super::notice::{Fault, MemberFault, Notice};
 use super::{Closing, Engine, Phase};
-use crate::ids::{Generation, ReplicaId};
+use crate::ids::{FlushMark, Generation, ReplicaId};
 use crate::repl::control::{Record, Versioned};
+use crate::repl::evidence;
 use crate::repl::sabotage::skips;
 use crate::repl::slots::Slots;
-use crate::repl::span::Pieces;
+use crate::repl::span::{Pieces, Span};
 use crate::wire::Request;
+
+/// A member that answered for so long is not held responsible for earlier silence.
+const STRIKES_FORGOTTEN: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(super) struct Control {
@@ -171,7 +176,7 @@ impl Engine {
         if isr == record.isr {
             return;
         }
-        let record = record.with_isr(isr);
+        let record = record.with_isr(isr, self.complete_mark());
         if self.needs_the_leaving(wanted) {
             return;
         }
@@ -204,6 +209,16 @@ impl Engine {
     /// Nobody is without fault. One that can be reached goes on: every member has everything
     /// that was acknowledged, whatever else it refused.
     fn pardon(&mut self) {
+        // The record is known for certain here: who it still names has not left, and nothing was
+        // acknowledged without it.
+        let named = self.control.record().map(|record| record.isr.clone()).unwrap_or_default();
+        for member in self.members.iter_mut().filter(|member| named.contains(&member.id)) {
+            if matches!(member.role, Role::Leaving) {
+                member.role = Role::InSync;
+                member.away = Some(self.now);
+                member.link = Link::Down { retry: self.now };
+            }
+        }
         let curable = |member: &Member| member.fault.is_some_and(Member::is_curable);
         let reachable = |member: &&mut Member| {
             matches!(member.role, Role::InSync)
@@ -213,7 +228,20 @@ impl Engine {
         let best = self.members.iter_mut().filter(reachable).max_by_key(|member| curable(member));
         if let Some(member) = best {
             member.fault = None;
-            self.review_ops();
+            return self.review_ops();
+        }
+        // What a process answered outlives it: one that restarted under the same kernel still has
+        // it all, and is opened anew. Its interrupted writes are sent again and reconciled.
+        for member in &mut self.members {
+            let same_boot = match (member.life, member.next_life) {
+                (Some((_, old)), Some((_, new))) => old == new,
+                _ => false,
+            };
+            let restarted = member.fault == Some(MemberFault::Restarted);
+            if matches!(member.role, Role::InSync) && restarted && same_boot {
+                member.fault = None;
+                member.link = Link::Down { retry: self.now };
+            }
         }
     }
 
@@ -222,6 +250,12 @@ impl Engine {
         let why = self.members[slot].fault.unwrap_or(MemberFault::Away);
         let replica = self.members[slot].id;
         self.notice(Notice::MemberFailed { replica, why });
+        let member = &mut self.members[slot];
+        member.missed_acked = false;
+        if self.now >= member.up_since + STRIKES_FORGOTTEN {
+            member.strikes = 0;
+        }
+        member.strikes += u32::from(matches!(why, MemberFault::TimedOut | MemberFault::Slow));
         self.remember_missing(slot);
         self.members[slot].role = Role::Leaving;
         self.hang_up(slot);
@@ -238,7 +272,8 @@ impl Engine {
         member.role = Role::Outside;
         member.fault = None;
         member.away = None;
-        member.retry_learning = self.now + self.config.retry;
+        member.closed = false;
+        member.retry_learning = self.now + self.config.retry * (1 << member.strikes.min(7));
         self.forget_in_ops(slot);
     }
 
@@ -255,7 +290,41 @@ impl Engine {
         }
         missing.extend(&self.unreconciled);
         self.members[slot].changed = missing;
-        self.members[slot].tracked = true;
+        self.members[slot].tracked = self.members[slot].stale.is_none();
+        self.members[slot].unsettled = self.flush.regions.pieces(self.region);
+    }
+
+    /// Whether a replica outside of the set has every acknowledged change, while no member can be
+    /// reached to copy from: it left since, and nothing was acknowledged without it.
+    pub(super) fn may_rejoin(&self, slot: usize) -> bool {
+        let member = &self.members[slot];
+        let known = FlushMark { generation: self.generation, number: member.flushed };
+        let whole = member.opened.as_ref().is_some_and(|it| !it.lost_writes)
+            && evidence::judge_content(&member.claim(), known).is_none()
+            && member.shape()
+                == Some((self.size, self.region, self.head_parent, self.snapshots.as_slice()));
+        self.may_be_last_resort(slot) && member.stale.is_none() && whole && self.barrier.is_none()
+    }
+
+    /// Whether the replica may have everything while no member can be reached.
+    pub(super) fn may_be_last_resort(&self, slot: usize) -> bool {
+        let member = &self.members[slot];
+        member.tracked && !member.missed_acked && self.readable().is_empty()
+    }
+
+    /// The replica counts again from now on: it gets what is under way, and what it may have half
+    /// done is reconciled. It enters the record when all of that is durable.
+    pub(super) fn rejoin(&mut self, slot: usize) {
+        let Some(opened) = self.members[slot].opened.as_ref() else { return };
+        for region in opened.dirty.clone() {
+            let span = Span::new(u64::from(region) * self.region, self.region);
+            self.unreconciled.insert(span);
+            self.flush.regions.note(self.region, span, self.now);
+        }
+        let since = self.next;
+        self.members[slot].role = Role::Joining { since, step: JoinStep::Draining };
+        self.add_to_ops(slot);
+        self.resend(slot);
     }
 
     /// The member did not do what the others did.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::ids::{Epoch, Generation, ReplicaId};
+pub use crate::repl::evidence::Stale;
 use crate::wire::{Pong, Refusal, SnapshotInfo};
 
 /// Something that a person or a controller may want to know.
@@ -43,6 +44,11 @@ pub enum Notice {
         replica: ReplicaId,
     },
     Reconciled,
+    /// The replica was in sync and is older than what was acknowledged; it is rebuilt.
+    StaleReplica {
+        replica: ReplicaId,
+        why: Stale,
+    },
     Slow {
         replica: ReplicaId,
         latency: Duration,
@@ -63,6 +69,12 @@ pub enum Notice {
         offset: u64,
         length: u64,
     },
+    /// Members have different content with good checksums, and nothing tells who is right. Reads
+    /// fail until it is written again.
+    Ambiguous {
+        offset: u64,
+        length: u64,
+    },
     ScrubDone {
         bad_blocks: u64,
     },
@@ -76,6 +88,8 @@ pub enum RebuildKind {
     Delta,
     /// Comparing checksums of everything.
     Compare,
+    /// Everything, whatever the checksums say: its content is not what it once was.
+    Full,
 }
 
 /// Why a replica is not, or no longer, in sync.
@@ -95,6 +109,8 @@ pub enum MemberFault {
     Removed,
     #[error("its snapshots or size differ from the others'")]
     Different,
+    #[error("it is older than the other replicas: {0}")]
+    Stale(Stale),
 }
 
 /// Why the engine cannot serve the volume.
@@ -106,6 +122,11 @@ pub enum Fault {
     LostWrites,
     #[error("the volume has no in-sync replica")]
     NoReplica,
+    #[error(
+        "every in-sync replica is older than writes that were acknowledged: {0}; \
+         `sheaf volume salvage` shows what would be lost and accepts it"
+    )]
+    Stale(Stale),
     #[error("the volume cannot be unlocked: {0}")]
     Locked(LockFault),
 }

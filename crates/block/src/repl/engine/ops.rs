@@ -8,12 +8,13 @@ use super::event::{GuestError, Time};
 use super::guest::Waiting;
 use super::locks::Holder;
 use super::notice::MemberFault;
+pub(super) use super::owner::{OneResult, Owner, Scope};
 use super::{Engine, Phase};
 use crate::ids::Seq;
 use crate::repl::sabotage::skips;
 use crate::repl::slots::Slots;
 use crate::repl::span::Span;
-use crate::wire::{Refusal, Reply, Request};
+use crate::wire::{BLOCK, Refusal, Reply, Request};
 
 #[derive(Debug)]
 pub(super) struct Op {
@@ -39,60 +40,6 @@ enum Hold {
     Range(Holder, Span),
 }
 
-/// Whose answers an operation needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scope {
-    /// The one member that was asked. If it goes away, the owner is told.
-    One,
-    /// Every member of the in-sync set (R3).
-    All,
-    /// Whoever was asked and is still there.
-    Each,
-}
-
-/// Who waits for an operation.
-#[derive(Debug)]
-pub(super) enum Owner {
-    Nobody,
-    Change {
-        waiting: Waiting,
-        since: Time,
-    },
-    Read {
-        waiting: Waiting,
-        since: Time,
-    },
-    Flush,
-    Barrier,
-    /// The flush that ends an activation.
-    Settling,
-    Closing,
-    /// The flush before a learner joins.
-    Join(usize),
-    /// A step of a learner that is not copying.
-    Learn(usize),
-    /// The dirty-region log of a new member.
-    Log(usize),
-    SyncMap {
-        sync: u64,
-        slot: usize,
-    },
-    SyncRead {
-        sync: u64,
-        slot: usize,
-    },
-    SyncWrite {
-        sync: u64,
-    },
-    Fill {
-        fill: u64,
-        offset: u64,
-    },
-}
-
-/// How an operation with [`Scope::One`] ended.
-pub(super) type OneResult = Result<Reply, Option<Refusal>>;
-
 impl Op {
     pub(super) fn span(&self) -> Option<Span> {
         let range = self.request.range().filter(|_| self.request.changes_blocks());
@@ -106,6 +53,11 @@ impl Op {
 
     pub(super) fn waits_for(&self, slot: usize) -> bool {
         self.waiting.has(slot)
+    }
+
+    /// Whether some member of those that must all answer has done so.
+    pub(super) fn was_answered_by_another(&self) -> bool {
+        self.scope == Scope::All && !self.targets.without(self.waiting).is_empty()
     }
 
     pub(super) fn started(&self) -> Time {
@@ -227,6 +179,9 @@ impl Engine {
         if op.scope != Scope::Each {
             self.members[slot].latency.add(took);
         }
+        if let (Ok(_), Request::Flush { number, .. }) = (&result, &op.request) {
+            self.members[slot].flushed = self.members[slot].flushed.max(*number);
+        }
         match result {
             Ok(reply) if op.scope == Scope::One => return self.end_one(id, Ok(reply)),
             Err(refusal) if op.scope == Scope::One => return self.end_one(id, Err(Some(refusal))),
@@ -278,6 +233,15 @@ impl Engine {
             ended = op.owner.take();
         }
         let span = op.span();
+        if let (Some(Owner::Change { .. }), Some(span), true) = (&ended, span, refused.is_empty())
+            && !self.ambiguous.is_empty()
+        {
+            (span.start / BLOCK..span.end.div_ceil(BLOCK)).for_each(|it| self.ambiguous.remove(it));
+        }
+        let lasting = span.is_some() || matches!(ended, Some(Owner::Barrier));
+        if ended.is_some() && refused.is_empty() && op.scope == Scope::All && lasting {
+            self.remember_acked(done);
+        }
         for slot in failed {
             // Whoever waits may be done without it before it leaves.
             span.into_iter().for_each(|span| self.members[slot].changed.insert(span));
@@ -309,7 +273,7 @@ impl Engine {
             Owner::Flush => self.flushed(result),
             Owner::Barrier => self.barrier_answered(result),
             Owner::Settling => self.settled_flush(result),
-            Owner::Closing => self.closing_answered(),
+            Owner::Closing => self.closing_answered(result),
             Owner::SyncWrite { sync } => self.sync_written(sync, result),
             _ => {}
         }
@@ -350,6 +314,23 @@ impl Engine {
                 true => self.end_one(id, Err(None)),
                 false => self.review(id),
             }
+        }
+    }
+
+    /// A replica takes part in everything that is not acknowledged yet.
+    pub(super) fn add_to_ops(&mut self, slot: usize) {
+        for op in self.ops.values_mut() {
+            if op.scope == Scope::All && op.owner.is_some() && !op.targets.has(slot) {
+                op.targets.add(slot);
+                op.waiting.add(slot);
+            }
+        }
+    }
+
+    /// Who did not take part in a change that is acknowledged lacks it.
+    fn remember_acked(&mut self, done: Slots) {
+        for (slot, member) in self.members.iter_mut().enumerate() {
+            member.missed_acked |= !done.has(slot);
         }
     }
 

@@ -18,91 +18,17 @@
 //! the wire.
 
 use super::Engine;
-use super::member::{JoinStep, Role};
+use super::learner::{Learner, Step, forget};
+use super::member::{JoinStep, Member, Role};
 use super::notice::{MemberFault, Notice, Progress, RebuildKind};
 use super::ops::{OneResult, Owner};
 use super::sync::SyncKind;
-use crate::ids::SnapshotId;
+use crate::ids::{FlushMark, FlushMarks, SnapshotId};
+use crate::repl::evidence;
 use crate::repl::sabotage::skips;
 use crate::repl::slots::Slots;
 use crate::repl::span::{Pieces, Span};
-use crate::wire::{Reply, Request, SnapshotInfo, Verify};
-
-#[derive(Debug)]
-pub(super) struct Learner {
-    size: u64,
-    snapshots: Vec<SnapshotInfo>,
-    head_parent: Option<SnapshotId>,
-    step: Step,
-    /// Gets every change of the guest.
-    pub(super) live: bool,
-    /// Chunks that must still be copied for the step.
-    todo: Pieces,
-    busy: usize,
-    /// The head differs from that of the members only in chunks that are known.
-    delta: bool,
-    done_bytes: u64,
-    total_bytes: u64,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum Step {
-    Deciding,
-    Resize(u64),
-    Delete(SnapshotId),
-    Revert(Option<SnapshotId>),
-    Copy(Option<SnapshotId>),
-    Snapshot(SnapshotInfo),
-}
-
-/// Takes a snapshot out of a list; its children become children of its parent.
-pub(super) fn forget(
-    snapshots: &mut Vec<SnapshotInfo>,
-    head_parent: &mut Option<SnapshotId>,
-    id: SnapshotId,
-) {
-    let parent = snapshots.iter().find(|info| info.id == id).and_then(|info| info.parent);
-    snapshots.retain(|info| info.id != id);
-    for info in snapshots.iter_mut().filter(|info| info.parent == Some(id)) {
-        info.parent = parent;
-    }
-    if *head_parent == Some(id) {
-        *head_parent = parent;
-    }
-}
-
-impl Learner {
-    /// What comes next, given what the volume should look like. `copied` names the snapshot that
-    /// the head has just been made to be.
-    fn next(
-        &self,
-        size: u64,
-        snapshots: &[SnapshotInfo],
-        head_parent: Option<SnapshotId>,
-        copied: Option<SnapshotId>,
-    ) -> Step {
-        if self.size != size {
-            return Step::Resize(size);
-        }
-        let strange = |it: &&SnapshotInfo| !snapshots.iter().any(|known| known.id == it.id);
-        if let Some(info) = self.snapshots.iter().find(strange) {
-            return Step::Delete(info.id);
-        }
-        // What follows a snapshot that is missing hangs from the wrong one.
-        if let Some(last) = self.snapshots.last()
-            && !snapshots.starts_with(&self.snapshots)
-        {
-            return Step::Delete(last.id);
-        }
-        match snapshots.get(self.snapshots.len()) {
-            Some(info) if copied == Some(info.id) => Step::Snapshot(info.clone()),
-            Some(info) if self.head_parent != info.parent => Step::Revert(info.parent),
-            Some(info) => Step::Copy(Some(info.id)),
-            None if self.head_parent != head_parent => Step::Revert(head_parent),
-            None => Step::Copy(None),
-        }
-    }
-}
+use crate::wire::{Reply, Request, Verify, Witnessed};
 
 impl Engine {
     pub(super) fn begin_learning(&mut self, slot: usize) {
@@ -116,10 +42,24 @@ impl Engine {
         let same = opened.snapshots == self.snapshots
             && opened.head_parent == self.head_parent
             && opened.size == self.size;
-        let delta = member.tracked && same;
+        let known = FlushMark { generation: self.generation, number: member.flushed };
+        let claim = member.claim();
+        let known = if member.flushed > 0 { known } else { FlushMark::default() };
+        if !skips!(self.sabotage, TrustStale) {
+            // What it has is not what it had when it left.
+            member.stale = member.stale.or(evidence::judge_content(&claim, known));
+        }
+        let delta = member.tracked && same && member.stale.is_none();
         if delta && !skips!(self.sabotage, ForgetOwnDirt) {
             member.changed.extend(&dirty);
+            // An older copy of it may have the same flush, and lack what came after.
+            let intact = opened.witnessed == Witnessed::Intact;
+            if !intact && !skips!(self.sabotage, TrustStale) {
+                let Member { changed, unsettled, .. } = member;
+                changed.extend(unsettled);
+            }
         }
+        let full = member.stale.is_some();
         member.tracked = true;
         if !delta {
             member.changed = Pieces::all(self.config.chunk, self.size);
@@ -134,11 +74,16 @@ impl Engine {
             todo: Pieces::none(self.config.chunk),
             busy: 0,
             delta,
+            full,
             done_bytes: 0,
             total_bytes: 0,
         };
         member.role = Role::Learner(Box::new(learner));
-        let how = if delta { RebuildKind::Delta } else { RebuildKind::Compare };
+        let how = match (delta, full) {
+            (true, _) => RebuildKind::Delta,
+            (false, true) => RebuildKind::Full,
+            (false, false) => RebuildKind::Compare,
+        };
         self.notice(Notice::RebuildStarted { replica, how });
         self.learn(slot, None);
     }
@@ -202,12 +147,12 @@ impl Engine {
 
     pub(super) fn drive_rebuilds(&mut self) {
         let held = self.barrier.as_ref().is_some_and(super::barrier::Barrier::holds_changes);
-        if held || !self.unreconciled.is_empty() {
+        if held {
             return;
         }
         for slot in 0..self.members.len() {
             match self.members[slot].role {
-                Role::Learner(_) => self.drive_learner(slot),
+                Role::Learner(_) if self.unreconciled.is_empty() => self.drive_learner(slot),
                 Role::Joining { .. } => self.drive_joining(slot),
                 _ => {}
             }
@@ -235,7 +180,7 @@ impl Engine {
             learner.busy += 1;
             // Chunks that are known to have changed are copied unseen: equal checksums would
             // prove nothing about them.
-            let compare = !(learner.delta && view.is_none());
+            let compare = !learner.full && !(learner.delta && view.is_none());
             let kind = SyncKind::Rebuild { learner: slot, view, compare };
             self.begin_sync(kind, span, Verify::Suspect);
             self.drive_syncs();
@@ -281,7 +226,9 @@ impl Engine {
         match result {
             Ok(_) if step == JoinStep::Sealing => {
                 self.members[slot].role = Role::Joining { since, step: JoinStep::Flushing };
-                self.issue_one(Request::Flush { settle: Vec::new() }, slot, Owner::Join(slot));
+                // It has all that was acknowledged by now, and with it what the newest flush covers.
+                let flush = self.numbered_flush(Vec::new());
+                self.issue_one(flush, slot, Owner::Join(slot));
             }
             Ok(_) => self.members[slot].role = Role::Joining { since, step: JoinStep::Ready },
             Err(Some(refusal)) => self.learner_failed(slot, MemberFault::Refused(refusal)),
@@ -292,6 +239,14 @@ impl Engine {
     /// The learner is a member now; its log holds more than those of the others.
     pub(super) fn joined(&mut self, slot: usize) {
         self.members[slot].tracked = false;
+        self.members[slot].stale = None;
+        self.members[slot].failures = 0;
+        let flushed = FlushMark { generation: self.generation, number: self.flush.number };
+        if let Some(opened) = &mut self.members[slot].opened {
+            // What it was when it was opened is not what it is now.
+            opened.lost_writes = false;
+            opened.marks = Some(FlushMarks { flushed, ..opened.marks.unwrap_or_default() });
+        }
         self.issue_each(Request::Reconciled, Slots::one(slot), Owner::Nobody);
         self.issue_one(Request::Dirty, slot, Owner::Log(slot));
     }
@@ -331,7 +286,11 @@ impl Engine {
         }
         let may_be_member = self.control.proposed.has(slot);
         self.members[slot].role = if may_be_member { Role::Leaving } else { Role::Outside };
-        self.members[slot].retry_learning = self.now + self.config.retry * 5;
+        let member = &mut self.members[slot];
+        let pause = self.config.retry * 5 * (1 << member.failures.min(6));
+        // One that went away is tried as soon as it is back.
+        member.failures += u32::from(why != MemberFault::Away);
+        member.retry_learning = self.now + pause;
         self.notice(Notice::RebuildFailed { replica, why });
         self.hang_up(slot);
         if !may_be_member {

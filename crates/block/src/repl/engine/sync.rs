@@ -201,9 +201,8 @@ impl Engine {
     /// Who can take part now, and who is believed first.
     fn parties(&self, sync: &Sync) -> Option<(usize, Slots)> {
         let readable = self.readable();
-        let lost =
-            |slot: usize| self.members[slot].opened.as_ref().is_some_and(|it| it.lost_writes);
-        let best = readable.iter().max_by_key(|slot| (!lost(*slot), self.members[*slot].id))?;
+        let best =
+            readable.iter().max_by_key(|slot| (self.credibility(*slot), self.members[*slot].id))?;
         match sync.kind {
             // A member that is away must not miss it: it comes back, or it leaves.
             SyncKind::Reconcile => {
@@ -220,6 +219,20 @@ impl Engine {
                 Some((best, others.or(Slots::one(learner))))
             }
         }
+    }
+
+    /// The most credible first.
+    pub(super) fn by_credibility(&self, members: Slots) -> Vec<usize> {
+        let mut members: Vec<usize> = members.iter().collect();
+        members.sort_by_key(|slot| {
+            std::cmp::Reverse((self.credibility(*slot), self.members[*slot].id))
+        });
+        members
+    }
+
+    /// Members that may have lost writes that they answered.
+    pub(super) fn lossy(&self) -> Slots {
+        self.slots(|member| member.opened.as_ref().is_some_and(|it| it.lost_writes))
     }
 
     /// Members that cannot be asked just now: they come back, or they leave.
@@ -311,6 +324,10 @@ impl Engine {
         }
         match sync.kind {
             SyncKind::Reconcile => {
+                let members = sync.taking_part;
+                for (slot, member) in self.members.iter_mut().enumerate() {
+                    member.missed_acked |= !members.has(slot);
+                }
                 self.unreconciled.remove(sync.span.start / self.region);
                 if self.unreconciled.is_empty() {
                     self.reconciled();
@@ -375,6 +392,11 @@ impl Sync {
             }
             _ => Verify::Compare(secret.of_comparison(id)),
         }
+    }
+
+    /// One block of the range.
+    pub(super) fn block(&self, index: usize) -> Span {
+        Span::new(self.span.start + index as u64 * BLOCK, BLOCK)
     }
 
     pub(super) fn view(&self) -> Option<SnapshotId> {

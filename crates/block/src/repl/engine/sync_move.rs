@@ -8,7 +8,7 @@ use super::guest::length;
 use super::notice::Notice;
 use super::ops::{OneResult, Owner};
 use super::sync::{Step, Sync, SyncKind};
-use super::sync_plan::{Run, plan};
+use super::sync_plan::{Run, Ties, Trust, plan};
 use crate::repl::slots::Slots;
 use crate::repl::span::Span;
 use crate::wire::{BLOCK, BlockState, Crcs, Refusal, Reply, Request, Verify};
@@ -30,7 +30,15 @@ impl Engine {
             }
             _ => (true, sync.taking_part, sync.taking_part),
         };
-        let found = plan(&sync.maps, sync.source, trusted, targets, compare);
+        let ties = match sync.kind {
+            SyncKind::Repair(_) | SyncKind::Scrub => Ties::Ambiguous,
+            SyncKind::Reconcile | SyncKind::Rebuild { .. } => Ties::BestMember,
+        };
+        let trusted = self.by_credibility(trusted);
+        let trust = Trust { trusted: &trusted, lossy: self.lossy(), ties };
+        let Some(sync) = self.syncs.get_mut(&id) else { return };
+        let found = plan(&sync.maps, &trust, targets, compare);
+        let ambiguous: Vec<Span> = found.ambiguous.iter().map(|at| sync.block(*at)).collect();
         if !found.lost.is_empty() {
             match sync.kind {
                 SyncKind::Reconcile if sync.adopted != Some(sync.source) => {
@@ -63,8 +71,30 @@ impl Engine {
                 }
             }
         }
+        self.found_ambiguous(id, &ambiguous);
         self.report(id, &found.runs);
         self.move_runs(id, found.runs);
+    }
+
+    /// Members have different content with good checksums, and nothing says who is right. What a
+    /// guest reads there is an error until it writes the block again.
+    fn found_ambiguous(&mut self, id: u64, blocks: &[Span]) {
+        let mut fresh: Vec<Span> = Vec::new();
+        for block in blocks.iter().filter(|block| !self.ambiguous.touches(**block)) {
+            match fresh.last_mut() {
+                Some(last) if last.end == block.start => last.end = block.end,
+                _ => fresh.push(*block),
+            }
+        }
+        for span in fresh {
+            self.ambiguous.insert(span);
+            self.notice(Notice::Ambiguous { offset: span.start, length: span.len() });
+        }
+        if let Some(Sync { kind: SyncKind::Scrub, .. }) = self.syncs.get(&id)
+            && let Some(scrub) = &mut self.scrub
+        {
+            scrub.bad += blocks.len() as u64;
+        }
     }
 
     /// Tells of what should not have been different.

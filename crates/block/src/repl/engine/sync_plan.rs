@@ -1,4 +1,14 @@
-//! What must be copied where, so that a range is the same on some replicas.
+//! What must be copied where, so that a range is the same on some replicas: pure.
+//!
+//! Who is right is decided block by block, by evidence:
+//!
+//! 1. A block whose checksum does not match is not believed.
+//! 2. A member that may have lost writes is not believed while another has the block.
+//! 3. Of what is left, the content that most members agree on.
+//! 4. Where as many members have one content as another, the one of the best member: the order of
+//!    `trusted`. After an unclean stop that is right: a write that was under way is acknowledged by
+//!    nobody, and either version may stay. Where nothing was under way it would be a guess, and
+//!    nobody is right ([`Ties::Ambiguous`]).
 
 use std::collections::BTreeMap;
 
@@ -21,29 +31,50 @@ pub(super) struct Plan {
     pub(super) runs: Vec<Run>,
     /// Blocks that nobody who is trusted has as they were written.
     pub(super) lost: Vec<usize>,
+    /// Blocks that members have differently, without a reason to believe one of them.
+    pub(super) ambiguous: Vec<usize>,
 }
 
-/// Compares maps. The truth is what `source` has, or, where that is damaged, another of the
-/// `trusted`. Without `compare` everything is copied, whatever the checksums say.
+/// What it means that as many members have one content as another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ties {
+    /// A write was under way: the best member has one of the versions that may stay.
+    BestMember,
+    /// Nothing was: somebody is wrong, and it is not known who.
+    Ambiguous,
+}
+
+/// Who is believed, and for what.
+#[derive(Debug)]
+pub(super) struct Trust<'a> {
+    /// The best member first.
+    pub(super) trusted: &'a [usize],
+    /// Those that may have lost writes.
+    pub(super) lossy: Slots,
+    pub(super) ties: Ties,
+}
+
+/// Compares maps. Without `compare` everything is copied, whatever the checksums say.
 pub(super) fn plan(
     maps: &BTreeMap<usize, Vec<BlockState>>,
-    source: usize,
-    trusted: Slots,
+    trust: &Trust<'_>,
     targets: Slots,
     compare: bool,
 ) -> Plan {
     let mut plan = Plan::default();
-    let blocks = maps.get(&source).map_or(0, Vec::len);
+    let first = trust.trusted.first().and_then(|slot| maps.get(slot));
     let state = |slot: usize, block: usize| maps.get(&slot).and_then(|map| map.get(block)).copied();
-    let sound = |slot: usize, block: usize| {
-        state(slot, block).filter(|state| *state != BlockState::Bad).map(|state| (slot, state))
-    };
-    for block in 0..blocks {
-        let truth =
-            sound(source, block).or_else(|| trusted.iter().find_map(|slot| sound(slot, block)));
-        let Some((from, truth)) = truth else {
-            plan.lost.push(block);
-            continue;
+    for block in 0..first.map_or(0, Vec::len) {
+        let (from, truth) = match truth(trust, |slot| state(slot, block)) {
+            Truth::Of(from, truth) => (from, truth),
+            Truth::Lost => {
+                plan.lost.push(block);
+                continue;
+            }
+            Truth::Ambiguous => {
+                plan.ambiguous.push(block);
+                continue;
+            }
         };
         let differs = |slot: &usize| {
             let here = state(*slot, block);
@@ -64,6 +95,30 @@ pub(super) fn plan(
     plan
 }
 
+enum Truth {
+    Of(usize, BlockState),
+    Lost,
+    Ambiguous,
+}
+
+fn truth(trust: &Trust<'_>, state: impl Fn(usize) -> Option<BlockState>) -> Truth {
+    let sound = |slot: &usize| {
+        state(*slot).filter(|state| *state != BlockState::Bad).map(|state| (*slot, state))
+    };
+    let mut found: Vec<(usize, BlockState)> = trust.trusted.iter().filter_map(sound).collect();
+    if found.iter().any(|(slot, _)| !trust.lossy.has(*slot)) {
+        found.retain(|(slot, _)| !trust.lossy.has(*slot));
+    }
+    let votes = |state: BlockState| found.iter().filter(|(_, other)| *other == state).count();
+    let most = found.iter().map(|(_, state)| votes(*state)).max().unwrap_or(0);
+    let mut best = found.iter().filter(|(_, state)| votes(*state) == most);
+    let Some(&(slot, state)) = best.next() else { return Truth::Lost };
+    match trust.ties == Ties::Ambiguous && best.any(|(_, other)| *other != state) {
+        true => Truth::Ambiguous,
+        false => Truth::Of(slot, state),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::BlockState::{Bad, Data, Zero};
@@ -73,28 +128,65 @@ mod tests {
         list.iter().copied().collect()
     }
 
+    fn trust(trusted: &[usize]) -> Trust<'_> {
+        Trust { trusted, lossy: Slots::NONE, ties: Ties::BestMember }
+    }
+
     #[test]
     fn differences_become_runs() {
         let maps = BTreeMap::from([
             (0, vec![Data(1), Data(2), Data(3), Zero, Zero, Bad, Bad]),
-            (1, vec![Data(1), Data(9), Data(9), Data(9), Zero, Data(5), Bad]),
-            (2, vec![Data(1), Data(9), Data(9), Zero, Zero, Data(6), Bad]),
+            (1, vec![Data(1), Data(9), Data(8), Data(9), Zero, Data(5), Bad]),
         ]);
-        let all = slots(&[0, 1, 2]);
+        let all = slots(&[0, 1]);
         let run = |first, count, from, to: &[usize]| Run { first, count, from, to: slots(to) };
-        let found = plan(&maps, 0, all, all, true);
+        let found = plan(&maps, &trust(&[0, 1]), all, true);
         assert_eq!(
             found.runs,
-            [run(1, 2, Some(0), &[1, 2]), run(3, 1, None, &[1]), run(5, 1, Some(1), &[0, 2]),]
+            [run(1, 2, Some(0), &[1]), run(3, 1, None, &[1]), run(5, 1, Some(1), &[0])]
         );
         assert_eq!(found.lost, [6]);
+    }
+
+    #[test]
+    fn evidence_decides_and_not_the_order() {
+        // States of members 0 to 2, who lost writes, and who is believed.
+        type Case = ([BlockState; 3], &'static [usize], Result<usize, ()>);
+        let cases: [Case; 7] = [
+            ([Data(1), Data(2), Data(2)], &[], Ok(1)),
+            ([Data(1), Data(2), Data(1)], &[], Ok(0)),
+            ([Bad, Data(2), Data(3)], &[], Ok(1)),
+            ([Data(1), Data(2), Data(3)], &[], Ok(0)),
+            ([Data(1), Data(2), Data(2)], &[1, 2], Ok(0)),
+            ([Bad, Data(2), Data(2)], &[1, 2], Ok(1)),
+            ([Bad, Bad, Bad], &[], Err(())),
+        ];
+        for (states, lossy, expected) in cases {
+            let maps = (0..3).map(|slot| (slot, vec![states[slot]])).collect();
+            let trust = Trust { lossy: slots(lossy), ..trust(&[0, 1, 2]) };
+            let found = plan(&maps, &trust, slots(&[0, 1, 2]), true);
+            let from = found.runs.first().and_then(|run| run.from).ok_or(());
+            assert_eq!(from, expected, "{states:?}, lossy {lossy:?}");
+            assert_eq!(found.lost.is_empty(), expected.is_ok());
+        }
+    }
+
+    #[test]
+    fn where_nothing_was_under_way_a_tie_is_nobodys_word() {
+        let maps = BTreeMap::from([
+            (0, vec![Data(1), Data(1), Bad]),
+            (1, vec![Data(2), Data(1), Data(2)]),
+        ]);
+        let trust = Trust { ties: Ties::Ambiguous, ..trust(&[0, 1]) };
+        let found = plan(&maps, &trust, slots(&[0, 1]), true);
+        assert_eq!((found.ambiguous, found.runs.len()), (vec![0], 1));
     }
 
     #[test]
     fn without_comparison_data_is_copied_and_zeroes_only_where_needed() {
         let maps =
             BTreeMap::from([(0, vec![Data(1), Zero, Zero]), (1, vec![Data(1), Zero, Data(2)])]);
-        let found = plan(&maps, 0, slots(&[0]), slots(&[1]), false);
+        let found = plan(&maps, &trust(&[0]), slots(&[1]), false);
         let runs: Vec<_> = found.runs.iter().map(|run| (run.first, run.from)).collect();
         assert_eq!(runs, [(0, Some(0)), (2, None)]);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::ids::{BootId, EngineId, Epoch, InstanceId, VolumeId};
 use crate::repl::control::{Record, Version, Versioned};
-use crate::wire::{Answer, Crcs, HelloReply, Opened, Pong, Reply, Request};
+use crate::wire::{Answer, Crcs, HelloReply, Opened, Pong, Reply, Request, Witnessed};
 
 const SIZE: u64 = 1 << 20;
 
@@ -125,6 +125,8 @@ fn reply(request: &Request) -> Reply {
             instance: InstanceId::from_u128(1),
             boot: BootId::from_u128(1),
             epoch: Epoch(1),
+            marks: None,
+            witnessed: Witnessed::Unknown,
             size: SIZE,
             region: 4 << 20,
             lost_writes: false,
@@ -146,6 +148,7 @@ fn reply(request: &Request) -> Reply {
 #[test]
 fn reads_stop_when_a_member_has_been_silent_for_a_lease() {
     let mut bench = Bench::new(2);
+    bench.engine.config.suspect_after = Duration::from_secs(60);
     bench.activate();
     bench.read(1);
     assert!(bench.is_answered(1));
@@ -157,6 +160,17 @@ fn reads_stop_when_a_member_has_been_silent_for_a_lease() {
     bench.pass(Duration::from_secs(12));
     assert_eq!(bench.record.record.isr, BTreeSet::from([replica(2)]));
     assert!(bench.is_answered(2));
+}
+
+#[test]
+fn a_member_that_is_silent_while_others_answer_leaves_soon() {
+    let mut bench = Bench::new(3);
+    bench.activate();
+    bench.silent.insert(replica(1));
+    bench.pass(Duration::from_millis(2000));
+    assert_eq!(bench.record.record.isr, BTreeSet::from([replica(2), replica(3)]));
+    bench.read(1);
+    assert!(bench.is_answered(1));
 }
 
 #[test]

@@ -19,6 +19,10 @@ impl Engine {
             && self.members.iter().all(|member| member.fault.is_none());
         let heartbeat = if idle { self.config.heartbeat * 10 } else { self.config.heartbeat };
         let period = if idle { self.config.heartbeat } else { self.config.heartbeat / 4 };
+        if self.now > self.next_tick + self.config.suspect_after / 4 {
+            // This process did not run for a while: nobody can be blamed for that time.
+            self.resumed = self.now;
+        }
         self.next_tick = self.now + period;
         self.throttle.tick(self.now);
         for slot in 0..self.members.len() {
@@ -31,7 +35,7 @@ impl Engine {
         if self.phase == Phase::Active {
             self.tick_slow();
             let regions = &self.flush.regions;
-            self.flush.due = regions.len() > self.config.max_dirty
+            self.flush.due |= regions.len() > self.config.max_dirty
                 || regions.has_idle(self.now, self.config.settle_after);
         }
         self.tick_control();
@@ -61,9 +65,14 @@ impl Engine {
                 self.link_lost(slot);
             }
             Link::Up => {
-                let silent =
-                    self.members[slot].ping.is_some_and(|(_, at)| self.now >= at + patience / 2);
+                let suspect = self.suspicion(slot).unwrap_or(patience / 2);
+                let silent = self.members[slot]
+                    .ping
+                    .is_some_and(|(_, at)| self.now >= at.max(self.resumed) + suspect);
                 if silent {
+                    if suspect < patience / 2 {
+                        self.member_fault(slot, MemberFault::TimedOut);
+                    }
                     self.link_lost(slot);
                 } else if self.now >= self.members[slot].last_ping + heartbeat {
                     self.ping(slot);
@@ -79,7 +88,7 @@ impl Engine {
             (Phase::Standby, _) => {
                 self.control.record().is_some_and(|record| record.isr.contains(&member.id))
             }
-            (Phase::Opening { .. }, Role::Candidate) => true,
+            (Phase::Opening { .. }, Role::Candidate) => member.stale.is_none(),
             (Phase::Settling { .. } | Phase::Active | Phase::Closing(_), Role::InSync) => {
                 member.fault.is_none_or(super::member::Member::is_curable)
             }
@@ -87,7 +96,7 @@ impl Engine {
                 member.wanted
                     && self.config.rebuild
                     && member.retry_learning <= self.now
-                    && self.unreconciled.is_empty()
+                    && (self.unreconciled.is_empty() || self.may_be_last_resort(slot))
                     && self.barrier.is_none()
             }
             _ => false,
@@ -97,21 +106,42 @@ impl Engine {
     /// Members that have been away for too long.
     fn tick_members(&mut self) {
         for slot in 0..self.members.len() {
-            let away = self.members[slot].away;
-            if away.is_some_and(|since| self.now >= since + self.config.member_timeout) {
+            let member = &self.members[slot];
+            let limit = match member.closed {
+                true => self.config.reconnect_timeout,
+                false => self.config.member_timeout,
+            };
+            if member.away.is_some_and(|since| self.now >= since.max(self.resumed) + limit) {
                 self.member_fault(slot, MemberFault::Away);
+            } else if let Some(since) = member.away {
+                self.next_tick = self.next_tick.min(since.max(self.resumed) + limit);
             }
         }
+    }
+
+    /// How long a member may be silent while others answer, given how long they take. None if
+    /// there is nobody to compare it with.
+    fn suspicion(&self, slot: usize) -> Option<Duration> {
+        if !matches!(self.members[slot].role, Role::InSync) {
+            return None;
+        }
+        let others = self.readable().without(Slots::one(slot));
+        let slowest = others.iter().map(|other| self.members[other].latency.average()).max()?;
+        Some(self.config.suspect_after.max(slowest * 8).min(self.config.member_timeout / 2))
     }
 
     /// Calls that have not been answered for too long.
     fn tick_ops(&mut self) {
         let mut late = Slots::NONE;
+        let patience = self.config.member_timeout;
+        let suspicion: Vec<Duration> =
+            (0..self.members.len()).map(|it| self.suspicion(it).unwrap_or(patience)).collect();
         for op in self.ops.values() {
             for slot in 0..self.members.len() {
                 let member = &self.members[slot];
-                let asked = op.started().max(member.up_since);
-                let overdue = self.now >= asked + self.config.member_timeout;
+                let asked = op.started().max(member.up_since).max(self.resumed);
+                let limit = if op.was_answered_by_another() { suspicion[slot] } else { patience };
+                let overdue = self.now >= asked + limit;
                 if overdue && op.waits_for(slot) && member.is_up() {
                     late.add(slot);
                 }

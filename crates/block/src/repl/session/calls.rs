@@ -4,6 +4,7 @@ use super::{
     Answer, Call, ConnectionId, DiskReply, DiskRequest, DiskResult, Kind, Op, Opened, Pending,
     Refusal, Reply, Request, Session, SessionAction, State,
 };
+use crate::ids::{FlushMark, FlushMarks};
 use crate::repl::sabotage::skips;
 use crate::repl::span::{Pieces, Span};
 
@@ -54,9 +55,15 @@ impl Session {
                 let stats = self.stats;
                 self.answer(connection, call.id, op, Ok(Reply::Pong(stats)), out);
             }
-            Request::Flush { settle } => {
+            Request::Flush { settle, number, complete } => {
                 let kind = Kind::Flush { settle, arrival: self.arrivals };
-                self.submit(connection, &call, kind, DiskRequest::Flush, out);
+                let mark = |number| match number {
+                    0 => FlushMark::default(),
+                    number => FlushMark { generation: call.generation, number },
+                };
+                let marks = FlushMarks { flushed: mark(number), complete: mark(complete) };
+                let marks = (number > 0).then_some(marks);
+                self.submit(connection, &call, kind, DiskRequest::Flush { marks }, out);
             }
             request => match to_disk(request) {
                 Some(request) => {
@@ -175,6 +182,8 @@ impl Session {
                 instance: self.identity.instance,
                 boot: self.identity.boot,
                 epoch: it.epoch,
+                marks: it.marks,
+                witnessed: it.witnessed,
                 size: it.size,
                 region: it.region,
                 lost_writes: it.lost_writes,

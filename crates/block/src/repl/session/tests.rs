@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::*;
 use crate::ids::{Epoch, Seq};
 use crate::repl::disk::Description;
-use crate::wire::Crcs;
+use crate::wire::{Crcs, Witnessed};
 
 const REGION: u64 = 1 << 20;
 
@@ -74,6 +74,8 @@ impl Bench {
         let description = Description {
             promised: self.session.promised(),
             epoch: Epoch(1),
+            marks: None,
+            witnessed: Witnessed::Unknown,
             size: 1 << 30,
             region: REGION,
             lost_writes: false,
@@ -235,7 +237,8 @@ fn a_region_leaves_the_log_unless_something_was_written_to_it_since() {
         let disk = disk_id(&bench.call(1, id, 1, write(offset)));
         bench.done(disk);
     }
-    let flush = disk_id(&bench.call(1, 12, 1, Request::Flush { settle: vec![0, 1] }));
+    let flush = Request::Flush { settle: vec![0, 1], number: 3, complete: 2 };
+    let flush = disk_id(&bench.call(1, 12, 1, flush));
     bench.call(1, 13, 1, write(0));
     let settled = bench.done(flush);
     let expected = DiskRequest::Settle { regions: vec![1] };

@@ -10,7 +10,7 @@ use crate::store::layer::WorkKind;
 use crate::store::{
     BlockInfo, MapOf, Progress, ReadData, Replica, Reply, Request, RequestError, Status, View, crc,
 };
-use crate::wire::{BlockState, Crcs, Refusal, SnapshotInfo, Verify, Work, WorkProgress};
+use crate::wire::{BlockState, Crcs, Refusal, SnapshotInfo, Verify, Witnessed, Work, WorkProgress};
 
 /// What is done about a request.
 pub(super) enum Plan {
@@ -24,6 +24,8 @@ pub(super) enum Asked {
     /// Any success is the answer.
     Done {
         tolerant: Tolerant,
+        /// It changes what is read.
+        changes: bool,
     },
     Close,
     Data,
@@ -59,7 +61,8 @@ pub(super) fn plan(request: DiskRequest, store: &Replica, inherited: &[Region]) 
             Request::WriteZeroes { offset, len: length.into(), fua }
         }
         DiskRequest::Discard { offset, length } => Request::Discard { offset, len: length.into() },
-        DiskRequest::Flush => Request::Flush,
+        DiskRequest::Flush { marks: None } => Request::Flush,
+        DiskRequest::Flush { marks: Some(marks) } => Request::FlushMarked { marks },
         DiskRequest::Snapshot(info) => {
             let SnapshotInfo { id, name, created, labels, .. } = info;
             let Ok(created) = created.parse() else { return Plan::Answer(Err(Refusal::Invalid)) };
@@ -105,7 +108,17 @@ pub(super) fn plan(request: DiskRequest, store: &Replica, inherited: &[Region]) 
 }
 
 fn ask(request: Request, tolerant: Tolerant) -> Plan {
-    Plan::Ask { asked: Asked::Done { tolerant }, requests: vec![request] }
+    let changes = matches!(
+        request,
+        Request::Write { .. }
+            | Request::WriteZeroes { .. }
+            | Request::Discard { .. }
+            | Request::Snapshot { .. }
+            | Request::DeleteSnapshot { .. }
+            | Request::Revert { .. }
+            | Request::Expand { .. }
+    );
+    Plan::Ask { asked: Asked::Done { tolerant, changes }, requests: vec![request] }
 }
 
 fn view_of(view: Option<SnapshotId>) -> View {
@@ -141,6 +154,10 @@ fn map(
 }
 
 impl Asked {
+    pub(super) fn is_change(&self) -> bool {
+        matches!(self, Self::Done { changes: true, .. })
+    }
+
     pub(super) fn is_close(&self) -> bool {
         matches!(self, Self::Close)
     }
@@ -178,7 +195,7 @@ impl Asked {
 
     fn refused(&self, error: &RequestError) -> DiskResult {
         let tolerant = match self {
-            Self::Done { tolerant } => *tolerant,
+            Self::Done { tolerant, .. } => *tolerant,
             _ => Tolerant::No,
         };
         match (tolerant, error) {
@@ -220,7 +237,7 @@ pub(crate) fn states(
 }
 
 fn describe(store: &Replica) -> Description {
-    let Status { promised, epoch, size, snapshots, .. } = store.status();
+    let Status { promised, epoch, marks, size, snapshots, .. } = store.status();
     let mut snapshots = snapshots;
     snapshots.sort_by_key(|snapshot| store.snapshot_order(snapshot.info.id));
     let snapshots = snapshots.into_iter().map(|snapshot| SnapshotInfo {
@@ -233,6 +250,8 @@ fn describe(store: &Replica) -> Description {
     Description {
         promised,
         epoch,
+        marks,
+        witnessed: Witnessed::Unknown,
         size,
         region: REGION,
         lost_writes: store.has_lost_writes(),

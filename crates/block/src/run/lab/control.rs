@@ -7,8 +7,7 @@ use std::sync::{Arc, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::{LabError, Shared, create_replica};
-use crate::crypt::HEADER;
+use super::{LabError, Shared};
 use crate::ids::ReplicaId;
 use crate::run::{AdminReply, AdminRequest, VolumeKey, VolumeStatus, chain};
 
@@ -55,6 +54,9 @@ pub struct ReplicaStatus {
     pub dir: PathBuf,
     /// Nothing if it does not run.
     pub pid: Option<u32>,
+    /// Why it cannot be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// Why nothing was answered.
@@ -177,10 +179,12 @@ impl Shared {
             .map_err(|error| error.to_string())?;
         let AdminReply::Status(volume) = reply else { return Err("no status".to_owned()) };
         self.reap();
+        let unusable = self.unusable.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let description = self.description.lock().unwrap_or_else(PoisonError::into_inner);
         let replicas = description.replicas.iter().enumerate().map(|(index, id)| ReplicaStatus {
             index,
             id: *id,
+            error: unusable.get(&index).cloned(),
             dir: self.replica_dir(index),
             pid: match self.in_process {
                 true => Some(std::process::id()),
@@ -201,37 +205,5 @@ impl Shared {
         let count = description.replicas.len();
         let found = description.replicas.get(index).copied();
         found.ok_or_else(|| format!("there is no replica {index}; they are 0 to {}", count - 1))
-    }
-
-    fn replace(&self, index: usize, old: ReplicaId) -> Result<(), String> {
-        let reply = self
-            .handle
-            .ask(VolumeKey::FIRST, AdminRequest::Status)
-            .map_err(|error| error.to_string())?;
-        let AdminReply::Status(status) = reply else { return Err("no status".to_owned()) };
-        let others = status.replicas.iter().any(|it| it.id != old && it.state == "in-sync");
-        if !others {
-            return Err(format!("replica {index} is the only one that has everything"));
-        }
-        self.kill_replica(index);
-        let dir = self.replica_dir(index);
-        let fail = |error: io::Error| format!("cannot use {}: {error}", dir.display());
-        // Giving back the space of many small pieces takes longer than anything else here.
-        let aside = self.dir.join(format!("removed-{old}"));
-        std::fs::rename(&dir, &aside).map_err(fail)?;
-        let removing = move || std::fs::remove_dir_all(aside);
-        std::thread::Builder::new().spawn(removing).map_err(fail)?;
-        let new = ReplicaId::random();
-        let (volume, size) = {
-            let mut description = self.description.lock().unwrap_or_else(PoisonError::into_inner);
-            description.replicas[index] = new;
-            description.save(&self.dir).map_err(|error| chain(&error))?;
-            let hidden = if description.encrypted { HEADER } else { 0 };
-            (description.volume, status.size + hidden)
-        };
-        create_replica(&dir, volume, new, size).map_err(|error| chain(&error))?;
-        let address = self.start_replica(index).map_err(|error| chain(&error))?;
-        let request = AdminRequest::Replace { old, new, at: Some(address) };
-        self.handle.ask(VolumeKey::FIRST, request).map(|_| ()).map_err(|error| error.to_string())
     }
 }

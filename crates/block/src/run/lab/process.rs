@@ -20,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A process of a replica ends by itself when no engine has come for so long.
 const LONELY: Duration = Duration::from_secs(60);
 
+/// And for so long, when the process that started it is gone.
+const ORPHANED: Duration = Duration::from_secs(1);
+
 /// How long an earlier process may take to end.
 const LINGERING: Duration = Duration::from_secs(5);
 
@@ -32,6 +35,9 @@ pub struct ServeOptions {
     pub driver: Driver,
     /// End when no engine has been connected for so long.
     pub idle: Option<Duration>,
+    /// Standard input is a pipe of the process that started this one. When that is gone, end as soon
+    /// as no engine is connected.
+    pub with_parent: bool,
 }
 
 /// Why a replica cannot be served.
@@ -80,6 +86,15 @@ pub fn serve(
     if let Some(idle) = options.idle {
         shard.end_when_idle(idle);
     }
+    if options.with_parent {
+        let handle = shard.handle();
+        let watch = move || {
+            let _ = io::Read::read_to_end(&mut io::stdin(), &mut Vec::new());
+            handle.with(|shard| shard.end_when_idle(ORPHANED));
+        };
+        let thread = std::thread::Builder::new().name("parent".to_owned());
+        thread.stack_size(64 << 10).spawn(watch).map_err(io)?;
+    }
     ready(&shard, &address);
     let result = shard.run().map_err(|source| ServeError::Shard { source });
     drop(lock);
@@ -91,7 +106,7 @@ impl Shared {
         self.dir.join(format!("replica-{index}"))
     }
 
-    fn socket(&self, index: usize) -> PathBuf {
+    pub(super) fn socket(&self, index: usize) -> PathBuf {
         self.dir.join(format!("replica-{index}.sock"))
     }
 
@@ -119,13 +134,15 @@ impl Shared {
             listen: Address::Unix(socket.to_owned()),
             driver: self.driver,
             idle: Some(LONELY),
+            with_parent: true,
         };
         let fail = |source| LabError::Spawn { index, source };
         let log = self.dir.join(format!("replica-{index}.log"));
         let errors = std::fs::File::options().create(true).append(true).open(&log).map_err(fail)?;
         let mut command = (self.spawn)(&options);
         // In a group of its own: Ctrl-C at a terminal is for the engine, which then ends them.
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).process_group(0);
+        // Its input ends with this process, however that ends.
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(errors).process_group(0);
         let mut child = command.spawn().map_err(fail)?;
         let start = Instant::now();
         while pid_of(socket).is_none() {

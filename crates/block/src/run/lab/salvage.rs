@@ -1,7 +1,7 @@
-//! Declaring one replica to be the truth, when those that are in sync are lost.
+//! Declaring one replica to be the truth, when those that are in sync are lost or stale.
 //!
-//! An act of a person and of nobody else: what only the others have is gone with it. The record
-//! keeps that it happened.
+//! An act of a person and of nobody else: what only the others have, and what a stale replica
+//! lacks, is gone with it. The record keeps that it happened.
 
 use std::path::Path;
 
@@ -10,8 +10,11 @@ use super::heir::lock_directory;
 use super::{LabError, open_record};
 use crate::ids::ReplicaId;
 use crate::repl::control::ControlPlane as _;
+use crate::repl::engine::Stale;
+use crate::repl::evidence::{self, Claim};
 use crate::store::files::Directory;
 use crate::store::{OpenError, read_super};
+use crate::wire::Witnessed;
 
 /// What became of the replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +22,8 @@ pub struct Salvaged {
     pub kept: ReplicaId,
     /// Were in sync, and have to learn what `kept` has.
     pub given_up: Vec<ReplicaId>,
+    /// Why `kept` is known to lack writes that were acknowledged.
+    pub stale: Option<Stale>,
 }
 
 /// Makes the replica at a place the only one in sync of a volume that nobody serves. Others that
@@ -31,13 +36,14 @@ pub fn salvage(dir: &Path, index: usize, force: bool) -> Result<Salvaged, LabErr
     let count = description.replicas.len();
     let found = description.replicas.get(index).copied();
     let kept = found.ok_or(LabError::NoReplica { index, count })?;
-    look(&dir, index, kept)?;
+    let claim = look(&dir, index, kept)?;
     let control = open_record(&dir, &description)?;
     let fail = |source| LabError::Record { source };
     let now = control.read().map_err(fail)?;
     let given_up: Vec<ReplicaId> =
         now.record.isr.iter().copied().filter(|it| *it != kept).collect();
-    if given_up.is_empty() && now.record.isr.contains(&kept) {
+    let stale = evidence::judge(&now.record, &[claim])[0];
+    if given_up.is_empty() && now.record.isr.contains(&kept) && stale.is_none() {
         return Err(LabError::NothingToSalvage { index });
     }
     let is_live =
@@ -47,16 +53,24 @@ pub fn salvage(dir: &Path, index: usize, force: bool) -> Result<Salvaged, LabErr
         return Err(LabError::Live { live });
     }
     control.compare_and_swap(now.version, &now.record.salvaged(kept)).map_err(fail)?;
-    Ok(Salvaged { kept, given_up })
+    Ok(Salvaged { kept, given_up, stale })
 }
 
-/// Whether the directory of a replica holds it.
-fn look(dir: &Path, index: usize, expected: ReplicaId) -> Result<(), LabError> {
+/// What the replica in a directory says of itself, if it is the one that is expected. After an
+/// unclean stop its log may know newer flushes.
+pub(super) fn look(dir: &Path, index: usize, expected: ReplicaId) -> Result<Claim, LabError> {
     let path = dir.join(format!("replica-{index}"));
     let fail = |source| LabError::Open { path: path.clone(), source };
-    let found = read_super(&mut Directory::read_only(&path)).map_err(fail)?.replica;
+    let meta = read_super(&mut Directory::read_only(&path)).map_err(fail)?;
+    let found = meta.replica;
     match found == expected {
-        true => Ok(()),
+        true => Ok(Claim {
+            promised: meta.body.promised,
+            epoch: meta.body.epoch,
+            keeps_marks: true,
+            marks: meta.body.marks,
+            witnessed: Witnessed::Unknown,
+        }),
         false => Err(fail(OpenError::Replica { found, expected })),
     }
 }

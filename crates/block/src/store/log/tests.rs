@@ -54,6 +54,10 @@ fn records_are_read_as_they_were_written() {
         Record::Checkpoint { work: 4, cursor: Region(5) },
         Record::Count { file: FileNo(1), blocks: 1 << 40 },
         Record::Cursor { work: 2, region: Region(9) },
+        Record::Marks(FlushMarks {
+            flushed: FlushMark { generation: Generation(3), number: 1 << 40 },
+            complete: FlushMark { generation: Generation(2), number: 7 },
+        }),
     ];
     for record in records {
         let mut bytes = Vec::new();

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use super::{End, OpenError, indexes, is_inside};
+use crate::ids::FlushMarks;
 use crate::store::files::{FileId, FileNo, Files, Place};
 use crate::store::geometry::Region;
 use crate::store::index::{Entry, Index, Root, Stated};
@@ -22,6 +23,7 @@ pub(super) struct Recovered {
     pub(super) counts: BTreeMap<FileNo, u64>,
     pub(super) suspects: Vec<Region>,
     pub(super) cursor: Region,
+    pub(super) marks: Option<FlushMarks>,
     pub(super) log: LogWriter,
     /// Data files that a killed process wrote to: they are there, but not durable.
     pub(super) unsynced: BTreeSet<FileNo>,
@@ -40,6 +42,7 @@ pub(crate) struct Sum {
     pub(crate) roots: BTreeMap<FileNo, Root>,
     /// The newest super block that was durable.
     pub(crate) super_seq: u64,
+    pub(crate) marks: Option<FlushMarks>,
 }
 
 /// Adds records up. The first is the checkpoint at the tail; later ones repeat what is known.
@@ -71,6 +74,9 @@ pub(crate) fn sum(records: &[Record]) -> Sum {
                 sum.roots.insert(file, root);
             }
             Record::SuperBlock { seq } => sum.super_seq = sum.super_seq.max(seq),
+            Record::Marks(marks) => {
+                sum.marks = Some(sum.marks.unwrap_or_default().merged(marks));
+            }
         }
     }
     sum
@@ -123,6 +129,7 @@ pub(super) fn recover(
         counts: layers.map(|layer| (layer.file, count(layer.file))).collect(),
         suspects: sum.active.into_iter().filter(|region| is_inside(meta, *region)).collect(),
         cursor,
+        marks: sum.marks,
         log: LogWriter::new(meta.body.log_pages, meta.tag(), replay.next, replay.tail, replay.last),
         index,
         unsynced: if end == End::Killed { written.into_iter().collect() } else { BTreeSet::new() },

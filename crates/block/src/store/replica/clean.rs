@@ -131,6 +131,9 @@ impl Replica {
         if !self.super_unsynced {
             self.log.append(Record::SuperBlock { seq: self.meta.seq });
         }
+        if let Some(marks) = self.marks {
+            self.log.append(Record::Marks(marks));
+        }
         self.log_waiters.push_back((self.log.appended(), LogWaiter::Checkpoint));
     }
 

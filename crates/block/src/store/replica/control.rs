@@ -262,6 +262,7 @@ impl Replica {
         let mut next = self.meta.clone();
         next.seq += 1;
         next.body.log_next = self.log.durable_next();
+        next.body.marks = self.marks;
         let effect = self.apply_change(&running.change, &mut next)?;
         let were = written_files(&self.meta.body.layers, self.meta.body.work.as_ref());
         for layer in &mut next.body.layers.layers {

@@ -12,6 +12,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::{LogWaiter, Purpose, Replica, own_data};
+use crate::ids::FlushMarks;
 use crate::store::cache::PageIndex;
 use crate::store::files::{FileId, FileNo, Place};
 use crate::store::geometry::Region;
@@ -32,6 +33,9 @@ pub(super) struct Flush {
     files: BTreeSet<FileNo>,
     /// The last change that it covers.
     upto: Ticket,
+    /// What becomes known with the next flush, and with the one that runs.
+    next_marks: Option<FlushMarks>,
+    marks: Option<FlushMarks>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -82,8 +86,15 @@ impl Replica {
         }
     }
 
+    /// The next flush makes these durable, after what it covers.
+    pub(super) fn note_marks(&mut self, marks: FlushMarks) {
+        let noted = self.flush.next_marks.unwrap_or_default();
+        self.flush.next_marks = Some(noted.merged(marks));
+    }
+
     fn begin_flush(&mut self) {
         self.flush.cycle += 1;
+        self.flush.marks = self.flush.next_marks.take();
         self.flush.pages = std::mem::take(&mut self.changed);
         for at in 0..self.flush.pages.len() {
             let page = self.cache.page_mut(self.flush.pages[at]);
@@ -150,6 +161,13 @@ impl Replica {
             let record = Record::Presence { file, region, delta, presence: page.target };
             last = Some(self.log.append(record));
         }
+        if let Some(marks) = self.flush.marks {
+            let marks = self.marks.unwrap_or_default().merged(marks);
+            self.flush.marks = Some(marks);
+            if self.marks != Some(marks) {
+                last = Some(self.log.append(Record::Marks(marks)));
+            }
+        }
         self.flush.state = State::Committing;
         match last {
             Some(lsn) => self.log_waiters.push_back((lsn, LogWaiter::Flush)),
@@ -160,6 +178,7 @@ impl Replica {
     /// The presence is durable too.
     pub(super) fn finish_flush(&mut self) {
         debug_assert!(self.flush.state == State::Committing);
+        self.marks = self.flush.marks.take().or(self.marks);
         for index in std::mem::take(&mut self.flush.pages) {
             let page = self.cache.page_mut(index);
             page.flushing = false;

@@ -68,6 +68,7 @@ impl Replica {
         let mut keeper = Keeper::new(left.sum_places, left.sums);
         keeper.expect_only(|region| regions.is_suspect(region));
         let mut replica = Self {
+            marks: meta.body.marks,
             meta,
             bases,
             base_links,

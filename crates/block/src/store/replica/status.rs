@@ -1,7 +1,7 @@
 //! What a replica says about itself, as numbers that an API can publish.
 
 use super::Replica;
-use crate::ids::{Epoch, Generation, ReplicaId, SnapshotId, VolumeId};
+use crate::ids::{Epoch, FlushMarks, Generation, ReplicaId, SnapshotId, VolumeId};
 use crate::store::geometry::{BLOCK, Region, region_count};
 use crate::store::layer::{LayerNo, SnapshotInfo, WorkKind};
 use crate::store::open::BasePlace;
@@ -15,6 +15,7 @@ pub struct Status {
     pub size: u64,
     pub promised: Generation,
     pub epoch: Epoch,
+    pub marks: Option<FlushMarks>,
     /// Bytes of data that were written since the last snapshot.
     pub head_bytes: u64,
     /// From the newest to the oldest below the head, then those on other branches.
@@ -83,6 +84,7 @@ impl Replica {
             size: self.meta.size,
             promised: body.promised,
             epoch: body.epoch,
+            marks: self.marks,
             head_bytes: bytes(body.layers.head().file),
             snapshots: snapshots.collect(),
             unique_bytes: self.counts.values().sum::<u64>() * BLOCK,

@@ -20,7 +20,7 @@ use super::ticket::{self, EVICTION, EXPANSION, stamp};
 use crate::event::Tone;
 use crate::longhorn::object::bytes;
 use crate::longhorn::{API, ATTACHMENTS, BACKINGS, ENGINES, REPLICAS};
-use crate::object::{self, int, is_deleting, name, text};
+use crate::object::{self, int, is_deleting, list, name, text};
 use crate::resource::Resource;
 
 /// One request, or one event.
@@ -283,12 +283,27 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// What the engine or a replica of a volume says that is not attached yet.
+    fn trouble(&self, state: State) -> Option<String> {
+        let failure = |own: &Value| {
+            let failed = |it: &&Value| {
+                text(it, "/type") == "InstanceCreation" && text(it, "/status") == "False"
+            };
+            let found = list(own, "/status/conditions").iter().find(failed);
+            found.map(|it| text(it, "/message").to_owned()).filter(|why| !why.is_empty())
+        };
+        let engine = || self.seen.engine.and_then(failure);
+        let replica = || self.census.0.iter().find_map(|own| failure(own.object));
+        (state == State::Attaching).then(|| engine().or_else(replica)).flatten()
+    }
+
     fn say(&mut self, state: State, robustness: Robustness) {
         let volume = self.seen.volume;
         let told = status::Told {
             state,
             robustness,
             obstacle: self.obstacle.take(),
+            trouble: self.trouble(state),
             clone_status: self.clone_status.take(),
             expanding: self.seen.engine.is_some_and(|engine| self.is_short(engine)),
         };

@@ -16,6 +16,8 @@ pub(super) struct Told {
     pub(super) robustness: Robustness,
     /// Why there are fewer copies than there should be.
     pub(super) obstacle: Option<String>,
+    /// Why it is not attached although it is wanted.
+    pub(super) trouble: Option<String>,
     pub(super) clone_status: Option<Value>,
     pub(super) expanding: bool,
 }
@@ -29,6 +31,13 @@ pub(super) fn patch(volume: &Value, engine: Option<&Value>, told: Told, now: Tim
         }
     };
     condition::set(&mut conditions, &scheduled, now);
+    match told.trouble {
+        None => condition::remove(&mut conditions, "Attachable"),
+        Some(trouble) => {
+            let wanted = Condition::new("Attachable", "False").because("InstanceFailure", trouble);
+            condition::set(&mut conditions, &wanted, now);
+        }
+    }
     let node = engine.map_or("", |own| text(own, "/spec/nodeID"));
     let node = if told.state.is_up() { node } else { "" };
     let mut status = json!({

@@ -103,7 +103,8 @@ fn trouble(volume: &Value) -> String {
     let unmet = conditions
         .into_iter()
         .flatten()
-        .filter(|own| text(own, "/type") == "Scheduled" && text(own, "/status") == "False");
+        .filter(|own| matches!(text(own, "/type"), "Scheduled" | "Attachable"))
+        .filter(|own| text(own, "/status") == "False");
     unmet.map(|own| text(own, "/message")).collect::<Vec<_>>().join("; ")
 }
 

@@ -1,0 +1,83 @@
+//! What is known of a replica that is being rebuilt, and which step comes next: pure.
+
+use crate::ids::SnapshotId;
+use crate::repl::span::Pieces;
+use crate::wire::SnapshotInfo;
+
+#[derive(Debug)]
+pub(super) struct Learner {
+    pub(super) size: u64,
+    pub(super) snapshots: Vec<SnapshotInfo>,
+    pub(super) head_parent: Option<SnapshotId>,
+    pub(super) step: Step,
+    /// Gets every change of the guest.
+    pub(super) live: bool,
+    /// Chunks that must still be copied for the step.
+    pub(super) todo: Pieces,
+    pub(super) busy: usize,
+    /// The head differs from that of the members only in chunks that are known.
+    pub(super) delta: bool,
+    /// Its checksums prove nothing: everything is copied.
+    pub(super) full: bool,
+    pub(super) done_bytes: u64,
+    pub(super) total_bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Step {
+    Deciding,
+    Resize(u64),
+    Delete(SnapshotId),
+    Revert(Option<SnapshotId>),
+    Copy(Option<SnapshotId>),
+    Snapshot(SnapshotInfo),
+}
+
+/// Takes a snapshot out of a list; its children become children of its parent.
+pub(super) fn forget(
+    snapshots: &mut Vec<SnapshotInfo>,
+    head_parent: &mut Option<SnapshotId>,
+    id: SnapshotId,
+) {
+    let parent = snapshots.iter().find(|info| info.id == id).and_then(|info| info.parent);
+    snapshots.retain(|info| info.id != id);
+    for info in snapshots.iter_mut().filter(|info| info.parent == Some(id)) {
+        info.parent = parent;
+    }
+    if *head_parent == Some(id) {
+        *head_parent = parent;
+    }
+}
+
+impl Learner {
+    /// What comes next, given what the volume should look like. `copied` names the snapshot that
+    /// the head has just been made to be.
+    pub(super) fn next(
+        &self,
+        size: u64,
+        snapshots: &[SnapshotInfo],
+        head_parent: Option<SnapshotId>,
+        copied: Option<SnapshotId>,
+    ) -> Step {
+        if self.size != size {
+            return Step::Resize(size);
+        }
+        let strange = |it: &&SnapshotInfo| !snapshots.iter().any(|known| known.id == it.id);
+        if let Some(info) = self.snapshots.iter().find(strange) {
+            return Step::Delete(info.id);
+        }
+        // What follows a snapshot that is missing hangs from the wrong one.
+        if let Some(last) = self.snapshots.last()
+            && !snapshots.starts_with(&self.snapshots)
+        {
+            return Step::Delete(last.id);
+        }
+        match snapshots.get(self.snapshots.len()) {
+            Some(info) if copied == Some(info.id) => Step::Snapshot(info.clone()),
+            Some(info) if self.head_parent != info.parent => Step::Revert(info.parent),
+            Some(info) => Step::Copy(Some(info.id)),
+            None if self.head_parent != head_parent => Step::Revert(head_parent),
+            None => Step::Copy(None),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Who waits for an operation, and whose answers it needs.
+
+use super::event::Time;
+use super::guest::Waiting;
+use crate::wire::{Refusal, Reply};
+
+/// Whose answers an operation needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// The one member that was asked. If it goes away, the owner is told.
+    One,
+    /// Every member of the in-sync set (R3).
+    All,
+    /// Whoever was asked and is still there.
+    Each,
+}
+
+/// Who waits for an operation.
+#[derive(Debug)]
+pub(super) enum Owner {
+    Nobody,
+    Change {
+        waiting: Waiting,
+        since: Time,
+    },
+    Read {
+        waiting: Waiting,
+        since: Time,
+    },
+    Flush,
+    Barrier,
+    /// The flush that ends an activation.
+    Settling,
+    Closing,
+    /// The flush before a learner joins.
+    Join(usize),
+    /// A step of a learner that is not copying.
+    Learn(usize),
+    /// The dirty-region log of a new member.
+    Log(usize),
+    SyncMap {
+        sync: u64,
+        slot: usize,
+    },
+    SyncRead {
+        sync: u64,
+        slot: usize,
+    },
+    SyncWrite {
+        sync: u64,
+    },
+    Fill {
+        fill: u64,
+        offset: u64,
+    },
+}
+
+/// How an operation with [`Scope::One`] ended.
+pub(super) type OneResult = Result<Reply, Option<Refusal>>;

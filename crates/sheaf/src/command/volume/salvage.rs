@@ -1,0 +1,142 @@
+//! `sheaf volume salvage`: declares one replica to be the content of a volume that cannot be
+//! attached because every in-sync replica is lost or older than acknowledged writes.
+//!
+//! `choose` and `explain` are pure; what they look at is fetched before.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result, bail};
+use block::ids::ReplicaId;
+use block::repl::control::{Version, Versioned};
+use serde_json::{Value, json};
+
+use super::{LONGHORN, find_claim, text};
+use crate::cli::Volume;
+use crate::command::link::Link;
+use crate::command::print;
+
+/// Where the agent keeps the record of a volume, on its engine.
+const RECORD: &str = "sheaf.dev/block-record";
+
+pub(super) async fn run(volume: &Volume, replica: Option<&str>, yes: bool) -> Result<()> {
+    let link = Link::to(&volume.place).await?;
+    let claim = find_claim(&link, volume).await?;
+    let own = text(&claim, "/spec/volumeName").to_owned();
+    let path = format!("{LONGHORN}/engines/{own}-e-0");
+    let engine = if own.is_empty() { None } else { link.find(&path).await? };
+    let Some(engine) = engine else {
+        bail!("volume {} was never attached: there is nothing to salvage", volume.name);
+    };
+    if text(&engine, "/status/currentState") == "running" {
+        bail!("volume {} is served: there is nothing to salvage", volume.name);
+    }
+    let labels = format!("labelSelector=longhornvolume%3D{own}");
+    let replicas = link.items(&format!("{LONGHORN}/replicas?{labels}")).await?;
+    let names = names(&replicas);
+    let found = read_record(&engine)
+        .with_context(|| format!("volume {} has no record that can be changed", volume.name))?;
+    let kept = choose(&found, &names, replica)?;
+    print(&explain(&found, &names, kept, reason(&engine)))?;
+    if !yes {
+        return print("Nothing was changed. `--yes` accepts the loss.\n");
+    }
+    let next =
+        Versioned { version: Version(found.version.0 + 1), record: found.record.salvaged(kept) };
+    let record = serde_json::to_string(&next).context("cannot write the record")?;
+    let patch = json!({"metadata": {
+        "resourceVersion": text(&engine, "/metadata/resourceVersion"),
+        "annotations": {RECORD: record},
+    }});
+    link.merge(&path, &patch).await?;
+    print("Accepted. The volume is attached when it is used next.\n")
+}
+
+fn read_record(engine: &Value) -> Result<Versioned> {
+    let found = engine["metadata"]["annotations"][RECORD].as_str();
+    Ok(serde_json::from_str(found.context("the engine has no annotation sheaf.dev/block-record")?)?)
+}
+
+/// The replicas' names by their ids.
+fn names(replicas: &[Value]) -> BTreeMap<ReplicaId, String> {
+    let name = |own: &Value| {
+        let id = text(own, "/status/uuid").parse().ok()?;
+        Some((id, text(own, "/metadata/name").to_owned()))
+    };
+    replicas.iter().filter_map(name).collect()
+}
+
+/// Why the volume is not attached.
+fn reason(engine: &Value) -> &str {
+    let conditions = engine.pointer("/status/conditions").and_then(Value::as_array);
+    let unmet = conditions.into_iter().flatten().find(|own| text(own, "/status") == "False");
+    unmet.map_or("", |own| text(own, "/message"))
+}
+
+/// The replica to keep: the one that was named, or the only one that is in sync.
+fn choose(
+    found: &Versioned,
+    names: &BTreeMap<ReplicaId, String>,
+    wanted: Option<&str>,
+) -> Result<ReplicaId> {
+    let known = || names.values().map(String::as_str).collect::<Vec<_>>().join(", ");
+    match wanted {
+        Some(wanted) => match names.iter().find(|(_, name)| *name == wanted) {
+            Some((id, _)) => Ok(*id),
+            None => bail!("--replica {wanted} is not one of the volume's replicas: {}", known()),
+        },
+        None => match (found.record.isr.first(), found.record.isr.len()) {
+            (Some(only), 1) => Ok(*only),
+            _ => bail!("say which replica to keep with --replica: {}", known()),
+        },
+    }
+}
+
+fn explain(
+    found: &Versioned,
+    names: &BTreeMap<ReplicaId, String>,
+    kept: ReplicaId,
+    reason: &str,
+) -> String {
+    let name = |id: &ReplicaId| names.get(id).cloned().unwrap_or_else(|| id.to_string());
+    let record = &found.record;
+    let mut out = String::new();
+    if !reason.is_empty() {
+        let _ = writeln!(out, "The volume is not attached: {reason}.");
+    }
+    let _ = writeln!(out, "Replica {} becomes the content of the volume.", name(&kept));
+    let _ = writeln!(
+        out,
+        "Lost for good: every acknowledged write that it lacks. The in-sync replicas were last \
+         served in generation {}, and had all carried out flush {}.",
+        record.confirmed, record.flushed
+    );
+    for other in record.isr.iter().filter(|id| **id != kept) {
+        let _ = writeln!(out, "Given up, and rebuilt from it: {}", name(other));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use block::repl::control::Record;
+
+    use super::*;
+
+    #[test]
+    fn the_only_in_sync_replica_is_kept_unless_another_is_named() {
+        let ids: Vec<ReplicaId> = (1..=3).map(ReplicaId::from_u128).collect();
+        let names = ids.iter().zip(["a", "b", "c"]).map(|(id, name)| (*id, name.to_owned()));
+        let names: BTreeMap<_, _> = names.collect();
+        let one = Versioned { version: Version(1), record: Record::new([ids[0]]) };
+        let two = Versioned { version: Version(1), record: Record::new([ids[0], ids[1]]) };
+        assert_eq!(choose(&one, &names, None).unwrap(), ids[0]);
+        assert_eq!(choose(&one, &names, Some("c")).unwrap(), ids[2]);
+        let said = choose(&two, &names, None).unwrap_err().to_string();
+        assert_eq!(said, "say which replica to keep with --replica: a, b, c");
+        let said = choose(&two, &names, Some("d")).unwrap_err().to_string();
+        assert_eq!(said, "--replica d is not one of the volume's replicas: a, b, c");
+        let told = explain(&two, &names, ids[0], "it is old");
+        assert!(told.contains("not attached: it is old.") && told.contains("from it: b"), "{told}");
+    }
+}

@@ -21,11 +21,13 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// What it is about; null if there is nothing to say.
     details: Value,
+    /// Sent as plain text. Clients that read raw bodies show nothing else to their users.
+    is_text: bool,
 }
 
 impl Failure {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: Value::Null }
+        Self { code, reason, message: message.into(), details: Value::Null, is_text: false }
     }
 
     fn with(mut self, details: Value) -> Self {
@@ -104,7 +106,8 @@ impl Failure {
             "{what} runs a pod, and no pods run on this cluster; plug the claim into a machine \
              instead, with virtctl addvolume"
         );
-        Self::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message)
+        let failure = Self::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message);
+        Self { is_text: true, ..failure }
     }
 
     /// What the Kubernetes API answered in our place.
@@ -120,6 +123,10 @@ impl Failure {
     }
 
     pub(crate) fn reply(&self) -> Reply {
+        if self.is_text {
+            let text = self.message.clone();
+            return with_type(self.code, "text/plain; charset=utf-8", text);
+        }
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "reason": self.reason, "code": self.code.as_u16(),

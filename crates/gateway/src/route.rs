@@ -308,6 +308,10 @@ mod tests {
             "virtctl guestfs runs a pod, and no pods run on this cluster; plug the claim into a \
              machine instead, with virtctl addvolume"
         );
+        // client-go shows the body of a raw request only if it is text.
+        let reply = failure.reply();
+        let kind = reply.headers()[http::header::CONTENT_TYPE].to_str().unwrap();
+        assert!(kind.starts_with("text/plain"), "{kind}");
     }
 
     #[test]

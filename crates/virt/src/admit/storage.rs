@@ -173,6 +173,11 @@ fn check_kind(spec: &Value, kind: &str, causes: &mut Causes) {
         }
         ("blank", "archive") => "SourceType cannot be blank and the contentType be archive",
         ("registry", "archive") => "ContentType must be kubevirt when Source is Registry",
+        // Upstream unpacks it into a file system. Here it would be accepted and never done.
+        (_, "archive") => {
+            "ContentType archive is not supported: volumes are disks, not directories; use a disk \
+             image with contentType kubevirt"
+        }
         _ => "",
     };
     if !problem.is_empty() {

@@ -664,6 +664,8 @@ fn sizes_and_preferences_are_judged() {
 fn data_volumes_need_a_source_and_a_size() {
     let sized = json!({"resources": {"requests": {"storage": "1Gi"}}});
     let with = |source: Value| json!({"storage": sized, "source": source});
+    let mut archive = with(json!({"upload": {}}));
+    archive["contentType"] = json!("archive");
     let table = [
         (json!({}), Some("spec.PVC: Missing Data volume PVC or Storage")),
         (
@@ -699,6 +701,12 @@ fn data_volumes_need_a_source_and_a_size() {
         ),
         (with(json!({"http": {"url": "https://x/y"}})), None),
         (with(json!({"upload": {}})), None),
+        (
+            archive,
+            Some(
+                "spec.contentType: ContentType archive is not supported: volumes are disks, not directories; use a disk image with contentType kubevirt",
+            ),
+        ),
         (json!({"storage": {}, "sourceRef": {"kind": "DataSource", "name": "d"}}), None),
         (
             json!({"storage": {}, "sourceRef": {"kind": "X", "name": "d"}}),

@@ -6,6 +6,7 @@ mod instant;
 mod kills;
 pub(crate) mod lab;
 mod machine;
+mod memory_dump;
 
 use std::os::unix::fs::MetadataExt as _;
 

@@ -13,7 +13,7 @@ fn exports(namespace: &str) -> String {
 }
 
 /// What a client of an export gets for one of its links.
-fn download(lab: &Lab, namespace: &str, claim: &str, format: usize) -> Reply {
+pub(super) fn download(lab: &Lab, namespace: &str, claim: &str, format: usize) -> Reply {
     let http = lab.node.sheaf.http();
     let path = format!("{}/{claim}", exports(namespace));
     let secret = json!({"apiVersion": "v1", "kind": "Secret",

@@ -80,7 +80,7 @@ spec:
     )
 }
 
-fn claim(name: &str, size: &str, class: &str) -> Value {
+pub(super) fn claim(name: &str, size: &str, class: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
         "spec": {"storageClassName": class, "accessModes": ["ReadWriteMany"],
             "volumeMode": "Block", "resources": {"requests": {"storage": size}}}})

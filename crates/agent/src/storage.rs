@@ -50,7 +50,7 @@ use crate::vmi::Machines;
 
 pub(crate) use held::{HeldError, HeldVolume};
 pub(crate) use link::LinkError;
-pub(crate) use nbd::NbdReader;
+pub(crate) use nbd::NbdClient;
 pub(crate) use secret::{SecretError, of_secret};
 pub(crate) use ticket::TicketError;
 

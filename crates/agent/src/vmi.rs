@@ -21,6 +21,7 @@ mod hotplug;
 mod interface;
 mod launch;
 mod live;
+mod memory_dump;
 mod object;
 mod plan;
 mod probe;

@@ -48,6 +48,7 @@ mod vm_backup;
 mod vm_claims;
 mod vm_clone;
 mod vm_export;
+mod vm_memory_dump;
 mod vm_pool;
 mod vm_restore;
 mod vm_snapshot;

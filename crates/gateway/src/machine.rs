@@ -2,14 +2,23 @@
 //!
 //! What a request means is decided in `virt`; here the objects are fetched and patched.
 
+use std::time::Duration;
+
+use base::Backoff;
 use http::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use virt::lifecycle::{self, Patch, Target, Volumes};
 
 use crate::answer::{self, Failure, Outcome};
 use crate::route::{At, InstanceAct, MachineAct};
 use crate::{Asked, Gateway, expand, instance, objects};
+
+/// How long the claim of a memory dump may take to be bound.
+const BIND_TIMEOUT: Duration = Duration::from_secs(15);
+const FIRST_RETRY: Duration = Duration::from_millis(100);
+const LAST_RETRY: Duration = Duration::from_secs(1);
 
 pub(crate) async fn answer(gateway: &Gateway, at: &At, act: MachineAct, asked: Asked) -> Outcome {
     let body = instance::read(asked.body).await?;
@@ -30,6 +39,17 @@ pub(crate) async fn answer(gateway: &Gateway, at: &At, act: MachineAct, asked: A
         MachineAct::RemoveVolume => {
             vec![lifecycle::remove_volume(Volumes::OfMachine(&machine), &options)?]
         }
+        MachineAct::DumpMemory => {
+            let claim = lifecycle::dump_claim(&machine, &options)?;
+            let path = objects::claim_path(&at.namespace, &claim);
+            let found = objects::find(&gateway.client, &path).await?;
+            let dump = lifecycle::dump_memory(&machine, running, &claim, found.as_ref())?;
+            if let (Some(size), false) = (dump.grow_to, instance::is_dry_run(&options)) {
+                grow_claim(gateway, &path, found.unwrap_or_default(), size).await?;
+            }
+            vec![dump.patch]
+        }
+        MachineAct::RemoveMemoryDump => vec![lifecycle::remove_memory_dump(&machine)?],
         MachineAct::Migrate => return migrate(gateway, at, &machine, running, &options).await,
         MachineAct::ExpandSpec => unreachable!("dealt with above"),
     };
@@ -80,6 +100,30 @@ async fn migrate(
         objects::send(&gateway.client, Method::POST, &path, json, &migration).await?;
     }
     Ok(answer::empty(StatusCode::ACCEPTED))
+}
+
+/// Makes the claim of a memory dump large enough, which its class may not allow. A claim that was
+/// just created has to be bound first.
+async fn grow_claim(gateway: &Gateway, path: &str, claim: Value, size: i64) -> Result<(), Failure> {
+    let storage = json!({"storage": size.to_string()});
+    let patch = json!({"spec": {"resources": {"requests": storage}}});
+    let end = Instant::now() + BIND_TIMEOUT;
+    let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY);
+    let mut is_bound = claim["status"]["phase"] == "Bound";
+    loop {
+        match objects::merge(&gateway.client, path, &patch).await {
+            Err(failure) if matches!(failure.code.as_u16(), 403 | 422) => {}
+            grown => return grown.map(drop),
+        }
+        if is_bound || Instant::now() > end {
+            let size_now = claim["spec"]["resources"]["requests"]["storage"].as_str();
+            let name = claim["metadata"]["name"].as_str().unwrap_or_default();
+            return Err(lifecycle::small_claim(name, size_now.unwrap_or_default(), size).into());
+        }
+        tokio::time::sleep(backoff.delay()).await;
+        let now = objects::find(&gateway.client, path).await?.unwrap_or_default();
+        is_bound = now["status"]["phase"] == "Bound";
+    }
 }
 
 fn read<T: DeserializeOwned>(options: &Value) -> Result<T, Failure> {

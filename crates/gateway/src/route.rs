@@ -31,6 +31,7 @@ const fn update(name: &'static str) -> Row {
 pub const RESOURCES: &[Row] = &[
     update("expand-vm-spec"),
     get("virtualmachines/expand-spec"),
+    update("virtualmachines/memorydump"),
     update("virtualmachines/migrate"),
     get("virtualmachines/objectgraph"),
     get("virtualmachines/portforward"),
@@ -38,6 +39,7 @@ pub const RESOURCES: &[Row] = &[
     update("virtualmachines/start"),
     update("virtualmachines/stop"),
     update("virtualmachines/addvolume"),
+    update("virtualmachines/removememorydump"),
     update("virtualmachines/removevolume"),
     update("virtualmachines/evacuate/cancel"),
     update("virtualmachineinstances/addvolume"),
@@ -85,6 +87,8 @@ pub(crate) enum MachineAct {
     ExpandSpec,
     AddVolume,
     RemoveVolume,
+    DumpMemory,
+    RemoveMemoryDump,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,12 +175,13 @@ fn of_machine(at: At, rest: &[&str]) -> Result<(Route, Method), Failure> {
         ["migrate"] => MachineAct::Migrate,
         ["addvolume"] => MachineAct::AddVolume,
         ["removevolume"] => MachineAct::RemoveVolume,
+        ["memorydump"] => MachineAct::DumpMemory,
+        ["removememorydump"] => MachineAct::RemoveMemoryDump,
         ["expand-spec"] => {
             return Ok((Route::Machine { at, act: MachineAct::ExpandSpec }, Method::GET));
         }
         ["portforward", port @ ..] => return forward(at, port, true),
         ["objectgraph"] => return Ok((Route::Graph { at, root: Root::Machine }, Method::GET)),
-        [what @ ("memorydump" | "removememorydump")] => return unsupported(what),
         ["evacuate", "cancel"] => return Ok((Route::CancelEvacuation { at }, Method::PUT)),
         _ => return Err(Failure::no_such_path()),
     };
@@ -265,6 +270,8 @@ mod tests {
         let below = |rest: &str| format!("{GROUP}/v1/namespaces/ns/{rest}");
         let start = at(Method::PUT, &below("virtualmachines/vm/start"));
         assert_eq!(start, Ok(Route::Machine { at: vm(), act: MachineAct::Start }));
+        let dump = at(Method::PUT, &below("virtualmachines/vm/memorydump"));
+        assert_eq!(dump, Ok(Route::Machine { at: vm(), act: MachineAct::DumpMemory }));
         let shot = at(Method::GET, &below("virtualmachineinstances/vm/vnc/screenshot"));
         assert_eq!(shot, Ok(Route::Instance { at: vm(), act: InstanceAct::Screenshot }));
         for kind in ["virtualmachines", "virtualmachineinstances"] {
@@ -292,7 +299,8 @@ mod tests {
             (Method::GET, "virtualmachineinstances/vm/portforward/0", 400),
             (Method::GET, "virtualmachineinstances/vm/portforward/99999", 400),
             (Method::GET, "virtualmachineinstances/vm/portforward/22/sctp", 400),
-            (Method::PUT, "virtualmachines/vm/memorydump", 501),
+            (Method::GET, "virtualmachines/vm/memorydump", 405),
+            (Method::PUT, "virtualmachineinstances/vm/backup", 501),
         ] {
             let failure = at(method, &below(path)).unwrap_err();
             assert_eq!(failure.code.as_u16(), code, "{path}");

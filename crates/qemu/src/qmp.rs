@@ -9,6 +9,7 @@
 pub mod codec;
 mod commands;
 mod hotplug;
+mod memory_dump;
 mod outgoing;
 mod state;
 mod types;
@@ -29,6 +30,7 @@ use tracing::debug;
 
 use codec::{Lines, Message, WireError};
 pub use hotplug::UnplugError;
+pub use memory_dump::MemoryDumpError;
 use outgoing::Outgoing;
 pub use state::StateError;
 pub use types::{BlockStats, CpuSlot, Event, RunState, ShutdownReason, Vcpu};

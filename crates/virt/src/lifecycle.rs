@@ -4,6 +4,7 @@
 //! Nothing is written here. Every patch tests what it was decided on, so a change in between
 //! makes it fail with a conflict instead of doing the wrong thing.
 
+mod memory_dump;
 mod volume;
 
 use serde_json::{Value, json};
@@ -13,6 +14,7 @@ use crate::refusal::{About, Refusal};
 use crate::state::{Phase, RunStrategy, text};
 use crate::v1::{MigrateOptions, RestartOptions, StartOptions, StopOptions};
 
+pub use memory_dump::{MemoryDump, dump_claim, dump_memory, remove_memory_dump, small_claim};
 pub(crate) use volume::is_hotpluggable;
 pub use volume::{Volumes, add_volume, remove_volume};
 

@@ -18,6 +18,7 @@ pub struct Refusal {
 pub enum About {
     Machine,
     Instance,
+    Claim,
 }
 
 impl About {
@@ -25,6 +26,7 @@ impl About {
         match self {
             Self::Machine => "virtualmachine",
             Self::Instance => "virtualmachineinstance",
+            Self::Claim => "persistentvolumeclaim",
         }
     }
 

@@ -19,6 +19,7 @@ use tracing::{Instrument as _, debug, info, info_span, warn};
 use super::awaited::{Awaited, Object};
 use super::grow::Size;
 use super::live::{Live, News};
+use super::memory_dump::MemoryDump;
 use super::object::Vmi;
 use super::plan::{self, Seen, Step, Want};
 use super::registry::Known;
@@ -75,6 +76,8 @@ pub(super) struct Actor {
     pub(super) unknown_to_networks: bool,
     /// Whether an earlier process started the guest: what it was told last is not known.
     pub(super) was_found: bool,
+    /// Memory dumps that this process has started, by volume.
+    pub(super) dumps: BTreeMap<String, MemoryDump>,
 }
 
 /// What there is on this node.
@@ -130,6 +133,7 @@ impl Actor {
             sizes: Vec::new(),
             unknown_to_networks: false,
             was_found: false,
+            dumps: BTreeMap::new(),
         }
     }
 

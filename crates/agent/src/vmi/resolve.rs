@@ -20,7 +20,7 @@ use qemu::machine::{FileImage, ImageFormat, Source};
 use qemu::process::Identity;
 use serde_json::Value;
 use virt::reason::NotSynchronized;
-use virt::v1::Volume;
+use virt::v1::{MemoryDumpVolumeSource, Volume};
 
 pub(crate) use replicated::let_go;
 
@@ -122,7 +122,8 @@ impl Resolver<'_> {
     /// All volumes that the machine needs to start; hot-plugged ones may come later.
     pub(crate) async fn all(&self) -> Result<BTreeMap<String, Resolved>, ResolveError> {
         let mut resolved = BTreeMap::new();
-        for volume in &self.vmi.spec.volumes {
+        let disks = self.vmi.spec.volumes.iter().filter(|own| own.memory_dump.is_none());
+        for volume in disks {
             match self.volume(volume).boxed().await {
                 Ok(Some(found)) => {
                     resolved.insert(volume.name.clone(), found);
@@ -169,6 +170,15 @@ impl Resolver<'_> {
             }
             None => Ok(None),
         }
+    }
+
+    /// Where the memory of the guest is dumped to.
+    pub(crate) async fn memory_dump(
+        &self,
+        volume: &Volume,
+        source: &MemoryDumpVolumeSource,
+    ) -> Result<Resolved, ResolveError> {
+        self.claim(volume, &source.claim_name, false).boxed().await
     }
 
     /// What goes onto a disk that carries data, if the volume is one.

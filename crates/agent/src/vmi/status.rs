@@ -4,6 +4,7 @@
 //! conditions keep their time of transition, so that a machine at rest causes no writes.
 
 mod condition;
+mod memory_dump;
 mod migratable;
 
 use base::clock::rfc3339;
@@ -14,6 +15,8 @@ use virt::v1::{VirtualMachineInstanceGuestOSInfo, VirtualMachineInstanceNetworkI
 
 use super::object::{Phase, Vmi};
 use condition::Conditions;
+pub(crate) use memory_dump::{DumpReport, Ended};
+use memory_dump::{dump_info, dump_phase, has_dumped};
 
 /// All that status is made of.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,6 +116,10 @@ pub(crate) enum Hotplug {
     Pending(String),
     /// No longer wanted, and the guest has not let go of it.
     Detaching,
+    /// The memory of the guest is dumped to it, or was.
+    Dump(DumpReport),
+    /// The same, but this process has not started it: why not. It may have ended earlier.
+    AwaitsDump(String),
 }
 
 /// The merge patch that brings the stored status to `view`; nothing if it is there already.
@@ -306,10 +313,19 @@ fn volume_status(volume: &Volume, have: &[Value]) -> Value {
     let attachment = before.and_then(|before| before.get("hotplugVolume")).cloned();
     status["hotplugVolume"] = attachment.unwrap_or_else(|| json!({}));
     let (phase, reason, message) = match hotplug {
+        Hotplug::AwaitsDump(_) if before.is_some_and(has_dumped) => {
+            return before.cloned().unwrap_or(status);
+        }
+        Hotplug::Dump(report) => {
+            status["memoryDumpVolume"] = dump_info(report);
+            dump_phase(name, report)
+        }
         Hotplug::Attached => {
             ("Ready", "VolumeReady", format!("Successfully attach hotplugged volume {name} to VM"))
         }
-        Hotplug::Pending(why) => ("Pending", "VolumePending", why.clone()),
+        Hotplug::Pending(why) | Hotplug::AwaitsDump(why) => {
+            ("Pending", "VolumePending", why.clone())
+        }
         Hotplug::Detaching => {
             ("Detaching", "VolumeDetaching", format!("Waiting for the guest to release {name}"))
         }

@@ -78,7 +78,8 @@ impl Actor {
         // The start is told first: devices that come later may take their time.
         let again = if first { None } else { self.change(vmi, &live).await };
         wait = [wait, again].into_iter().flatten().min();
-        let guest = view::guest(vmi, &live, &self.volumes, &self.pending);
+        let dumps = self.dumps.iter().map(|(name, dump)| (name.clone(), dump.report())).collect();
+        let guest = view::guest(vmi, &live, &self.volumes, &self.pending, &dumps);
         let trouble = self.trouble.clone();
         let view = View { phase: Phase::Running, trouble, guest: Some(guest) };
         if let Err(after) = self.write(vmi, &view).await {
@@ -173,6 +174,7 @@ impl Actor {
             }
         }
         self.grow_disks(vmi, live).await;
+        open |= self.dump_memory(vmi, live).boxed().await;
         let needs = live.running.spec().machine;
         let needs = Some((&needs, vmi.spec.volumes.as_slice()));
         if let Err(failure) = resolve::let_go(&self.context, &self.dir, &vmi.uid, needs).await {

@@ -12,7 +12,7 @@ use super::guest::Info;
 use super::live::Live;
 use super::object::Vmi;
 use super::resolve::{Resolved, is_hotpluggable};
-use super::status::{Guest, Hotplug, Memory, Pause, Readiness, Topology, Volume};
+use super::status::{DumpReport, Guest, Hotplug, Memory, Pause, Readiness, Topology, Volume};
 use crate::network::{Attachment, Place};
 
 /// The address that QEMU's user-mode network gives to its only guest.
@@ -23,6 +23,7 @@ pub(super) fn guest(
     live: &Live,
     volumes: &BTreeMap<String, Resolved>,
     pending: &BTreeMap<String, String>,
+    dumps: &BTreeMap<String, DumpReport>,
 ) -> Guest {
     let info = live.info.borrow().clone();
     let spec = live.running.spec();
@@ -58,7 +59,7 @@ pub(super) fn guest(
             overhead: overhead(machine),
         },
         user: spec.confinement.identity.map_or(0, |identity| identity.uid),
-        volumes: volume_list(vmi, &machine.disks, volumes, pending),
+        volumes: volume_list(vmi, &machine.disks, volumes, pending, dumps),
         interfaces: interfaces(vmi, &machine.nics, &live.attachments(), &info),
     }
 }
@@ -82,6 +83,7 @@ fn volume_list(
     disks: &[Disk],
     resolved: &BTreeMap<String, Resolved>,
     pending: &BTreeMap<String, String>,
+    dumps: &BTreeMap<String, DumpReport>,
 ) -> Vec<Volume> {
     let have = vmi.status["volumeStatus"].as_array().cloned().unwrap_or_default();
     let before = |name: &str| have.iter().find(|each| each["name"] == name);
@@ -90,10 +92,15 @@ fn volume_list(
     for volume in &vmi.spec.volumes {
         let found = resolved.get(&volume.name);
         let target = targets.get(volume.name.as_str()).cloned().unwrap_or_default();
-        let hotplug = is_hotpluggable(volume).then(|| match target.as_str() {
-            "" => Hotplug::Pending(pending.get(&volume.name).cloned().unwrap_or_default()),
-            _ => Hotplug::Attached,
-        });
+        let why = || pending.get(&volume.name).cloned().unwrap_or_default();
+        let hotplug = match (&volume.memory_dump, dumps.get(&volume.name)) {
+            (Some(_), Some(report)) => Some(Hotplug::Dump(report.clone())),
+            (Some(_), None) => Some(Hotplug::AwaitsDump(why())),
+            (None, _) => is_hotpluggable(volume).then(|| match target.as_str() {
+                "" => Hotplug::Pending(why()),
+                _ => Hotplug::Attached,
+            }),
+        };
         all.push(Volume {
             name: volume.name.clone(),
             target,

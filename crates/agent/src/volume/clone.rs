@@ -180,7 +180,8 @@ fn uses(vmi: &Value, claim: &str) -> bool {
     vmi["spec"]["volumes"].as_array().into_iter().flatten().any(|volume| {
         let own = &volume["persistentVolumeClaim"];
         let writes = own["claimName"] == claim && own["readOnly"] != true;
-        writes || volume["dataVolume"]["name"] == claim
+        let dump = volume["memoryDump"]["claimName"] == claim;
+        writes || dump || volume["dataVolume"]["name"] == claim
     })
 }
 

@@ -19,7 +19,7 @@ use tracing::warn;
 
 use super::clone::user_of;
 use super::keep::Shared;
-use crate::storage::{HeldError, NbdReader};
+use crate::storage::{HeldError, NbdClient};
 
 /// What is read at a time.
 const PIECE: u32 = 1 << 20;
@@ -133,7 +133,7 @@ async fn serve(
                     return;
                 }
             };
-            match NbdReader::connect(&held.served.socket).await {
+            match NbdClient::connect(&held.served.socket).await {
                 Ok(reader) => send(Input::Replicated(reader), &wanted, answer).await,
                 Err(source) => refuse(&wanted, source, answer),
             }
@@ -172,7 +172,7 @@ fn refuse(
 
 /// Where the data comes from.
 enum Input {
-    Replicated(NbdReader),
+    Replicated(NbdClient),
     File(File, u64),
 }
 

@@ -47,6 +47,10 @@ pub(crate) fn instance(vm: &Value, spec: &Value, start: &Start) -> Value {
     meta.insert("finalizers".into(), json!([VM_FINALIZER]));
     meta.insert("ownerReferences".into(), json!([owned_by(vm)]));
     let mut body = template.get("spec").cloned().unwrap_or_else(|| json!({}));
+    // A dump belongs to the run in which it was requested.
+    if let Some(volumes) = body.get_mut("volumes").and_then(Value::as_array_mut) {
+        volumes.retain(|volume| volume.get("memoryDump").is_none());
+    }
     if start.paused {
         body["startStrategy"] = json!("Paused");
     }

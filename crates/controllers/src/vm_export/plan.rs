@@ -116,6 +116,7 @@ fn uses(vmi: &Value, claim: &str) -> bool {
         && list(vmi, "/spec/volumes").iter().any(|volume| {
             text(volume, "/persistentVolumeClaim/claimName") == claim
                 || text(volume, "/dataVolume/name") == claim
+                || text(volume, "/memoryDump/claimName") == claim
         })
 }
 

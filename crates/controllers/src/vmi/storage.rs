@@ -50,7 +50,8 @@ pub(crate) enum Wait {
 /// hold nobody up.
 pub(crate) fn claim_name(volume: &Value) -> Option<&str> {
     let hot = ["/dataVolume/hotpluggable", "/persistentVolumeClaim/hotpluggable"];
-    if hot.iter().any(|pointer| is_true(volume, pointer)) {
+    let dump = volume.get("memoryDump").is_some();
+    if dump || hot.iter().any(|pointer| is_true(volume, pointer)) {
         return None;
     }
     any_claim_name(volume)
@@ -62,6 +63,7 @@ pub(crate) fn any_claim_name(volume: &Value) -> Option<&str> {
         "/persistentVolumeClaim/claimName",
         "/dataVolume/name",
         "/ephemeral/persistentVolumeClaim/claimName",
+        "/memoryDump/claimName",
     ];
     sources.iter().map(|pointer| text(volume, pointer)).find(|name| !name.is_empty())
 }

@@ -1,0 +1,276 @@
+//! Through which phases a memory dump goes, and what is done in each: pure.
+//!
+//! ```text
+//!  Associating ─► InProgress ─┬► Unmounting ─► Completed
+//!                             └► Failed
+//!  any of them ─► Dissociating ─► (request removed)
+//! ```
+
+use virt::v1::{
+    MemoryDumpVolumeSource, VirtualMachineInstance, VirtualMachineMemoryDumpRequest as Request,
+    Volume, VolumeStatus,
+};
+
+/// What the claim of a failed dump is annotated with.
+const FAILED: &str = "Memory dump failed";
+
+/// What has to be done about a request.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Plan {
+    /// What the volumes of the instance should become.
+    pub(super) volumes: Option<Vec<Volume>>,
+    /// The value of the claim's annotation `kubevirt.io/memory-dump`.
+    pub(super) annotation: Option<String>,
+    pub(super) change: Change,
+}
+
+/// What becomes of the request.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) enum Change {
+    #[default]
+    None,
+    Set(Request),
+    Remove,
+}
+
+/// What an instance says about the volume of a dump.
+#[derive(Debug, Default)]
+struct Observed<'a> {
+    running: bool,
+    volumes: &'a [Volume],
+    attached: bool,
+    status: Option<VolumeStatus>,
+}
+
+impl<'a> Observed<'a> {
+    fn of(vmi: Option<&'a VirtualMachineInstance>, claim: &str) -> Self {
+        let Some(vmi) = vmi else { return Self::default() };
+        let status = vmi.status.clone().unwrap_or_default();
+        let own = vmi.spec.volumes.iter().find(|volume| volume.name == claim);
+        Self {
+            running: status.phase.as_deref() == Some("Running")
+                && vmi.metadata.deletion_timestamp.is_none(),
+            volumes: &vmi.spec.volumes,
+            attached: own.is_some_and(|volume| volume.memory_dump.is_some()),
+            status: status.volume_status.into_iter().find(|own| own.name == claim),
+        }
+    }
+
+    fn is_released(&self) -> bool {
+        !self.attached && self.status.is_none()
+    }
+
+    fn without(&self, claim: &str) -> Option<Vec<Volume>> {
+        let rest = || self.volumes.iter().filter(|own| own.name != claim).cloned().collect();
+        self.attached.then(rest)
+    }
+
+    fn with(&self, claim: &str) -> Vec<Volume> {
+        let source = MemoryDumpVolumeSource {
+            claim_name: claim.to_owned(),
+            hotpluggable: Some(true),
+            ..MemoryDumpVolumeSource::default()
+        };
+        let volume =
+            Volume { name: claim.to_owned(), memory_dump: Some(source), ..Volume::default() };
+        self.volumes.iter().cloned().chain([volume]).collect()
+    }
+}
+
+/// `is_growing`: the claim is not as large yet as it was requested.
+pub(super) fn plan(
+    request: &Request,
+    vmi: Option<&VirtualMachineInstance>,
+    is_growing: bool,
+) -> Plan {
+    let claim = request.claim_name.as_str();
+    let seen = Observed::of(vmi, claim);
+    match request.phase.as_str() {
+        "Associating" if is_growing && seen.running => Plan::default(),
+        "Associating" => associate(request, &seen),
+        "InProgress" => follow(request, &seen),
+        "Unmounting" => Plan {
+            volumes: seen.without(claim),
+            annotation: request.file_name.clone(),
+            change: match seen.is_released() {
+                true => into(request, "Completed"),
+                false => Change::None,
+            },
+        },
+        "Failed" => Plan {
+            volumes: seen.without(claim),
+            annotation: Some(FAILED.to_owned()),
+            change: Change::None,
+        },
+        "Dissociating" => Plan {
+            volumes: seen.without(claim),
+            annotation: None,
+            change: if seen.is_released() { Change::Remove } else { Change::None },
+        },
+        _ => Plan::default(),
+    }
+}
+
+/// The volume of an earlier dump has to go before that of this one comes.
+fn associate(request: &Request, seen: &Observed<'_>) -> Plan {
+    let claim = request.claim_name.as_str();
+    let clash = seen.volumes.iter().any(|own| own.name == claim && own.memory_dump.is_none());
+    let change = if !seen.running {
+        failed(request, "the virtual machine is not running".to_owned())
+    } else if clash {
+        failed(request, format!("the virtual machine already has a volume named {claim}"))
+    } else if seen.is_released() {
+        into(request, "InProgress")
+    } else {
+        Change::None
+    };
+    Plan { volumes: seen.without(claim), annotation: None, change }
+}
+
+fn follow(request: &Request, seen: &Observed<'_>) -> Plan {
+    if !seen.running {
+        let why = "the virtual machine stopped before its memory was dumped".to_owned();
+        return Plan { change: failed(request, why), ..Plan::default() };
+    }
+    if seen.is_released() {
+        let volumes = Some(seen.with(&request.claim_name));
+        return Plan { volumes, ..Plan::default() };
+    }
+    let Some(status) = &seen.status else { return Plan::default() };
+    let info = status.memory_dump_volume.clone().unwrap_or_default();
+    let mut next = request.clone();
+    next.start_timestamp = info.start_timestamp.or(next.start_timestamp);
+    match status.phase.as_deref() {
+        Some("MemoryDumpCompleted") => {
+            next.phase = "Unmounting".to_owned();
+            next.end_timestamp = info.end_timestamp;
+            next.file_name = info.target_file_name;
+        }
+        Some("MemoryDumpFailed") => {
+            next.phase = "Failed".to_owned();
+            next.end_timestamp = info.end_timestamp;
+            next.message.clone_from(&status.message);
+        }
+        _ => {}
+    }
+    let change = if next == *request { Change::None } else { Change::Set(next) };
+    Plan { change, ..Plan::default() }
+}
+
+fn into(request: &Request, phase: &str) -> Change {
+    Change::Set(Request { phase: phase.to_owned(), ..request.clone() })
+}
+
+fn failed(request: &Request, message: String) -> Change {
+    let phase = "Failed".to_owned();
+    Change::Set(Request { phase, message: Some(message), ..request.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn request(phase: &str) -> Request {
+        Request { claim_name: "c".into(), phase: phase.into(), ..Request::default() }
+    }
+
+    fn vmi(phase: &str, attached: bool, status: Value) -> VirtualMachineInstance {
+        let mut volumes = vec![json!({"name": "root", "containerDisk": {"image": "i"}})];
+        if attached {
+            let dump = json!({"claimName": "c", "hotpluggable": true});
+            volumes.push(json!({"name": "c", "memoryDump": dump}));
+        }
+        let statuses = if status.is_null() { json!([]) } else { json!([status]) };
+        serde_json::from_value(json!({
+            "metadata": {"name": "m"}, "spec": {"domain": {"devices": {}}, "volumes": volumes},
+            "status": {"phase": phase, "volumeStatus": statuses},
+        }))
+        .unwrap()
+    }
+
+    fn status(phase: &str) -> Value {
+        json!({"name": "c", "target": "", "phase": phase, "message": "told", "memoryDumpVolume": {
+            "claimName": "c", "targetFileName": "f", "startTimestamp": "2026-11-16T08:00:00Z",
+            "endTimestamp": "2026-11-16T08:00:01Z"}})
+    }
+
+    /// Names of the new volumes, the annotation, the new phase.
+    fn told(
+        phase: &str,
+        vmi: Option<&VirtualMachineInstance>,
+    ) -> (Option<String>, Option<String>, String) {
+        let plan = plan(&request(phase), vmi, false);
+        let names =
+            |all: Vec<Volume>| all.iter().map(|own| own.name.clone()).collect::<Vec<_>>().join(",");
+        let phase = match plan.change {
+            Change::None => String::new(),
+            Change::Set(request) => request.phase,
+            Change::Remove => "removed".to_owned(),
+        };
+        (plan.volumes.map(names), plan.annotation, phase)
+    }
+
+    #[test]
+    fn a_request_goes_through_its_phases() {
+        let free = vmi("Running", false, Value::Null);
+        let fresh = vmi("Running", true, Value::Null);
+        let busy = vmi("Running", true, json!({"name": "c", "target": "", "phase": "Pending"}));
+        let done = vmi("Running", true, status("MemoryDumpCompleted"));
+        let broken = vmi("Running", true, status("MemoryDumpFailed"));
+        let leaving = vmi("Running", false, status("MemoryDumpCompleted"));
+        let ended = vmi("Succeeded", true, Value::Null);
+        let attach = || Some("root,c".to_owned());
+        let detach = || Some("root".to_owned());
+        let failed = || Some(FAILED.to_owned());
+        for (phase, vmi, volumes, annotation, next) in [
+            ("Associating", Some(&free), None, None, "InProgress"),
+            ("Associating", Some(&broken), detach(), None, ""),
+            ("Associating", Some(&leaving), None, None, ""),
+            ("Associating", None, None, None, "Failed"),
+            ("InProgress", Some(&free), attach(), None, ""),
+            ("InProgress", Some(&fresh), None, None, ""),
+            ("InProgress", Some(&busy), None, None, ""),
+            ("InProgress", Some(&done), None, None, "Unmounting"),
+            ("InProgress", Some(&broken), None, None, "Failed"),
+            ("InProgress", Some(&ended), None, None, "Failed"),
+            ("InProgress", None, None, None, "Failed"),
+            ("Unmounting", Some(&done), detach(), None, ""),
+            ("Unmounting", Some(&leaving), None, None, ""),
+            ("Unmounting", Some(&free), None, None, "Completed"),
+            ("Unmounting", None, None, None, "Completed"),
+            ("Failed", Some(&broken), detach(), failed(), ""),
+            ("Failed", None, None, failed(), ""),
+            ("Dissociating", Some(&done), detach(), None, ""),
+            ("Dissociating", None, None, None, "removed"),
+            ("Completed", Some(&free), None, None, ""),
+        ] {
+            assert_eq!(told(phase, vmi), (volumes, annotation, next.to_owned()), "{phase} {vmi:?}");
+        }
+    }
+
+    #[test]
+    fn a_dump_that_is_complete_names_its_file_and_its_times() {
+        let done = vmi("Running", true, status("MemoryDumpCompleted"));
+        let Change::Set(next) = plan(&request("InProgress"), Some(&done), false).change else {
+            panic!("nothing changes")
+        };
+        assert_eq!(next.file_name.as_deref(), Some("f"));
+        assert_eq!(next.end_timestamp.map(|time| time.0), Some("2026-11-16T08:00:01Z".into()));
+        let annotation =
+            plan(&Request { phase: "Unmounting".into(), ..next_with("f") }, None, false);
+        assert_eq!(annotation.annotation.as_deref(), Some("f"));
+        let broken = vmi("Running", true, status("MemoryDumpFailed"));
+        let Change::Set(next) = plan(&request("InProgress"), Some(&broken), false).change else {
+            panic!("nothing changes")
+        };
+        assert_eq!(next.message.as_deref(), Some("told"));
+        let free = vmi("Running", false, Value::Null);
+        assert_eq!(plan(&request("Associating"), Some(&free), true), Plan::default());
+    }
+
+    fn next_with(file: &str) -> Request {
+        Request { file_name: Some(file.into()), ..request("InProgress") }
+    }
+}

@@ -11,6 +11,7 @@ mod awaited;
 mod credential;
 pub(crate) mod dial;
 mod end;
+mod filesystem_trim;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod grow;

@@ -23,7 +23,8 @@ use tracing::debug;
 use crate::run_dir::{AGENT, RunDir};
 pub use commands::{Replace, Shutdown};
 pub use types::{
-    Address, CommandResult, FileSystem, GuestDisk, Info, Interface, OsInfo, Timezone, User,
+    Address, CommandResult, FileSystem, GuestDisk, Info, Interface, OsInfo, Timezone, TrimmedPath,
+    User,
 };
 use wire::Channel;
 

@@ -29,3 +29,7 @@ pub use eviction::SHUT_DOWN_BY;
 pub use refusal::{About, Refusal};
 pub use shipped::shipped_objects;
 pub use state::{Phase, Request, RunStrategy, has_run, is_migrating};
+
+/// On an instance: the guest is to discard the unused blocks of its file systems, by a request of
+/// this time.
+pub const FILESYSTEM_TRIM_AT: &str = "sheaf.io/filesystem-trim-at";

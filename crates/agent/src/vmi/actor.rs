@@ -78,6 +78,8 @@ pub(super) struct Actor {
     pub(super) was_found: bool,
     /// Memory dumps that this process has started, by volume.
     pub(super) dumps: BTreeMap<String, MemoryDump>,
+    /// The last request to trim file systems that was carried out.
+    pub(super) trimmed: Option<String>,
 }
 
 /// What there is on this node.
@@ -134,6 +136,7 @@ impl Actor {
             unknown_to_networks: false,
             was_found: false,
             dumps: BTreeMap::new(),
+            trimmed: None,
         }
     }
 

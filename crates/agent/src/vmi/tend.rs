@@ -78,6 +78,7 @@ impl Actor {
         // The start is told first: devices that come later may take their time.
         let again = if first { None } else { self.change(vmi, &live).await };
         wait = [wait, again].into_iter().flatten().min();
+        self.trim_file_systems(vmi, &live);
         let dumps = self.dumps.iter().map(|(name, dump)| (name.clone(), dump.report())).collect();
         let guest = view::guest(vmi, &live, &self.volumes, &self.pending, &dumps);
         let trouble = self.trouble.clone();

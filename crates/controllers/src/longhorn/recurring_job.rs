@@ -28,7 +28,7 @@ use super::{API, BACKINGS, SETTINGS, SNAPSHOTS, snapshot};
 use crate::event::{self, About, Tone};
 use crate::object::text;
 use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
-use crate::resource::{CLAIMS, Objects, Resource, is_refused};
+use crate::resource::{CLAIMS, Objects, Resource, VMIS, is_refused};
 
 const JOBS: Resource = Resource::new("longhorn.io", "v1beta2", "recurringjobs");
 const SOURCE: &str = "longhorn-recurring-job";
@@ -105,13 +105,7 @@ impl JobReconciler {
             match Task::of(&spec) {
                 Task::Snapshot => self.take(job, volume, due).await?,
                 Task::Cleanup | Task::Delete => self.expire(job, volume).await?,
-                Task::Trim => {
-                    let message = format!(
-                        "volume {volume}: the file system is inside a virtual machine: mount it \
-                         there with discard, or run fstrim there"
-                    );
-                    self.complain(job, "FailedFilesystemTrim", message).await;
-                }
+                Task::Trim => self.trim(job, volume, due).await?,
                 Task::Unsupported => {
                     let task = spec.task.as_deref().unwrap_or_default();
                     let message = format!("volume {volume}: task {task} is not supported");
@@ -168,6 +162,25 @@ impl JobReconciler {
             }
             made => made.map(drop).doing("create a snapshot"),
         }
+    }
+
+    /// Requests that the guest with the volume discards the unused blocks of its file systems.
+    async fn trim(&self, job: &RecurringJob, volume: &str, due: Timestamp) -> Result<(), Failure> {
+        let found = self.0.get(BACKINGS, NAMESPACE, volume).await.doing("get the volume")?;
+        let status = found.and_then(read::<Volume>).unwrap_or_default().status.unwrap_or_default();
+        let used = status.kubernetes_status.unwrap_or_default();
+        let (namespace, claim) =
+            (used.namespace.unwrap_or_default(), used.pvc_name.unwrap_or_default());
+        let vmis = self.0.list(VMIS, &namespace, "").await.doing("list instances")?;
+        let Some(vmi) = plan::user_of(&vmis, &claim) else {
+            let message = format!("volume {volume}: no running virtual machine uses it");
+            self.complain(job, "FailedFilesystemTrim", message).await;
+            return Ok(());
+        };
+        let annotations = json!({virt::FILESYSTEM_TRIM_AT: clock::rfc3339(due)});
+        let patch = json!({"metadata": {"annotations": annotations}});
+        let written = self.0.merge(VMIS, &namespace, vmi, &patch).await;
+        written.map(drop).doing("request a trim of an instance")
     }
 
     /// Removes the snapshots of a volume that a job does not keep.

@@ -8,13 +8,23 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::types::{CommandResult, FileSystem, Info, Interface, OsInfo, Timezone, User};
+use super::types::{
+    CommandResult, FileSystem, Info, Interface, OsInfo, Timezone, TrimmedPath, User,
+};
 use super::{AgentError, GuestAgent};
 
 /// For questions that the agent answers from memory.
 const QUICK: Duration = Duration::from_secs(5);
 /// For freezing, which waits for the guest's disks.
 const SLOW: Duration = Duration::from_secs(60);
+/// For discards of whole disks.
+const TRIM: Duration = Duration::from_secs(600);
+
+#[derive(Deserialize)]
+struct Trimmed {
+    #[serde(default)]
+    paths: Vec<TrimmedPath>,
+}
 
 #[derive(Deserialize)]
 struct Pid {
@@ -83,6 +93,12 @@ impl GuestAgent {
 
     pub async fn thaw(&self) -> Result<u64, AgentError> {
         self.execute("guest-fsfreeze-thaw", json!({}), SLOW).await
+    }
+
+    /// Discards the unused blocks of all mounted file systems.
+    pub async fn trim(&self) -> Result<Vec<TrimmedPath>, AgentError> {
+        let answer: Trimmed = self.execute("guest-fstrim", json!({}), TRIM).await?;
+        Ok(answer.paths)
     }
 
     pub async fn is_frozen(&self) -> Result<bool, AgentError> {

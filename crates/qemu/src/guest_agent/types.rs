@@ -98,3 +98,14 @@ pub struct CommandResult {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
 }
+
+/// A mount point whose unused blocks were discarded, or why not.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct TrimmedPath {
+    pub path: String,
+    /// Bytes.
+    #[serde(default)]
+    pub trimmed: Option<u64>,
+    #[serde(default)]
+    pub error: Option<String>,
+}

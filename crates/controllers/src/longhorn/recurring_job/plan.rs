@@ -7,6 +7,10 @@ use hci::longhorn::snapshot::Snapshot;
 use hci::longhorn::volume::Volume;
 use hci::schedule::{Schedule, ScheduleError};
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use crate::object::{list, name, text};
+use crate::vmi::any_claim_name;
 
 /// The run that was done last, as Kubernetes' cron jobs note it in their status.
 pub(super) const LAST_RUN: &str = "sheaf.io/last-schedule-time";
@@ -96,6 +100,17 @@ pub(super) fn is_fit(volume: &Volume, while_detached: bool) -> bool {
         && (attached || while_detached && resting)
 }
 
+/// The running instance that has a claim as a disk.
+pub(super) fn user_of<'a>(vmis: &'a [Value], claim: &str) -> Option<&'a str> {
+    let uses = |vmi: &&Value| {
+        let mut volumes = list(vmi, "/spec/volumes").iter();
+        text(vmi, "/status/phase") == "Running"
+            && !claim.is_empty()
+            && volumes.any(|volume| any_claim_name(volume) == Some(claim))
+    };
+    vmis.iter().find(uses).map(name)
+}
+
 /// Whether the last snapshot of a job is still to be taken.
 pub(super) fn is_pending(job: &str, snapshots: &[Snapshot]) -> bool {
     snapshots.iter().any(|own| {
@@ -161,7 +176,7 @@ fn is_taken(snapshot: &Snapshot) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -194,6 +209,19 @@ mod tests {
         let done = times_at(Some("2026-11-17T03:00:00Z"), "2026-11-17T03:20:00Z");
         assert_eq!(done.due, None);
         assert!(times(&job(json!({"cron": "x"}), None), at("2026-11-16T08:00:00Z")).is_err());
+    }
+
+    #[test]
+    fn file_systems_are_trimmed_by_the_instance_that_runs_with_the_claim() {
+        let vmi = |name: &str, phase: &str| {
+            json!({"metadata": {"name": name}, "status": {"phase": phase}, "spec": {"volumes": [
+                {"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]}})
+        };
+        let all = [vmi("old", "Succeeded"), vmi("new", "Running")];
+        assert_eq!(user_of(&all, "c"), Some("new"));
+        assert_eq!(user_of(&all, "d"), None);
+        assert_eq!(user_of(&all[..1], "c"), None);
+        assert_eq!(user_of(&all, ""), None);
     }
 
     #[test]

@@ -67,3 +67,21 @@ async fn what_a_job_cannot_do_is_told_by_an_event() {
             && text(event, "/message").starts_with("volume v1: ")
     }));
 }
+
+#[tokio::test]
+async fn a_trim_is_requested_of_the_instance_with_the_volume() {
+    const INSTANCES: &str = "kubevirt.io/virtualmachineinstances";
+    let spec = json!({"task": "filesystem-trim", "cron": "0 * * * *", "groups": ["default"]});
+    let (fake, jobs) = cluster(spec);
+    fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
+    let used = json!({"status": {"kubernetesStatus": {"namespace": "n", "pvcName": "c"}}});
+    fake.merge("longhorn.io/volumes", NAMESPACE, "v1", &used);
+    let volume = json!({"name": "d", "persistentVolumeClaim": {"claimName": "c"}});
+    let vmi = json!({"metadata": {"name": "m"}, "spec": {"volumes": [volume]},
+        "status": {"phase": "Running"}});
+    fake.create(INSTANCES, "n", vmi);
+    jobs.job("nightly", at("2031-01-01T08:00:01Z")).await.unwrap();
+    let vmi = fake.get(INSTANCES, "n", "m").unwrap();
+    let requested = &vmi["metadata"]["annotations"][virt::FILESYSTEM_TRIM_AT];
+    assert_eq!(requested, "2031-01-01T08:00:00Z");
+}

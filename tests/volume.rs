@@ -1,7 +1,7 @@
 //! Volumes of a node: made for claims, filled from everywhere, grown and removed, whatever
 //! happens in between.
 
-mod registry;
+pub(crate) mod registry;
 pub(crate) mod web;
 
 use std::fs;

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use crate::harness::eventually;
 
-pub(super) struct Registry {
+pub(crate) struct Registry {
     process: Child,
-    pub(super) address: String,
+    pub(crate) address: String,
 }
 
 impl Registry {
-    pub(super) fn start(folder: &Path) -> Self {
+    pub(crate) fn start(folder: &Path) -> Self {
         fs::create_dir_all(folder).unwrap();
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let address = free.to_string();
@@ -45,7 +45,7 @@ impl Registry {
     }
 
     /// Pushes an image of one layer; answers its name.
-    pub(super) fn push(&self, name: &str, layer: &[u8]) -> String {
+    pub(crate) fn push(&self, name: &str, layer: &[u8]) -> String {
         let config = json!({
             "architecture": "amd64", "os": "linux", "config": {},
             "rootfs": {"type": "layers", "diff_ids": []},

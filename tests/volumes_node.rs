@@ -8,6 +8,7 @@ mod kills;
 pub(crate) mod lab;
 mod machine;
 mod memory_dump;
+mod template;
 
 use std::os::unix::fs::MetadataExt as _;
 

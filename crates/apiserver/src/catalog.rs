@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::respond::{self, Reply};
-use crate::served::Served;
+use crate::served::{Origin, Served};
 use crate::status::{ApiError, ApiResult};
 
 /// An immutable table of served kinds.
@@ -86,13 +86,29 @@ impl Catalog {
         for group in &mut groups {
             group.versions.sort_by_key(|version| std::cmp::Reverse(priority(version)));
         }
+        // A bare plural means the kind of the first group that has it: custom groups without any
+        // stable version come last, so that they do not hide kinds of the same name.
+        groups.sort_by_key(|group| self.is_experimental(&group.name));
         groups
+    }
+}
+
+impl Catalog {
+    /// Whether a group has only custom kinds in alpha versions.
+    fn is_experimental(&self, group: &str) -> bool {
+        let mut kinds = self.all.iter().filter(|served| &*served.group == group);
+        kinds.all(|served| {
+            matches!(served.origin, Origin::Custom(_)) && priority(&served.version).0 == ALPHA
+        })
     }
 }
 
 fn path(group: &str, version: &str, plural: &str) -> String {
     format!("{group}/{version}/{plural}")
 }
+
+/// The first part of the priority of an alpha version.
+const ALPHA: u8 = 1;
 
 /// Kubernetes' order of versions: GA above beta above alpha, then by number; others last.
 pub(crate) fn priority(version: &str) -> (u8, u32, u32, std::cmp::Reverse<String>) {
@@ -104,7 +120,7 @@ pub(crate) fn priority(version: &str) -> (u8, u32, u32, std::cmp::Reverse<String
         "" => (3, Some(0)),
         tail => match (tail.strip_prefix("beta"), tail.strip_prefix("alpha")) {
             (Some(minor), _) => (2, minor.parse().ok()),
-            (_, Some(minor)) => (1, minor.parse().ok()),
+            (_, Some(minor)) => (ALPHA, minor.parse().ok()),
             _ => (0, None),
         },
     };

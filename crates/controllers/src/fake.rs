@@ -93,6 +93,8 @@ impl Fake {
             ("cdi.kubevirt.io", "v1beta1", "volumeuploadsources", "VolumeUploadSource", true),
             ("cdi.kubevirt.io", "v1beta1", "dataimportcrons", "DataImportCron", true),
             ("export.kubevirt.io", "v1", "virtualmachineexports", "VirtualMachineExport", true),
+            ("template.kubevirt.io", "v1beta1", "virtualmachinetemplates", "T", true),
+            ("template.kubevirt.io", "v1beta1", "virtualmachinetemplaterequests", "TR", true),
             ("cdi.kubevirt.io", "v1beta1", "storageprofiles", "StorageProfile", false),
             (hci::snapshot::GROUP, "v1", "volumesnapshots", "VolumeSnapshot", true),
             ("harvesterhci.io", "v1beta1", "virtualmachinebackups", "B", true),

@@ -53,6 +53,7 @@ mod vm_pool;
 mod vm_restore;
 mod vm_snapshot;
 mod vm_template;
+mod vm_template_request;
 mod vmi;
 mod vmi_replica_set;
 

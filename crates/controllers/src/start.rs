@@ -17,8 +17,8 @@ use crate::service_account::TokenMinter;
 use crate::{
     claim, data_import_cron, data_source, data_volume, hub, image, installation, key_pair,
     longhorn, populator, storage_profile, storage_protection, vm, vm_backup, vm_claims, vm_clone,
-    vm_export, vm_memory_dump, vm_pool, vm_restore, vm_snapshot, vm_template, vmi,
-    vmi_replica_set,
+    vm_export, vm_memory_dump, vm_pool, vm_restore, vm_snapshot, vm_template, vm_template_request,
+    vmi, vmi_replica_set,
 };
 use crate::{
     endpoints, garbage, namespace, node, quota, role_aggregation, root_ca, service_account,
@@ -225,6 +225,10 @@ impl Started<'_> {
         let pools = vm_pool::Pools::default();
         let pooler = vm_pool::Pooler::new(client(), pools.0.clone());
         outlets.push(self.add("vm-pool", pools, pooler));
+        let requests = vm_template_request::TemplateRequests::default();
+        let templates =
+            vm_template_request::TemplateRequestReconciler::new(client(), requests.0.clone());
+        outlets.push(self.add("vm-template-request", requests, templates));
         let dumps = vm_memory_dump::MemoryDumps::default();
         let dumper = vm_memory_dump::MemoryDumpReconciler::new(client(), dumps.0.clone());
         outlets.push(self.add("vm-memory-dump", dumps, dumper));

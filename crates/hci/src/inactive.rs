@@ -33,6 +33,10 @@ const KINDS: &[Row] = rows! {
         "resourceclaimtemplates": "ResourceClaimTemplate",
     },
     "kubevirt.io" => { "virtualmachineinstancemigrations": "VirtualMachineInstanceMigration" },
+    "backup.kubevirt.io" => {
+        "virtualmachinebackups": "VirtualMachineBackup of backup.kubevirt.io",
+        "virtualmachinebackuptrackers": "VirtualMachineBackupTracker",
+    },
     "migrations.kubevirt.io" => { "migrationpolicies": "MigrationPolicy" },
     HARVESTER => {
         "addons": "Addon",
@@ -57,14 +61,20 @@ const KINDS: &[Row] = rows! {
 
 /// Kinds of which only some objects are without effect.
 const IN_PART: &[Row] = &[
-    Row { group: "", resource: "services", subject: load_balancer },
+    Row { group: "", resource: "services", subject: service_part },
     Row { group: HARVESTER, resource: "settings", subject: setting },
 ];
 
-fn load_balancer(service: &Value) -> Option<String> {
-    let is_load_balancer =
-        service.pointer("/spec/type").and_then(Value::as_str) == Some("LoadBalancer");
-    is_load_balancer.then(|| "the load balancer of this Service".to_owned())
+/// The parts of a Service that have no data path.
+fn service_part(service: &Value) -> Option<String> {
+    let spec = service.get("spec")?;
+    let has_external = spec.get("externalIPs").and_then(Value::as_array);
+    let is_external = has_external.is_some_and(|all| !all.is_empty());
+    match (spec.get("type").and_then(Value::as_str), is_external) {
+        (Some("LoadBalancer"), _) => Some("the load balancer of this Service".to_owned()),
+        (_, true) => Some("externalIPs of this Service".to_owned()),
+        _ => None,
+    }
 }
 
 /// No setting of Harvester has an effect yet; one without a value asks for none.
@@ -106,9 +116,22 @@ mod tests {
             ("", "services", balancer, Some("the load balancer of this Service")),
             ("", "services", json!({"spec": {"type": "ClusterIP"}}), None),
             ("", "services", json!({"spec": {"type": "NodePort"}}), None),
+            (
+                "",
+                "services",
+                json!({"spec": {"type": "ClusterIP", "externalIPs": ["192.0.2.7"]}}),
+                Some("externalIPs of this Service"),
+            ),
             ("harvesterhci.io", "settings", setting, Some("setting \"log-level\"")),
             ("harvesterhci.io", "settings", json!({"metadata": {"name": "x"}}), None),
             ("kubevirt.io", "virtualmachines", json!({}), None),
+            (
+                "backup.kubevirt.io",
+                "virtualmachinebackups",
+                json!({}),
+                Some("VirtualMachineBackup of backup.kubevirt.io"),
+            ),
+            ("template.kubevirt.io", "virtualmachinetemplaterequests", json!({}), None),
             ("export.kubevirt.io", "virtualmachineexports", json!({}), None),
             ("cdi.kubevirt.io", "dataimportcrons", json!({}), None),
             ("cdi.kubevirt.io", "volumeimportsources", json!({}), None),

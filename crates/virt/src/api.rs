@@ -1,5 +1,6 @@
 //! The shapes of KubeVirt's and CDI's API objects, with upstream's names.
 
+pub mod backup;
 pub mod cdi;
 pub mod clone;
 pub mod export;
@@ -8,6 +9,7 @@ pub mod migrations;
 pub mod network;
 pub mod pool;
 pub mod snapshot;
+pub mod template;
 pub mod upload;
 pub mod v1;
 

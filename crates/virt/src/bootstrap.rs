@@ -109,6 +109,8 @@ const OWN: &[(&str, &[&str])] = &[
     ),
     ("export.kubevirt.io", &["virtualmachineexports"]),
     ("clone.kubevirt.io", &["virtualmachineclones"]),
+    ("template.kubevirt.io", &["virtualmachinetemplates", "virtualmachinetemplaterequests"]),
+    ("backup.kubevirt.io", &["virtualmachinebackups", "virtualmachinebackuptrackers"]),
     (
         "instancetype.kubevirt.io",
         &[

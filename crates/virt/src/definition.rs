@@ -1,16 +1,19 @@
 //! The CustomResourceDefinitions of all kinds: names, versions, columns and subresources as
 //! upstream publishes them, with the schemas of the records in [`crate::api`].
 
+mod backup;
 mod catalog;
 mod network;
 mod storage;
+mod template;
 
 use crd::definition::{Kind, definition};
 use serde_json::Value;
 
 /// The definitions, ready to be created. Made one by one: together they are large.
 pub fn definitions() -> impl Iterator<Item = Value> {
-    let kinds = [catalog::CATALOG, storage::CATALOG, network::CATALOG];
+    let kinds =
+        [catalog::CATALOG, storage::CATALOG, network::CATALOG, template::CATALOG, backup::CATALOG];
     kinds.into_iter().flatten().map(|kind| definition(&Kind { label: label(kind), ..*kind }))
 }
 

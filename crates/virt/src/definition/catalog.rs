@@ -40,16 +40,17 @@ const EXPORT: &[Version] = &[
     },
     Version { name: "v1", stored: true, deprecated: None },
 ];
-const ALPHA_BETA: &[Version] = &[
+pub(super) const ALPHA_BETA: &[Version] = &[
     Version { name: "v1alpha1", stored: false, deprecated: None },
     Version { name: "v1beta1", stored: true, deprecated: None },
 ];
 pub(super) const BETA: &[Version] = &[Version { name: "v1beta1", stored: true, deprecated: None }];
-const ALPHA: &[Version] = &[Version { name: "v1alpha1", stored: true, deprecated: None }];
+pub(super) const ALPHA: &[Version] =
+    &[Version { name: "v1alpha1", stored: true, deprecated: None }];
 
 pub(super) const AGE: Column = Column("Age", "date", ".metadata.creationTimestamp", "", 0);
 pub(super) const PHASE: Column = Column("Phase", "string", ".status.phase", "", 0);
-const READY: Column =
+pub(super) const READY: Column =
     Column("Ready", "string", ".status.conditions[?(@.type=='Ready')].status", "", 0);
 const ERROR: Column = Column("Error", "string", ".status.error.message", "", 0);
 const READY_TO_USE: Column = Column("ReadyToUse", "boolean", ".status.readyToUse", "", 0);

@@ -1,0 +1,36 @@
+//! KubeVirt's backups of machines, which are stored and not acted on.
+
+use super::catalog::{AGE, ALPHA};
+use crate::api::backup;
+use crate::api::record::Field;
+use crd::definition::{Kind, Subresources};
+
+const GROUP: &str = "backup.kubevirt.io";
+
+pub(super) const CATALOG: &[Kind] = &[
+    Kind {
+        columns: &[AGE],
+        subresources: Subresources::Status,
+        ..Kind::new(
+            GROUP,
+            "VirtualMachineBackup",
+            "virtualmachinebackups",
+            // `vmbackup` means Harvester's kind, which works.
+            &[],
+            ALPHA,
+            backup::VirtualMachineBackup::schema,
+        )
+    },
+    Kind {
+        columns: &[AGE],
+        subresources: Subresources::Status,
+        ..Kind::new(
+            GROUP,
+            "VirtualMachineBackupTracker",
+            "virtualmachinebackuptrackers",
+            &["vmbackuptracker", "vmbackuptrackers"],
+            ALPHA,
+            backup::VirtualMachineBackupTracker::schema,
+        )
+    },
+];

@@ -34,14 +34,17 @@ mod tests {
 
     use super::definitions;
 
-    /// Fields whose type is one of Kubernetes itself: their parts have no texts, to save memory.
+    /// Fields whose type is one of Kubernetes itself, or experimental: their parts have no texts, to
+    /// save memory.
     const EMBEDDED: &[&str] = &[
         "affinity",
         "dataSource",
         "dnsConfig",
         "exec",
+        "experimental",
         "fields",
         "httpGet",
+        "nodeSelectorRequirementMatcher",
         "persistentVolumeClaim",
         "pvc",
         "resources",
@@ -76,7 +79,21 @@ mod tests {
 
     #[test]
     fn every_field_of_machines_and_data_volumes_has_a_description() {
-        let kinds = ["VirtualMachine", "VirtualMachineInstance", "DataVolume"];
+        let kinds = [
+            "VirtualMachine",
+            "VirtualMachineInstance",
+            "DataVolume",
+            "MigrationPolicy",
+            "VirtualMachineBackup",
+            "VirtualMachineBackupTracker",
+            "VirtualMachineClone",
+            "VirtualMachineExport",
+            "VirtualMachinePool",
+            "VirtualMachineRestore",
+            "VirtualMachineSnapshot",
+            "VirtualMachineTemplate",
+            "VirtualMachineTemplateRequest",
+        ];
         let mut found = Vec::new();
         for definition in definitions() {
             let kind = definition["spec"]["names"]["kind"].as_str().unwrap_or_default();

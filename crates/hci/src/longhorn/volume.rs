@@ -10,7 +10,9 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
+        /// What is wanted.
         spec: Option<VolumeSpec>,
+        /// What is observed.
         status: Option<VolumeStatus>,
     }
 
@@ -116,6 +118,7 @@ record! {
         current_image: Option<String>,
         /// Claim, PersistentVolume and users of the volume.
         kubernetes_status: Option<KubernetesStatus>,
+        /// Conditions of the object, each with its reason.
         conditions: Vec<Condition> = {"nullable": true},
         /// Name of the latest backup.
         last_backup: Option<String>,
@@ -195,84 +198,149 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
+        /// What is wanted.
         spec: Option<EngineSpec>,
+        /// What is observed.
         status: Option<EngineStatus>,
     }
 
     EngineSpec {
+        /// Name of the volume.
         volume_name: Option<String>,
+        /// Size of the volume in bytes.
         volume_size: Option<String>,
+        /// Node that the object belongs to.
         node_id as "nodeID": Option<String>,
+        /// Image of the engine.
         image: Option<String>,
+        /// Wanted state of the process: running or stopped.
         desire_state: Option<String>,
+        /// The log of the process is requested.
         log_requested: Option<bool>,
+        /// A salvage is requested.
         salvage_requested: Option<bool>,
+        /// Data engine: v1.
         data_engine: Option<String> = {"enum": ["v1", "v2"]},
+        /// How clients reach the volume, for example blockdev.
         frontend: Option<String> = {"enum": ["blockdev", "iscsi", "nvmf", "ublk", ""]},
+        /// Addresses of the replicas, by name.
         replica_address_map: Map<String>,
+        /// Addresses of the replicas after an upgrade of the engine.
         upgraded_replica_address_map: Map<String>,
+        /// Backup that the volume is restored from.
         backup_volume: Option<String>,
+        /// Backup that is to be restored.
         requested_backup_restore: Option<String>,
+        /// Volume or snapshot that the data is copied from.
         requested_data_source: Option<String>,
+        /// Clients cannot reach the volume, for example during a restore.
         disable_frontend: Option<bool>,
+        /// Writes are not counted.
         revision_counter_disabled: Option<bool>,
+        /// Discards also free blocks in the snapshots of the volume.
         unmap_mark_snap_chain_removed_enabled: Option<bool>,
+        /// The process belongs to the current attachment of the volume.
         active: Option<bool>,
+        /// Largest number of snapshots.
         snapshot_max_count: Option<i32>,
+        /// Largest total size of the snapshots in bytes.
         snapshot_max_size: Option<String>,
+        /// How many files a rebuild copies at the same time.
         rebuild_concurrent_sync_limit: Option<i32>,
     }
 
     EngineStatus {
+        /// Node that looks after the object.
         owner_id as "ownerID": Option<String>,
+        /// Instance manager that runs the process.
         instance_manager_name: Option<String>,
+        /// State of the process: running, stopped or error.
         current_state: Option<String>,
+        /// Image that the process runs.
         current_image: Option<String>,
+        /// Address of the process.
         ip: Option<String>,
+        /// Address of the process in the storage network.
         storage_ip as "storageIP": Option<String>,
+        /// Port of the process.
         port: Option<i32>,
+        /// The process has been started.
         started: Option<bool>,
+        /// The log of the process has been fetched.
         log_fetched: Option<bool>,
+        /// The salvage has been carried out.
         salvage_executed: Option<bool>,
+        /// Conditions of the object, each with its reason.
         conditions: Vec<Condition> = {"nullable": true},
+        /// Unique identifier.
         uuid: Option<String>,
+        /// Size in bytes that the engine serves.
         current_size: Option<String>,
+        /// Addresses of the replicas that the engine uses, by name.
         current_replica_address_map: Map<String> = {"nullable": true},
         /// RW, WO or ERR.
         replica_mode_map: Map<String> = {"nullable": true},
+        /// When each replica last changed its mode.
         replica_transition_time_map: Map<String>,
+        /// Address at which clients reach the volume.
         endpoint: Option<String>,
+        /// Backup that was restored last.
         last_restored_backup: Option<String>,
+        /// Backups in progress, by identifier.
         backup_status: Map<Any> = {"nullable": true},
+        /// Restores in progress, by replica.
         restore_status: Map<Any> = {"nullable": true},
+        /// Removal of deleted snapshots, by replica.
         purge_status: Map<Any> = {"nullable": true},
+        /// Rebuilds in progress, by replica.
         rebuild_status: Map<RebuildStatus> = {"nullable": true},
+        /// Copies in progress, by replica.
         clone_status: Map<Any> = {"nullable": true},
+        /// Snapshots of the volume, by name.
         snapshots: Map<SnapshotInfo> = {"nullable": true},
+        /// Why the snapshots cannot be read.
         snapshots_error: Option<String>,
+        /// The volume is being expanded.
         is_expanding: Option<bool>,
+        /// Why the last expansion failed.
         last_expansion_error: Option<String>,
+        /// When the last expansion failed.
         last_expansion_failed_at: Option<String>,
     }
 
     RebuildStatus {
+        /// Why it failed.
         error: Option<String>,
+        /// A rebuild is in progress.
         is_rebuilding: Option<bool>,
+        /// Progress in percent.
         progress: Option<i32>,
+        /// State of the rebuild.
         state: Option<String>,
+        /// Replica that the data is copied from.
         from_replica_address: Option<String>,
+        /// Replicas that the data is copied from.
         from_replica_address_list: Vec<String>,
+        /// Bandwidth limit of the rebuild in megabytes per second.
         applied_rebuilding_mbps as "appliedRebuildingMBps": Option<i64>,
     }
 
     SnapshotInfo {
+        /// Name of the snapshot.
         name: Option<String>,
+        /// Snapshot that it is based on.
         parent: Option<String>,
+        /// Snapshots that are based on it.
         children: Map<bool> = {"nullable": true},
+        /// The snapshot is deleted and waits for its removal.
         removed: Option<bool>,
+        /// A user created the snapshot.
         usercreated: Option<bool>,
+        /// When it was created.
         created: Option<String>,
+        /// Size in bytes.
         size: Option<String>,
+        /// Labels.
         labels: Map<String> = {"nullable": true},
     }
 
@@ -280,53 +348,93 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
+        /// What is wanted.
         spec: Option<ReplicaSpec>,
+        /// What is observed.
         status: Option<ReplicaStatus>,
     }
 
     ReplicaSpec {
+        /// Name of the volume.
         volume_name: Option<String>,
+        /// Size of the volume in bytes.
         volume_size: Option<String>,
+        /// Node that the object belongs to.
         node_id as "nodeID": Option<String>,
+        /// Image of the engine.
         image: Option<String>,
+        /// Wanted state of the process: running or stopped.
         desire_state: Option<String>,
+        /// The log of the process is requested.
         log_requested: Option<bool>,
+        /// A salvage is requested.
         salvage_requested: Option<bool>,
+        /// Data engine: v1.
         data_engine: Option<String> = {"enum": ["v1", "v2"]},
+        /// Engine that uses the replica.
         engine_name: Option<String>,
+        /// Engine on the target node of a migration.
         migration_engine_name: Option<String>,
         /// When it first held all data since it was built.
         healthy_at: Option<String>,
+        /// When the replica was last healthy.
         last_healthy_at: Option<String>,
+        /// When the replica failed; empty if it has not.
         failed_at: Option<String>,
+        /// When the replica last failed.
         last_failed_at: Option<String>,
+        /// Disk that holds the replica.
         disk_id as "diskID": Option<String>,
+        /// Path of the disk on its node.
         disk_path: Option<String>,
+        /// Directory of the data on the disk.
         data_directory_name: Option<String>,
+        /// Backing image of the volume.
         backing_image: Option<String>,
+        /// The process belongs to the current attachment of the volume.
         active: Option<bool>,
+        /// The replica must be on this node.
         hard_node_affinity: Option<String>,
+        /// How often the rebuild was tried again.
         rebuild_retry_count: Option<i32>,
+        /// The data is to be moved elsewhere.
         eviction_requested: Option<bool>,
+        /// Writes are not counted.
         revision_counter_disabled: Option<bool>,
+        /// Discards also free blocks in the snapshots of the replica.
         unmap_mark_disk_chain_removed_enabled: Option<bool>,
+        /// Largest number of snapshots.
         snapshot_max_count: Option<i32>,
+        /// Largest total size of the snapshots in bytes.
         snapshot_max_size: Option<String>,
+        /// Replica that a linked copy reads from.
         linked_clone_src_replica_name: Option<String>,
     }
 
     ReplicaStatus {
+        /// Node that looks after the object.
         owner_id as "ownerID": Option<String>,
+        /// Instance manager that runs the process.
         instance_manager_name: Option<String>,
+        /// State of the process: running, stopped or error.
         current_state: Option<String>,
+        /// Image that the process runs.
         current_image: Option<String>,
+        /// Address of the process.
         ip: Option<String>,
+        /// Address of the process in the storage network.
         storage_ip as "storageIP": Option<String>,
+        /// Port of the process.
         port: Option<i32>,
+        /// The process has been started.
         started: Option<bool>,
+        /// The log of the process has been fetched.
         log_fetched: Option<bool>,
+        /// The salvage has been carried out.
         salvage_executed: Option<bool>,
+        /// Conditions of the object, each with its reason.
         conditions: Vec<Condition> = {"nullable": true},
+        /// Unique identifier.
         uuid: Option<String>,
     }
 }

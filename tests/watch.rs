@@ -216,8 +216,10 @@ fn a_stopping_server_ends_its_watches_cleanly() {
     let http = sheaf.http();
     let mut events = http.watch(&format!("{SECRETS}?fieldSelector=metadata.name=none"));
     let took = sheaf.terminate();
-    assert!(took < Duration::from_secs(2), "it took {took:?}");
-    assert_eq!(events.next_within(Duration::from_secs(10)), None);
+    // Two seconds is what the server takes; a busy machine adds to it. A server that waits for its
+    // watches would take minutes.
+    assert!(took < Duration::from_secs(30), "it took {took:?}");
+    assert_eq!(events.next_within(Duration::from_secs(60)), None);
 }
 
 #[test]

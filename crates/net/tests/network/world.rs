@@ -22,7 +22,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Long enough for a loaded machine; reaching it is a failure.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
+/// Long enough for a lost packet to be sent again twice.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 52, 0, 1);
 /// The host's address on the wire to the outside, and the address of who is there.
@@ -178,7 +180,7 @@ impl Namespace {
 
     pub(crate) fn connects(&self, to: Ipv4Addr, port: u16) -> bool {
         let to = SocketAddr::from((to, port));
-        self.within(|| TcpStream::connect_timeout(&to, Duration::from_millis(700)).is_ok())
+        self.within(|| TcpStream::connect_timeout(&to, CONNECT_TIMEOUT).is_ok())
     }
 
     /// Listens in here; the kernel answers connections from now on.

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::etcd_server::EtcdServer;
 
 /// Long enough for anything that is going to happen, on a slow machine.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// Keeps values as they are.
 pub(crate) struct Plain;

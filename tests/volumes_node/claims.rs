@@ -70,16 +70,14 @@ fn a_claim_binds_to_the_volume_that_an_administrator_made() {
             "resources": {"requests": {"storage": "16Mi"}}},
     });
     http.post(CLAIMS, &unknown).ok();
-    poll("the unknown class is reported", || {
+    let told = poll("the unknown class is reported", || {
         let events = events(&http, "unknown");
         match events.iter().find(|event| event["reason"] == "ProvisioningFailed") {
-            Some(event) => Ok(assert_has(
-                event["message"].as_str().unwrap(),
-                "storageclass.storage.k8s.io \"nobody\" not found",
-            )),
+            Some(event) => Ok(event["message"].as_str().unwrap().to_owned()),
             None => Err(json!(events).to_string()),
         }
     });
+    assert_has(told, "storageclass.storage.k8s.io \"nobody\" not found");
     let classes = http.get("/apis/storage.k8s.io/v1/storageclasses").ok();
     for class in classes["items"].as_array().unwrap() {
         let name = class["metadata"]["name"].as_str().unwrap();

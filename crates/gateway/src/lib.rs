@@ -7,6 +7,7 @@
 //!                     ├► eviction   launcher pods that are evicted, and how to take that back
 //!                     ├► stream     console, vnc, port forward: bytes to and from the node
 //!                     ├► graph      what a machine depends on
+//!                     ├► template   machines from templates
 //!                     ├► upload     images from a client to a volume of the node
 //!                     ├► export     disks to a client, with the token of their export
 //!                     ├► image      the data of Harvester's images to the node of their disk
@@ -32,6 +33,7 @@ mod node;
 mod objects;
 mod route;
 mod stream;
+mod template;
 mod upload;
 mod version;
 
@@ -49,7 +51,10 @@ pub use export::owns as owns_export;
 pub use image::{image_of, is_download};
 pub use metrics::{METRICS_GROUP, METRICS_RESOURCES};
 pub use node::{Nodes, Wire};
-pub use route::{GROUP, RESOURCES, Row, UPLOAD_GROUP, VERSIONS, subresource};
+pub use route::{
+    GROUP, RESOURCES, Row, TEMPLATE_GROUP, TEMPLATE_RESOURCES, TEMPLATE_VERSIONS, UPLOAD_GROUP,
+    VERSIONS, subresource,
+};
 pub use upload::owns as owns_path;
 
 use answer::Outcome;
@@ -134,6 +139,7 @@ impl Gateway {
             Route::CancelEvacuation { at } => eviction::cancel(self, &at, asked).await,
             Route::Stream { at, stream } => stream::answer(self, &at, &stream, asked).await,
             Route::Graph { at, root } => graph::answer(self, &at, root, asked).await,
+            Route::ProcessTemplate { at } => template::process(self, &at, asked).await,
             Route::UploadToken { namespace } => upload::ticket(self, &namespace, asked).await,
         }
     }

@@ -105,7 +105,8 @@ async fn migrate(
 /// Makes the claim of a memory dump large enough, which its class may not allow. A claim that was
 /// just created has to be bound first.
 async fn grow_claim(gateway: &Gateway, path: &str, claim: Value, size: i64) -> Result<(), Failure> {
-    let storage = json!({"storage": size.to_string()});
+    let mebibytes = size.unsigned_abs().div_ceil(1 << 20);
+    let storage = json!({"storage": format!("{mebibytes}Mi")});
     let patch = json!({"spec": {"resources": {"requests": storage}}});
     let end = Instant::now() + BIND_TIMEOUT;
     let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY);

@@ -10,6 +10,15 @@ pub const GROUP: &str = "subresources.kubevirt.io";
 /// CDI's group, of which only the request for an upload token is not an object.
 pub const UPLOAD_GROUP: &str = "upload.cdi.kubevirt.io";
 pub const VERSIONS: &[&str] = &["v1", "v1alpha3"];
+/// The group of actions on templates of machines.
+pub const TEMPLATE_GROUP: &str = "subresources.template.kubevirt.io";
+pub const TEMPLATE_VERSIONS: &[&str] = &["v1beta1", "v1alpha1"];
+pub const TEMPLATE_RESOURCES: &[Row] =
+    &[Row { name: "virtualmachinetemplates/process", namespaced: true, verbs: &["create"] }];
+
+/// The server would act as itself, not as the user.
+const CREATE_FROM_TEMPLATE: &str =
+    "creation from a template (use virtctl template process NAME | kubectl create -f -)";
 
 /// A resource as discovery lists it.
 #[derive(Debug, Clone, Copy)]
@@ -132,6 +141,7 @@ pub(crate) enum Route {
     Stream { at: At, stream: Stream },
     CancelEvacuation { at: At },
     Graph { at: At, root: Root },
+    ProcessTemplate { at: At },
     UploadToken { namespace: String },
 }
 
@@ -143,6 +153,23 @@ pub(crate) fn parse(parts: &request::Parts) -> Result<Route, Failure> {
     let (route, method) = match words.as_slice() {
         ["apis", UPLOAD_GROUP, _, "namespaces", namespace, "uploadtokenrequests"] => {
             (Route::UploadToken { namespace: (*namespace).to_owned() }, Method::POST)
+        }
+        [
+            "apis",
+            TEMPLATE_GROUP,
+            _,
+            "namespaces",
+            namespace,
+            "virtualmachinetemplates",
+            name,
+            rest,
+        ] => {
+            let at = At { namespace: (*namespace).to_owned(), name: (*name).to_owned() };
+            match *rest {
+                "process" => (Route::ProcessTemplate { at }, Method::POST),
+                "create" => return Err(Failure::unsupported(CREATE_FROM_TEMPLATE)),
+                _ => return Err(Failure::no_such_path()),
+            }
         }
         ["apis", GROUP, _, "version"] => (Route::Version, Method::GET),
         // virtctl would start a pod and wait for it.
@@ -283,6 +310,11 @@ mod tests {
         assert_eq!(dns, Ok(Route::Stream { at: vm(), stream }));
         let graph = at(Method::GET, &below("virtualmachineinstances/vm/objectgraph"));
         assert_eq!(graph, Ok(Route::Graph { at: vm(), root: Root::Instance }));
+        let template = format!("{TEMPLATE_GROUP}/v1beta1/namespaces/ns/virtualmachinetemplates/vm");
+        let process = at(Method::POST, &format!("{template}/process"));
+        assert_eq!(process, Ok(Route::ProcessTemplate { at: vm() }));
+        let create = at(Method::POST, &format!("{template}/create")).unwrap_err();
+        assert_eq!(create.code.as_u16(), 501);
         let expand = at(Method::PUT, &below("expand-vm-spec"));
         assert_eq!(expand, Ok(Route::Expand { namespace: "ns".to_owned() }));
         let token =

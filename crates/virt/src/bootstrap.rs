@@ -68,6 +68,9 @@ const VIEW: &[&str] = &[
     "virtualmachineinstances/objectgraph",
 ];
 
+/// The group of actions on templates.
+const TEMPLATES: &str = "subresources.template.kubevirt.io";
+
 /// Acting on guests and machines.
 const ACT: &[&str] = &[
     "virtualmachineinstances/pause",
@@ -152,6 +155,7 @@ fn roles() -> Vec<Value> {
     view.push(rule(SUBRESOURCES, &["expand-vm-spec"], &["update"]));
     for rules in [&mut admin, &mut edit] {
         rules.push(rule(SUBRESOURCES, ACT, &["update"]));
+        rules.push(rule(TEMPLATES, &["virtualmachinetemplates/process"], &["create"]));
     }
     for (rules, verbs) in [(&mut admin, ALL), (&mut edit, EDIT), (&mut view, READ)] {
         rules.extend(OWN.iter().map(|(group, resources)| rule(group, resources, verbs)));

@@ -20,6 +20,7 @@ pub mod restart_required;
 pub mod run_strategy;
 mod shipped;
 mod state;
+pub mod template;
 
 pub use api::v1;
 pub use bootstrap::{KUBEVIRT, OPERATOR, VERSION, first_objects};

@@ -44,7 +44,7 @@ async fn trim(live: &Live) -> Note {
     match live.agent.trim().await {
         Ok(paths) => {
             let note = outcome(&paths);
-            info!(paths = paths.len(), message = note.message, "file systems trimmed");
+            info!(paths = paths.len(), result = note.message, "file systems trimmed");
             note
         }
         Err(failure) => {

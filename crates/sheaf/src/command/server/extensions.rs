@@ -45,6 +45,12 @@ pub(super) fn new() -> (Extensions, Door) {
         versions: &["v1beta1"],
         resources: rows(gateway::METRICS_RESOURCES),
     });
+    let templates: Arc<dyn Group> = Arc::new(Served {
+        door: door.clone(),
+        name: gateway::TEMPLATE_GROUP,
+        versions: gateway::TEMPLATE_VERSIONS,
+        resources: rows(gateway::TEMPLATE_RESOURCES),
+    });
     let extensions = Extensions {
         definitions: Some(|| virt::definitions().chain(hci::definitions()).collect()),
         objects: Some(|| {
@@ -59,7 +65,7 @@ pub(super) fn new() -> (Extensions, Door) {
             Arc::new(rules::Appliance),
             Arc::new(rules::Inactive),
         ],
-        groups: vec![machines, uploads, metrics],
+        groups: vec![machines, uploads, metrics, templates],
         paths: vec![
             Arc::new(Proxy { door: door.clone() }),
             Arc::new(ImageData { door: door.clone() }),

@@ -1,0 +1,50 @@
+//! Templates of machines, processed by the server: the group `subresources.template.kubevirt.io`.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use uuid::Uuid;
+use virt::api::template::VirtualMachineTemplate;
+
+use crate::answer::{self, Failure, Outcome};
+use crate::route::At;
+use crate::{Asked, Gateway, instance, objects};
+
+pub(crate) async fn process(gateway: &Gateway, at: &At, asked: Asked) -> Outcome {
+    let body = instance::read(asked.body).await?;
+    let options = instance::options(&body)?;
+    let parameters = match &options["parameters"] {
+        Value::Null => json!({}),
+        given => given.clone(),
+    };
+    let given = serde_json::from_value(parameters).map_err(|error| Failure::body(&error))?;
+    let path = format!(
+        "/apis/template.kubevirt.io/v1beta1/namespaces/{}/virtualmachinetemplates/{}",
+        at.namespace, at.name
+    );
+    let found = objects::find(&gateway.client, &path).await?;
+    let found = found.ok_or_else(|| Failure::not_found("virtualmachinetemplate", &at.name))?;
+    let reference = json!({
+        "apiVersion": "template.kubevirt.io/v1beta1", "kind": "VirtualMachineTemplate",
+        "namespace": at.namespace, "name": at.name, "uid": found["metadata"]["uid"],
+    });
+    let template: VirtualMachineTemplate =
+        serde_json::from_value(found).map_err(Failure::internal)?;
+    let made = virt::template::process(&template, &given, &mut random)
+        .map_err(|failure| Failure::told(StatusCode::UNPROCESSABLE_ENTITY, failure.to_string()))?;
+    let mut processed = json!({
+        "apiVersion": "subresources.template.kubevirt.io/v1beta1",
+        "kind": "ProcessedVirtualMachineTemplate",
+        "templateRef": reference,
+        "virtualMachine": made.machine,
+    });
+    if !made.message.is_empty() {
+        processed["message"] = made.message.into();
+    }
+    Ok(answer::json(StatusCode::OK, &processed))
+}
+
+/// A random number below `below`.
+fn random(below: usize) -> usize {
+    let number = Uuid::new_v4().as_u128() >> 64;
+    usize::try_from(number % (below.max(1) as u128)).unwrap_or_default()
+}

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use block::ids::{ReplicaId, SnapshotId};
+use block::repl::control::ByteRange;
 use block::run::{MemberStatus, VolumeStatus};
 use block::storage::{ReplicaState, StorageStatus, VolumeState};
 use jiff::Timestamp;
@@ -11,6 +12,9 @@ use serde_json::{Map, Value, json};
 use super::act::Kind;
 use super::object::{Engine, Replica, Snapshot};
 use super::plan::{Key, World, served, snapshot_place};
+
+/// The condition of an engine and its volume that says which blocks cannot be read.
+const READABLE: &str = "Readable";
 
 /// The name of what was written since the last snapshot.
 const HEAD: &str = "volume-head";
@@ -120,10 +124,7 @@ fn engine(world: &World<'_>, place: Place<'_>, engine: &Engine, trouble: Option<
         "storageIP": address(place, current),
         "port": 0,
         "endpoint": endpoint(attached.filter(|_| is_active)),
-        "conditions": vec![match error {
-            Some(why) => condition(old, "InstanceCreation", false, "InstanceCreationFailed", why, place.now),
-            None => condition(old, "InstanceCreation", true, "", "", place.now),
-        }],
+        "conditions": engine_conditions(old, error, status.filter(|_| is_active), place.now),
     });
     let Some(status) = status.filter(|_| is_active) else {
         // What was true of the data stays so while nobody serves it.
@@ -141,6 +142,45 @@ fn engine(world: &World<'_>, place: Place<'_>, engine: &Engine, trouble: Option<
     told["rebuildStatus"] = rebuilds(status, &names, engine);
     told["snapshots"] = snapshots(status, world.state.and_then(|it| fullest(it, status)));
     told
+}
+
+/// Why the volume is not served, and which blocks of it cannot be read. Only what is wrong with
+/// blocks is told, and it stays while nobody serves them.
+fn engine_conditions(
+    old: &Value,
+    error: Option<&str>,
+    status: Option<&VolumeStatus>,
+    now: Timestamp,
+) -> Vec<Value> {
+    let mut all = vec![match error {
+        Some(why) => condition(old, "InstanceCreation", false, "InstanceCreationFailed", why, now),
+        None => condition(old, "InstanceCreation", true, "", "", now),
+    }];
+    match status {
+        Some(status) => all.extend(
+            unreadable(status)
+                .map(|(reason, message)| condition(old, READABLE, false, reason, &message, now)),
+        ),
+        None => all.extend(
+            old.as_array().into_iter().flatten().filter(|it| it["type"] == READABLE).cloned(),
+        ),
+    }
+    all
+}
+
+/// The blocks of a volume that cannot be read, and why.
+fn unreadable(status: &VolumeStatus) -> Option<(&'static str, String)> {
+    let told = |ranges: &[ByteRange], what: &str| {
+        let first = ranges.first()?.offset;
+        let bytes: u64 = ranges.iter().map(|it| it.length).sum();
+        Some(format!("{what}: {bytes} bytes, the first at offset {first}"))
+    };
+    let disputed = told(&status.disputed, "replicas differ and no evidence tells which is right");
+    let lost = told(&status.lost, "no replica has the data that was written");
+    let reason = if disputed.is_some() { "ReplicasDiffer" } else { "NoGoodCopy" };
+    let all: Vec<String> = disputed.into_iter().chain(lost).collect();
+    (!all.is_empty())
+        .then(|| (reason, format!("{}; reads fail until they are written again", all.join("; "))))
 }
 
 fn address<'a>(place: Place<'a>, current: &str) -> &'a str {
@@ -359,6 +399,45 @@ mod tests {
         );
         assert_eq!(patch(json!({"map": {}})), Some(json!({"map": {"x": null, "y": null}})));
         assert_eq!(patch(json!({"new": {}, "text": ""})), None, "empty is as good as missing");
+    }
+
+    #[test]
+    fn blocks_that_cannot_be_read_are_told_also_while_nobody_serves_them() {
+        let now = Timestamp::from_second(1).unwrap();
+        let mut status = VolumeStatus {
+            phase: "active".into(),
+            generation: block::ids::Generation(1),
+            epoch: block::ids::Epoch(1),
+            size: 1 << 20,
+            replicas: vec![],
+            unreconciled: 0,
+            disputed: vec![],
+            lost: vec![],
+            scrubbed_bytes: None,
+            snapshots: vec![],
+        };
+        let tell = |old: &Value, status: Option<&VolumeStatus>| {
+            json!(engine_conditions(old, None, status, now))
+        };
+        assert_eq!(tell(&Value::Null, Some(&status)).as_array().unwrap().len(), 1);
+        let range = |offset| ByteRange { offset, length: 4096 };
+        status.disputed = vec![range(4096), range(16384)];
+        status.lost = vec![range(0)];
+        let told = tell(&Value::Null, Some(&status));
+        assert_eq!(told[1]["type"], "Readable");
+        assert_eq!(told[1]["status"], "False");
+        assert_eq!(told[1]["reason"], "ReplicasDiffer");
+        assert_eq!(
+            told[1]["message"],
+            "replicas differ and no evidence tells which is right: 8192 bytes, the first at offset \
+             4096; no replica has the data that was written: 4096 bytes, the first at offset 0; \
+             reads fail until they are written again"
+        );
+        assert_eq!(tell(&told, None), told, "nobody serves it");
+        (status.disputed, status.lost) = (vec![], vec![range(0)]);
+        assert_eq!(tell(&told, Some(&status))[1]["reason"], "NoGoodCopy");
+        status.lost.clear();
+        assert_eq!(tell(&told, Some(&status)).as_array().unwrap().len(), 1, "all is written again");
     }
 
     #[test]

@@ -45,9 +45,20 @@ pub struct Record {
     /// set changes, and when the volume is taken or closed.
     #[serde(default)]
     pub flushed: FlushMark,
+    /// Blocks that replicas have differently without evidence for either: they are not served.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disputed: Vec<ByteRange>,
     /// The times that somebody declared one replica to be the truth.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub salvages: Vec<Salvage>,
+}
+
+/// Bytes of a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ByteRange {
+    pub offset: u64,
+    pub length: u64,
 }
 
 /// Somebody gave up the other in-sync replicas: acknowledged writes may be lost.
@@ -115,6 +126,7 @@ impl Record {
             // What is known of flushes is about replicas that were given up.
             confirmed: Generation::default(),
             flushed: FlushMark::default(),
+            disputed: Vec::new(),
             ..self.clone()
         }
     }

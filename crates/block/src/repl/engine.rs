@@ -26,6 +26,7 @@
 mod activate;
 mod barrier;
 mod cover;
+mod dispute;
 mod event;
 mod flush;
 mod guest;
@@ -52,6 +53,7 @@ mod write;
 use std::collections::{BTreeMap, VecDeque};
 
 use barrier::Barrier;
+use dispute::Disputes;
 pub use event::{
     Action, Command, Config, Connection, ControlAnswer, Event, Extent, GuestError, GuestId,
     GuestReply, GuestRequest, GuestResult, Time,
@@ -72,7 +74,7 @@ use super::slots::Slots;
 use super::span::Pieces;
 use crate::crypt::Cipher;
 use crate::ids::{Generation, ReplicaId, Seq, SnapshotId};
-use crate::wire::{BLOCK, SnapshotInfo};
+use crate::wire::SnapshotInfo;
 
 /// Where the engine is in its life.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -136,8 +138,7 @@ pub struct Engine {
     flush: Flush,
     /// Regions that may differ between replicas since an unclean stop.
     unreconciled: Pieces,
-    /// Blocks that members have differently, without a reason to believe one of them.
-    ambiguous: Pieces,
+    disputes: Disputes,
     syncs: BTreeMap<u64, Sync>,
     fills: BTreeMap<u64, Fill>,
     barrier: Option<Barrier>,
@@ -182,7 +183,7 @@ impl Engine {
             window: 0,
             flush: Flush::default(),
             unreconciled: Pieces::none(4 << 20),
-            ambiguous: Pieces::none(BLOCK),
+            disputes: Disputes::default(),
             syncs: BTreeMap::new(),
             fills: BTreeMap::new(),
             barrier: None,

@@ -97,6 +97,8 @@ impl Scene {
             size: 8192,
             replicas: vec![member],
             unreconciled: 0,
+            disputed: vec![],
+            lost: vec![],
             scrubbed_bytes: None,
             snapshots: vec![],
         };

@@ -161,7 +161,7 @@ impl Engine {
         let chosen = self.slots(|member| matches!(member.role, Role::Candidate));
         let isr: BTreeSet<ReplicaId> = chosen.iter().map(|slot| self.members[slot].id).collect();
         match record.isr == isr && record.confirmed == self.generation {
-            true => self.begin_settling(chosen),
+            true => self.begin_settling(record, chosen),
             false => {
                 let claims: Vec<Claim> = chosen.iter().map(|it| self.members[it].claim()).collect();
                 let complete = evidence::known_complete(record, &claims);
@@ -178,8 +178,9 @@ impl Engine {
         (opened.is_some_and(|it| !it.lost_writes), marks.flushed)
     }
 
-    fn begin_settling(&mut self, chosen: Slots) {
+    fn begin_settling(&mut self, record: &Record, chosen: Slots) {
         self.phase = Phase::Settling { until: self.lease_over };
+        self.know_disputes(record);
         for slot in chosen.iter() {
             self.members[slot].role = Role::InSync;
             if !self.members[slot].is_up() {
@@ -286,7 +287,8 @@ impl Engine {
                 let flushed = self.complete_mark();
                 match self.control.record().cloned() {
                     Some(record) => {
-                        self.swap(Record { engine: None, ..record }.with_flush(flushed));
+                        let disputed = self.disputes.disputed();
+                        self.swap(Record { engine: None, disputed, ..record }.with_flush(flushed));
                     }
                     None => self.closed(),
                 }

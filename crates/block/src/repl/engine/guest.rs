@@ -11,7 +11,6 @@ use bytes::Bytes;
 use super::event::{
     Action, Extent, GuestError, GuestId, GuestReply, GuestRequest, GuestResult, Time,
 };
-use super::notice::Notice;
 use super::ops::{OneResult, Owner};
 use super::{Engine, Phase};
 use crate::repl::span::Span;
@@ -248,7 +247,7 @@ impl Engine {
 
     fn start(&mut self, waiting: Waiting) {
         let needs_content = waiting.is_read() || !waiting.is_whole();
-        if needs_content && self.ambiguous.touches(waiting.span()) {
+        if needs_content && self.disputes.is_disputed(waiting.span()) {
             return self.reply(waiting.guest, Err(GuestError::Io));
         }
         match &waiting.what {
@@ -317,7 +316,7 @@ impl Engine {
                 self.queue.push_front(waiting);
             }
             _ if waiting.attempts >= ATTEMPTS => {
-                self.notice(Notice::Unreadable { offset: blocks.start, length: blocks.len() });
+                self.found_lost(&[blocks]);
                 self.reply(waiting.guest, Err(GuestError::Io));
             }
             _ => {

@@ -159,7 +159,7 @@ impl Engine {
         }
         let Some(record) = self.control.record() else { return };
         if self.members.iter().all(Member::is_settled) {
-            return;
+            return self.record_disputes();
         }
         let stays = |member: &Member| match member.role {
             Role::InSync => member.fault.is_none(),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::ids::{Epoch, Generation, ReplicaId};
+use crate::repl::control::ByteRange;
 pub use crate::repl::evidence::Stale;
 use crate::wire::{Pong, Refusal, SnapshotInfo};
 
@@ -174,6 +175,10 @@ pub struct Status {
     pub latency: Vec<(ReplicaId, Duration)>,
     /// What each replica said last of its disk and its background work.
     pub stats: Vec<(ReplicaId, Pong)>,
+    /// Blocks that are not served: replicas differ without evidence for one of them.
+    pub disputed: Vec<ByteRange>,
+    /// Blocks that no replica has as they were written.
+    pub lost: Vec<ByteRange>,
     /// Bytes that a scrub has looked at, and all that there are.
     pub scrub: Option<(u64, u64)>,
 }

@@ -14,7 +14,7 @@ use crate::ids::Seq;
 use crate::repl::sabotage::skips;
 use crate::repl::slots::Slots;
 use crate::repl::span::Span;
-use crate::wire::{BLOCK, Refusal, Reply, Request};
+use crate::wire::{Refusal, Reply, Request};
 
 #[derive(Debug)]
 pub(super) struct Op {
@@ -234,9 +234,9 @@ impl Engine {
         }
         let span = op.span();
         if let (Some(Owner::Change { .. }), Some(span), true) = (&ended, span, refused.is_empty())
-            && !self.ambiguous.is_empty()
+            && !self.disputes.is_empty()
         {
-            (span.start / BLOCK..span.end.div_ceil(BLOCK)).for_each(|it| self.ambiguous.remove(it));
+            self.disputes.rewritten(span);
         }
         let lasting = span.is_some() || matches!(ended, Some(Owner::Barrier));
         if ended.is_some() && refused.is_empty() && op.scope == Scope::All && lasting {

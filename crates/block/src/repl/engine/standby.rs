@@ -21,6 +21,7 @@ impl Engine {
     }
 
     pub(super) fn open_readers(&mut self, record: &Record) {
+        self.know_disputes(record);
         for replica in &record.isr {
             let slot = self.slot_or_new(*replica);
             if matches!(self.members[slot].link, Link::Down { .. }) {
@@ -56,6 +57,10 @@ impl Engine {
             let span = waiting.span();
             if span.end > size || span.len() > u64::from(crate::wire::MAX_DATA) {
                 self.reply(waiting.guest, Err(GuestError::Invalid));
+                continue;
+            }
+            if self.disputes.is_disputed(span) {
+                self.reply(waiting.guest, Err(GuestError::Io));
                 continue;
             }
             let request = Request::Read { view: None, offset: span.start, length: length(span) };

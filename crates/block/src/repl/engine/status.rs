@@ -3,6 +3,7 @@
 use super::notice::Status;
 use super::{Closing, Engine, Phase};
 use crate::ids::{Epoch, Generation};
+use crate::repl::control::ByteRange;
 
 impl Engine {
     pub fn status(&self) -> Status {
@@ -22,8 +23,19 @@ impl Engine {
             snapshots: self.snapshots.clone(),
             stats: self.members.iter().filter_map(|it| Some((it.id, it.stats?))).collect(),
             scrub: self.scrub.as_ref().map(|it| (it.next.min(self.size), self.size)),
+            disputed: self.of_guest(self.disputes.disputed()),
+            lost: self.of_guest(self.disputes.lost()),
             latency: self.members.iter().map(|it| (it.id, it.latency.average())).collect(),
         }
+    }
+
+    /// Ranges as the guest counts: the header of an encrypted volume is not part of its disk.
+    fn of_guest(&self, ranges: Vec<ByteRange>) -> Vec<ByteRange> {
+        let shown = |it: ByteRange| ByteRange {
+            offset: it.offset.saturating_sub(self.hidden()),
+            length: it.length,
+        };
+        ranges.into_iter().map(shown).collect()
     }
 
     pub fn generation(&self) -> Generation {

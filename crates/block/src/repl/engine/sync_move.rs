@@ -35,10 +35,16 @@ impl Engine {
             SyncKind::Reconcile | SyncKind::Rebuild { .. } => Ties::BestMember,
         };
         let trusted = self.by_credibility(trusted);
-        let trust = Trust { trusted: &trusted, lossy: self.lossy(), ties };
+        let lossy = self.lossy();
+        let disputes = &self.disputes;
         let Some(sync) = self.syncs.get_mut(&id) else { return };
+        let start = sync.span.start;
+        let disputed =
+            |at: usize| disputes.is_disputed(Span::new(start + at as u64 * BLOCK, BLOCK));
+        let trust = Trust { trusted: &trusted, lossy, ties, disputed: &disputed };
         let found = plan(&sync.maps, &trust, targets, compare);
         let ambiguous: Vec<Span> = found.ambiguous.iter().map(|at| sync.block(*at)).collect();
+        let lost: Vec<Span> = found.lost.iter().map(|at| sync.block(*at)).collect();
         if !found.lost.is_empty() {
             match sync.kind {
                 SyncKind::Reconcile if sync.adopted != Some(sync.source) => {
@@ -65,36 +71,13 @@ impl Engine {
                     return;
                 }
                 SyncKind::Reconcile | SyncKind::Repair(_) | SyncKind::Scrub => {
-                    let offset = sync.span.start + found.lost[0] as u64 * BLOCK;
-                    let length = found.lost.len() as u64 * BLOCK;
-                    self.notice(Notice::Unreadable { offset, length });
+                    self.found_lost(&lost);
                 }
             }
         }
-        self.found_ambiguous(id, &ambiguous);
+        self.found_disputed(id, &ambiguous);
         self.report(id, &found.runs);
         self.move_runs(id, found.runs);
-    }
-
-    /// Members have different content with good checksums, and nothing says who is right. What a
-    /// guest reads there is an error until it writes the block again.
-    fn found_ambiguous(&mut self, id: u64, blocks: &[Span]) {
-        let mut fresh: Vec<Span> = Vec::new();
-        for block in blocks.iter().filter(|block| !self.ambiguous.touches(**block)) {
-            match fresh.last_mut() {
-                Some(last) if last.end == block.start => last.end = block.end,
-                _ => fresh.push(*block),
-            }
-        }
-        for span in fresh {
-            self.ambiguous.insert(span);
-            self.notice(Notice::Ambiguous { offset: span.start, length: span.len() });
-        }
-        if let Some(Sync { kind: SyncKind::Scrub, .. }) = self.syncs.get(&id)
-            && let Some(scrub) = &mut self.scrub
-        {
-            scrub.bad += blocks.len() as u64;
-        }
     }
 
     /// Tells of what should not have been different.

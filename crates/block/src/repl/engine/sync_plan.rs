@@ -45,13 +45,14 @@ pub(super) enum Ties {
 }
 
 /// Who is believed, and for what.
-#[derive(Debug)]
 pub(super) struct Trust<'a> {
     /// The best member first.
     pub(super) trusted: &'a [usize],
     /// Those that may have lost writes.
     pub(super) lossy: Slots,
     pub(super) ties: Ties,
+    /// Blocks that were found ambiguous before: a version that was copied since proves nothing.
+    pub(super) disputed: &'a dyn Fn(usize) -> bool,
 }
 
 /// Compares maps. Without `compare` everything is copied, whatever the checksums say.
@@ -65,6 +66,10 @@ pub(super) fn plan(
     let first = trust.trusted.first().and_then(|slot| maps.get(slot));
     let state = |slot: usize, block: usize| maps.get(&slot).and_then(|map| map.get(block)).copied();
     for block in 0..first.map_or(0, Vec::len) {
+        if trust.ties == Ties::Ambiguous && (trust.disputed)(block) {
+            plan.ambiguous.push(block);
+            continue;
+        }
         let (from, truth) = match truth(trust, |slot| state(slot, block)) {
             Truth::Of(from, truth) => (from, truth),
             Truth::Lost => {
@@ -129,7 +134,7 @@ mod tests {
     }
 
     fn trust(trusted: &[usize]) -> Trust<'_> {
-        Trust { trusted, lossy: Slots::NONE, ties: Ties::BestMember }
+        Trust { trusted, lossy: Slots::NONE, ties: Ties::BestMember, disputed: &|_| false }
     }
 
     #[test]
@@ -180,6 +185,9 @@ mod tests {
         let trust = Trust { ties: Ties::Ambiguous, ..trust(&[0, 1]) };
         let found = plan(&maps, &trust, slots(&[0, 1]), true);
         assert_eq!((found.ambiguous, found.runs.len()), (vec![0], 1));
+        let trust = Trust { disputed: &|block| block == 1, ..trust };
+        let found = plan(&maps, &trust, slots(&[0, 1]), true);
+        assert_eq!(found.ambiguous, [0, 1], "what was disputed stays so until it is written");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::Shard;
 use super::client::Origin;
 use super::engine::{Place, VolumeKey};
 use crate::ids::{Epoch, Generation, ReplicaId, SnapshotId};
+use crate::repl::control::ByteRange;
 use crate::repl::engine::{
     Command, ControlAnswer, Event, GuestError, GuestReply, GuestRequest, GuestResult,
 };
@@ -114,6 +115,12 @@ pub struct VolumeStatus {
     pub replicas: Vec<MemberStatus>,
     /// Regions that must be compared before they can be read.
     pub unreconciled: u64,
+    /// Blocks that are not served: replicas differ without evidence for one of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disputed: Vec<ByteRange>,
+    /// Blocks that no replica has as they were written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<ByteRange>,
     /// Bytes that a scrub has compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scrubbed_bytes: Option<u64>,
@@ -362,6 +369,8 @@ impl Shard {
             size: status.size,
             replicas: volume.replicas.iter().map(member).collect(),
             unreconciled: status.unreconciled,
+            disputed: status.disputed,
+            lost: status.lost,
             scrubbed_bytes: status.scrub.map(|(done, _)| done),
             snapshots: status.snapshots,
         }

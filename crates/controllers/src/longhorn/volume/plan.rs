@@ -297,6 +297,15 @@ impl<'a> Draft<'a> {
         (state == State::Attaching).then(|| engine().or_else(replica)).flatten()
     }
 
+    /// Which blocks cannot be read, as the engine says: a reason and a message.
+    fn unreadable(&self) -> Option<(String, String)> {
+        let conditions = list(self.seen.engine?, "/status/conditions");
+        let found = conditions
+            .iter()
+            .find(|it| text(it, "/type") == status::READABLE && text(it, "/status") == "False")?;
+        Some((text(found, "/reason").to_owned(), text(found, "/message").to_owned()))
+    }
+
     fn say(&mut self, state: State, robustness: Robustness) {
         let volume = self.seen.volume;
         let told = status::Told {
@@ -304,6 +313,7 @@ impl<'a> Draft<'a> {
             robustness,
             obstacle: self.obstacle.take(),
             trouble: self.trouble(state),
+            unreadable: self.unreadable(),
             clone_status: self.clone_status.take(),
             expanding: self.seen.engine.is_some_and(|engine| self.is_short(engine)),
         };

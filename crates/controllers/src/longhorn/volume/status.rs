@@ -10,6 +10,9 @@ use crate::event::Tone;
 use crate::longhorn::object::bytes;
 use crate::object::{entries, name, text};
 
+/// The condition of an engine and its volume that says which blocks cannot be read.
+pub(super) const READABLE: &str = "Readable";
+
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) state: State,
@@ -18,6 +21,8 @@ pub(super) struct Told {
     pub(super) obstacle: Option<String>,
     /// Why it is not attached although it is wanted.
     pub(super) trouble: Option<String>,
+    /// Which of its blocks cannot be read: a reason and a message.
+    pub(super) unreadable: Option<(String, String)>,
     pub(super) clone_status: Option<Value>,
     pub(super) expanding: bool,
 }
@@ -35,6 +40,13 @@ pub(super) fn patch(volume: &Value, engine: Option<&Value>, told: Told, now: Tim
         None => condition::remove(&mut conditions, "Attachable"),
         Some(trouble) => {
             let wanted = Condition::new("Attachable", "False").because("InstanceFailure", trouble);
+            condition::set(&mut conditions, &wanted, now);
+        }
+    }
+    match told.unreadable {
+        None => condition::remove(&mut conditions, READABLE),
+        Some((reason, message)) => {
+            let wanted = Condition::new(READABLE, "False").because(&reason, message);
             condition::set(&mut conditions, &wanted, now);
         }
     }
@@ -99,5 +111,44 @@ pub(super) fn events(volume: &Value, patch: &Value) -> Vec<(Tone, &'static str, 
         }
         _ => {}
     }
+    let unreadable = |own: &Value| {
+        let found = condition::of(own).into_iter().find(|it| text(it, "/type") == READABLE)?;
+        Some(text(&found, "/message").to_owned())
+    };
+    if let (None, Some(message)) = (unreadable(volume), unreadable(patch)) {
+        events.push((Tone::Warning, "Unreadable", format!("volume {own}: {message}")));
+    }
     events
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_that_cannot_be_read_are_a_condition_and_one_event() {
+        let now = Timestamp::UNIX_EPOCH;
+        let told = |unreadable| Told {
+            state: State::Attached,
+            robustness: Robustness::Healthy,
+            obstacle: None,
+            trouble: None,
+            unreadable,
+            clone_status: None,
+            expanding: false,
+        };
+        let why = || Some(("ReplicasDiffer".to_owned(), "they differ".to_owned()));
+        let warnings = |old: &Value, new: &Value| {
+            let all = events(old, new);
+            all.iter().filter(|(_, reason, _)| *reason == "Unreadable").count()
+        };
+        let volume = json!({"metadata": {"name": "v"}});
+        let first = patch(&volume, None, told(why()), now);
+        assert!(condition::is(&first, READABLE, "False"));
+        assert_eq!(warnings(&volume, &first), 1);
+        let second = patch(&first, None, told(why()), now);
+        assert_eq!(warnings(&first, &second), 0, "it was told");
+        let third = patch(&second, None, told(None), now);
+        assert!(!condition::is(&third, READABLE, "False"));
+    }
 }

@@ -103,7 +103,7 @@ fn trouble(volume: &Value) -> String {
     let unmet = conditions
         .into_iter()
         .flatten()
-        .filter(|own| matches!(text(own, "/type"), "Scheduled" | "Attachable"))
+        .filter(|own| matches!(text(own, "/type"), "Scheduled" | "Attachable" | "Readable"))
         .filter(|own| text(own, "/status") == "False");
     unmet.map(|own| text(own, "/message")).collect::<Vec<_>>().join("; ")
 }

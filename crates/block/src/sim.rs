@@ -6,7 +6,8 @@
 //! the end every disk. What a seed can contain:
 //!
 //! - engines that crash with or without their guest, are superseded, handed over or closed;
-//! - replica processes that crash, nodes that lose power, disks that hang, fill up or rot;
+//! - replica processes that crash, nodes that lose power, disks that hang, fill up or rot, and
+//!   maps that are damaged;
 //! - connections that break, are cut in one direction or both, and deliver late;
 //! - a replica's directory that is replaced by an older copy of itself;
 //! - a control plane that is away, or whose answers are lost.
@@ -58,6 +59,8 @@ pub struct Outcome {
     /// Replicas that were replaced by an older copy, and that were found to be stale.
     pub rollbacks: u64,
     pub stale: u64,
+    /// Pages of maps that were damaged.
+    pub damaged_maps: u64,
 }
 
 impl Outcome {
@@ -76,6 +79,7 @@ impl Outcome {
         self.fenced += other.fenced;
         self.rollbacks += other.rollbacks;
         self.stale += other.stale;
+        self.damaged_maps += other.damaged_maps;
     }
 }
 

@@ -364,6 +364,19 @@ impl ModelDisk {
     }
 
     /// A bit of a block changes by itself.
+    /// A page of the map is damaged: nothing is known about the blocks of a region any more.
+    pub(crate) fn damage_map(&mut self, rng: &mut Rng) {
+        let per_region = self.region / BLOCK;
+        let first = rng.below(self.size.div_ceil(self.region)) * per_region;
+        let zeroes = || Cell { data: Bytes::from(vec![0; BLOCK as usize]), crc: zero_crc() };
+        for block in first..(first + per_region).min(self.size / BLOCK) {
+            for blocks in [&mut self.now, &mut self.durable] {
+                let cell = blocks.entry(block).or_insert_with(zeroes);
+                cell.crc = !crc32c(&cell.data);
+            }
+        }
+    }
+
     pub(crate) fn rot(&mut self, rng: &mut Rng) -> Option<u64> {
         let block = *self.now.keys().nth(rng.index(self.now.len()))?;
         let flip = |cell: &mut Cell, at: usize| {

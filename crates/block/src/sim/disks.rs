@@ -104,6 +104,12 @@ impl Disk {
         }
     }
 
+    pub(crate) fn damage_map(&mut self, rng: &mut Rng) {
+        if let Self::Model(disk) = self {
+            disk.damage_map(rng);
+        }
+    }
+
     pub(crate) fn rot(&mut self, rng: &mut Rng) {
         if let Self::Model(disk) = self {
             disk.rot(rng);

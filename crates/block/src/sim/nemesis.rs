@@ -19,6 +19,8 @@ enum Fault {
     Hang,
     Full,
     Rot,
+    /// A page of a replica's map is damaged.
+    DamagedMap,
     Rival,
     /// A rival on the other side of a network that fell apart.
     Partition,
@@ -53,6 +55,7 @@ impl World {
             (faults.slow_disk, Fault::Hang),
             (faults.no_space, Fault::Full),
             (faults.rot, Fault::Rot),
+            (faults.damaged_map, Fault::DamagedMap),
             (faults.rival, Fault::Rival),
             (faults.partition, Fault::Partition),
             (faults.migration, Fault::Migration),
@@ -107,6 +110,13 @@ impl World {
             Fault::Full => {
                 self.hosts[host].disk.set_full(true);
                 self.after(length, What::DiskFree { host });
+            }
+            Fault::DamagedMap => {
+                // As with rot: there is another copy.
+                if self.hosts.len() > 1 && self.record.record.isr.len() > 1 {
+                    self.outcome.damaged_maps += 1;
+                    self.hosts[0].disk.damage_map(&mut self.rng);
+                }
             }
             Fault::Rot => {
                 // One copy only, so that there is a good one.

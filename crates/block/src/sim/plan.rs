@@ -16,6 +16,8 @@ pub struct Faults {
     pub slow_disk: bool,
     pub no_space: bool,
     pub rot: bool,
+    /// A page of the map of a replica is damaged.
+    pub damaged_map: bool,
     pub rival: bool,
     /// The network falls apart, and both sides want the volume.
     pub partition: bool,
@@ -76,6 +78,7 @@ impl Plan {
         let mut later = Rng::new(seed ^ 0x5eed);
         let (rollback, witness) = (later.chance(100) && !rot, later.chance(500));
         let partial = later.chance(400);
+        let damaged_map = rot && later.chance(500);
         // What proves a copy old must be within reach when the volume is opened.
         // A rotten block can be repaired while another copy is whole, so nothing else may take
         // copies away.
@@ -91,6 +94,7 @@ impl Plan {
             no_space: on(120),
             lose_all_but_one: on(150),
             rot,
+            damaged_map,
             rollback,
             engine_crash: rng.chance(500),
             rival: rng.chance(200),
@@ -134,6 +138,7 @@ impl Plan {
     pub fn with_real_store(mut self) -> Self {
         self.real_store = true;
         self.faults.rot = false;
+        self.faults.damaged_map = false;
         self
     }
 

@@ -34,7 +34,7 @@ fn run_share(share: u64, of: u64) {
     }
     // A simulation in which nothing happens proves nothing.
     let Outcome { acked_writes, reads, activations, rebuilds, reconciles, isr_changes, .. } = total;
-    let Outcome { rollbacks, stale, .. } = total;
+    let Outcome { rollbacks, stale, damaged_maps, .. } = total;
     for (what, count) in [
         ("writes", acked_writes),
         ("reads", reads),
@@ -44,6 +44,7 @@ fn run_share(share: u64, of: u64) {
         ("changes of the in-sync set", isr_changes),
         ("replicas replaced by an older copy", rollbacks),
         ("stale replicas", stale),
+        ("damaged maps", damaged_maps),
     ] {
         // The rarest of them is seen in about every twenty-fifth seed.
         let least = 1 + ran / 100;

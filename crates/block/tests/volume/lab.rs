@@ -67,6 +67,39 @@ impl Lab {
         }
     }
 
+    /// As [`Lab::resume`], of a volume that may be beyond help. False if the engine has ended.
+    pub(crate) fn try_resume(&mut self) -> bool {
+        let mut command = self.command(&self.how);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let start = Instant::now();
+        loop {
+            if child.try_wait().unwrap().is_some() {
+                return false;
+            }
+            let status = self.try_ask(&LabRequest::Status);
+            let active = |it: &LabReply| matches!(it, LabReply::Status { volume, .. } if volume.phase == "active");
+            let listens = std::os::unix::net::UnixStream::connect(self.socket()).is_ok();
+            if status.as_ref().is_ok_and(active) && listens {
+                self.child = Some(child);
+                return true;
+            }
+            assert!(start.elapsed() < PATIENCE, "it neither serves nor ends: {status:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Kills the engine and every replica, as a crash of all processes would.
+    pub(crate) fn kill_all(&mut self, replicas: usize) {
+        let pids: Vec<u32> = (0..replicas).map(|index| self.replica_pid(index)).collect();
+        self.kill_engine();
+        for pid in &pids {
+            let pid = rustix::process::Pid::from_raw(i32::try_from(*pid).unwrap()).unwrap();
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        pids.iter().for_each(|pid| crate::killed::wait_for_end(*pid));
+    }
+
     fn command(&self, how: &[&str]) -> Command {
         let mut command = Command::new(program());
         command.arg("volume").arg(self.volume_dir()).arg(self.size.to_string());

@@ -8,6 +8,7 @@
 mod clients;
 mod cluster;
 mod cut;
+mod damage;
 mod encrypted;
 mod faults;
 mod guest;

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use block::run::AdminRequest;
 use block::run::lab::{LabRequest, salvage};
-use rustix::process::{Pid, Signal, kill_process};
 
 use crate::killed::wait_for_end;
 use crate::lab::{Lab, MIB, qemu_io, tool};
@@ -30,17 +29,6 @@ impl Lab {
         let to = self.dir.path().join(format!("copy-{index}"));
         copy(&self.replica_dir(index), &to);
         to
-    }
-
-    /// Kills the engine and every replica, as a crash of all processes would.
-    fn kill_all(&mut self, replicas: usize) {
-        let pids: Vec<u32> = (0..replicas).map(|index| self.replica_pid(index)).collect();
-        self.kill_engine();
-        for pid in &pids {
-            let pid = Pid::from_raw(i32::try_from(*pid).unwrap()).unwrap();
-            kill_process(pid, Signal::KILL).unwrap();
-        }
-        pids.iter().for_each(|pid| wait_for_end(*pid));
     }
 
     /// Reads often enough that every replica is asked, before and after everything is compared.

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::crash::seeds;
-use super::world::{options, reopen};
-use crate::ids::{ReplicaId, SnapshotId};
+use super::world::{options, reopen, reopen_in};
+use crate::ids::{BootId, ReplicaId, SnapshotId};
 use crate::store::drive::Driven;
-use crate::store::files::sim::{Rng, SimFiles};
+use crate::store::files::sim::{Keep, Rng, SimFiles};
 use crate::store::files::{FileId, Files};
 use crate::store::geometry::{BLOCK, REGION_BLOCKS, Region};
 use crate::store::sabotage::{Check, leave_out};
@@ -24,6 +24,15 @@ const SPOTS: [u64; 6] = [0, 1, 2, 63, 64, 511];
 enum Stop {
     Clean,
     Kill,
+    /// The power goes after everything was flushed.
+    PowerCut,
+}
+
+impl Stop {
+    /// The kernel that runs when the replicas are opened again.
+    fn next_boot(self) -> BootId {
+        BootId::from_u128(if self == Self::PowerCut { 2 } else { 1 })
+    }
 }
 
 /// What every block should hold.
@@ -123,10 +132,17 @@ fn make(rng: &mut Rng, count: u128, stop: Stop) -> Group {
     }
     if stop != Stop::Clean {
         // Something that no clean close followed.
-        let requests: Vec<_> = (0..6).flat_map(|_| change(rng, &mut group.shadow, true)).collect();
+        let mut requests: Vec<_> =
+            (0..6).flat_map(|_| change(rng, &mut group.shadow, true)).collect();
+        if stop == Stop::PowerCut {
+            requests.push(Request::Flush);
+        }
         for files in &mut group.replicas {
             let replica = reopen(files).unwrap();
             carry_out(files, replica, &requests);
+            if stop == Stop::PowerCut {
+                files.power_cut(Keep::Random(Rng::new(rng.draw())));
+            }
         }
     }
     group
@@ -150,9 +166,9 @@ fn is_hint(file: FileId) -> bool {
     matches!(file, FileId::Recent | FileId::Sums | FileId::Reserve)
 }
 
-/// Data that was being written when a process was killed is taken as it is.
+/// Data that was being written before an unclean stop is taken as it is.
 fn is_taken(file: FileId, stop: Stop) -> bool {
-    stop == Stop::Kill && matches!(file, FileId::Data(..))
+    stop != Stop::Clean && matches!(file, FileId::Data(..))
 }
 
 fn pick_file(rng: &mut Rng, files: &mut SimFiles, stop: Stop) -> FileId {
@@ -288,7 +304,8 @@ fn harm(rng: &mut Rng, group: &mut Group, at: usize, stop: Stop) -> Result<(), S
     let report = check(&mut group.replicas[at].clone(), Depth::Data, &mut |_| {});
     let context = |error: String| format!("{error}, after {done:?}; the check said {report}");
     let files = &mut group.replicas[at];
-    let Ok(replica) = reopen(files) else {
+    let boot = stop.next_boot();
+    let Ok(replica) = reopen_in(files, boot) else {
         return match report.is_healthy() {
             true => Err(context("it does not open".into())),
             false => Ok(()),
@@ -308,7 +325,7 @@ fn harm(rng: &mut Rng, group: &mut Group, at: usize, stop: Stop) -> Result<(), S
     drop(driven);
     // And it stays so.
     let replica =
-        reopen(files).map_err(|error| context(format!("not a second time: {error:?}")))?;
+        reopen_in(files, boot).map_err(|error| context(format!("not a second time: {error:?}")))?;
     let mut driven = Driven::new(replica, files);
     let left = survey(&mut driven, &group.shadow, group.snapshot.as_ref()).map_err(context)?;
     match left.is_empty() {
@@ -319,7 +336,7 @@ fn harm(rng: &mut Rng, group: &mut Group, at: usize, stop: Stop) -> Result<(), S
 
 fn run(seed: u64) -> Result<(), String> {
     let mut rng = Rng::new(seed ^ 0x0bad);
-    let stop = [Stop::Clean, Stop::Kill][rng.below(2) as usize];
+    let stop = [Stop::Clean, Stop::Kill, Stop::PowerCut][rng.below(3) as usize];
     let count = 1 + rng.below(3);
     let mut group = make(&mut rng, u128::from(count), stop);
     for at in 0..(count as usize).saturating_sub(1).max(1) {

@@ -143,6 +143,10 @@ impl Engine {
     pub(super) fn tell_epoch(&mut self) {
         let Some(epoch) = self.control.record().map(|record| record.epoch) else { return };
         let members = self.readable();
+        if members.is_empty() {
+            // Nobody would answer, and a close would wait for that.
+            return;
+        }
         self.issue_each(Request::SetEpoch(epoch), members, super::ops::Owner::Nobody);
     }
 

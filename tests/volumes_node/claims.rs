@@ -1,4 +1,5 @@
-//! Claims as CDI's users make them: with volumes of their own, and from sources.
+//! Claims as CDI's and Longhorn's users make them: with volumes of their own, from sources, with
+//! recurring snapshots.
 
 use std::fs;
 use std::process::Command;
@@ -13,6 +14,7 @@ use crate::volume::registry::Registry;
 use crate::volume::web::{Fault, Web};
 
 const CDI: &str = "/apis/cdi.kubevirt.io/v1beta1/namespaces/default";
+const LAST_RUN: &str = "sheaf.io/last-schedule-time";
 
 /// 8 MiB that do not repeat.
 fn content() -> Vec<u8> {
@@ -149,6 +151,55 @@ fn upload(lab: &Lab, claim: &str, content: &[u8]) {
         let client = lab.node.sheaf.bearer(token);
         let reply = client.send(Request::post("/v1beta1/upload"), content.to_vec());
         if reply.status == 200 { Ok(()) } else { Err(reply.text()) }
+    });
+}
+
+#[test]
+fn recurring_jobs_take_and_remove_snapshots() {
+    let lab = Lab::start();
+    let http = lab.node.sheaf.http();
+    let volume = lab.claim("data", "16Mi");
+    lab.want(&volume, Some("one"));
+    lab.until_served(&volume);
+    // Jobs leave volumes out that are not attached.
+    lab.until_state(&volume, "attached");
+    // A run is due since the last one is long ago.
+    let job = |name: &str, task: &str| {
+        json!({"apiVersion": "longhorn.io/v1beta2", "kind": "RecurringJob",
+            "metadata": {"name": name, "annotations": {LAST_RUN: "2020-01-01T00:00:00Z"}},
+            "spec": {"cron": "0 0 1 1 *", "task": task, "retain": 1, "groups": ["default"]}})
+    };
+    let jobs = longhorn("recurringjobs");
+    let snapshots = || {
+        let all = http.get(&longhorn("snapshots")).ok();
+        let all = all["items"].as_array().cloned().unwrap_or_default();
+        let of = |label: &str| {
+            let mut own = all.iter().filter(|own| own["spec"]["labels"]["RecurringJob"] == label);
+            own.find(|own| own["status"]["readyToUse"] == true)
+                .map(|own| own["metadata"]["name"].as_str().unwrap().to_owned())
+        };
+        (of("daily"), all.len())
+    };
+    http.post(&jobs, &job("daily", "snapshot")).ok();
+    let first = poll("a snapshot is taken", || snapshots().0.ok_or_else(|| "none".to_owned()));
+    poll("the run is counted", || {
+        let job = http.get(&format!("{jobs}/daily")).ok();
+        if job["status"]["executionCount"] == 1 { Ok(()) } else { Err(job.to_string()) }
+    });
+    let again = json!({"metadata": {"annotations": {LAST_RUN: "2021-06-01T00:00:00Z"}}});
+    // The name of a snapshot follows from the time of its run: another year is another run.
+    let other = json!({"metadata": again["metadata"], "spec": {"cron": "0 0 2 1 *"}});
+    http.merge(&format!("{jobs}/daily"), &other).ok();
+    poll("the second snapshot replaces the first", || match snapshots() {
+        (Some(name), 1) if name != first => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    http.post(&jobs, &job("delete", "snapshot-delete")).ok();
+    http.merge(&format!("{jobs}/delete"), &json!({"spec": {"retain": 0}})).ok();
+    http.merge(&format!("{jobs}/delete"), &again).ok();
+    poll("all snapshots are deleted", || match snapshots() {
+        (None, 0) => Ok(()),
+        other => Err(format!("{other:?}")),
     });
 }
 

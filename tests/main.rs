@@ -30,6 +30,7 @@ mod limits;
 mod lists;
 mod metrics;
 mod policy;
+mod security;
 mod store;
 mod upstream;
 mod vm_access;

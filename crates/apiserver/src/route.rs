@@ -3,7 +3,65 @@
 //! Groups and kinds come and go with CustomResourceDefinitions, so paths are
 //! parsed, not matched against a routing table.
 
-use http::Method;
+use http::uri::PathAndQuery;
+use http::{Method, Uri};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+/// Characters besides letters and digits that stand for themselves in a path.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b':')
+    .remove(b'@')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// Why a path is refused before anything is done with it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PathError {
+    #[error("the path is not valid UTF-8")]
+    NotUtf8,
+    #[error("the path contains the segment {0:?}; use the path that it leads to")]
+    DotSegment(String),
+    #[error("the path contains a control character")]
+    ControlCharacter,
+}
+
+/// Decodes the path of a request, once: what is authorized is what is carried out.
+pub(crate) fn decode(raw: &str) -> Result<String, PathError> {
+    let path = percent_decode_str(raw).decode_utf8().map_err(|_| PathError::NotUtf8)?;
+    if path.chars().any(char::is_control) {
+        return Err(PathError::ControlCharacter);
+    }
+    match path.split('/').find(|segment| matches!(*segment, "." | "..")) {
+        Some(segment) => Err(PathError::DotSegment(segment.to_owned())),
+        None => Ok(path.into_owned()),
+    }
+}
+
+/// The URI with the decoded path in its one canonical spelling, for servers and extensions that
+/// parse it again.
+pub(crate) fn canonical(uri: &Uri, path: &str) -> Uri {
+    let path = utf8_percent_encode(path, ESCAPED);
+    let text = match uri.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_string(),
+    };
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = PathAndQuery::try_from(text).ok();
+    Uri::from_parts(parts).unwrap_or_default()
+}
 
 /// What a request is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +100,17 @@ pub(crate) struct ResourcePath<'a> {
     pub rest: &'a str,
     /// The deprecated `/watch/` prefix was used.
     pub watch_prefix: bool,
+}
+
+impl ResourcePath<'_> {
+    /// Everything that follows the name: the subresource with its own path.
+    pub(crate) fn below_name(&self) -> String {
+        let rest = self.rest.trim_end_matches('/');
+        if rest.is_empty() {
+            return self.subresource.to_owned();
+        }
+        format!("{}/{rest}", self.subresource)
+    }
 }
 
 /// Splits a (percent-decoded) path.
@@ -160,6 +229,57 @@ mod tests {
         assert_eq!(parse("/api/v1/"), resources("", "v1"));
         assert_eq!(parse("/version"), Target::Other("/version"));
         assert_eq!(parse("/"), Target::Other("/"));
+    }
+
+    /// Every spelling of a path is authorized as what it is parsed to, and handed on in one
+    /// spelling that is parsed to the same.
+    #[test]
+    fn spellings_of_a_path_do_not_change_what_is_authorized() {
+        let root = "/apis/subresources.kubevirt.io/v1/namespaces/n/virtualmachineinstances";
+        for (tail, name, below) in [
+            ("/vm/vnc", "vm", "vnc"),
+            ("/vm/vnc/", "vm", "vnc"),
+            ("/v%6D/vnc", "vm", "vnc"),
+            ("/v%6d/vnc/screenshot", "vm", "vnc/screenshot"),
+            ("/v%6D/portforward/22/tcp", "vm", "portforward/22/tcp"),
+            ("/vm/portforwar%64/22", "vm", "portforward/22"),
+            ("/vm%2Fportforward/22", "vm", "portforward/22"),
+            ("/vm/portforward/vm/22", "vm", "portforward/vm/22"),
+            ("/vm/vnc/screenshot/", "vm", "vnc/screenshot"),
+            ("/vm/vnc//screenshot", "vm", "vnc//screenshot"),
+            ("/vm;a=b/vnc", "vm;a=b", "vnc"),
+            ("/vm%3Fwatch=1/vnc", "vm?watch=1", "vnc"),
+            ("/vm%23/vnc", "vm#", "vnc"),
+            ("/v%256D/vnc", "v%6D", "vnc"),
+            ("//vnc", "", "vnc"),
+        ] {
+            let raw: Uri = format!("{root}{tail}?stdin=true").parse().unwrap();
+            let path = decode(raw.path()).unwrap();
+            let Target::Resource(target) = parse(&path) else { panic!("{tail}") };
+            assert_eq!((target.name, &*target.below_name()), (name, below), "{tail}");
+            let handed_on = canonical(&raw, &path);
+            assert_eq!(handed_on.query(), Some("stdin=true"));
+            let again = decode(handed_on.path()).unwrap();
+            assert_eq!(parse(&again), Target::Resource(target), "{tail} {handed_on}");
+            assert_eq!(canonical(&handed_on, &again), handed_on, "one spelling");
+        }
+    }
+
+    #[test]
+    fn ambiguous_paths_are_refused() {
+        let dots = |segment: &str| Err(PathError::DotSegment(segment.to_owned()));
+        for (raw, expected) in [
+            ("/api/v1/namespaces/a/../b/pods", dots("..")),
+            ("/api/v1/namespaces/a/%2e%2E/b/pods", dots("..")),
+            ("/api/v1/namespaces/a%2F..%2Fb/pods", dots("..")),
+            ("/api/v1/./pods", dots(".")),
+            ("/api/v1/pods/%00", Err(PathError::ControlCharacter)),
+            ("/api/v1/pods/a%0d%0ab", Err(PathError::ControlCharacter)),
+            ("/api/v1/pods/%ff", Err(PathError::NotUtf8)),
+            ("/api/v1/pods/a..b", Ok("/api/v1/pods/a..b".to_owned())),
+        ] {
+            assert_eq!(decode(raw), expected, "{raw}");
+        }
     }
 
     #[test]

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use auth::User;
 use http::header::{ACCEPT_ENCODING, HeaderValue};
 use http::{Method, Request, request};
-use percent_encoding::percent_decode_str;
 
 use crate::api::Api;
 use crate::body::{self, Accepts, RequestBody};
@@ -54,10 +53,15 @@ impl Api {
         let (mut parts, body) = request.into_parts();
         let began = Instant::now();
         let uri = parts.uri.clone();
-        let Ok(path) = percent_decode_str(uri.path()).decode_utf8() else {
-            let error = ApiError::bad_request("the path is not valid UTF-8");
-            return respond::failure(&error, error_encoding(&parts));
+        let path = match route::decode(uri.path()) {
+            Ok(path) => path,
+            Err(error) => {
+                let error = ApiError::bad_request(error.to_string());
+                return respond::failure(&error, error_encoding(&parts));
+            }
         };
+        // Extensions and aggregated servers parse the path again.
+        parts.uri = route::canonical(&uri, &path);
         if let Some(paths) = extension::open(self, &path) {
             return match extension::enter(self, paths, &parts, &path, transport).await {
                 Ok(user) => paths.answer(Asked { user, parts, body }).await,

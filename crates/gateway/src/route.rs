@@ -150,6 +150,9 @@ pub(crate) fn parse(parts: &request::Parts) -> Result<Route, Failure> {
         .decode_utf8()
         .map_err(|_| Failure::bad_request("the path is not valid UTF-8"))?;
     let words: Vec<&str> = path.trim_matches('/').split('/').collect();
+    if words.iter().any(|word| word.is_empty()) {
+        return Err(Failure::no_such_path());
+    }
     let (route, method) = match words.as_slice() {
         ["apis", UPLOAD_GROUP, _, "namespaces", namespace, "uploadtokenrequests"] => {
             (Route::UploadToken { namespace: (*namespace).to_owned() }, Method::POST)

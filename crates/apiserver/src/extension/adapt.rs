@@ -70,18 +70,14 @@ pub(crate) async fn call(
             return Err(ApiError::method_not_allowed());
         }
     };
-    let rest = match target.rest {
-        "" => target.subresource,
-        // Both are parts of one path, and the subresource ends where the rest begins.
-        _ => following(parts.uri.path(), target.name),
-    };
+    let below = target.below_name();
     let attributes = auth::Attributes {
         verb,
         target: auth::Target::Resource(auth::ResourceRequest {
             group: target.group,
             version: target.version,
             resource: target.resource,
-            subresource: group.subresource(rest),
+            subresource: group.subresource(&below),
             namespace: target.namespace,
             name: target.name,
         }),
@@ -89,12 +85,6 @@ pub(crate) async fn call(
     let subject = Subject { group: target.group, resource: target.resource, name: target.name };
     authorize::check(api, &user, &attributes, subject)?;
     Ok(group.answer(Asked { user: Some(user), parts: parts.clone(), body }).await)
-}
-
-/// What follows `/name/` in a path.
-fn following<'a>(path: &'a str, name: &str) -> &'a str {
-    let marker = format!("/{name}/");
-    path.rsplit_once(&*marker).map_or("", |(_, rest)| rest.trim_end_matches('/'))
 }
 
 pub(crate) fn group_value(group: &Arc<dyn Group>) -> Value {
@@ -165,16 +155,4 @@ fn aggregated_resources(group: &Arc<dyn Group>, version: &str) -> Vec<Value> {
         }
     }
     resources
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_follows_a_name_is_found_in_the_path() {
-        let path = "/apis/g/v1/namespaces/vm/things/vm/portforward/22/tcp";
-        assert_eq!(following(path, "vm"), "portforward/22/tcp");
-        assert_eq!(following("/apis/g/v1/things/a", "a"), "");
-    }
 }

@@ -1,9 +1,11 @@
 //! The few requests the agent makes on objects whose types it takes as JSON.
 
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 use serde_json::Value;
+use virt::claim_binding::{ClaimSide, VolumeSide, is_bound};
 
 /// The manager that owns what the agent writes.
 pub(crate) const MANAGER: &str = "sheaf-agent";
@@ -30,6 +32,24 @@ where
 {
     let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
     api.patch(name, &params, &Patch::Merge(patch)).await
+}
+
+/// Whether a claim and a persistent volume are bound to each other.
+pub(crate) fn are_bound(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+    let (status, spec) = (claim.status.as_ref(), claim.spec.as_ref());
+    let reference = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
+    let text = |own: Option<&Option<String>>| own.and_then(|own| own.clone()).unwrap_or_default();
+    is_bound(
+        ClaimSide {
+            uid: &text(Some(&claim.metadata.uid)),
+            phase: &text(status.map(|own| &own.phase)),
+            volume_name: &text(spec.map(|own| &own.volume_name)),
+        },
+        VolumeSide {
+            name: &text(Some(&volume.metadata.name)),
+            claim_uid: &text(reference.map(|own| &own.uid)),
+        },
+    )
 }
 
 /// Nothing instead of a "not found".

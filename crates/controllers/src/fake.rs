@@ -169,6 +169,13 @@ impl Fake {
         created.unwrap()["metadata"]["uid"].as_str().unwrap().to_owned()
     }
 
+    /// Binds a persistent volume to a claim.
+    pub(crate) fn bind(&self, namespace: &str, claim: &str, volume: &str) {
+        let claim = self.get("/persistentvolumeclaims", namespace, claim).unwrap();
+        let reference = json!({"uid": claim["metadata"]["uid"]});
+        self.merge("/persistentvolumes", "", volume, &json!({"spec": {"claimRef": reference}}));
+    }
+
     pub(crate) fn delete(&self, resource: &str, namespace: &str, name: &str, policy: &str) {
         let key = (resource.to_owned(), namespace.to_owned(), name.to_owned());
         self.with(|state| state.delete(&key, &json!({"propagationPolicy": policy}))).unwrap();

@@ -23,7 +23,7 @@ use crate::key::{Dependents, Key};
 use crate::longhorn::{BACKING_IMAGES, BACKINGS, STORAGE_NODES, handle};
 use crate::object::{self, is_deleting, text};
 use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, Touch};
-use crate::resource::{CLAIMS, CLASSES, Objects, Resource, VOLUMES, is_refused};
+use crate::resource::{CLAIMS, CLASSES, Objects, Resource, is_refused};
 
 pub(crate) const IMAGES: Resource =
     Resource::new("harvesterhci.io", "v1beta1", "virtualmachineimages");
@@ -187,8 +187,7 @@ impl Importer {
     async fn exported(&self, image: &Value) -> Result<Option<Value>, Failure> {
         let (space, name) = (text(image, "/spec/pvcNamespace"), text(image, "/spec/pvcName"));
         let claim = self.objects.get(CLAIMS, space, name).await.doing("get the claim")?;
-        let bound = claim.as_ref().map_or("", |claim| text(claim, "/spec/volumeName"));
-        let volume = self.objects.get(VOLUMES, "", bound).await.doing("get the volume")?;
+        let volume = self.objects.volume_of(claim.as_ref()).await.doing("get the volume")?;
         let own = volume.as_ref().and_then(handle).unwrap_or_default();
         self.objects.get(BACKINGS, NAMESPACE, own).await.doing("get the volume behind a claim")
     }

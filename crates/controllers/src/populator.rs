@@ -17,7 +17,7 @@ use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
 use crate::object::{self, annotation, text};
 use crate::populate::{self, DRIVER_CLONE, POD_PHASE, POPULATOR};
 use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
-use crate::resource::{CLAIMS, CLASSES, Objects, Resource, VOLUMES};
+use crate::resource::{CLAIMS, CLASSES, Objects, Resource};
 
 const GROUP: &str = "cdi.kubevirt.io";
 const IMPORTS: Resource = Resource::new(GROUP, "v1beta1", "volumeimportsources");
@@ -113,8 +113,7 @@ impl PopulatorReconciler {
         };
         let object = self.objects.get(resource, &key.namespace, from).await;
         let object = object.doing("get what is copied")?;
-        let bound = object.as_ref().map_or("", |own| text(own, "/spec/volumeName"));
-        let volume = self.objects.get(VOLUMES, "", bound).await.doing("get a volume")?;
+        let volume = self.objects.volume_of(object.as_ref()).await.doing("get a volume")?;
         let class = text(claim, "/spec/storageClassName");
         let class = self.objects.get(CLASSES, "", class).await.doing("get the storage class")?;
         let copied =
@@ -258,6 +257,7 @@ mod tests {
         let from = json!({"metadata": {"name": "from"}, "spec": {"volumeName": "v"},
             "status": {"phase": "Bound"}});
         fake.create("/persistentvolumeclaims", "n", from);
+        fake.bind("n", "from", "v");
         reconciler.reconcile(&Key::new("n", "c")).await.unwrap();
         let claim = fake.get("/persistentvolumeclaims", "n", "c").unwrap();
         assert_eq!(annotation(&claim, DRIVER_CLONE), Some("pvc/n/from"));

@@ -84,6 +84,17 @@ impl Objects {
         present(self.0.request(request).await)
     }
 
+    /// The persistent volume that a claim is bound to.
+    pub(crate) async fn volume_of(
+        &self,
+        claim: Option<&Value>,
+    ) -> Result<Option<Value>, kube::Error> {
+        let Some(claim) = claim else { return Ok(None) };
+        let named = claim.pointer("/spec/volumeName").and_then(Value::as_str).unwrap_or_default();
+        let volume = self.get(VOLUMES, "", named).await?;
+        Ok(volume.filter(|volume| virt::claim_binding::are_bound(claim, volume)))
+    }
+
     /// All objects in `namespace` (or everywhere, if that is empty) with these labels.
     pub(crate) async fn list(
         &self,

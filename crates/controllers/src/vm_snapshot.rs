@@ -20,7 +20,7 @@ use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
 use crate::object::{self, has_finalizer, is_deleting, is_merged, text};
 use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
 use crate::resource::{
-    CLAIMS, Objects, Resource, VM_CONTENTS, VM_SNAPSHOTS, VMIS, VMS, VOLUMES, is_refused,
+    CLAIMS, Objects, Resource, VM_CONTENTS, VM_SNAPSHOTS, VMIS, VMS, is_refused,
 };
 
 const SNAPSHOT_CLASSES: Resource =
@@ -154,8 +154,7 @@ impl Photographer {
         for (volume, claim) in plan::claims(vm) {
             let namespace = object::namespace(vm);
             let claim = self.objects.get(CLAIMS, namespace, claim).await.doing("get a claim")?;
-            let bound = claim.as_ref().map_or("", |own| text(own, "/spec/volumeName"));
-            let behind = self.objects.get(VOLUMES, "", bound).await.doing("get a volume")?;
+            let behind = self.objects.volume_of(claim.as_ref()).await.doing("get a volume")?;
             disks.push(plan::disk(volume, claim, behind.as_ref()));
         }
         Ok(disks)

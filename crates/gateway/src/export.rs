@@ -19,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 use virt::api::export::{VirtualMachineExport, VirtualMachineExportLink};
 
 use crate::answer::{self, Failure, Outcome};
-use crate::upload::node_of_volume;
+use crate::upload::{bound_volume, node_of_volume, volume_name};
 use crate::{Asked, Gateway, node, objects};
 
 const PREFIX: &str = "/api/export.kubevirt.io/";
@@ -131,8 +131,12 @@ async fn disk(
     let namespace = &route.namespace;
     let found = objects::find(&gateway.client, &objects::claim_path(namespace, claim)).await?;
     let found = found.ok_or_else(|| Failure::not_found("persistentvolumeclaim", claim))?;
-    let volume = found["spec"]["volumeName"].as_str().unwrap_or_default();
-    let node = node_of_volume(gateway, volume).await?;
+    let bound = bound_volume(gateway, &found).await?;
+    let bound = bound.ok_or_else(|| {
+        Failure::unavailable(format!("the claim {namespace}/{claim} is not bound to a volume"))
+    })?;
+    let node = node_of_volume(gateway, &bound).await?;
+    let volume = volume_name(&bound);
     if only_head {
         return Ok(answer::empty(StatusCode::OK));
     }

@@ -72,23 +72,40 @@ pub(crate) async fn answer(gateway: &Gateway, asked: Asked) -> Outcome {
     if parts.method == Method::HEAD {
         return Ok(answer::empty(StatusCode::OK));
     }
-    let volume = claim["spec"]["volumeName"].as_str().unwrap_or("");
-    if volume.is_empty() {
-        return Err(Failure::unavailable(format!(
+    let volume = bound_volume(gateway, &claim).await?.ok_or_else(|| {
+        Failure::unavailable(format!(
             "the claim {namespace}/{name} has no volume yet; try again when it is bound"
-        )));
-    }
-    let node = node_of_volume(gateway, volume).await?;
+        ))
+    })?;
+    let node = node_of_volume(gateway, &volume).await?;
+    let volume = volume_name(&volume);
     let length = parts.headers.get(CONTENT_LENGTH).cloned();
     let path = format!("/v1/volumes/{volume}/upload");
     node::pass(&*gateway.nodes, &node, &path, length, asked.body).await?;
     Ok(answer::empty(StatusCode::OK))
 }
 
-pub(crate) async fn node_of_volume(gateway: &Gateway, volume: &str) -> Result<String, Failure> {
-    let path = format!("/api/v1/persistentvolumes/{volume}");
+/// The persistent volume that a claim is bound to. The name of a volume in a claim is not
+/// enough: its user may choose it.
+pub(crate) async fn bound_volume(
+    gateway: &Gateway,
+    claim: &Value,
+) -> Result<Option<Value>, Failure> {
+    let name = claim["spec"]["volumeName"].as_str().unwrap_or_default();
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let path = format!("/api/v1/persistentvolumes/{name}");
     let found = objects::find(&gateway.client, &path).await?;
-    let found = found.ok_or_else(|| Failure::not_found("persistentvolume", volume))?;
+    Ok(found.filter(|volume| virt::claim_binding::are_bound(claim, volume)))
+}
+
+pub(crate) fn volume_name(volume: &Value) -> &str {
+    volume["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+pub(crate) async fn node_of_volume(gateway: &Gateway, found: &Value) -> Result<String, Failure> {
+    let volume = volume_name(found);
     if let Some(handle) = found["spec"]["csi"]["volumeHandle"].as_str() {
         return node_of_replicas(gateway, handle).await;
     }

@@ -4,6 +4,7 @@
 pub mod admit;
 pub mod api;
 mod bootstrap;
+pub mod claim_binding;
 pub mod condition;
 mod config;
 pub mod default;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use client::Fault;
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::Value;
@@ -21,7 +21,7 @@ use super::image::Scratch;
 use super::keep::Shared;
 use super::replicated::{self, ReplicatedError};
 use super::source;
-use crate::api::{present, vmis_in};
+use crate::api::{are_bound, present, vmis_in};
 
 /// Why a claim is not copied.
 #[derive(Debug, thiserror::Error)]
@@ -133,13 +133,28 @@ impl Copy<'_> {
         if let Some(why) = source::unfilled(&claim) {
             return Err(pending(why));
         }
-        let bound = claim.spec.and_then(|spec| spec.volume_name).filter(|name| !name.is_empty());
-        let Some(volume) = bound else { return Err(pending("it is not bound yet".into())) };
+        let Some(volume) = self.bound_volume(&claim).await? else {
+            return Err(pending("it is not bound yet".into()));
+        };
         let is_replicated = self.shared.handles.of(&volume).is_some();
         if !is_replicated && self.shared.disks.look(&volume).size.is_none() {
             return Err(pending(format!("its volume {volume} is not on this node")));
         }
         Ok(volume)
+    }
+
+    async fn bound_volume(
+        &self,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<Option<String>, CloneError> {
+        let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone());
+        let Some(name) = named.filter(|name| !name.is_empty()) else { return Ok(None) };
+        let volumes = Api::<PersistentVolume>::all(self.shared.client.clone());
+        let found = present(volumes.get(&name).await).map_err(|source| CloneError::Request {
+            what: "the volume of the source",
+            source: Fault(source),
+        })?;
+        Ok(found.filter(|volume| are_bound(claim, volume)).map(|_| name))
     }
 
     /// Machines that may write to the source.

@@ -339,6 +339,7 @@ impl Keeper {
             claim.source == Some(Source::Upload)
                 && claim.progress == Progress::Ready
                 && claim.is_bound
+                && claim.volume.as_deref() == Some(&volume)
                 && !claim.is_deleting
         });
         let Some(claim) = claim.cloned() else {

@@ -210,8 +210,7 @@ impl Provisioner {
                 self.wait_for(claim, &namespace, &name);
                 let source = self.objects.get(CLAIMS, &namespace, &name).await;
                 let source = source.doing("get the source claim")?;
-                let bound = source.as_ref().map_or("", |own| text(own, "/spec/volumeName"));
-                let volume = self.objects.get(VOLUMES, "", bound).await;
+                let volume = self.objects.volume_of(source.as_ref()).await;
                 let volume = volume.doing("get the source volume")?;
                 origin::claim_content(&name, source.as_ref(), volume.as_ref()).map(Some)
             }

@@ -20,7 +20,7 @@ use crate::event::{self, About, Tone};
 use crate::key::Key;
 use crate::object::{self, has_finalizer, is_deleting, is_merged, text};
 use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
-use crate::resource::{CLAIMS, Objects, Resource, VOLUMES, is_refused};
+use crate::resource::{CLAIMS, Objects, Resource, is_refused};
 
 pub(crate) const VOLUME_SNAPSHOTS: Resource =
     Resource::new(hci::snapshot::GROUP, "v1", "volumesnapshots");
@@ -120,8 +120,7 @@ impl Archivist {
         let namespace = object::namespace(snapshot);
         let claim = text(snapshot, "/spec/source/persistentVolumeClaimName");
         let found = self.0.get(CLAIMS, namespace, claim).await.doing("get the claim")?;
-        let bound = found.as_ref().map_or("", |own| text(own, "/spec/volumeName"));
-        let volume = self.0.get(VOLUMES, "", bound).await.doing("get the volume")?;
+        let volume = self.0.volume_of(found.as_ref()).await.doing("get the volume")?;
         let classes = self.0.list(SNAPSHOT_CLASSES, "", "").await;
         let classes = classes.doing("list snapshot classes")?;
         let wanted = match plan::content(snapshot, found.as_ref(), volume.as_ref(), &classes) {

@@ -16,6 +16,7 @@ async fn a_machine_is_captured_disk_by_disk() {
         let claim = json!({"metadata": {"name": name}, "spec": {"volumeName": name},
             "status": {"phase": "Bound"}});
         fake.create("/persistentvolumeclaims", "n", claim);
+        fake.bind("n", name, name);
         volumes.push(json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
     }
     let vm = json!({"metadata": {"name": "m"},

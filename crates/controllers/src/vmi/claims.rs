@@ -6,7 +6,7 @@ use super::Placer;
 use super::storage::Need;
 use crate::object::{self, list, text};
 use crate::reconcile::{Doing, Failure};
-use crate::resource::{CLAIMS, CLASSES, DATA_VOLUMES, VOLUMES};
+use crate::resource::{CLAIMS, CLASSES, DATA_VOLUMES};
 
 impl Placer {
     /// Reads the claims and what stands behind them.
@@ -34,7 +34,7 @@ impl Placer {
         if let Some(claim) = &claim {
             let volume = text(claim, "/spec/volumeName");
             if text(claim, "/status/phase") == "Bound" && !volume.is_empty() {
-                let found = self.objects.get(VOLUMES, "", volume).await;
+                let found = self.objects.volume_of(Some(claim)).await;
                 need.volume = found.doing("get a volume")?;
             } else {
                 need.waits_for_consumer = self.waits_for_consumer(claim).await?;

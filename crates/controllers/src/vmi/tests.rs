@@ -135,6 +135,7 @@ async fn an_instance_waits_for_its_claim_to_appear_and_to_be_bound() {
     world.fake.create("/persistentvolumes", "", volume);
     let bound = json!({"spec": {"volumeName": "pv"}, "status": {"phase": "Bound"}});
     world.fake.merge(CLAIM, "n", "c", &bound);
+    world.fake.bind("n", "c", "pv");
     world.look("v").await;
     assert_eq!(world.phase("v"), "Scheduled");
     assert!(condition(&world.get("v"), "Provisioning").is_null());

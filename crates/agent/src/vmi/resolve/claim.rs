@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use virt::v1::{EphemeralVolumeSource, Volume};
 
 use super::{ResolveError, Resolved, Resolver, file, plain_file};
-use crate::api::present;
+use crate::api::{are_bound, present};
 use crate::vmi::translate::Backing;
 
 /// The image in a claim that is a file system.
@@ -68,7 +68,8 @@ impl Resolver<'_> {
         let volumes = Api::<PersistentVolume>::all(client.clone());
         let volume = present(volumes.get(&bound).await).map_err(unread("PV"))?;
         match volume {
-            Some(volume) => Ok((claim, volume)),
+            Some(volume) if are_bound(&claim, &volume) => Ok((claim, volume)),
+            Some(_) => Err(pending(format!("volume {bound} is bound to another claim"))),
             None => Err(ResolveError::Missing { kind: "PV", name: bound }),
         }
     }

@@ -18,7 +18,7 @@ impl Provisioner {
     /// A claim with a volume may want more of it.
     pub(super) async fn grow(&self, claim: &Value) -> Result<Next, Failure> {
         let bound = text(claim, "/spec/volumeName");
-        let found = self.objects.get(VOLUMES, "", bound).await.doing("get the volume")?;
+        let found = self.objects.volume_of(Some(claim)).await.doing("get the volume")?;
         let Some(volume) = found else { return Ok(Next::Done) };
         let Some(own) = handle(&volume) else { return Ok(Next::Done) };
         let found = self.objects.get(BACKINGS, NAMESPACE, own).await;

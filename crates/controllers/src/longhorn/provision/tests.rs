@@ -134,6 +134,7 @@ async fn a_copy_from_another_namespace_needs_the_authority_of_its_data_volume() 
     let status = json!({"phase": "Bound", "capacity": {"storage": "1Gi"}});
     let from = json!({"metadata": {"name": "from"}, "spec": {"volumeName": "v"}, "status": status});
     fake.create(CLAIM_KIND, "m", from);
+    fake.bind("m", "from", "v");
     let dv = json!({"metadata": {"name": "c"}, "spec": {}});
     let uid = fake.create("cdi.kubevirt.io/datavolumes", "n", dv);
     make_claim(&fake);

@@ -17,6 +17,7 @@ async fn a_snapshot_is_taken_told_and_removed() {
     let claim = json!({"metadata": {"name": "c"}, "spec": {"volumeName": "pv"},
         "status": {"phase": "Bound"}});
     fake.create("/persistentvolumeclaims", "n", claim);
+    fake.bind("n", "c", "pv");
     let class = json!({"metadata": {"name": "k"}, "driver": hci::DRIVER,
         "deletionPolicy": "Delete", "parameters": {"type": "snap"}});
     fake.create("snapshot.storage.k8s.io/volumesnapshotclasses", "", class);

@@ -22,7 +22,7 @@ use crate::key::{Dependents, Key};
 use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
 use crate::object::{self, is_merged, text};
 use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
-use crate::resource::{CLAIMS, CLASSES, DATA_VOLUMES, Objects, VOLUMES, is_refused};
+use crate::resource::{CLAIMS, CLASSES, DATA_VOLUMES, Objects, is_refused};
 use crate::storage_profile::{self, PROFILES};
 
 const SOURCE: &str = "datavolume-controller";
@@ -120,6 +120,9 @@ impl Filler {
         } else {
             plan::default_modes(&mut wanted, dv, &[]);
         }
+        if let Some(hold) = source::unauthorized(dv, source) {
+            return Ok((None, Some(hold)));
+        }
         match self.begin(source, class.as_ref(), &mut wanted).await? {
             Start::Hold(hold) => return Ok((None, Some(hold))),
             Start::Linked => plan::link(&mut wanted, source),
@@ -160,8 +163,7 @@ impl Filler {
         };
         let found = self.objects.get(resource, namespace, name).await;
         let found = found.doing("get what is copied")?;
-        let bound = found.as_ref().map_or("", |found| text(found, "/spec/volumeName"));
-        let volume = self.objects.get(VOLUMES, "", bound).await.doing("get a volume")?;
+        let volume = self.objects.volume_of(found.as_ref()).await.doing("get a volume")?;
         let copied = Copied { class, object: found.as_ref(), volume: volume.as_ref() };
         let start = start(source, copied);
         if let Some(found) = &found {
@@ -279,7 +281,8 @@ mod tests {
             "source": {"pvc": {"namespace": "m", "name": "from"}},
             "storage": {"storageClassName": "longhorn"},
         });
-        let dv = json!({"metadata": {"name": "d"}, "spec": spec});
+        let annotations = json!({crate::populate::AUTHORIZED: "pvc/m/from"});
+        let dv = json!({"metadata": {"name": "d", "annotations": annotations}, "spec": spec});
         fake.create("cdi.kubevirt.io/datavolumes", "n", dv);
         let key = Key::new("n", "d");
         for _ in 0..2 {
@@ -300,6 +303,7 @@ mod tests {
         let from =
             json!({"metadata": {"name": "from"}, "spec": {"volumeName": "v"}, "status": status});
         fake.create("/persistentvolumeclaims", "m", from);
+        fake.bind("m", "from", "v");
         filler.reconcile(&key).await.unwrap();
         let claim = fake.get("/persistentvolumeclaims", "n", "d").unwrap();
         assert_eq!(object::annotation(&claim, crate::populate::DRIVER_CLONE), Some("pvc/m/from"));

@@ -4,6 +4,7 @@
 //! object, then the schema, then [`admit`].
 
 mod cause;
+mod claim;
 mod clone;
 mod clone_source;
 mod credential;
@@ -33,7 +34,7 @@ pub use crd::lookup::Objects;
 
 pub use cause::{Cause, Denial};
 pub(crate) use cause::{Causes, read};
-pub use clone_source::{AUTHORIZED_SOURCE, Access};
+pub use clone_source::{AUTHORIZED_SOURCE, Access, covers};
 pub use mutate::{Surroundings, mutate};
 
 /// A write that is to be judged.
@@ -48,6 +49,7 @@ pub struct Write<'a> {
     pub trusted: bool,
     pub config: &'a ClusterConfig,
     pub objects: &'a dyn Objects,
+    pub access: &'a dyn Access,
 }
 
 impl std::fmt::Debug for Write<'_> {
@@ -59,6 +61,15 @@ impl std::fmt::Debug for Write<'_> {
             .field("trusted", &self.trusted)
             .finish_non_exhaustive()
     }
+}
+
+/// The kinds of `RULES` whose subresources are judged by the same rules.
+const WHOLE: [(&str, &str); 1] = [("", "persistentvolumeclaims")];
+
+/// Whether writes to the subresources of a kind have to be judged like writes to the object:
+/// upstream lets them change annotations, too.
+pub fn judges_subresources(group: &str, plural: &str) -> bool {
+    WHOLE.contains(&(group, plural))
 }
 
 type Judge = fn(&Write<'_>) -> Result<Vec<String>, Denial>;
@@ -176,6 +187,13 @@ const RULES: &[(&str, &str, &str, &str, Judge)] = &[
         "vm-clone-validator.kubevirt.io",
         "vm-clone-validator.kubevirt.io",
         clone::judge,
+    ),
+    (
+        "",
+        "persistentvolumeclaims",
+        "persistentvolumeclaim-validate.cdi.kubevirt.io",
+        "persistentvolumeclaim-validate.cdi.kubevirt.io",
+        claim::judge,
     ),
     (
         "export.kubevirt.io",

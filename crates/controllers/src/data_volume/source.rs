@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::longhorn;
-use crate::object::{is_deleting, namespace, strings, text};
+use crate::object::{annotation, is_deleting, namespace, strings, text};
 use crate::populate;
 
 /// Where the content of a data volume comes from.
@@ -111,6 +111,11 @@ pub(crate) enum Hold {
     Missing { kind: &'static str, name: String },
     #[error("The source {kind} {name} is not ready: {why}")]
     NotReady { kind: &'static str, name: String, why: &'static str },
+    #[error(
+        "the source {kind} {namespace}/{name} was not authorized when the DataVolume was created; \
+         create the DataVolume again with rights in namespace {namespace}"
+    )]
+    Unauthorized { kind: &'static str, namespace: String, name: String },
     #[error("a VolumeSnapshot can only be copied to a class of its own driver")]
     Driver,
 }
@@ -121,6 +126,7 @@ impl Hold {
             Self::Missing { .. } => "CloneWithoutSource",
             Self::NotReady { .. } => "CloneSourceNotReady",
             Self::Driver => "ErrClaimNotValid",
+            Self::Unauthorized { .. } => "CloneNotAuthorized",
         }
     }
 }
@@ -144,6 +150,16 @@ pub(crate) struct Copied<'a> {
     pub(crate) object: Option<&'a Value>,
     /// The persistent volume of that claim.
     pub(crate) volume: Option<&'a Value>,
+}
+
+/// A source of another namespace counts only if admission authorized it for this DataVolume.
+pub(crate) fn unauthorized(dv: &Value, source: &Source) -> Option<Hold> {
+    let (kind, there, name) = source.copied()?;
+    let authorized = annotation(dv, populate::AUTHORIZED).unwrap_or_default();
+    if there == namespace(dv) || virt::admit::covers(authorized, kind, there, name) {
+        return None;
+    }
+    Some(Hold::Unauthorized { kind, namespace: there.to_owned(), name: name.to_owned() })
 }
 
 pub(crate) fn start(source: &Source, copied: Copied<'_>) -> Start {
@@ -204,6 +220,23 @@ mod tests {
         let taken = dv(json!({"source": {"snapshot": {"name": "s", "namespace": "m"}}}));
         let snapshot = Source::Snapshot { namespace: "m".into(), name: "s".into() };
         assert_eq!(source(&taken, None), snapshot);
+    }
+
+    #[test]
+    fn a_source_elsewhere_has_to_be_authorized() {
+        let from = |kind: &str, namespace: &str| {
+            let mut own = dv(json!({"source": {kind: {"name": "p", "namespace": namespace}}}));
+            own["metadata"]["annotations"] = json!({populate::AUTHORIZED: "pvc/m/p"});
+            unauthorized(&own, &source(&own, None)).map(|hold| hold.to_string())
+        };
+        assert_eq!(from("pvc", "n"), None);
+        assert_eq!(from("pvc", "m"), None);
+        assert!(from("snapshot", "m").is_some());
+        assert_eq!(
+            from("pvc", "victim").unwrap(),
+            "the source pvc victim/p was not authorized when the DataVolume was created; create \
+             the DataVolume again with rights in namespace victim"
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::spec::{Judged, check};
-use super::{Causes, Denial, Write, hotplug, instance, network, read};
+use super::{Causes, Denial, Write, clone_source, hotplug, instance, network, read};
 use crate::config::ClusterConfig;
 use crate::default::default_instance_spec;
 use crate::instancetype::Sizing;
@@ -38,9 +38,36 @@ pub(super) fn judge(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     check_spec("spec", &sized["spec"], write, &mut causes)?;
     causes.finish()?;
     check_storage(write)?;
+    authorize_data_volumes(write)?;
     check_requests(vm)?;
     let old_fashioned = vm["spec"]["running"].is_boolean();
     Ok(if old_fashioned { vec![DEPRECATED.to_owned()] } else { Vec::new() })
+}
+
+/// KubeVirt's rule: templates that clone from another namespace are authorized as the service
+/// account of the machine, and only while their DataVolume does not exist.
+fn authorize_data_volumes(write: &Write<'_>) -> Result<(), Denial> {
+    let (spec, old) = (&write.object["spec"], write.old.map_or(&Value::Null, |old| &old["spec"]));
+    let account = clone_source::service_account(spec);
+    let is_same = old["dataVolumeTemplates"] == spec["dataVolumeTemplates"];
+    if write.old.is_some() && is_same && account == clone_source::service_account(old) {
+        return Ok(());
+    }
+    let access = write.access.of_service_account(write.namespace, account);
+    let mut causes = Causes::default();
+    for (index, template) in list(&spec["dataVolumeTemplates"]).iter().enumerate() {
+        let source = clone_source::find(template, write.namespace, write.objects);
+        let foreign = source.filter(|source| source.namespace != write.namespace);
+        let Some(source) = foreign.filter(|source| !source.is_allowed(&*access)) else { continue };
+        let name = text(template, "/metadata/name");
+        if write.objects.get("cdi.kubevirt.io", "datavolumes", write.namespace, name).is_some() {
+            continue;
+        }
+        let refusal = source.refusal(access.user());
+        let message = format!("Authorization failed, message is: {refusal}");
+        causes.invalid(format!("spec.dataVolumeTemplates[{index}]"), message);
+    }
+    causes.finish()
 }
 
 /// Writes to the status may add requests for volumes, and must wait for snapshots.

@@ -50,6 +50,7 @@ impl<'a> Case<'a> {
             trusted: self.trusted,
             config: &self.config,
             objects: &self.shelf,
+            access: &NoRights,
         };
         admit(group, self.plural, &write)
     }
@@ -775,6 +776,10 @@ impl Access for NoRights {
 
     fn may_create(&self, _: &str, _: &str, _: &str, _: &str) -> bool {
         false
+    }
+
+    fn of_service_account(&self, _: &str, _: &str) -> Box<dyn Access + '_> {
+        Box::new(Self)
     }
 }
 

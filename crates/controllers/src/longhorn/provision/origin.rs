@@ -52,7 +52,8 @@ fn driver_clone(claim: &Value, dv: Option<&Value>, wanted: &str) -> Origin {
         return unauthorized();
     };
     let vouched = dv.is_some_and(|dv| {
-        is_controlled_by(claim, dv) && annotation(dv, AUTHORIZED) == Some(wanted)
+        let authorized = annotation(dv, AUTHORIZED).unwrap_or_default();
+        is_controlled_by(claim, dv) && virt::admit::covers(authorized, kind, there, name)
     });
     if there != namespace(claim) && !vouched {
         return unauthorized();

@@ -1,6 +1,7 @@
 //! Defaults and rules of machines, handed from crate `virt` to the server.
 
 use apiserver::extension::{Act, Attempt, Cause, Denial, Lookup, Review, Rules};
+use auth::User;
 use serde_json::Value;
 use virt::admit::{self, Objects, Surroundings, Write};
 use virt::{ARCHITECTURE, ClusterConfig};
@@ -20,8 +21,8 @@ const GROUPS: [&str; 8] = [
 ];
 
 impl Rules for Machines {
-    fn concern(&self, group: &str, _resource: &str) -> bool {
-        GROUPS.contains(&group)
+    fn concern(&self, group: &str, resource: &str) -> bool {
+        GROUPS.contains(&group) || (group, resource) == ("", "persistentvolumeclaims")
     }
 
     fn complete(
@@ -63,9 +64,13 @@ impl Rules for Machines {
             trusted: is_trusted(review),
             config: &config(review),
             objects: &objects,
+            access: &Client(*review),
         };
         let judged = match (review.subresource, review.resource) {
             ("", _) => admit::admit(review.group, review.resource, &write),
+            (_, plural) if admit::judges_subresources(review.group, plural) => {
+                admit::admit(review.group, review.resource, &write)
+            }
             ("status", "virtualmachines") => {
                 admit::admit_machine_status(&write).map(|()| Vec::new())
             }
@@ -223,6 +228,33 @@ impl virt::admit::Access for Client<'_> {
 
     fn may_create(&self, group: &str, resource: &str, namespace: &str, name: &str) -> bool {
         self.may("create", group, resource, namespace, name)
+    }
+
+    fn of_service_account(&self, namespace: &str, name: &str) -> Box<dyn virt::admit::Access + '_> {
+        let user = User::service_account(namespace, name, "").authenticated();
+        Box::new(ServiceAccount { review: self.0, user })
+    }
+}
+
+/// A service account whose rights count instead of those of the user who sent the request.
+struct ServiceAccount<'a> {
+    review: Review<'a>,
+    user: User,
+}
+
+impl virt::admit::Access for ServiceAccount<'_> {
+    fn user(&self) -> &str {
+        &self.user.name
+    }
+
+    fn may_create(&self, group: &str, resource: &str, namespace: &str, name: &str) -> bool {
+        let user = &self.user;
+        Client(Review { user, ..self.review }).may("create", group, resource, namespace, name)
+    }
+
+    fn of_service_account(&self, namespace: &str, name: &str) -> Box<dyn virt::admit::Access + '_> {
+        let user = User::service_account(namespace, name, "").authenticated();
+        Box::new(ServiceAccount { review: self.review, user })
     }
 }
 

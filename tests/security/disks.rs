@@ -1,0 +1,213 @@
+//! Disks of other namespaces.
+
+use http::Request;
+use serde_json::{Value, json};
+
+use super::{bind, role, tenant};
+use crate::harness::{Http, Sheaf, assert_has, eventually, poll};
+
+const TEAM_CLAIMS: &str = "/api/v1/namespaces/team/persistentvolumeclaims";
+const VICTIM_CLAIMS: &str = "/api/v1/namespaces/victim/persistentvolumeclaims";
+const TEAM_DATA_VOLUMES: &str = "/apis/cdi.kubevirt.io/v1beta1/namespaces/team/datavolumes";
+const DATA_SOURCES: &str = "/apis/cdi.kubevirt.io/v1beta1/namespaces";
+const TEAM_MACHINES: &str = "/apis/kubevirt.io/v1/namespaces/team/virtualmachines";
+const REFUSAL: &str = "User mallory has insufficient permissions in clone source namespace victim";
+
+fn claim(name: &str, annotations: Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
+    })
+}
+
+fn data_volume(name: &str, spec: Value) -> Value {
+    let mut spec = spec;
+    spec["storage"] = json!({"resources": {"requests": {"storage": "1Mi"}}});
+    json!({
+        "apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataVolume",
+        "metadata": {"name": name}, "spec": spec,
+    })
+}
+
+fn data_source(admin: &Http, namespace: &str, name: &str) {
+    let source = json!({
+        "apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataSource", "metadata": {"name": name},
+        "spec": {"source": {"pvc": {"namespace": "victim", "name": "secret"}}},
+    });
+    admin.post(&format!("{DATA_SOURCES}/{namespace}/datasources"), &source).ok();
+}
+
+fn from_victim() -> Value {
+    json!({"source": {"pvc": {"namespace": "victim", "name": "secret"}}})
+}
+
+fn machine(spec: Value) -> Value {
+    json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "vm"},
+        "spec": {
+            "runStrategy": "Halted",
+            "dataVolumeTemplates": [{"metadata": {"name": "root"}, "spec": spec}],
+            "template": {"spec": {
+                "domain": {
+                    "memory": {"guest": "64Mi"},
+                    "devices": {"disks": [{"name": "root", "disk": {"bus": "virtio"}}]},
+                },
+                "volumes": [{"name": "root", "dataVolume": {"name": "root"}}],
+            }},
+        },
+    })
+}
+
+#[test]
+fn a_data_volume_clones_from_another_namespace_only_with_rights_there() {
+    let sheaf = Sheaf::start();
+    let (admin, mallory) = (sheaf.http(), tenant(&sheaf));
+    admin.post(VICTIM_CLAIMS, &claim("secret", json!({}))).ok();
+    data_source(&admin, "victim", "golden");
+    data_source(&admin, "team", "pointer");
+    for spec in [
+        from_victim(),
+        json!({"source": {"snapshot": {"namespace": "victim", "name": "secret"}}}),
+        json!({"sourceRef": {"kind": "DataSource", "namespace": "victim", "name": "golden"}}),
+        json!({"sourceRef": {"kind": "DataSource", "namespace": "victim", "name": "later"}}),
+        json!({"sourceRef": {"kind": "DataSource", "name": "pointer"}}),
+    ] {
+        let refused = mallory.post(TEAM_DATA_VOLUMES, &data_volume("copy", spec.clone()));
+        assert_has(refused.refused(422), REFUSAL);
+    }
+    // A DataSource that gets its source after the DataVolume exists.
+    let later = json!({"sourceRef": {"kind": "DataSource", "name": "swapped"}});
+    mallory.post(TEAM_DATA_VOLUMES, &data_volume("waiting", later)).ok();
+    data_source(&mallory, "team", "swapped");
+    let waiting = format!("{TEAM_DATA_VOLUMES}/waiting");
+    poll("the clone is refused", || {
+        let dv = admin.get(&waiting).ok();
+        let told = dv["status"]["conditions"].to_string();
+        if told.contains("was not authorized") { Ok(()) } else { Err(told) }
+    });
+    assert_eq!(admin.get(&format!("{TEAM_CLAIMS}/waiting")).status, 404);
+
+    let rule = json!({
+        "apiGroups": ["cdi.kubevirt.io"], "resources": ["datavolumes/source"], "verbs": ["create"],
+    });
+    role(&admin, "victim", "cloner", rule);
+    bind(&admin, "victim", "Role/cloner", "User", "mallory");
+    let made = mallory.post(TEAM_DATA_VOLUMES, &data_volume("copy", from_victim())).ok();
+    let vouched = &made["metadata"]["annotations"]["sheaf.io/authorized-clone-source"];
+    assert_eq!(vouched, "pvc/victim/secret");
+}
+
+#[test]
+fn annotations_do_not_clone_from_another_namespace() {
+    let sheaf = Sheaf::start();
+    let (admin, mallory) = (sheaf.http(), tenant(&sheaf));
+    admin.post(VICTIM_CLAIMS, &claim("secret", json!({}))).ok();
+    let request = json!({"k8s.io/CloneRequest": "victim/secret"});
+    let refused = mallory.post(TEAM_CLAIMS, &claim("copy", request.clone()));
+    assert_has(refused.refused(422), REFUSAL);
+    for key in ["sheaf.io/clone-source", "sheaf.io/populator", "sheaf.io/upload-token"] {
+        let forged = claim("copy", json!({key: "pvc/victim/secret"}));
+        let refused = mallory.post(TEAM_CLAIMS, &forged).refused(422);
+        assert_has(refused, &format!("annotation {key} may only be set by the controllers"));
+    }
+    let mut reference = claim("copy", json!({}));
+    reference["spec"]["dataSourceRef"] =
+        json!({"kind": "PersistentVolumeClaim", "name": "secret", "namespace": "victim"});
+    let refused = mallory.post(TEAM_CLAIMS, &reference).refused(422);
+    assert_has(refused, "can only be created from objects of its own namespace team");
+
+    mallory.post(TEAM_CLAIMS, &claim("copy", json!({}))).ok();
+    let patch = json!({"metadata": {"annotations": request}});
+    let patched = mallory.merge(&format!("{TEAM_CLAIMS}/copy"), &patch);
+    assert_has(patched.refused(422), REFUSAL);
+    // Not even with the right to write the status, which may carry annotations, too.
+    let rule = json!({
+        "apiGroups": [""], "resources": ["persistentvolumeclaims/status"], "verbs": ["patch"],
+    });
+    role(&admin, "team", "status", rule);
+    bind(&admin, "team", "Role/status", "User", "mallory");
+    let patched = mallory.merge(&format!("{TEAM_CLAIMS}/copy/status"), &patch);
+    assert_has(patched.refused(422), REFUSAL);
+}
+
+/// The controller copies annotations of a DataVolume onto its claim.
+#[test]
+fn a_controller_does_not_carry_an_annotation_over() {
+    let sheaf = Sheaf::start();
+    let (admin, mallory) = (sheaf.http(), tenant(&sheaf));
+    admin.post(VICTIM_CLAIMS, &claim("secret", json!({}))).ok();
+    let mut blank = data_volume("copy", json!({"source": {"blank": {}}}));
+    blank["metadata"]["annotations"] = json!({"k8s.io/CloneRequest": "victim/secret"});
+    mallory.post(TEAM_DATA_VOLUMES, &blank).ok();
+    eventually("the claim is refused", || {
+        let events = admin.get("/api/v1/namespaces/team/events").ok();
+        events["items"].as_array().unwrap().iter().any(|event| {
+            event["reason"] == "ErrClaimNotValid"
+                && event["message"].to_string().contains("clone source namespace victim")
+        })
+    });
+    assert_eq!(admin.get(&format!("{TEAM_CLAIMS}/copy")).status, 404);
+}
+
+#[test]
+fn templates_of_machines_are_authorized_as_their_service_account() {
+    let sheaf = Sheaf::start();
+    let (admin, mallory) = (sheaf.http(), tenant(&sheaf));
+    admin.post(VICTIM_CLAIMS, &claim("secret", json!({}))).ok();
+    let mut spec = from_victim();
+    spec["storage"] = json!({});
+    let refused = mallory.post(TEAM_MACHINES, &machine(spec.clone())).refused(422);
+    assert_has(
+        refused,
+        "admission webhook \"virtualmachine-validator.kubevirt.io\" denied the request: \
+         Authorization failed, message is: User system:serviceaccount:team:default has \
+         insufficient permissions in clone source namespace victim",
+    );
+    let rule = json!({
+        "apiGroups": ["cdi.kubevirt.io"], "resources": ["datavolumes/source"], "verbs": ["create"],
+    });
+    role(&admin, "victim", "cloner", rule);
+    bind(&admin, "victim", "Role/cloner", "ServiceAccount", "default");
+    mallory.post(TEAM_MACHINES, &machine(spec)).ok();
+    let root = format!("{TEAM_DATA_VOLUMES}/root");
+    eventually("the controller creates the data volume", || admin.get(&root).status == 200);
+}
+
+/// A tenant's claim that names the volume of somebody else's.
+#[test]
+fn a_claim_does_not_reach_the_volume_of_another_by_its_name() {
+    let sheaf = Sheaf::start();
+    let (admin, mallory) = (sheaf.http(), tenant(&sheaf));
+    let mut owner = claim("secret", json!({}));
+    owner["spec"]["volumeName"] = "disk".into();
+    owner["spec"]["storageClassName"] = "".into();
+    let owner = admin.post(VICTIM_CLAIMS, &owner).ok();
+    let volume = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "disk"},
+        "spec": {
+            "capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"],
+            "claimRef": {"namespace": "victim", "name": "secret", "uid": owner["metadata"]["uid"]},
+            "csi": {"driver": "driver.longhorn.io", "volumeHandle": "disk"},
+        },
+    });
+    admin.post("/api/v1/persistentvolumes", &volume).ok();
+    let target = json!({"cdi.kubevirt.io/storage.upload.target": ""});
+    let mut named = claim("mine", target);
+    named["spec"]["volumeName"] = "disk".into();
+    named["spec"]["storageClassName"] = "".into();
+    mallory.post(TEAM_CLAIMS, &named).ok();
+    // Even if the claim says that it is bound.
+    let status = json!({"status": {"phase": "Bound"}});
+    admin.merge(&format!("{TEAM_CLAIMS}/mine/status"), &status).ok();
+    let request = json!({
+        "apiVersion": "upload.cdi.kubevirt.io/v1beta1", "kind": "UploadTokenRequest",
+        "metadata": {"name": "mine"}, "spec": {"pvcName": "mine"},
+    });
+    let tokens = "/apis/upload.cdi.kubevirt.io/v1beta1/namespaces/team/uploadtokenrequests";
+    let token = mallory.post(tokens, &request).ok()["status"]["token"].clone();
+    let upload = Request::post("/v1beta1/upload")
+        .header("authorization", format!("Bearer {}", token.as_str().unwrap()));
+    let refused = sheaf.anonymous().send(upload, "overwritten");
+    assert_has(refused.text(), "the claim team/mine has no volume yet");
+}

@@ -85,7 +85,9 @@ fn until_phase(http: &Http, name: &str, expected: &str) -> Value {
 
 /// The identity of the node's agent: what others say about an instance's state is not heard.
 fn agent(http: &Http) -> Http {
-    http.with("impersonate-user", "system:node:one").with("impersonate-group", "system:masters")
+    http.with("impersonate-user", "system:node:one")
+        .with("impersonate-group", "system:nodes")
+        .with("impersonate-group", "system:masters")
 }
 
 /// As the agent does when the guest has started.

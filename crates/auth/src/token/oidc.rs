@@ -71,6 +71,10 @@ pub enum OidcError {
     EmailNotVerified,
     #[error("oidc: required claim {claim:?} does not match")]
     Required { claim: String },
+    #[error(
+        "oidc: {name:?} is a name of the cluster itself; configure a prefix for names and groups"
+    )]
+    Reserved { name: String },
 }
 
 /// The keys of an issuer, as it publishes them.
@@ -179,8 +183,15 @@ impl OidcConfig {
             None => Vec::new(),
             Some(claim) => texts(&claims[claim.as_str()]),
         };
-        let groups = groups.into_iter().map(|group| format!("{}{group}", self.groups_prefix));
-        Ok(User::new(format!("{prefix}{name}"), groups.collect::<Vec<_>>()))
+        let groups: Vec<String> =
+            groups.into_iter().map(|group| format!("{}{group}", self.groups_prefix)).collect();
+        let name = format!("{prefix}{name}");
+        // Trust in parts of the cluster must not depend on what another server writes.
+        let reserved = groups.iter().chain([&name]).find(|name| name.starts_with("system:"));
+        if let Some(name) = reserved {
+            return Err(OidcError::Reserved { name: name.clone() });
+        }
+        Ok(User::new(name, groups))
     }
 }
 
@@ -260,6 +271,24 @@ mod tests {
             let user = config.verify(&sign(&key, &id, &claims(&[])), &keys, now()).unwrap();
             assert_eq!(user.name, expected);
             assert_eq!(user.groups, ["oidc:dev", "oidc:ops"]);
+        }
+    }
+
+    #[test]
+    fn an_issuer_does_not_name_parts_of_the_cluster() {
+        let (key, keys, id) = issuer();
+        let bare = OidcConfig {
+            username_prefix: Some("-".to_owned()),
+            groups_prefix: String::new(),
+            ..config()
+        };
+        for (claim, value, name) in [
+            ("sub", json!("system:sheaf-controllers"), "system:sheaf-controllers"),
+            ("groups", json!(["dev", "system:masters"]), "system:masters"),
+        ] {
+            let token = sign(&key, &id, &claims(&[(claim, value)]));
+            let refused = bare.verify(&token, &keys, now());
+            assert_eq!(refused, Err(OidcError::Reserved { name: name.to_owned() }));
         }
     }
 

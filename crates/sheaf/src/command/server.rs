@@ -2,6 +2,7 @@
 
 mod certificates;
 mod extensions;
+mod identities;
 pub(super) mod names;
 mod signer;
 pub(super) mod tokens;
@@ -13,7 +14,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use apiserver::{Api, Settings};
-use auth::User;
 use auth::pki::Pki;
 use auth::pki::tls::Tls;
 use auth::token::{ObjectRef, ServiceAccountTokens};
@@ -132,7 +132,7 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
     }
     let api = started.context("cannot start")?;
     certificates::identify(&api, &pki);
-    door.open(in_process::client(api.clone(), gateway_user()), layout.agent_socket());
+    door.open(in_process::client(api.clone(), identities::gateway()), layout.agent_socket());
     tokens::follow(&api, args.token_auth_file.clone().unwrap_or_else(|| layout.tokens()), &tasks)?;
     let url = names::url(advertise);
     certificates::write_kubeconfig(layout, &pki, &url)?;
@@ -176,7 +176,7 @@ fn start_controllers(
     tasks: &Tasks,
 ) {
     let identity = names::identity(listening);
-    let user = User::new("system:sheaf-controllers", ["system:masters", "system:authenticated"]);
+    let user = identities::controllers();
     let leadership = match args.store {
         StoreKind::Sqlite => Leadership::Sole,
         StoreKind::Etcd => Leadership::Lease { identity },
@@ -189,11 +189,6 @@ fn start_controllers(
     controllers::start(in_process::client(api.clone(), user), config, tasks);
 }
 
-/// Acts on machines for those whom the server has let through.
-fn gateway_user() -> User {
-    User::new("system:sheaf-gateway", ["system:masters", "system:authenticated"])
-}
-
 fn start_agent(
     args: &ServerArgs,
     layout: &Layout,
@@ -202,10 +197,7 @@ fn start_agent(
     tasks: &Tasks,
 ) -> Result<()> {
     let node_name = names::node(args)?;
-    let user = User::new(
-        format!("system:node:{node_name}"),
-        ["system:masters", "system:nodes", "system:authenticated"],
-    );
+    let user = identities::node(&node_name);
     let (major, minor) = apiserver::KUBERNETES;
     let config = agent::Config {
         node_name,

@@ -6,6 +6,8 @@ use serde_json::Value;
 use virt::admit::{self, Objects, Surroundings, Write};
 use virt::{ARCHITECTURE, ClusterConfig};
 
+use crate::command::server::identities;
+
 pub(super) struct Machines;
 
 /// The groups whose kinds have rules.
@@ -178,12 +180,8 @@ fn refusal(refusal: hci::admit::Refusal) -> Denial {
     Denial { code, reason, causes, message }
 }
 
-/// This server, our own controllers and agents, and KubeVirt's where those are used.
 fn is_trusted(review: &Review<'_>) -> bool {
-    let name = &review.user.name;
-    ["system:apiserver", "system:sheaf-", "system:node:", "system:serviceaccount:kubevirt:"]
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
+    identities::is_component(review.user)
 }
 
 fn config(review: &Review<'_>) -> ClusterConfig {

@@ -1,0 +1,63 @@
+//! The users that the parts of this process are to its own API server, and who of all users is
+//! such a part.
+//!
+//! Trust is in exact identities: the name and the group that only this process and the cluster's
+//! certificates give, never the beginning of a name or a namespace alone.
+
+use auth::User;
+use auth::user::{API_SERVER, AUTHENTICATED, MASTERS, NODES};
+
+const CONTROLLERS: &str = "system:sheaf-controllers";
+const GATEWAY: &str = "system:sheaf-gateway";
+const NODE_PREFIX: &str = "system:node:";
+
+pub(super) fn controllers() -> User {
+    User::new(CONTROLLERS, [MASTERS, AUTHENTICATED])
+}
+
+/// Acts on machines for users whom the server has authorized.
+pub(super) fn gateway() -> User {
+    User::new(GATEWAY, [MASTERS, AUTHENTICATED])
+}
+
+/// The agent of a node.
+pub(super) fn node(name: &str) -> User {
+    User::new(format!("{NODE_PREFIX}{name}"), [MASTERS, NODES, AUTHENTICATED])
+}
+
+/// Whether a user is a part of the cluster: this server, its controllers, its gateway or the
+/// agent of a node.
+pub(super) fn is_component(user: &User) -> bool {
+    let name = user.name.as_str();
+    let is_ours = [API_SERVER, CONTROLLERS, GATEWAY].contains(&name) && user.is_in(MASTERS);
+    // As the Node authorizer: the certificate of a node carries both.
+    let is_node =
+        user.is_in(NODES) && name.strip_prefix(NODE_PREFIX).is_some_and(|node| !node.is_empty());
+    is_ours || is_node
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_the_cluster_are_known_by_name_and_group() {
+        for user in [User::api_server(), controllers(), gateway(), node("one")] {
+            assert!(is_component(&user), "{user:?}");
+        }
+        for user in [
+            User::service_account("kubevirt", "default", "u"),
+            User::service_account("kubevirt", "kubevirt-controller", "u"),
+            User::new("system:sheaf-other", [MASTERS]),
+            User::new("system:apiserver2", [MASTERS]),
+            User::new(CONTROLLERS, [AUTHENTICATED]),
+            User::new(API_SERVER, [AUTHENTICATED]),
+            User::new("system:node:one", [AUTHENTICATED]),
+            User::new("system:node:", [NODES]),
+            User::new("mallory", [NODES]),
+            User::new("system:admin", [MASTERS]),
+        ] {
+            assert!(!is_component(&user), "{user:?}");
+        }
+    }
+}

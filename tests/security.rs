@@ -3,6 +3,7 @@
 
 mod disks;
 mod paths;
+mod references;
 mod trust;
 
 use serde_json::{Value, json};

@@ -8,6 +8,7 @@ mod key_pair;
 mod longhorn;
 mod machine;
 mod recurring_job;
+mod reference;
 mod storage_class;
 mod template;
 
@@ -70,6 +71,7 @@ impl Refusal {
     fn by(webhook: &str, code: u16, field: &'static str, message: impl Into<String>) -> Self {
         let reason = match code {
             400 => "BadRequest",
+            403 => "Forbidden",
             405 => "MethodNotAllowed",
             409 => "Conflict",
             422 => "Invalid",
@@ -109,6 +111,9 @@ pub fn concerns(group: &str, resource: &str) -> bool {
             | (STORAGE, "storageclasses")
             | ("", "persistentvolumeclaims")
             | ("kubevirt.io", "virtualmachines")
+            | ("cdi.kubevirt.io", "datavolumes" | "dataimportcrons")
+            | ("snapshot.kubevirt.io", "virtualmachinesnapshotcontents")
+            | ("pool.kubevirt.io", "virtualmachinepools")
     )
 }
 
@@ -152,6 +157,13 @@ pub fn judge(write: &Write<'_>) -> Judgement {
         (STORAGE, "storageclasses") => storage_class::judge(write),
         ("", "persistentvolumeclaims") => claim::judge(write),
         ("kubevirt.io", "virtualmachines") => machine::judge(write),
+        (
+            "cdi.kubevirt.io" | "pool.kubevirt.io" | "snapshot.kubevirt.io",
+            "datavolumes"
+            | "dataimportcrons"
+            | "virtualmachinepools"
+            | "virtualmachinesnapshotcontents",
+        ) => reference::judge(write),
         _ => Ok(()),
     }
 }

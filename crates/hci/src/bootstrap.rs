@@ -13,6 +13,7 @@ use crate::setting::SETTINGS;
 pub fn first_objects() -> Vec<Value> {
     let mut objects: Vec<Value> =
         [NAMESPACE, "harvester-system", "harvester-public"].map(namespace).into();
+    objects.extend(public_reader());
     objects.extend(SETTINGS.iter().map(|setting| {
         json!({
             "apiVersion": "longhorn.io/v1beta2",
@@ -29,6 +30,31 @@ pub fn first_objects() -> Vec<Value> {
     }));
     objects.extend(templates::objects());
     objects
+}
+
+/// Everybody who is authenticated may use what is in the namespace for that.
+fn public_reader() -> [Value; 2] {
+    let metadata =
+        json!({"name": "harvesterhci.io:public-reader", "namespace": "harvester-public"});
+    let (group, api_version) = ("rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1");
+    let resources = [
+        "virtualmachineimages",
+        "virtualmachinetemplates",
+        "virtualmachinetemplateversions",
+        "keypairs",
+    ];
+    let rule = json!({
+        "apiGroups": ["harvesterhci.io"], "resources": resources, "verbs": ["get", "list", "watch"],
+    });
+    let role = json!({
+        "apiVersion": api_version, "kind": "Role", "metadata": metadata, "rules": [rule],
+    });
+    let binding = json!({
+        "apiVersion": api_version, "kind": "RoleBinding", "metadata": metadata,
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": metadata["name"]},
+        "subjects": [{"apiGroup": group, "kind": "Group", "name": "system:authenticated"}],
+    });
+    [role, binding]
 }
 
 fn namespace(name: &str) -> Value {

@@ -3,6 +3,7 @@
 use kinds::syntax::subdomain;
 use serde_json::Value;
 
+use super::reference::Reference;
 use super::{HARVESTER, Judgement, Refusal, Write, text};
 
 const RESTORES: &str = "virtualmachinerestores";
@@ -101,6 +102,9 @@ fn judge_backup(write: &Write<'_>, restore: &Value) -> Judgement {
         "" => write.namespace,
         namespace => namespace,
     };
+    let field_of_namespace = "spec.virtualMachineBackupNamespace";
+    let (group, resource) = (HARVESTER, BACKUPS);
+    Reference { field: field_of_namespace, group, resource, namespace, name }.authorize(write)?;
     let Some(backup) = write.objects.get(HARVESTER, BACKUPS, namespace, name) else {
         let message = format!("can't get vmbackup {namespace}/{name}");
         return Err(Refusal::invalid(field, message));
@@ -118,7 +122,7 @@ fn judge_backup(write: &Write<'_>, restore: &Value) -> Judgement {
     }
     if namespace != write.namespace {
         return Err(Refusal::invalid(
-            "spec.virtualMachineBackupNamespace",
+            field_of_namespace,
             "restore to other namespace with backup type snapshot is not supported",
         ));
     }

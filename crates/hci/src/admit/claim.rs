@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::reference::authorize_class;
 use super::{HARVESTER, Judgement, Refusal, Write, text};
 
 /// Classes that the cluster keeps for itself.
@@ -17,7 +18,7 @@ pub(super) fn judge(write: &Write<'_>) -> Judgement {
                     format!("can not create volume with the reserved storage class {class}"),
                 ));
             }
-            Ok(())
+            authorize_class(write, "spec.storageClassName", class)
         }
         (None, Some(_)) => judge_deletion(write),
         _ => Ok(()),

@@ -4,6 +4,7 @@ mod clone;
 
 use serde_json::{Map, Value, json};
 
+use super::reference::{authorize_class, authorize_secrets};
 use super::{HARVESTER, Judgement, Refusal, STORAGE, Write, split_id, text};
 
 const DISPLAY_NAME: &str = "harvesterhci.io/imageDisplayName";
@@ -111,7 +112,18 @@ fn judge_creation(write: &Write<'_>, object: &Value) -> Judgement {
     if images.iter().any(is_taken) {
         return Err(Refusal::new(409, "spec.displayName", "A resource with the same name exists"));
     }
+    judge_class(write, object)?;
     judge_source(write, object)
+}
+
+/// The class that the image's volumes are to be like, and the secrets of their parameters.
+fn judge_class(write: &Write<'_>, object: &Value) -> Judgement {
+    let wished = text(object, "/spec/targetStorageClassName");
+    authorize_class(write, "spec.targetStorageClassName", wished)?;
+    let class = write.objects.get(STORAGE, "storageclasses", "", wished).unwrap_or_default();
+    let parameters = &object["spec"]["storageClassParameters"];
+    let field = "spec.storageClassParameters";
+    authorize_secrets(write, field, parameters, &class["parameters"])
 }
 
 fn judge_source(write: &Write<'_>, object: &Value) -> Judgement {

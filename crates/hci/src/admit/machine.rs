@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Judgement, Refusal, Write, text};
+use super::{Judgement, Refusal, Write, reference, text};
 use crate::claim_template::{claim_templates, requested};
 
 const STRATEGIES: [&str; 4] =
@@ -32,6 +32,12 @@ pub(super) fn judge(write: &Write<'_>) -> Judgement {
                 template.name
             )));
         }
+    }
+    let is_known = write.old.is_some_and(|old| {
+        old["spec"]["dataVolumeTemplates"] == object["spec"]["dataVolumeTemplates"] && had == wanted
+    });
+    if !is_known {
+        reference::authorize_machine(write, &object["metadata"], &object["spec"])?;
     }
     judge_sharing(write, object)
 }

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
+use super::reference::authorize_secrets;
 use super::{HARVESTER, Judgement, Refusal, STORAGE, Write, text};
 
 /// The driver whose classes these rules are for.
@@ -85,6 +86,7 @@ fn judge_parameters(write: &Write<'_>, object: &Value) -> Judgement {
             format!("numberOfReplicas {replicas} is invalid: it must be from 1 to 20"),
         ));
     }
+    authorize_secrets(write, "parameters", parameters, &Value::Null)?;
     judge_encryption(write, parameters)
 }
 

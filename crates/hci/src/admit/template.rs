@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::reference::authorize_id;
 use super::{HARVESTER, Judgement, Refusal, Write, split_id, text};
 use crate::claim_template::claim_templates;
 
@@ -52,8 +53,10 @@ fn judge_creation(write: &Write<'_>, object: &Value) -> Judgement {
     if !write.trusted && !is_there() {
         return Err(Refusal::invalid("spec.templateId", format!("template {id} is not found")));
     }
+    authorize_id(write, "spec.imageId", "virtualmachineimages", text(object, "/spec/imageId"))?;
     for pair in object["spec"]["keyPairIds"].as_array().into_iter().flatten() {
         let pair = pair.as_str().unwrap_or_default();
+        authorize_id(write, "spec.keyPairIds", "keypairs", pair)?;
         let found = split_id(pair).and_then(|(namespace, name)| {
             write.objects.get(HARVESTER, "keypairs", namespace, name)
         });

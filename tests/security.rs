@@ -2,6 +2,7 @@
 //! with the role `edit` in namespace `team`; what they want is in namespace `victim`.
 
 mod disks;
+mod files;
 mod paths;
 mod references;
 mod trust;

@@ -8,6 +8,7 @@ pub mod firmware;
 pub mod guest_agent;
 pub mod image;
 pub mod machine;
+mod passable;
 pub mod probe;
 pub mod process;
 pub mod qmp;
@@ -18,6 +19,7 @@ mod tpm;
 pub use console::Console;
 pub use guest_agent::GuestAgent;
 pub use machine::Machine;
+pub use passable::create_passable;
 pub use process::{Exit, Found, Launcher, Running, Spec};
 pub use run_dir::RunDir;
 

@@ -9,7 +9,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -200,7 +200,7 @@ impl Scratch {
     /// Beside the cache, in a folder of ours: what lies in a public one could be anybody's.
     fn beside(cache: &Path) -> io::Result<Self> {
         let path = cache.with_extension("trial");
-        fs::DirBuilder::new().recursive(true).mode(0o711).create(&path)?;
+        crate::create_passable(&path)?;
         Ok(Self(path))
     }
 }

@@ -106,6 +106,11 @@ impl Layout {
         };
         file.set_len(0).and_then(|()| file.rewind()).context("cannot write the lock file")?;
         writeln!(file, "{}", std::process::id()).context("cannot write the lock file")?;
+        let closed = crate::private::tighten(&self.root)
+            .with_context(|| format!("cannot take the rights of other users from {dir}"))?;
+        if closed > 0 {
+            info!(entries = closed, "took the rights of other users from the data directory");
+        }
         Ok(DirLock { file })
     }
 

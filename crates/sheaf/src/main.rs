@@ -9,6 +9,7 @@ mod data_dir;
 mod in_process;
 mod logging;
 mod memory;
+mod private;
 
 use std::process::ExitCode;
 
@@ -16,6 +17,7 @@ use clap::Parser as _;
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse_from(cli::words(std::env::args_os()));
+    private::set_umask(&cli.command);
     match command::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

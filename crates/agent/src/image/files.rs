@@ -13,10 +13,10 @@
 //!
 //! Everything here blocks. Nothing here removes files that it does not know.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
@@ -88,7 +88,7 @@ impl Folder {
     /// Makes it, and removes what is of no worth.
     pub(super) fn open(&self) -> io::Result<()> {
         // Who converts images passes through, and only passes.
-        DirBuilder::new().recursive(true).mode(0o711).create(&self.0)?;
+        qemu::create_passable(&self.0)?;
         for entry in fs::read_dir(&self.0)? {
             let entry = entry?;
             if entry.file_name().to_string_lossy().starts_with(WORK) {

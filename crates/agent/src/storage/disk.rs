@@ -99,7 +99,7 @@ impl Looking {
         let mut disks = json!({});
         if self.setting("create-default-disk-labeled-nodes") != "true" {
             let total = tokio::task::block_in_place(|| {
-                std::fs::create_dir_all(&path).ok()?;
+                qemu::create_passable(&path).ok()?;
                 statvfs(&path).ok().map(|stat| stat.f_blocks * stat.f_frsize)
             });
             let percent: u64 =
@@ -277,7 +277,7 @@ fn look_at(name: &str, path: &Path, known: &str) -> Result<Found, DiskError> {
         // A disk that was there before and has lost its name is not mounted.
         Err(source) if !known.is_empty() => return Err(DiskError::Io { path: config, source }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            std::fs::create_dir_all(path).map_err(fail(path))?;
+            qemu::create_passable(path).map_err(fail(path))?;
             let uuid = block::ids::VolumeId::random().to_string();
             let value = json!({"diskName": name, "diskUUID": uuid, "diskDriver": ""});
             let aside = path.join(".longhorn-disk.new");

@@ -4,7 +4,6 @@
 //! then it lies in `agent/state/<namespace>.<machine>/` and is found again by the next run.
 //! What no machine needs any more is removed when the agent starts and once an hour.
 
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
 use base::{Chain, Stop};
@@ -62,11 +61,7 @@ impl State {
             move |source| StartError::File { doing, path, source }
         };
         if let Some(folder) = &self.folder {
-            std::fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o711)
-                .create(folder)
-                .map_err(failed("make", folder))?;
+            qemu::create_passable(folder).map_err(failed("make", folder))?;
         }
         let Firmware::Efi(efi) = &machine.firmware else { return Ok(()) };
         let template = host.firmware.iter().find(|each| each.code == efi.code);

@@ -6,9 +6,9 @@
 //!
 //! Everything here blocks. Nothing here removes files that it does not know.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{SeekFrom, copy_file_range, ioctl_ficlone, seek, statvfs};
@@ -46,7 +46,7 @@ pub(super) struct Room {
 impl Disks {
     /// Users of machines pass through to their disks, and only pass.
     pub(super) fn open(root: PathBuf) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o711).create(&root)?;
+        qemu::create_passable(&root)?;
         let root = root.canonicalize()?;
         for entry in fs::read_dir(&root)? {
             let entry = entry?;
@@ -121,7 +121,7 @@ impl Disks {
         // The mark must be there as soon as the directory has its name.
         let temporary = self.root.join(format!(".{volume}"));
         let _ = remove_known(&temporary);
-        DirBuilder::new().mode(0o711).create(&temporary)?;
+        qemu::create_passable(&temporary)?;
         File::create_new(temporary.join(MARK))?.sync_all()?;
         sync(&temporary)?;
         fs::rename(&temporary, &dir)?;

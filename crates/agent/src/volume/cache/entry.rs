@@ -6,9 +6,9 @@
 //!   images/.pull-*/           what is being pulled; of no worth to the next process
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,7 +114,7 @@ impl Drop for Pulling {
 
 impl Shelf {
     pub(super) fn open(root: PathBuf) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o711).create(&root)?;
+        qemu::create_passable(&root)?;
         for entry in fs::read_dir(&root)? {
             let entry = entry?;
             if entry.file_name().to_string_lossy().starts_with(PULLING) {
@@ -127,7 +127,7 @@ impl Shelf {
     /// A place to pull to. The reader of images must be able to pass through.
     pub(super) fn begin(&self) -> io::Result<Pulling> {
         let folder = self.root.join(format!("{PULLING}{:x}", clock::now().as_nanosecond()));
-        DirBuilder::new().mode(0o711).create(&folder)?;
+        qemu::create_passable(&folder)?;
         Ok(Pulling(folder))
     }
 

@@ -25,7 +25,7 @@ use tracing::{info, warn};
 use crate::config::Network as Settings;
 use crate::vmi::{Outlet, Vmi};
 
-pub(crate) use plan::{Binding, binding};
+pub(crate) use plan::{Binding, binding, definition_of};
 
 /// The file in a machine's folder that remembers its attachments.
 pub(crate) const RECORD: &str = "network.json";

@@ -21,8 +21,17 @@ pub(crate) enum Binding {
     Bridge(String),
 }
 
+/// Namespaces whose networks are for all: Multus calls the first a global namespace, and
+/// Harvester shares from the second.
+const SHARED: [&str; 2] = ["default", "harvester-public"];
+
+/// The NetworkAttachmentDefinition that a network names: namespace and name.
+pub(crate) fn definition_of<'a>(vmi: &'a Vmi, network_name: &'a str) -> (&'a str, &'a str) {
+    network_name.split_once('/').unwrap_or((vmi.namespace.as_str(), network_name))
+}
+
 /// Where `interface` leads. `definition` is the NetworkAttachmentDefinition that its network
-/// names, if there is one; otherwise the name is taken for that of a bridge.
+/// names: a guest gets to no bridge that an administrator has not named for it.
 pub(crate) fn binding(
     vmi: &Vmi,
     interface: &Interface,
@@ -38,7 +47,22 @@ pub(crate) fn binding(
         return unsupported("there is no network of this name in spec.networks".into());
     };
     let Some(multus) = &network.multus else { return Ok(Binding::Pod) };
-    let config = definition.and_then(|definition| definition["spec"]["config"].as_str());
+    let (namespace, name) = definition_of(vmi, &multus.network_name);
+    if namespace != vmi.namespace && !SHARED.contains(&namespace) {
+        return unsupported(format!(
+            "network {namespace}/{name} belongs to another namespace; use one of namespace {} or \
+             of a shared namespace ({})",
+            vmi.namespace,
+            SHARED.join(", ")
+        ));
+    }
+    let Some(definition) = definition else {
+        return unsupported(format!(
+            "there is no NetworkAttachmentDefinition {namespace}/{name}; an administrator has to \
+             create it"
+        ));
+    };
+    let config = definition["spec"]["config"].as_str();
     let config = config.and_then(|text| serde_json::from_str::<Value>(text).ok());
     // A guest that meant a VLAN must not find itself beside all others.
     if config.as_ref().and_then(|config| config["vlan"].as_u64()).is_some_and(|vlan| vlan > 0) {
@@ -48,8 +72,12 @@ pub(crate) fn binding(
         ));
     }
     let named = config.as_ref().and_then(|config| config["bridge"].as_str());
-    let plain = multus.network_name.rsplit('/').next().unwrap_or_default();
-    Ok(Binding::Bridge(named.unwrap_or(plain).to_owned()))
+    match named.filter(|bridge| !bridge.is_empty()) {
+        Some(bridge) => Ok(Binding::Bridge(bridge.to_owned())),
+        None => unsupported(format!(
+            "the NetworkAttachmentDefinition {namespace}/{name} names no bridge in spec.config"
+        )),
+    }
 }
 
 /// One per processor, if the machine asks for that.
@@ -158,12 +186,28 @@ mod tests {
         assert_eq!(binding(&pod, &interface, None).unwrap(), Binding::Pod);
         let multus = json!({"name": "a", "multus": {"networkName": "default/br1"}});
         let (multus, interface) = with_network(multus);
-        assert_eq!(binding(&multus, &interface, None).unwrap(), Binding::Bridge("br1".into()));
+        let missing = binding(&multus, &interface, None).unwrap_err().to_string();
+        assert!(missing.contains("no NetworkAttachmentDefinition default/br1"), "{missing}");
+        let empty = json!({"spec": {"config": r#"{"type":"bridge"}"#}});
+        let unnamed = binding(&multus, &interface, Some(&empty)).unwrap_err().to_string();
+        assert!(unnamed.contains("names no bridge"), "{unnamed}");
         let definition = json!({"spec": {"config": r#"{"type":"bridge","bridge":"vmbr7"}"#}});
         let named = binding(&multus, &interface, Some(&definition)).unwrap();
         assert_eq!(named, Binding::Bridge("vmbr7".into()));
         let tagged = json!({"spec": {"config": r#"{"bridge":"vmbr7","vlan":7}"#}});
         assert!(binding(&multus, &interface, Some(&tagged)).is_err());
+        for (network, is_allowed) in [
+            ("br1", true),
+            ("harvester-public/br1", true),
+            ("victim/br1", false),
+            ("default-2/br1", false),
+            ("/br1", false),
+        ] {
+            let network = json!({"name": "a", "multus": {"networkName": network}});
+            let (guest, interface) = with_network(network.clone());
+            let bound = binding(&guest, &interface, Some(&definition));
+            assert_eq!(bound.is_ok(), is_allowed, "{network}: {bound:?}");
+        }
         let (other, interface) = with_network(json!({"name": "b", "pod": {}}));
         assert!(binding(&other, &interface, None).is_err());
     }

@@ -34,7 +34,7 @@ use super::translate::{self, Host, Outlet, Surroundings, TranslateError};
 use super::view;
 use crate::api::present;
 use crate::event::Note;
-use crate::network::{Attachment, ConnectError, Place, RECORD, binding};
+use crate::network::{Attachment, ConnectError, Place, RECORD, binding, definition_of};
 use crate::order;
 use crate::processors::{self, TooFew};
 
@@ -323,10 +323,7 @@ impl Actor {
         let Some(multus) = network.and_then(|network| network.multus.as_ref()) else {
             return Ok(None);
         };
-        let (namespace, name) = multus
-            .network_name
-            .split_once('/')
-            .unwrap_or((vmi.namespace.as_str(), multus.network_name.as_str()));
+        let (namespace, name) = definition_of(vmi, &multus.network_name);
         let gvk = GroupVersionKind::gvk("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition");
         let kind = ApiResource::from_gvk_with_plural(&gvk, "network-attachment-definitions");
         let client = self.context.client.clone();

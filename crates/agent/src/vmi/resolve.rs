@@ -285,7 +285,7 @@ impl Resolver<'_> {
             })?;
             let size = units(capacity, volume)?;
             let folder = path.parent().unwrap_or(&path);
-            std::fs::create_dir_all(folder).and_then(|()| file::sparse(&path, size)).map_err(
+            qemu::create_passable(folder).and_then(|()| file::sparse(&path, size)).map_err(
                 |source| ResolveError::File { doing: "make", path: path.clone(), source },
             )?;
         }

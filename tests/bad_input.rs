@@ -220,7 +220,7 @@ fn queries_and_paths_that_make_no_sense() {
         ("/api/v1/configmaps/x", 404),
         ("/api/v1/namespaces/default/nodes", 404),
         ("/api/v1/namespaces/default/configmaps/x/y/z", 404),
-        ("/api/v1/namespaces/default/configmaps/%00", 404),
+        ("/api/v1/namespaces/default/configmaps/%00", 400),
         ("/api/v1/namespaces/default/configmaps?labelSelector=%21%21", 400),
         ("/api/v1/namespaces/default/configmaps?timeout=soon", 400),
         ("/api/v1/namespaces/default/configmaps?limit=-1", 400),

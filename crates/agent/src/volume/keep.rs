@@ -361,7 +361,7 @@ impl Keeper {
 
 /// `known` is what the claim was told already.
 async fn make(shared: Shared, claim: Claim, known: String) -> Result<Echo, ProvisionError> {
-    match provision::provision(&shared, &claim).await {
+    match Box::pin(provision::provision(&shared, &claim)).await {
         Ok(volume) => Ok(volume.map_or(Echo::Nothing, |volume| Echo::Volume(Box::new(volume)))),
         Err(failure) => {
             if Chain(&failure).to_string() != known {

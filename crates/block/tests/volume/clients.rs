@@ -26,7 +26,7 @@ fn qemu_io_reads_what_it_wrote_down_to_the_sector() {
                 "read -P 4 60M 4M",
             ],
         );
-        lab.stop();
+        lab.stop_in_sync();
         let content = lab.compare_replicas();
         assert_eq!((content[0], content[1536], content[10752]), (1, 3, 1));
         lab.resume();
@@ -53,7 +53,7 @@ fn images_go_in_and_out_unchanged() {
     );
     qemu_io(&lab, &["write -z 0 64M"]);
     tool("nbdcopy", &["--flush", back, &lab.uri()]);
-    lab.stop();
+    lab.stop_in_sync();
     assert!(lab.compare_replicas() == pattern, "every replica holds what nbdcopy put in");
 }
 
@@ -107,7 +107,7 @@ fn verify(how: &'static [&'static str], blocks: &str) {
             "--output-format=terse",
         ],
     );
-    lab.stop();
+    lab.stop_in_sync();
     lab.compare_replicas();
 }
 
@@ -132,7 +132,7 @@ fn a_snapshot_keeps_what_was_there_and_can_be_returned_to() {
     lab.admin(AdminRequest::DeleteSnapshot { name: id.to_string() });
     lab.wait("no snapshot to be left", |status| status.snapshots.is_empty());
     qemu_io(&lab, &["read -P 1 0 8M", "write -P 3 0 1M", "read -P 3 0 1M"]);
-    lab.stop();
+    lab.stop_in_sync();
     lab.compare_replicas();
 }
 

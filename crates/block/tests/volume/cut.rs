@@ -94,6 +94,6 @@ fn overlapping_writes_leave_all_replicas_alike() {
         );
     }
     qemu_io(&lab, &["flush"]);
-    lab.stop();
+    lab.stop_in_sync();
     lab.compare_replicas();
 }

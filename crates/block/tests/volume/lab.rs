@@ -128,6 +128,13 @@ impl Lab {
         child.wait().unwrap();
     }
 
+    /// Ends everything once all replicas are in sync: on a busy machine a replica can be removed
+    /// because it is slow, and rejoins by a rebuild.
+    pub(crate) fn stop_in_sync(&mut self) {
+        self.wait_in_sync(self.replicas);
+        self.stop();
+    }
+
     /// Ends everything as a user would.
     pub(crate) fn stop(&mut self) {
         let mut child = self.child.take().unwrap();

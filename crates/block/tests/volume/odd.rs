@@ -87,7 +87,7 @@ fn a_client_that_dies_in_the_middle_of_a_write_harms_nobody() {
         drop(stream);
         qemu_io(&lab, &["read -P 1 0 1M"]);
     }
-    lab.stop();
+    lab.stop_in_sync();
     lab.compare_replicas();
 }
 

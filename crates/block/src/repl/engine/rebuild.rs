@@ -180,8 +180,8 @@ impl Engine {
             learner.busy += 1;
             // Chunks that are known to have changed are copied unseen: equal checksums would
             // prove nothing about them.
-            let compare = !learner.full && !(learner.delta && view.is_none());
-            let kind = SyncKind::Rebuild { learner: slot, view, compare };
+            let copy_unseen = learner.full || (learner.delta && view.is_none());
+            let kind = SyncKind::Rebuild { learner: slot, view, compare: !copy_unseen };
             self.begin_sync(kind, span, Verify::Suspect);
             self.drive_syncs();
         }

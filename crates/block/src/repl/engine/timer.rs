@@ -137,10 +137,9 @@ impl Engine {
         let suspicion: Vec<Duration> =
             (0..self.members.len()).map(|it| self.suspicion(it).unwrap_or(patience)).collect();
         for op in self.ops.values() {
-            for slot in 0..self.members.len() {
-                let member = &self.members[slot];
+            for (slot, (member, suspicion)) in self.members.iter().zip(&suspicion).enumerate() {
                 let asked = op.started().max(member.up_since).max(self.resumed);
-                let limit = if op.was_answered_by_another() { suspicion[slot] } else { patience };
+                let limit = if op.was_answered_by_another() { *suspicion } else { patience };
                 let overdue = self.now >= asked + limit;
                 if overdue && op.waits_for(slot) && member.is_up() {
                     late.add(slot);

@@ -139,26 +139,30 @@ fn machines_have_devices_firmware_and_disks_that_they_share() {
     let sharing = json!({"devices": {"disks": [disk]}});
     let volume = json!({"volumes": [{"name": "shared", "hostDisk": source}]});
     let shapes = [
-        ("devices", devices, none.clone(), "i6300esb"),
+        // Firmware is slow under emulation: nothing else runs beside it.
         ("efi", efi, none.clone(), "tpm-crb"),
         ("secure", secure, none.clone(), "driver=cfi.pflash01,property=secure,value=on"),
+        ("devices", devices, none.clone(), "i6300esb"),
         ("one", sharing.clone(), volume.clone(), "shared.img"),
         ("two", sharing, volume, "shared.img"),
     ];
     for (name, domain, rest, _) in &shapes {
         let machine = machine(&node, name, &none, domain, rest);
         node.sheaf.http().post(VMS, &machine).ok();
-        if *name == "one" {
-            node.until(&at(VMIS, name), "/status/phase", "Running");
-            assert_eq!(fs::metadata(&shared).unwrap().len(), 1 << 20);
+        match *name {
+            // EFI cannot start from this disk, and its firmware says so.
+            "efi" | "secure" => says(&node, name, "BdsDxe: "),
+            "one" => {
+                node.until(&at(VMIS, name), "/status/phase", "Running");
+                assert_eq!(fs::metadata(&shared).unwrap().len(), 1 << 20);
+            }
+            _ => {}
         }
     }
     for (name, _, _, part) in &shapes {
         assert_has(line(&node, name), part);
-        // Its disk is none that EFI starts from, which is told by the firmware.
-        match *name {
-            "efi" | "secure" => says(&node, name, "BdsDxe: "),
-            _ => boots(&node, name, 1),
+        if !matches!(*name, "efi" | "secure") {
+            boots(&node, name, 1);
         }
     }
     let state = node.sheaf.data().join("agent/state/default.efi");

@@ -3,6 +3,8 @@
 
 use std::fs;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use http::Request;
 use serde_json::{Value, json};
@@ -83,7 +85,7 @@ fn a_claim_binds_to_the_volume_that_an_administrator_made() {
     let classes = http.get("/apis/storage.k8s.io/v1/storageclasses").ok();
     for class in classes["items"].as_array().unwrap() {
         let name = class["metadata"]["name"].as_str().unwrap();
-        poll(&format!("class {name} has a profile"), || {
+        poll(&format!("StorageProfile {name} is complete"), || {
             let path = format!("/apis/cdi.kubevirt.io/v1beta1/storageprofiles/{name}");
             let profile = http.get(&path).json();
             let set = &profile["status"]["claimPropertySets"][0]["accessModes"][0];
@@ -187,6 +189,8 @@ fn recurring_jobs_take_and_remove_snapshots() {
         if job["status"]["executionCount"] == 1 { Ok(()) } else { Err(job.to_string()) }
     });
     let again = json!({"metadata": {"annotations": {LAST_RUN: "2021-06-01T00:00:00Z"}}});
+    // Creation times, by which the older snapshot is found, have a resolution of one second.
+    thread::sleep(Duration::from_secs(1));
     // The name of a snapshot follows from the time of its run: another year is another run.
     let other = json!({"metadata": again["metadata"], "spec": {"cron": "0 0 2 1 *"}});
     http.merge(&format!("{jobs}/daily"), &other).ok();

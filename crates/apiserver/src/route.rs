@@ -231,8 +231,7 @@ mod tests {
         assert_eq!(parse("/"), Target::Other("/"));
     }
 
-    /// Every spelling of a path is authorized as what it is parsed to, and handed on in one
-    /// spelling that is parsed to the same.
+    /// Authorization and handlers see the same path, however the client encodes it.
     #[test]
     fn spellings_of_a_path_do_not_change_what_is_authorized() {
         let root = "/apis/subresources.kubevirt.io/v1/namespaces/n/virtualmachineinstances";

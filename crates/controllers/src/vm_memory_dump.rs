@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use virt::api::atom::Quantity;
 use virt::v1::{VirtualMachineInstance, VirtualMachineMemoryDumpRequest};
 
-use self::plan::{Change, Plan};
+use self::plan::{Plan, RequestChange};
 use crate::key::{Dependents, Key};
 use crate::object::{self, is_deleting, text};
 use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
@@ -87,9 +87,9 @@ impl MemoryDumpReconciler {
             written.doing("change the volumes of the instance")?;
         }
         let request = match plan.change {
-            Change::None => return Ok(()),
-            Change::Set(request) => json!(request),
-            Change::Remove => Value::Null,
+            RequestChange::None => return Ok(()),
+            RequestChange::Set(request) => json!(request),
+            RequestChange::Remove => Value::Null,
         };
         let patch =
             json!({"metadata": object::version(vm), "status": {"memoryDumpRequest": request}});

@@ -16,7 +16,7 @@ use kube::Client;
 use serde_json::Value;
 use virt::api::template::VirtualMachineTemplateRequest;
 
-use self::plan::Progress;
+use self::plan::RequestProgress;
 use crate::condition;
 use crate::key::{Dependents, Key};
 use crate::object::{self, is_deleting, is_merged, is_true, text};
@@ -95,39 +95,41 @@ impl TemplateRequestReconciler {
         key: &Key,
         request: &Value,
         own: &VirtualMachineTemplateRequest,
-    ) -> Result<Progress, Failure> {
+    ) -> Result<RequestProgress, Failure> {
         let (namespace, machine) = (&*key.namespace, &own.spec.virtual_machine_ref);
         if machine.namespace != namespace {
             let why = "spec.virtualMachineRef.namespace must be the namespace of the request";
-            return Ok(Progress::Failed(why.to_owned()));
+            return Ok(RequestProgress::Failed(why.to_owned()));
         }
         let mut needs: BTreeSet<Key> =
             [&machine.name, &plan::snapshot_name(request)].map(|it| Key::new(namespace, it)).into();
         self.waiting.set(key, needs.clone());
         let Some(snapshot) = self.snapshot(request, &machine.name).await? else {
             let why = format!("VirtualMachine {namespace}/{} does not exist", machine.name);
-            return Ok(Progress::Waiting(why));
+            return Ok(RequestProgress::Waiting(why));
         };
         let name = object::name(&snapshot);
         if condition::is(&snapshot, "Failure", "True") {
-            return Ok(Progress::Failed(format!("VirtualMachineSnapshot {name} failed")));
+            return Ok(RequestProgress::Failed(format!("VirtualMachineSnapshot {name} failed")));
         }
         if let Some(left) =
             object::strings(&snapshot, "/status/snapshotVolumes/excludedVolumes").next()
         {
             let why = format!("volume {left} cannot be copied: snapshots of it are not supported");
-            return Ok(Progress::Failed(why));
+            return Ok(RequestProgress::Failed(why));
         }
         let content = text(&snapshot, "/status/virtualMachineSnapshotContentName");
         let content = self.objects.get(VM_CONTENTS, namespace, content).await;
         let content = content.doing("get the content of a snapshot")?;
         let Some(content) = content.filter(|_| is_true(&snapshot, "/status/readyToUse")) else {
-            return Ok(Progress::Working("a snapshot of the VirtualMachine is taken".to_owned()));
+            return Ok(RequestProgress::Working(
+                "a snapshot of the VirtualMachine is taken".to_owned(),
+            ));
         };
         let Some(template) = self.template(request, own, &content).await? else {
             let name = plan::template_name(request, own);
             let why = format!("VirtualMachineTemplate {namespace}/{name} already exists");
-            return Ok(Progress::Failed(why));
+            return Ok(RequestProgress::Failed(why));
         };
         let disks = plan::disks(&template, &content);
         needs.extend(disks.iter().map(Key::of));
@@ -185,7 +187,7 @@ impl TemplateRequestReconciler {
     }
 
     /// Creates a disk of a template if it is missing; what it waits for, if it is not complete.
-    async fn disk(&self, wanted: &Value) -> Result<Option<Progress>, Failure> {
+    async fn disk(&self, wanted: &Value) -> Result<Option<RequestProgress>, Failure> {
         let (namespace, name) = (object::namespace(wanted), object::name(wanted));
         let found = self.objects.get(DATA_VOLUMES, namespace, name).await;
         let phase = match found.doing("get a disk of the template")? {
@@ -200,12 +202,16 @@ impl TemplateRequestReconciler {
         };
         Ok(match phase.as_str() {
             "Succeeded" => None,
-            "Failed" => Some(Progress::Failed(format!("DataVolume {namespace}/{name} failed"))),
-            _ => Some(Progress::Working(format!("DataVolume {namespace}/{name} is being copied"))),
+            "Failed" => {
+                Some(RequestProgress::Failed(format!("DataVolume {namespace}/{name} failed")))
+            }
+            _ => Some(RequestProgress::Working(format!(
+                "DataVolume {namespace}/{name} is being copied"
+            ))),
         })
     }
 
-    async fn finish(&self, template: &Value, snapshot: &Value) -> Result<Progress, Failure> {
+    async fn finish(&self, template: &Value, snapshot: &Value) -> Result<RequestProgress, Failure> {
         let (namespace, name) = (object::namespace(template), object::name(template));
         let patch = plan::template_status(template, clock::now());
         let written = self.objects.merge_status(TEMPLATES, namespace, name, &patch).await;
@@ -213,7 +219,7 @@ impl TemplateRequestReconciler {
         let (own, uid) = (object::name(snapshot), object::uid(snapshot));
         let deleted = self.objects.delete(VM_SNAPSHOTS, namespace, own, uid).await;
         deleted.doing("delete the snapshot of the template")?;
-        Ok(Progress::Ready(name.to_owned()))
+        Ok(RequestProgress::Ready(name.to_owned()))
     }
 
     /// Deletes a request some time after it has succeeded, if it says so.

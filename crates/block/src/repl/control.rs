@@ -87,7 +87,7 @@ impl Record {
         Self { generation: self.generation.next(), engine: Some(engine), ..self.clone() }
     }
 
-    /// The record with another in-sync set, of which every replica carried out `flushed`.
+    /// The record with another in-sync set. Every replica of the set has completed `flushed`.
     pub fn with_isr(&self, isr: BTreeSet<ReplicaId>, flushed: FlushMark) -> Self {
         let epoch = if isr == self.isr { self.epoch } else { self.epoch.next() };
         Self { isr, epoch, ..self.clone() }.with_flush(flushed)
@@ -98,7 +98,7 @@ impl Record {
         Self { confirmed: self.generation, ..self.with_isr(isr, flushed) }
     }
 
-    /// The record of a set of which every replica carried out `flushed`.
+    /// The record after every in-sync replica has completed the flush `flushed`.
     pub fn with_flush(&self, flushed: FlushMark) -> Self {
         Self { flushed: self.flushed.max(flushed), ..self.clone() }
     }

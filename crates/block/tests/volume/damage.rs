@@ -61,7 +61,7 @@ const DAMAGES: [Damage; 8] = [
     Damage::RemoveAll,
 ];
 
-struct Bench {
+struct DamageTest {
     lab: Lab,
     replicas: usize,
     /// The value of every byte of each chunk.
@@ -79,7 +79,7 @@ fn replace(from: &Path, to: &Path) {
     copy(from, to);
 }
 
-impl Bench {
+impl DamageTest {
     fn new(replicas: usize, seed: u64) -> Self {
         let lab = Lab::start(SIZE, replicas, &[]);
         let shadow = vec![0; usize::try_from(SIZE / CHUNK).unwrap()];
@@ -221,7 +221,7 @@ impl Bench {
 fn rounds(replicas: usize) {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seed = number("SHEAF_SEED").unwrap_or(20_261_116) + replicas as u64;
-    let mut bench = Bench::new(replicas, seed);
+    let mut bench = DamageTest::new(replicas, seed);
     bench.write();
     for _ in 0..number("SHEAF_DAMAGES").unwrap_or(6) {
         bench.round();

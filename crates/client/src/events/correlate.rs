@@ -46,7 +46,7 @@ pub(super) struct Series {
 
 /// One source and one object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Subject {
+struct EventSource {
     component: String,
     host: Option<String>,
     object: [Option<String>; 6],
@@ -55,7 +55,7 @@ struct Subject {
 /// Occurrences that differ in their message only.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct SimilarKey {
-    subject: Subject,
+    subject: EventSource,
     severity: Severity,
     reason: String,
 }
@@ -79,7 +79,7 @@ pub(super) struct Correlator {
     similar: Recent<SimilarKey, Similar>,
     /// By message; `None` is the combined event.
     series: Recent<(SimilarKey, Option<String>), Series>,
-    buckets: Recent<Subject, Bucket>,
+    buckets: Recent<EventSource, Bucket>,
 }
 
 impl Correlator {
@@ -128,7 +128,7 @@ impl Correlator {
     }
 
     /// Takes the price of one event from the object's bucket, if there is enough in it.
-    fn spends(&mut self, subject: Subject, now: Timestamp) -> bool {
+    fn spends(&mut self, subject: EventSource, now: Timestamp) -> bool {
         if self.buckets.get(&subject).is_none() {
             let full = Bucket { credit: BURST * REFILL, counted: now };
             self.buckets.insert(subject.clone(), full);
@@ -149,8 +149,11 @@ fn similar_key(occurrence: &Occurrence) -> SimilarKey {
     let about = occurrence.about.clone();
     let object =
         [about.api_version, about.kind, about.namespace, about.name, about.uid, about.field_path];
-    let subject =
-        Subject { component: occurrence.component.clone(), host: occurrence.host.clone(), object };
+    let subject = EventSource {
+        component: occurrence.component.clone(),
+        host: occurrence.host.clone(),
+        object,
+    };
     SimilarKey { subject, severity: occurrence.severity, reason: occurrence.reason.clone() }
 }
 

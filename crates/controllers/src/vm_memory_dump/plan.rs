@@ -21,12 +21,12 @@ pub(super) struct Plan {
     pub(super) volumes: Option<Vec<Volume>>,
     /// The value of the claim's annotation `kubevirt.io/memory-dump`.
     pub(super) annotation: Option<String>,
-    pub(super) change: Change,
+    pub(super) change: RequestChange,
 }
 
 /// What becomes of the request.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) enum Change {
+pub(super) enum RequestChange {
     #[default]
     None,
     Set(Request),
@@ -94,18 +94,18 @@ pub(super) fn plan(
             annotation: request.file_name.clone(),
             change: match seen.is_released() {
                 true => into(request, "Completed"),
-                false => Change::None,
+                false => RequestChange::None,
             },
         },
         "Failed" => Plan {
             volumes: seen.without(claim),
             annotation: Some(FAILED.to_owned()),
-            change: Change::None,
+            change: RequestChange::None,
         },
         "Dissociating" => Plan {
             volumes: seen.without(claim),
             annotation: None,
-            change: if seen.is_released() { Change::Remove } else { Change::None },
+            change: if seen.is_released() { RequestChange::Remove } else { RequestChange::None },
         },
         _ => Plan::default(),
     }
@@ -122,7 +122,7 @@ fn associate(request: &Request, seen: &Observed<'_>) -> Plan {
     } else if seen.is_released() {
         into(request, "InProgress")
     } else {
-        Change::None
+        RequestChange::None
     };
     Plan { volumes: seen.without(claim), annotation: None, change }
 }
@@ -153,17 +153,17 @@ fn follow(request: &Request, seen: &Observed<'_>) -> Plan {
         }
         _ => {}
     }
-    let change = if next == *request { Change::None } else { Change::Set(next) };
+    let change = if next == *request { RequestChange::None } else { RequestChange::Set(next) };
     Plan { change, ..Plan::default() }
 }
 
-fn into(request: &Request, phase: &str) -> Change {
-    Change::Set(Request { phase: phase.to_owned(), ..request.clone() })
+fn into(request: &Request, phase: &str) -> RequestChange {
+    RequestChange::Set(Request { phase: phase.to_owned(), ..request.clone() })
 }
 
-fn failed(request: &Request, message: String) -> Change {
+fn failed(request: &Request, message: String) -> RequestChange {
     let phase = "Failed".to_owned();
-    Change::Set(Request { phase, message: Some(message), ..request.clone() })
+    RequestChange::Set(Request { phase, message: Some(message), ..request.clone() })
 }
 
 #[cfg(test)]
@@ -205,9 +205,9 @@ mod tests {
         let names =
             |all: Vec<Volume>| all.iter().map(|own| own.name.clone()).collect::<Vec<_>>().join(",");
         let phase = match plan.change {
-            Change::None => String::new(),
-            Change::Set(request) => request.phase,
-            Change::Remove => "removed".to_owned(),
+            RequestChange::None => String::new(),
+            RequestChange::Set(request) => request.phase,
+            RequestChange::Remove => "removed".to_owned(),
         };
         (plan.volumes.map(names), plan.annotation, phase)
     }
@@ -253,7 +253,8 @@ mod tests {
     #[test]
     fn a_dump_that_is_complete_names_its_file_and_its_times() {
         let done = vmi("Running", true, status("MemoryDumpCompleted"));
-        let Change::Set(next) = plan(&request("InProgress"), Some(&done), false).change else {
+        let RequestChange::Set(next) = plan(&request("InProgress"), Some(&done), false).change
+        else {
             panic!("nothing changes")
         };
         assert_eq!(next.file_name.as_deref(), Some("f"));
@@ -262,7 +263,8 @@ mod tests {
             plan(&Request { phase: "Unmounting".into(), ..next_with("f") }, None, false);
         assert_eq!(annotation.annotation.as_deref(), Some("f"));
         let broken = vmi("Running", true, status("MemoryDumpFailed"));
-        let Change::Set(next) = plan(&request("InProgress"), Some(&broken), false).change else {
+        let RequestChange::Set(next) = plan(&request("InProgress"), Some(&broken), false).change
+        else {
             panic!("nothing changes")
         };
         assert_eq!(next.message.as_deref(), Some("told"));

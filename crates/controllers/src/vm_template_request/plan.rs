@@ -17,10 +17,10 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The parameter that names a new machine, as text in the template.
 const NAME: &str = "${NAME}";
 
-/// How a request stands.
+/// The state of a template request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Progress {
-    /// Something has to come first, be it that somebody creates it.
+pub(super) enum RequestProgress {
+    /// An object that the request needs is missing or not ready.
     Waiting(String),
     Working(String),
     Failed(String),
@@ -170,12 +170,12 @@ pub(super) fn disks(template: &Value, content: &Value) -> Vec<Value> {
 }
 
 /// The status of a request, as a patch.
-pub(super) fn status(request: &Value, progress: &Progress, now: Timestamp) -> Value {
+pub(super) fn status(request: &Value, progress: &RequestProgress, now: Timestamp) -> Value {
     let (ready, working, reason, message) = match progress {
-        Progress::Waiting(why) => ("False", "True", "Waiting", why.clone()),
-        Progress::Working(what) => ("False", "True", "Reconciling", what.clone()),
-        Progress::Failed(why) => ("False", "False", "Failed", why.clone()),
-        Progress::Ready(name) => {
+        RequestProgress::Waiting(why) => ("False", "True", "Waiting", why.clone()),
+        RequestProgress::Working(what) => ("False", "True", "Reconciling", what.clone()),
+        RequestProgress::Failed(why) => ("False", "False", "Failed", why.clone()),
+        RequestProgress::Ready(name) => {
             let message = format!("VirtualMachineTemplate {name} was created");
             ("True", "False", "Reconciled", message)
         }
@@ -186,7 +186,7 @@ pub(super) fn status(request: &Value, progress: &Progress, now: Timestamp) -> Va
         condition::set(&mut conditions, &wanted, now);
     }
     let mut status = json!({"conditions": conditions});
-    if let Progress::Ready(name) = progress {
+    if let RequestProgress::Ready(name) = progress {
         status["templateRef"] = json!({"name": name});
     }
     json!({"status": status})
@@ -267,10 +267,10 @@ mod tests {
         let now = "2026-11-16T08:00:00Z".parse().unwrap();
         let (object, _) = request();
         for (progress, ready, working, reason) in [
-            (Progress::Waiting("w".into()), "False", "True", "Waiting"),
-            (Progress::Working("w".into()), "False", "True", "Reconciling"),
-            (Progress::Failed("w".into()), "False", "False", "Failed"),
-            (Progress::Ready("t".into()), "True", "False", "Reconciled"),
+            (RequestProgress::Waiting("w".into()), "False", "True", "Waiting"),
+            (RequestProgress::Working("w".into()), "False", "True", "Reconciling"),
+            (RequestProgress::Failed("w".into()), "False", "False", "Failed"),
+            (RequestProgress::Ready("t".into()), "True", "False", "Reconciled"),
         ] {
             let told = status(&object, &progress, now);
             let all = &told["status"]["conditions"];

@@ -21,7 +21,7 @@ const SLOW: Duration = Duration::from_secs(60);
 const TRIM: Duration = Duration::from_secs(600);
 
 #[derive(Deserialize)]
-struct Trimmed {
+struct FsTrimReply {
     #[serde(default)]
     paths: Vec<TrimmedPath>,
 }
@@ -97,7 +97,7 @@ impl GuestAgent {
 
     /// Discards the unused blocks of all mounted file systems.
     pub async fn trim(&self) -> Result<Vec<TrimmedPath>, AgentError> {
-        let answer: Trimmed = self.execute("guest-fstrim", json!({}), TRIM).await?;
+        let answer: FsTrimReply = self.execute("guest-fstrim", json!({}), TRIM).await?;
         Ok(answer.paths)
     }
 

@@ -23,7 +23,7 @@ pub enum MemoryDumpError {
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Progress {
+struct DumpStatus {
     #[serde(default)]
     status: String,
 }
@@ -49,7 +49,7 @@ impl Qmp {
                 }
                 // The event may be among the missed ones.
                 Err(RecvError::Lagged(_)) => {
-                    let now: Progress = self.execute("query-dump", json!({})).await?;
+                    let now: DumpStatus = self.execute("query-dump", json!({})).await?;
                     if now.status != "active" {
                         return judge(&now.status, "");
                     }

@@ -62,7 +62,6 @@ record! {
         r#type: String,
         /// True, False or Unknown.
         status: String,
-        /// When the condition was last checked.
         last_probe_time: Option<Time> = {"nullable": true},
         /// When the status last changed.
         last_transition_time: Option<Time> = {"nullable": true},

@@ -13,14 +13,14 @@ use crate::wire::{Refusal, Request};
 
 #[derive(Debug, Default)]
 pub(super) struct Flush {
-    /// Who waits for the next flush.
+    /// Guest requests that the next flush completes.
     pub(super) queued: Vec<GuestId>,
     running: Option<Running>,
     /// A flush is due although nobody waits for one.
     pub(super) due: bool,
     pub(super) regions: Regions,
-    /// The number of the newest flush that was sent. One that finds nothing new to make durable
-    /// has the number of the one before.
+    /// The number of the newest flush that was sent. A flush without new writes keeps the number
+    /// of the previous one.
     pub(super) number: u64,
     /// The newest flush that every member has answered.
     pub(super) complete: u64,

@@ -10,7 +10,7 @@ pub(super) struct Learner {
     pub(super) snapshots: Vec<SnapshotInfo>,
     pub(super) head_parent: Option<SnapshotId>,
     pub(super) step: Step,
-    /// Gets every change of the guest.
+    /// Receives every write of the guest.
     pub(super) live: bool,
     /// Chunks that must still be copied for the step.
     pub(super) todo: Pieces,

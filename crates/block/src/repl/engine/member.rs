@@ -172,7 +172,7 @@ impl Member {
         matches!(self.role, Role::InSync | Role::Joining { .. })
     }
 
-    /// Gets every change of the guest.
+    /// Whether the replica receives every write of the guest.
     pub(super) fn gets_changes(&self) -> bool {
         match &self.role {
             Role::InSync | Role::Joining { .. } => true,

@@ -15,7 +15,7 @@ pub(super) enum Scope {
     Each,
 }
 
-/// Who waits for an operation.
+/// The request that an operation belongs to.
 #[derive(Debug)]
 pub(super) enum Owner {
     Nobody,

@@ -44,7 +44,7 @@ pub(super) enum Ties {
     Ambiguous,
 }
 
-/// Who is believed, and for what.
+/// Which replicas have evidence of being current, and which may have lost writes.
 pub(super) struct Trust<'a> {
     /// The best member first.
     pub(super) trusted: &'a [usize],

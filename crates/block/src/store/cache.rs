@@ -44,8 +44,6 @@ pub(crate) struct Page {
     pub changed: bool,
     /// A flush is on its way to commit `target`.
     pub flushing: bool,
-    /// Its checksums are kept for the next process after the next flush.
-    pub keep: bool,
     /// Blocks of data that a lost page had: they are taken off the layer's count when something
     /// is known about the page again.
     pub lost_blocks: u16,
@@ -72,7 +70,6 @@ impl Page {
             pins: 0,
             changed: false,
             flushing: false,
-            keep: false,
             lost_blocks: 0,
             // Whatever was written once has its place.
             allocated: seq > 1,

@@ -29,8 +29,8 @@ mod clean;
 mod control;
 mod flush;
 mod gate;
-mod keep;
 mod look;
+mod mark;
 mod opened;
 mod ops;
 mod read;
@@ -51,7 +51,7 @@ use self::clean::Clean;
 use self::control::Control;
 use self::flush::Flush;
 use self::gate::Gate;
-use self::keep::Keeper;
+use self::mark::LogMark;
 pub(crate) use self::opened::{Left, Opened};
 use self::ops::{Op, OpKind, Step};
 pub use self::status::{Progress, SnapshotStatus, Status};
@@ -118,7 +118,7 @@ pub struct Replica {
     /// Of the kernel that runs: marks what outlives this process, but not that.
     boot: BootId,
     recent: Recent,
-    keeper: Keeper,
+    log_mark: LogMark,
     /// Who waits for a record to be written.
     record_waiters: Vec<Key>,
     regions: Regions,
@@ -184,7 +184,6 @@ enum Purpose {
     Allocate(PageKey, access::Part),
     Log,
     Record,
-    Keep(PageKey),
     Mark,
     FlushSync(FileId),
     CleanWrite(FileId),
@@ -257,7 +256,6 @@ impl Replica {
             Purpose::Allocate(key, part) => self.page_allocated(key, part, result),
             Purpose::Log => self.log_written(result),
             Purpose::Record => self.record_written(result),
-            Purpose::Keep(key) => self.keep_io(key, result),
             Purpose::Mark => self.mark_written(),
             Purpose::FlushSync(file) => self.flush_synced(file, result),
             Purpose::CleanWrite(file) => self.clean_written(file, result),

@@ -10,7 +10,7 @@ use crate::store::index::{Index, Stated};
 use crate::store::map::{Owner, PAIR, Presence, find};
 use crate::store::recent::{self, PLACE, Record};
 use crate::store::replica::Left;
-use crate::store::sums::{self, Sums};
+use crate::store::request::IoFault;
 use crate::store::super_block::SuperBlock;
 
 /// Reads the recent changes. Those of a process that ended well say what the maps say, but keep
@@ -41,33 +41,12 @@ pub(super) fn read(
         }
     }
     left.records = records;
-    (left.sum_places, left.sums) = sums_of(files, meta, boot, end, left.places);
+    if end != End::Killed || !matches!(files.len(FileId::Sums), Ok(Some(_))) {
+        // What it says of the log is written anew. A disk without room for it is no reason not to open.
+        let _: Result<(), IoFault> = files.create(FileId::Sums);
+    }
     Ok(left)
 }
-
-/// The checksums that a killed process kept. Without the file nothing is kept.
-fn sums_of(
-    files: &mut dyn Files,
-    meta: &SuperBlock,
-    boot: Option<BootId>,
-    end: End,
-    places: usize,
-) -> (usize, Vec<(u32, Sums)>) {
-    let file = FileId::Sums;
-    let (End::Killed, Some(boot), Ok(Some(len))) = (end, boot, files.len(file)) else {
-        let made = files.create(file).is_ok();
-        return (if made && KEEPS { places } else { 0 }, Vec::new());
-    };
-    let Ok(bytes) = files.read(file, 0, len.next_multiple_of(sums::PLACE)) else {
-        return (0, Vec::new());
-    };
-    let found = (0u32..).zip(bytes.chunks_exact(sums::PLACE as usize).skip(1));
-    let found = found.filter_map(|(at, place)| Some((at, sums::decode(place, boot, meta.tag())?)));
-    (if KEEPS { places } else { 0 }, found.collect())
-}
-
-/// Checksums are not kept yet: a test finds pages whose kept checksums are older than their data.
-const KEEPS: bool = false;
 
 /// A disk without room for it is no reason not to open: then changes are flushed instead.
 fn make(files: &mut dyn Files) -> u64 {

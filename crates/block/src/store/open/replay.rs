@@ -151,8 +151,8 @@ pub(crate) fn check_ages(
         return Err(OpenError::Stale { file: FileId::Super });
     }
     // Without it less is known.
-    let mark = files.read(FileId::Sums, 0, sums::PLACE).ok();
-    let mark = mark.and_then(|place| Mark::decode(&place, meta.tag()));
+    let mark = files.read(FileId::Sums, 0, sums::MARK).ok();
+    let mark = mark.and_then(|bytes| Mark::decode(&bytes, meta.tag()));
     if next < meta.body.log_next || mark.is_some_and(|mark| next < mark.0) {
         return Err(OpenError::Stale { file: FileId::Log });
     }

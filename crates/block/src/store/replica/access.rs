@@ -168,8 +168,7 @@ impl Replica {
             Lookup::Page(index) => index,
         };
         let allocated = self.cache.page(index).allocated || self.allocate(parking, key, index);
-        let cleared = self.is_cleared(parking, key);
-        Ok((active && allocated && cleared).then_some(index))
+        Ok((active && allocated).then_some(index))
     }
 
     /// Whether the checksums of a region can be believed; if not, they are looked at.

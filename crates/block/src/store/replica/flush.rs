@@ -198,7 +198,6 @@ impl Replica {
             }
         }
         self.flush.state = State::Idle;
-        self.keep_sums();
         let cycle = self.flush.cycle;
         while let Some((wanted, waiter)) = self.flush.waiters.front().copied()
             && wanted <= cycle

@@ -6,7 +6,7 @@ use super::clean::Clean;
 use super::control::{Change, Control};
 use super::flush::Flush;
 use super::gate::Gate;
-use super::keep::Keeper;
+use super::mark::LogMark;
 use super::trash::Trash;
 use super::work::WorkState;
 use super::{Life, Limits, Replica};
@@ -22,7 +22,6 @@ use crate::store::open::BasePlace;
 use crate::store::recent::{self, Recent};
 use crate::store::region::Regions;
 use crate::store::slab::Slab;
-use crate::store::sums::Sums;
 use crate::store::super_block::SuperBlock;
 
 /// What [`super::open`] knows after it has read a directory.
@@ -47,9 +46,6 @@ pub(crate) struct Left {
     /// Places in the file of recent changes.
     pub places: usize,
     pub records: Vec<Option<recent::Record>>,
-    /// Places in the file of checksums, and what is in them.
-    pub sum_places: usize,
-    pub sums: Vec<(u32, Sums)>,
     /// Pages as the maps have them, with the presence that was recorded for them.
     pub pages: Vec<(PageKey, Option<MapPage>, Presence)>,
     /// Data files that were not synced.
@@ -65,8 +61,6 @@ impl Replica {
             regions.hold();
         }
         suspects.into_iter().for_each(|region| regions.inherit(region));
-        let mut keeper = Keeper::new(left.sum_places, left.sums);
-        keeper.expect_only(|region| regions.is_suspect(region));
         let mut replica = Self {
             marks: meta.body.marks,
             meta,
@@ -79,7 +73,7 @@ impl Replica {
             index,
             boot,
             recent: Recent::new(&left.records, left.places),
-            keeper,
+            log_mark: LogMark::default(),
             record_waiters: Vec::new(),
             regions,
             log,

@@ -96,8 +96,7 @@ impl Replica {
             memory: self.cache.memory()
                 + self.index.memory()
                 + self.regions.memory()
-                + self.recent.memory()
-                + self.keeper.memory(),
+                + self.recent.memory(),
         }
     }
 

@@ -4,9 +4,6 @@
 //! What is on disk now is what every later read gives: it is read once, its checksums are
 //! recorded, and only then is the region used. Whether peers hold the same is for the
 //! replication core to find out, by comparing.
-//!
-//! Where only the process was killed, the checksums of pages that nobody wrote after the last
-//! flush are known: see [`crate::store::sums`]. What is not as they say is damaged.
 
 use super::access::Lookup;
 use super::{OpKind, Parking, Purpose, Replica, Step, own_data, own_map};
@@ -125,25 +122,18 @@ impl Replica {
                 return Step::Done(Err(error));
             }
         };
-        let expected = self.keeper.take_expected(key_of);
         let page = self.cache.page_mut(index);
         let mut rechecked = 0;
         for (block, found) in (span.first..).zip(crc::of_blocks(&data)) {
             let recorded = &mut page.crcs[block as usize];
-            // A block that is not what it was when the process was killed stays bad.
-            let truth = expected.as_ref().map_or(found, |crcs| crcs[block as usize]);
-            if page.current.data.contains(block) && *recorded != truth {
-                *recorded = truth;
+            if page.current.data.contains(block) && *recorded != found {
+                *recorded = found;
                 rechecked += 1;
             }
         }
-        let known = expected.is_some();
         if rechecked > 0 {
             page.version = page.version.wrapping_add(1);
             self.rechecked += rechecked;
-        }
-        if !known {
-            self.keep_later(index);
         }
         self.step_verify(key, verify)
     }

@@ -315,7 +315,6 @@ impl Replica {
         page.current.set_vacant(&todo.vacant);
         // The batch ends with a flush, which waits for the record.
         let _: Safe = self.mark_changed(index);
-        self.keep_later(index);
         self.unsynced.insert(file);
         batch.regions += 1;
         batch.copied += u64::from(data.len()) * BLOCK;

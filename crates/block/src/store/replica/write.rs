@@ -225,7 +225,6 @@ impl Replica {
                     page.current.set_data(&blocks);
                     safe = safe.and(self.mark_changed(index));
                 }
-                self.keep_later(index);
             }
             if !written {
                 self.regions.doubt(span.region);

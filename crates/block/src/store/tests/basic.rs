@@ -447,7 +447,7 @@ fn the_map_says_what_layers_and_views_hold() {
 #[test]
 fn a_full_disk_is_told_and_work_goes_on_when_there_is_room() {
     let mut files = fresh();
-    // Two slots of the map and of the index, two places of sums, and five blocks.
+    // Two slots of the map and of the index, the mark of the log, and five blocks.
     files.capacity = Some(files.used() + 11);
     let mut replica = driven(&mut files);
     replica.request(write(0, 1, 4)).unwrap();

@@ -199,7 +199,6 @@ impl Replica {
             self.counts.remove(&file);
             self.cache.forget(own_map(file));
             self.index.forget(own_map(file));
-            self.keeper.forget(own_map(file));
             self.trash.throw(file);
         }
     }

@@ -1,0 +1,31 @@
+//! Leaving a mark of how far the log is durable: [`crate::store::sums`].
+
+use super::{Purpose, Replica};
+use crate::store::files::FileId;
+use crate::store::request::IoOp;
+use crate::store::sums::Mark;
+
+#[derive(Debug, Default)]
+pub(super) struct LogMark {
+    /// The mark in the file, and whether it is being written.
+    next: u64,
+    writing: bool,
+}
+
+impl Replica {
+    /// Leaves a mark of how far the log is durable. Nobody waits for it.
+    pub(super) fn mark_log(&mut self) {
+        let next = self.log.durable_next();
+        if !self.log_mark.writing && self.log_mark.next < next {
+            self.log_mark = LogMark { next, writing: true };
+            let data = Mark(next).encode(self.meta.tag()).into();
+            let op = IoOp::Write { offset: 0, data, durable: false };
+            self.issue(Purpose::Mark, FileId::Sums, op);
+        }
+    }
+
+    pub(super) fn mark_written(&mut self) {
+        self.log_mark.writing = false;
+        self.mark_log();
+    }
+}

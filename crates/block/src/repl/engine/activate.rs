@@ -84,6 +84,8 @@ impl Engine {
             return;
         }
         if current.is_empty() {
+            // Another engine may have taken the volume since, with other replicas.
+            self.reread_later(self.config.open_wait);
             let mut stale = candidates.iter().filter_map(|slot| self.members[slot].stale);
             if let (true, Some(why)) = (complete, stale.next()) {
                 self.fault(Fault::Stale(why));

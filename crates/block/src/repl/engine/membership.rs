@@ -61,12 +61,20 @@ impl Engine {
     pub(super) fn swap(&mut self, record: Record) {
         let Some(known) = &self.control.known else { return self.read_record() };
         self.out.push(Action::Swap { expect: known.version, record: record.clone() });
+        self.control.retry = None;
         self.control.call = Some(Call::Swap(record));
     }
 
     pub(super) fn retry_control(&mut self) {
         if self.control.retry.is_some_and(|at| at <= self.now) {
             self.read_record();
+        }
+    }
+
+    /// Looks at the record again after a while, unless something is under way.
+    pub(super) fn reread_later(&mut self, after: Duration) {
+        if self.control.is_idle() {
+            self.control.retry = Some(self.now + after);
         }
     }
 

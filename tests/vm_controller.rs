@@ -262,7 +262,7 @@ fn a_launcher_pod_that_is_deleted_shuts_its_instance_down() {
     http.delete(&at(PODS, first["name"].as_str().unwrap())).ok();
     eventually("the instance is asked to shut down", || {
         let vmi = http.get(&at(VMIS, "web")).ok();
-        vmi["metadata"]["annotations"]["sheaf.dev/shut-down-by"].is_string()
+        vmi["metadata"]["annotations"]["sheaf.io/shut-down-by"].is_string()
     });
     assert_eq!(pod()["metadata"]["uid"], first["uid"], "the pod stays until the guest is down");
     finish(&http, "web", "Failed");

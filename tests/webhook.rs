@@ -316,7 +316,7 @@ fn a_webhook_that_fails_is_handled_by_its_policy() {
         }
     });
     let mut sheaf = Sheaf::start();
-    sheaf.provokes("going on without a webhook");
+    sheaf.provokes("ignoring failed webhook");
     let http = judged(&sheaf);
     validating(&http, "closed", &hook, json!({"timeoutSeconds": 1}));
     let url = hook.url("/review?timeout=1s");

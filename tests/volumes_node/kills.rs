@@ -68,7 +68,7 @@ pub(super) struct Work {
 impl Work {
     pub(super) fn prepare(lab: &mut Lab) -> Self {
         // Said of what was killed.
-        for part in ["image cannot be imported", "cannot tell how an image is"] {
+        for part in ["image cannot be imported", "cannot update image status"] {
             lab.node.sheaf.provokes(part);
         }
         let source = lab.claim("source", "32Mi");

@@ -141,7 +141,7 @@ impl Lab {
     pub(super) fn start() -> Self {
         let mut node = Node::start();
         // Said of what was killed.
-        for part in ["the storage process ended", "is lost sight of", "a record cannot be had"] {
+        for part in ["the storage process ended", "is lost sight of", "cannot get volume record"] {
             node.sheaf.provokes(part);
         }
         let lab = Self { node };

@@ -10,14 +10,14 @@ use qemu::Launcher;
 use qemu::process::cgroup;
 use tokio::sync::watch;
 
-use crate::bell::Bell;
+use crate::change_notifier::ChangeNotifier;
 use crate::config::Config;
 use crate::event::Reporter;
-use crate::host::Trial;
+use crate::host::AcceleratorProbe;
 use crate::network::Networks;
-use crate::order::Order;
+use crate::order::StartOrder;
 use crate::processors::Processors;
-use crate::storage::Storage;
+use crate::storage::StorageHandle;
 use crate::volume::Volumes;
 
 /// Users for machines: above all that systemd and container tools hand out.
@@ -31,14 +31,14 @@ pub(crate) struct Context {
     pub(crate) launcher: Launcher,
     pub(crate) users: Users,
     /// What was found out about QEMU here.
-    pub(crate) trial: watch::Receiver<Trial>,
+    pub(crate) trial: watch::Receiver<AcceleratorProbe>,
     pub(crate) cgroup: Option<cgroup::Layout>,
     pub(crate) processors: Processors,
     /// Who starts before whom after a power cut.
-    pub(crate) order: Order,
+    pub(crate) order: StartOrder,
     pub(crate) volumes: Volumes,
-    pub(crate) storage: Storage,
-    pub(crate) bell: Bell,
+    pub(crate) storage: StorageHandle,
+    pub(crate) bell: ChangeNotifier,
 }
 
 /// The users that machines run as; none if we are not root and all are ours.
@@ -65,7 +65,7 @@ impl Users {
         self.0.is_some()
     }
 
-    pub(crate) fn give_back(&self, uid: u32) {
+    pub(crate) fn release(&self, uid: u32) {
         if let Some(taken) = &self.0 {
             taken.lock().remove(&uid);
         }
@@ -81,7 +81,7 @@ mod tests {
         let users = Users::new(true, BTreeSet::from([UIDS.start]));
         let (one, two) = (users.take().unwrap(), users.take().unwrap());
         assert_eq!((one, two), (UIDS.start + 1, UIDS.start + 2));
-        users.give_back(one);
+        users.release(one);
         assert_eq!(users.take(), Some(one));
         assert_eq!(Users::new(false, BTreeSet::new()).take(), None);
     }

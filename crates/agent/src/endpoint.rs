@@ -15,7 +15,7 @@
 //! Errors are JSON with a `message`.
 
 mod act;
-mod answer;
+mod response;
 mod route;
 mod stream;
 
@@ -37,11 +37,11 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
-use crate::image::{Images, Piece};
+use crate::image::{Images, UploadChunk};
 use crate::vmi::Machines;
 use crate::volume::{Volumes, WantedExport};
-use answer::{Body, Failure, empty};
-use route::{NoRoute, Route, Target, route};
+use response::{EndpointError, ResponseBody, empty};
+use route::{MachineTarget, NoRoute, Route, route};
 
 /// What the stream of an upgrade is called.
 const PROTOCOL: &str = "sheaf-stream";
@@ -102,7 +102,7 @@ pub(crate) async fn serve(endpoint: Arc<Endpoint>, listener: UnixListener, mut s
 /// One connection, and the stream that it may become.
 async fn connection(endpoint: Arc<Endpoint>, stream: UnixStream) {
     let mut streams = JoinSet::new();
-    let (begin, mut begun) = tokio::sync::mpsc::channel::<stream::Begin>(1);
+    let (begin, mut begun) = tokio::sync::mpsc::channel::<stream::PendingStream>(1);
     let service = service_fn(|request| {
         let (endpoint, begin) = (Arc::clone(&endpoint), begin.clone());
         async move { Ok::<_, Infallible>(handle(&endpoint, request, &begin).await) }
@@ -132,8 +132,8 @@ async fn connection(endpoint: Arc<Endpoint>, stream: UnixStream) {
 async fn handle(
     endpoint: &Endpoint,
     request: Request<Incoming>,
-    begin: &tokio::sync::mpsc::Sender<stream::Begin>,
-) -> Response<Body> {
+    begin: &tokio::sync::mpsc::Sender<stream::PendingStream>,
+) -> Response<ResponseBody> {
     let answer = match route(request.method(), request.uri().path()) {
         Ok(Route::Stream(target, what)) => upgrade(endpoint, target, what, request, begin).await,
         Ok(Route::Read(target, what)) => match live(endpoint, &target) {
@@ -146,8 +146,10 @@ async fn handle(
         },
         Ok(Route::Upload(volume)) => {
             match endpoint.volumes.upload(volume, request.into_body()).await {
-                Ok(()) => Ok(answer::done()),
-                Err(failure) => Err(Failure::new(failure.code(), Chain(&failure).to_string())),
+                Ok(()) => Ok(response::done()),
+                Err(failure) => {
+                    Err(EndpointError::new(failure.code(), Chain(&failure).to_string()))
+                }
             }
         }
         Ok(Route::VolumeData(volume)) => {
@@ -158,38 +160,48 @@ async fn handle(
                 compressed: word_of(&request, "format=") == "gzip",
             };
             match endpoint.volumes.export(wanted).await {
-                Ok(export) => Ok(answer::pieces(export.pieces, export.length)),
-                Err(failure) => Err(Failure::new(failure.code(), Chain(&failure).to_string())),
+                Ok(export) => Ok(response::pieces(export.pieces, export.length)),
+                Err(failure) => {
+                    Err(EndpointError::new(failure.code(), Chain(&failure).to_string()))
+                }
             }
         }
         Ok(Route::UploadImage(image)) => {
-            let piece = Piece {
+            let piece = UploadChunk {
                 size: number_of(&request, "size="),
                 offset: number_of(&request, "offset="),
             };
             match endpoint.images.upload(image, piece, request.into_body()).await {
-                Ok(offset) => Ok(answer::json(&json!({"offset": offset}))),
-                Err(failure) => Err(Failure::new(failure.code(), Chain(&failure).to_string())),
+                Ok(offset) => Ok(response::json(&json!({"offset": offset}))),
+                Err(failure) => {
+                    Err(EndpointError::new(failure.code(), Chain(&failure).to_string()))
+                }
             }
         }
         Ok(Route::ImagePosition(image)) => match endpoint.images.position(image).await {
-            Some(offset) => Ok(answer::json(&json!({"offset": offset}))),
-            None => Err(Failure::new(StatusCode::CONFLICT, "no upload is expected for the image")),
+            Some(offset) => Ok(response::json(&json!({"offset": offset}))),
+            None => {
+                Err(EndpointError::new(StatusCode::CONFLICT, "no upload is expected for the image"))
+            }
         },
         Ok(Route::ImageFile(image)) => match endpoint.images.file(image).await {
-            Some(path) => answer::file(&path).await.map_err(|failure| Failure::internal(&failure)),
-            None => Err(Failure::new(StatusCode::NOT_FOUND, "the image is not complete here")),
+            Some(path) => {
+                response::file(&path).await.map_err(|failure| EndpointError::internal(&failure))
+            }
+            None => {
+                Err(EndpointError::new(StatusCode::NOT_FOUND, "the image is not complete here"))
+            }
         },
-        Ok(Route::Usage) => Ok(answer::json(&endpoint.machines.usage())),
-        Err(NoRoute::NotFound) => Err(Failure::new(StatusCode::NOT_FOUND, "no such path")),
+        Ok(Route::Usage) => Ok(response::json(&endpoint.machines.usage())),
+        Err(NoRoute::NotFound) => Err(EndpointError::new(StatusCode::NOT_FOUND, "no such path")),
         Err(NoRoute::WrongMethod) => {
-            Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, "wrong method"))
+            Err(EndpointError::new(StatusCode::METHOD_NOT_ALLOWED, "wrong method"))
         }
         Err(NoRoute::BadPort) => {
-            Err(Failure::new(StatusCode::BAD_REQUEST, "the port is not between 1 and 65535"))
+            Err(EndpointError::new(StatusCode::BAD_REQUEST, "the port is not between 1 and 65535"))
         }
     };
-    answer.unwrap_or_else(Failure::into_response)
+    answer.unwrap_or_else(EndpointError::into_response)
 }
 
 /// A word in the query, by its name and an equals sign; empty if it is missing.
@@ -204,31 +216,34 @@ fn number_of(request: &Request<Incoming>, name: &str) -> Option<u64> {
     pairs.filter_map(|pair| pair.strip_prefix(name)).find_map(|number| number.parse().ok())
 }
 
-fn live(endpoint: &Endpoint, target: &Target) -> Result<crate::vmi::Live, Failure> {
-    let Target { namespace, name } = target;
+fn live(
+    endpoint: &Endpoint,
+    target: &MachineTarget,
+) -> Result<crate::vmi::LiveMachine, EndpointError> {
+    let MachineTarget { namespace, name } = target;
     endpoint.machines.live(namespace, name).ok_or_else(|| {
         let text = format!("the machine {namespace}/{name} does not run on this node");
-        Failure::new(StatusCode::NOT_FOUND, text)
+        EndpointError::new(StatusCode::NOT_FOUND, text)
     })
 }
 
 async fn upgrade(
     endpoint: &Endpoint,
-    target: Target,
+    target: MachineTarget,
     what: route::Stream,
     mut request: Request<Incoming>,
-    begin: &tokio::sync::mpsc::Sender<stream::Begin>,
-) -> Result<Response<Body>, Failure> {
+    begin: &tokio::sync::mpsc::Sender<stream::PendingStream>,
+) -> Result<Response<ResponseBody>, EndpointError> {
     let asked = request.headers().get(UPGRADE).and_then(|value| value.to_str().ok());
     if asked != Some(PROTOCOL) {
         let text = format!("this path needs the header Upgrade: {PROTOCOL}");
-        return Err(Failure::new(StatusCode::BAD_REQUEST, text));
+        return Err(EndpointError::new(StatusCode::BAD_REQUEST, text));
     }
     let live = live(endpoint, &target)?;
     // What fails is told before the upgrade, in words.
     let end = stream::open(&live, what).await?;
     let upgraded = hyper::upgrade::on(&mut request);
-    let _ = begin.send(stream::Begin { upgraded, end }).await;
+    let _ = begin.send(stream::PendingStream { upgraded, end }).await;
     let mut response = Response::new(empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     response.headers_mut().insert(UPGRADE, HeaderValue::from_static(PROTOCOL));

@@ -7,13 +7,13 @@ use kube::Client;
 
 /// Something that happened to an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Note {
+pub(crate) struct EventNote {
     pub(crate) severity: Severity,
     pub(crate) reason: &'static str,
     pub(crate) message: String,
 }
 
-impl Note {
+impl EventNote {
     pub(crate) fn normal(reason: &'static str, message: impl Into<String>) -> Self {
         Self { severity: Severity::Normal, reason, message: message.into() }
     }
@@ -37,7 +37,7 @@ impl Reporter {
     }
 
     /// Records an event.
-    pub(crate) async fn report(&self, about: &ObjectReference, note: Note) {
+    pub(crate) async fn report(&self, about: &ObjectReference, note: EventNote) {
         let occurrence = Occurrence {
             about: about.clone(),
             severity: note.severity,

@@ -7,13 +7,13 @@ use std::time::Duration;
 use base::{Chain, Stop};
 use qemu::firmware::{self, Boot};
 use qemu::probe::probe;
-use qemu::process::{Binary, Identity};
+use qemu::process::{Binary, ProcessUser};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::bell::Bell;
+use crate::change_notifier::ChangeNotifier;
 use crate::node::Virtualization;
-use crate::vmi::{Efi, Host};
+use crate::vmi::{Efi, HostCapabilities};
 
 /// Stands for any machine's user in the trial.
 const TRIAL_USER: u32 = 0x7000_7fff;
@@ -22,13 +22,18 @@ const TRY_AGAIN: Duration = Duration::from_secs(30);
 
 /// What was found, and what machines may count on if anything was.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Trial {
+pub(crate) struct AcceleratorProbe {
     pub(crate) virtualization: Virtualization,
-    pub(crate) host: Option<Host>,
+    pub(crate) host: Option<HostCapabilities>,
 }
 
 /// Tries until QEMU is there, then once for good.
-pub(crate) async fn run(cache: PathBuf, found: watch::Sender<Trial>, bell: Bell, mut stop: Stop) {
+pub(crate) async fn run(
+    cache: PathBuf,
+    found: watch::Sender<AcceleratorProbe>,
+    bell: ChangeNotifier,
+    mut stop: Stop,
+) {
     let mut told = false;
     loop {
         let trial = attempt(&cache).await;
@@ -38,14 +43,14 @@ pub(crate) async fn run(cache: PathBuf, found: watch::Sender<Trial>, bell: Bell,
                 info!(qemu, reason = why, "guests are emulated");
             }
             Virtualization::Missing { what } if !told => {
-                warn!(reason = what, "this node cannot run guests");
+                warn!(reason = what, "node cannot run guests");
             }
             Virtualization::Missing { .. } | Virtualization::Unknown => {}
         }
         told = true;
         let done = trial.host.is_some();
         found.send_replace(trial);
-        bell.ring();
+        bell.notify();
         if done {
             return;
         }
@@ -56,9 +61,9 @@ pub(crate) async fn run(cache: PathBuf, found: watch::Sender<Trial>, bell: Bell,
     }
 }
 
-async fn attempt(cache: &Path) -> Trial {
+async fn attempt(cache: &Path) -> AcceleratorProbe {
     // The user that machines run as must be able to use KVM, not only root.
-    let identity = rustix::process::geteuid().is_root().then(|| Identity {
+    let identity = rustix::process::geteuid().is_root().then(|| ProcessUser {
         uid: TRIAL_USER,
         gid: TRIAL_USER,
         groups: kvm_group().into_iter().collect(),
@@ -71,7 +76,10 @@ async fn attempt(cache: &Path) -> Trial {
                  Fedora: dnf install qemu-kvm)",
                 Chain(&failure)
             );
-            return Trial { virtualization: Virtualization::Missing { what }, host: None };
+            return AcceleratorProbe {
+                virtualization: Virtualization::Missing { what },
+                host: None,
+            };
         }
     };
     let qemu = found.version;
@@ -80,8 +88,8 @@ async fn attempt(cache: &Path) -> Trial {
         Some(why) => Virtualization::Emulated { qemu, why },
     };
     let has_tpm = ["/usr/bin/swtpm", "/usr/local/bin/swtpm"].iter().any(|p| Path::new(p).exists());
-    let host = Host { accelerator: found.accelerator, firmware: efi(), has_tpm };
-    Trial { virtualization, host: Some(host) }
+    let host = HostCapabilities { accelerator: found.accelerator, firmware: efi(), has_tpm };
+    AcceleratorProbe { virtualization, host: Some(host) }
 }
 
 /// The group that may use KVM.

@@ -6,17 +6,17 @@
 //!
 //! Refuses images that point at other files, and to remove what a replica begins with.
 
+mod cancel;
 mod clone;
+mod controller;
 mod error;
 mod export;
 mod files;
-mod halt;
 mod import;
 mod intake;
-mod keep;
 mod object;
 mod plan;
-mod tell;
+mod status_writer;
 mod upload;
 
 use std::path::PathBuf;
@@ -27,11 +27,11 @@ use hyper::body::Incoming;
 use kube::Client;
 use tokio::sync::{mpsc, oneshot};
 
-use self::keep::Keeper;
+use self::controller::ImageController;
 use crate::config::Config;
-use crate::storage::Storage;
+use crate::storage::StorageHandle;
 
-pub(crate) use object::{Ready, disks as own_disks};
+pub(crate) use object::{ImageLocations, disks as own_disks};
 
 /// Uploads that wait for their turn to begin.
 const WAITING: usize = 16;
@@ -44,7 +44,7 @@ const SUMS: usize = 1;
 pub(crate) enum UploadError {
     #[error("no upload is expected for the image {image}")]
     NotExpected { image: String },
-    #[error("the upload goes on at {at}, not at {offset}")]
+    #[error("upload offset is {offset}; expected {at}")]
     Position { at: u64, offset: u64 },
     #[error("the upload did not end well")]
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -64,7 +64,7 @@ impl UploadError {
 
 /// Data of an image on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct UploadChunk {
     /// How much its client has in all, as far as it says so.
     pub(crate) size: Option<u64>,
     /// Where in it this begins; nothing if it is all of it, or nothing.
@@ -72,16 +72,16 @@ pub(crate) struct Piece {
 }
 
 /// An upload that has come in and waits for its turn.
-struct Arrival {
+struct PendingUpload {
     image: String,
-    piece: Piece,
+    piece: UploadChunk,
     body: Incoming,
     answer: oneshot::Sender<Result<u64, UploadError>>,
 }
 
 /// What the keeper of images is asked.
-enum Ask {
-    Upload(Arrival),
+enum ImageRequest {
+    Upload(PendingUpload),
     /// Where the upload of an image goes on.
     Position {
         image: String,
@@ -97,14 +97,19 @@ enum Ask {
 /// What the rest of the agent may ask of images; clones ask the same ones.
 #[derive(Debug, Clone)]
 pub(crate) struct Images {
-    asks: mpsc::Sender<Ask>,
+    asks: mpsc::Sender<ImageRequest>,
 }
 
 impl Images {
     /// Begins to keep the images of this node; ends with `tasks`.
-    pub(crate) fn start(client: Client, config: &Config, storage: Storage, tasks: &Tasks) -> Self {
+    pub(crate) fn start(
+        client: Client,
+        config: &Config,
+        storage: StorageHandle,
+        tasks: &Tasks,
+    ) -> Self {
         let (asks, asked) = mpsc::channel(WAITING);
-        let keeper = Keeper::new(client, config.node_name.clone(), storage);
+        let keeper = ImageController::new(client, config.node_name.clone(), storage);
         tasks.spawn("images", keeper.run(asked, tasks.stop_signal()));
         Self { asks }
     }
@@ -114,26 +119,26 @@ impl Images {
     pub(crate) async fn upload(
         &self,
         image: String,
-        piece: Piece,
+        piece: UploadChunk,
         body: Incoming,
     ) -> Result<u64, UploadError> {
         let (answer, answered) = oneshot::channel();
-        let arrival = Arrival { image, piece, body, answer };
-        self.asks.send(Ask::Upload(arrival)).await.map_err(|_| UploadError::Stopped)?;
+        let arrival = PendingUpload { image, piece, body, answer };
+        self.asks.send(ImageRequest::Upload(arrival)).await.map_err(|_| UploadError::Stopped)?;
         answered.await.map_err(|_| UploadError::Stopped)?
     }
 
     /// Where an upload goes on; nothing if none is expected.
     pub(crate) async fn position(&self, image: String) -> Option<u64> {
         let (answer, answered) = oneshot::channel();
-        self.asks.send(Ask::Position { image, answer }).await.ok()?;
+        self.asks.send(ImageRequest::Position { image, answer }).await.ok()?;
         answered.await.ok()?
     }
 
     /// The file of a complete image, to be read only.
     pub(crate) async fn file(&self, image: String) -> Option<PathBuf> {
         let (answer, answered) = oneshot::channel();
-        self.asks.send(Ask::File { image, answer }).await.ok()?;
+        self.asks.send(ImageRequest::File { image, answer }).await.ok()?;
         answered.await.ok()?
     }
 }

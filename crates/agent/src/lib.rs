@@ -8,7 +8,7 @@
 //! directory, written before the process exists; see `vmi`.
 
 mod api;
-mod bell;
+mod change_notifier;
 mod config;
 mod context;
 mod endpoint;

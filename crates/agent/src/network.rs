@@ -17,13 +17,13 @@ use std::path::Path;
 
 use base::{Chain, Tasks};
 use ipnet::Ipv4Net;
-use net::{Attachment as Attach, Bridge, Dhcp, Dns, Guard, LinkName, Mac, Port, Queues};
+use net::{Attachment as Attach, Bridge, Dhcp, Dns, LinkName, Mac, Port, Queues, SpoofGuard};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
 use crate::config::Network as Settings;
-use crate::vmi::{Outlet, Vmi};
+use crate::vmi::{InterfaceBackend, Vmi};
 
 pub(crate) use plan::{Binding, binding, definition_of};
 
@@ -40,12 +40,12 @@ pub(crate) struct Attachment {
     /// The user of the machine's process, who may open the tap.
     pub(crate) owner: u32,
     pub(crate) queues: u16,
-    pub(crate) place: Place,
+    pub(crate) place: NetworkLocation,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Place {
+pub(crate) enum NetworkLocation {
     /// On the node's own network.
     Nat { tap: String, address: Ipv4Addr },
     /// On a bridge of the host.
@@ -120,9 +120,10 @@ impl Networks {
     }
 
     /// Where services are made reachable, and the network of the guests who reach them.
-    pub(crate) fn services(&self) -> Option<(crate::service::Target, Ipv4Net)> {
+    pub(crate) fn services(&self) -> Option<(crate::service::ServiceTarget, Ipv4Net)> {
         let Mode::Nat(nat) = &self.mode else { return None };
-        let target = crate::service::Target { network: nat.network.clone(), dns: nat.dns.clone() };
+        let target =
+            crate::service::ServiceTarget { network: nat.network.clone(), dns: nat.dns.clone() };
         Some((target, nat.network.bridge().gateway.trunc()))
     }
 
@@ -136,7 +137,7 @@ impl Networks {
     ) -> Result<Attachment, ConnectError> {
         let name = &interface.name;
         let place = match (binding, &self.mode) {
-            (Binding::Pod, Mode::User { .. }) => Place::User,
+            (Binding::Pod, Mode::User { .. }) => NetworkLocation::User,
             (Binding::Pod, Mode::Nat(nat)) => {
                 let key = format!("{}/{}/{name}", vmi.namespace, vmi.name);
                 let mut used = nat.used.lock();
@@ -145,10 +146,10 @@ impl Networks {
                     return Err(ConnectError::NoAddress { interface: name.clone(), network });
                 };
                 used.insert(address);
-                Place::Nat { tap: nat.tap(vmi, name), address }
+                NetworkLocation::Nat { tap: nat.tap(vmi, name), address }
             }
             (Binding::Bridge(bridge), Mode::Nat(nat)) => {
-                Place::Bridge { tap: nat.tap(vmi, name), bridge }
+                NetworkLocation::Bridge { tap: nat.tap(vmi, name), bridge }
             }
             (Binding::Bridge(_), Mode::User { why }) => {
                 let what = format!("bridges cannot be used on this node: {why}");
@@ -170,15 +171,15 @@ impl Networks {
         vmi: &Vmi,
         interface: &virt::v1::Interface,
         attachment: &Attachment,
-    ) -> Result<Outlet, ConnectError> {
+    ) -> Result<InterfaceBackend, ConnectError> {
         let name = &attachment.interface;
         let (Mode::Nat(nat), Some(port)) = (&self.mode, port(vmi, interface, attachment)?) else {
             let hostname = Some(vmi.hostname().to_owned());
             let backend =
                 qemu::machine::NicBackend::User { network: None, hostname, forwards: vec![] };
-            return Ok(Outlet { backend, mtu: None });
+            return Ok(InterfaceBackend { backend, mtu: None });
         };
-        if let Place::Bridge { bridge, .. } = &attachment.place
+        if let NetworkLocation::Bridge { bridge, .. } = &attachment.place
             && !is_bridge(bridge)
         {
             return Err(ConnectError::NoBridge { interface: name.clone(), bridge: bridge.clone() });
@@ -188,7 +189,7 @@ impl Networks {
             .attach(port)
             .await
             .map_err(|source| ConnectError::Network { interface: name.clone(), source })?;
-        if let Place::Nat { address, .. } = attachment.place {
+        if let NetworkLocation::Nat { address, .. } = attachment.place {
             nat.introduce(vmi, interface, mac, address)?;
         }
         let backend = qemu::machine::NicBackend::Tap {
@@ -196,13 +197,15 @@ impl Networks {
             queues: attachment.queues,
             vhost: self.vhost,
         };
-        Ok(Outlet { backend, mtu: None })
+        Ok(InterfaceBackend { backend, mtu: None })
     }
 
     /// Takes away what [`Self::connect`] made and gives the address back.
     pub(crate) async fn disconnect(&self, attachment: &Attachment) {
         let Mode::Nat(nat) = &self.mode else { return };
-        let (Place::Nat { tap, .. } | Place::Bridge { tap, .. }) = &attachment.place else {
+        let (NetworkLocation::Nat { tap, .. } | NetworkLocation::Bridge { tap, .. }) =
+            &attachment.place
+        else {
             return;
         };
         if let Ok(tap) = tap.parse::<LinkName>()
@@ -211,7 +214,7 @@ impl Networks {
             // The next change of the network tries again.
             warn!(error = %Chain(&failure), "cannot remove a tap");
         }
-        if let Place::Nat { address, .. } = attachment.place {
+        if let NetworkLocation::Nat { address, .. } = attachment.place {
             if let (Some(dhcp), Ok(mac)) = (&nat.dhcp, attachment.mac.parse()) {
                 dhcp.remove(mac);
             }
@@ -224,7 +227,9 @@ impl Networks {
 
     /// The address that the interface's guest was seen to use on a bridge of the host.
     pub(crate) async fn learned(&self, attachment: &Attachment) -> Option<Ipv4Addr> {
-        let (Mode::Nat(nat), Place::Bridge { bridge, .. }) = (&self.mode, &attachment.place) else {
+        let (Mode::Nat(nat), NetworkLocation::Bridge { bridge, .. }) =
+            (&self.mode, &attachment.place)
+        else {
             return None;
         };
         let mac: Mac = attachment.mac.parse().ok()?;
@@ -252,12 +257,12 @@ async fn nat(settings: &Settings, existing: &[Attachment], tasks: &Tasks) -> Res
     let claim = claim(bridge.as_str())?;
     let used = existing.iter().filter_map(Attachment::address).collect();
     let ports = existing.iter().filter_map(bare_port).collect();
-    let want = net::Want { bridge: wanted, ports, services: None };
+    let want = net::DesiredNetwork { bridge: wanted, ports, services: None };
     let network = net::Network::start(want, tasks).await.map_err(|why| Chain(&why).to_string())?;
     let dhcp = Dhcp::start(&network, tasks);
     let dns = Dns::start(&network, net::Upstreams::file("/etc/resolv.conf"), tasks).await;
-    let dhcp = dhcp.inspect_err(|why| warn!(error = %Chain(why), "guests get no addresses"));
-    let dns = dns.inspect_err(|why| warn!(error = %Chain(why), "guests cannot resolve names"));
+    let dhcp = dhcp.inspect_err(|why| warn!(error = %Chain(why), "DHCP is unavailable to guests"));
+    let dns = dns.inspect_err(|why| warn!(error = %Chain(why), "DNS is unavailable to guests"));
     if let Ok(dns) = &dns {
         dns.modify(|names| {
             names.own_network(gateway.trunc());
@@ -265,7 +270,7 @@ async fn nat(settings: &Settings, existing: &[Attachment], tasks: &Tasks) -> Res
         })
         .map_err(|why| why.to_string())?;
     }
-    info!(%bridge, network = %gateway.trunc(), "network of guests is up");
+    info!(%bridge, network = %gateway.trunc(), "guest network is up");
     let pool = net::Pool::new(gateway, [gateway.addr()]);
     let (dhcp, dns) = (dhcp.ok(), dns.ok());
     Ok(Nat { network, dhcp, dns, pool, used: Mutex::new(used), _claim: claim })
@@ -283,8 +288,8 @@ impl Attachment {
     /// The address that was chosen for it.
     pub(crate) fn address(&self) -> Option<Ipv4Addr> {
         match self.place {
-            Place::Nat { address, .. } => Some(address),
-            Place::Bridge { .. } | Place::User => None,
+            NetworkLocation::Nat { address, .. } => Some(address),
+            NetworkLocation::Bridge { .. } | NetworkLocation::User => None,
         }
     }
 }
@@ -343,14 +348,14 @@ fn port(
 /// What is known without the object: enough to keep a running guest connected.
 fn bare_port(attachment: &Attachment) -> Option<Port> {
     let (tap, place) = match &attachment.place {
-        Place::Nat { tap, address } => {
-            (tap, Attach::Nat { address: *address, inbound: net::Inbound::All })
+        NetworkLocation::Nat { tap, address } => {
+            (tap, Attach::Nat { address: *address, inbound: net::InboundPolicy::All })
         }
-        Place::Bridge { tap, bridge } => {
-            let guard = Guard { own_mac_only: true, no_servers: false };
+        NetworkLocation::Bridge { tap, bridge } => {
+            let guard = SpoofGuard { own_mac_only: true, no_servers: false };
             (tap, Attach::Bridge { name: bridge.parse().ok()?, guard })
         }
-        Place::User => return None,
+        NetworkLocation::User => return None,
     };
     Some(Port {
         tap: tap.parse().ok()?,

@@ -33,18 +33,18 @@ const LEASES: &str = "kube-node-lease";
 /// Why the node could not be brought up to date.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing}")]
-struct BeatError {
+struct HeartbeatError {
     doing: &'static str,
     source: Fault,
 }
 
-trait Doing<T> {
-    fn doing(self, doing: &'static str) -> Result<T, BeatError>;
+trait HeartbeatContext<T> {
+    fn doing(self, doing: &'static str) -> Result<T, HeartbeatError>;
 }
 
-impl<T> Doing<T> for kube::Result<T> {
-    fn doing(self, doing: &'static str) -> Result<T, BeatError> {
-        self.map_err(|failure| BeatError { doing, source: Fault(failure) })
+impl<T> HeartbeatContext<T> for kube::Result<T> {
+    fn doing(self, doing: &'static str) -> Result<T, HeartbeatError> {
+        self.map_err(|failure| HeartbeatError { doing, source: Fault(failure) })
     }
 }
 
@@ -82,8 +82,8 @@ pub(crate) async fn run(
     }
 }
 
-async fn beat(client: &Client, config: &Config, findings: Findings) -> Result<(), BeatError> {
-    let facts = facts::Facts { findings, ..facts::read(&config.data_dir) };
+async fn beat(client: &Client, config: &Config, findings: Findings) -> Result<(), HeartbeatError> {
+    let facts = facts::HostFacts { findings, ..facts::read(&config.data_dir) };
     let nodes = Api::<Node>::all(client.clone());
     let name = &config.node_name;
     let uid = match present(nodes.get(name).await).doing("read the node")? {
@@ -107,9 +107,9 @@ async fn beat(client: &Client, config: &Config, findings: Findings) -> Result<()
 async fn update(
     nodes: &Api<Node>,
     config: &Config,
-    facts: &facts::Facts,
+    facts: &facts::HostFacts,
     node: &Value,
-) -> Result<(), BeatError> {
+) -> Result<(), HeartbeatError> {
     let patches = plan::patches(config, facts, node, clock::now());
     if let Some(patch) = patches.metadata {
         merge(nodes, &config.node_name, &patch).await.doing("label the node")?;
@@ -122,7 +122,7 @@ async fn update(
     Ok(())
 }
 
-async fn renew(client: &Client, name: &str, uid: &str) -> Result<(), BeatError> {
+async fn renew(client: &Client, name: &str, uid: &str) -> Result<(), HeartbeatError> {
     let leases = Api::<Lease>::namespaced(client.clone(), LEASES);
     let now = clock::rfc3339_micro(clock::now());
     let spec = json!({

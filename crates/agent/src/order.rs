@@ -21,61 +21,61 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use self::plan::{PATIENCE, Returning};
-use crate::bell::Bell;
+use self::plan::{START_HOLD_TIMEOUT, StartQueue};
+use crate::change_notifier::ChangeNotifier;
 use crate::vmi::Vmi;
 
-pub(crate) use self::plan::Hold;
+pub(crate) use self::plan::StartHold;
 
 #[derive(Debug)]
-pub(crate) struct Order {
+pub(crate) struct StartOrder {
     path: PathBuf,
     /// Names this life of the host.
     boot: String,
-    state: Mutex<State>,
+    state: Mutex<OrderState>,
     /// Rung when somebody who waits may go on.
-    bell: Bell,
+    bell: ChangeNotifier,
 }
 
 #[derive(Debug)]
-enum State {
+enum OrderState {
     /// The host did not go down, or everybody is back.
     Free,
     /// It went down; which machines were here will be known with the first list. What was
     /// noted in an earlier life of the host stays on disk until then.
     Unlisted {
-        earlier: Option<Returning>,
+        earlier: Option<StartQueue>,
     },
-    Returning(Returning),
+    Returning(StartQueue),
 }
 
 /// What lies in the file.
 #[derive(Debug, Serialize, Deserialize)]
-struct Record {
+struct OrderRecord {
     boot: String,
-    returning: Option<Returning>,
+    returning: Option<StartQueue>,
 }
 
-impl Order {
+impl StartOrder {
     /// Goes on from what `path` says; `boot` names this life of the host.
-    pub(crate) fn open(path: PathBuf, boot: String, bell: Bell) -> Self {
+    pub(crate) fn open(path: PathBuf, boot: String, bell: ChangeNotifier) -> Self {
         let state = match fs::read_to_string(&path) {
             // The first start of all.
-            Err(failure) if failure.kind() == io::ErrorKind::NotFound => State::Free,
+            Err(failure) if failure.kind() == io::ErrorKind::NotFound => OrderState::Free,
             // An order too many costs minutes, one too few may cost data.
             Err(failure) => {
-                warn!(error = %Chain(&failure), "cannot tell whether the host went down");
-                State::Unlisted { earlier: None }
+                warn!(error = %Chain(&failure), "cannot determine whether the host was rebooted");
+                OrderState::Unlisted { earlier: None }
             }
-            Ok(text) => match serde_json::from_str::<Record>(&text) {
-                Ok(Record { boot: last, returning }) if last == boot => {
-                    returning.map_or(State::Free, State::Returning)
+            Ok(text) => match serde_json::from_str::<OrderRecord>(&text) {
+                Ok(OrderRecord { boot: last, returning }) if last == boot => {
+                    returning.map_or(OrderState::Free, OrderState::Returning)
                 }
-                Ok(Record { returning, .. }) => State::Unlisted { earlier: returning },
-                Err(_) => State::Unlisted { earlier: None },
+                Ok(OrderRecord { returning, .. }) => OrderState::Unlisted { earlier: returning },
+                Err(_) => OrderState::Unlisted { earlier: None },
             },
         };
-        let is_new = matches!(state, State::Free);
+        let is_new = matches!(state, OrderState::Free);
         let order = Self { path, boot, state: Mutex::new(state), bell };
         if is_new {
             order.note(None);
@@ -87,45 +87,45 @@ impl Order {
     /// them is touched.
     pub(crate) fn expect<'a>(&self, lost: impl Iterator<Item = &'a Vmi>, now: Duration) {
         let mut state = self.state.lock();
-        if let State::Unlisted { earlier } = &mut *state {
-            let returning = Returning::new(lost, earlier.take(), now);
+        if let OrderState::Unlisted { earlier } = &mut *state {
+            let returning = StartQueue::new(lost, earlier.take(), now);
             self.note(Some(&returning));
-            *state = State::Returning(returning);
-            self.bell.ring();
+            *state = OrderState::Returning(returning);
+            self.bell.notify();
         }
     }
 
     /// Whether `vmi` has to wait.
-    pub(crate) fn hold(&self, vmi: &Vmi, now: Duration) -> Option<Hold> {
+    pub(crate) fn hold(&self, vmi: &Vmi, now: Duration) -> Option<StartHold> {
         let mut state = self.state.lock();
         match &*state {
-            State::Free => None,
-            State::Unlisted { .. } => {
-                let until = now + PATIENCE;
-                Some(Hold { before: "the list of machines".into(), until })
+            OrderState::Free => None,
+            OrderState::Unlisted { .. } => {
+                let until = now + START_HOLD_TIMEOUT;
+                Some(StartHold { before: "the list of machines".into(), until })
             }
-            State::Returning(returning) if returning.is_over(now) => {
-                *state = State::Free;
+            OrderState::Returning(returning) if returning.is_over(now) => {
+                *state = OrderState::Free;
                 self.note(None);
                 None
             }
-            State::Returning(returning) => returning.hold(vmi, now),
+            OrderState::Returning(returning) => returning.hold(vmi, now),
         }
     }
 
     /// A machine runs. May be told again and again.
     pub(crate) fn started(&self, vmi: &Vmi, now: Duration) {
         let mut state = self.state.lock();
-        if let State::Returning(returning) = &mut *state
+        if let OrderState::Returning(returning) = &mut *state
             && returning.started(vmi, now)
         {
             self.note(Some(returning));
-            self.bell.ring();
+            self.bell.notify();
         }
     }
 
-    fn note(&self, returning: Option<&Returning>) {
-        let record = Record { boot: self.boot.clone(), returning: returning.cloned() };
+    fn note(&self, returning: Option<&StartQueue>) {
+        let record = OrderRecord { boot: self.boot.clone(), returning: returning.cloned() };
         let write = || {
             let text = serde_json::to_vec(&record)?;
             let new = self.path.with_extension("new");
@@ -135,7 +135,7 @@ impl Order {
             fs::rename(&new, &self.path)
         };
         if let Err(failure) = write() {
-            warn!(error = %Chain(&failure), "cannot note which machines are to come back");
+            warn!(error = %Chain(&failure), "cannot record which machines to restart");
         }
     }
 }
@@ -171,8 +171,9 @@ mod tests {
     #[test]
     fn the_order_outlives_the_process() {
         let folder = tempfile::tempdir().unwrap();
-        let open =
-            |boot: &str| Order::open(folder.path().join("boot"), boot.to_owned(), Bell::default());
+        let open = |boot: &str| {
+            StartOrder::open(folder.path().join("boot"), boot.to_owned(), ChangeNotifier::default())
+        };
         let (db, web, now) = (named("db", "1"), named("web", "2"), Duration::from_secs(9));
         let first = open("one");
         first.expect([&db, &web].into_iter(), now);
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(fourth.hold(&web, now), None);
         fourth.started(&web, now);
         assert_eq!(fourth.hold(&web, now), None, "all are back");
-        assert!(matches!(*open("two").state.lock(), State::Free));
+        assert!(matches!(*open("two").state.lock(), OrderState::Free));
     }
 
     #[test]
@@ -201,7 +202,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("boot");
         fs::write(&path, "half a rec").unwrap();
-        let order = Order::open(path, "one".into(), Bell::default());
+        let order = StartOrder::open(path, "one".into(), ChangeNotifier::default());
         assert!(order.hold(&named("db", "1"), Duration::ZERO).is_some());
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Processors {
 
 /// There are not enough left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{wanted} processors of its own are wanted and {left} are left")]
+#[error("{wanted} dedicated CPUs requested, {left} available")]
 pub(crate) struct TooFew {
     wanted: usize,
     left: usize,
@@ -92,7 +92,7 @@ impl Processors {
             .collect()
     }
 
-    pub(crate) fn give_back(&self, machine: &str) {
+    pub(crate) fn release(&self, machine: &str) {
         self.given.lock().remove(machine);
     }
 }
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(processors.take("b", 2).unwrap(), [0, 3]);
         let error = processors.take("c", 1).unwrap_err();
         assert_eq!(error.to_string(), "1 processors of its own are wanted and 0 are left");
-        processors.give_back("old");
+        processors.release("old");
         assert_eq!(processors.take("c", 1).unwrap(), [2]);
     }
 }

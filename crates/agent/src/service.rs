@@ -18,11 +18,11 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
-use net::{Dns, Network, Records};
+use net::{Dns, Network, ServiceRecords};
 use tracing::{debug, warn};
 
-use object::{Key, ServiceRecord, SliceRecord};
-pub(crate) use plan::Node;
+use object::{ObjectKey, ServiceRecord, SliceRecord};
+pub(crate) use plan::ServiceNode;
 
 /// Between two attempts to reach the server, or to change the network.
 const RETRY: Duration = Duration::from_secs(1);
@@ -30,20 +30,20 @@ const RETRY: Duration = Duration::from_secs(1);
 const BATCH: usize = 256;
 
 /// Where services are made reachable.
-pub(crate) struct Target {
+pub(crate) struct ServiceTarget {
     pub(crate) network: Network,
     pub(crate) dns: Option<Dns>,
 }
 
 /// Runs until `stop`; what was made reachable stays so.
-pub(crate) async fn run(client: Client, node: Node, target: Target, mut stop: Stop) {
+pub(crate) async fn run(client: Client, node: ServiceNode, target: ServiceTarget, mut stop: Stop) {
     let config = watcher::Config::default;
     let services = watcher(Api::<Service>::all(client.clone()), config());
-    let services = services.map(|event| Change::Service(Box::new(event)));
+    let services = services.map(|event| ServiceChange::Service(Box::new(event)));
     let slices = watcher(Api::<EndpointSlice>::all(client), config());
-    let slices = slices.map(|event| Change::Slice(Box::new(event)));
+    let slices = slices.map(|event| ServiceChange::Slice(Box::new(event)));
     let mut changes = std::pin::pin!(stream::select(services, slices).ready_chunks(BATCH));
-    let mut follower = Follower::new(node, target);
+    let mut follower = ServiceWatcher::new(node, target);
     let mut is_behind = false;
     loop {
         tokio::select! {
@@ -74,29 +74,29 @@ async fn pause(stop: &mut Stop) {
 }
 
 /// What a watch tells; in boxes, since the two differ much in size.
-enum Change {
+enum ServiceChange {
     Service(Box<Result<Event<Service>, watcher::Error>>),
     Slice(Box<Result<Event<EndpointSlice>, watcher::Error>>),
 }
 
 /// What is known of the cluster, and what the node was told last.
-struct Follower {
-    node: Node,
-    target: Target,
-    services: Known<ServiceRecord>,
-    slices: Known<SliceRecord>,
+struct ServiceWatcher {
+    node: ServiceNode,
+    target: ServiceTarget,
+    services: KnownObjects<ServiceRecord>,
+    slices: KnownObjects<SliceRecord>,
     served: Option<Vec<net::Service>>,
-    named: Option<Records>,
+    named: Option<ServiceRecords>,
     is_failing: bool,
 }
 
-impl Follower {
-    fn new(node: Node, target: Target) -> Self {
+impl ServiceWatcher {
+    fn new(node: ServiceNode, target: ServiceTarget) -> Self {
         Self {
             node,
             target,
-            services: Known::default(),
-            slices: Known::default(),
+            services: KnownObjects::default(),
+            slices: KnownObjects::default(),
             served: None,
             named: None,
             is_failing: false,
@@ -104,12 +104,12 @@ impl Follower {
     }
 
     /// Notes a change; says whether it was a failure.
-    fn take(&mut self, change: Change) -> bool {
+    fn take(&mut self, change: ServiceChange) -> bool {
         let outcome = match change {
-            Change::Service(event) => {
+            ServiceChange::Service(event) => {
                 (*event).map(|event| self.services.take(event, ServiceRecord::read))
             }
-            Change::Slice(event) => {
+            ServiceChange::Slice(event) => {
                 (*event).map(|event| self.slices.take(event, SliceRecord::read))
             }
         };
@@ -157,20 +157,20 @@ impl Follower {
 }
 
 /// The objects of one kind, in the part that matters here.
-struct Known<Record> {
-    objects: Option<BTreeMap<Key, Record>>,
+struct KnownObjects<Record> {
+    objects: Option<BTreeMap<ObjectKey, Record>>,
     /// The list that is being read.
-    listed: BTreeMap<Key, Record>,
+    listed: BTreeMap<ObjectKey, Record>,
 }
 
-impl<Record> Default for Known<Record> {
+impl<Record> Default for KnownObjects<Record> {
     fn default() -> Self {
         Self { objects: None, listed: BTreeMap::new() }
     }
 }
 
-impl<Record> Known<Record> {
-    fn all(&self) -> Option<&BTreeMap<Key, Record>> {
+impl<Record> KnownObjects<Record> {
+    fn all(&self) -> Option<&BTreeMap<ObjectKey, Record>> {
         self.objects.as_ref()
     }
 
@@ -179,7 +179,7 @@ impl<Record> Known<Record> {
         event: Event<Object>,
         read: fn(Object) -> Option<Record>,
     ) {
-        let key = |object: &Object| Key {
+        let key = |object: &Object| ObjectKey {
             namespace: object.meta().namespace.clone().unwrap_or_default(),
             name: object.meta().name.clone().unwrap_or_default(),
         };

@@ -14,19 +14,19 @@ use qemu::{Launcher, RunDir, Spec};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use crate::bell::Bell;
+use crate::change_notifier::ChangeNotifier;
 use crate::config::Config;
 use crate::context::{Context, Users};
 use crate::endpoint::{self, Endpoint};
 use crate::event::Reporter;
-use crate::host::{self, Trial};
+use crate::host::{self, AcceleratorProbe};
 use crate::image::Images;
 use crate::network::{Attachment, Networks, RECORD};
 use crate::node::{self, Findings};
-use crate::order::{self, Order};
+use crate::order::{self, StartOrder};
 use crate::processors::{self, Processors};
 use crate::service;
-use crate::storage::Storage;
+use crate::storage::StorageHandle;
 use crate::vmi::{self, Machines};
 use crate::volume::Volumes;
 
@@ -57,21 +57,21 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
     }
     make(&dir).map_err(|source| StartError::Directory { path: dir.clone(), source })?;
     let found = scan(&dir).map_err(|source| StartError::Scan { path: dir.clone(), source })?;
-    let bell = Bell::default();
+    let bell = ChangeNotifier::default();
     let known = Machines::default();
     let storage =
-        Storage::start(client.clone(), &config, known.clone(), bell.clone(), tasks).map_err(
+        StorageHandle::start(client.clone(), &config, known.clone(), bell.clone(), tasks).map_err(
             |source| StartError::Directory { path: config.data_dir.join("storage"), source },
         )?;
     let volumes = Volumes::start(client.clone(), &config, storage.clone(), bell.clone(), tasks)
         .map_err(|failure| StartError::Directory { path: failure.path, source: failure.source })?;
     let images = Images::start(client.clone(), &config, storage.clone(), tasks);
-    let (trial, trials) = watch::channel(Trial::default());
+    let (trial, trials) = watch::channel(AcceleratorProbe::default());
     let (told, findings) = watch::channel(Findings::default());
     let told = Arc::new(told);
     let cache = config.agent_dir().join("probe.json");
     tasks.spawn("trial", host::run(cache, trial, bell.clone(), tasks.stop_signal()));
-    tasks.spawn("trial-told", tell(trials.clone(), Arc::clone(&told)));
+    tasks.spawn("trial-told", report_found(trials.clone(), Arc::clone(&told)));
     let node = node::run(client.clone(), config.clone(), findings, tasks.stop_signal());
     tasks.spawn("node", node);
     let all = tasks.clone();
@@ -79,8 +79,15 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
         let networks = Networks::start(&config.network, &found.attachments, &all).await;
         told.send_modify(|told| told.network = networks.shortcoming().map(str::to_owned));
         services(&client, &config, &networks, &all);
-        let shared =
-            Shared { networks, trial: trials, volumes, images, storage, machines: known, bell };
+        let shared = MachineContext {
+            networks,
+            trial: trials,
+            volumes,
+            images,
+            storage,
+            machines: known,
+            bell,
+        };
         machines(client, config, found, shared, all).await;
     });
     Ok(())
@@ -97,33 +104,39 @@ fn services(client: &Client, config: &Config, networks: &Networks, tasks: &Tasks
         IpAddr::V6(_) => None,
     };
     let addresses = config.addresses.iter().filter_map(ipv4).collect();
-    let node = service::Node { name: config.node_name.clone(), addresses, guests };
+    let node = service::ServiceNode { name: config.node_name.clone(), addresses, guests };
     let run = service::run(client.clone(), node, target, tasks.stop_signal());
     tasks.spawn("services", run);
 }
 
 /// What machines share with the rest of the agent.
-struct Shared {
+struct MachineContext {
     networks: Networks,
-    trial: watch::Receiver<Trial>,
+    trial: watch::Receiver<AcceleratorProbe>,
     volumes: Volumes,
     images: Images,
-    storage: Storage,
+    storage: StorageHandle,
     machines: Machines,
-    bell: Bell,
+    bell: ChangeNotifier,
 }
 
 /// What was found in the folders of machines.
 #[derive(Debug, Default)]
-struct Found {
+struct FoundMachines {
     uids: Vec<String>,
     users: BTreeSet<u32>,
     attachments: Vec<Attachment>,
     processors: BTreeMap<String, Vec<usize>>,
 }
 
-async fn machines(client: Client, config: Config, found: Found, shared: Shared, tasks: Tasks) {
-    let Shared { networks, trial, volumes, images, storage, machines, bell } = shared;
+async fn machines(
+    client: Client,
+    config: Config,
+    found: FoundMachines,
+    shared: MachineContext,
+    tasks: Tasks,
+) {
+    let MachineContext { networks, trial, volumes, images, storage, machines, bell } = shared;
     let is_root = rustix::process::geteuid().is_root();
     let cgroup = match cgroup::detect() {
         Ok(layout) if is_root => layout,
@@ -136,7 +149,7 @@ async fn machines(client: Client, config: Config, found: Found, shared: Shared, 
     let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let context = Arc::new(Context {
         processors: Processors::new(count, processors::nodes(Path::new(NODES)), found.processors),
-        order: Order::open(config.agent_dir().join("boot"), order::boot(), bell.clone()),
+        order: StartOrder::open(config.agent_dir().join("boot"), order::boot(), bell.clone()),
         reporter: Reporter::new(client.clone(), &config.node_name),
         client,
         config,
@@ -155,14 +168,17 @@ async fn machines(client: Client, config: Config, found: Found, shared: Shared, 
             let serve = endpoint::serve(endpoint, listener, tasks.stop_signal());
             tasks.spawn("endpoint", serve);
         }
-        Err(failure) => error!(error = %Chain(&failure), "consoles cannot be reached"),
+        Err(failure) => error!(error = %Chain(&failure), "console endpoint is unreachable"),
     }
     tasks.spawn("state", vmi::sweep(Arc::clone(&context), tasks.stop_signal()));
     let stop = tasks.stop_signal();
     vmi::run(context, machines, found.uids, tasks, stop).await;
 }
 
-async fn tell(mut trials: watch::Receiver<Trial>, told: Arc<watch::Sender<Findings>>) {
+async fn report_found(
+    mut trials: watch::Receiver<AcceleratorProbe>,
+    told: Arc<watch::Sender<Findings>>,
+) {
     while trials.changed().await.is_ok() {
         let found = trials.borrow_and_update().virtualization.clone();
         told.send_modify(|told| told.virtualization = found);
@@ -196,8 +212,8 @@ fn make(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn scan(dir: &Path) -> io::Result<Found> {
-    let mut found = Found::default();
+fn scan(dir: &Path) -> io::Result<FoundMachines> {
+    let mut found = FoundMachines::default();
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
         let Ok(uid) = entry.file_name().into_string() else { continue };

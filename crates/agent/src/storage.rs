@@ -8,11 +8,11 @@
 //! Decides nothing about where replicas or engines belong; the objects say it.
 
 mod act;
-mod board;
+mod attached;
+mod controller;
 mod disk;
+mod group_snapshot;
 mod held;
-mod instant;
-mod keep;
 mod link;
 mod nbd;
 mod object;
@@ -37,13 +37,13 @@ use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 use tokio::sync::watch;
 
-use self::act::Hands;
-use self::board::{Names, Serving};
-use self::keep::{Keeper, Seen, Work};
-use self::link::Link;
+use self::act::ActionContext;
+use self::attached::{AttachedEntry, VolumeNumbers};
+use self::controller::{ApiObjects, RunningJobs, StorageController};
+use self::link::StorageLink;
 use self::process::Supervisor;
-use self::record::Records;
-use crate::bell::Bell;
+use self::record::EngineRecords;
+use crate::change_notifier::ChangeNotifier;
 use crate::config::Config;
 use crate::event::Reporter;
 use crate::vmi::Machines;
@@ -59,7 +59,7 @@ pub(crate) const DRIVER: &str = "driver.longhorn.io";
 
 /// A volume that can be used on this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Served {
+pub(crate) struct AttachedVolume {
     id: VolumeId,
     pub(crate) socket: PathBuf,
     pub(crate) size: u64,
@@ -67,15 +67,15 @@ pub(crate) struct Served {
 
 /// What the rest of the agent may ask of replicated volumes.
 #[derive(Clone)]
-pub(crate) struct Storage {
+pub(crate) struct StorageHandle {
     client: Client,
     node: String,
-    link: Link,
-    serving: Serving,
-    bell: Bell,
+    link: StorageLink,
+    serving: AttachedEntry,
+    bell: ChangeNotifier,
 }
 
-impl Storage {
+impl StorageHandle {
     /// Begins to serve this node's volumes; the storage process does not end with `tasks`.
     ///
     /// The bell is rung when a volume can be used, has grown, or can be used no more.
@@ -83,7 +83,7 @@ impl Storage {
         client: Client,
         config: &Config,
         machines: Machines,
-        bell: Bell,
+        bell: ChangeNotifier,
         tasks: &Tasks,
     ) -> io::Result<Self> {
         let dir = config.data_dir.join("storage");
@@ -91,16 +91,16 @@ impl Storage {
         passable(&dir)?;
         passable(&sockets)?;
         let dir = dir.canonicalize()?;
-        let link = Link::new(&dir);
+        let link = StorageLink::new(&dir);
         let (told, telling) = watch::channel(None);
         let has_state = dir.join("state.json").exists();
         let (wanted, wanting) = watch::channel(has_state);
-        let (names, serving) = (Names::default(), Serving::default());
+        let (names, serving) = (VolumeNumbers::default(), AttachedEntry::default());
         let log = dir.join("storage.log");
         let supervisor =
             Supervisor { dir: dir.clone(), log, link: link.clone(), wanted: wanting, told };
         tasks.spawn("storage", supervisor.run(tasks.stop_signal()));
-        let records = Records::new(client.clone());
+        let records = EngineRecords::new(client.clone());
         let answering = record::serve(
             records.clone(),
             link.clone(),
@@ -111,7 +111,7 @@ impl Storage {
         tasks.spawn("records", answering);
         let node = config.node_name.clone();
         let reporter = Reporter::new(client.clone(), &node);
-        let hands = Hands {
+        let hands = ActionContext {
             client: client.clone(),
             node: node.clone(),
             link: link.clone(),
@@ -120,7 +120,7 @@ impl Storage {
             reporter: reporter.clone(),
             agent_dir: config.agent_dir(),
         };
-        let keeper = Keeper {
+        let keeper = StorageController {
             hands,
             reporter,
             address: config.addresses.first().map(ToString::to_string).unwrap_or_default(),
@@ -131,8 +131,8 @@ impl Storage {
             names,
             serving: serving.clone(),
             bell: bell.clone(),
-            seen: Seen::default(),
-            work: Work::default(),
+            seen: ApiObjects::default(),
+            work: RunningJobs::default(),
         };
         tasks.spawn("replicas", keeper.run(tasks.stop_signal()));
         Ok(Self { client, node, link, serving, bell })
@@ -144,20 +144,20 @@ impl Storage {
     }
 
     /// A volume by its name, if it is served now.
-    pub(crate) fn served(&self, volume: &str) -> Option<Served> {
+    pub(crate) fn served(&self, volume: &str) -> Option<AttachedVolume> {
         self.serving.0.lock().served.get(volume).cloned()
     }
 
     /// A volume that is here for `ticket`, and so stays until that is taken back. One that is
     /// served for another may be let go at any moment.
-    pub(crate) fn held(&self, volume: &str, ticket: &str) -> Option<Served> {
+    pub(crate) fn held(&self, volume: &str, ticket: &str) -> Option<AttachedVolume> {
         let board = self.serving.0.lock();
         board.satisfied.get(volume).filter(|tickets| tickets.contains(ticket))?;
         board.served.get(volume).cloned()
     }
 
     /// The same, when it is.
-    pub(crate) async fn until_held(&self, volume: &str, ticket: &str) -> Served {
+    pub(crate) async fn until_held(&self, volume: &str, ticket: &str) -> AttachedVolume {
         let mut bell = self.bell.listen();
         loop {
             if let Some(served) = self.held(volume, ticket) {
@@ -170,7 +170,7 @@ impl Storage {
     }
 
     /// A volume by its socket, if it can be used now.
-    pub(crate) fn served_on(&self, socket: &Path) -> Option<Served> {
+    pub(crate) fn served_on(&self, socket: &Path) -> Option<AttachedVolume> {
         self.serving.0.lock().served.values().find(|it| it.socket == socket).cloned()
     }
 
@@ -187,7 +187,7 @@ impl Storage {
     /// Lets a user or a group connect to a volume, and nobody else.
     pub(crate) async fn grant(
         &self,
-        served: &Served,
+        served: &AttachedVolume,
         user: Option<u32>,
         group: Option<u32>,
     ) -> Result<(), LinkError> {
@@ -195,7 +195,7 @@ impl Storage {
     }
 
     /// Has clients connect again, so that they learn of another size.
-    pub(crate) async fn hang_up(&self, served: &Served) -> Result<(), LinkError> {
+    pub(crate) async fn hang_up(&self, served: &AttachedVolume) -> Result<(), LinkError> {
         self.link.ask(&Request::HangUp { volume: served.id }).await.map(drop)
     }
 }

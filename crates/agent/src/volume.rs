@@ -11,6 +11,7 @@
 mod cache;
 mod checksum;
 mod clone;
+mod controller;
 mod disk;
 mod export;
 mod fetch;
@@ -18,17 +19,16 @@ mod fill;
 mod gauge;
 mod image;
 mod import_cron;
-mod keep;
 mod lookup;
-mod mirror;
 mod object;
+mod object_cache;
 mod plan;
 mod provision;
 mod readers;
 mod registry;
 mod replicated;
 mod source;
-mod tell;
+mod status_writer;
 mod upload;
 
 use std::io;
@@ -40,24 +40,26 @@ use kube::Client;
 use tokio::sync::{mpsc, oneshot};
 
 use self::cache::Images;
+use self::controller::{VolumeContext, VolumeController, VolumeHandles};
 use self::disk::Disks;
-use self::keep::{Handles, Keeper, Shared};
 use self::readers::Readers;
-use self::upload::Arrival;
-use crate::bell::Bell;
+use self::upload::PendingUpload;
+use crate::change_notifier::ChangeNotifier;
 use crate::config::Config;
 use crate::event::Reporter;
-use crate::storage::Storage;
+use crate::storage::StorageHandle;
 
-pub(crate) use cache::{ContainerDisk, Content, MissingDisk, Policy, Wanted};
+pub(crate) use cache::{ContainerDisk, Content, MissingDisk, PullPolicy, WantedContainerDisk};
 pub(crate) use checksum::hex;
+pub(crate) use controller::steady;
 pub(crate) use disk::{remove_slowly, sync};
-pub(crate) use export::{Export, ExportError, Wanted as WantedExport};
-pub(crate) use fetch::{Access, Download, FetchError, Mark};
+pub(crate) use export::{Export, ExportError, ExportSelection as WantedExport};
+pub(crate) use fetch::{Access, ContentMark, Download, FetchError};
 pub(crate) use gauge::Gauge;
-pub(crate) use image::{ConvertError, RESERVE, Scratch, disk_of, hand_to_reader, shortage, tool};
-pub(crate) use keep::steady;
-pub(crate) use mirror::Mirror;
+pub(crate) use image::{
+    ConvertError, RESERVE, TemporaryFile, disk_of, hand_to_reader, shortage, tool,
+};
+pub(crate) use object_cache::ObjectCache;
 pub(crate) use source::unfilled;
 pub(crate) use upload::{UploadError, pump};
 
@@ -67,7 +69,7 @@ const WAITING: usize = 16;
 /// Why there are no volumes on this node.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use the directory of volumes {}", path.display())]
-pub(crate) struct OpenError {
+pub(crate) struct VolumesError {
     pub(crate) path: PathBuf,
     pub(crate) source: io::Error,
 }
@@ -77,8 +79,8 @@ pub(crate) struct OpenError {
 pub(crate) struct Volumes {
     readers: Readers,
     images: Images,
-    uploads: mpsc::Sender<Arrival>,
-    exports: mpsc::Sender<export::Request>,
+    uploads: mpsc::Sender<PendingUpload>,
+    exports: mpsc::Sender<export::ExportRequest>,
 }
 
 impl Volumes {
@@ -88,30 +90,30 @@ impl Volumes {
     pub(crate) fn start(
         client: Client,
         config: &Config,
-        storage: Storage,
-        bell: Bell,
+        storage: StorageHandle,
+        bell: ChangeNotifier,
         tasks: &Tasks,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, VolumesError> {
         let path = config.data_dir.join("volumes");
-        let failed = |source| OpenError { path: path.clone(), source };
+        let failed = |source| VolumesError { path: path.clone(), source };
         let disks = Disks::open(path.clone()).map_err(failed)?;
         let found = disks.scan().map_err(failed)?;
         let root = config.data_dir.join("images");
         let node = config.node_name.clone();
         let images = Images::start(client.clone(), node, root.clone(), bell.clone(), tasks)
-            .map_err(|source| OpenError { path: root, source })?;
+            .map_err(|source| VolumesError { path: root, source })?;
         let readers = Readers::new(bell.clone());
-        let shared = Shared {
+        let shared = VolumeContext {
             reporter: Reporter::new(client.clone(), &config.node_name),
             client,
             node: config.node_name.clone(),
             disks,
             readers: readers.clone(),
             storage,
-            handles: Handles::default(),
+            handles: VolumeHandles::default(),
             bell,
         };
-        let looker = import_cron::Looker {
+        let looker = import_cron::SourcePoller {
             client: shared.client.clone(),
             node: shared.node.clone(),
             reporter: shared.reporter.clone(),
@@ -121,7 +123,7 @@ impl Volumes {
         let exporter = export::run(shared.clone(), requests, tasks.stop_signal());
         tasks.spawn("volume-exports", exporter);
         let (uploads, arrivals) = mpsc::channel(WAITING);
-        let keeper = Keeper::new(shared, found);
+        let keeper = VolumeController::new(shared, found);
         tasks.spawn("volumes", keeper.run(arrivals, tasks.stop_signal()));
         Ok(Self { readers, images, uploads, exports })
     }
@@ -129,7 +131,7 @@ impl Volumes {
     /// Takes in an image for a volume that waits for one; returns when it is in place.
     pub(crate) async fn upload(&self, volume: String, body: Incoming) -> Result<(), UploadError> {
         let (answer, answered) = oneshot::channel();
-        let arrival = Arrival { volume, body, answer };
+        let arrival = PendingUpload { volume, body, answer };
         self.uploads.send(arrival).await.map_err(|_| UploadError::Stopped)?;
         answered.await.map_err(|_| UploadError::Stopped)?
     }
@@ -137,7 +139,7 @@ impl Volumes {
     /// Begins to read a volume of this node, for somebody to download.
     pub(crate) async fn export(&self, wanted: WantedExport) -> Result<Export, ExportError> {
         let (answer, answered) = oneshot::channel();
-        let request = export::Request { wanted, answer };
+        let request = export::ExportRequest { wanted, answer };
         self.exports.send(request).await.map_err(|_| ExportError::Stopped)?;
         answered.await.map_err(|_| ExportError::Stopped)?
     }
@@ -146,7 +148,7 @@ impl Volumes {
     /// wait for a long pull: who wants the disk asks again.
     pub(crate) async fn container_disk(
         &self,
-        wanted: &Wanted,
+        wanted: &WantedContainerDisk,
     ) -> Result<ContainerDisk, MissingDisk> {
         self.images.disk(wanted).await
     }

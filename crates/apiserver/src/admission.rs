@@ -40,12 +40,12 @@ use crate::call::Call;
 use crate::crd;
 use crate::matching::Constraints;
 use crate::object;
-use crate::status::{ApiError, ApiResult, Subject};
+use crate::status::{ApiError, ApiResult, StatusSubject};
 use crate::traffic::timing::Timed;
 
 use attributes::Attributes;
-use hooks::Snapshot;
-use round::Rounds;
+use hooks::WebhookSnapshot;
+use round::MutationRounds;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -66,14 +66,14 @@ impl Operation {
 
 /// What is done, and how.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Act<'a> {
+pub(crate) struct AdmissionOperation<'a> {
     pub(crate) operation: Operation,
     pub(crate) dry_run: bool,
     /// Options that came in a body; others are in the query.
     pub(crate) options: Option<&'a Value>,
 }
 
-impl Act<'_> {
+impl AdmissionOperation<'_> {
     pub(crate) fn new(operation: Operation, dry_run: bool) -> Self {
         Self { operation, dry_run, options: None }
     }
@@ -81,7 +81,7 @@ impl Act<'_> {
 
 pub(crate) async fn mutate(
     call: &Call<'_>,
-    act: &Act<'_>,
+    act: &AdmissionOperation<'_>,
     object: &mut Value,
     old: Option<&Value>,
 ) -> ApiResult<()> {
@@ -91,7 +91,7 @@ pub(crate) async fn mutate(
     outcome
 }
 
-fn time(call: &Call<'_>, act: &Act<'_>, step: &str, began: Instant, rejected: bool) {
+fn time(call: &Call<'_>, act: &AdmissionOperation<'_>, step: &str, began: Instant, rejected: bool) {
     let rejected = if rejected { "true" } else { "false" };
     let labels = [("operation", act.operation.word()), ("rejected", rejected), ("type", step)];
     call.api.traffic.timings.note(Timed::Admission, &labels, began.elapsed());
@@ -99,7 +99,7 @@ fn time(call: &Call<'_>, act: &Act<'_>, step: &str, began: Instant, rejected: bo
 
 async fn mutated(
     call: &Call<'_>,
-    act: &Act<'_>,
+    act: &AdmissionOperation<'_>,
     object: &mut Value,
     old: Option<&Value>,
 ) -> ApiResult<()> {
@@ -108,7 +108,7 @@ async fn mutated(
     if hooks.changes_nothing() || is_exempt(call) {
         return Ok(());
     }
-    let mut rounds = Rounds::default();
+    let mut rounds = MutationRounds::default();
     let mut changing = Some(std::mem::take(object));
     // In a box: most writes have nobody to ask and need not carry the room for it.
     let outcome = Box::pin(change(call, act, &hooks, &mut changing, old, &mut rounds)).await;
@@ -128,11 +128,11 @@ async fn mutated(
 /// Asks those outside who change objects, once.
 async fn change(
     call: &Call<'_>,
-    act: &Act<'_>,
-    hooks: &Snapshot,
+    act: &AdmissionOperation<'_>,
+    hooks: &WebhookSnapshot,
     object: &mut Option<Value>,
     old: Option<&Value>,
-    rounds: &mut Rounds,
+    rounds: &mut MutationRounds,
 ) -> ApiResult<()> {
     let attributes = Attributes::new(call, act, object.as_ref(), old);
     let (policies, bindings) = (&hooks.mutating_policies, &hooks.mutating_bindings);
@@ -149,7 +149,7 @@ async fn change(
 /// `/eviction`, `/token`, and where there is no object at all.
 pub(crate) async fn outside(
     call: &Call<'_>,
-    act: &Act<'_>,
+    act: &AdmissionOperation<'_>,
     object: &mut Option<Value>,
     old: Option<&Value>,
 ) -> ApiResult<()> {
@@ -157,7 +157,7 @@ pub(crate) async fn outside(
     if hooks.is_empty() || is_exempt(call) {
         return Ok(());
     }
-    let mut rounds = Rounds::default();
+    let mut rounds = MutationRounds::default();
     change(call, act, &hooks, object, old, &mut rounds).await?;
     judge(call, act, &hooks, object.as_ref(), old).await
 }
@@ -165,8 +165,8 @@ pub(crate) async fn outside(
 /// Asks those outside who judge.
 async fn judge(
     call: &Call<'_>,
-    act: &Act<'_>,
-    hooks: &Snapshot,
+    act: &AdmissionOperation<'_>,
+    hooks: &WebhookSnapshot,
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> ApiResult<()> {
@@ -182,12 +182,16 @@ async fn judge(
 }
 
 /// Shows a deletion to those who change objects; there is nothing that they could change.
-pub(crate) async fn mutate_deletion(call: &Call<'_>, act: &Act<'_>, old: &Value) -> ApiResult<()> {
+pub(crate) async fn mutate_deletion(
+    call: &Call<'_>,
+    act: &AdmissionOperation<'_>,
+    old: &Value,
+) -> ApiResult<()> {
     let hooks = hooks::current(call.api);
     if hooks.changes_nothing() || is_exempt(call) {
         return Ok(());
     }
-    change(call, act, &hooks, &mut None, Some(old), &mut Rounds::default()).await
+    change(call, act, &hooks, &mut None, Some(old), &mut MutationRounds::default()).await
 }
 
 /// Whoever configures webhooks and policies must be able to take them back.
@@ -220,7 +224,7 @@ fn selected(
     }
     let name = &*attributes.namespace;
     let Some(found) = attributes.api().store.get("namespaces", name) else {
-        return Err(ApiError::not_found(Subject { group: "", resource: "namespaces", name }));
+        return Err(ApiError::not_found(StatusSubject { group: "", resource: "namespaces", name }));
     };
     Ok(namespaces.matches(|key| found.item.label(key)))
 }
@@ -284,7 +288,7 @@ async fn own_rules(
 /// May refuse; says what the client should be warned of.
 pub(crate) async fn validate(
     call: &Call<'_>,
-    act: &Act<'_>,
+    act: &AdmissionOperation<'_>,
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> ApiResult<Vec<String>> {
@@ -296,7 +300,7 @@ pub(crate) async fn validate(
 
 async fn validated(
     call: &Call<'_>,
-    act: &Act<'_>,
+    act: &AdmissionOperation<'_>,
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> ApiResult<Vec<String>> {

@@ -23,7 +23,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::api::Api;
-use crate::outbound::{self, Identity, ResolveError, Route, Trust};
+use crate::outbound::{self, ClientIdentity, ResolveError, Route, Trust};
 use crate::{object, refresh};
 
 pub(crate) use availability::start;
@@ -35,18 +35,18 @@ pub(crate) const TABLE: &str = "apiregistration.k8s.io/apiservices";
 /// Everything about other servers.
 #[derive(Debug)]
 pub(crate) struct Aggregation {
-    remotes: ArcSwap<Vec<Arc<Remote>>>,
+    remotes: ArcSwap<Vec<Arc<RemoteGroup>>>,
     /// Counts changes of APIServices.
     changes: AtomicU64,
     /// The count that `remotes` was read at; moves only after they are in place.
     read: AtomicU64,
     reading: Mutex<()>,
     /// What each said of itself when it was last asked, by the name of its APIService.
-    found: Mutex<BTreeMap<String, Arc<Found>>>,
+    found: Mutex<BTreeMap<String, Arc<RemoteDiscovery>>>,
     /// Rings when the APIServices have changed.
     changed: Notify,
     /// Who we are to them.
-    identity: ArcSwapOption<Identity>,
+    identity: ArcSwapOption<ClientIdentity>,
 }
 
 impl Default for Aggregation {
@@ -65,7 +65,7 @@ impl Default for Aggregation {
 
 /// One group and version that is served elsewhere.
 #[derive(Debug)]
-pub(crate) struct Remote {
+pub(crate) struct RemoteGroup {
     /// Of its APIService.
     name: String,
     group: String,
@@ -81,7 +81,7 @@ pub(crate) struct Remote {
 
 /// What a server says of itself.
 #[derive(Debug, Default)]
-struct Found {
+struct RemoteDiscovery {
     /// `APIResourceList`
     resources: Value,
     /// Where its documents are, by path: `apis/G/V`.
@@ -90,7 +90,7 @@ struct Found {
     v2: Option<Value>,
 }
 
-impl Remote {
+impl RemoteGroup {
     fn of(service: &Value, is_down: bool) -> Option<Self> {
         let spec = &service["spec"];
         let reference = spec["service"].as_object()?;
@@ -137,7 +137,7 @@ impl Remote {
 impl Api {
     /// Tells who this server is to those that it passes requests on to, as PEM.
     pub fn identify(&self, certificate: &str, key: &str) {
-        self.aggregation.identity.store(Some(Arc::new(Identity {
+        self.aggregation.identity.store(Some(Arc::new(ClientIdentity {
             certificate: certificate.as_bytes().to_vec(),
             key: key.as_bytes().to_vec(),
         })));
@@ -151,21 +151,21 @@ pub(crate) fn changed(api: &Api) {
 }
 
 /// All that are served elsewhere, the most important group first.
-fn remotes(api: &Api) -> Arc<Vec<Arc<Remote>>> {
+fn remotes(api: &Api) -> Arc<Vec<Arc<RemoteGroup>>> {
     let state = &api.aggregation;
     let wanted = state.changes.load(Ordering::Acquire);
     if state.read.load(Ordering::Acquire) < wanted {
         let _one_at_a_time = state.reading.lock();
         if state.read.load(Ordering::Acquire) < wanted {
             let now = state.changes.load(Ordering::Acquire);
-            let mut all: Vec<Arc<Remote>> = refresh::entries(api, TABLE)
+            let mut all: Vec<Arc<RemoteGroup>> = refresh::entries(api, TABLE)
                 .iter()
                 // Our own say so in a label, and are most of them.
                 .filter(|entry| entry.item.label(crate::api_services::MANAGED).is_none())
                 .filter_map(|entry| {
                     let service = entry.item.to_value();
                     let is_down = availability::condition(&service)["status"] == "False";
-                    Remote::of(&service, is_down)
+                    RemoteGroup::of(&service, is_down)
                 })
                 .map(Arc::new)
                 .collect();
@@ -180,11 +180,11 @@ fn remotes(api: &Api) -> Arc<Vec<Arc<Remote>>> {
 }
 
 /// Who answers for a group and version, if not this server.
-pub(crate) fn find(api: &Api, group: &str, version: &str) -> Option<Arc<Remote>> {
+pub(crate) fn find(api: &Api, group: &str, version: &str) -> Option<Arc<RemoteGroup>> {
     let remotes = remotes(api);
     remotes.iter().find(|remote| remote.group == group && remote.version == version).cloned()
 }
 
-fn found(api: &Api, remote: &Remote) -> Option<Arc<Found>> {
+fn found(api: &Api, remote: &RemoteGroup) -> Option<Arc<RemoteDiscovery>> {
     api.aggregation.found.lock().get(&remote.name).cloned()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use base::Tasks;
 use parking_lot::Mutex;
-use store::{Entry, Event, Store, WriteError, Written};
+use store::{Event, Store, StoredVersion, WriteError, Written};
 
 use crate::admission::hooks::Hooks;
 use crate::aggregation::Aggregation;
@@ -16,18 +16,18 @@ use crate::item::{Item, ObjectShape};
 use crate::openapi::Documents;
 use crate::outbound::Outbound;
 use crate::rights::Rights;
-use crate::status::{ApiError, Subject};
+use crate::status::{ApiError, StatusSubject};
 
 pub(crate) type ObjectStore = Store<ObjectShape>;
-pub(crate) type ObjectEntry = Arc<Entry<Item>>;
+pub(crate) type ObjectEntry = Arc<StoredVersion<Item>>;
 pub(crate) type ObjectEvent = Event<ObjectShape>;
 pub(crate) type ObjectWritten = Written<ObjectShape>;
 
 /// One API server; cheap to clone.
 #[derive(Clone)]
-pub struct Api(Arc<State>);
+pub struct Api(Arc<ApiState>);
 
-pub struct State {
+pub struct ApiState {
     pub(crate) store: ObjectStore,
     pub(crate) catalog: ArcSwap<Catalog>,
     /// Rings when the catalog was replaced.
@@ -63,7 +63,7 @@ pub struct Settings {
     pub front_proxy_ca_pem: String,
     /// How long events are kept.
     pub event_ttl: std::time::Duration,
-    pub version: crate::version::Version,
+    pub version: crate::version::BuildVersion,
     /// Who decides what users may do; the first that allows it.
     pub authorization: Vec<Authorization>,
     /// Whether requests without credentials are somebody.
@@ -91,7 +91,7 @@ impl Settings {
     pub fn new(
         advertise: std::net::SocketAddr,
         service_range: crate::service_ip::Cidr,
-        version: crate::version::Version,
+        version: crate::version::BuildVersion,
     ) -> Self {
         Self {
             advertise,
@@ -162,9 +162,9 @@ impl Default for FrontProxy {
 }
 
 impl std::ops::Deref for Api {
-    type Target = State;
+    type Target = ApiState;
 
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &ApiState {
         &self.0
     }
 }
@@ -175,20 +175,20 @@ impl std::fmt::Debug for Api {
     }
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for ApiState {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("State").finish_non_exhaustive()
     }
 }
 
 impl Api {
-    pub(crate) fn from_state(state: State) -> Self {
+    pub(crate) fn from_state(state: ApiState) -> Self {
         Self(Arc::new(state))
     }
 }
 
 /// What a failed write means to the client.
-pub(crate) fn write_failure(error: &WriteError, subject: Subject<'_>) -> ApiError {
+pub(crate) fn write_failure(error: &WriteError, subject: StatusSubject<'_>) -> ApiError {
     match error {
         WriteError::Conflict { .. } => ApiError::modified(subject),
         WriteError::TooLarge { size, limit } => ApiError::too_large(format!(

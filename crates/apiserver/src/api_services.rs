@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::{Tasks, clock};
 use bytes::Bytes;
 use serde_json::{Value, json};
-use store::{Change, Expect, Write, WriteError};
+use store::{Expect, Write, WriteChange, WriteError};
 use tokio::sync::Notify;
 use tracing::warn;
 
@@ -50,9 +50,9 @@ async fn align(api: &Api) {
     let writes = missing
         .map(|service| {
             let value = Bytes::from(item::encode(&stamped(service)));
-            (object::name(service), Expect::Absent, Change::Put(value))
+            (object::name(service), Expect::Absent, WriteChange::Put(value))
         })
-        .chain(stale.map(|service| (object::name(service), Expect::Any, Change::Delete)))
+        .chain(stale.map(|service| (object::name(service), Expect::Any, WriteChange::Delete)))
         .map(|(name, expect, change)| {
             api.store.write(Write { table: TABLE.into(), name: name.into(), expect, change })
         });
@@ -114,11 +114,11 @@ fn service(group: &str, version: &str, managed: &str, priority: u32, index: usiz
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::served::Served;
+    use crate::served::ServedKind;
 
     #[test]
     fn every_group_and_version_has_one() {
-        let all = kinds::builtin().iter().map(|row| Arc::new(Served::built_in(row))).collect();
+        let all = kinds::builtin().iter().map(|row| Arc::new(ServedKind::built_in(row))).collect();
         let services = wanted(&Catalog::new(all, 0));
         let names: Vec<&str> = services.iter().map(object::name).collect();
         for name in

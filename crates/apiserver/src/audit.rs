@@ -27,14 +27,14 @@ use crate::body::{self, Accepts, RequestBody};
 use crate::identity::{self, Transport};
 use crate::object;
 use crate::options::Query;
-use crate::respond::Reply;
+use crate::respond::HttpReply;
 use crate::route::{self, ResourcePath};
 
 pub use log::LogConfig;
-use policy::{Facts, Level, Stage, Target, Verdict};
-pub use policy::{Policy, PolicyError};
-use sink::Sinks;
-pub use sink::{Batching, Receiver};
+use policy::{AuditLevel, AuditStage, AuditTarget, AuditVerdict, PolicyInput};
+pub use policy::{AuditPolicy, PolicyError};
+use sink::AuditBackends;
+pub use sink::{AuditBackend, Batching};
 
 tokio::task_local! {
     static ANNOTATIONS: RefCell<BTreeMap<String, String>>;
@@ -49,14 +49,14 @@ pub(crate) fn annotate(key: &str, value: impl FnOnce() -> String) {
 
 /// Where a request came from; set by whoever accepted the connection.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Remote(pub(crate) SocketAddr);
+pub(crate) struct SourceAddress(pub(crate) SocketAddr);
 
 /// What is written down, and where to.
 #[derive(Clone)]
 pub struct AuditConfig {
-    pub policy: Policy,
+    pub policy: AuditPolicy,
     pub log: Option<LogConfig>,
-    pub webhook: Option<(Arc<dyn Receiver>, Batching)>,
+    pub webhook: Option<(Arc<dyn AuditBackend>, Batching)>,
 }
 
 impl std::fmt::Debug for AuditConfig {
@@ -75,13 +75,13 @@ pub struct AuditError {
 
 #[derive(Debug)]
 pub(crate) struct Audit {
-    policy: Policy,
-    sinks: Arc<Sinks>,
+    policy: AuditPolicy,
+    sinks: Arc<AuditBackends>,
 }
 
 impl Audit {
     pub(crate) fn start(config: AuditConfig, tasks: &Tasks) -> Result<Self, AuditError> {
-        let mut sinks = Sinks::default();
+        let mut sinks = AuditBackends::default();
         if let Some(log) = config.log {
             let path = log.path.clone();
             sinks.add_file(log, tasks).map_err(|source| AuditError { path, source })?;
@@ -105,15 +105,15 @@ impl Api {
         request: Request<RequestBody>,
         transport: &Transport,
         id: &str,
-    ) -> Reply {
+    ) -> HttpReply {
         let (parts, body) = request.into_parts();
         let path = percent_encoding::percent_decode_str(parts.uri.path()).decode_utf8_lossy();
         let sender = identity::authenticate(self, transport, &parts.headers);
         let sender = sender.unwrap_or_else(|_| User::new("", Vec::<String>::new()));
-        let asked = Asked::new(&parts, &path);
-        let facts = Facts { user: &sender, verb: &asked.verb, target: asked.target() };
+        let asked = AuditedRequest::new(&parts, &path);
+        let facts = PolicyInput { user: &sender, verb: &asked.verb, target: asked.target() };
         let verdict = audit.policy.judge(&facts);
-        if verdict.level == Level::None {
+        if verdict.level == AuditLevel::None {
             drop(path);
             return self.answer_request(Request::from_parts(parts, body), transport).await;
         }
@@ -126,9 +126,9 @@ impl Api {
         }
         let is_resource = asked.resource.is_some();
         drop(path);
-        let mut record = Record { event, verdict, sinks: audit.sinks.clone(), ended: false };
-        record.stage(Stage::RequestReceived).await;
-        let body = match record.verdict.level >= Level::Request && is_resource {
+        let mut record = AuditRecord { event, verdict, sinks: audit.sinks.clone(), ended: false };
+        record.stage(AuditStage::RequestReceived).await;
+        let body = match record.verdict.level >= AuditLevel::Request && is_resource {
             true => record.note_request(&parts.headers, body).await,
             false => body,
         };
@@ -148,18 +148,18 @@ impl Api {
 }
 
 /// What a request is about, in the words of an event.
-struct Asked<'a> {
+struct AuditedRequest<'a> {
     path: &'a str,
     verb: String,
     resource: Option<ResourcePath<'a>>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> AuditedRequest<'a> {
     fn new(parts: &request::Parts, path: &'a str) -> Self {
         let query = Query::parse(parts.uri.query().unwrap_or(""));
         let method = parts.method.as_str().to_ascii_lowercase();
         match route::parse(path) {
-            route::Target::Resource(resource) => {
+            route::RouteTarget::Resource(resource) => {
                 let verb = route::verb(&parts.method, &resource, query.wants_watch());
                 let verb = verb.map_or(method, str::to_owned);
                 Self { path, verb, resource: Some(resource) }
@@ -168,20 +168,26 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn target(&self) -> Target<'a> {
+    fn target(&self) -> AuditTarget<'a> {
         match &self.resource {
-            Some(path) => Target::Resource {
+            Some(path) => AuditTarget::Resource {
                 group: path.group,
                 resource: path.resource,
                 subresource: path.subresource,
                 namespace: path.namespace,
                 name: path.name,
             },
-            None => Target::Path(self.path),
+            None => AuditTarget::Path(self.path),
         }
     }
 
-    fn event(&self, parts: &request::Parts, user: &User, id: &str, verdict: &Verdict) -> Value {
+    fn event(
+        &self,
+        parts: &request::Parts,
+        user: &User,
+        id: &str,
+        verdict: &AuditVerdict,
+    ) -> Value {
         let uri = parts.uri.path_and_query().map_or("", |uri| uri.as_str());
         let mut event = json!({
             "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": verdict.level.name(),
@@ -226,21 +232,21 @@ fn source_addresses(parts: &request::Parts) -> Vec<String> {
     if found.is_empty() {
         found.extend(text(&parts.headers, "x-real-ip").map(str::to_owned));
     }
-    let direct = parts.extensions.get::<Remote>().map(|remote| remote.0.ip().to_string());
+    let direct = parts.extensions.get::<SourceAddress>().map(|remote| remote.0.ip().to_string());
     found.extend(direct.filter(|direct| found.last() != Some(direct)));
     found
 }
 
 /// An event that is growing.
-struct Record {
+struct AuditRecord {
     event: Value,
-    verdict: Verdict,
-    sinks: Arc<Sinks>,
+    verdict: AuditVerdict,
+    sinks: Arc<AuditBackends>,
     ended: bool,
 }
 
-impl Record {
-    fn line(&mut self, stage: Stage, now: Timestamp) -> Option<Bytes> {
+impl AuditRecord {
+    fn line(&mut self, stage: AuditStage, now: Timestamp) -> Option<Bytes> {
         if !self.verdict.wants(stage) {
             return None;
         }
@@ -249,7 +255,7 @@ impl Record {
         Some(Bytes::from(self.event.to_string()))
     }
 
-    async fn stage(&mut self, stage: Stage) {
+    async fn stage(&mut self, stage: AuditStage) {
         if let Some(line) = self.line(stage, clock::now()) {
             self.sinks.take(line).await;
         }
@@ -287,11 +293,11 @@ impl Record {
     }
 
     /// Writes down how it went. The end of a stream is when its body is dropped.
-    async fn finish(mut self, reply: Reply, is_resource: bool) -> Reply {
+    async fn finish(mut self, reply: HttpReply, is_resource: bool) -> HttpReply {
         let code = reply.status().as_u16();
         self.event["responseStatus"] = json!({"metadata": {}, "code": code});
         if self.event["verb"] == "watch" && code < 300 {
-            self.stage(Stage::ResponseStarted).await;
+            self.stage(AuditStage::ResponseStarted).await;
             let mut ending = Ending(Some(self));
             return reply.map(|body| {
                 body.map_frame(move |frame| {
@@ -301,16 +307,16 @@ impl Record {
                 .boxed_unsync()
             });
         }
-        let wants_body = self.verdict.level == Level::RequestResponse && is_resource;
+        let wants_body = self.verdict.level == AuditLevel::RequestResponse && is_resource;
         let reply = if wants_body || code >= 400 {
             let (parts, body) = reply.into_parts();
             let bytes = body.collect().await.map(|all| all.to_bytes()).unwrap_or_default();
             self.note_answer(&parts.headers, &bytes, wants_body);
-            Reply::from_parts(parts, crate::respond::full(bytes))
+            HttpReply::from_parts(parts, crate::respond::full(bytes))
         } else {
             reply
         };
-        self.stage(Stage::ResponseComplete).await;
+        self.stage(AuditStage::ResponseComplete).await;
         self.ended = true;
         reply
     }
@@ -341,13 +347,14 @@ fn without_managed_fields(object: &mut Value) {
     }
 }
 
-impl Drop for Record {
+impl Drop for AuditRecord {
     /// A request that was given up, or a handler that panicked, is written down as well.
     fn drop(&mut self) {
         if self.ended {
             return;
         }
-        let stage = if std::thread::panicking() { Stage::Panic } else { Stage::ResponseComplete };
+        let stage =
+            if std::thread::panicking() { AuditStage::Panic } else { AuditStage::ResponseComplete };
         if let Some(line) = self.line(stage, clock::now()) {
             self.sinks.take_now(line);
         }
@@ -355,7 +362,7 @@ impl Drop for Record {
 }
 
 /// Keeps the record of a stream until its end.
-struct Ending(Option<Record>);
+struct Ending(Option<AuditRecord>);
 
 impl Ending {
     /// Keeps the record where the body is.
@@ -371,7 +378,8 @@ mod tests {
     #[test]
     fn the_way_of_a_request_is_told_from_its_beginning() {
         let request = |headers: &[(&str, &str)]| {
-            let mut request = Request::get("/api").extension(Remote(([192, 0, 2, 9], 1).into()));
+            let mut request =
+                Request::get("/api").extension(SourceAddress(([192, 0, 2, 9], 1).into()));
             for (name, value) in headers {
                 request = request.header(*name, *value);
             }

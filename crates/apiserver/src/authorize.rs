@@ -2,20 +2,20 @@
 
 mod node;
 
-use auth::{Attributes, Decision, ResourceRequest, Target, User};
+use auth::{AccessTarget, Attributes, Decision, ResourceRequest, User};
 
 use crate::api::{Api, Authorization};
 use crate::audit;
 use crate::call::Call;
 use crate::rights;
-use crate::status::{ApiError, ApiResult, Subject};
+use crate::status::{ApiError, ApiResult, StatusSubject};
 
 /// Refuses with upstream's words unless the policy allows it.
 pub(crate) fn check(
     api: &Api,
     user: &User,
     attributes: &Attributes<'_>,
-    subject: Subject<'_>,
+    subject: StatusSubject<'_>,
 ) -> ApiResult<()> {
     // Masters need no policy, and must get in while there is none.
     if user.is_in(auth::user::MASTERS) {
@@ -60,8 +60,9 @@ pub(crate) fn decide(api: &Api, user: &User, attributes: &Attributes<'_>) -> Dec
 
 /// The same for a path outside of the resources.
 pub(crate) fn check_path(api: &Api, user: &User, method: &str, path: &str) -> ApiResult<()> {
-    let attributes = Attributes { verb: &method.to_ascii_lowercase(), target: Target::Path(path) };
-    check(api, user, &attributes, Subject { group: "", resource: "", name: "" })
+    let attributes =
+        Attributes { verb: &method.to_ascii_lowercase(), target: AccessTarget::Path(path) };
+    check(api, user, &attributes, StatusSubject { group: "", resource: "", name: "" })
 }
 
 impl Call<'_> {
@@ -69,7 +70,7 @@ impl Call<'_> {
     pub(crate) fn require(&self, verb: &str) -> ApiResult<()> {
         let attributes = Attributes {
             verb,
-            target: Target::Resource(ResourceRequest {
+            target: AccessTarget::Resource(ResourceRequest {
                 group: self.path.group,
                 version: self.path.version,
                 resource: self.path.resource,
@@ -78,8 +79,11 @@ impl Call<'_> {
                 name: self.path.name,
             }),
         };
-        let subject =
-            Subject { group: self.path.group, resource: self.path.resource, name: self.path.name };
+        let subject = StatusSubject {
+            group: self.path.group,
+            resource: self.path.resource,
+            name: self.path.name,
+        };
         check(self.api, self.user, &attributes, subject)
     }
 }

@@ -7,25 +7,25 @@ use http::HeaderMap;
 use http::header::USER_AGENT;
 
 use crate::api::Api;
-use crate::negotiate::Wanted;
-use crate::notes::Notes;
+use crate::negotiate::AcceptedForm;
 use crate::options::Query;
 use crate::route::ResourcePath;
-use crate::served::Served;
+use crate::served::ServedKind;
+use crate::warnings::Warnings;
 
 /// What the verbs work on.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) api: &'a Api,
     pub(crate) user: &'a User,
-    pub(crate) served: Arc<Served>,
+    pub(crate) served: Arc<ServedKind>,
     pub(crate) path: ResourcePath<'a>,
     pub(crate) query: &'a Query,
     pub(crate) headers: &'a HeaderMap,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: AcceptedForm,
     pub(crate) warnings: Vec<String>,
     /// What those who were asked had to say.
-    pub(crate) notes: Notes,
+    pub(crate) notes: Warnings,
 }
 
 impl Call<'_> {

@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::respond::{self, Reply};
-use crate::served::{Origin, Served};
+use crate::respond::{self, HttpReply};
+use crate::served::{KindOrigin, ServedKind};
 use crate::status::{ApiError, ApiResult};
 
 /// An immutable table of served kinds.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
-    by_path: HashMap<String, Arc<Served>>,
+    by_path: HashMap<String, Arc<ServedKind>>,
     /// In the order of discovery: the first match of a bare plural wins in kubectl.
-    all: Vec<Arc<Served>>,
+    all: Vec<Arc<ServedKind>>,
     /// Grows with each change; documents derived from the catalog are cached by it.
     pub generation: u64,
 }
@@ -25,7 +25,7 @@ pub(crate) struct Group {
 }
 
 impl Catalog {
-    pub(crate) fn new(all: Vec<Arc<Served>>, generation: u64) -> Self {
+    pub(crate) fn new(all: Vec<Arc<ServedKind>>, generation: u64) -> Self {
         let by_path = all
             .iter()
             .map(|served| (path(&served.group, &served.version, &served.plural), served.clone()))
@@ -33,18 +33,28 @@ impl Catalog {
         Self { by_path, all, generation }
     }
 
-    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
+    pub(crate) fn find(
+        &self,
+        group: &str,
+        version: &str,
+        plural: &str,
+    ) -> Option<&Arc<ServedKind>> {
         self.by_path.get(&path(group, version, plural))
     }
 
-    pub(crate) fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Served>> {
+    pub(crate) fn find_kind(
+        &self,
+        group: &str,
+        version: &str,
+        kind: &str,
+    ) -> Option<&Arc<ServedKind>> {
         self.all.iter().find(|served| {
             &*served.group == group && &*served.version == version && &*served.kind == kind
         })
     }
 
     /// A kind at the version that clients prefer.
-    pub(crate) fn preferred(&self, group: &str, plural: &str) -> Option<&Arc<Served>> {
+    pub(crate) fn preferred(&self, group: &str, plural: &str) -> Option<&Arc<ServedKind>> {
         self.all
             .iter()
             .filter(|served| &*served.group == group && &*served.plural == plural)
@@ -53,18 +63,18 @@ impl Catalog {
 
     /// The answer to a path that no kind has. Upstream has nobody who could word it where
     /// there is no such group.
-    pub(crate) fn nothing(&self, group: &str, version: &str) -> ApiResult<Reply> {
+    pub(crate) fn nothing(&self, group: &str, version: &str) -> ApiResult<HttpReply> {
         if self.of(group, version).next().is_none() {
             return Ok(respond::nowhere());
         }
         Err(ApiError::unknown_resource())
     }
 
-    pub(crate) fn all(&self) -> &[Arc<Served>] {
+    pub(crate) fn all(&self) -> &[Arc<ServedKind>] {
         &self.all
     }
 
-    pub(crate) fn of(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<Served>> {
+    pub(crate) fn of(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<ServedKind>> {
         self.all.iter().filter(move |served| &*served.group == group && &*served.version == version)
     }
 
@@ -98,7 +108,7 @@ impl Catalog {
     fn is_experimental(&self, group: &str) -> bool {
         let mut kinds = self.all.iter().filter(|served| &*served.group == group);
         kinds.all(|served| {
-            matches!(served.origin, Origin::Custom(_)) && priority(&served.version).0 == ALPHA
+            matches!(served.origin, KindOrigin::Custom(_)) && priority(&served.version).0 == ALPHA
         })
     }
 }

@@ -48,7 +48,7 @@ async fn pass(api: &Api) -> bool {
         if document.metadata.deletion_timestamp.is_some() {
             waiting |= !finish_deletion(api, entry, &document).await;
         } else if !document.is("NamesAccepted") {
-            judge_again(api, entry, &entries).await;
+            check_again(api, entry, &entries).await;
         }
     }
     waiting
@@ -103,7 +103,7 @@ async fn patch_definition(api: &Api, name: &str, patch: &Value) -> bool {
 }
 
 /// A definition whose names were taken: perhaps they are free now.
-async fn judge_again(api: &Api, entry: &ObjectEntry, all: &[ObjectEntry]) {
+async fn check_again(api: &Api, entry: &ObjectEntry, all: &[ObjectEntry]) {
     let definition = entry.item.to_value();
     let taken = Accepted::by_others(&definition, all);
     let now = base::clock::now_rfc3339();

@@ -4,17 +4,17 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, list_meta};
 use crate::call::Call;
-use crate::negotiate::Form;
+use crate::negotiate::ResponseForm;
 use crate::object;
-use crate::respond::{self, Reply};
+use crate::respond::{self, HttpReply};
 use crate::status::{ApiError, ApiResult};
 use crate::table;
+use crate::verb_result::{VerbResult, list_meta};
 
 pub(crate) const TABLE: &str = "componentstatuses";
 
-pub(crate) fn answer(call: &Call<'_>, verb: &str) -> ApiResult<Reply> {
+pub(crate) fn answer(call: &Call<'_>, verb: &str) -> ApiResult<HttpReply> {
     let store = call.api.store.health().map_err(|error| base::Chain(&error).to_string());
     // Controllers and scheduler are part of this process, unless somebody else brings theirs.
     let mut components = vec![component("etcd-0", store)];
@@ -27,9 +27,9 @@ pub(crate) fn answer(call: &Call<'_>, verb: &str) -> ApiResult<Reply> {
         let Some(component) = found.next() else {
             return Err(ApiError::not_found(call.served.subject(call.path.name)));
         };
-        return Ok(Answer::Made(StatusCode::OK, component).render(call));
+        return Ok(VerbResult::Made(StatusCode::OK, component).render(call));
     }
-    if let Form::Table(version) = call.wanted.form {
+    if let ResponseForm::Table(version) = call.wanted.form {
         let include = table::include(call.query);
         let meta = list_meta(0, None, None);
         let bytes = table::of_list(&call.served, include, components.into_iter(), meta, version);
@@ -42,7 +42,7 @@ pub(crate) fn answer(call: &Call<'_>, verb: &str) -> ApiResult<Reply> {
     let list = json!({
         "kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": components,
     });
-    Ok(Answer::Status(StatusCode::OK, list).render(call))
+    Ok(VerbResult::Status(StatusCode::OK, list).render(call))
 }
 
 fn component(name: &str, health: Result<(), String>) -> Value {

@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
-use store::{Entry, Shape as _};
+use store::{Shape as _, StoredVersion};
 
-use self::review::Version;
+use self::review::ConversionReviewVersion;
 use crate::api::{Api, ObjectEntry};
 use crate::fairness;
 use crate::item::{self, ObjectShape};
-use crate::served::{Origin, Served};
+use crate::served::{KindOrigin, ServedKind};
 use crate::status::{ApiError, ApiResult};
 use crate::webhook::Hook;
 
@@ -30,7 +30,7 @@ const TIME: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Webhook {
     hook: Hook,
-    version: Option<Version>,
+    version: Option<ConversionReviewVersion>,
 }
 
 impl Webhook {
@@ -41,32 +41,32 @@ impl Webhook {
         let webhook = &conversion["webhook"];
         Some(Self {
             hook: Hook::of(&webhook["clientConfig"]),
-            version: Version::of(&webhook["conversionReviewVersions"]),
+            version: ConversionReviewVersion::of(&webhook["conversionReviewVersions"]),
         })
     }
 }
 
-fn webhook(served: &Served) -> Option<&Webhook> {
+fn webhook(served: &ServedKind) -> Option<&Webhook> {
     served.custom().and_then(|custom| custom.conversion.as_ref())
 }
 
 /// Whether entries of a kind must pass through [`shown`].
-pub(crate) fn is_needed(served: &Served) -> bool {
+pub(crate) fn is_needed(served: &ServedKind) -> bool {
     webhook(served).is_some()
 }
 
 /// Turns an object of one served kind into another that shows the same objects.
 pub(crate) async fn convert(
     api: &Api,
-    from: &Arc<Served>,
-    to: &Arc<Served>,
+    from: &Arc<ServedKind>,
+    to: &Arc<ServedKind>,
     object: &mut Value,
 ) -> ApiResult<()> {
     if Arc::ptr_eq(from, to) {
         return Ok(());
     }
     match (&from.origin, &to.origin) {
-        (Origin::BuiltIn(from), Origin::BuiltIn(to)) => {
+        (KindOrigin::BuiltIn(from), KindOrigin::BuiltIn(to)) => {
             if let Some(conversion) = &from.conversion {
                 (conversion.to_storage)(object);
             }
@@ -74,7 +74,7 @@ pub(crate) async fn convert(
                 (conversion.from_storage)(object);
             }
         }
-        (_, Origin::Custom(custom)) => {
+        (_, KindOrigin::Custom(custom)) => {
             let version = to.api_version();
             match &custom.conversion {
                 Some(webhook) => {
@@ -93,7 +93,7 @@ pub(crate) async fn convert(
 /// Entries in the version in which a kind is served.
 pub(crate) async fn shown(
     api: &Api,
-    served: &Served,
+    served: &ServedKind,
     mut entries: Vec<ObjectEntry>,
 ) -> ApiResult<Vec<ObjectEntry>> {
     let Some(webhook) = webhook(served) else { return Ok(entries) };
@@ -115,7 +115,7 @@ pub(crate) async fn shown(
 /// The same for one.
 pub(crate) async fn shown_one(
     api: &Api,
-    served: &Served,
+    served: &ServedKind,
     entry: ObjectEntry,
 ) -> ApiResult<ObjectEntry> {
     if !is_needed(served) {
@@ -126,7 +126,11 @@ pub(crate) async fn shown_one(
 }
 
 /// An object as it is to be stored; nothing if no webhook has to be asked for that.
-pub(crate) async fn stored(api: &Api, served: &Served, object: &Value) -> ApiResult<Option<Value>> {
+pub(crate) async fn stored(
+    api: &Api,
+    served: &ServedKind,
+    object: &Value,
+) -> ApiResult<Option<Value>> {
     let (Some(webhook), Some(custom)) = (webhook(served), served.custom()) else {
         return Ok(None);
     };
@@ -142,7 +146,7 @@ pub(crate) fn remade(entry: &ObjectEntry, object: &Value) -> ObjectEntry {
     let bytes = Bytes::from(item::encode(object));
     let (name, revision, created) = (entry.name.clone(), entry.revision, entry.created);
     let item = ObjectShape.shape("", &name, bytes, revision, created);
-    Arc::new(Entry { name, revision, created, item })
+    Arc::new(StoredVersion { name, revision, created, item })
 }
 
 async fn ask(

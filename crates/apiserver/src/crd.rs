@@ -6,7 +6,7 @@ mod document;
 mod validate;
 
 pub(crate) use conditions::{Accepted, conditions};
-pub(crate) use document::{Document, Scale, Version};
+pub(crate) use document::{CrdVersion, Document, Scale};
 pub(crate) use validate::{unknown_keywords, validate};
 
 /// Instances are deleted before their definition goes.

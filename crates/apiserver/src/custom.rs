@@ -10,25 +10,25 @@ use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use kinds::{CustomColumn, JsonPath};
-use schema::{FieldError, Level, Malformed, Node, Schema};
+use schema::{FieldError, Malformed, ObjectLevel, Schema, SchemaNode};
 use serde_json::{Value, json};
-use store::{Entry, Revision};
+use store::{Revision, StoredVersion};
 
 use crate::catalog;
 use crate::conversion;
-use crate::crd::{Document, Version};
+use crate::crd::{CrdVersion, Document};
 use crate::item::Item;
 use crate::object;
-use crate::served::{Endpoint, Served};
+use crate::served::{Endpoint, ServedKind};
 use crate::status::{ApiError, ApiResult};
 
 /// One version of a custom kind.
 #[derive(Debug)]
 pub(crate) struct Custom {
     /// The definition this was made from.
-    pub(crate) definition: Arc<Entry<Item>>,
+    pub(crate) definition: Arc<StoredVersion<Item>>,
     pub(crate) storage_version: Box<str>,
-    pub(crate) version: Version,
+    pub(crate) version: CrdVersion,
     /// How its versions become each other, if not by changing their name.
     pub(crate) conversion: Option<conversion::Webhook>,
     /// The definition is being deleted: nothing new may be made.
@@ -42,8 +42,12 @@ pub(crate) struct Custom {
 }
 
 impl Custom {
-    pub(crate) fn new(definition: Arc<Entry<Item>>, document: &Document, version: Version) -> Self {
-        let rank = |version: &Version| catalog::priority(&version.name);
+    pub(crate) fn new(
+        definition: Arc<StoredVersion<Item>>,
+        document: &Document,
+        version: CrdVersion,
+    ) -> Self {
+        let rank = |version: &CrdVersion| catalog::priority(&version.name);
         let newer = document
             .spec
             .versions
@@ -78,7 +82,7 @@ impl Custom {
         self.rules.get_or_init(|| {
             let schema = Document::schema(&self.definition.item, &self.version.name)
                 .and_then(|raw| schema::parse(&raw).ok())
-                .unwrap_or_else(Node::anything);
+                .unwrap_or_else(SchemaNode::anything);
             schema::Compiled::new(schema)
         })
     }
@@ -98,8 +102,8 @@ impl Custom {
     }
 
     pub(crate) fn clean(&self, object: &mut Value, malformed: Malformed) -> ApiResult<Vec<String>> {
-        let mut unknown = schema::prune(object, self.schema(), Level::Root);
-        let coerced = schema::coerce_metadata(object, self.schema(), Level::Root, malformed);
+        let mut unknown = schema::prune(object, self.schema(), ObjectLevel::Root);
+        let coerced = schema::coerce_metadata(object, self.schema(), ObjectLevel::Root, malformed);
         unknown.extend(coerced.map_err(|error| ApiError::bad_request(error.to_string()))?);
         schema::drop_nulls(object, self.schema());
         Ok(unknown)
@@ -158,7 +162,7 @@ impl Custom {
         *self.version.name == *self.storage_version && revision > self.definition.revision
     }
 
-    pub(crate) fn deprecation(&self, served: &Served) -> Option<String> {
+    pub(crate) fn deprecation(&self, served: &ServedKind) -> Option<String> {
         self.version.deprecated.then(|| {
             self.version.deprecation_warning.clone().unwrap_or_else(|| {
                 let (group, kind) = (&served.group, &served.kind);

@@ -29,7 +29,7 @@ impl Parsed {
 /// Sorts complaints that end in a quoted path by where it stands in the text, as upstream
 /// finds them; a key that appears twice is noticed the second time.
 pub(crate) fn in_order(source: &[u8], problems: &mut [String]) {
-    let notes = RefCell::new(Notes { all: Some(Vec::new()), ..Notes::default() });
+    let notes = RefCell::new(DecodeNotes { all: Some(Vec::new()), ..DecodeNotes::default() });
     let mut reader = serde_json::Deserializer::from_slice(source);
     if problems.len() < 2 || Tree(&notes).deserialize(&mut reader).is_err() {
         return;
@@ -54,7 +54,7 @@ pub(crate) enum ParseError {
 }
 
 pub(crate) fn json(bytes: &[u8]) -> Result<Parsed, ParseError> {
-    let notes = RefCell::new(Notes::default());
+    let notes = RefCell::new(DecodeNotes::default());
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = Tree(&notes)
         .deserialize(&mut reader)
@@ -98,14 +98,14 @@ fn yaml_with_duplicates(text: &str, error: &serde_saphyr::Error) -> Result<Parse
 }
 
 #[derive(Default)]
-struct Notes {
+struct DecodeNotes {
     path: String,
     duplicates: Vec<String>,
     /// Every path in its order, if somebody wants to know.
     all: Option<Vec<String>>,
 }
 
-struct Tree<'a>(&'a RefCell<Notes>);
+struct Tree<'a>(&'a RefCell<DecodeNotes>);
 
 impl<'de> DeserializeSeed<'de> for Tree<'_> {
     type Value = Value;
@@ -180,7 +180,7 @@ impl<'de> Visitor<'de> for Tree<'_> {
                     notes.path.push('.');
                 }
                 notes.path.push_str(&key);
-                let Notes { path, duplicates, all } = &mut *notes;
+                let DecodeNotes { path, duplicates, all } = &mut *notes;
                 if let Some(all) = all {
                     all.push(path.clone());
                 }

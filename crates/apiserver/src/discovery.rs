@@ -12,14 +12,18 @@ use crate::api::Api;
 use crate::catalog::{Catalog, Group};
 use crate::extension;
 use crate::negotiate;
-use crate::respond::{self, Reply};
+use crate::respond::{self, HttpReply};
 use crate::route::Discovery;
-use crate::served::Served;
+use crate::served::ServedKind;
 use crate::status::{ApiError, ApiResult};
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-pub(crate) fn answer(api: &Api, wanted: Discovery<'_>, headers: &HeaderMap) -> ApiResult<Reply> {
+pub(crate) fn answer(
+    api: &Api,
+    wanted: Discovery<'_>,
+    headers: &HeaderMap,
+) -> ApiResult<HttpReply> {
     let catalog = api.catalog.load();
     let document = match wanted {
         Discovery::CoreVersions | Discovery::Groups if wants_aggregated(headers) => {
@@ -80,7 +84,7 @@ fn wants_aggregated(headers: &HeaderMap) -> bool {
 }
 
 /// With an ETag, so that clients that cache need not read it twice.
-fn cached(headers: &HeaderMap, content_type: &'static str, document: &Value) -> Reply {
+fn cached(headers: &HeaderMap, content_type: &'static str, document: &Value) -> HttpReply {
     let bytes = serde_json::to_vec(document).expect("a tree always encodes");
     let hash = Sha256::digest(&bytes);
     let tag: String = hash.iter().take(16).map(|byte| format!("{byte:02X}")).collect();
@@ -156,7 +160,7 @@ fn resources(catalog: &Catalog, group: &str, version: &str) -> ApiResult<Value> 
     }))
 }
 
-fn resource_value(served: &Served) -> Value {
+fn resource_value(served: &ServedKind) -> Value {
     let mut value = json!({
         "name": &*served.plural,
         "singularName": &*served.singular,
@@ -177,7 +181,7 @@ fn resource_value(served: &Served) -> Value {
 }
 
 /// Eight bytes that change when the stored form does.
-fn storage_version_hash(served: &Served) -> String {
+fn storage_version_hash(served: &ServedKind) -> String {
     let (group, version, kind) = match served.row().and_then(|row| row.conversion) {
         Some(conversion) => conversion.stored,
         None => match served.custom() {
@@ -189,7 +193,7 @@ fn storage_version_hash(served: &Served) -> String {
     base64::engine::general_purpose::STANDARD.encode(&hash[..8])
 }
 
-fn aggregated(api: &Api, catalog: &Catalog, core: bool, headers: &HeaderMap) -> Reply {
+fn aggregated(api: &Api, catalog: &Catalog, core: bool, headers: &HeaderMap) -> HttpReply {
     let mut groups: Vec<Value> = catalog
         .groups()
         .iter()
@@ -224,7 +228,7 @@ fn aggregated(api: &Api, catalog: &Catalog, core: bool, headers: &HeaderMap) -> 
     cached(headers, AGGREGATED, &document)
 }
 
-fn aggregated_resource(served: &Served) -> Value {
+fn aggregated_resource(served: &ServedKind) -> Value {
     let kind = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
     let own = kind(&served.group, &served.version, &served.kind);
     let mut value = json!({

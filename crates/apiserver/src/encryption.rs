@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
-use store::{Key, Method, SealRule, Sealing, SecretError};
+use store::{Method, SealKey, SealRule, Sealing, SecretError};
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -50,12 +50,12 @@ struct Provider {
     aescbc: Option<Keys>,
     aesgcm: Option<Keys>,
     secretbox: Option<Keys>,
-    identity: Option<Identity>,
+    identity: Option<IdentityProvider>,
     kms: Option<serde_json::Value>,
 }
 
 #[derive(Deserialize)]
-struct Identity {}
+struct IdentityProvider {}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -90,14 +90,14 @@ pub fn parse(text: &str) -> Result<Sealing, EncryptionError> {
 }
 
 /// One key for secrets, which is ours alone: no configuration needed. The first key seals.
-pub fn of_secrets(keys: Vec<Key>) -> Sealing {
+pub fn of_secrets(keys: Vec<SealKey>) -> Sealing {
     let mut keys = keys.into_iter();
     let covers = Arc::new(|table: &str| table == "secrets");
     Sealing::new(vec![SealRule { covers, writes: keys.next(), reads: keys.collect() }])
 }
 
 /// The same keys for reading only: what is written is plain.
-pub fn plain_secrets(keys: Vec<Key>) -> Sealing {
+pub fn plain_secrets(keys: Vec<SealKey>) -> Sealing {
     Sealing::new(vec![SealRule { covers: Arc::new(|_| true), writes: None, reads: keys }])
 }
 
@@ -124,7 +124,7 @@ fn read(rule: &Resources, field: &str) -> Result<SealRule, EncryptionError> {
 }
 
 impl Provider {
-    fn keys(&self, field: &str) -> Result<Vec<Key>, EncryptionError> {
+    fn keys(&self, field: &str) -> Result<Vec<SealKey>, EncryptionError> {
         if self.kms.is_some() {
             return Err(wrong(
                 format!("{field}.kms"),
@@ -159,7 +159,7 @@ impl Provider {
             let secret = STANDARD
                 .decode(key.secret.trim())
                 .map_err(|_| wrong(format!("{field}.secret"), "is not base64"))?;
-            Key::new(&key.name, method, &secret)
+            SealKey::new(&key.name, method, &secret)
                 .map_err(|source| EncryptionError::Key { field, source })
         };
         keys.keys.iter().enumerate().map(key).collect()
@@ -167,7 +167,7 @@ impl Provider {
 }
 
 /// The tables of resources like `secrets`, `deployments.apps`, `*.apps`, `*.` and `*.*`.
-fn covers(patterns: &[String]) -> store::Covers {
+fn covers(patterns: &[String]) -> store::TableFilter {
     let patterns: Vec<(String, String)> = patterns
         .iter()
         .map(|pattern| match pattern.split_once('.') {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::{Tasks, clock};
 use jiff::Timestamp;
-use store::{Change, Expect, Write};
+use store::{Expect, Write, WriteChange};
 
 use crate::api::{Api, ObjectEntry};
 use crate::refresh;
@@ -37,7 +37,7 @@ async fn sweep(api: &Api) {
             table: TABLE.into(),
             name: entry.name.clone(),
             expect: Expect::At(entry.revision),
-            change: Change::Delete,
+            change: WriteChange::Delete,
         };
         // Renewed or removed meanwhile: then it is not ours to remove.
         let _ = api.store.write(removal).await;

@@ -17,7 +17,7 @@ use http::request;
 use serde_json::Value;
 
 use crate::body::RequestBody;
-use crate::respond::Reply;
+use crate::respond::HttpReply;
 
 pub(crate) use adapt::{aggregated, call, enter, group_value, open, resource_list};
 
@@ -28,7 +28,7 @@ pub struct Extensions {
     pub definitions: Option<fn() -> Vec<Value>>,
     /// Makes objects to create where they are missing. They come after the definitions.
     pub objects: Option<fn() -> Vec<Value>>,
-    pub rules: Vec<Arc<dyn Rules>>,
+    pub rules: Vec<Arc<dyn ExtensionRules>>,
     pub groups: Vec<Arc<dyn Group>>,
     pub paths: Vec<Arc<dyn Paths>>,
     /// Asked about evictions of pods, before disruption budgets are checked.
@@ -50,7 +50,7 @@ impl Extensions {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub enum ExtensionOperation {
     Create,
     Update,
     Delete,
@@ -59,7 +59,7 @@ pub enum Act {
 /// One write that is being judged, as a webhook would be told of it.
 #[derive(Clone, Copy)]
 pub struct Review<'a> {
-    pub act: Act,
+    pub act: ExtensionOperation,
     pub group: &'a str,
     pub version: &'a str,
     pub resource: &'a str,
@@ -124,7 +124,7 @@ pub struct Cause {
 
 /// Defaults and rules of kinds that the server knows only by their definition. Not async:
 /// who needs to look elsewhere is a controller.
-pub trait Rules: Send + Sync {
+pub trait ExtensionRules: Send + Sync {
     fn concern(&self, group: &str, resource: &str) -> bool;
     /// Fills in what was left out; must leave alone what is there.
     fn complete(
@@ -134,7 +134,7 @@ pub trait Rules: Send + Sync {
         old: Option<&Value>,
     ) -> Result<(), Denial>;
     /// Warnings for the client, or why not. `object` is absent for deletions.
-    fn judge(
+    fn validate(
         &self,
         review: &Review<'_>,
         object: Option<&Value>,
@@ -163,7 +163,7 @@ pub enum EvictionMode {
 
 /// A resource of an extended group, as discovery lists it.
 #[derive(Debug, Clone, Copy)]
-pub struct Resource {
+pub struct ExtensionResource {
     /// `virtualmachines/start`
     pub name: &'static str,
     pub kind: &'static str,
@@ -173,7 +173,7 @@ pub struct Resource {
 
 /// An authorized request.
 #[derive(Debug)]
-pub struct Asked {
+pub struct AuthorizedRequest {
     /// Nobody for [`Paths`] that check credentials of their own.
     pub user: Option<User>,
     pub parts: request::Parts,
@@ -185,16 +185,16 @@ pub trait Group: Send + Sync {
     fn name(&self) -> &'static str;
     /// The preferred first.
     fn versions(&self) -> &'static [&'static str];
-    fn resources(&self) -> &[Resource];
+    fn resources(&self) -> &[ExtensionResource];
     /// What follows the name, as the authorizer calls it: `vnc/screenshot`, but `portforward`
     /// without the port.
     fn subresource<'a>(&self, rest: &'a str) -> &'a str;
-    fn answer(&self, asked: Asked) -> BoxFuture<'_, Reply>;
+    fn answer(&self, asked: AuthorizedRequest) -> BoxFuture<'_, HttpReply>;
 }
 
 /// What a caller must be allowed to do.
 #[derive(Debug, Clone, Copy)]
-pub struct Needs<'a> {
+pub struct RequiredAccess<'a> {
     pub verb: &'static str,
     pub group: &'static str,
     pub version: &'static str,
@@ -209,8 +209,8 @@ pub trait Paths: Send + Sync {
     fn own(&self, path: &str) -> bool;
     /// What the caller must be allowed to do before the path is answered; nothing for paths
     /// with credentials of their own.
-    fn needs<'a>(&self, _path: &'a str) -> Option<Needs<'a>> {
+    fn needs<'a>(&self, _path: &'a str) -> Option<RequiredAccess<'a>> {
         None
     }
-    fn answer(&self, asked: Asked) -> BoxFuture<'_, Reply>;
+    fn answer(&self, asked: AuthorizedRequest) -> BoxFuture<'_, HttpReply>;
 }

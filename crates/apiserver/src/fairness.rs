@@ -15,9 +15,8 @@
 //! Who is exempt takes no seat, and waits only as a crowd, without end. Who is in this process
 //! pays nothing.
 
+mod admission_queues;
 pub(crate) mod dangling;
-mod doors;
-mod hand;
 mod meter;
 mod objects;
 mod pool;
@@ -25,7 +24,8 @@ mod rules;
 mod schedule;
 mod seat;
 mod seated;
-mod visit;
+mod shuffle_shard;
+mod ticket;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,24 +39,24 @@ use tokio::sync::oneshot;
 
 use crate::api::Api;
 use crate::refresh;
-use crate::respond::Reply;
+use crate::respond::HttpReply;
 use crate::route::ResourcePath;
 use crate::status::{ApiError, ApiResult};
 
-use doors::{EXEMPT, Entry};
+use admission_queues::{EXEMPT, QueueAdmission};
 pub(crate) use objects::all as first_objects;
 use pool::{Pool, attend};
-use rules::{Asked, Rules, Schema, What};
+use rules::{FlowAttributes, FlowRules, RequestKind, Schema};
 pub(crate) use seat::{Seat, elsewhere, sitting};
 pub(crate) use seated::seated;
-pub(crate) use visit::Visit;
+pub(crate) use ticket::RequestTicket;
 
 pub(crate) const SCHEMAS: &str = "flowschemas";
 pub(crate) const LEVELS: &str = "prioritylevelconfigurations";
 pub(crate) const TABLES: [&str; 2] = [SCHEMAS, LEVELS];
 
 /// Who waits longer than this is sent away, as upstream does.
-const PATIENCE: Duration = Duration::from_secs(15);
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(15);
 /// A list of so many objects takes one seat more; and at most so many.
 const OBJECTS_PER_SEAT: usize = 100;
 const WIDEST: u32 = 10;
@@ -78,7 +78,7 @@ impl Default for InFlight {
 
 #[derive(Debug)]
 pub(crate) struct Fairness {
-    rules: ArcSwap<Rules>,
+    rules: ArcSwap<FlowRules>,
     in_flight: InFlight,
     reading: Arc<Pool>,
     writing: Arc<Pool>,
@@ -88,14 +88,14 @@ pub(crate) struct Fairness {
 
 /// Where a request belongs.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct FlowAssignment {
     schema: Arc<Schema>,
     flow: u64,
 }
 
-impl Place {
+impl FlowAssignment {
     /// Marks an answer with where its request belonged.
-    pub(crate) fn mark(&self, reply: &mut Reply) {
+    pub(crate) fn mark(&self, reply: &mut HttpReply) {
         let headers = reply.headers_mut();
         headers.insert("x-kubernetes-pf-flowschema-uid", self.schema.uid.clone());
         headers.insert("x-kubernetes-pf-prioritylevel-uid", self.schema.level_uid.clone());
@@ -110,7 +110,7 @@ impl Fairness {
         let reading = [8 * processors, processors, in_flight.reading];
         let writing = [16 * processors, 4 * processors, in_flight.writing];
         let fairness = Self {
-            rules: ArcSwap::from_pointee(Rules::default()),
+            rules: ArcSwap::from_pointee(FlowRules::default()),
             in_flight,
             reading: Pool::new(reading, f64::INFINITY, &meters),
             writing: Pool::new(writing, WRITE, &meters),
@@ -124,7 +124,7 @@ impl Fairness {
     }
 
     fn configure(&self, schemas: Vec<Value>, levels: Vec<Value>) {
-        let rules = Rules::read(&schemas, &levels);
+        let rules = FlowRules::read(&schemas, &levels);
         for (pool, total) in
             [(&self.reading, self.in_flight.reading), (&self.writing, self.in_flight.writing)]
         {
@@ -140,30 +140,30 @@ impl Fairness {
         user: &User,
         verb: &str,
         target: &ResourcePath<'_>,
-    ) -> Option<Place> {
-        let what = What::Resource {
+    ) -> Option<FlowAssignment> {
+        let what = RequestKind::Resource {
             group: target.group,
             resource: target.resource,
             subresource: target.subresource,
             namespace: target.namespace,
         };
-        self.classify(&Asked { user, verb, what })
+        self.classify(&FlowAttributes { user, verb, what })
     }
 
     /// The same for a path outside of the resources.
-    pub(crate) fn place_path(&self, user: &User, verb: &str, path: &str) -> Option<Place> {
-        self.classify(&Asked { user, verb, what: What::Path(path) })
+    pub(crate) fn place_path(&self, user: &User, verb: &str, path: &str) -> Option<FlowAssignment> {
+        self.classify(&FlowAttributes { user, verb, what: RequestKind::Path(path) })
     }
 
-    fn classify(&self, asked: &Asked<'_>) -> Option<Place> {
+    fn classify(&self, asked: &FlowAttributes<'_>) -> Option<FlowAssignment> {
         let (schema, flow) = self.rules.load().classify(asked)?;
-        Some(Place { schema, flow })
+        Some(FlowAssignment { schema, flow })
     }
 
     /// Waits for a seat; who is exempt needs one only in a crowd.
     pub(crate) async fn enter(
         &self,
-        place: Option<&Place>,
+        place: Option<&FlowAssignment>,
         writes: bool,
         width: u32,
     ) -> ApiResult<Option<Seat>> {
@@ -178,16 +178,18 @@ impl Fairness {
         let (sender, receiver) = oneshot::channel();
         let entry = pool.doors.lock().arrive(level, flow, width, crowd, || sender);
         match entry {
-            Entry::Begins(admission) => return Ok(Some(Seat::new(pool, Some(admission), flow))),
+            QueueAdmission::Begins(admission) => {
+                return Ok(Some(Seat::new(pool, Some(admission), flow)));
+            }
             // Those before us may be too wide for the seats that are free.
-            Entry::Waits => pool.dispatch(),
-            Entry::Aside { first: true } => drop(tokio::spawn(attend(Arc::clone(pool)))),
+            QueueAdmission::Waits => pool.dispatch(),
+            QueueAdmission::Aside { first: true } => drop(tokio::spawn(attend(Arc::clone(pool)))),
             // Nobody keeps the ticket of who is refused, so the wait below ends at once.
-            Entry::Aside { first: false } | Entry::Refused(_) => {}
+            QueueAdmission::Aside { first: false } | QueueAdmission::Refused(_) => {}
         }
         let admitted = match exempt {
             true => receiver.await.ok(),
-            false => tokio::time::timeout(PATIENCE, receiver).await.ok().and_then(Result::ok),
+            false => tokio::time::timeout(QUEUE_TIMEOUT, receiver).await.ok().and_then(Result::ok),
         };
         if let Some(admission) = admitted {
             return Ok(Some(Seat::new(pool, Some(admission), flow)));
@@ -280,12 +282,12 @@ mod tests {
     #[tokio::test]
     async fn a_crowd_lets_others_pass_and_who_leaves_it_takes_no_seat() {
         for groups in [["a", "a"], ["a", "system:masters"], ["system:masters", "a"]] {
-            crowd(groups).await;
+            heavy_flow(groups).await;
         }
     }
 
     /// Somebody of one group is a crowd to somebody of another.
-    async fn crowd([noisy, quiet]: [&str; 2]) {
+    async fn heavy_flow([noisy, quiet]: [&str; 2]) {
         let fairness = Fairness::new(InFlight::default());
         let place = |name: &str, group: &str| {
             let user = User::new(name, ["system:authenticated", group]);

@@ -14,10 +14,10 @@ use crate::{crd, decode};
 mod tests;
 
 /// Takes any bytes; panics if it finds a defect.
-pub type Target = fn(&[u8]);
+pub type FuzzTarget = fn(&[u8]);
 
 /// All of them, with the names of their corpora.
-pub const TARGETS: &[(&str, Target)] = &[
+pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("json", json_reads_back_as_it_was_read),
     ("yaml", yaml_becomes_json_or_is_refused),
     ("protobuf", protobuf_becomes_json_or_is_refused),
@@ -105,8 +105,11 @@ fn definition(schema: &Value) -> Value {
 /// What a server does with an object of a definition that it has taken.
 fn serve(schema: &Value, mut object: Value) {
     let Ok(parsed) = schema::parse(schema) else { return };
-    schema::prune(&mut object, &parsed, schema::Level::Root);
-    assert!(schema::prune(&mut object, &parsed, schema::Level::Root).is_empty(), "pruned twice");
+    schema::prune(&mut object, &parsed, schema::ObjectLevel::Root);
+    assert!(
+        schema::prune(&mut object, &parsed, schema::ObjectLevel::Root).is_empty(),
+        "pruned twice"
+    );
     schema::default(&mut object, &parsed);
     let defaulted = object.clone();
     schema::default(&mut object, &parsed);

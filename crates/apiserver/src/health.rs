@@ -8,7 +8,7 @@ use crate::api::Api;
 use crate::openapi;
 use crate::options::Query;
 use crate::pretty;
-use crate::respond::{self, Reply};
+use crate::respond::{self, HttpReply};
 use crate::status::{ApiError, ApiResult};
 
 pub(crate) async fn answer(
@@ -16,7 +16,7 @@ pub(crate) async fn answer(
     path: &str,
     parts: &request::Parts,
     query: &Query,
-) -> ApiResult<Reply> {
+) -> ApiResult<HttpReply> {
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         return Err(ApiError::method_not_allowed());
     }
@@ -117,7 +117,7 @@ pub(crate) fn is_ready(api: &Api) -> bool {
     checks(api, "readyz").iter().all(|(_, result)| result.is_ok())
 }
 
-fn one(api: &Api, probe: &str, name: &str) -> Reply {
+fn one(api: &Api, probe: &str, name: &str) -> HttpReply {
     match checks(api, probe).into_iter().find(|(known, _)| *known == name) {
         None => respond::text(StatusCode::NOT_FOUND, "404 page not found\n"),
         Some((_, Ok(()))) => respond::text(StatusCode::OK, "ok"),
@@ -128,7 +128,7 @@ fn one(api: &Api, probe: &str, name: &str) -> Reply {
     }
 }
 
-fn all(api: &Api, probe: &str, query: &Query) -> Reply {
+fn all(api: &Api, probe: &str, query: &Query) -> HttpReply {
     let excluded = query.all("exclude");
     let mut lines = String::new();
     let mut failed = false;

@@ -19,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::api::{Api, FrontProxy, ObjectStore};
 use crate::object;
-use crate::status::{ApiError, ApiResult, Subject};
+use crate::status::{ApiError, ApiResult, StatusSubject};
 
 /// What the transport knows about the other side; set by whoever accepted the connection.
 #[derive(Debug, Clone)]
@@ -350,7 +350,7 @@ fn may_impersonate(
 ) -> ApiResult<()> {
     let attributes = auth::Attributes {
         verb: "impersonate",
-        target: auth::Target::Resource(auth::ResourceRequest {
+        target: auth::AccessTarget::Resource(auth::ResourceRequest {
             group,
             version: "",
             resource,
@@ -359,5 +359,5 @@ fn may_impersonate(
             name,
         }),
     };
-    crate::authorize::check(api, user, &attributes, Subject { group, resource, name })
+    crate::authorize::check(api, user, &attributes, StatusSubject { group, resource, name })
 }

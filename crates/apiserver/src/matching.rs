@@ -6,7 +6,7 @@ use crate::selector::LabelSelector;
 
 /// A write, as rules look at it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct WriteAttributes<'a> {
     pub(crate) operation: &'a str,
     pub(crate) group: &'a str,
     pub(crate) version: &'a str,
@@ -19,17 +19,17 @@ pub(crate) struct Asked<'a> {
 
 /// `RuleWithOperations`, with the names that policies add.
 #[derive(Debug, Clone, Default)]
-struct Rule {
+struct MatchRule {
     operations: Vec<String>,
     groups: Vec<String>,
     versions: Vec<String>,
     resources: Vec<String>,
-    scope: Scope,
+    scope: MatchScope,
     names: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Scope {
+enum MatchScope {
     #[default]
     All,
     Cluster,
@@ -39,8 +39,8 @@ enum Scope {
 /// The rules and selectors of one webhook, policy or binding.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Constraints {
-    rules: Vec<Rule>,
-    excluded: Vec<Rule>,
+    rules: Vec<MatchRule>,
+    excluded: Vec<MatchRule>,
     equivalent: bool,
     /// Whether having no rules means everything.
     open: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Constraints {
 
 /// How a write is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Meant {
+pub(crate) enum WriteOperation {
     No,
     /// As it was asked for.
     AsAsked,
@@ -84,38 +84,47 @@ impl Constraints {
     }
 
     /// Goes by the rules alone. `others` are equivalents of what was asked for.
-    pub(crate) fn meant(&self, asked: &Asked<'_>, others: &[Asked<'_>]) -> Meant {
-        if self.one_of(&self.excluded, asked, others) != Meant::No {
-            return Meant::No;
+    pub(crate) fn meant(
+        &self,
+        asked: &WriteAttributes<'_>,
+        others: &[WriteAttributes<'_>],
+    ) -> WriteOperation {
+        if self.one_of(&self.excluded, asked, others) != WriteOperation::No {
+            return WriteOperation::No;
         }
         if self.rules.is_empty() && self.open {
-            return Meant::AsAsked;
+            return WriteOperation::AsAsked;
         }
         self.one_of(&self.rules, asked, others)
     }
 
-    fn one_of(&self, rules: &[Rule], asked: &Asked<'_>, others: &[Asked<'_>]) -> Meant {
+    fn one_of(
+        &self,
+        rules: &[MatchRule],
+        asked: &WriteAttributes<'_>,
+        others: &[WriteAttributes<'_>],
+    ) -> WriteOperation {
         if rules.iter().any(|rule| rule.matches(asked)) {
-            return Meant::AsAsked;
+            return WriteOperation::AsAsked;
         }
         if !self.equivalent {
-            return Meant::No;
+            return WriteOperation::No;
         }
         // Earlier rules first.
         for rule in rules {
             if let Some(at) = others.iter().position(|other| rule.matches(other)) {
-                return Meant::As(at);
+                return WriteOperation::As(at);
             }
         }
-        Meant::No
+        WriteOperation::No
     }
 }
 
-fn rules(list: &Value) -> Vec<Rule> {
-    list.as_array().into_iter().flatten().map(Rule::of).collect()
+fn rules(list: &Value) -> Vec<MatchRule> {
+    list.as_array().into_iter().flatten().map(MatchRule::of).collect()
 }
 
-impl Rule {
+impl MatchRule {
     fn of(rule: &Value) -> Self {
         let texts = |field: &str| {
             let list = rule[field].as_array().into_iter().flatten();
@@ -127,15 +136,15 @@ impl Rule {
             versions: texts("apiVersions"),
             resources: texts("resources"),
             scope: match rule["scope"].as_str() {
-                Some("Cluster") => Scope::Cluster,
-                Some("Namespaced") => Scope::Namespaced,
-                _ => Scope::All,
+                Some("Cluster") => MatchScope::Cluster,
+                Some("Namespaced") => MatchScope::Namespaced,
+                _ => MatchScope::All,
             },
             names: texts("resourceNames"),
         }
     }
 
-    fn matches(&self, asked: &Asked<'_>) -> bool {
+    fn matches(&self, asked: &WriteAttributes<'_>) -> bool {
         let any = |list: &[String], wanted: &str| {
             list.iter().any(|known| known == "*" || known == wanted)
         };
@@ -148,8 +157,8 @@ impl Rule {
     }
 }
 
-impl Scope {
-    fn holds(self, asked: &Asked<'_>) -> bool {
+impl MatchScope {
+    fn holds(self, asked: &WriteAttributes<'_>) -> bool {
         let is_namespace = asked.group.is_empty() && asked.resource == "namespaces";
         let clustered = is_namespace || asked.namespace.is_empty();
         match self {
@@ -161,7 +170,7 @@ impl Scope {
 }
 
 /// `pods`, `pods/status`, `*`, `*/scale`, `pods/*`, `*/*`
-fn resource_matches(pattern: &str, asked: &Asked<'_>) -> bool {
+fn resource_matches(pattern: &str, asked: &WriteAttributes<'_>) -> bool {
     let (resource, sub) = pattern.split_once('/').unwrap_or((pattern, ""));
     (resource == "*" || resource == asked.resource) && (sub == "*" || sub == asked.subresource)
 }
@@ -172,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    const POD: Asked<'static> = Asked {
+    const POD: WriteAttributes<'static> = WriteAttributes {
         operation: "CREATE",
         group: "",
         version: "v1",
@@ -194,9 +203,9 @@ mod tests {
 
     #[test]
     fn rules_match_as_upstream() {
-        let status = Asked { subresource: "status", ..POD };
-        let node = Asked { resource: "nodes", namespace: "", ..POD };
-        let namespace = Asked { resource: "namespaces", namespace: "default", ..POD };
+        let status = WriteAttributes { subresource: "status", ..POD };
+        let node = WriteAttributes { resource: "nodes", namespace: "", ..POD };
+        let namespace = WriteAttributes { resource: "namespaces", namespace: "default", ..POD };
         for (change, asked, expected) in [
             (json!({}), POD, true),
             (json!({}), status, false),
@@ -222,25 +231,26 @@ mod tests {
             (json!({"scope": "*"}), namespace, true),
         ] {
             let constraints = Constraints::of_hook(&rule(&change));
-            let meant = constraints.meant(&asked, &[]) == Meant::AsAsked;
+            let meant = constraints.meant(&asked, &[]) == WriteOperation::AsAsked;
             assert_eq!(meant, expected, "{change} for {asked:?}");
         }
     }
 
     #[test]
     fn equivalent_versions_match_unless_exactness_is_wanted() {
-        let scaler = |version| Asked { group: "autoscaling", version, resource: "hpas", ..POD };
+        let scaler =
+            |version| WriteAttributes { group: "autoscaling", version, resource: "hpas", ..POD };
         let mut hook = rule(&json!({"apiVersions": ["v1"]}));
         for (policy, expected) in [
-            (json!("Equivalent"), Meant::As(1)),
-            (json!("Exact"), Meant::No),
-            (json!(null), Meant::As(1)),
+            (json!("Equivalent"), WriteOperation::As(1)),
+            (json!("Exact"), WriteOperation::No),
+            (json!(null), WriteOperation::As(1)),
         ] {
             hook["matchPolicy"] = policy;
             let constraints = Constraints::of_hook(&hook);
             let others = [scaler("v2beta1"), scaler("v1")];
             assert_eq!(constraints.meant(&scaler("v2"), &others), expected);
-            assert_eq!(constraints.meant(&scaler("v1"), &others), Meant::AsAsked);
+            assert_eq!(constraints.meant(&scaler("v1"), &others), WriteOperation::AsAsked);
         }
     }
 
@@ -252,14 +262,14 @@ mod tests {
         let mut named = all.clone();
         named["resourceNames"] = json!(["web"]);
         for (resources, expected) in [
-            (json!({}), Meant::AsAsked),
-            (json!({"resourceRules": [named]}), Meant::AsAsked),
-            (json!({"resourceRules": [all], "excludeResourceRules": [named]}), Meant::No),
+            (json!({}), WriteOperation::AsAsked),
+            (json!({"resourceRules": [named]}), WriteOperation::AsAsked),
+            (json!({"resourceRules": [all], "excludeResourceRules": [named]}), WriteOperation::No),
         ] {
             assert_eq!(Constraints::of_match(&resources).meant(&POD, &[]), expected, "{resources}");
         }
         named["resourceNames"] = json!(["other"]);
         let resources = json!({"resourceRules": [named]});
-        assert_eq!(Constraints::of_match(&resources).meant(&POD, &[]), Meant::No);
+        assert_eq!(Constraints::of_match(&resources).meant(&POD, &[]), WriteOperation::No);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use base::{Tasks, clock};
 use http::Method;
 use serde_json::{Value, json};
-use store::{Change, Expect, Write, WriteError};
+use store::{Expect, Write, WriteChange, WriteError};
 use tracing::{info, warn};
 
 use crate::api::Api;
@@ -68,9 +68,9 @@ async fn migrate(api: &Api, migration: &Value) {
     };
     let Some(table) = table else {
         let message = format!("resource {plural} of group {group:?} does not exist");
-        return tell(api, migration, "Failed", "ResourceNotFound", &message).await;
+        return write_status(api, migration, "Failed", "ResourceNotFound", &message).await;
     };
-    tell(api, migration, "Running", "StorageVersionMigrationInProgress", "").await;
+    write_status(api, migration, "Running", "StorageVersionMigrationInProgress", "").await;
     let mut count = 0;
     for entry in refresh::entries(api, &table) {
         let value = item::encode(&entry.item.to_value());
@@ -78,7 +78,7 @@ async fn migrate(api: &Api, migration: &Value) {
             table: Arc::from(&*table),
             name: entry.name.clone(),
             expect: Expect::At(entry.revision),
-            change: Change::Put(value.into()),
+            change: WriteChange::Put(value.into()),
         };
         match api.store.write(write).await {
             // Whoever was faster has written it as it is stored now.
@@ -89,12 +89,12 @@ async fn migrate(api: &Api, migration: &Value) {
             }
         }
     }
-    info!(group, resource = plural, count, "every object was stored again");
-    tell(api, migration, "Succeeded", "StorageVersionMigrationSucceeded", "").await;
+    info!(group, resource = plural, count, "all objects were rewritten");
+    write_status(api, migration, "Succeeded", "StorageVersionMigrationSucceeded", "").await;
 }
 
 /// Says how far it is. A condition that was true before is not any more.
-async fn tell(api: &Api, migration: &Value, kind: &str, reason: &str, message: &str) {
+async fn write_status(api: &Api, migration: &Value, kind: &str, reason: &str, message: &str) {
     let path = format!("{PATH}/{}", object::name(migration));
     let (code, mut live) = call(api, Method::GET, &path, None).await;
     if !code.is_success() {
@@ -114,6 +114,6 @@ async fn tell(api: &Api, migration: &Value, kind: &str, reason: &str, message: &
     });
     let (code, answer) = call(api, Method::PUT, &format!("{path}/status"), Some(&live)).await;
     if !code.is_success() {
-        warn!(%code, message = %answer["message"], "cannot tell how far a migration is");
+        warn!(%code, message = %answer["message"], "cannot query migration progress");
     }
 }

@@ -6,7 +6,7 @@ use http::header::ACCEPT;
 use http::{HeaderMap, request};
 
 use crate::respond;
-use crate::served::Served;
+use crate::served::ServedKind;
 use crate::status::{ApiError, ApiResult};
 
 /// How objects are encoded on the wire.
@@ -19,7 +19,7 @@ pub(crate) enum Encoding {
 
 /// What of the object is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ResponseForm {
     Object,
     /// `meta.k8s.io` Table in this version.
     Table(&'static str),
@@ -28,18 +28,18 @@ pub(crate) enum Form {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct AcceptedForm {
     pub encoding: Encoding,
-    pub form: Form,
+    pub form: ResponseForm,
 }
 
-impl Wanted {
-    pub(crate) const JSON: Self = Self { encoding: Encoding::Json, form: Form::Object };
+impl AcceptedForm {
+    pub(crate) const JSON: Self = Self { encoding: Encoding::Json, form: ResponseForm::Object };
 }
 
 /// What the resource at hand can be shown as.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Offer {
+pub(crate) struct OfferedForms {
     pub protobuf: bool,
     /// Whether tables and metadata-only forms make sense (not for reviews).
     pub transforms: bool,
@@ -47,21 +47,21 @@ pub(crate) struct Offer {
 
 /// One clause of an Accept header.
 #[derive(Debug)]
-pub(crate) struct Clause<'a> {
+pub(crate) struct AcceptClause<'a> {
     pub(crate) media: &'a str,
     params: Vec<(&'a str, &'a str)>,
     quality: f32,
 }
 
-impl Clause<'_> {
+impl AcceptClause<'_> {
     pub(crate) fn param(&self, name: &str) -> Option<&str> {
         self.params.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 }
 
 /// The Accept clauses, best first; an absent header reads as `*/*`.
-pub(crate) fn clauses(headers: &HeaderMap) -> Vec<Clause<'_>> {
-    let mut clauses: Vec<Clause<'_>> = headers
+pub(crate) fn clauses(headers: &HeaderMap) -> Vec<AcceptClause<'_>> {
+    let mut clauses: Vec<AcceptClause<'_>> = headers
         .get_all(ACCEPT)
         .iter()
         .filter_map(|value| value.to_str().ok())
@@ -69,17 +69,17 @@ pub(crate) fn clauses(headers: &HeaderMap) -> Vec<Clause<'_>> {
         .filter_map(clause)
         .collect();
     if clauses.is_empty() {
-        clauses.push(Clause { media: "*/*", params: Vec::new(), quality: 1.0 });
+        clauses.push(AcceptClause { media: "*/*", params: Vec::new(), quality: 1.0 });
     }
     // Stable: equal qualities keep the client's order.
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
     clauses
 }
 
-fn clause(text: &str) -> Option<Clause<'_>> {
+fn clause(text: &str) -> Option<AcceptClause<'_>> {
     let mut parts = text.split(';').map(str::trim);
     let media = parts.next().filter(|media| !media.is_empty())?;
-    let mut clause = Clause { media, params: Vec::new(), quality: 1.0 };
+    let mut clause = AcceptClause { media, params: Vec::new(), quality: 1.0 };
     for (name, value) in parts.filter_map(|part| part.split_once('=')) {
         if name == "q" {
             clause.quality = value.parse().unwrap_or(1.0);
@@ -91,11 +91,11 @@ fn clause(text: &str) -> Option<Clause<'_>> {
 }
 
 /// The best representation that both sides know, if any.
-pub(crate) fn negotiate(headers: &HeaderMap, offer: Offer) -> Option<Wanted> {
+pub(crate) fn negotiate(headers: &HeaderMap, offer: OfferedForms) -> Option<AcceptedForm> {
     clauses(headers).iter().find_map(|clause| wanted(clause, offer))
 }
 
-fn wanted(clause: &Clause<'_>, offer: Offer) -> Option<Wanted> {
+fn wanted(clause: &AcceptClause<'_>, offer: OfferedForms) -> Option<AcceptedForm> {
     let encoding = match clause.media {
         "*/*" | "application/*" | "application/json" => Encoding::Json,
         "application/yaml" => Encoding::Yaml,
@@ -103,7 +103,7 @@ fn wanted(clause: &Clause<'_>, offer: Offer) -> Option<Wanted> {
         _ => return None,
     };
     let form = match clause.param("as") {
-        None => Form::Object,
+        None => ResponseForm::Object,
         Some(_) if !offer.transforms => return None,
         Some(form) => {
             let version = match (clause.param("g"), clause.param("v")) {
@@ -112,25 +112,27 @@ fn wanted(clause: &Clause<'_>, offer: Offer) -> Option<Wanted> {
                 _ => return None,
             };
             match form {
-                "Table" if encoding != Encoding::Protobuf => Form::Table(version),
-                "PartialObjectMetadata" | "PartialObjectMetadataList" => Form::Metadata(version),
+                "Table" if encoding != Encoding::Protobuf => ResponseForm::Table(version),
+                "PartialObjectMetadata" | "PartialObjectMetadataList" => {
+                    ResponseForm::Metadata(version)
+                }
                 _ => return None,
             }
         }
     };
-    Some(Wanted { encoding, form })
+    Some(AcceptedForm { encoding, form })
 }
 
 /// How the answer to a request for this kind is wanted.
 pub(crate) fn of_request(
     parts: &request::Parts,
-    served: &Arc<Served>,
+    served: &Arc<ServedKind>,
     verb: &str,
-) -> ApiResult<Wanted> {
+) -> ApiResult<AcceptedForm> {
     let stored = served.verbs.len() > 1;
-    let offer = Offer { protobuf: !served.is_custom(), transforms: stored };
+    let offer = OfferedForms { protobuf: !served.is_custom(), transforms: stored };
     if verb == "watch" && is_websocket(parts) {
-        return Ok(Wanted::JSON);
+        return Ok(AcceptedForm::JSON);
     }
     negotiate(&parts.headers, offer).ok_or_else(|| {
         // Upstream looks at the type before it looks at the form, and words it otherwise.
@@ -160,7 +162,7 @@ pub(crate) fn is_websocket(parts: &request::Parts) -> bool {
 mod tests {
     use super::*;
 
-    fn check(accept: &str, offer: Offer, expected: Option<Wanted>) {
+    fn check(accept: &str, offer: OfferedForms, expected: Option<AcceptedForm>) {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, accept.parse().unwrap());
         assert_eq!(negotiate(&headers, offer), expected, "{accept}");
@@ -168,30 +170,34 @@ mod tests {
 
     #[test]
     fn clients_get_what_they_ask_for_first() {
-        let all = Offer { protobuf: true, transforms: true };
-        let json = |form| Some(Wanted { encoding: Encoding::Json, form });
-        check("application/json", all, json(Form::Object));
-        check("*/*", all, json(Form::Object));
+        let all = OfferedForms { protobuf: true, transforms: true };
+        let json = |form| Some(AcceptedForm { encoding: Encoding::Json, form });
+        check("application/json", all, json(ResponseForm::Object));
+        check("*/*", all, json(ResponseForm::Object));
         check(
             "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
             all,
-            json(Form::Table("v1")),
+            json(ResponseForm::Table("v1")),
         );
         check(
             "application/vnd.kubernetes.protobuf,application/json",
             all,
-            Some(Wanted { encoding: Encoding::Protobuf, form: Form::Object }),
+            Some(AcceptedForm { encoding: Encoding::Protobuf, form: ResponseForm::Object }),
         );
-        let custom = Offer { protobuf: false, transforms: true };
-        check("application/vnd.kubernetes.protobuf,application/json", custom, json(Form::Object));
+        let custom = OfferedForms { protobuf: false, transforms: true };
+        check(
+            "application/vnd.kubernetes.protobuf,application/json",
+            custom,
+            json(ResponseForm::Object),
+        );
         check("application/vnd.kubernetes.protobuf", custom, None);
-        check("text/html;q=0.9,application/json;q=0.5", all, json(Form::Object));
+        check("text/html;q=0.9,application/json;q=0.5", all, json(ResponseForm::Object));
         check("application/json;as=Unknown;g=x;v=v1", all, None);
     }
 
     #[test]
     fn a_review_is_never_a_table() {
-        let review = Offer { protobuf: true, transforms: false };
+        let review = OfferedForms { protobuf: true, transforms: false };
         check("application/json;as=Table;v=v1;g=meta.k8s.io", review, None);
     }
 }

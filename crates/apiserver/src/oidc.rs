@@ -18,17 +18,17 @@ use tracing::{info, warn};
 use crate::identity;
 
 /// Keys that nobody asked for are looked at this often.
-const EVERY: Duration = Duration::from_secs(3600);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(3600);
 /// A token with an unknown key makes us ask again, but not more often than this.
-const PAUSE: Duration = Duration::from_secs(5);
+const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a request waits for an issuer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ISSUER_TIMEOUT: Duration = Duration::from_secs(10);
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+type OidcFailure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Somebody who reads URLs.
 pub trait Fetch: Send + Sync {
-    fn fetch<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Bytes, Failure>>;
+    fn fetch<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Bytes, OidcFailure>>;
 }
 
 /// Whose tokens are believed, and how their keys are fetched.
@@ -65,10 +65,10 @@ impl Oidc {
             let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
             loop {
                 let pause = match this.refresh().await {
-                    Ok(()) => EVERY,
+                    Ok(()) => REFRESH_INTERVAL,
                     Err(failure) => {
                         let issuer = &this.login.config.issuer;
-                        warn!(issuer, error = %base::Chain(&*failure), "cannot get the keys of the issuer");
+                        warn!(issuer, error = %base::Chain(&*failure), "cannot load OIDC issuer keys");
                         backoff.delay()
                     }
                 };
@@ -81,7 +81,7 @@ impl Oidc {
         oidc
     }
 
-    async fn refresh(&self) -> Result<(), Failure> {
+    async fn refresh(&self) -> Result<(), OidcFailure> {
         let issuer = self.login.config.issuer.trim_end_matches('/');
         let fetch = |url: String| async move { self.login.fetch.fetch(&url).await };
         let document = fetch(format!("{issuer}/.well-known/openid-configuration")).await?;
@@ -92,7 +92,7 @@ impl Oidc {
         let url = document["jwks_uri"].as_str().ok_or("it names no jwks_uri")?.to_owned();
         let keys = OidcKeys::parse(&fetch(url).await?)?;
         self.keys.store(Arc::new(keys));
-        info!(issuer, "the keys of the issuer are known");
+        info!(issuer, "OIDC issuer keys loaded");
         Ok(())
     }
 
@@ -104,13 +104,13 @@ impl Oidc {
             return;
         }
         let mut asked = self.asked.lock().await;
-        let lately = asked.is_some_and(|asked| asked.elapsed() < PAUSE);
+        let lately = asked.is_some_and(|asked| asked.elapsed() < MIN_REFRESH_INTERVAL);
         if lately || self.keys.load().has(id.as_deref()) {
             return;
         }
         *asked = Some(Instant::now());
         // Whoever asks next sees how it went; the token is judged by what is known.
-        let _ = tokio::time::timeout(PATIENCE, self.refresh()).await;
+        let _ = tokio::time::timeout(ISSUER_TIMEOUT, self.refresh()).await;
     }
 
     pub(crate) fn verify(&self, token: &str) -> Result<User, OidcError> {

@@ -32,10 +32,10 @@ use crate::api::Api;
 use crate::catalog::Catalog;
 use crate::negotiate;
 use crate::options::Query;
-use crate::respond::{self, Reply};
-use crate::served::{Origin, Served};
+use crate::respond::{self, HttpReply};
+use crate::served::{KindOrigin, ServedKind};
 use crate::status::{ApiError, ApiResult};
-use resource::{Described, Source, Sub};
+use resource::{Described, OpenApiSubresource, SchemaSource};
 
 const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 const V2_PROTOBUF_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
@@ -55,15 +55,18 @@ impl Documents {
     }
 }
 
-fn described(served: &Served) -> Option<Described<'_>> {
+fn described(served: &ServedKind) -> Option<Described<'_>> {
     let source = match &served.origin {
-        Origin::BuiltIn(row) => {
-            Source::BuiltIn(types::Kind::find(row.group, row.version, row.kind)?)
+        KindOrigin::BuiltIn(row) => {
+            SchemaSource::BuiltIn(types::Kind::find(row.group, row.version, row.kind)?)
         }
-        Origin::Custom(custom) => Source::Custom(custom.raw_schema()),
+        KindOrigin::Custom(custom) => SchemaSource::Custom(custom.raw_schema()),
     };
-    let sub =
-        |sub: &crate::served::Subresource| Sub { name: sub.name, kind: sub.kind, verbs: sub.verbs };
+    let sub = |sub: &crate::served::Subresource| OpenApiSubresource {
+        name: sub.name,
+        kind: sub.kind,
+        verbs: sub.verbs,
+    };
     Some(Described {
         group: &served.group,
         version: &served.version,
@@ -79,7 +82,7 @@ fn described(served: &Served) -> Option<Described<'_>> {
 
 /// Changes exactly when the document of these kinds does: built-in kinds are fixed by the
 /// build, custom ones by their definition's spec.
-fn hash<'a>(api: &Api, kinds: impl Iterator<Item = &'a Arc<Served>>) -> String {
+fn hash<'a>(api: &Api, kinds: impl Iterator<Item = &'a Arc<ServedKind>>) -> String {
     let mut input = Sha512::new();
     input.update(api.settings.version.commit);
     for served in kinds {
@@ -102,7 +105,7 @@ fn path(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-pub(crate) async fn v3_index(api: &Api) -> ApiResult<Reply> {
+pub(crate) async fn v3_index(api: &Api) -> ApiResult<HttpReply> {
     let catalog = api.catalog.load_full();
     let mut paths = Map::new();
     for group in catalog.groups() {
@@ -122,7 +125,7 @@ pub(crate) async fn v3(
     wanted: &str,
     headers: &HeaderMap,
     query: &Query,
-) -> ApiResult<Reply> {
+) -> ApiResult<HttpReply> {
     let catalog = api.catalog.load_full();
     let (group, version) = match wanted.split('/').collect::<Vec<_>>().as_slice() {
         ["api", version] => ("", *version),
@@ -164,7 +167,7 @@ pub(crate) async fn v3(
     Ok(reply)
 }
 
-pub(crate) async fn v2(api: &Api, headers: &HeaderMap) -> ApiResult<Reply> {
+pub(crate) async fn v2(api: &Api, headers: &HeaderMap) -> ApiResult<HttpReply> {
     let mut protobuf = None;
     for clause in negotiate::clauses(headers) {
         protobuf = match clause.media {
@@ -246,7 +249,7 @@ fn send(
     content_type: &'static str,
     hash: &str,
     zipped: Bytes,
-) -> ApiResult<Reply> {
+) -> ApiResult<HttpReply> {
     let tag = format!("\"{hash}\"");
     let known = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     let mut reply = if known == Some(&*tag) {

@@ -25,7 +25,7 @@ use connect::Connector;
 
 pub(crate) use connect::ConnectError;
 pub(crate) use service::{ResolveError, resolve};
-pub(crate) use trust::{Identity, Trust};
+pub(crate) use trust::{ClientIdentity, Trust};
 
 /// Beyond this all are forgotten; a cluster has a few dozen.
 const ROUTES: usize = 256;
@@ -43,7 +43,7 @@ pub(crate) struct Route {
     pub(crate) server_name: String,
     pub(crate) trust: Trust,
     /// Who we prove to be, if anybody asks.
-    pub(crate) identity: Option<Arc<Identity>>,
+    pub(crate) identity: Option<Arc<ClientIdentity>>,
 }
 
 /// The connections of this server to others.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::negotiate;
 use crate::options::Query;
-use crate::respond::{self, Reply};
+use crate::respond::{self, HttpReply};
 
 /// Programs whose output a person reads, by the beginning of their user agent; upstream's list.
 const INTERACTIVE_AGENTS: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
@@ -27,7 +27,7 @@ pub(crate) fn is_wanted(parts: &request::Parts, query: &Query) -> bool {
 }
 
 /// The same reply with an indented body, if it is JSON.
-pub(crate) async fn indented(reply: Reply) -> Reply {
+pub(crate) async fn indented(reply: HttpReply) -> HttpReply {
     let is_json = reply.headers().get(CONTENT_TYPE).is_some_and(|media| {
         media.to_str().is_ok_and(|media| media.split(';').next() == Some("application/json"))
     });
@@ -39,11 +39,11 @@ pub(crate) async fn indented(reply: Reply) -> Reply {
         Ok(body) => body.to_bytes(),
         Err(never) => match never {},
     };
-    Reply::from_parts(head, respond::full(Bytes::from(indent(&bytes))))
+    HttpReply::from_parts(head, respond::full(Bytes::from(indent(&bytes))))
 }
 
 /// A small document that upstream indents for everybody.
-pub(crate) fn json(value: &Value) -> Reply {
+pub(crate) fn json(value: &Value) -> HttpReply {
     let bytes = Bytes::from(indent(value.to_string().as_bytes()));
     respond::reply(StatusCode::OK, "application/json", respond::full(bytes))
 }

@@ -8,23 +8,23 @@ use http::StatusCode;
 use serde_json::Value;
 use store::{Range, Revision};
 
-use crate::answer::{Answer, list_meta};
 use crate::api::ObjectEntry;
 use crate::call::Call;
 use crate::conversion;
-use crate::negotiate::{Encoding, Form};
+use crate::negotiate::{Encoding, ResponseForm};
 use crate::options::{self, Freshness, ListOptions};
 use crate::page::{self, Position};
-use crate::respond::{self, Reply};
+use crate::respond::{self, HttpReply};
 use crate::selection::Selection;
-use crate::served::Served;
+use crate::served::ServedKind;
 use crate::status::{ApiError, ApiResult};
 use crate::table;
+use crate::verb_result::{VerbResult, list_meta};
 
 /// How long a read waits for a revision that this server has not seen yet.
-const PATIENCE: Duration = Duration::from_secs(3);
+const REVISION_WAIT_TIMEOUT: Duration = Duration::from_secs(3);
 
-pub(crate) async fn get(call: &Call<'_>) -> ApiResult<Answer> {
+pub(crate) async fn get(call: &Call<'_>) -> ApiResult<VerbResult> {
     let freshness = match options::revision(call.query)? {
         None => Freshness::Latest,
         Some(0) => Freshness::Any,
@@ -35,7 +35,7 @@ pub(crate) async fn get(call: &Call<'_>) -> ApiResult<Answer> {
     match call.api.store.get(&call.served.table, &key) {
         Some(entry) => {
             let entry = conversion::shown_one(call.api, &call.served, entry).await?;
-            Ok(Answer::ok(entry))
+            Ok(VerbResult::ok(entry))
         }
         None => Err(ApiError::not_found(call.served.subject(call.path.name))),
     }
@@ -54,7 +54,7 @@ pub(crate) async fn catch_up(call: &Call<'_>, freshness: Freshness) -> ApiResult
             ))),
         },
         Freshness::NotOlderThan(wanted) | Freshness::Exact(wanted) => {
-            if store.reached(Revision::new(wanted), PATIENCE).await {
+            if store.reached(Revision::new(wanted), REVISION_WAIT_TIMEOUT).await {
                 return Ok(());
             }
             Err(ApiError::too_large_resource_version(wanted, store.revision().get()))
@@ -64,14 +64,14 @@ pub(crate) async fn catch_up(call: &Call<'_>, freshness: Freshness) -> ApiResult
 
 /// One page of a list.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct ListPage {
     pub(crate) entries: Vec<ObjectEntry>,
     pub(crate) revision: u64,
     pub(crate) token: Option<String>,
     pub(crate) remaining: Option<usize>,
 }
 
-pub(crate) async fn page(call: &Call<'_>, options: &ListOptions) -> ApiResult<Page> {
+pub(crate) async fn page(call: &Call<'_>, options: &ListOptions) -> ApiResult<ListPage> {
     let selection = Selection::new(&call.served, options)?.within(call.namespace());
     let now = clock::now().as_second();
     let mut from = Position { revision: None, after: String::new(), begun: now };
@@ -104,14 +104,14 @@ pub(crate) async fn page(call: &Call<'_>, options: &ListOptions) -> ApiResult<Pa
     collect(call, options, &selection, from).await
 }
 
-async fn one(call: &Call<'_>, selection: &Selection, name: &str) -> ApiResult<Page> {
+async fn one(call: &Call<'_>, selection: &Selection, name: &str) -> ApiResult<ListPage> {
     let revision = call.api.store.revision().get();
     let key = call.served.key(call.namespace(), name);
     let found = call.api.store.get(&call.served.table, &key);
     let found = found.into_iter().collect();
     let entries = selection.select(call.api, &call.served, found).await?;
     let newest = entries.first().map_or(0, |entry| entry.revision.get());
-    Ok(Page { entries, revision: revision.max(newest), token: None, remaining: None })
+    Ok(ListPage { entries, revision: revision.max(newest), token: None, remaining: None })
 }
 
 async fn collect(
@@ -119,7 +119,7 @@ async fn collect(
     options: &ListOptions,
     selection: &Selection,
     from: Position,
-) -> ApiResult<Page> {
+) -> ApiResult<ListPage> {
     let mut at = from.revision;
     let mut after = Some(from.after).filter(|after| !after.is_empty());
     // Served from memory, "any version" is not worth paging; upstream does the same.
@@ -147,7 +147,7 @@ async fn collect(
             Some(last) if more && !full => after = Some(last),
             Some(last) if more => {
                 let position = Position { revision: at, after: last, begun: from.begun };
-                return Ok(Page {
+                return Ok(ListPage {
                     entries,
                     revision,
                     token: Some(page::encode(&position, &selection.prefix)),
@@ -155,7 +155,7 @@ async fn collect(
                 });
             }
             _ => {
-                return Ok(Page { entries, revision, token: None, remaining: None });
+                return Ok(ListPage { entries, revision, token: None, remaining: None });
             }
         }
     }
@@ -175,29 +175,29 @@ fn expired(after: Option<&str>, prefix: &str) -> ApiError {
     }
 }
 
-pub(crate) async fn list(call: &Call<'_>, options: &ListOptions) -> ApiResult<Reply> {
+pub(crate) async fn list(call: &Call<'_>, options: &ListOptions) -> ApiResult<HttpReply> {
     let mut page = page(call, options).await?;
     // Metadata is shown as stored: a conversion changes at most labels and annotations, and what
     // lists metadata of everything must not depend on webhooks.
-    if !matches!(call.wanted.form, Form::Metadata(_)) {
+    if !matches!(call.wanted.form, ResponseForm::Metadata(_)) {
         page.entries = conversion::shown(call.api, &call.served, page.entries).await?;
     }
     let encoding = call.wanted.encoding;
     match call.wanted.form {
-        Form::Table(version) => {
+        ResponseForm::Table(version) => {
             let objects = page.entries.iter().map(|entry| call.served.live(entry));
             let meta = list_meta(page.revision, page.token.as_deref(), page.remaining);
             let include = table::include(call.query);
             let bytes = table::of_list(&call.served, include, objects, meta, version);
             Ok(send(call, encoding, bytes.len(), std::iter::once(Bytes::from(bytes))))
         }
-        Form::Object => {
+        ResponseForm::Object => {
             let kind = (&*call.served.list_kind, call.served.api_version());
             let items: Vec<[Bytes; 2]> =
                 page.entries.iter().map(|entry| list_item(&call.served, entry)).collect();
             Ok(send_list(call, kind, &page, items))
         }
-        Form::Metadata(version) => {
+        ResponseForm::Metadata(version) => {
             let head = Bytes::from(format!(
                 "{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/{version}\",\"metadata\":"
             ));
@@ -216,7 +216,7 @@ pub(crate) async fn list(call: &Call<'_>, options: &ListOptions) -> ApiResult<Re
 }
 
 /// An item of a list, in two parts so that stored bytes need no copy.
-fn list_item(served: &Served, entry: &ObjectEntry) -> [Bytes; 2] {
+fn list_item(served: &ServedKind, entry: &ObjectEntry) -> [Bytes; 2] {
     if !served.reads_verbatim(entry.revision) {
         let object = served.live(entry);
         return [Bytes::new(), crate::item::encode_for_client(&object).into()];
@@ -231,9 +231,9 @@ fn list_item(served: &Served, entry: &ObjectEntry) -> [Bytes; 2] {
 fn send_list(
     call: &Call<'_>,
     (kind, version): (&str, String),
-    page: &Page,
+    page: &ListPage,
     items: Vec<[Bytes; 2]>,
-) -> Reply {
+) -> HttpReply {
     let mut meta = list_meta(page.revision, page.token.as_deref(), page.remaining);
     // Lists without a type of their own always say how they go on.
     if call.served.is_custom() && page.token.is_none() && kind != "PartialObjectMetadataList" {
@@ -260,7 +260,7 @@ fn send(
     encoding: Encoding,
     size: usize,
     parts: impl Iterator<Item = Bytes> + Send + 'static,
-) -> Reply {
+) -> HttpReply {
     if encoding == Encoding::Json {
         return respond::large_json(call.headers, size, parts);
     }

@@ -14,7 +14,7 @@ use crate::crd::{self, Document};
 use crate::custom::Custom;
 use crate::fairness;
 use crate::rights;
-use crate::served::{Origin, Served, Subresource};
+use crate::served::{KindOrigin, ServedKind, Subresource};
 
 pub(crate) fn entries(api: &Api, table: &str) -> Vec<ObjectEntry> {
     api.store.list(table, Range::default()).map(|page| page.entries).unwrap_or_default()
@@ -24,11 +24,11 @@ pub(crate) fn entries(api: &Api, table: &str) -> Vec<ObjectEntry> {
 pub(crate) fn catalog(api: &Api) {
     let _one_at_a_time = api.catalog_update.lock();
     let before = api.catalog.load();
-    let mut all: Vec<Arc<Served>> =
+    let mut all: Vec<Arc<ServedKind>> =
         before.all().iter().filter(|served| !served.is_custom()).cloned().collect();
     let built_in = all.len();
     for entry in entries(api, crd::TABLE) {
-        let known: Vec<Arc<Served>> = before
+        let known: Vec<Arc<ServedKind>> = before
             .all()
             .iter()
             .filter(|served| {
@@ -52,7 +52,7 @@ pub(crate) fn catalog(api: &Api) {
 }
 
 /// The kinds that a definition brings, once its names are accepted.
-fn custom_kinds(entry: &ObjectEntry) -> Vec<Served> {
+fn custom_kinds(entry: &ObjectEntry) -> Vec<ServedKind> {
     let Some(document) = Document::read(&entry.item) else { return Vec::new() };
     if !document.is("Established") {
         return Vec::new();
@@ -70,7 +70,7 @@ fn custom_kinds(entry: &ObjectEntry) -> Vec<Served> {
             subresources.push(Subresource { name: "scale", kind, verbs });
         }
         let boxed = |names: &[String]| names.iter().map(|name| Box::from(&**name)).collect();
-        kinds.push(Served {
+        kinds.push(ServedKind {
             group: document.spec.group.as_str().into(),
             version: version.name.as_str().into(),
             plural: names.plural.as_str().into(),
@@ -83,7 +83,7 @@ fn custom_kinds(entry: &ObjectEntry) -> Vec<Served> {
             verbs: CUSTOM_VERBS,
             table: format!("{}/{}", document.spec.group, names.plural).into(),
             subresources: subresources.into(),
-            origin: Origin::Custom(Box::new(Custom::new(
+            origin: KindOrigin::Custom(Box::new(Custom::new(
                 entry.clone(),
                 &document,
                 version.clone(),

@@ -21,7 +21,7 @@ use crate::status::ApiError;
 
 /// The body of every response.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
-pub type Reply = Response<Body>;
+pub type HttpReply = Response<Body>;
 
 /// Compressing less than this costs more than it saves; upstream's threshold.
 const GZIP_FROM: usize = 128 * 1024;
@@ -35,7 +35,7 @@ pub(crate) fn streamed(chunks: impl Stream<Item = Bytes> + Send + 'static) -> Bo
     StreamBody::new(chunks.map(|chunk| Ok(Frame::data(chunk)))).boxed_unsync()
 }
 
-pub(crate) fn reply(code: StatusCode, content_type: &'static str, body: Body) -> Reply {
+pub(crate) fn reply(code: StatusCode, content_type: &'static str, body: Body) -> HttpReply {
     let mut reply = Response::new(body);
     *reply.status_mut() = code;
     let headers = reply.headers_mut();
@@ -44,27 +44,27 @@ pub(crate) fn reply(code: StatusCode, content_type: &'static str, body: Body) ->
     reply
 }
 
-pub(crate) fn json(code: StatusCode, value: &Value) -> Reply {
+pub(crate) fn json(code: StatusCode, value: &Value) -> HttpReply {
     let bytes = serde_json::to_vec(value).expect("a tree always encodes");
     reply(code, "application/json", full(bytes))
 }
 
-pub(crate) fn text(code: StatusCode, text: impl Into<String>) -> Reply {
+pub(crate) fn text(code: StatusCode, text: impl Into<String>) -> HttpReply {
     reply(code, "text/plain; charset=utf-8", full(text.into()))
 }
 
 /// The answer to a path that nobody serves.
-pub(crate) fn nowhere() -> Reply {
+pub(crate) fn nowhere() -> HttpReply {
     text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
 /// The answer to HEAD. HTTP/2 clients take a body for a violation of the protocol.
-pub(crate) fn without_body(reply: Reply) -> Reply {
+pub(crate) fn without_body(reply: HttpReply) -> HttpReply {
     reply.map(|_| full(Bytes::new()))
 }
 
 /// A whole object (as JSON bytes) in the encoding that was negotiated.
-pub(crate) fn object(code: StatusCode, encoding: Encoding, bytes: Bytes) -> Reply {
+pub(crate) fn object(code: StatusCode, encoding: Encoding, bytes: Bytes) -> HttpReply {
     match encoding {
         Encoding::Json => reply(code, "application/json", full(bytes)),
         Encoding::Yaml => {
@@ -87,7 +87,7 @@ pub(crate) fn object(code: StatusCode, encoding: Encoding, bytes: Bytes) -> Repl
 
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-pub(crate) fn failure(error: &ApiError, encoding: Encoding) -> Reply {
+pub(crate) fn failure(error: &ApiError, encoding: Encoding) -> HttpReply {
     let bytes = serde_json::to_vec(&error.to_value()).expect("a tree always encodes");
     let mut reply = object(error.code(), encoding, bytes.into());
     if let Some(seconds) = error.retry_after_seconds() {
@@ -97,7 +97,7 @@ pub(crate) fn failure(error: &ApiError, encoding: Encoding) -> Reply {
 }
 
 /// Adds `Warning` headers, which kubectl prints.
-pub(crate) fn warn(reply: &mut Reply, warnings: &[String]) {
+pub(crate) fn warn(reply: &mut HttpReply, warnings: &[String]) {
     for warning in warnings {
         let text: String = warning
             .chars()
@@ -124,7 +124,7 @@ pub(crate) fn large_json(
     headers: &HeaderMap,
     size: usize,
     parts: impl Iterator<Item = Bytes> + Send + 'static,
-) -> Reply {
+) -> HttpReply {
     if size < GZIP_FROM || !accepts_gzip(headers) {
         let body = streamed(futures_util::stream::iter(gathered(parts)));
         return reply(StatusCode::OK, "application/json", body);

@@ -1,23 +1,23 @@
 //! Kinds that are questions: access reviews, token reviews, "who am I".
 //! They are answered and never stored.
 
-use auth::{Attributes, Decision, ResourceRequest, Target, User};
+use auth::{AccessTarget, Attributes, Decision, ResourceRequest, User};
 use http::StatusCode;
 use schema::FieldError;
 use serde_json::{Value, json};
 
-use crate::answer::Answer;
 use crate::authorize;
 use crate::body::{self, Accepts, RequestBody};
 use crate::call::Call;
 use crate::identity;
 use crate::options::WriteOptions;
-use crate::respond::Reply;
+use crate::respond::HttpReply;
 use crate::rights;
 use crate::status::{ApiError, ApiResult};
+use crate::verb_result::VerbResult;
 use crate::write::intake;
 
-pub(crate) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<Reply> {
+pub(crate) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<HttpReply> {
     let bytes = body::read(body).await?;
     let options = WriteOptions::parse(call.query, "CreateOptions")?;
     let parsed = body::parse(call.headers, &bytes, Accepts::All)?;
@@ -44,12 +44,13 @@ pub(crate) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<
         "SelfSubjectRulesReview" => rules(call, &review)?,
         other => return Err(ApiError::internal(format!("{other} cannot be answered"))),
     };
-    Ok(Answer::Made(StatusCode::CREATED, review).render(call))
+    Ok(VerbResult::Made(StatusCode::CREATED, review).render(call))
 }
 
 fn refuse(call: &Call<'_>, error: FieldError) -> ApiError {
     // As upstream, which names the group and forgets the kind.
-    let subject = crate::status::Subject { group: &call.served.group, resource: "", name: "" };
+    let subject =
+        crate::status::StatusSubject { group: &call.served.group, resource: "", name: "" };
     ApiError::invalid(subject, &[error])
 }
 
@@ -129,7 +130,7 @@ fn access(call: &Call<'_>, review: &Value, user: &User) -> ApiResult<Value> {
     let attributes = if resource.is_object() {
         Attributes {
             verb: text("verb"),
-            target: Target::Resource(ResourceRequest {
+            target: AccessTarget::Resource(ResourceRequest {
                 group: text("group"),
                 version: text("version"),
                 resource: text("resource"),
@@ -141,7 +142,7 @@ fn access(call: &Call<'_>, review: &Value, user: &User) -> ApiResult<Value> {
     } else {
         Attributes {
             verb: path["verb"].as_str().unwrap_or(""),
-            target: Target::Path(path["path"].as_str().unwrap_or("")),
+            target: AccessTarget::Path(path["path"].as_str().unwrap_or("")),
         }
     };
     Ok(match authorize::decide(call.api, user, &attributes) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
-use auth::Policy;
+use auth::RbacPolicy;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub(crate) const TABLES: [&str; 4] =
 
 #[derive(Debug)]
 pub(crate) struct Rights {
-    policy: ArcSwap<Policy>,
+    policy: ArcSwap<RbacPolicy>,
     /// Counts changes of roles and bindings.
     changes: AtomicU64,
     /// The count that `policy` was built at; moves only after the policy is in place.
@@ -29,7 +29,7 @@ pub(crate) struct Rights {
 impl Default for Rights {
     fn default() -> Self {
         Self {
-            policy: ArcSwap::from_pointee(Policy::build([])),
+            policy: ArcSwap::from_pointee(RbacPolicy::build([])),
             // The empty policy is out of date from the start.
             changes: AtomicU64::new(1),
             built: AtomicU64::new(0),
@@ -44,7 +44,7 @@ pub(crate) fn changed(api: &Api) {
 }
 
 /// The policy with every change that was acknowledged before this call.
-pub(crate) fn policy(api: &Api) -> Guard<Arc<Policy>> {
+pub(crate) fn policy(api: &Api) -> Guard<Arc<RbacPolicy>> {
     let rights = &api.rights;
     let wanted = rights.changes.load(Ordering::Acquire);
     if rights.built.load(Ordering::Acquire) < wanted {
@@ -53,7 +53,7 @@ pub(crate) fn policy(api: &Api) -> Guard<Arc<Policy>> {
             let now = rights.changes.load(Ordering::Acquire);
             let entries = TABLES.iter().flat_map(|table| refresh::entries(api, table));
             let objects: Vec<Value> = entries.map(|entry| entry.item.to_value()).collect();
-            rights.policy.store(Arc::new(Policy::build(&objects)));
+            rights.policy.store(Arc::new(RbacPolicy::build(&objects)));
             rights.built.store(now, Ordering::Release);
         }
     }

@@ -65,7 +65,7 @@ pub(crate) fn canonical(uri: &Uri, path: &str) -> Uri {
 
 /// What a request is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Target<'a> {
+pub(crate) enum RouteTarget<'a> {
     Resource(ResourcePath<'a>),
     /// `/api`, `/apis`, `/apis/G`, `/api/v1`, `/apis/G/V`: discovery.
     Discovery(Discovery<'a>),
@@ -114,25 +114,25 @@ impl ResourcePath<'_> {
 }
 
 /// Splits a (percent-decoded) path.
-pub(crate) fn parse(path: &str) -> Target<'_> {
+pub(crate) fn parse(path: &str) -> RouteTarget<'_> {
     let trimmed = path.trim_matches('/');
     let mut parts = trimmed.splitn(3, '/');
     match (parts.next(), parts.next(), parts.next()) {
-        (Some("api"), None, _) => Target::Discovery(Discovery::CoreVersions),
-        (Some("apis"), None, _) => Target::Discovery(Discovery::Groups),
+        (Some("api"), None, _) => RouteTarget::Discovery(Discovery::CoreVersions),
+        (Some("apis"), None, _) => RouteTarget::Discovery(Discovery::Groups),
         (Some("api"), Some(version), rest) => below("", version, rest),
-        (Some("apis"), Some(group), None) => Target::Discovery(Discovery::Group(group)),
+        (Some("apis"), Some(group), None) => RouteTarget::Discovery(Discovery::Group(group)),
         (Some("apis"), Some(group), Some(rest)) => match rest.split_once('/') {
             None => below(group, rest, None),
             Some((version, rest)) => below(group, version, Some(rest)),
         },
-        _ => Target::Other(path),
+        _ => RouteTarget::Other(path),
     }
 }
 
-fn below<'a>(group: &'a str, version: &'a str, rest: Option<&'a str>) -> Target<'a> {
+fn below<'a>(group: &'a str, version: &'a str, rest: Option<&'a str>) -> RouteTarget<'a> {
     let Some(mut rest) = rest.filter(|rest| !rest.is_empty()) else {
-        return Target::Discovery(Discovery::Resources { group, version });
+        return RouteTarget::Discovery(Discovery::Resources { group, version });
     };
     let mut target = ResourcePath { group, version, ..ResourcePath::default() };
     if let Some(watched) = rest.strip_prefix("watch/") {
@@ -145,20 +145,20 @@ fn below<'a>(group: &'a str, version: &'a str, rest: Option<&'a str>) -> Target<
     if first != "namespaces" {
         (target.resource, target.name, target.subresource) = (first, next(), next());
         target.rest = rest_after(rest, 3);
-        return Target::Resource(target);
+        return RouteTarget::Resource(target);
     }
     // "namespaces" is both a scope and a kind of its own.
     let (namespace, third, fourth, fifth) = (next(), next(), next(), next());
     if third.is_empty() || matches!(third, "status" | "finalize") && fourth.is_empty() {
         target.resource = "namespaces";
         (target.namespace, target.name, target.subresource) = (namespace, namespace, third);
-        return Target::Resource(target);
+        return RouteTarget::Resource(target);
     }
     let (subresource, _) = fifth.split_once('/').unwrap_or((fifth, ""));
     (target.namespace, target.resource, target.name) = (namespace, third, fourth);
     target.subresource = subresource;
     target.rest = rest_after(rest, 5);
-    Target::Resource(target)
+    RouteTarget::Resource(target)
 }
 
 /// What follows the first `count` segments.
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     fn check(path: &str, expected: (&str, &str, &str, &str, &str, &str)) {
-        let Target::Resource(got) = parse(path) else { panic!("{path} is not a resource") };
+        let RouteTarget::Resource(got) = parse(path) else { panic!("{path} is not a resource") };
         let got = (got.group, got.version, got.namespace, got.resource, got.name, got.subresource);
         assert_eq!(got, expected, "{path}");
     }
@@ -221,14 +221,15 @@ mod tests {
 
     #[test]
     fn discovery_and_the_rest_are_told_apart() {
-        assert_eq!(parse("/api"), Target::Discovery(Discovery::CoreVersions));
-        assert_eq!(parse("/apis/"), Target::Discovery(Discovery::Groups));
-        assert_eq!(parse("/apis/apps"), Target::Discovery(Discovery::Group("apps")));
-        let resources = |group, version| Target::Discovery(Discovery::Resources { group, version });
+        assert_eq!(parse("/api"), RouteTarget::Discovery(Discovery::CoreVersions));
+        assert_eq!(parse("/apis/"), RouteTarget::Discovery(Discovery::Groups));
+        assert_eq!(parse("/apis/apps"), RouteTarget::Discovery(Discovery::Group("apps")));
+        let resources =
+            |group, version| RouteTarget::Discovery(Discovery::Resources { group, version });
         assert_eq!(parse("/apis/apps/v1"), resources("apps", "v1"));
         assert_eq!(parse("/api/v1/"), resources("", "v1"));
-        assert_eq!(parse("/version"), Target::Other("/version"));
-        assert_eq!(parse("/"), Target::Other("/"));
+        assert_eq!(parse("/version"), RouteTarget::Other("/version"));
+        assert_eq!(parse("/"), RouteTarget::Other("/"));
     }
 
     /// Authorization and handlers see the same path, however the client encodes it.
@@ -254,12 +255,12 @@ mod tests {
         ] {
             let raw: Uri = format!("{root}{tail}?stdin=true").parse().unwrap();
             let path = decode(raw.path()).unwrap();
-            let Target::Resource(target) = parse(&path) else { panic!("{tail}") };
+            let RouteTarget::Resource(target) = parse(&path) else { panic!("{tail}") };
             assert_eq!((target.name, &*target.below_name()), (name, below), "{tail}");
             let handed_on = canonical(&raw, &path);
             assert_eq!(handed_on.query(), Some("stdin=true"));
             let again = decode(handed_on.path()).unwrap();
-            assert_eq!(parse(&again), Target::Resource(target), "{tail} {handed_on}");
+            assert_eq!(parse(&again), RouteTarget::Resource(target), "{tail} {handed_on}");
             assert_eq!(canonical(&handed_on, &again), handed_on, "one spelling");
         }
     }
@@ -283,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_proxy_keeps_its_path() {
-        let Target::Resource(got) = parse("/api/v1/namespaces/n/services/s/proxy/a/b") else {
+        let RouteTarget::Resource(got) = parse("/api/v1/namespaces/n/services/s/proxy/a/b") else {
             panic!()
         };
         assert_eq!((got.subresource, got.rest), ("proxy", "a/b"));

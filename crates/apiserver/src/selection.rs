@@ -8,7 +8,7 @@ use crate::api::{Api, ObjectEntry};
 use crate::conversion;
 use crate::options::ListOptions;
 use crate::selector::{FieldSelector, LabelSelector};
-use crate::served::Served;
+use crate::served::ServedKind;
 use crate::status::{ApiError, ApiResult};
 
 /// The namespace and the selectors of one request.
@@ -26,7 +26,7 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    pub(crate) fn new(served: &Served, options: &ListOptions) -> ApiResult<Self> {
+    pub(crate) fn new(served: &ServedKind, options: &ListOptions) -> ApiResult<Self> {
         for term in &options.fields.0 {
             if !served.selects(&term.field) {
                 return Err(ApiError::bad_request(cannot_select(served, &term.field)));
@@ -66,7 +66,7 @@ impl Selection {
     pub(crate) async fn select(
         &self,
         api: &Api,
-        served: &Served,
+        served: &ServedKind,
         mut entries: Vec<ObjectEntry>,
     ) -> ApiResult<Vec<ObjectEntry>> {
         if self.converts {
@@ -78,7 +78,7 @@ impl Selection {
     }
 
     /// Whether an entry in the requested version matches.
-    pub(crate) fn matches(&self, served: &Served, entry: &ObjectEntry) -> bool {
+    pub(crate) fn matches(&self, served: &ServedKind, entry: &ObjectEntry) -> bool {
         if !self.matches_key(&entry.name) || !self.labels.matches(|key| entry.item.label(key)) {
             return false;
         }
@@ -100,7 +100,7 @@ impl Selection {
 }
 
 /// Why a list cannot be narrowed by this field.
-fn cannot_select(served: &Served, field: &str) -> String {
+fn cannot_select(served: &ServedKind, field: &str) -> String {
     match served.row() {
         Some(row) if row.fields.is_empty() => format!(
             "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""

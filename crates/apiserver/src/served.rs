@@ -10,18 +10,18 @@ use jiff::Timestamp;
 use kinds::{DefaultPropagation, NameRule, Resource, Scope};
 use schema::{FieldError, Schema};
 use serde_json::Value;
-use store::{Entry, Revision};
+use store::{Revision, StoredVersion};
 use types::Filling;
 
 use crate::crd;
 use crate::custom::Custom;
 use crate::item::Item;
 use crate::object;
-use crate::status::{ApiError, ApiResult, Subject};
+use crate::status::{ApiError, ApiResult, StatusSubject};
 
 /// A served kind.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct ServedKind {
     pub group: Arc<str>,
     pub version: Arc<str>,
     pub plural: Arc<str>,
@@ -35,12 +35,12 @@ pub(crate) struct Served {
     /// The table of the store that holds its objects.
     pub table: Arc<str>,
     pub subresources: Box<[Subresource]>,
-    pub origin: Origin,
+    pub origin: KindOrigin,
 }
 
 /// Where a kind comes from.
 #[derive(Debug)]
-pub(crate) enum Origin {
+pub(crate) enum KindOrigin {
     BuiltIn(&'static Resource),
     Custom(Box<Custom>),
 }
@@ -67,7 +67,7 @@ pub(crate) enum Endpoint {
     Binding,
 }
 
-impl Served {
+impl ServedKind {
     pub(crate) fn built_in(row: &'static Resource) -> Self {
         let boxed = |names: &[&str]| names.iter().map(|name| Box::from(*name)).collect();
         Self {
@@ -87,7 +87,7 @@ impl Served {
                 .iter()
                 .map(|sub| Subresource { name: sub.name, kind: sub.kind, verbs: sub.verbs })
                 .collect(),
-            origin: Origin::BuiltIn(row),
+            origin: KindOrigin::BuiltIn(row),
         }
     }
 
@@ -106,30 +106,30 @@ impl Served {
     }
 
     /// For errors that speak of the resource.
-    pub(crate) fn subject<'a>(&'a self, name: &'a str) -> Subject<'a> {
-        Subject { group: &self.group, resource: &self.plural, name }
+    pub(crate) fn subject<'a>(&'a self, name: &'a str) -> StatusSubject<'a> {
+        StatusSubject { group: &self.group, resource: &self.plural, name }
     }
 
     /// For errors that speak of the kind.
-    pub(crate) fn kind_subject<'a>(&'a self, name: &'a str) -> Subject<'a> {
-        Subject { group: &self.group, resource: &self.kind, name }
+    pub(crate) fn kind_subject<'a>(&'a self, name: &'a str) -> StatusSubject<'a> {
+        StatusSubject { group: &self.group, resource: &self.kind, name }
     }
 
     pub(crate) fn is_custom(&self) -> bool {
-        matches!(self.origin, Origin::Custom(_))
+        matches!(self.origin, KindOrigin::Custom(_))
     }
 
     pub(crate) fn custom(&self) -> Option<&Custom> {
         match &self.origin {
-            Origin::Custom(custom) => Some(custom),
-            Origin::BuiltIn(_) => None,
+            KindOrigin::Custom(custom) => Some(custom),
+            KindOrigin::BuiltIn(_) => None,
         }
     }
 
     pub(crate) fn row(&self) -> Option<&'static Resource> {
         match &self.origin {
-            Origin::BuiltIn(row) => Some(row),
-            Origin::Custom(_) => None,
+            KindOrigin::BuiltIn(row) => Some(row),
+            KindOrigin::Custom(_) => None,
         }
     }
 
@@ -153,9 +153,9 @@ impl Served {
     /// What the object may look like; drives apply and strategic merge.
     pub(crate) fn schema(&self) -> ApiResult<Schema> {
         match &self.origin {
-            Origin::BuiltIn(row) => types::schema(row.group, row.version, row.kind)
+            KindOrigin::BuiltIn(row) => types::schema(row.group, row.version, row.kind)
                 .ok_or_else(|| ApiError::internal(format!("no schema for {}", row.kind))),
-            Origin::Custom(custom) => Ok(custom.managed_schema().clone()),
+            KindOrigin::Custom(custom) => Ok(custom.managed_schema().clone()),
         }
     }
 
@@ -163,7 +163,7 @@ impl Served {
     /// Returns the paths of what was dropped.
     pub(crate) fn clean(&self, object: &mut Value, filling: Filling) -> ApiResult<Vec<String>> {
         match &self.origin {
-            Origin::BuiltIn(row) => {
+            KindOrigin::BuiltIn(row) => {
                 let kind = types::Kind::find(row.group, row.version, row.kind)
                     .ok_or_else(|| ApiError::internal(format!("no table for {}", row.kind)))?;
                 let normalized = match filling {
@@ -184,25 +184,25 @@ impl Served {
                 }
                 Ok(unknown)
             }
-            Origin::Custom(custom) => custom.clean(object, schema::Malformed::Refuse),
+            KindOrigin::Custom(custom) => custom.clean(object, schema::Malformed::Refuse),
         }
     }
 
     pub(crate) fn default(&self, object: &mut Value) {
         match &self.origin {
-            Origin::BuiltIn(row) => {
+            KindOrigin::BuiltIn(row) => {
                 (row.strategy.default)(object);
                 if matches!(row.kind, "RoleBinding" | "ClusterRoleBinding") {
                     auth::rbac::validate::default_binding(object);
                 }
             }
-            Origin::Custom(custom) => custom.default(object),
+            KindOrigin::Custom(custom) => custom.default(object),
         }
     }
 
     pub(crate) fn prepare_create(&self, object: &mut Value) {
         match &self.origin {
-            Origin::BuiltIn(row) => {
+            KindOrigin::BuiltIn(row) => {
                 (row.strategy.prepare_create)(object);
                 if self.has_status() && object.get("status").is_none() {
                     // A typed object has a status even when nothing is known yet. What was
@@ -210,7 +210,7 @@ impl Served {
                     let _ = self.clean(object, Filling::Whole);
                 }
             }
-            Origin::Custom(custom) => custom.prepare_create(object),
+            KindOrigin::Custom(custom) => custom.prepare_create(object),
         }
         if self.counts_generations() {
             object::set_meta(object, "generation", Some(1.into()));
@@ -221,11 +221,11 @@ impl Served {
 
     pub(crate) fn prepare_update(&self, new: &mut Value, old: &Value, endpoint: Endpoint) {
         match (&self.origin, endpoint) {
-            (Origin::BuiltIn(row), Endpoint::Main) => (row.strategy.prepare_update)(new, old),
-            (Origin::BuiltIn(row), Endpoint::Status) => (row.strategy.prepare_status)(new, old),
+            (KindOrigin::BuiltIn(row), Endpoint::Main) => (row.strategy.prepare_update)(new, old),
+            (KindOrigin::BuiltIn(row), Endpoint::Status) => (row.strategy.prepare_status)(new, old),
             (_, Endpoint::Finalize | Endpoint::Binding) => {}
             (_, Endpoint::Approval) => kinds::prepare_approval(new, old),
-            (Origin::Custom(custom), _) => custom.prepare_update(new, old, endpoint),
+            (KindOrigin::Custom(custom), _) => custom.prepare_update(new, old, endpoint),
         }
         object::copy_meta(new, old, "generation");
         // Placing a pod is not a change of what its owner wants; upstream does not count it.
@@ -251,11 +251,13 @@ impl Served {
         let scope = if self.namespaced { Scope::Namespaced } else { Scope::Cluster };
         kinds::validate_metadata_create(object, scope, self.name_rule(), &mut errors);
         match &self.origin {
-            Origin::BuiltIn(row) => {
+            KindOrigin::BuiltIn(row) => {
                 (row.strategy.validate)(object, &mut errors);
                 errors.extend(rights(row.kind, object, None));
             }
-            Origin::Custom(custom) => errors.extend(custom.validate(object, None, Endpoint::Main)),
+            KindOrigin::Custom(custom) => {
+                errors.extend(custom.validate(object, None, Endpoint::Main))
+            }
         }
         errors
     }
@@ -269,29 +271,31 @@ impl Served {
         let mut errors = Vec::new();
         kinds::validate_metadata_update(new, old, &mut errors);
         match (&self.origin, endpoint) {
-            (Origin::BuiltIn(row), Endpoint::Main) => {
+            (KindOrigin::BuiltIn(row), Endpoint::Main) => {
                 (row.strategy.validate_update)(new, old, &mut errors);
                 errors.extend(rights(row.kind, new, Some(old)));
             }
-            (Origin::BuiltIn(row), Endpoint::Status) => {
+            (KindOrigin::BuiltIn(row), Endpoint::Status) => {
                 (row.strategy.validate_status)(new, old, &mut errors);
             }
             (_, Endpoint::Finalize | Endpoint::Binding) => {}
             (_, Endpoint::Approval) => kinds::validate_approval(new, old, &mut errors),
-            (Origin::Custom(custom), _) => errors.extend(custom.validate(new, Some(old), endpoint)),
+            (KindOrigin::Custom(custom), _) => {
+                errors.extend(custom.validate(new, Some(old), endpoint))
+            }
         }
         errors
     }
 
     pub(crate) fn warnings(&self, object: &Value) -> Vec<String> {
         match &self.origin {
-            Origin::BuiltIn(row) => (row.strategy.warnings)(object),
-            Origin::Custom(custom) => custom.deprecation(self).into_iter().collect(),
+            KindOrigin::BuiltIn(row) => (row.strategy.warnings)(object),
+            KindOrigin::Custom(custom) => custom.deprecation(self).into_iter().collect(),
         }
     }
 
     /// A stored object as a tree of this version.
-    pub(crate) fn live(&self, entry: &Entry<Item>) -> Value {
+    pub(crate) fn live(&self, entry: &StoredVersion<Item>) -> Value {
         let mut object = entry.item.to_value();
         self.read(&mut object, entry.revision);
         object
@@ -300,8 +304,8 @@ impl Served {
     /// Whether the stored bytes are just what clients of this version read.
     pub(crate) fn reads_verbatim(&self, revision: Revision) -> bool {
         match &self.origin {
-            Origin::BuiltIn(row) => row.conversion.is_none(),
-            Origin::Custom(custom) => custom.reads_verbatim(revision),
+            KindOrigin::BuiltIn(row) => row.conversion.is_none(),
+            KindOrigin::Custom(custom) => custom.reads_verbatim(revision),
         }
     }
 
@@ -311,12 +315,12 @@ impl Served {
             return;
         }
         match &self.origin {
-            Origin::BuiltIn(row) => {
+            KindOrigin::BuiltIn(row) => {
                 if let Some(conversion) = &row.conversion {
                     (conversion.from_storage)(object);
                 }
             }
-            Origin::Custom(custom) => {
+            KindOrigin::Custom(custom) => {
                 object["apiVersion"] = self.api_version().into();
                 custom.refresh(object);
             }
@@ -326,12 +330,12 @@ impl Served {
     /// Turns a tree of this version into the stored one.
     pub(crate) fn to_storage(&self, object: &mut Value) {
         match &self.origin {
-            Origin::BuiltIn(row) => {
+            KindOrigin::BuiltIn(row) => {
                 if let Some(conversion) = &row.conversion {
                     (conversion.to_storage)(object);
                 }
             }
-            Origin::Custom(custom) => {
+            KindOrigin::Custom(custom) => {
                 object["apiVersion"] = format!("{}/{}", self.group, custom.storage_version).into();
             }
         }
@@ -341,8 +345,8 @@ impl Served {
     pub(crate) fn selects(&self, field: &str) -> bool {
         matches!(field, "metadata.name" | "metadata.namespace")
             || match &self.origin {
-                Origin::BuiltIn(row) => row.fields.iter().any(|(known, _)| *known == field),
-                Origin::Custom(custom) => custom.selects(field),
+                KindOrigin::BuiltIn(row) => row.fields.iter().any(|(known, _)| *known == field),
+                KindOrigin::Custom(custom) => custom.selects(field),
             }
     }
 
@@ -350,20 +354,20 @@ impl Served {
         match (field, &self.origin) {
             ("metadata.name", _) => object::name(object).to_owned(),
             ("metadata.namespace", _) => object::namespace(object).to_owned(),
-            (_, Origin::BuiltIn(row)) => row
+            (_, KindOrigin::BuiltIn(row)) => row
                 .fields
                 .iter()
                 .find(|(known, _)| *known == field)
                 .map(|(_, read)| read(object))
                 .unwrap_or_default(),
-            (_, Origin::Custom(custom)) => custom.field(object, field),
+            (_, KindOrigin::Custom(custom)) => custom.field(object, field),
         }
     }
 
     /// The columns of its table, as JSON `columnDefinitions`.
     pub(crate) fn columns(&self) -> Vec<Value> {
         match &self.origin {
-            Origin::BuiltIn(row) => row
+            KindOrigin::BuiltIn(row) => row
                 .printer
                 .columns
                 .iter()
@@ -374,15 +378,15 @@ impl Served {
                     })
                 })
                 .collect(),
-            Origin::Custom(custom) => custom.columns(),
+            KindOrigin::Custom(custom) => custom.columns(),
         }
     }
 
     /// The cells of one row.
     pub(crate) fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
         match &self.origin {
-            Origin::BuiltIn(row) => (row.printer.cells)(object, now),
-            Origin::Custom(custom) => custom.cells(object, now),
+            KindOrigin::BuiltIn(row) => (row.printer.cells)(object, now),
+            KindOrigin::Custom(custom) => custom.cells(object, now),
         }
     }
 }
@@ -413,7 +417,7 @@ mod tests {
             ("networking.k8s.io", "Ingress", json!({"loadBalancer": {}})),
         ] {
             let row = kinds::builtin().iter().find(|row| row.group == group && row.kind == kind);
-            let served = Served::built_in(row.unwrap());
+            let served = ServedKind::built_in(row.unwrap());
             let mut object = json!({
                 "apiVersion": served.api_version(), "kind": kind, "metadata": {"name": "x"},
                 "status": {"conditions": [{"type": "Mine"}]},

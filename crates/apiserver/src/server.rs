@@ -18,12 +18,12 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use crate::api::Api;
-use crate::audit::Remote;
+use crate::audit::SourceAddress;
 use crate::identity::Transport;
 use crate::websocket::Upgrade;
 
 /// A client that does not finish its handshake or its headers by then is not worth waiting for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Connections at once; beyond that they wait in the kernel's queue.
 const CONNECTIONS: usize = 8192;
 const STREAMS: u32 = 1000;
@@ -68,7 +68,10 @@ pub async fn serve(api: Api, listener: TcpListener, tls: Tls, tasks: Tasks) {
 
 fn http_server() -> auto::Builder<TokioExecutor> {
     let mut http = auto::Builder::new(TokioExecutor::new());
-    http.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(256 * 1024);
+    http.http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HANDSHAKE_TIMEOUT)
+        .max_buf_size(256 * 1024);
     http.http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS)
@@ -91,7 +94,7 @@ struct Connection {
 impl Connection {
     async fn run(mut self, stream: TcpStream, from: SocketAddr) {
         let _ = stream.set_nodelay(true);
-        let handshake = tokio::time::timeout(PATIENCE, self.acceptor.accept(stream)).await;
+        let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream)).await;
         let stream = match handshake {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
@@ -110,7 +113,7 @@ impl Connection {
                     request.extensions_mut().insert(Upgrade::new(upgrade));
                 }
                 if api.audit.is_some() {
-                    request.extensions_mut().insert(Remote(from));
+                    request.extensions_mut().insert(SourceAddress(from));
                 }
                 let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
                 Ok::<_, std::convert::Infallible>(api.handle(request, &transport).await)

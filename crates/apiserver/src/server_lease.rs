@@ -9,7 +9,7 @@ use base::{Tasks, clock};
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use store::{Change, Expect, Write};
+use store::{Expect, Write, WriteChange};
 use tracing::warn;
 
 use crate::api::Api;
@@ -92,7 +92,7 @@ async fn sweep(api: &Api, now: Timestamp) {
             table: TABLE.into(),
             name: entry.name.clone(),
             expect: Expect::At(entry.revision),
-            change: Change::Delete,
+            change: WriteChange::Delete,
         };
         // Renewed or removed meanwhile: then it is not ours to remove.
         let _ = api.store.write(removal).await;

@@ -14,16 +14,16 @@ use http::{Method, Request, request};
 use crate::api::Api;
 use crate::body::{self, Accepts, RequestBody};
 use crate::call::Call;
-use crate::extension::{self, Asked};
-use crate::fairness::{self, Visit};
+use crate::extension::{self, AuthorizedRequest};
+use crate::fairness::{self, RequestTicket};
 use crate::identity::{self, Transport};
-use crate::negotiate::{self, Encoding, Offer};
-use crate::notes::Notes;
+use crate::negotiate::{self, Encoding, OfferedForms};
 use crate::options::{self, ListOptions, Query, WriteOptions};
-use crate::respond::{self, Reply};
-use crate::route::{self, Discovery, ResourcePath, Target};
-use crate::served::{Endpoint, Served};
-use crate::status::{ApiError, ApiResult, Subject};
+use crate::respond::{self, HttpReply};
+use crate::route::{self, Discovery, ResourcePath, RouteTarget};
+use crate::served::{Endpoint, ServedKind};
+use crate::status::{ApiError, ApiResult, StatusSubject};
+use crate::warnings::Warnings;
 use crate::write::delete::DeleteOptions;
 use crate::{
     aggregation, authorize, component_status, discovery, health, pretty, read, review, subresource,
@@ -32,7 +32,7 @@ use crate::{
 
 impl Api {
     /// Answers one request.
-    pub async fn handle(&self, request: Request<RequestBody>, transport: &Transport) -> Reply {
+    pub async fn handle(&self, request: Request<RequestBody>, transport: &Transport) -> HttpReply {
         let id = audit_id(&request);
         let head = request.method() == Method::HEAD;
         let mut reply = match &self.audit {
@@ -49,7 +49,7 @@ impl Api {
         &self,
         request: Request<RequestBody>,
         transport: &Transport,
-    ) -> Reply {
+    ) -> HttpReply {
         let (mut parts, body) = request.into_parts();
         let began = Instant::now();
         let uri = parts.uri.clone();
@@ -64,12 +64,12 @@ impl Api {
         parts.uri = route::canonical(&uri, &path);
         if let Some(paths) = extension::open(self, &path) {
             return match extension::enter(self, paths, &parts, &path, transport).await {
-                Ok(user) => paths.answer(Asked { user, parts, body }).await,
+                Ok(user) => paths.answer(AuthorizedRequest { user, parts, body }).await,
                 Err(error) => respond::failure(&error, error_encoding(&parts)),
             };
         }
         let query = Query::parse(uri.query().unwrap_or(""));
-        let asked = Understood::new(&parts, &path, &query);
+        let asked = ParsedRequest::new(&parts, &path, &query);
         // Documents are for programs, and a stream has no end.
         let pretty = asked.verb != "watch"
             && !path.starts_with("/openapi/")
@@ -77,7 +77,7 @@ impl Api {
         if pretty {
             parts.headers.remove(ACCEPT_ENCODING);
         }
-        let mut visit = Visit::default();
+        let mut visit = RequestTicket::default();
         let answer = self.answer(&parts, body, transport, &asked, &mut visit).await;
         let mut reply =
             answer.unwrap_or_else(|error| respond::failure(&error, error_encoding(&parts)));
@@ -97,9 +97,9 @@ impl Api {
         parts: &request::Parts,
         body: RequestBody,
         transport: &Transport,
-        asked: &Understood<'_>,
-        visit: &mut Visit,
-    ) -> ApiResult<Reply> {
+        asked: &ParsedRequest<'_>,
+        visit: &mut RequestTicket,
+    ) -> ApiResult<HttpReply> {
         if let Some(oidc) = &self.oidc {
             oidc.prepare(&parts.headers).await;
         }
@@ -109,7 +109,7 @@ impl Api {
         // Our own work must not wait behind what it may have to finish.
         let outside = matches!(transport, Transport::Network(_));
         match &asked.target {
-            Target::Resource(target) => {
+            RouteTarget::Resource(target) => {
                 // Who answers elsewhere takes none of our time, and may take long.
                 if let Some(remote) = aggregation::find(self, target.group, target.version) {
                     allow(self, &user, &asked.verb, target, target.name)?;
@@ -133,7 +133,7 @@ impl Api {
                 let seat = seat.filter(|_| asked.verb != "watch");
                 Ok(fairness::seated(reply, seat))
             }
-            Target::Discovery(_) | Target::Other(_) => {
+            RouteTarget::Discovery(_) | RouteTarget::Other(_) => {
                 let seat = if outside {
                     visit.place = self.fairness.place_path(&user, &asked.verb, asked.path);
                     visit.enter(self, false, 1).await?
@@ -152,11 +152,11 @@ impl Api {
         &self,
         parts: &request::Parts,
         body: RequestBody,
-        asked: &Understood<'_>,
+        asked: &ParsedRequest<'_>,
         user: &User,
-    ) -> ApiResult<Reply> {
+    ) -> ApiResult<HttpReply> {
         let elsewhere = match &asked.target {
-            Target::Discovery(Discovery::Resources { group, version }) => {
+            RouteTarget::Discovery(Discovery::Resources { group, version }) => {
                 aggregation::find(self, group, version)
             }
             _ => documented_elsewhere(self, asked.path),
@@ -166,7 +166,7 @@ impl Api {
             return aggregation::pass(self, &remote, user, parts, body).await;
         }
         match &asked.target {
-            Target::Discovery(wanted) => {
+            RouteTarget::Discovery(wanted) => {
                 only_reads(parts)?;
                 discovery::answer(self, *wanted, &parts.headers)
             }
@@ -175,7 +175,7 @@ impl Api {
     }
 
     /// How many seats a request takes; only lists are large.
-    fn width(&self, asked: &Understood<'_>, target: &ResourcePath<'_>) -> u32 {
+    fn width(&self, asked: &ParsedRequest<'_>, target: &ResourcePath<'_>) -> u32 {
         if asked.verb != "list" {
             return 1;
         }
@@ -192,7 +192,7 @@ impl Api {
         target: ResourcePath<'_>,
         user: &User,
         limit: Duration,
-    ) -> ApiResult<Reply> {
+    ) -> ApiResult<HttpReply> {
         let Some(verb) = route::verb(&parts.method, &target, query.wants_watch()) else {
             return Err(ApiError::method_not_allowed());
         };
@@ -229,9 +229,9 @@ impl Api {
             query,
             headers: &parts.headers,
             warnings: Vec::new(),
-            notes: Notes::default(),
+            notes: Warnings::default(),
         };
-        if matches!(call.wanted.form, negotiate::Form::Table(_)) {
+        if matches!(call.wanted.form, negotiate::ResponseForm::Table(_)) {
             crate::table::check(query)?;
         }
         // Writes warn of it together with what their object brings up.
@@ -261,19 +261,21 @@ impl Api {
 }
 
 /// A request as far as its first line tells.
-struct Understood<'a> {
+struct ParsedRequest<'a> {
     path: &'a str,
     query: &'a Query,
-    target: Target<'a>,
+    target: RouteTarget<'a>,
     verb: Cow<'static, str>,
 }
 
-impl<'a> Understood<'a> {
+impl<'a> ParsedRequest<'a> {
     fn new(parts: &request::Parts, path: &'a str, query: &'a Query) -> Self {
         let target = route::parse(path);
         let verb = match &target {
-            Target::Resource(target) => route::verb(&parts.method, target, query.wants_watch()),
-            Target::Discovery(_) | Target::Other(_) => None,
+            RouteTarget::Resource(target) => {
+                route::verb(&parts.method, target, query.wants_watch())
+            }
+            RouteTarget::Discovery(_) | RouteTarget::Other(_) => None,
         };
         let method = || parts.method.as_str().to_ascii_lowercase();
         let verb = verb.map_or_else(|| Cow::Owned(method()), Cow::Borrowed);
@@ -290,12 +292,12 @@ fn audit_id(request: &Request<RequestBody>) -> String {
 
 /// Errors are sent in the client's encoding, where it has one that we speak.
 fn error_encoding(parts: &request::Parts) -> Encoding {
-    let offer = Offer { protobuf: true, transforms: true };
+    let offer = OfferedForms { protobuf: true, transforms: true };
     negotiate::negotiate(&parts.headers, offer).map_or(Encoding::Json, |wanted| wanted.encoding)
 }
 
 /// Who has the document of a group that is served elsewhere: `/openapi/v3/apis/G/V`.
-fn documented_elsewhere(api: &Api, path: &str) -> Option<Arc<aggregation::Remote>> {
+fn documented_elsewhere(api: &Api, path: &str) -> Option<Arc<aggregation::RemoteGroup>> {
     let (group, version) = path.strip_prefix("/openapi/v3/apis/")?.split_once('/')?;
     aggregation::find(api, group, version)
 }
@@ -316,7 +318,7 @@ fn allow(
 ) -> ApiResult<()> {
     let attributes = auth::Attributes {
         verb,
-        target: auth::Target::Resource(auth::ResourceRequest {
+        target: auth::AccessTarget::Resource(auth::ResourceRequest {
             group: target.group,
             version: target.version,
             resource: target.resource,
@@ -325,12 +327,13 @@ fn allow(
             name,
         }),
     };
-    let subject = Subject { group: target.group, resource: target.resource, name: target.name };
+    let subject =
+        StatusSubject { group: target.group, resource: target.resource, name: target.name };
     authorize::check(api, user, &attributes, subject)
 }
 
 /// Namespaced kinds need a namespace where one object is meant, and others must have none.
-fn check_shape(served: &Served, target: &ResourcePath<'_>) -> ApiResult<()> {
+fn check_shape(served: &ServedKind, target: &ResourcePath<'_>) -> ApiResult<()> {
     let is_own_namespace = &*served.plural == "namespaces" && served.group.is_empty();
     let misplaced = !served.namespaced && !target.namespace.is_empty() && !is_own_namespace;
     let homeless = served.namespaced && target.namespace.is_empty() && !target.name.is_empty();
@@ -345,7 +348,7 @@ async fn dispatch(
     verb: &str,
     parts: &request::Parts,
     body: RequestBody,
-) -> ApiResult<Reply> {
+) -> ApiResult<HttpReply> {
     if !call.path.subresource.is_empty() {
         return subresource::dispatch(call, verb, body).await;
     }
@@ -388,7 +391,7 @@ fn watch_options(call: &Call<'_>) -> ApiResult<ListOptions> {
     Ok(options)
 }
 
-async fn change(call: &mut Call<'_>, verb: &str, body: RequestBody) -> ApiResult<Reply> {
+async fn change(call: &mut Call<'_>, verb: &str, body: RequestBody) -> ApiResult<HttpReply> {
     let bytes = body::read(body).await?;
     let accepts = if call.served.is_custom() { Accepts::Text } else { Accepts::All };
     let answer = match verb {

@@ -7,12 +7,12 @@ use std::str::FromStr;
 use base::clock;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use store::{Change, Expect, Write, WriteError};
+use store::{Expect, Write, WriteChange, WriteError};
 
 use crate::api::Api;
 use crate::item;
 use crate::object;
-use crate::status::{ApiError, ApiResult, Subject};
+use crate::status::{ApiError, ApiResult, StatusSubject};
 
 /// Where services are stored.
 pub(crate) const SERVICES: &str = "services/specs";
@@ -81,7 +81,7 @@ pub(crate) async fn assign(api: &Api, service: &mut Value) -> ApiResult<Option<S
         return Ok(None);
     }
     let name = object::name(service).to_owned();
-    let subject = Subject { group: "", resource: "Service", name: &name };
+    let subject = StatusSubject { group: "", resource: "Service", name: &name };
     let refuse = |why: String| {
         let error = schema::FieldError::invalid("spec.clusterIPs", vec![wanted.clone()], why);
         ApiError::invalid(subject, &[error])
@@ -138,7 +138,7 @@ fn has_families(service: &Value) -> ApiResult<()> {
     if errors.is_empty() {
         return Ok(());
     }
-    let subject = Subject { group: "", resource: "Service", name: object::name(service) };
+    let subject = StatusSubject { group: "", resource: "Service", name: object::name(service) };
     Err(ApiError::invalid(subject, &errors))
 }
 
@@ -161,7 +161,7 @@ async fn draw(api: &Api, service: &Value) -> ApiResult<Ipv4Addr> {
             Err(WriteError::Conflict { .. }) => {}
             Err(error) => {
                 let name = object::name(service);
-                let subject = Subject { group: "", resource: "services", name };
+                let subject = StatusSubject { group: "", resource: "services", name };
                 return Err(crate::api::write_failure(&error, subject));
             }
         }
@@ -191,7 +191,7 @@ async fn claim(api: &Api, address: Ipv4Addr, service: &Value) -> Result<(), Writ
         table: ADDRESSES.into(),
         name: address.to_string().into(),
         expect: Expect::Absent,
-        change: Change::Put(Bytes::from(item::encode(&claim))),
+        change: WriteChange::Put(Bytes::from(item::encode(&claim))),
     };
     api.store.write(write).await.map(|_| ())
 }
@@ -209,7 +209,7 @@ pub(crate) async fn release_address(api: &Api, address: &str) {
         table: ADDRESSES.into(),
         name: address.into(),
         expect: Expect::Any,
-        change: Change::Delete,
+        change: WriteChange::Delete,
     };
     match api.store.write(write).await {
         Ok(_) | Err(WriteError::Conflict { .. }) => {}
@@ -240,7 +240,7 @@ pub(crate) fn assign_node_ports(api: &Api, service: &mut Value) -> ApiResult<()>
         }
     }
     let name = object::name(service).to_owned();
-    let subject = Subject { group: "", resource: "Service", name: &name };
+    let subject = StatusSubject { group: "", resource: "Service", name: &name };
     for (index, port) in object::list_mut(service, "/spec/ports").enumerate() {
         let field = format!("spec.ports[{index}].nodePort");
         match port["nodePort"].as_i64().filter(|port| *port != 0) {

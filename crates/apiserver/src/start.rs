@@ -11,7 +11,7 @@ use store::{Config, Store};
 
 use crate::admission::hooks::Hooks;
 use crate::aggregation::{self, Aggregation};
-use crate::api::{Api, Settings, State};
+use crate::api::{Api, ApiState, Settings};
 use crate::audit::Audit;
 use crate::bootstrap::{self, BootstrapError};
 use crate::catalog::Catalog;
@@ -23,7 +23,7 @@ use crate::oidc::Oidc;
 use crate::openapi::Documents;
 use crate::outbound::Outbound;
 use crate::rights::Rights;
-use crate::served::Served;
+use crate::served::ServedKind;
 use crate::traffic::Traffic;
 use crate::{api_services, cleanup, expiry, migration, refresh, server_lease};
 
@@ -48,11 +48,11 @@ impl Api {
         tasks: &Tasks,
     ) -> Result<Self, StartError> {
         let store = Store::open(config, ObjectShape, tasks).await.map_err(StartError::Store)?;
-        let built_in = kinds::builtin().iter().map(|row| Arc::new(Served::built_in(row)));
+        let built_in = kinds::builtin().iter().map(|row| Arc::new(ServedKind::built_in(row)));
         let audit = settings.audit.clone().map(|audit| Audit::start(audit, tasks)).transpose()?;
         let fairness = Fairness::new(settings.in_flight);
         let oidc = settings.oidc.clone().map(|login| Oidc::start(login, tasks));
-        let api = Self::from_state(State {
+        let api = Self::from_state(ApiState {
             store,
             catalog: ArcSwap::from_pointee(Catalog::new(built_in.collect(), 0)),
             catalog_changed: Arc::default(),

@@ -31,14 +31,14 @@ pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
 /// What a `Status` says it is about.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Subject<'a> {
+pub(crate) struct StatusSubject<'a> {
     pub group: &'a str,
     /// The plural for most reasons, the kind for `Invalid`.
     pub resource: &'a str,
     pub name: &'a str,
 }
 
-impl Subject<'_> {
+impl StatusSubject<'_> {
     /// `deployments.apps "web"`
     fn quoted(&self) -> String {
         format!("{} {:?}", qualified(self.resource, self.group), self.name)
@@ -67,7 +67,7 @@ impl ApiError {
         self
     }
 
-    fn about(mut self, subject: Subject<'_>) -> Self {
+    fn about(mut self, subject: StatusSubject<'_>) -> Self {
         for (key, value) in
             [("name", subject.name), ("group", subject.group), ("kind", subject.resource)]
         {
@@ -99,18 +99,21 @@ impl ApiError {
     }
 
     /// `message` is the whole text, as the authorizer words it.
-    pub(crate) fn forbidden(subject: Subject<'_>, message: impl Into<String>) -> Self {
+    pub(crate) fn forbidden(subject: StatusSubject<'_>, message: impl Into<String>) -> Self {
         let error = Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(subject);
         if subject.resource.is_empty() { error.generic() } else { error }
     }
 
     /// `pods "x" is forbidden: why`
-    pub(crate) fn forbidden_because(subject: Subject<'_>, why: impl std::fmt::Display) -> Self {
+    pub(crate) fn forbidden_because(
+        subject: StatusSubject<'_>,
+        why: impl std::fmt::Display,
+    ) -> Self {
         let message = format!("{} is forbidden: {why}", subject.quoted());
         Self::forbidden(subject, message)
     }
 
-    pub(crate) fn namespace_terminating(subject: Subject<'_>, namespace: &str) -> Self {
+    pub(crate) fn namespace_terminating(subject: StatusSubject<'_>, namespace: &str) -> Self {
         let why = format!(
             "unable to create new content in namespace {namespace} because it is being terminated"
         );
@@ -121,7 +124,7 @@ impl ApiError {
         })])
     }
 
-    pub(crate) fn not_found(subject: Subject<'_>) -> Self {
+    pub(crate) fn not_found(subject: StatusSubject<'_>) -> Self {
         let message = format!("{} not found", subject.quoted());
         Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(subject)
     }
@@ -168,19 +171,19 @@ impl ApiError {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 
-    pub(crate) fn already_exists(subject: Subject<'_>) -> Self {
+    pub(crate) fn already_exists(subject: StatusSubject<'_>) -> Self {
         let message = format!("{} already exists", subject.quoted());
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(subject)
     }
 
     /// The name is that of an object which is on its way out.
-    pub(crate) fn being_deleted(subject: Subject<'_>) -> Self {
+    pub(crate) fn being_deleted(subject: StatusSubject<'_>) -> Self {
         let message = format!("object is being deleted: {} already exists", subject.quoted());
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(subject)
     }
 
     /// A generated name that kept colliding; the client may simply try again.
-    pub(crate) fn generated_name_taken(subject: Subject<'_>) -> Self {
+    pub(crate) fn generated_name_taken(subject: StatusSubject<'_>) -> Self {
         let message = format!(
             "{} already exists, the server was not able to generate a unique name for the object",
             subject.quoted()
@@ -188,13 +191,13 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(subject).retry_after(1)
     }
 
-    pub(crate) fn conflict(subject: Subject<'_>, why: impl std::fmt::Display) -> Self {
+    pub(crate) fn conflict(subject: StatusSubject<'_>, why: impl std::fmt::Display) -> Self {
         let message = format!("Operation cannot be fulfilled on {}: {why}", subject.quoted());
         Self::new(StatusCode::CONFLICT, "Conflict", message).about(subject)
     }
 
     /// The optimistic lock failed.
-    pub(crate) fn modified(subject: Subject<'_>) -> Self {
+    pub(crate) fn modified(subject: StatusSubject<'_>) -> Self {
         Self::conflict(
             subject,
             "the object has been modified; please apply your changes to the latest version and try again",
@@ -213,7 +216,7 @@ impl ApiError {
     }
 
     /// `subject.resource` must be the kind here.
-    pub(crate) fn invalid(subject: Subject<'_>, errors: &[FieldError]) -> Self {
+    pub(crate) fn invalid(subject: StatusSubject<'_>, errors: &[FieldError]) -> Self {
         let text = match errors {
             [one] => one.to_string(),
             many => {
@@ -246,7 +249,7 @@ impl ApiError {
 
     /// Query options that contradict each other.
     pub(crate) fn invalid_options(kind: &str, errors: &[FieldError]) -> Self {
-        Self::invalid(Subject { group: "meta.k8s.io", resource: kind, name: "" }, errors)
+        Self::invalid(StatusSubject { group: "meta.k8s.io", resource: kind, name: "" }, errors)
     }
 
     /// A well-formed body that cannot be processed (a JSON patch whose test fails).
@@ -349,7 +352,7 @@ impl ApiError {
 }
 
 /// The `Status` that answers a successful deletion.
-pub(crate) fn deleted(subject: Subject<'_>, uid: &str) -> Value {
+pub(crate) fn deleted(subject: StatusSubject<'_>, uid: &str) -> Value {
     let mut details = Map::new();
     for (key, value) in
         [("name", subject.name), ("group", subject.group), ("kind", subject.resource), ("uid", uid)]
@@ -371,18 +374,18 @@ pub(crate) fn deleted(subject: Subject<'_>, uid: &str) -> Value {
 mod tests {
     use super::*;
 
-    const POD: Subject<'static> = Subject { group: "", resource: "pods", name: "web" };
+    const POD: StatusSubject<'static> = StatusSubject { group: "", resource: "pods", name: "web" };
 
     #[test]
     fn texts_are_those_of_upstream() {
         assert_eq!(ApiError::not_found(POD).message(), r#"pods "web" not found"#);
-        let deployment = Subject { group: "apps", resource: "deployments", name: "web" };
+        let deployment = StatusSubject { group: "apps", resource: "deployments", name: "web" };
         assert_eq!(
             ApiError::already_exists(deployment).message(),
             r#"deployments.apps "web" already exists"#
         );
         let errors = [FieldError::required("spec.a", ""), FieldError::required("spec.b", "x")];
-        let subject = Subject { group: "example.com", resource: "Widget", name: "w" };
+        let subject = StatusSubject { group: "example.com", resource: "Widget", name: "w" };
         assert_eq!(
             ApiError::invalid(subject, &errors).message(),
             r#"Widget.example.com "w" is invalid: [spec.a: Required value, spec.b: Required value: x]"#

@@ -11,7 +11,7 @@ use crate::body::{self, Accepts, RequestBody};
 use crate::call::Call;
 use crate::options::WriteOptions;
 use crate::read;
-use crate::respond::Reply;
+use crate::respond::HttpReply;
 use crate::served::Endpoint;
 use crate::status::{ApiError, ApiResult};
 use crate::write::{patch, update};
@@ -20,7 +20,7 @@ pub(crate) async fn dispatch(
     call: &mut Call<'_>,
     verb: &str,
     body: RequestBody,
-) -> ApiResult<Reply> {
+) -> ApiResult<HttpReply> {
     let Some(sub) = call.served.subresource(call.path.subresource).cloned() else {
         if call.served.is_custom() {
             return Err(ApiError::not_found(call.served.subject(call.path.name)));
@@ -73,7 +73,7 @@ fn accepts(call: &Call<'_>) -> Accepts {
     if call.served.is_custom() { Accepts::Text } else { Accepts::All }
 }
 
-async fn status(call: &mut Call<'_>, verb: &str, body: RequestBody) -> ApiResult<Reply> {
+async fn status(call: &mut Call<'_>, verb: &str, body: RequestBody) -> ApiResult<HttpReply> {
     if verb == "get" {
         return Ok(read::get(call).await?.render(call));
     }

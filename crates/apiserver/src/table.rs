@@ -4,7 +4,7 @@ use base::clock;
 use serde_json::{Value, json};
 
 use crate::options::Query;
-use crate::served::Served;
+use crate::served::ServedKind;
 use crate::status::{ApiError, ApiResult};
 
 /// What each row carries of its object.
@@ -35,7 +35,12 @@ pub(crate) fn check(query: &Query) -> ApiResult<()> {
 }
 
 /// A table of one object, as JSON.
-pub(crate) fn of_one(served: &Served, include: Include, object: &Value, version: &str) -> Vec<u8> {
+pub(crate) fn of_one(
+    served: &ServedKind,
+    include: Include,
+    object: &Value,
+    version: &str,
+) -> Vec<u8> {
     let mut meta = json!({});
     if let Some(revision) = object["metadata"].get("resourceVersion") {
         meta["resourceVersion"] = revision.clone();
@@ -45,7 +50,7 @@ pub(crate) fn of_one(served: &Served, include: Include, object: &Value, version:
 
 /// A table of a list page, as JSON.
 pub(crate) fn of_list(
-    served: &Served,
+    served: &ServedKind,
     include: Include,
     objects: impl Iterator<Item = Value>,
     meta: Value,
@@ -56,7 +61,7 @@ pub(crate) fn of_list(
 
 /// The table inside a watch event; only the first needs the columns.
 pub(crate) fn of_event(
-    served: &Served,
+    served: &ServedKind,
     include: Include,
     object: &Value,
     version: &str,
@@ -70,7 +75,7 @@ pub(crate) fn of_event(
 }
 
 fn encode(
-    served: &Served,
+    served: &ServedKind,
     include: Include,
     objects: impl Iterator<Item = Value>,
     meta: Value,
@@ -81,7 +86,7 @@ fn encode(
 }
 
 fn build(
-    served: &Served,
+    served: &ServedKind,
     include: Include,
     objects: impl Iterator<Item = Value>,
     meta: Value,
@@ -124,7 +129,7 @@ mod tests {
     #[test]
     fn only_the_first_event_of_a_watch_has_columns() {
         let row = kinds::builtin().iter().find(|row| row.kind == "ConfigMap").unwrap();
-        let served = Served::built_in(row);
+        let served = ServedKind::built_in(row);
         let object = json!({"metadata": {"name": "a", "resourceVersion": "7"}});
         let [first, next] =
             [true, false].map(|first| of_event(&served, Include::Metadata, &object, "v1", first));

@@ -14,7 +14,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 
 use crate::api::Api;
-use crate::route::Target;
+use crate::route::RouteTarget;
 use timing::Timings;
 
 /// Upper ends in seconds; what takes longer is in the last one, which has none.
@@ -27,7 +27,7 @@ const MOST_SERIES: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
-    series: RwLock<HashMap<u64, Arc<Series>>>,
+    series: RwLock<HashMap<u64, Arc<RequestSeries>>>,
     watches: Arc<AtomicU64>,
     watch_events: AtomicU64,
     pub(crate) timings: Timings,
@@ -35,25 +35,25 @@ pub(crate) struct Traffic {
 
 /// Requests that are alike.
 #[derive(Debug)]
-struct Series {
+struct RequestSeries {
     /// As in `group="apps",resource="deployments"`, without the code.
     labels: String,
     code: u16,
     count: AtomicU64,
     /// From the first byte to the answer.
-    took: Sums,
+    took: DurationSums,
     /// The same without waiting for a seat, which is what upstream's objectives are about.
-    served: Sums,
+    served: DurationSums,
 }
 
 /// How long things took.
 #[derive(Debug, Default)]
-struct Sums {
+struct DurationSums {
     micros: AtomicU64,
     buckets: [AtomicU64; BUCKETS.len()],
 }
 
-impl Sums {
+impl DurationSums {
     fn note(&self, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.micros.fetch_add(micros, Ordering::Relaxed);
@@ -64,7 +64,7 @@ impl Sums {
     }
 }
 
-impl Series {
+impl RequestSeries {
     fn new(labels: String, code: u16) -> Self {
         let (took, served) = Default::default();
         Self { labels, code, count: AtomicU64::new(0), took, served }
@@ -79,9 +79,9 @@ impl Series {
 
 /// A watch that is open.
 #[derive(Debug)]
-pub(crate) struct Watching(Arc<AtomicU64>);
+pub(crate) struct OpenWatch(Arc<AtomicU64>);
 
-impl Drop for Watching {
+impl Drop for OpenWatch {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -92,7 +92,7 @@ impl Traffic {
     pub(crate) fn note(
         &self,
         verb: &str,
-        target: &Target<'_>,
+        target: &RouteTarget<'_>,
         code: u16,
         (took, waited): (Duration, Duration),
     ) {
@@ -105,7 +105,7 @@ impl Traffic {
         series.note(took, waited);
     }
 
-    fn make(&self, key: u64, verb: &str, parts: [&str; 5], code: u16) -> Arc<Series> {
+    fn make(&self, key: u64, verb: &str, parts: [&str; 5], code: u16) -> Arc<RequestSeries> {
         let mut all = self.series.write();
         let (key, verb, parts) = if all.len() < MOST_SERIES && code != 404 {
             (key, verb, parts)
@@ -119,15 +119,15 @@ impl Traffic {
                      scope=\"{scope}\",subresource=\"{subresource}\",verb=\"{}\",version=\"{version}\"",
                     verb_label(verb)
             );
-            Arc::new(Series::new(labels, code))
+            Arc::new(RequestSeries::new(labels, code))
         });
         Arc::clone(series)
     }
 
     /// A watch is open until what is returned is dropped.
-    pub(crate) fn watching(&self) -> Watching {
+    pub(crate) fn watching(&self) -> OpenWatch {
         self.watches.fetch_add(1, Ordering::Relaxed);
-        Watching(Arc::clone(&self.watches))
+        OpenWatch(Arc::clone(&self.watches))
     }
 
     pub(crate) fn sent_events(&self, count: usize) {
@@ -135,7 +135,7 @@ impl Traffic {
     }
 
     pub(crate) fn render(&self, api: &Api) -> String {
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         self.requests(&mut page);
         self.timings.render(&mut page);
         let loads = |atomic: &AtomicU64| atomic.load(Ordering::Relaxed) as f64;
@@ -168,8 +168,8 @@ impl Traffic {
         page.0
     }
 
-    fn requests(&self, page: &mut Page) {
-        let mut all: Vec<Arc<Series>> = self.series.read().values().cloned().collect();
+    fn requests(&self, page: &mut MetricsPage) {
+        let mut all: Vec<Arc<RequestSeries>> = self.series.read().values().cloned().collect();
         all.sort_by(|a, b| (&a.labels, a.code).cmp(&(&b.labels, b.code)));
         let name = "apiserver_request_total";
         page.head(name, "counter", "Requests that were answered.");
@@ -191,9 +191,14 @@ impl Traffic {
     }
 }
 
-fn histogram(page: &mut Page, name: &str, alike: &[Arc<Series>], of: fn(&Series) -> &Sums) {
+fn histogram(
+    page: &mut MetricsPage,
+    name: &str,
+    alike: &[Arc<RequestSeries>],
+    of: fn(&RequestSeries) -> &DurationSums,
+) {
     let Some(labels) = alike.first().map(|series| &series.labels) else { return };
-    let sum = |read: &dyn Fn(&Series) -> &AtomicU64| -> u64 {
+    let sum = |read: &dyn Fn(&RequestSeries) -> &AtomicU64| -> u64 {
         alike.iter().map(|series| read(series).load(Ordering::Relaxed)).sum()
     };
     let mut below = 0;
@@ -207,7 +212,7 @@ fn histogram(page: &mut Page, name: &str, alike: &[Arc<Series>], of: fn(&Series)
     page.line(&format!("{name}_count"), labels, count as f64);
 }
 
-fn flow_control(api: &Api, page: &mut Page) {
+fn flow_control(api: &Api, page: &mut MetricsPage) {
     let levels = api.fairness.levels();
     for (name, help, value) in [
         (
@@ -233,7 +238,7 @@ fn flow_control(api: &Api, page: &mut Page) {
 }
 
 /// Which version this is, in the words of upstream's.
-fn build(api: &Api, page: &mut Page) {
+fn build(api: &Api, page: &mut MetricsPage) {
     let version = api.settings.version.to_value();
     let labels: Vec<String> = [
         ("git_version", "gitVersion"),
@@ -249,9 +254,9 @@ fn build(api: &Api, page: &mut Page) {
 }
 
 /// Group, version, resource, subresource and scope.
-fn parts<'a>(target: &Target<'a>) -> [&'a str; 5] {
+fn parts<'a>(target: &RouteTarget<'a>) -> [&'a str; 5] {
     match target {
-        Target::Resource(path) => {
+        RouteTarget::Resource(path) => {
             let scope = match (path.name, path.namespace) {
                 ("", "") => "cluster",
                 ("", _) => "namespace",
@@ -260,7 +265,7 @@ fn parts<'a>(target: &Target<'a>) -> [&'a str; 5] {
             [path.group, path.version, path.resource, path.subresource, scope]
         }
         // Paths are of clients' making, so they are not told apart.
-        Target::Discovery(_) | Target::Other(_) => ["", "", "", "", ""],
+        RouteTarget::Discovery(_) | RouteTarget::Other(_) => ["", "", "", "", ""],
     }
 }
 
@@ -282,9 +287,9 @@ fn resource_name(table: &str) -> String {
 
 /// Text in Prometheus' format.
 #[derive(Debug, Default)]
-struct Page(String);
+struct MetricsPage(String);
 
-impl Page {
+impl MetricsPage {
     fn head(&mut self, name: &str, kind: &str, help: &str) {
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
@@ -308,7 +313,7 @@ mod tests {
         traffic.note("list", &list, 200, (Duration::from_millis(3), Duration::ZERO));
         traffic.note("list", &list, 200, (Duration::from_millis(30), Duration::from_millis(28)));
         traffic.note("list", &list, 500, (Duration::from_secs(90), Duration::ZERO));
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         traffic.requests(&mut page);
         let labels = "component=\"apiserver\",dry_run=\"\",group=\"apps\",resource=\"deployments\",\
                       scope=\"namespace\",subresource=\"\",verb=\"LIST\",version=\"v1\"";

@@ -7,14 +7,14 @@ pub const KUBERNETES: (&str, &str) = ("1", "35");
 
 /// The build of this server.
 #[derive(Debug, Clone)]
-pub struct Version {
+pub struct BuildVersion {
     /// The release of Sheaf, `0.1.0`.
     pub sheaf: &'static str,
     pub commit: &'static str,
     pub build_date: &'static str,
 }
 
-impl Version {
+impl BuildVersion {
     /// The body of `/version`. Clients parse `gitVersion` as a semantic version of Kubernetes;
     /// the build part after the plus is ours.
     pub fn to_value(&self) -> Value {

@@ -17,7 +17,7 @@ use crate::call::Call;
 use crate::negotiate::Encoding;
 use crate::options::{Freshness, ListOptions};
 use crate::read;
-use crate::respond::{self, Reply};
+use crate::respond::{self, HttpReply};
 use crate::selection::Selection;
 use crate::status::ApiResult;
 
@@ -26,7 +26,7 @@ pub(crate) use feed::Feed;
 /// Unless the client says otherwise, a watch ends after half an hour to an hour.
 const LEAST: Duration = Duration::from_secs(1800);
 
-pub(crate) async fn watch(call: &Call<'_>, options: &ListOptions) -> ApiResult<Reply> {
+pub(crate) async fn watch(call: &Call<'_>, options: &ListOptions) -> ApiResult<HttpReply> {
     let feed = open(call, options).await?;
     let content_type = match call.wanted.encoding {
         Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",

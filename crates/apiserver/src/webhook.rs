@@ -23,12 +23,12 @@ const SHOWN: usize = 512;
 /// Where a webhook is: `clientConfig` of its configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Hook {
-    place: Place,
+    place: WebhookTarget,
     trust: Trust,
 }
 
 #[derive(Debug, Clone)]
-enum Place {
+enum WebhookTarget {
     /// Host with port, and path.
     Url {
         host: String,
@@ -67,14 +67,14 @@ impl Hook {
                     service.get(field).and_then(Value::as_str).unwrap_or("").to_owned()
                 };
                 let port = service.get("port").and_then(Value::as_i64).unwrap_or(443);
-                Place::Service {
+                WebhookTarget::Service {
                     namespace: text("namespace"),
                     name: text("name"),
                     port,
                     path: text("path"),
                 }
             }
-            (None, None) => Place::Nowhere,
+            (None, None) => WebhookTarget::Nowhere,
         };
         let bundle = config["caBundle"].as_str().filter(|text| !text.is_empty());
         let bundle = bundle
@@ -126,11 +126,11 @@ impl Hook {
 
     fn route(&self, api: &Api, query: &str) -> Result<(String, Route), CallError> {
         let (url, dial, server_name) = match &self.place {
-            Place::Url { host, port, authority, path } => {
+            WebhookTarget::Url { host, port, authority, path } => {
                 let url = format!("https://{authority}{}{query}", slash(path));
                 (url, format!("{host}:{port}"), host.clone())
             }
-            Place::Service { namespace, name, port, path } => {
+            WebhookTarget::Service { namespace, name, port, path } => {
                 let host = format!("{name}.{namespace}.svc");
                 let url = format!("https://{host}:{port}{}{query}", slash(path));
                 let dial = outbound::resolve(api, namespace, name, *port).map_err(
@@ -141,7 +141,7 @@ impl Hook {
                 )?;
                 (url, dial, host)
             }
-            Place::Nowhere => return Err(CallError::Nowhere),
+            WebhookTarget::Nowhere => return Err(CallError::Nowhere),
         };
         Ok((url, Route { dial, server_name, trust: self.trust.clone(), identity: None }))
     }
@@ -152,12 +152,12 @@ fn slash(path: &str) -> String {
     format!("/{}", path.trim_start_matches('/'))
 }
 
-fn place_of_url(url: &str) -> Place {
-    let Ok(uri) = url.parse::<http::Uri>() else { return Place::Nowhere };
+fn place_of_url(url: &str) -> WebhookTarget {
+    let Ok(uri) = url.parse::<http::Uri>() else { return WebhookTarget::Nowhere };
     let (Some(authority), Some(host)) = (uri.authority(), uri.host()) else {
-        return Place::Nowhere;
+        return WebhookTarget::Nowhere;
     };
-    Place::Url {
+    WebhookTarget::Url {
         host: host.to_owned(),
         port: uri.port_u16().unwrap_or(443),
         authority: authority.to_string(),
@@ -242,7 +242,7 @@ mod tests {
             ("https://a.example/x", ("a.example", 443, "/x")),
             ("https://127.0.0.1:8443", ("127.0.0.1", 8443, "/")),
         ] {
-            let Place::Url { host, port, path, .. } = place_of_url(url) else {
+            let WebhookTarget::Url { host, port, path, .. } = place_of_url(url) else {
                 panic!("{url} is a place");
             };
             assert_eq!((host.as_str(), port, path.as_str()), expected);

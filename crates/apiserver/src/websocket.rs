@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 
 use crate::call::Call;
 use crate::options::ListOptions;
-use crate::respond::{self, Reply};
+use crate::respond::{self, HttpReply};
 use crate::status::{ApiError, ApiResult};
 use crate::watch;
 
@@ -23,7 +23,7 @@ pub(crate) async fn watch(
     call: &Call<'_>,
     options: &ListOptions,
     parts: &request::Parts,
-) -> ApiResult<Reply> {
+) -> ApiResult<HttpReply> {
     let key = parts
         .headers
         .get(SEC_WEBSOCKET_KEY)

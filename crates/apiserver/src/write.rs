@@ -22,7 +22,7 @@ use base::clock;
 use bytes::Bytes;
 use merge::Set;
 use serde_json::Value;
-use store::{Change, Expect, Write};
+use store::{Expect, Write, WriteChange};
 
 use crate::api::{ObjectWritten, write_failure};
 use crate::call::Call;
@@ -30,7 +30,7 @@ use crate::conversion;
 use crate::item;
 use crate::object;
 use crate::served::Endpoint;
-use crate::status::{ApiError, ApiResult, Subject};
+use crate::status::{ApiError, ApiResult, StatusSubject};
 use crate::traffic::timing::Timed;
 
 /// Puts one version of an object into the store.
@@ -49,7 +49,7 @@ async fn put(
         table: call.served.table.clone(),
         name: key.into(),
         expect,
-        change: Change::Put(Bytes::from(item::encode(&object))),
+        change: WriteChange::Put(Bytes::from(item::encode(&object))),
     };
     Ok(store(call, write).await?)
 }
@@ -60,7 +60,7 @@ pub(crate) async fn store(
     write: Write,
 ) -> Result<ObjectWritten, store::WriteError> {
     let operation = match (&write.change, &write.expect) {
-        (Change::Delete, _) => "delete",
+        (WriteChange::Delete, _) => "delete",
         (_, Expect::Absent) => "create",
         _ => "update",
     };
@@ -84,7 +84,7 @@ async fn put_converted(
         table: call.served.table.clone(),
         name: key.into(),
         expect,
-        change: Change::Put(Bytes::from(item::encode(&stored))),
+        change: WriteChange::Put(Bytes::from(item::encode(&stored))),
     };
     let mut written = store(call, write).await?;
     written.entry = conversion::remade(&written.entry, object);
@@ -106,7 +106,7 @@ impl PutError {
     }
 
     /// What it means to the client.
-    pub(crate) fn told(self, subject: Subject<'_>) -> ApiError {
+    pub(crate) fn told(self, subject: StatusSubject<'_>) -> ApiError {
         match self {
             Self::Store(error) => write_failure(&error, subject),
             Self::Conversion(error) => error,
@@ -140,8 +140,12 @@ fn reset_fields(call: &Call<'_>, endpoint: Endpoint) -> Set {
 }
 
 /// What `merge` has to know about a write.
-fn request<'a>(call: &'a Call<'_>, manager: &'a str, facts: &'a Facts) -> merge::Request<'a> {
-    merge::Request {
+fn request<'a>(
+    call: &'a Call<'_>,
+    manager: &'a str,
+    facts: &'a MergeInput,
+) -> merge::MergeRequest<'a> {
+    merge::MergeRequest {
         manager,
         subresource: call.path.subresource,
         api_version: &facts.api_version,
@@ -155,7 +159,7 @@ fn request<'a>(call: &'a Call<'_>, manager: &'a str, facts: &'a Facts) -> merge:
 }
 
 /// The owned parts of a [`merge::Request`].
-struct Facts {
+struct MergeInput {
     api_version: String,
     now: String,
     schema: schema::Schema,
@@ -163,14 +167,14 @@ struct Facts {
     blank: Option<&'static Value>,
 }
 
-fn facts(call: &Call<'_>, endpoint: Endpoint) -> ApiResult<Facts> {
+fn facts(call: &Call<'_>, endpoint: Endpoint) -> ApiResult<MergeInput> {
     let schema = call.served.schema()?;
     // Typed objects have their structs even when nothing is in them.
     let served = &call.served;
     let blank = types::Kind::find(&served.group, &served.version, &served.kind)
         .filter(|_| !served.is_custom())
         .map(types::Kind::blank);
-    Ok(Facts {
+    Ok(MergeInput {
         api_version: call.served.api_version(),
         now: clock::now_rfc3339(),
         reset: reset_fields(call, endpoint),

@@ -3,7 +3,7 @@
 
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::subject::{Subject, SubjectError};
+use crate::subject::{CertificateSubject, SubjectError};
 use crate::user::User;
 
 /// Why a certificate names no user.
@@ -18,8 +18,8 @@ pub enum IdentityError {
 /// The user that a certificate (DER) names.
 pub fn user_from_certificate(der: &[u8]) -> Result<User, IdentityError> {
     let (_, cert) = X509Certificate::from_der(der).map_err(|_| IdentityError::Unreadable)?;
-    let Subject { common_name, organizations, uid } =
-        Subject::of(cert.subject()).map_err(IdentityError::Subject)?;
+    let CertificateSubject { common_name, organizations, uid } =
+        CertificateSubject::of(cert.subject()).map_err(IdentityError::Subject)?;
     Ok(User { uid, ..User::new(common_name, organizations) })
 }
 

@@ -13,6 +13,8 @@ pub mod subject;
 pub mod token;
 pub mod user;
 
-pub use rbac::policy::{Attributes, Decision, Policy, ResourceRequest, Target, forbidden_message};
+pub use rbac::policy::{
+    AccessTarget, Attributes, Decision, RbacPolicy, ResourceRequest, forbidden_message,
+};
 pub use rbac::rule::PolicyRule;
 pub use user::User;

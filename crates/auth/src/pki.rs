@@ -43,8 +43,8 @@ pub(crate) use files::write_private;
 pub use given::{GivenError, GivenFiles, ensure_self_signed};
 use pair::Pair;
 pub(crate) use pair::pem as encode_pem;
-pub use pair::{Facts, PairError};
-pub use request::{Request, RequestError, Signer};
+pub use pair::{CertificateFacts, PairError};
+pub use request::{CertificateRequest, RequestError, Signer};
 pub use serving::ServingNames;
 
 /// What every node of a cluster must have in common.
@@ -91,7 +91,7 @@ pub enum PkiError {
 
 /// Something that was made or replaced; callers log it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct PkiChange {
     pub file: &'static str,
     pub reason: Reason,
 }
@@ -146,7 +146,7 @@ impl Pki {
         dir: &Path,
         names: &ServingNames,
         now: Timestamp,
-    ) -> Result<(Self, Vec<Change>), PkiError> {
+    ) -> Result<(Self, Vec<PkiChange>), PkiError> {
         files::make_directory(dir)?;
         let (mut pki, mut changes) = Self::read(dir, names, now)?;
         changes.extend(pki.renew_if_due(names, now)?);
@@ -169,7 +169,7 @@ impl Pki {
         dir: &Path,
         names: &ServingNames,
         now: Timestamp,
-    ) -> Result<(Self, Vec<Change>), PkiError> {
+    ) -> Result<(Self, Vec<PkiChange>), PkiError> {
         let _lock = files::lock(dir)?;
         let mut changes = Vec::new();
         // The authorities come first: a crash later on must find them.
@@ -198,7 +198,7 @@ impl Pki {
         &mut self,
         names: &ServingNames,
         now: Timestamp,
-    ) -> Result<Vec<Change>, PkiError> {
+    ) -> Result<Vec<PkiChange>, PkiError> {
         let _lock = files::lock(&self.dir)?;
         let mut changes = Vec::new();
         self.ca.advance(&self.dir, now, &mut changes)?;
@@ -208,7 +208,7 @@ impl Pki {
             let issue =
                 |key: &KeyPair| self.ca.client_with(key, ADMIN, &[MASTERS], LEAF_LIFETIME, now);
             self.admin = replace(&self.dir, "admin.pem", &self.admin, issue)?;
-            changes.push(Change { file: "admin.pem", reason });
+            changes.push(PkiChange { file: "admin.pem", reason });
         }
         if let Some(reason) = self.leaf_due(&self.front_proxy_ca, &self.front_proxy, now) {
             let issue = |key: &KeyPair| {
@@ -216,7 +216,7 @@ impl Pki {
             };
             self.front_proxy =
                 replace(&self.dir, "front-proxy-client.pem", &self.front_proxy, issue)?;
-            changes.push(Change { file: "front-proxy-client.pem", reason });
+            changes.push(PkiChange { file: "front-proxy-client.pem", reason });
         }
         let due = self.leaf_due(&self.ca, &self.serving, now).or_else(|| {
             let carried = &self.serving.facts().names;
@@ -227,7 +227,7 @@ impl Pki {
                 self.ca.server(key, names, LEAF_LIFETIME, now).map(|pair| pair.into_certs())
             };
             self.serving = replace(&self.dir, "serving.pem", &self.serving, issue)?;
-            changes.push(Change { file: "serving.pem", reason });
+            changes.push(PkiChange { file: "serving.pem", reason });
         }
         Ok(changes)
     }
@@ -298,7 +298,7 @@ impl Pki {
 fn leaf(
     dir: &Path,
     file: &'static str,
-    changes: &mut Vec<Change>,
+    changes: &mut Vec<PkiChange>,
     issue: impl FnOnce() -> Result<Pair, rcgen::Error>,
 ) -> Result<Pair, PkiError> {
     let path = dir.join(file);
@@ -307,7 +307,7 @@ fn leaf(
     }
     let pair = issue().map_err(|source| PkiError::Issue { subject: file.to_owned(), source })?;
     files::write(&path, &pair.to_pem())?;
-    changes.push(Change { file, reason: Reason::Created });
+    changes.push(PkiChange { file, reason: Reason::Created });
     Ok(pair)
 }
 
@@ -329,7 +329,7 @@ fn replace(
     Ok(pair)
 }
 
-fn open_key_ring(dir: &Path, changes: &mut Vec<Change>) -> Result<KeyRing, PkiError> {
+fn open_key_ring(dir: &Path, changes: &mut Vec<PkiChange>) -> Result<KeyRing, PkiError> {
     let path = dir.join("service-account.pem");
     let keys = |source| PkiError::Keys { path: path.clone(), source };
     if let Some(text) = files::read(&path)? {
@@ -337,7 +337,7 @@ fn open_key_ring(dir: &Path, changes: &mut Vec<Change>) -> Result<KeyRing, PkiEr
     }
     let ring = KeyRing::generate().map_err(keys)?;
     files::write(&path, &ring.to_pem())?;
-    changes.push(Change { file: "service-account.pem", reason: Reason::Created });
+    changes.push(PkiChange { file: "service-account.pem", reason: Reason::Created });
     Ok(ring)
 }
 

@@ -12,7 +12,7 @@ const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 
 /// The parts of a subject that Kubernetes reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Subject {
+pub struct CertificateSubject {
     /// The name of the user; never empty.
     pub common_name: String,
     /// The groups of the user.
@@ -36,7 +36,7 @@ pub enum SubjectError {
     NotText,
 }
 
-impl Subject {
+impl CertificateSubject {
     /// Reads the subject of a parsed certificate or certificate request.
     pub fn of(name: &X509Name<'_>) -> Result<Self, SubjectError> {
         let common_name = match texts(name.iter_common_name())?.as_slice() {
@@ -100,7 +100,7 @@ mod tests {
         ] {
             let der = name(attributes);
             let (_, parsed) = X509Name::from_der(&der).unwrap();
-            let read = Subject::of(&parsed);
+            let read = CertificateSubject::of(&parsed);
             let read = read.as_ref().map(|it| (it.common_name.as_str(), it.organizations.len()));
             assert_eq!(read.map_err(Clone::clone), expected, "{attributes:?}");
         }

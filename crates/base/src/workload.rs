@@ -37,7 +37,7 @@ pub struct Workload {
 
 impl Workload {
     /// How many were ever added, and how many are ready.
-    pub fn tell(&self, (added, ready): (u64, usize)) {
+    pub fn report(&self, (added, ready): (u64, usize)) {
         self.added.store(added, Ordering::Relaxed);
         self.ready.store(ready as u64, Ordering::Relaxed);
     }
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_queue_keeps_its_numbers_under_its_name() {
         let loads = Workloads::default();
-        loads.of("claims").tell((3, 1));
+        loads.of("claims").report((3, 1));
         loads.of("claims").retried();
         let all = loads.all();
         assert_eq!(all.len(), 1);

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use self::bare::{Bare, Place, Recipe};
-use self::node::{Node, Watch, is_running};
+use self::bare::{Bare, BareSetup, Recipe};
+use self::node::{MachineNode, Watch, is_running};
 use crate::figures::{Figures, Limit, percentile};
 use crate::process::tool;
 
@@ -25,7 +25,7 @@ const IDLE: Duration = Duration::from_secs(30);
 const TAPS: &str = "sbench-";
 
 pub(crate) async fn run(sheaf: &Path, count: usize, figures: &mut Figures) -> Result<()> {
-    let mut node = Node::start(sheaf, assemble().await?).await?;
+    let mut node = MachineNode::start(sheaf, assemble().await?).await?;
     let recipe = single(&mut node, figures).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let empty = node.server.memory();
@@ -60,7 +60,7 @@ pub(crate) async fn run(sheaf: &Path, count: usize, figures: &mut Figures) -> Re
 }
 
 /// One machine after the other, in turns with QEMU by hand.
-async fn single(node: &mut Node, figures: &mut Figures) -> Result<Recipe> {
+async fn single(node: &mut MachineNode, figures: &mut Figures) -> Result<Recipe> {
     let mut samples: [Vec<Duration>; 5] = Default::default();
     let mut recipe = None;
     for round in 0..ROUNDS {
@@ -88,7 +88,7 @@ async fn single(node: &mut Node, figures: &mut Figures) -> Result<Recipe> {
         node.delete(&name).await?;
         watch.until_gone(&name).await?;
 
-        let place = Place::prepare(node.dir(), 0, node.guest(), TAPS).await?;
+        let place = BareSetup::prepare(node.dir(), 0, node.guest(), TAPS).await?;
         let begun = Instant::now();
         let mut bare = Bare::start(recipe, &place).await?;
         samples[3].push(begun.elapsed());
@@ -114,7 +114,7 @@ async fn single(node: &mut Node, figures: &mut Figures) -> Result<Recipe> {
 
 /// All at once, after as many by hand.
 async fn many(
-    node: &mut Node,
+    node: &mut MachineNode,
     watch: &mut Watch,
     recipe: &Recipe,
     count: usize,
@@ -122,7 +122,7 @@ async fn many(
 ) -> Result<BTreeSet<String>> {
     let mut places = Vec::new();
     for number in 0..count {
-        places.push(Place::prepare(node.dir(), number, node.guest(), TAPS).await?);
+        places.push(BareSetup::prepare(node.dir(), number, node.guest(), TAPS).await?);
     }
     let begun = Instant::now();
     let starts = places.iter().map(|place| Bare::start(recipe, place));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use self::node::{CLAIMS, Node, longhorn};
+use self::node::{CLAIMS, StorageNode, longhorn};
 use self::web::Web;
 use crate::figures::{Figures, Limit, percentile};
 use crate::process::tool;
@@ -32,7 +32,7 @@ const AT_A_TIME: usize = 20;
 const HISTORY: Duration = Duration::from_secs(100);
 
 pub(crate) async fn run(sheaf: &Path, figures: &mut Figures) -> Result<()> {
-    let mut node = Node::start(sheaf).await?;
+    let mut node = StorageNode::start(sheaf).await?;
     let class = import(&mut node, figures).await?;
     claim(&mut node, &class, figures).await?;
     pause(&mut node, figures).await?;
@@ -40,7 +40,7 @@ pub(crate) async fn run(sheaf: &Path, figures: &mut Figures) -> Result<()> {
 }
 
 /// The same file in turns; answers the class of the last image.
-async fn import(node: &mut Node, figures: &mut Figures) -> Result<String> {
+async fn import(node: &mut StorageNode, figures: &mut Figures) -> Result<String> {
     let dir = tempfile::tempdir_in(node.dir())?;
     let (raw, image) = (dir.path().join("raw"), dir.path().join("image.qcow2"));
     let text = |path: &Path| path.display().to_string();
@@ -85,7 +85,7 @@ fn is(object: &Value, kind: &str) -> bool {
 }
 
 /// From the request to a socket that a machine could use.
-async fn claim(node: &mut Node, class: &str, figures: &mut Figures) -> Result<()> {
+async fn claim(node: &mut StorageNode, class: &str, figures: &mut Figures) -> Result<()> {
     let mut times = Vec::new();
     for round in 0..9 {
         let name = format!("root-{round}");
@@ -103,7 +103,7 @@ async fn claim(node: &mut Node, class: &str, figures: &mut Figures) -> Result<()
 }
 
 /// How long a guest with three disks stands still, as its node tells.
-async fn pause(node: &mut Node, figures: &mut Figures) -> Result<()> {
+async fn pause(node: &mut StorageNode, figures: &mut Figures) -> Result<()> {
     let disks = ["a", "b", "c"];
     for disk in disks {
         node.claim(disk, "1Gi", None).await?;
@@ -168,7 +168,7 @@ fn pauses(events: &Value) -> Vec<Duration> {
 /// Many volumes come, are used and go. The first time shows what all of it needs at all, the
 /// second what is lost each time; and both are looked at when the store has forgotten what
 /// happened, which it keeps for a while for watchers who come back.
-async fn loops(node: &mut Node, figures: &mut Figures) -> Result<()> {
+async fn loops(node: &mut StorageNode, figures: &mut Figures) -> Result<()> {
     rounds(node, "warm", VOLUMES).await?;
     tokio::time::sleep(HISTORY).await;
     let before = node.footprint()?;
@@ -189,7 +189,7 @@ async fn loops(node: &mut Node, figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-async fn rounds(node: &mut Node, prefix: &str, count: usize) -> Result<()> {
+async fn rounds(node: &mut StorageNode, prefix: &str, count: usize) -> Result<()> {
     for first in (0..count).step_by(AT_A_TIME) {
         let names: Vec<String> =
             (first..(first + AT_A_TIME).min(count)).map(|it| format!("{prefix}-{it}")).collect();

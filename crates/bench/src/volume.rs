@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use self::lab::{Load, Sample, Subject};
+use self::lab::{Load, Sample, VolumeServer};
 use crate::figures::{Figures, Limit};
 
 const ROUNDS: usize = 3;
@@ -24,9 +24,9 @@ const SPAN_MIB: f64 = 512.0;
 pub(crate) fn run(sheaf: &Path, seconds: u32, figures: &mut Figures) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let subjects = [
-        Subject::qemu(dir.path())?,
-        Subject::volume(sheaf, dir.path(), 1)?,
-        Subject::volume(sheaf, dir.path(), 3)?,
+        VolumeServer::qemu(dir.path())?,
+        VolumeServer::volume(sheaf, dir.path(), 1)?,
+        VolumeServer::volume(sheaf, dir.path(), 3)?,
     ];
     figures.add("volume: engine with one replica, idle memory", subjects[1].memory(), "MB");
     figures.add("volume: engine and 3 replicas, idle memory", subjects[2].memory(), "MB");
@@ -52,7 +52,7 @@ pub(crate) fn run(sheaf: &Path, seconds: u32, figures: &mut Figures) -> Result<(
 }
 
 /// The same volume over NBD and over memory that is shared, in turns.
-fn shared_memory(volume: &Subject, seconds: u32, figures: &mut Figures) -> Result<()> {
+fn shared_memory(volume: &VolumeServer, seconds: u32, figures: &mut Figures) -> Result<()> {
     let mut guest = guest::Guest::connect(&volume.vhost)?;
     let (span, time) = (512 << 20, Duration::from_secs(seconds.into()));
     for (block, bytes) in [("4k", 4096), ("1m", 1 << 20)] {
@@ -84,7 +84,7 @@ fn shared_memory(volume: &Subject, seconds: u32, figures: &mut Figures) -> Resul
 }
 
 /// One kind of load on all subjects.
-fn compare(subjects: &[Subject; 3], load: &Load, figures: &mut Figures) -> Result<()> {
+fn compare(subjects: &[VolumeServer; 3], load: &Load, figures: &mut Figures) -> Result<()> {
     let mut samples: [Vec<Sample>; 3] = Default::default();
     for _ in 0..ROUNDS {
         for (subject, samples) in subjects.iter().zip(&mut samples) {
@@ -118,7 +118,7 @@ fn compare(subjects: &[Subject; 3], load: &Load, figures: &mut Figures) -> Resul
 
 /// The slowest write around a snapshot, beside the slowest without one: the median of some, so
 /// that what else the machine does is not taken for it.
-fn snapshot(volume: &Subject, figures: &mut Figures) -> Result<()> {
+fn snapshot(volume: &VolumeServer, figures: &mut Figures) -> Result<()> {
     const TIMES: usize = 5;
     let load = Load { rw: "randwrite", block: "4k", depth: 8, seconds: Some(2) };
     let (mut quiet, mut busy, mut took) = (Vec::new(), Vec::new(), Vec::new());
@@ -149,7 +149,7 @@ fn snapshot(volume: &Subject, figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-fn rebuild(volume: &Subject, figures: &mut Figures) -> Result<()> {
+fn rebuild(volume: &VolumeServer, figures: &mut Figures) -> Result<()> {
     let took = volume.rebuild().context("cannot rebuild")?;
     let rate = SPAN_MIB / took.as_secs_f64();
     figures.held("rebuild of contiguous data", rate, "MiB/s", Limit::Least(250.0));
@@ -159,7 +159,7 @@ fn rebuild(volume: &Subject, figures: &mut Figures) -> Result<()> {
 /// Every second block has data.
 fn scattered_rebuild(sheaf: &Path, figures: &mut Figures) -> Result<()> {
     let dir = tempfile::tempdir()?;
-    let volume = Subject::volume(sheaf, dir.path(), 3)?;
+    let volume = VolumeServer::volume(sheaf, dir.path(), 3)?;
     volume.fio(&Load { rw: "write:4k", block: "4k", depth: 32, seconds: None })?;
     let took = volume.rebuild().context("cannot rebuild")?;
     let rate = SPAN_MIB / took.as_secs_f64();

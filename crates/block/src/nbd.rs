@@ -14,7 +14,7 @@ mod proto;
 mod reply;
 mod request;
 
-pub use handshake::{Export, Handshake, HandshakeError, Negotiated, Step};
+pub use handshake::{Export, Handshake, HandshakeError, HandshakeStep, Negotiated};
 pub use reply::{Errno, Extent, Replies, Reply};
 pub use request::{MAX_PAYLOAD, Request, RequestError, RequestKind, Requests};
 

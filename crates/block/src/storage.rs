@@ -44,7 +44,7 @@ pub use self::protocol::{
     WorkProgress,
 };
 use self::records::Records;
-use self::state::State;
+use self::state::StoredState;
 use self::volumes::Live;
 use crate::ids::{BootId, ReplicaId, VolumeId};
 use crate::run::{Address, Driver, Handle, Listener, Shard, Tls};
@@ -108,7 +108,7 @@ struct Shared {
 
 #[derive(Debug)]
 struct Inner {
-    state: State,
+    state: StoredState,
     live: BTreeMap<VolumeId, Live>,
     /// Why volumes that are to be served are not.
     failed: BTreeMap<VolumeId, String>,
@@ -136,7 +136,7 @@ impl Storage {
             std::fs::create_dir_all(&path).map_err(io(&path))?;
         }
         let lock = lock(&dir)?;
-        let state = State::load(&dir)?;
+        let state = StoredState::load(&dir)?;
         let mut shard =
             Shard::new(options.driver).map_err(|source| StorageError::Shard { source })?;
         shard.stay();

@@ -32,7 +32,7 @@ impl Verb {
 
 /// One kind, at the version its server prefers.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Kind {
+pub struct CatalogKind {
     /// Empty for the core group.
     pub group: Box<str>,
     pub plural: Box<str>,
@@ -44,7 +44,7 @@ pub struct Kind {
     verbs: u8,
 }
 
-impl Kind {
+impl CatalogKind {
     pub fn can(&self, verb: Verb) -> bool {
         self.verbs & verb.bit() != 0
     }
@@ -75,7 +75,7 @@ impl Kind {
 /// All kinds of a server.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    kinds: Vec<Arc<Kind>>,
+    kinds: Vec<Arc<CatalogKind>>,
     /// Group versions whose kinds the server could not find out just now.
     pub stale: Vec<String>,
 }
@@ -110,12 +110,12 @@ impl Catalog {
         catalog
     }
 
-    pub fn kinds(&self) -> &[Arc<Kind>] {
+    pub fn kinds(&self) -> &[Arc<CatalogKind>] {
         &self.kinds
     }
 
     /// The kind that objects of this `apiVersion` and `kind` are, if that is served.
-    pub fn find(&self, api_version: &str, kind: &str) -> Option<&Arc<Kind>> {
+    pub fn find(&self, api_version: &str, kind: &str) -> Option<&Arc<CatalogKind>> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         self.kinds.iter().find(|own| {
             &*own.group == group
@@ -124,13 +124,13 @@ impl Catalog {
         })
     }
 
-    pub fn resource(&self, group: &str, plural: &str) -> Option<&Arc<Kind>> {
+    pub fn resource(&self, group: &str, plural: &str) -> Option<&Arc<CatalogKind>> {
         self.kinds.iter().find(|kind| kind.is(group, plural))
     }
 
     fn add_group(&mut self, group: &APIGroupDiscovery) {
         let name = group.metadata.as_ref().and_then(|meta| meta.name.as_deref()).unwrap_or("");
-        let mut found: BTreeMap<&str, Kind> = BTreeMap::new();
+        let mut found: BTreeMap<&str, CatalogKind> = BTreeMap::new();
         for served in &group.versions {
             let version = served.version.as_deref().unwrap_or_default();
             if served.freshness.as_deref() == Some("Stale") {
@@ -156,9 +156,14 @@ impl Catalog {
     }
 }
 
-fn kind_of(group: &str, version: &str, plural: &str, resource: &APIResourceDiscovery) -> Kind {
+fn kind_of(
+    group: &str,
+    version: &str,
+    plural: &str,
+    resource: &APIResourceDiscovery,
+) -> CatalogKind {
     let kind = resource.response_kind.as_ref().and_then(|kind| kind.kind.as_deref());
-    Kind {
+    CatalogKind {
         group: group.into(),
         plural: plural.into(),
         kind: kind.unwrap_or_default().into(),

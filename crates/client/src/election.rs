@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use self::plan::{Record, Step};
+use self::plan::{ElectionStep, LeaseRecord};
 use crate::fault::Fault;
 
 /// For how long a lease holds and how often it is renewed.
@@ -103,7 +103,7 @@ struct Candidate {
     election: Election,
     /// What the lease said when it last changed, and when that was seen here: clocks of
     /// different machines are never compared.
-    seen: Option<(Record, Instant)>,
+    seen: Option<(LeaseRecord, Instant)>,
 }
 
 impl Candidate {
@@ -165,7 +165,7 @@ impl Candidate {
         self.write(step, found).await
     }
 
-    async fn write(&self, step: Step, found: Option<Lease>) -> Result<bool, Fault> {
+    async fn write(&self, step: ElectionStep, found: Option<Lease>) -> Result<bool, Fault> {
         let mut lease = found.unwrap_or_else(|| Lease {
             metadata: ObjectMeta { name: Some(self.election.name.clone()), ..Default::default() },
             spec: None,
@@ -179,9 +179,9 @@ impl Candidate {
         );
         let params = PostParams::default();
         let result = match step {
-            Step::Wait => return Ok(false),
-            Step::Create => self.leases.create(&params, &lease).await,
-            Step::Take | Step::Renew => {
+            ElectionStep::Wait => return Ok(false),
+            ElectionStep::Create => self.leases.create(&params, &lease).await,
+            ElectionStep::Take | ElectionStep::Renew => {
                 self.leases.replace(&self.election.name, &params, &lease).await
             }
         };
@@ -211,7 +211,7 @@ impl Candidate {
             Ok(Err(failure)) => {
                 warn!(lease = self.election.name, error = %Chain(&failure), "cannot release");
             }
-            Err(_) => warn!(lease = self.election.name, "no time to release"),
+            Err(_) => warn!(lease = self.election.name, "shutdown deadline reached before release"),
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use crate::catalog::{Catalog, Kind, Verb, discover};
+use crate::catalog::{Catalog, CatalogKind, Verb, discover};
 use crate::meta::Meta;
 use crate::watch::follow;
 
@@ -27,7 +27,7 @@ const REFRESH: Duration = Duration::from_secs(300);
 
 /// What happened to the objects of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum FeedChange {
     /// All objects follow; those that are not named before `Listed` are gone.
     Listing,
     Listed,
@@ -40,8 +40,8 @@ pub enum Change {
 
 #[derive(Debug, Clone)]
 pub struct Update {
-    pub kind: Arc<Kind>,
-    pub change: Change,
+    pub kind: Arc<CatalogKind>,
+    pub change: FeedChange,
 }
 
 /// Follows every kind until nobody receives any more; dropping the future is a clean stop
@@ -60,7 +60,7 @@ struct Feed {
     updates: mpsc::Sender<Update>,
     catalog: watch::Sender<Arc<Catalog>>,
     followers: JoinSet<()>,
-    followed: BTreeMap<Arc<Kind>, AbortHandle>,
+    followed: BTreeMap<Arc<CatalogKind>, AbortHandle>,
 }
 
 impl Feed {
@@ -85,7 +85,7 @@ impl Feed {
                 }
                 update = tapped.recv() => {
                     let Some(update) = update else { return };
-                    if matches!(update.change, Change::Applied(_) | Change::Deleted(_)) {
+                    if matches!(update.change, FeedChange::Applied(_) | FeedChange::Deleted(_)) {
                         let now = Instant::now();
                         looks = vec![now + SETTLE, now + SECOND_LOOK];
                     }
@@ -121,7 +121,7 @@ impl Feed {
     }
 
     async fn drop_missing(&mut self, catalog: &Catalog) -> Result<(), Closed> {
-        let served = |kind: &Kind| {
+        let served = |kind: &CatalogKind| {
             catalog.kinds().iter().any(|own| **own == *kind)
                 // A group that cannot answer just now has not lost its kinds.
                 || catalog.stale.contains(&kind.api_version())
@@ -135,7 +135,7 @@ impl Feed {
             }
             // A kind that only changed (a version was added) keeps its objects.
             if catalog.resource(&kind.group, &kind.plural).is_none() {
-                let update = Update { kind, change: Change::Dropped };
+                let update = Update { kind, change: FeedChange::Dropped };
                 self.updates.send(update).await.map_err(|_| Closed)?;
             }
         }
@@ -149,13 +149,13 @@ impl Feed {
 struct Closed;
 
 /// Whether the feed shows the objects of this kind.
-pub fn is_followed(kind: &Kind) -> bool {
+pub fn is_followed(kind: &CatalogKind) -> bool {
     // Events are many, short-lived and own nothing.
     let is_event = &*kind.plural == "events" && matches!(&*kind.group, "" | "events.k8s.io");
     !is_event && kind.can(Verb::Delete) && kind.can(Verb::List) && kind.can(Verb::Watch)
 }
 
-fn defines_kinds(kind: &Kind) -> bool {
+fn defines_kinds(kind: &CatalogKind) -> bool {
     kind.is("apiextensions.k8s.io", "customresourcedefinitions")
         || kind.is("apiregistration.k8s.io", "apiservices")
 }

@@ -15,10 +15,10 @@ mod meta;
 pub mod objects;
 mod watch;
 
-pub use catalog::{Catalog, DiscoverError, Kind, Verb, discover};
+pub use catalog::{Catalog, CatalogKind, DiscoverError, Verb, discover};
 pub use connect::{ConnectError, from_kubeconfig, in_process, read_kubeconfig};
 pub use election::{Election, Term, Timing, campaign};
 pub use fault::Fault;
-pub use feed::{Change, Update, feed, is_followed};
+pub use feed::{FeedChange, Update, feed, is_followed};
 pub use meta::{Meta, Owner};
 pub use watch::{WatchError, follow};

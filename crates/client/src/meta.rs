@@ -62,7 +62,7 @@ pub(crate) struct Partial {
 /// One page of a list of anything.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Page {
+pub(crate) struct MetadataPage {
     pub(crate) metadata: PageMeta,
     #[serde(deserialize_with = "null_is_empty")]
     pub(crate) items: Vec<Partial>,

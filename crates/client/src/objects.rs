@@ -5,8 +5,8 @@ use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams};
 use kube::core::Request;
 use serde_json::Value;
 
-use crate::catalog::Kind;
-use crate::meta::{Meta, Page, Partial};
+use crate::catalog::CatalogKind;
+use crate::meta::{Meta, MetadataPage, Partial};
 
 /// Objects per page; see [`list`].
 const PAGE: u32 = 500;
@@ -14,7 +14,7 @@ const PAGE: u32 = 500;
 /// The metadata of one object; nothing if it does not exist.
 pub async fn get(
     client: &Client,
-    kind: &Kind,
+    kind: &CatalogKind,
     namespace: &str,
     name: &str,
 ) -> Result<Option<Meta>, kube::Error> {
@@ -25,14 +25,18 @@ pub async fn get(
 }
 
 /// The metadata of all objects of a kind in `namespace`, read page by page.
-pub async fn list(client: &Client, kind: &Kind, namespace: &str) -> Result<Vec<Meta>, kube::Error> {
+pub async fn list(
+    client: &Client,
+    kind: &CatalogKind,
+    namespace: &str,
+) -> Result<Vec<Meta>, kube::Error> {
     let mut found = Vec::new();
     let mut params = ListParams::default().limit(PAGE);
     loop {
         let request = Request::new(kind.path(namespace))
             .list_metadata(&params)
             .map_err(kube::Error::BuildRequest)?;
-        let page: Page = client.request(request).await?;
+        let page: MetadataPage = client.request(request).await?;
         found.extend(page.items.into_iter().map(|object| object.metadata));
         match page.metadata.r#continue.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
@@ -44,7 +48,7 @@ pub async fn list(client: &Client, kind: &Kind, namespace: &str) -> Result<Vec<M
 /// Deletes one object; one that does not exist is as good.
 pub async fn delete(
     client: &Client,
-    kind: &Kind,
+    kind: &CatalogKind,
     namespace: &str,
     name: &str,
     params: &DeleteParams,
@@ -58,7 +62,7 @@ pub async fn delete(
 /// Deletes all objects of a kind in `namespace`.
 pub async fn delete_all(
     client: &Client,
-    kind: &Kind,
+    kind: &CatalogKind,
     namespace: &str,
     params: &DeleteParams,
 ) -> Result<(), kube::Error> {
@@ -72,7 +76,7 @@ pub async fn delete_all(
 /// is left so.
 pub async fn merge(
     client: &Client,
-    kind: &Kind,
+    kind: &CatalogKind,
     namespace: &str,
     name: &str,
     patch: &Value,

@@ -23,10 +23,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use crate::catalog::Kind;
+use crate::catalog::CatalogKind;
 use crate::fault::Fault;
-use crate::feed::{Change, Update};
-use crate::meta::{Page, Partial};
+use crate::feed::{FeedChange, Update};
+use crate::meta::{MetadataPage, Partial};
 
 const LIST_ACCEPT: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 const ITEM_ACCEPT: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -55,11 +55,11 @@ pub enum WatchError {
 /// Ends only when nobody receives any more.
 pub async fn follow(
     client: Client,
-    kind: Arc<Kind>,
+    kind: Arc<CatalogKind>,
     fields: Option<&'static str>,
     updates: mpsc::Sender<Update>,
 ) {
-    let mut follower = Follower { client, path: kind.path(""), kind, fields, updates };
+    let mut follower = KindWatcher { client, path: kind.path(""), kind, fields, updates };
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30));
     let mut version = None;
     let mut failing = false;
@@ -89,7 +89,7 @@ pub async fn follow(
             // A server that stays away is told of once for each kind.
             Some(failure) if !failing => {
                 failing = true;
-                warn!(path = follower.path, error = %Chain(&failure), "cannot follow kind");
+                warn!(path = follower.path, error = %Chain(&failure), "cannot watch kind");
             }
             Some(failure) => {
                 debug!(path = follower.path, error = %Chain(&failure), "cannot follow kind yet");
@@ -103,15 +103,15 @@ pub async fn follow(
     }
 }
 
-struct Follower {
+struct KindWatcher {
     client: Client,
     path: String,
-    kind: Arc<Kind>,
+    kind: Arc<CatalogKind>,
     fields: Option<&'static str>,
     updates: mpsc::Sender<Update>,
 }
 
-impl Follower {
+impl KindWatcher {
     /// Lists if there is no version to go on from, then watches until the stream ends.
     async fn advance(&mut self, version: &mut Option<String>) -> Result<(), WatchError> {
         if version.is_none() {
@@ -122,7 +122,7 @@ impl Follower {
     }
 
     async fn list(&self) -> Result<String, WatchError> {
-        self.emit(Change::Listing).await?;
+        self.emit(FeedChange::Listing).await?;
         let mut next = String::new();
         loop {
             let mut query = format!("limit={PAGE}");
@@ -133,14 +133,14 @@ impl Follower {
             }
             let body = self.send(&query, LIST_ACCEPT).await?;
             let body = body.collect().await.map_err(unreachable)?.to_bytes();
-            let page: Page = serde_json::from_slice(&body).map_err(WatchError::Decode)?;
+            let page: MetadataPage = serde_json::from_slice(&body).map_err(WatchError::Decode)?;
             drop(body);
             for item in page.items {
-                self.emit(Change::Applied(item.metadata)).await?;
+                self.emit(FeedChange::Applied(item.metadata)).await?;
             }
             next = page.metadata.r#continue.unwrap_or_default();
             if next.is_empty() {
-                self.emit(Change::Listed).await?;
+                self.emit(FeedChange::Listed).await?;
                 return Ok(page.metadata.resource_version);
             }
         }
@@ -180,8 +180,8 @@ impl Follower {
             version.clone_from(&meta.resource_version);
         }
         match event.kind {
-            "ADDED" | "MODIFIED" => self.emit(Change::Applied(meta)).await,
-            "DELETED" => self.emit(Change::Deleted(meta)).await,
+            "ADDED" | "MODIFIED" => self.emit(FeedChange::Applied(meta)).await,
+            "DELETED" => self.emit(FeedChange::Deleted(meta)).await,
             _ => Ok(()),
         }
     }
@@ -207,7 +207,7 @@ impl Follower {
         }
     }
 
-    async fn emit(&self, change: Change) -> Result<(), WatchError> {
+    async fn emit(&self, change: FeedChange) -> Result<(), WatchError> {
         let update = Update { kind: Arc::clone(&self.kind), change };
         self.updates.send(update).await.map_err(|_| WatchError::Unheard)
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::reconcile::{State, Touch};
+use crate::reconcile::{ObjectChange, ObjectState};
 
 #[derive(Debug, Default)]
 pub(crate) struct ActiveNamespaces(BTreeSet<Arc<str>>);
@@ -11,25 +11,27 @@ pub(crate) struct ActiveNamespaces(BTreeSet<Arc<str>>);
 impl ActiveNamespaces {
     /// The namespaces to look at again for the sake of the core object `watched`, given by
     /// plural and name.
-    pub(crate) fn keys(&mut self, touch: &Touch, watched: (&str, &str)) -> Vec<Arc<str>> {
+    pub(crate) fn keys(&mut self, touch: &ObjectChange, watched: (&str, &str)) -> Vec<Arc<str>> {
         match touch {
-            Touch::Object { kind, name, state, .. } if kind.is("", "namespaces") => match state {
-                State::Live if self.0.insert(Arc::clone(name)) => vec![Arc::clone(name)],
-                State::Live => vec![],
-                State::Deleting | State::Gone => {
-                    self.0.remove(name);
-                    vec![]
+            ObjectChange::Object { kind, name, state, .. } if kind.is("", "namespaces") => {
+                match state {
+                    ObjectState::Live if self.0.insert(Arc::clone(name)) => vec![Arc::clone(name)],
+                    ObjectState::Live => vec![],
+                    ObjectState::Deleting | ObjectState::Gone => {
+                        self.0.remove(name);
+                        vec![]
+                    }
                 }
-            },
-            Touch::Object { kind, namespace, name, .. }
+            }
+            ObjectChange::Object { kind, namespace, name, .. }
                 if kind.is("", watched.0) && &**name == watched.1 && self.0.contains(namespace) =>
             {
                 vec![Arc::clone(namespace)]
             }
-            Touch::Missed(kind) if kind.is("", "namespaces") || kind.is("", watched.0) => {
+            ObjectChange::Missed(kind) if kind.is("", "namespaces") || kind.is("", watched.0) => {
                 self.0.iter().cloned().collect()
             }
-            Touch::Object { .. } | Touch::Missed(_) => vec![],
+            ObjectChange::Object { .. } | ObjectChange::Missed(_) => vec![],
         }
     }
 }
@@ -53,16 +55,16 @@ mod tests {
     fn a_namespace_is_looked_at_when_it_appears_and_when_its_object_changes() {
         let mut active = ActiveNamespaces::default();
         let watched = ("configmaps", "ca");
-        let mut keys = |touch: Touch| active.keys(&touch, watched).len();
-        assert_eq!(keys(touch("configmaps", "n", "ca", State::Gone)), 0);
-        assert_eq!(keys(touch("namespaces", "", "n", State::Live)), 1);
-        assert_eq!(keys(touch("namespaces", "", "n", State::Live)), 0);
-        assert_eq!(keys(touch("configmaps", "n", "ca", State::Gone)), 1);
-        assert_eq!(keys(touch("configmaps", "n", "other", State::Gone)), 0);
-        assert_eq!(keys(touch("secrets", "n", "ca", State::Gone)), 0);
-        assert_eq!(keys(Touch::Missed(core_kind("configmaps"))), 1);
-        assert_eq!(keys(Touch::Missed(core_kind("secrets"))), 0);
-        assert_eq!(keys(touch("namespaces", "", "n", State::Deleting)), 0);
-        assert_eq!(keys(touch("configmaps", "n", "ca", State::Gone)), 0);
+        let mut keys = |touch: ObjectChange| active.keys(&touch, watched).len();
+        assert_eq!(keys(touch("configmaps", "n", "ca", ObjectState::Gone)), 0);
+        assert_eq!(keys(touch("namespaces", "", "n", ObjectState::Live)), 1);
+        assert_eq!(keys(touch("namespaces", "", "n", ObjectState::Live)), 0);
+        assert_eq!(keys(touch("configmaps", "n", "ca", ObjectState::Gone)), 1);
+        assert_eq!(keys(touch("configmaps", "n", "other", ObjectState::Gone)), 0);
+        assert_eq!(keys(touch("secrets", "n", "ca", ObjectState::Gone)), 0);
+        assert_eq!(keys(ObjectChange::Missed(core_kind("configmaps"))), 1);
+        assert_eq!(keys(ObjectChange::Missed(core_kind("secrets"))), 0);
+        assert_eq!(keys(touch("namespaces", "", "n", ObjectState::Deleting)), 0);
+        assert_eq!(keys(touch("configmaps", "n", "ca", ObjectState::Gone)), 0);
     }
 }

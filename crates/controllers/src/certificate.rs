@@ -10,8 +10,11 @@ use kube::api::{Patch, PatchParams};
 use kube::core::Request;
 use serde_json::{Value, json};
 
-use self::plan::Step;
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use self::plan::CertificateStep;
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{Objects, Resource, is_refused};
 
 const REQUESTS: Resource = Resource::new("certificates.k8s.io", "v1", "certificatesigningrequests");
@@ -41,14 +44,16 @@ pub trait CertificateSigner: Send + Sync {
 
 /// Every request that changes.
 #[derive(Debug, Default)]
-pub(crate) struct Asked;
+pub(crate) struct CertificateRequestMapper;
 
-impl Interest for Asked {
+impl EventMapper for CertificateRequestMapper {
     type Key = Arc<str>;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Arc<str>> {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<Arc<str>> {
         match touch {
-            Touch::Object { kind, name, state: State::Live, .. } if REQUESTS.is(kind) => {
+            ObjectChange::Object { kind, name, state: ObjectState::Live, .. }
+                if REQUESTS.is(kind) =>
+            {
                 vec![Arc::clone(name)]
             }
             _ => vec![],
@@ -67,13 +72,13 @@ impl Authority {
     }
 
     /// Whether the one who asks may have it without anybody looking.
-    async fn may_have(&self, request: &Value, subresource: &str) -> Result<bool, Failure> {
+    async fn may_have(&self, request: &Value, subresource: &str) -> Result<bool, ReconcileError> {
         let review = plan::review(request, subresource);
         let answer = self.objects.create(REVIEWS, "", &review).await.doing("review a request")?;
         Ok(answer["status"]["allowed"] == true)
     }
 
-    async fn approve(&self, request: &Value) -> Result<(), Failure> {
+    async fn approve(&self, request: &Value) -> Result<(), ReconcileError> {
         let patch = plan::approval(request);
         let name = request["metadata"]["name"].as_str().unwrap_or("");
         let call = Request::new(REQUESTS.path("")).patch_subresource(
@@ -86,10 +91,10 @@ impl Authority {
         self.objects.0.request::<Value>(call).await.map(drop).doing("approve a request")
     }
 
-    async fn write(&self, name: &str, patch: &Value) -> Result<Next, Failure> {
+    async fn write(&self, name: &str, patch: &Value) -> Result<ReconcileResult, ReconcileError> {
         match self.objects.merge_status(REQUESTS, "", name, patch).await {
-            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
-            written => written.map(|_| Next::Done).doing("write a certificate"),
+            Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
+            written => written.map(|_| ReconcileResult::Done).doing("write a certificate"),
         }
     }
 }
@@ -97,24 +102,24 @@ impl Authority {
 impl Reconciler for Authority {
     type Key = Arc<str>;
 
-    async fn reconcile(&self, name: &Arc<str>) -> Result<Next, Failure> {
+    async fn reconcile(&self, name: &Arc<str>) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(REQUESTS, "", name).await.doing("get a request")?;
-        let Some(request) = found else { return Ok(Next::Done) };
-        let Some(parts) = plan::Parts::of(&request) else { return Ok(Next::Done) };
+        let Some(request) = found else { return Ok(ReconcileResult::Done) };
+        let Some(parts) = plan::Parts::of(&request) else { return Ok(ReconcileResult::Done) };
         let ask = parts.ask();
         match plan::step(&request, &self.signer.review(&ask)) {
-            Step::Nothing => Ok(Next::Done),
-            Step::Consider { subresource } => {
+            CertificateStep::Nothing => Ok(ReconcileResult::Done),
+            CertificateStep::Consider { subresource } => {
                 if self.may_have(&request, subresource).await? {
                     self.approve(&request).await?;
                 }
-                Ok(Next::Done)
+                Ok(ReconcileResult::Done)
             }
-            Step::Refuse { message } => {
+            CertificateStep::Refuse { message } => {
                 self.write(name, &plan::failure(&request, &message, &base::clock::now_rfc3339()))
                     .await
             }
-            Step::Sign => match self.signer.sign(&ask) {
+            CertificateStep::Sign => match self.signer.sign(&ask) {
                 Ok(pem) => {
                     self.write(name, &json!({"status": {"certificate": plan::encoded(&pem)}})).await
                 }

@@ -13,10 +13,13 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use self::plan::{Notice, Wait};
-use crate::event::{self, About, Tone};
-use crate::key::{Dependents, Key};
+use crate::event::{self, About, EventType};
+use crate::key::{Dependents, ObjectKey};
 use crate::object::{self, text};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{CLAIMS, CLASSES, NODES, Objects, VOLUMES};
 
 /// When no node can make the volume now: one may come without a claim being touched.
@@ -24,59 +27,61 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 const SOURCE: &str = "persistentvolume-controller";
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Work {
-    Claim(Key),
+pub(crate) enum ClaimKey {
+    Claim(ObjectKey),
     Volume(Arc<str>),
 }
 
 /// Every claim and every volume is looked at when it changes, and a claim without a volume when
 /// its class or any volume does.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Storage(pub(crate) Dependents);
+pub(crate) struct ClaimMapper(pub(crate) Dependents);
 
-impl Interest for Storage {
-    type Key = Work;
+impl EventMapper for ClaimMapper {
+    type Key = ClaimKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Work> {
-        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<ClaimKey> {
+        let ObjectChange::Object { kind, namespace, name, state } = touch else {
+            return Vec::new();
+        };
         if CLAIMS.is(kind) {
-            vec![Work::Claim(Key::new(namespace, name))]
-        } else if VOLUMES.is(kind) && *state != State::Gone {
-            let waiting = self.0.all().into_iter().map(Work::Claim);
-            waiting.chain([Work::Volume(Arc::clone(name))]).collect()
+            vec![ClaimKey::Claim(ObjectKey::new(namespace, name))]
+        } else if VOLUMES.is(kind) && *state != ObjectState::Gone {
+            let waiting = self.0.all().into_iter().map(ClaimKey::Claim);
+            waiting.chain([ClaimKey::Volume(Arc::clone(name))]).collect()
         } else if CLASSES.is(kind) {
-            self.0.of(&Key::new("", name)).into_iter().map(Work::Claim).collect()
+            self.0.of(&ObjectKey::new("", name)).into_iter().map(ClaimKey::Claim).collect()
         } else {
             Vec::new()
         }
     }
 }
 
-pub(crate) struct Binder {
+pub(crate) struct ClaimReconciler {
     objects: Objects,
     /// Claims without a volume, by the class that they name.
     waiting: Dependents,
     /// The last notice of each claim, so that it is written once.
-    noticed: Mutex<BTreeMap<Key, Notice>>,
+    noticed: Mutex<BTreeMap<ObjectKey, Notice>>,
 }
 
-impl Reconciler for Binder {
-    type Key = Work;
+impl Reconciler for ClaimReconciler {
+    type Key = ClaimKey;
 
-    async fn reconcile(&self, work: &Work) -> Result<Next, Failure> {
+    async fn reconcile(&self, work: &ClaimKey) -> Result<ReconcileResult, ReconcileError> {
         match work {
-            Work::Claim(key) => self.claim(key).await,
-            Work::Volume(name) => self.volume(name).await,
+            ClaimKey::Claim(key) => self.claim(key).await,
+            ClaimKey::Volume(name) => self.volume(name).await,
         }
     }
 }
 
-impl Binder {
+impl ClaimReconciler {
     pub(crate) fn new(client: Client, waiting: Dependents) -> Self {
         Self { objects: Objects(client), waiting, noticed: Mutex::default() }
     }
 
-    async fn claim(&self, key: &Key) -> Result<Next, Failure> {
+    async fn claim(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(CLAIMS, &key.namespace, &key.name).await;
         let Some(claim) = found.doing("get the claim")? else {
             self.forget(key);
@@ -84,9 +89,9 @@ impl Binder {
         };
         if text(&claim, "/status/phase") == "Bound" || object::is_deleting(&claim) {
             self.forget(key);
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
-        self.waiting.set(key, [Key::new("", plan::class_name(&claim))].into());
+        self.waiting.set(key, [ObjectKey::new("", plan::class_name(&claim))].into());
         let volumes = self.objects.list(VOLUMES, "", "").await.doing("list volumes")?;
         if let Some(volume) = plan::choose(&claim, &volumes) {
             return self.bind(&claim, volume).await;
@@ -95,7 +100,7 @@ impl Binder {
     }
 
     /// The volume first: a claim that says it is bound must find itself in the volume.
-    async fn bind(&self, claim: &Value, volume: &Value) -> Result<Next, Failure> {
+    async fn bind(&self, claim: &Value, volume: &Value) -> Result<ReconcileResult, ReconcileError> {
         let mut volume = volume.clone();
         if let Some(mut patch) = plan::bind_volume(claim, &volume) {
             patch["metadata"] = object::version(&volume).into();
@@ -112,22 +117,24 @@ impl Binder {
             let written = self.objects.merge_status(CLAIMS, namespace, name, &patch).await;
             claim = written.doing("say that the claim is bound")?;
         }
-        self.say_phase(&volume, plan::volume_phase(&volume, Some(&claim))).await
+        self.update_phase(&volume, plan::volume_phase(&volume, Some(&claim))).await
     }
 
-    async fn wait(&self, claim: &Value) -> Result<Next, Failure> {
+    async fn wait(&self, claim: &Value) -> Result<ReconcileResult, ReconcileError> {
         let class = self.objects.get(CLASSES, "", plan::class_name(claim)).await;
         let wait = plan::wait(claim, class.doing("get the storage class")?.as_ref());
         let (patch, notice) = match wait {
-            Wait::Provisioner | Wait::Nobody => return Ok(Next::Done),
+            Wait::Provisioner | Wait::Nobody => return Ok(ReconcileResult::Done),
             Wait::Told(notice) => {
                 self.notify(claim, notice).await;
-                return Ok(Next::Done);
+                return Ok(ReconcileResult::Done);
             }
             Wait::Announcement { provisioner } => (plan::plain_announcement(&provisioner), None),
             Wait::Node { provisioner } => {
                 let nodes = self.objects.list(NODES, "", "").await.doing("list nodes")?;
-                let Some(node) = plan::node(&nodes) else { return Ok(Next::Again(LOOK_AGAIN)) };
+                let Some(node) = plan::node(&nodes) else {
+                    return Ok(ReconcileResult::Again(LOOK_AGAIN));
+                };
                 let patch = plan::announcement(claim, node, &provisioner);
                 (patch, Some(Notice::ExternalProvisioning { provisioner }))
             }
@@ -138,7 +145,7 @@ impl Binder {
         if let Some(notice) = notice {
             self.notify(claim, notice).await;
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 
     /// Writes the event of a notice, once for as long as it is the last one of its claim.
@@ -147,7 +154,7 @@ impl Binder {
             .noticed
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(Key::of(claim), notice.clone());
+            .insert(ObjectKey::of(claim), notice.clone());
         if before.as_ref() == Some(&notice) {
             return;
         }
@@ -158,35 +165,35 @@ impl Binder {
             name: object::name(claim),
             uid: object::uid(claim),
         };
-        let tone = if notice.is_warning() { Tone::Warning } else { Tone::Normal };
+        let tone = if notice.is_warning() { EventType::Warning } else { EventType::Normal };
         let (reason, message) = (notice.reason(), notice.to_string());
-        event::tell(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+        event::record(&self.objects.0, SOURCE, &about, tone, reason, message).await;
     }
 
-    fn forget(&self, key: &Key) {
+    fn forget(&self, key: &ObjectKey) {
         self.waiting.forget(key);
         self.noticed.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
     /// A claim was deleted: what was promised to it is free of it.
-    async fn gone(&self, key: &Key) -> Result<Next, Failure> {
+    async fn gone(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let volumes = self.objects.list(VOLUMES, "", "").await.doing("list volumes")?;
         for volume in &volumes {
             let promised = text(volume, "/spec/claimRef/name") == &*key.name
                 && text(volume, "/spec/claimRef/namespace") == &*key.namespace;
             if promised {
-                self.say_phase(volume, plan::volume_phase(volume, None)).await?;
+                self.update_phase(volume, plan::volume_phase(volume, None)).await?;
             }
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 
-    async fn volume(&self, name: &str) -> Result<Next, Failure> {
+    async fn volume(&self, name: &str) -> Result<ReconcileResult, ReconcileError> {
         let Some(volume) = self.objects.get(VOLUMES, "", name).await.doing("get the volume")?
         else {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
-        let key = Key::new(
+        let key = ObjectKey::new(
             text(&volume, "/spec/claimRef/namespace"),
             text(&volume, "/spec/claimRef/name"),
         );
@@ -198,16 +205,20 @@ impl Binder {
         {
             return self.claim(&key).await;
         }
-        self.say_phase(&volume, plan::volume_phase(&volume, claim.as_ref())).await
+        self.update_phase(&volume, plan::volume_phase(&volume, claim.as_ref())).await
     }
 
-    async fn say_phase(&self, volume: &Value, phase: &str) -> Result<Next, Failure> {
+    async fn update_phase(
+        &self,
+        volume: &Value,
+        phase: &str,
+    ) -> Result<ReconcileResult, ReconcileError> {
         if text(volume, "/status/phase") != phase {
             let patch = json!({"status": {"phase": phase}});
             let written = self.objects.merge_status(VOLUMES, "", object::name(volume), &patch);
             written.await.doing("say what a volume is")?;
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 }
 
@@ -220,7 +231,7 @@ mod tests {
     async fn a_claim_and_a_volume_are_bound_and_released() {
         let fake = Fake::new();
         fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
-        let binder = Binder::new(fake.client(), Dependents::default());
+        let binder = ClaimReconciler::new(fake.client(), Dependents::default());
         let class = json!({"metadata": {"name": "local"}, "provisioner": "sheaf.io/local"});
         fake.create("storage.k8s.io/storageclasses", "", class);
         let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
@@ -229,7 +240,7 @@ mod tests {
             json!({"storageClassName": "local", "resources": {"requests": {"storage": "1Gi"}}});
         let claim = json!({"metadata": {"name": "c"}, "spec": spec});
         let uid = fake.create("/persistentvolumeclaims", "n", claim);
-        let key = Key::new("n", "c");
+        let key = ObjectKey::new("n", "c");
         let claim = || fake.get("/persistentvolumeclaims", "n", "c").unwrap();
         let volume = || fake.get("/persistentvolumes", "", "v").unwrap();
         binder.claim(&key).await.unwrap();
@@ -253,17 +264,17 @@ mod tests {
     async fn a_claim_with_an_unknown_class_gets_one_event_and_is_retried_with_the_class() {
         let fake = Fake::new();
         fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
-        let storage = Storage::default();
-        let binder = Binder::new(fake.client(), storage.0.clone());
+        let storage = ClaimMapper::default();
+        let binder = ClaimReconciler::new(fake.client(), storage.0.clone());
         let spec = json!({"storageClassName": "x", "resources": {"requests": {"storage": "1Gi"}}});
         fake.create(
             "/persistentvolumeclaims",
             "n",
             json!({"metadata": {"name": "c"}, "spec": spec}),
         );
-        let key = Key::new("n", "c");
+        let key = ObjectKey::new("n", "c");
         for _ in 0..2 {
-            assert_eq!(binder.claim(&key).await.unwrap(), Next::Done);
+            assert_eq!(binder.claim(&key).await.unwrap(), ReconcileResult::Done);
         }
         assert_eq!(fake.names("/events").len(), 1);
         assert!(fake.any("/events", |event| {
@@ -271,7 +282,7 @@ mod tests {
                 && event["reason"] == "ProvisioningFailed"
                 && event["message"] == "storageclass.storage.k8s.io \"x\" not found"
         }));
-        assert_eq!(storage.0.of(&Key::new("", "x")), std::slice::from_ref(&key));
+        assert_eq!(storage.0.of(&ObjectKey::new("", "x")), std::slice::from_ref(&key));
         let class = json!({"metadata": {"name": "x"}, "provisioner": hci::DRIVER});
         fake.create("storage.k8s.io/storageclasses", "", class);
         binder.claim(&key).await.unwrap();

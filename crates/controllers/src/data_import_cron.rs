@@ -10,12 +10,15 @@ use kube::Client;
 use serde_json::{Value, json};
 use virt::api::cdi::DataImportCron;
 
-use self::plan::Stage;
+use self::plan::ImportStage;
 use crate::data_source::DATA_SOURCES;
-use crate::event::{self, About, Tone};
-use crate::key::{Dependents, Key};
+use crate::event::{self, About, EventType};
+use crate::key::{Dependents, ObjectKey};
 use crate::object::{self, is_merged, text};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{DATA_VOLUMES, Objects, Resource, is_refused};
 
 const CRONS: Resource = Resource::new("cdi.kubevirt.io", "v1beta1", "dataimportcrons");
@@ -25,14 +28,16 @@ const SOURCE: &str = "dataimportcron-controller";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Crons(pub(crate) Dependents);
 
-impl Interest for Crons {
-    type Key = Key;
+impl EventMapper for Crons {
+    type Key = ObjectKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
-        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
-        let key = Key::new(namespace, name);
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<ObjectKey> {
+        let ObjectChange::Object { kind, namespace, name, state } = touch else {
+            return Vec::new();
+        };
+        let key = ObjectKey::new(namespace, name);
         if CRONS.is(kind) {
-            if *state == State::Gone {
+            if *state == ObjectState::Gone {
                 self.0.forget(&key);
                 return Vec::new();
             }
@@ -51,36 +56,40 @@ pub(crate) struct CronReconciler {
 }
 
 impl Reconciler for CronReconciler {
-    type Key = Key;
+    type Key = ObjectKey;
 
-    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(CRONS, &key.namespace, &key.name).await;
         let found = found.doing("get the import cron")?;
         let Some(object) = found.filter(|own| !object::is_deleting(own)) else {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
         let cron: DataImportCron = serde_json::from_value(object.clone()).unwrap_or_default();
         let Some(digest) = plan::desired(&cron) else {
-            return self.say(&object, &cron, Stage::NoDigest).await;
+            return self.update_status(&object, &cron, ImportStage::NoDigest).await;
         };
         let import = plan::import_name(&cron, digest);
-        let here = |name: &str| Key::new(&key.namespace, name);
+        let here = |name: &str| ObjectKey::new(&key.namespace, name);
         self.waiting.set(key, [here(&import), here(&cron.spec.managed_data_source)].into());
         let found = self.objects.get(DATA_VOLUMES, &key.namespace, &import).await;
         let dv = match found.doing("get the import")? {
             Some(dv) => dv,
             None => match self.create(&object, &cron, digest).await? {
                 Some(dv) => dv,
-                None => return self.say(&object, &cron, Stage::Importing("Pending")).await,
+                None => {
+                    return self
+                        .update_status(&object, &cron, ImportStage::Importing("Pending"))
+                        .await;
+                }
             },
         };
         let phase = text(&dv, "/status/phase");
         if phase != "Succeeded" {
-            return self.say(&object, &cron, Stage::Importing(phase)).await;
+            return self.update_status(&object, &cron, ImportStage::Importing(phase)).await;
         }
         self.publish(&object, &cron, &import).await?;
         self.collect(&object, &cron, &import).await?;
-        self.say(&object, &cron, Stage::Imported).await
+        self.update_status(&object, &cron, ImportStage::Imported).await
     }
 }
 
@@ -94,7 +103,7 @@ impl CronReconciler {
         object: &Value,
         cron: &DataImportCron,
         digest: &str,
-    ) -> Result<Option<Value>, Failure> {
+    ) -> Result<Option<Value>, ReconcileError> {
         let wanted = plan::import(object, cron, digest);
         match self.objects.create(DATA_VOLUMES, object::namespace(object), &wanted).await {
             Ok(made) => Ok(Some(made)),
@@ -108,7 +117,8 @@ impl CronReconciler {
                     uid: object::uid(object),
                 };
                 let (reason, message) = ("ErrImportNotValid", refusal.message.clone());
-                event::tell(&self.objects.0, SOURCE, &about, Tone::Warning, reason, message).await;
+                event::record(&self.objects.0, SOURCE, &about, EventType::Warning, reason, message)
+                    .await;
                 Ok(None)
             }
             Err(failure) => Err(failure).doing("create an import"),
@@ -121,7 +131,7 @@ impl CronReconciler {
         object: &Value,
         cron: &DataImportCron,
         import: &str,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ReconcileError> {
         let namespace = object::namespace(object);
         let wanted = plan::data_source(object, cron, import);
         let name = object::name(&wanted);
@@ -148,7 +158,7 @@ impl CronReconciler {
         object: &Value,
         cron: &DataImportCron,
         current: &str,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ReconcileError> {
         let namespace = object::namespace(object);
         let label = format!("{}={}", plan::LABEL, object::name(object));
         let imports = self.objects.list(DATA_VOLUMES, namespace, &label).await;
@@ -161,20 +171,20 @@ impl CronReconciler {
         Ok(())
     }
 
-    async fn say(
+    async fn update_status(
         &self,
         object: &Value,
         cron: &DataImportCron,
-        stage: Stage<'_>,
-    ) -> Result<Next, Failure> {
+        stage: ImportStage<'_>,
+    ) -> Result<ReconcileResult, ReconcileError> {
         let patch = plan::status(object, cron, stage, clock::now());
         if is_merged(object, &patch) {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let (namespace, name) = (object::namespace(object), object::name(object));
         // The kind has no status subresource.
         let written = self.objects.merge(CRONS, namespace, name, &patch).await;
-        written.map(|_| Next::Done).doing("write the status of an import cron")
+        written.map(|_| ReconcileResult::Done).doing("write the status of an import cron")
     }
 }
 
@@ -195,7 +205,7 @@ mod tests {
             "importsToKeep": 1});
         let cron = json!({"metadata": {"name": "c"}, "spec": spec});
         fake.create("cdi.kubevirt.io/dataimportcrons", "n", cron);
-        let key = Key::new("n", "c");
+        let key = ObjectKey::new("n", "c");
         reconciler.reconcile(&key).await.unwrap();
         assert!(fake.names(DV).is_empty(), "the source was not looked at");
         let see = |digest: &str| {

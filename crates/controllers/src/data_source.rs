@@ -6,11 +6,14 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::condition::{self, Condition};
-use crate::key::{Dependents, Key};
+use crate::key::{Dependents, ObjectKey};
 use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
 use crate::object::{self, is_merged, is_true, text};
 use crate::populate;
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{CLAIMS, Objects, Resource, is_refused};
 
 pub(crate) const DATA_SOURCES: Resource =
@@ -20,14 +23,16 @@ pub(crate) const DATA_SOURCES: Resource =
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sources(pub(crate) Dependents);
 
-impl Interest for Sources {
-    type Key = Key;
+impl EventMapper for Sources {
+    type Key = ObjectKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
-        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
-        let key = Key::new(namespace, name);
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<ObjectKey> {
+        let ObjectChange::Object { kind, namespace, name, state } = touch else {
+            return Vec::new();
+        };
+        let key = ObjectKey::new(namespace, name);
         if DATA_SOURCES.is(kind) {
-            if *state == State::Gone {
+            if *state == ObjectState::Gone {
                 self.0.forget(&key);
                 return Vec::new();
             }
@@ -46,13 +51,15 @@ pub(crate) struct SourceReconciler {
 }
 
 impl Reconciler for SourceReconciler {
-    type Key = Key;
+    type Key = ObjectKey;
 
-    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(DATA_SOURCES, &key.namespace, &key.name).await;
-        let Some(source) = found.doing("get the data source")? else { return Ok(Next::Done) };
+        let Some(source) = found.doing("get the data source")? else {
+            return Ok(ReconcileResult::Done);
+        };
         let target = target(&source);
-        let needs = target.iter().map(|(_, namespace, name)| Key::new(namespace, name));
+        let needs = target.iter().map(|(_, namespace, name)| ObjectKey::new(namespace, name));
         self.pointed.set(key, needs.collect());
         let object = match target {
             Some((resource, namespace, name)) => {
@@ -63,12 +70,14 @@ impl Reconciler for SourceReconciler {
         };
         let patch = status(&source, target.map(|(resource, ..)| resource), object, clock::now());
         if is_merged(&source, &patch) {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         // The kind has no status subresource.
         match self.objects.merge(DATA_SOURCES, &key.namespace, &key.name, &patch).await {
-            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
-            written => written.map(|_| Next::Done).doing("write the status of a data source"),
+            Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
+            written => {
+                written.map(|_| ReconcileResult::Done).doing("write the status of a data source")
+            }
         }
     }
 }
@@ -128,14 +137,14 @@ mod tests {
         let spec = json!({"source": {"pvc": {"name": "c", "namespace": "n"}}});
         let source = json!({"metadata": {"name": "d"}, "spec": spec});
         fake.create("cdi.kubevirt.io/datasources", "n", source);
-        let key = Key::new("n", "d");
+        let key = ObjectKey::new("n", "d");
         let reason = || {
             let found = fake.get("cdi.kubevirt.io/datasources", "n", "d").unwrap();
             text(&found["status"]["conditions"][0], "/reason").to_owned()
         };
         reconciler.reconcile(&key).await.unwrap();
         assert_eq!(reason(), "NotFound");
-        assert_eq!(sources.0.of(&Key::new("n", "c")), std::slice::from_ref(&key));
+        assert_eq!(sources.0.of(&ObjectKey::new("n", "c")), std::slice::from_ref(&key));
         let claim =
             json!({"metadata": {"name": "c", "annotations": {populate::UPLOAD_TARGET: ""}}});
         fake.create("/persistentvolumeclaims", "n", claim);

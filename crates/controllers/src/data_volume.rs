@@ -11,17 +11,20 @@ use kube::Client;
 use serde_json::Value;
 use virt::api::cdi::StorageProfile;
 
-use self::plan::Seen;
+use self::plan::DataVolumeInput;
 
 pub(crate) use self::plan::annotations;
-pub(crate) use self::source::{Copied, Hold, Source, Start, source, start};
+pub(crate) use self::source::{CloneHold, Copied, DataVolumeSource, Start, source, start};
 use crate::condition;
 use crate::data_source::DATA_SOURCES;
-use crate::event::{self, About, Tone};
-use crate::key::{Dependents, Key};
+use crate::event::{self, About, EventType};
+use crate::key::{Dependents, ObjectKey};
 use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
 use crate::object::{self, is_merged, text};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{CLAIMS, CLASSES, DATA_VOLUMES, Objects, is_refused};
 use crate::storage_profile::{self, PROFILES};
 
@@ -32,14 +35,16 @@ const SOURCE: &str = "datavolume-controller";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Filled(pub(crate) Dependents);
 
-impl Interest for Filled {
-    type Key = Key;
+impl EventMapper for Filled {
+    type Key = ObjectKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
-        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
-        let key = Key::new(namespace, name);
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<ObjectKey> {
+        let ObjectChange::Object { kind, namespace, name, state } = touch else {
+            return Vec::new();
+        };
+        let key = ObjectKey::new(namespace, name);
         if DATA_VOLUMES.is(kind) {
-            if *state == State::Gone {
+            if *state == ObjectState::Gone {
                 self.0.forget(&key);
                 return Vec::new();
             }
@@ -54,19 +59,21 @@ impl Interest for Filled {
     }
 }
 
-pub(crate) struct Filler {
+pub(crate) struct DataVolumeReconciler {
     objects: Objects,
     waiting: Dependents,
 }
 
-impl Reconciler for Filler {
-    type Key = Key;
+impl Reconciler for DataVolumeReconciler {
+    type Key = ObjectKey;
 
-    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(DATA_VOLUMES, &key.namespace, &key.name).await;
-        let Some(dv) = found.doing("get the data volume")? else { return Ok(Next::Done) };
+        let Some(dv) = found.doing("get the data volume")? else {
+            return Ok(ReconcileResult::Done);
+        };
         if object::is_deleting(&dv) {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let source = self.source(key, &dv).await?;
         let found = self.objects.get(CLAIMS, &key.namespace, &key.name).await;
@@ -74,32 +81,36 @@ impl Reconciler for Filler {
         let mut hold = None;
         if claim.is_some() {
             self.waiting.forget(key);
-        } else if !matches!(source, Source::Unsupported(_)) {
+        } else if !matches!(source, DataVolumeSource::Unsupported(_)) {
             (claim, hold) = self.make_claim(&dv, &source).await?;
         }
-        self.say(&dv, &source, claim.as_ref(), hold.as_ref()).await
+        self.record_event(&dv, &source, claim.as_ref(), hold.as_ref()).await
     }
 }
 
-impl Filler {
+impl DataVolumeReconciler {
     pub(crate) fn new(client: Client, waiting: Dependents) -> Self {
         Self { objects: Objects(client), waiting }
     }
 
     /// Also notes what the data volume depends on, before that is read.
-    async fn source(&self, key: &Key, dv: &Value) -> Result<Source, Failure> {
+    async fn source(
+        &self,
+        key: &ObjectKey,
+        dv: &Value,
+    ) -> Result<DataVolumeSource, ReconcileError> {
         let name = text(dv, "/spec/sourceRef/name");
         let there = text(dv, "/spec/sourceRef/namespace");
         let namespace = if there.is_empty() { object::namespace(dv) } else { there };
         let mut needs = BTreeSet::new();
         if !name.is_empty() {
-            needs.insert(Key::new(namespace, name));
+            needs.insert(ObjectKey::new(namespace, name));
             self.waiting.set(key, needs.clone());
         }
         let found = self.objects.get(DATA_SOURCES, namespace, name).await;
         let source = self::source(dv, found.doing("get the data source")?.as_ref());
         if let Some((_, namespace, name)) = source.copied() {
-            needs.insert(Key::new(namespace, name));
+            needs.insert(ObjectKey::new(namespace, name));
         }
         self.waiting.set(key, needs);
         Ok(source)
@@ -108,8 +119,8 @@ impl Filler {
     async fn make_claim(
         &self,
         dv: &Value,
-        source: &Source,
-    ) -> Result<(Option<Value>, Option<Hold>), Failure> {
+        source: &DataVolumeSource,
+    ) -> Result<(Option<Value>, Option<CloneHold>), ReconcileError> {
         let mut wanted = plan::claim(dv, source);
         let class = self.class(&wanted).await?;
         if let Some(class) = &class {
@@ -134,7 +145,7 @@ impl Filler {
             Err(failure) if is_refused(&failure, 409) => Ok((None, None)),
             Err(kube::Error::Api(status)) if matches!(status.code, 403 | 422) => {
                 let message = status.message.clone();
-                self.tell(dv, Tone::Warning, "ErrClaimNotValid", message).await;
+                self.update_status(dv, EventType::Warning, "ErrClaimNotValid", message).await;
                 Ok((None, None))
             }
             Err(failure) => Err(failure).doing("create the claim"),
@@ -142,7 +153,7 @@ impl Filler {
     }
 
     /// The class that a claim will have.
-    async fn class(&self, wanted: &Value) -> Result<Option<Value>, Failure> {
+    async fn class(&self, wanted: &Value) -> Result<Option<Value>, ReconcileError> {
         let classes = self.objects.list(CLASSES, "", "").await.doing("list storage classes")?;
         Ok(plan::class(wanted, &classes).cloned())
     }
@@ -150,12 +161,12 @@ impl Filler {
     /// How the claim begins, and how large it is if it does not say so itself.
     async fn begin(
         &self,
-        source: &Source,
+        source: &DataVolumeSource,
         class: Option<&Value>,
         wanted: &mut Value,
-    ) -> Result<Start, Failure> {
+    ) -> Result<Start, ReconcileError> {
         let resource = match source {
-            Source::Snapshot { .. } => VOLUME_SNAPSHOTS,
+            DataVolumeSource::Snapshot { .. } => VOLUME_SNAPSHOTS,
             _ => CLAIMS,
         };
         let Some((_, namespace, name)) = source.copied() else {
@@ -172,53 +183,53 @@ impl Filler {
         Ok(start)
     }
 
-    async fn say(
+    async fn record_event(
         &self,
         dv: &Value,
-        source: &Source,
+        source: &DataVolumeSource,
         claim: Option<&Value>,
-        hold: Option<&Hold>,
-    ) -> Result<Next, Failure> {
+        hold: Option<&CloneHold>,
+    ) -> Result<ReconcileResult, ReconcileError> {
         let class = claim.map_or("", |claim| text(claim, "/spec/storageClassName"));
         let class = self.objects.get(CLASSES, "", class).await.doing("get the storage class")?;
         let waits_for_consumer =
             class.is_some_and(|class| text(&class, "/volumeBindingMode") == "WaitForFirstConsumer");
-        let seen = Seen { dv, source, claim, hold, waits_for_consumer };
+        let seen = DataVolumeInput { dv, source, claim, hold, waits_for_consumer };
         let patch = plan::status(seen, clock::now());
         if is_merged(dv, &patch) {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let (namespace, name) = (object::namespace(dv), object::name(dv));
         let written = self.objects.merge_status(DATA_VOLUMES, namespace, name, &patch).await;
         written.doing("say how a data volume is")?;
         let (before, now) = (text(dv, "/status/phase"), text(&patch, "/status/phase"));
         if before != now {
-            self.tell_phase(dv, now).await;
+            self.update_phase(dv, now).await;
         }
         if let Some(hold) = hold {
             let known = condition::find(object::list(dv, "/status/conditions"), "Running");
             let message = hold.to_string();
             if known.is_none_or(|known| text(known, "/message") != message) {
-                self.tell(dv, Tone::Warning, hold.reason(), message).await;
+                self.update_status(dv, EventType::Warning, hold.reason(), message).await;
             }
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 
-    async fn tell_phase(&self, dv: &Value, phase: &str) {
+    async fn update_phase(&self, dv: &Value, phase: &str) {
         let own = object::name(dv);
         let (tone, message) = match phase {
-            "Succeeded" => (Tone::Normal, format!("Successfully filled PVC {own}")),
-            "Failed" => (Tone::Warning, format!("Failed to fill PVC {own}")),
-            "ImportInProgress" => (Tone::Normal, format!("Import into {own} in progress")),
-            "CloneInProgress" => (Tone::Normal, format!("Cloning into {own} in progress")),
-            "UploadReady" => (Tone::Normal, format!("Upload into {own} ready")),
+            "Succeeded" => (EventType::Normal, format!("Successfully filled PVC {own}")),
+            "Failed" => (EventType::Warning, format!("Failed to fill PVC {own}")),
+            "ImportInProgress" => (EventType::Normal, format!("Import into {own} in progress")),
+            "CloneInProgress" => (EventType::Normal, format!("Cloning into {own} in progress")),
+            "UploadReady" => (EventType::Normal, format!("Upload into {own} ready")),
             _ => return,
         };
-        self.tell(dv, tone, phase, message).await;
+        self.update_status(dv, tone, phase, message).await;
     }
 
-    async fn tell(&self, dv: &Value, tone: Tone, reason: &str, message: String) {
+    async fn update_status(&self, dv: &Value, tone: EventType, reason: &str, message: String) {
         let about = About {
             api_version: "cdi.kubevirt.io/v1beta1",
             kind: "DataVolume",
@@ -226,7 +237,7 @@ impl Filler {
             name: object::name(dv),
             uid: object::uid(dv),
         };
-        event::tell(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+        event::record(&self.objects.0, SOURCE, &about, tone, reason, message).await;
     }
 }
 
@@ -241,7 +252,7 @@ mod tests {
     async fn a_data_volume_gets_its_claim_and_repeats_its_state() {
         let fake = Fake::new();
         fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
-        let filler = Filler::new(fake.client(), Dependents::default());
+        let filler = DataVolumeReconciler::new(fake.client(), Dependents::default());
         let spec = json!({
             "source": {"http": {"url": "http://x"}},
             "pvc": {"accessModes": ["ReadWriteOnce"]},
@@ -251,7 +262,7 @@ mod tests {
             "n",
             json!({"metadata": {"name": "d"}, "spec": spec}),
         );
-        let key = Key::new("n", "d");
+        let key = ObjectKey::new("n", "d");
         filler.reconcile(&key).await.unwrap();
         let phase = || {
             let dv = fake.get("cdi.kubevirt.io/datavolumes", "n", "d").unwrap();
@@ -276,7 +287,7 @@ mod tests {
         let class = json!({"metadata": {"name": "longhorn"}, "provisioner": hci::DRIVER});
         fake.create("storage.k8s.io/storageclasses", "", class);
         let filled = Filled::default();
-        let filler = Filler::new(fake.client(), filled.0.clone());
+        let filler = DataVolumeReconciler::new(fake.client(), filled.0.clone());
         let spec = json!({
             "source": {"pvc": {"namespace": "m", "name": "from"}},
             "storage": {"storageClassName": "longhorn"},
@@ -284,14 +295,14 @@ mod tests {
         let annotations = json!({crate::populate::AUTHORIZED: "pvc/m/from"});
         let dv = json!({"metadata": {"name": "d", "annotations": annotations}, "spec": spec});
         fake.create("cdi.kubevirt.io/datavolumes", "n", dv);
-        let key = Key::new("n", "d");
+        let key = ObjectKey::new("n", "d");
         for _ in 0..2 {
             filler.reconcile(&key).await.unwrap();
         }
         assert!(fake.get("/persistentvolumeclaims", "n", "d").is_none());
         let told = |event: &Value| event["reason"] == "CloneWithoutSource";
         assert!(fake.any("/events", told) && fake.names("/events").len() == 1);
-        assert_eq!(filled.0.of(&Key::new("m", "from")), std::slice::from_ref(&key));
+        assert_eq!(filled.0.of(&ObjectKey::new("m", "from")), std::slice::from_ref(&key));
 
         let csi = json!({"driver": hci::DRIVER, "volumeHandle": "v"});
         fake.create(

@@ -10,9 +10,12 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::active::refused_by_namespace;
-use crate::key::Key;
+use crate::key::ObjectKey;
 use crate::object::{self, is_merged, name};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{Objects, PODS, Resource, is_refused};
 
 const SERVICES: Resource = Resource::new("", "v1", "services");
@@ -23,26 +26,26 @@ const SLICES: Resource = Resource::new("discovery.k8s.io", "v1", "endpointslices
 #[derive(Debug, Default)]
 pub(crate) struct Services(BTreeMap<Arc<str>, BTreeSet<Arc<str>>>);
 
-impl Interest for Services {
-    type Key = Key;
+impl EventMapper for Services {
+    type Key = ObjectKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
-        let Touch::Object { kind, namespace, name, state } = touch else {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<ObjectKey> {
+        let ObjectChange::Object { kind, namespace, name, state } = touch else {
             return self.0.keys().flat_map(|namespace| self.all(namespace)).collect();
         };
         if SERVICES.is(kind) {
             let names = self.0.entry(Arc::clone(namespace)).or_default();
-            if *state == State::Gone {
+            if *state == ObjectState::Gone {
                 names.remove(name);
             } else {
                 names.insert(Arc::clone(name));
             }
-            vec![Key { namespace: Arc::clone(namespace), name: Arc::clone(name) }]
+            vec![ObjectKey { namespace: Arc::clone(namespace), name: Arc::clone(name) }]
         } else if PODS.is(kind) {
             self.all(namespace)
-        } else if (ENDPOINTS.is(kind) || SLICES.is(kind)) && *state == State::Gone {
+        } else if (ENDPOINTS.is(kind) || SLICES.is(kind)) && *state == ObjectState::Gone {
             // A slice is named after its service.
-            let owns = |key: &Key| name.starts_with(&*key.name);
+            let owns = |key: &ObjectKey| name.starts_with(&*key.name);
             self.all(namespace).into_iter().filter(owns).collect()
         } else {
             Vec::new()
@@ -51,40 +54,42 @@ impl Interest for Services {
 }
 
 impl Services {
-    fn all(&self, namespace: &Arc<str>) -> Vec<Key> {
+    fn all(&self, namespace: &Arc<str>) -> Vec<ObjectKey> {
         let names = self.0.get(namespace).into_iter().flatten();
-        let key =
-            |name: &Arc<str>| Key { namespace: Arc::clone(namespace), name: Arc::clone(name) };
+        let key = |name: &Arc<str>| ObjectKey {
+            namespace: Arc::clone(namespace),
+            name: Arc::clone(name),
+        };
         names.map(key).collect()
     }
 }
 
-pub(crate) struct Publisher(Objects);
+pub(crate) struct EndpointsReconciler(Objects);
 
-impl Reconciler for Publisher {
-    type Key = Key;
+impl Reconciler for EndpointsReconciler {
+    type Key = ObjectKey;
 
-    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found =
             self.0.get(SERVICES, &key.namespace, &key.name).await.doing("get the service")?;
         let Some(service) = found.filter(|service| !object::is_deleting(service)) else {
             self.forget(key).await?;
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
-        let Some(selector) = plan::selector(&service) else { return Ok(Next::Done) };
+        let Some(selector) = plan::selector(&service) else { return Ok(ReconcileResult::Done) };
         let pods = self.0.list(PODS, &key.namespace, &selector).await.doing("list pods")?;
         self.slices(key, &plan::slices(&service, &pods)).await?;
         self.endpoints(key, &plan::endpoints(&service, &pods)).await?;
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 }
 
-impl Publisher {
+impl EndpointsReconciler {
     pub(crate) fn new(client: Client) -> Self {
         Self(Objects(client))
     }
 
-    async fn slices(&self, key: &Key, wanted: &[Value]) -> Result<(), Failure> {
+    async fn slices(&self, key: &ObjectKey, wanted: &[Value]) -> Result<(), ReconcileError> {
         let labels =
             format!("{}={},{}={}", plan::SERVICE, key.name, plan::SLICES_OF, plan::SLICES_BY);
         let found = self.0.list(SLICES, &key.namespace, &labels).await.doing("list slices")?;
@@ -99,7 +104,7 @@ impl Publisher {
         Ok(())
     }
 
-    async fn endpoints(&self, key: &Key, wanted: &Value) -> Result<(), Failure> {
+    async fn endpoints(&self, key: &ObjectKey, wanted: &Value) -> Result<(), ReconcileError> {
         let known = self.0.get(ENDPOINTS, &key.namespace, &key.name).await;
         let known = known.doing("get the endpoints")?;
         self.put(ENDPOINTS, key, known.as_ref(), wanted).await
@@ -108,10 +113,10 @@ impl Publisher {
     async fn put(
         &self,
         resource: Resource,
-        key: &Key,
+        key: &ObjectKey,
         known: Option<&Value>,
         wanted: &Value,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ReconcileError> {
         let namespace = &key.namespace;
         let written = match known {
             None => self.0.create(resource, namespace, wanted).await,
@@ -127,7 +132,7 @@ impl Publisher {
     }
 
     /// Slices go with their service; the old form does not.
-    async fn forget(&self, key: &Key) -> Result<(), Failure> {
+    async fn forget(&self, key: &ObjectKey) -> Result<(), ReconcileError> {
         let found = self.0.get(ENDPOINTS, &key.namespace, &key.name).await;
         let Some(old) = found.doing("get the endpoints")? else { return Ok(()) };
         let label = old.pointer("/metadata/labels").and_then(|own| own.get(plan::ENDPOINTS_OF));
@@ -160,16 +165,16 @@ mod tests {
     #[test]
     fn a_pod_concerns_the_services_of_its_namespace() {
         let mut services = Services::default();
-        let mut keys = |touch: Touch| services.keys(&touch).len();
-        assert_eq!(keys(touch("pods", "n", "p", State::Live)), 0);
-        assert_eq!(keys(touch("services", "n", "s", State::Live)), 1);
-        assert_eq!(keys(touch("services", "n", "t", State::Live)), 1);
-        assert_eq!(keys(touch("pods", "n", "p", State::Live)), 2);
-        assert_eq!(keys(touch("pods", "m", "p", State::Live)), 0);
-        assert_eq!(keys(touch("endpoints", "n", "s", State::Gone)), 1);
-        assert_eq!(keys(touch("endpoints", "n", "s", State::Live)), 0);
-        assert_eq!(keys(touch("services", "n", "t", State::Gone)), 1);
-        assert_eq!(keys(touch("pods", "n", "p", State::Live)), 1);
+        let mut keys = |touch: ObjectChange| services.keys(&touch).len();
+        assert_eq!(keys(touch("pods", "n", "p", ObjectState::Live)), 0);
+        assert_eq!(keys(touch("services", "n", "s", ObjectState::Live)), 1);
+        assert_eq!(keys(touch("services", "n", "t", ObjectState::Live)), 1);
+        assert_eq!(keys(touch("pods", "n", "p", ObjectState::Live)), 2);
+        assert_eq!(keys(touch("pods", "m", "p", ObjectState::Live)), 0);
+        assert_eq!(keys(touch("endpoints", "n", "s", ObjectState::Gone)), 1);
+        assert_eq!(keys(touch("endpoints", "n", "s", ObjectState::Live)), 0);
+        assert_eq!(keys(touch("services", "n", "t", ObjectState::Gone)), 1);
+        assert_eq!(keys(touch("pods", "n", "p", ObjectState::Live)), 1);
     }
 
     #[tokio::test]
@@ -186,8 +191,8 @@ mod tests {
         let spec = json!({"selector": {"app": "web"}, "ports": [{"port": 80}],
             "ipFamilies": ["IPv4"]});
         fake.create("/services", "n", json!({"metadata": {"name": "s"}, "spec": spec}));
-        let publisher = Publisher::new(fake.client());
-        let key = Key::new("n", "s");
+        let publisher = EndpointsReconciler::new(fake.client());
+        let key = ObjectKey::new("n", "s");
         publisher.reconcile(&key).await.unwrap();
         let slices = "discovery.k8s.io/endpointslices";
         let slice = fake.get(slices, "n", "s-ipv4").unwrap();

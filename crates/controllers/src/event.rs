@@ -5,7 +5,7 @@ use client::events::{Occurrence, Recorder};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 
-pub(crate) use client::events::Severity as Tone;
+pub(crate) use client::events::Severity as EventType;
 
 /// The object an event is about.
 #[derive(Debug)]
@@ -26,15 +26,15 @@ pub(crate) async fn warn(
     reason: &str,
     message: String,
 ) {
-    tell(client, source, about, Tone::Warning, reason, message).await;
+    record(client, source, about, EventType::Warning, reason, message).await;
 }
 
 /// Records an event.
-pub(crate) async fn tell(
+pub(crate) async fn record(
     client: &Client,
     source: &str,
     about: &About<'_>,
-    tone: Tone,
+    tone: EventType,
     reason: &str,
     message: String,
 ) {

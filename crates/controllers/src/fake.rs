@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{Catalog, Kind, Meta};
+use client::{Catalog, CatalogKind, Meta};
 use futures_util::stream;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -16,29 +16,29 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::reconcile::{State as Seen, Touch};
+use crate::reconcile::{ObjectChange, ObjectState as Seen};
 
 const FOREVER: &str = "2026-01-01T00:00:00Z";
 
-type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
+type FakeReply = Response<UnsyncBoxBody<Bytes, Infallible>>;
 /// Group/plural, namespace and name.
-type Key = (String, String, String);
+type FakeKey = (String, String, String);
 
-struct State {
+struct FakeState {
     /// Group, version, plural, kind, namespaced.
     kinds: Vec<(&'static str, &'static str, &'static str, &'static str, bool)>,
-    objects: BTreeMap<Key, Value>,
+    objects: BTreeMap<FakeKey, Value>,
     version: u64,
-    log: Vec<(u64, Key, &'static str, Value)>,
+    log: Vec<(u64, FakeKey, &'static str, Value)>,
     /// Kinds whose writes are refused, and with which code.
     refused: BTreeMap<String, u16>,
     /// How often each object was written, refusals included.
-    writes: BTreeMap<(String, Key), usize>,
+    writes: BTreeMap<(String, FakeKey), usize>,
 }
 
 #[derive(Clone)]
 pub(crate) struct Fake {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FakeState>>,
     changed: watch::Sender<u64>,
 }
 
@@ -104,7 +104,7 @@ impl Fake {
             (hci::snapshot::GROUP, "v1", "volumesnapshotcontents", "Content", false),
             (hci::snapshot::GROUP, "v1", "volumesnapshotclasses", "Class", false),
         ];
-        let state = State {
+        let state = FakeState {
             kinds,
             objects: BTreeMap::new(),
             version: 1,
@@ -196,12 +196,12 @@ impl Fake {
         };
         if tokio::time::timeout(Duration::from_secs(20), wait).await.is_err() {
             let state = self.state.lock().unwrap();
-            let names: Vec<&Key> = state.objects.keys().collect();
+            let names: Vec<&FakeKey> = state.objects.keys().collect();
             panic!("never came true: {what}; there are {names:?}");
         }
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn with<T>(&self, change: impl FnOnce(&mut FakeState) -> T) -> T {
         let (result, version) = {
             let mut state = self.state.lock().unwrap();
             (change(&mut state), state.version)
@@ -210,7 +210,7 @@ impl Fake {
         result
     }
 
-    async fn answer(&self, request: Request<Body>) -> Reply {
+    async fn answer(&self, request: Request<Body>) -> FakeReply {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
@@ -256,7 +256,7 @@ impl Fake {
         }
     }
 
-    fn watch(&self, key: Key, from: u64, selected: bool) -> Reply {
+    fn watch(&self, key: FakeKey, from: u64, selected: bool) -> FakeReply {
         let start = (self.clone(), self.changed.subscribe(), from);
         let lines = stream::unfold(start, move |(fake, mut changed, mut from)| {
             let key = key.clone();
@@ -278,9 +278,9 @@ impl Fake {
     }
 }
 
-impl State {
+impl FakeState {
     /// Counts a write, and says with which code it is refused.
-    fn note(&mut self, method: &str, key: &Key, body: &Value) -> Option<u16> {
+    fn note(&mut self, method: &str, key: &FakeKey, body: &Value) -> Option<u16> {
         let mut key = key.clone();
         if key.0 == "/events" {
             let part = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).unwrap_or("");
@@ -315,7 +315,7 @@ impl State {
         json!({"items": items})
     }
 
-    fn list(&self, wanted: &Key, selected: bool) -> Value {
+    fn list(&self, wanted: &FakeKey, selected: bool) -> Value {
         let items: Vec<&Value> = self
             .objects
             .iter()
@@ -326,7 +326,7 @@ impl State {
             "items": items})
     }
 
-    fn next_event(&self, wanted: &Key, from: u64, selected: bool) -> Option<(u64, String)> {
+    fn next_event(&self, wanted: &FakeKey, from: u64, selected: bool) -> Option<(u64, String)> {
         let (version, _, kind, object) = self.log.iter().find(|(version, key, _, object)| {
             *version > from && matches(key, wanted) && (!selected || is_token(object))
         })?;
@@ -359,7 +359,7 @@ impl State {
         Ok(self.store(&key, body, "ADDED"))
     }
 
-    fn put(&mut self, key: &Key, subresource: &str, body: Value) -> Result<Value, Value> {
+    fn put(&mut self, key: &FakeKey, subresource: &str, body: Value) -> Result<Value, Value> {
         let Some(old) = self.objects.get(key).cloned() else { return Err(failure(404, "")) };
         if old["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] {
             return Err(failure(409, ""));
@@ -372,7 +372,7 @@ impl State {
         Ok(self.store(key, new, "MODIFIED"))
     }
 
-    fn merge(&mut self, key: &Key, patch: &Value) -> Result<Value, Value> {
+    fn merge(&mut self, key: &FakeKey, patch: &Value) -> Result<Value, Value> {
         let Some(mut object) = self.objects.get(key).cloned() else {
             return Err(failure(404, ""));
         };
@@ -386,7 +386,7 @@ impl State {
         Ok(self.store(key, object, "MODIFIED"))
     }
 
-    fn delete(&mut self, key: &Key, options: &Value) -> Result<Value, Value> {
+    fn delete(&mut self, key: &FakeKey, options: &Value) -> Result<Value, Value> {
         let Some(mut object) = self.objects.get(key).cloned() else {
             return Err(failure(404, ""));
         };
@@ -409,8 +409,8 @@ impl State {
         Ok(self.store(key, object, "MODIFIED"))
     }
 
-    fn delete_all(&mut self, wanted: &Key) -> Value {
-        let keys: Vec<Key> =
+    fn delete_all(&mut self, wanted: &FakeKey) -> Value {
+        let keys: Vec<FakeKey> =
             self.objects.keys().filter(|key| matches(key, wanted)).cloned().collect();
         for key in keys {
             let _ = self.delete(&key, &Value::Null);
@@ -419,7 +419,7 @@ impl State {
     }
 
     /// Writes the object, or removes it if nothing holds a deleted one any more.
-    fn store(&mut self, key: &Key, mut object: Value, event: &'static str) -> Value {
+    fn store(&mut self, key: &FakeKey, mut object: Value, event: &'static str) -> Value {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let held = |list: &Value| list.as_array().is_some_and(|list| !list.is_empty());
@@ -438,19 +438,19 @@ impl State {
 }
 
 /// A kind of the core group that the server knows.
-pub(crate) fn core_kind(plural: &str) -> Arc<Kind> {
+pub(crate) fn core_kind(plural: &str) -> Arc<CatalogKind> {
     let fake = Fake::new();
     let discovered = fake.state.lock().unwrap().discovery("api");
     let catalog = Catalog::read(&[serde_json::from_value(discovered).unwrap()]);
     Arc::clone(catalog.resource("", plural).unwrap())
 }
 
-pub(crate) fn touch(plural: &str, namespace: &str, name: &str, state: Seen) -> Touch {
+pub(crate) fn touch(plural: &str, namespace: &str, name: &str, state: Seen) -> ObjectChange {
     let meta = Meta { name: name.into(), namespace: namespace.into(), ..Meta::default() };
-    Touch::object(&core_kind(plural), &meta, state)
+    ObjectChange::object(&core_kind(plural), &meta, state)
 }
 
-fn matches(key: &Key, wanted: &Key) -> bool {
+fn matches(key: &FakeKey, wanted: &FakeKey) -> bool {
     key.0 == wanted.0 && (wanted.1.is_empty() || key.1 == wanted.1)
 }
 
@@ -495,7 +495,7 @@ fn merge_value(object: &mut Value, patch: &Value) {
 }
 
 /// `api/v1/…` or `apis/group/v1/…`, with or without a namespace.
-fn parse(path: &str) -> Option<(Key, String)> {
+fn parse(path: &str) -> Option<(FakeKey, String)> {
     let mut parts = path.split('/');
     let group = if parts.next()? == "api" { "" } else { parts.next()? };
     parts.next()?;
@@ -523,7 +523,7 @@ fn failure(code: u16, cause: &str) -> Value {
         "details": {"causes": [{"reason": cause, "message": "", "field": ""}]}})
 }
 
-fn reply(result: Result<Value, Value>) -> Reply {
+fn reply(result: Result<Value, Value>) -> FakeReply {
     let (code, body) = match result {
         Ok(body) => (200, body),
         Err(body) => {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Chain, Stop};
-use client::{Catalog, Change, Kind, Meta, Owner, Update};
+use client::{Catalog, CatalogKind, FeedChange, Meta, Owner, Update};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -27,9 +27,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use self::graph::{Graph, Place, Uid, Work};
-use self::plan::{Answer, Verdict};
-use self::server::{Asked, CollectError, Server};
+use self::graph::{GarbageWork, Graph, ObjectLocation, Uid};
+use self::plan::{GarbageVerdict, OwnerLookup};
+use self::server::{CollectError, OwnerQuery, Server};
 use crate::queue::Queue;
 
 /// How many objects are worked on at a time.
@@ -40,16 +40,16 @@ const SETTLE: Duration = Duration::from_millis(100);
 const SYNC_LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Task {
+enum GarbageTask {
     Examine(Uid),
     Orphan(Uid),
 }
 
 /// What a request, or a few, came to.
-enum Outcome {
+enum RequestOutcome {
     Looked { uid: Uid, latest: Result<Option<Meta>, CollectError> },
-    Asked { uid: Uid, latest: Meta, answers: Result<Vec<Asked>, CollectError> },
-    Written { task: Task, result: Result<(), CollectError> },
+    Asked { uid: Uid, latest: Meta, answers: Result<Vec<OwnerQuery>, CollectError> },
+    Written { task: GarbageTask, result: Result<(), CollectError> },
     Reported,
 }
 
@@ -61,7 +61,7 @@ pub(crate) async fn run(
     mut stop: Stop,
 ) {
     let server = Server { client, catalog };
-    let mut collector = Collector {
+    let mut collector = GarbageCollector {
         server,
         graph: Graph::default(),
         queue: Queue::default(),
@@ -84,18 +84,18 @@ pub(crate) async fn run(
     }
 }
 
-struct Collector {
+struct GarbageCollector {
     server: Server,
     graph: Graph,
-    queue: Queue<Task>,
-    running: FuturesUnordered<BoxFuture<'static, Outcome>>,
+    queue: Queue<GarbageTask>,
+    running: FuturesUnordered<BoxFuture<'static, RequestOutcome>>,
     /// Kinds whose objects are all in the graph; only of interest until the start.
-    listed: BTreeSet<Arc<Kind>>,
+    listed: BTreeSet<Arc<CatalogKind>>,
     /// Set once every kind is in the graph.
     started: bool,
 }
 
-impl Collector {
+impl GarbageCollector {
     /// Starts what there is to do and says when to look again.
     fn start_work(&mut self, give_up: Instant) -> Instant {
         let now = Instant::now();
@@ -113,8 +113,8 @@ impl Collector {
         }
         while self.running.len() < WORKERS {
             match self.queue.take(now) {
-                Some((Task::Examine(uid), _)) => self.examine(uid),
-                Some((Task::Orphan(uid), _)) => self.orphan(uid),
+                Some((GarbageTask::Examine(uid), _)) => self.examine(uid),
+                Some((GarbageTask::Orphan(uid), _)) => self.orphan(uid),
                 None => break,
             }
         }
@@ -126,36 +126,36 @@ impl Collector {
     fn observe(&mut self, update: &Update) {
         let kind = &update.kind;
         let work = match &update.change {
-            Change::Listing => {
+            FeedChange::Listing => {
                 self.graph.listing(kind);
                 Vec::new()
             }
-            Change::Listed => {
+            FeedChange::Listed => {
                 if !self.started {
                     self.listed.insert(Arc::clone(kind));
                 }
                 self.graph.listed(kind)
             }
-            Change::Applied(meta) => self.graph.apply(kind, meta),
-            Change::Deleted(meta) => self.graph.delete(&meta.uid),
-            Change::Dropped => self.graph.dropped(kind),
+            FeedChange::Applied(meta) => self.graph.apply(kind, meta),
+            FeedChange::Deleted(meta) => self.graph.delete(&meta.uid),
+            FeedChange::Dropped => self.graph.dropped(kind),
         };
         self.enqueue(work);
     }
 
-    fn enqueue(&mut self, work: Vec<Work>) {
+    fn enqueue(&mut self, work: Vec<GarbageWork>) {
         let now = Instant::now();
         let settled = now + SETTLE;
         for work in work {
             match work {
-                Work::Examine(uid) => self.queue.add(Task::Examine(uid), now),
-                Work::Release(uid) => self.queue.add_at(Task::Examine(uid), settled),
-                Work::Orphan(uid) => self.queue.add_at(Task::Orphan(uid), settled),
-                Work::Report { uid, place, owner } => {
+                GarbageWork::Examine(uid) => self.queue.add(GarbageTask::Examine(uid), now),
+                GarbageWork::Release(uid) => self.queue.add_at(GarbageTask::Examine(uid), settled),
+                GarbageWork::Orphan(uid) => self.queue.add_at(GarbageTask::Orphan(uid), settled),
+                GarbageWork::Report { uid, place, owner } => {
                     let server = self.server.clone();
                     self.running.push(Box::pin(async move {
                         server.report(&uid, &place, &owner).await;
-                        Outcome::Reported
+                        RequestOutcome::Reported
                     }));
                 }
             }
@@ -165,39 +165,39 @@ impl Collector {
     fn examine(&mut self, uid: Uid) {
         let place = self.graph.place(&uid).filter(|_| self.graph.needs_look(&uid));
         let Some(place) = place else {
-            return self.queue.done(&Task::Examine(uid), Instant::now());
+            return self.queue.done(&GarbageTask::Examine(uid), Instant::now());
         };
         let server = self.server.clone();
         self.running.push(Box::pin(async move {
             let latest = server.get(&place).await;
-            Outcome::Looked { uid, latest }
+            RequestOutcome::Looked { uid, latest }
         }));
     }
 
     fn orphan(&mut self, uid: Uid) {
         let Some(place) = self.graph.place(&uid) else {
-            return self.queue.done(&Task::Orphan(uid), Instant::now());
+            return self.queue.done(&GarbageTask::Orphan(uid), Instant::now());
         };
-        let dependents: Vec<Place> =
+        let dependents: Vec<ObjectLocation> =
             self.graph.dependents_of(&uid).filter_map(|uid| self.graph.place(uid)).collect();
         let server = self.server.clone();
         self.running.push(Box::pin(async move {
             let result = server.orphan(&uid, &place, &dependents).await;
-            Outcome::Written { task: Task::Orphan(uid), result }
+            RequestOutcome::Written { task: GarbageTask::Orphan(uid), result }
         }));
     }
 
-    fn finish(&mut self, outcome: Outcome) {
+    fn finish(&mut self, outcome: RequestOutcome) {
         match outcome {
-            Outcome::Reported => {}
-            Outcome::Written { task, result } => {
+            RequestOutcome::Reported => {}
+            RequestOutcome::Written { task, result } => {
                 // The object looks different now, and its new state may need more.
-                if let (Task::Examine(_), Ok(())) = (&task, &result) {
+                if let (GarbageTask::Examine(_), Ok(())) = (&task, &result) {
                     self.queue.add(task.clone(), Instant::now());
                 }
                 self.settle(&task, result);
             }
-            Outcome::Looked { uid, latest: Ok(Some(latest)) } => {
+            RequestOutcome::Looked { uid, latest: Ok(Some(latest)) } => {
                 let unknown = plan::unknown_owners(&self.graph, &latest);
                 if unknown.is_empty() || latest.uid != uid {
                     return self.conclude(uid, Some(latest), &[]);
@@ -205,55 +205,57 @@ impl Collector {
                 let server = self.server.clone();
                 self.running.push(Box::pin(async move {
                     let answers = server.ask(&latest, unknown).await;
-                    Outcome::Asked { uid, latest, answers }
+                    RequestOutcome::Asked { uid, latest, answers }
                 }));
             }
-            Outcome::Looked { uid, latest: Ok(None) } => self.conclude(uid, None, &[]),
-            Outcome::Asked { uid, latest, answers: Ok(asked) } => {
+            RequestOutcome::Looked { uid, latest: Ok(None) } => self.conclude(uid, None, &[]),
+            RequestOutcome::Asked { uid, latest, answers: Ok(asked) } => {
                 let mut answers = Vec::with_capacity(asked.len());
-                for Asked { owner, place, answer } in asked {
-                    if answer == Answer::Absent {
+                for OwnerQuery { owner, place, answer } in asked {
+                    if answer == OwnerLookup::Absent {
                         self.graph.remember_absent(&owner.uid, place);
                     }
                     answers.push((owner, answer));
                 }
                 self.conclude(uid, Some(latest), &answers);
             }
-            Outcome::Looked { uid, latest: Err(failure) }
-            | Outcome::Asked { uid, answers: Err(failure), .. } => {
-                self.settle(&Task::Examine(uid), Err(failure));
+            RequestOutcome::Looked { uid, latest: Err(failure) }
+            | RequestOutcome::Asked { uid, answers: Err(failure), .. } => {
+                self.settle(&GarbageTask::Examine(uid), Err(failure));
             }
         }
     }
 
-    fn conclude(&mut self, uid: Uid, latest: Option<Meta>, answers: &[(Owner, Answer)]) {
-        let task = Task::Examine(Arc::clone(&uid));
+    fn conclude(&mut self, uid: Uid, latest: Option<Meta>, answers: &[(Owner, OwnerLookup)]) {
+        let task = GarbageTask::Examine(Arc::clone(&uid));
         match (plan::decide(&self.graph, &uid, latest.as_ref(), answers), latest) {
-            (Verdict::Act(action), Some(latest)) => {
+            (GarbageVerdict::Act(action), Some(latest)) => {
                 let (server, place) = (self.server.clone(), self.graph.place(&uid));
                 let Some(place) = place else { return self.queue.done(&task, Instant::now()) };
                 debug!(kind = %place.kind, namespace = %place.namespace, name = %place.name,
                     ?action, "collecting");
                 self.running.push(Box::pin(async move {
                     let result = server.write(&place, &latest, &action).await;
-                    Outcome::Written { task, result }
+                    RequestOutcome::Written { task, result }
                 }));
             }
-            (Verdict::Poll, _) => self.queue.failed(&task, Instant::now()),
-            (Verdict::Examine(uids), _) => {
+            (GarbageVerdict::Poll, _) => self.queue.failed(&task, Instant::now()),
+            (GarbageVerdict::Examine(uids), _) => {
                 self.queue.done(&task, Instant::now());
-                self.enqueue(uids.into_iter().map(Work::Examine).collect());
+                self.enqueue(uids.into_iter().map(GarbageWork::Examine).collect());
             }
-            (Verdict::Gone, _) => {
+            (GarbageVerdict::Gone, _) => {
                 self.queue.done(&task, Instant::now());
                 let work = self.graph.delete(&uid);
                 self.enqueue(work);
             }
-            (Verdict::Settled | Verdict::Act(_), _) => self.queue.done(&task, Instant::now()),
+            (GarbageVerdict::Settled | GarbageVerdict::Act(_), _) => {
+                self.queue.done(&task, Instant::now())
+            }
         }
     }
 
-    fn settle(&mut self, task: &Task, result: Result<(), CollectError>) {
+    fn settle(&mut self, task: &GarbageTask, result: Result<(), CollectError>) {
         let Err(failure) = result else { return self.queue.done(task, Instant::now()) };
         // A conflict is the normal answer to a stale decision, and an owner of an unknown kind
         // the user's affair.

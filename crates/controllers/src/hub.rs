@@ -5,29 +5,29 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::Stop;
-use client::{Change, Kind, Update};
+use client::{CatalogKind, FeedChange, Update};
 use tokio::sync::mpsc;
 
-use crate::reconcile::Touch;
+use crate::reconcile::ObjectChange;
 
-pub(crate) struct Hub {
+pub(crate) struct ChangeHub {
     pub(crate) updates: mpsc::Receiver<Update>,
     /// Where there is one: some clusters collect by themselves.
     pub(crate) collector: Option<mpsc::Sender<Update>>,
-    pub(crate) outlets: Vec<Outlet>,
+    pub(crate) outlets: Vec<ChangeOutlet>,
 }
 
 /// Where touches go, and which.
-pub(crate) struct Outlet {
-    pub(crate) touches: mpsc::Sender<Touch>,
-    pub(crate) wants: fn(&Touch) -> bool,
+pub(crate) struct ChangeOutlet {
+    pub(crate) touches: mpsc::Sender<ObjectChange>,
+    pub(crate) wants: fn(&ObjectChange) -> bool,
 }
 
-pub(crate) fn everything(_: &Touch) -> bool {
+pub(crate) fn everything(_: &ObjectChange) -> bool {
     true
 }
 
-impl Hub {
+impl ChangeHub {
     pub(crate) async fn run(mut self, mut stop: Stop) {
         let mut listed = BTreeSet::new();
         loop {
@@ -52,15 +52,15 @@ impl Hub {
 }
 
 /// The first list of a kind tells of nothing that was missed before.
-fn touch_of(update: &Update, listed: &mut BTreeSet<Arc<Kind>>) -> Option<Touch> {
+fn touch_of(update: &Update, listed: &mut BTreeSet<Arc<CatalogKind>>) -> Option<ObjectChange> {
     match update.change {
-        Change::Listed if listed.insert(Arc::clone(&update.kind)) => return None,
-        Change::Dropped => {
+        FeedChange::Listed if listed.insert(Arc::clone(&update.kind)) => return None,
+        FeedChange::Dropped => {
             listed.remove(&update.kind);
         }
         _ => {}
     }
-    Touch::of(update)
+    ObjectChange::of(update)
 }
 
 #[cfg(test)]
@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    fn update(change: Change) -> Update {
+    fn update(change: FeedChange) -> Update {
         let list = serde_json::json!({"items": [{"versions": [{"version": "v1", "resources": [
             {"resource": "pods", "scope": "Namespaced", "responseKind": {"kind": "Pod"},
              "verbs": []}]}]}]});
@@ -80,11 +80,12 @@ mod tests {
     #[test]
     fn only_a_second_list_may_have_missed_something() {
         let mut listed = BTreeSet::new();
-        let mut missed =
-            |change| matches!(touch_of(&update(change), &mut listed), Some(Touch::Missed(_)));
-        assert!(!missed(Change::Listing) && !missed(Change::Listed));
-        assert!(!missed(Change::Applied(Meta::default())));
-        assert!(!missed(Change::Listing) && missed(Change::Listed));
-        assert!(missed(Change::Dropped) && !missed(Change::Listed));
+        let mut missed = |change| {
+            matches!(touch_of(&update(change), &mut listed), Some(ObjectChange::Missed(_)))
+        };
+        assert!(!missed(FeedChange::Listing) && !missed(FeedChange::Listed));
+        assert!(!missed(FeedChange::Applied(Meta::default())));
+        assert!(!missed(FeedChange::Listing) && missed(FeedChange::Listed));
+        assert!(missed(FeedChange::Dropped) && !missed(FeedChange::Listed));
     }
 }

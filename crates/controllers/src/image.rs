@@ -17,12 +17,14 @@ use hci::longhorn::{FINALIZER, NAMESPACE};
 use kube::Client;
 use serde_json::{Value, json};
 
-use self::plan::{Plan, Seen};
-use crate::event::{self, About, Tone};
-use crate::key::{Dependents, Key};
-use crate::longhorn::{BACKING_IMAGES, BACKINGS, STORAGE_NODES, handle};
+use self::plan::{ImageInput, ImagePlan};
+use crate::event::{self, About, EventType};
+use crate::key::{Dependents, ObjectKey};
+use crate::longhorn::{BACKING_IMAGES, LONGHORN_VOLUMES, STORAGE_NODES, handle};
 use crate::object::{self, is_deleting, text};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ReconcileError, ReconcileResult, Reconciler,
+};
 use crate::resource::{CLAIMS, CLASSES, Objects, Resource, is_refused};
 
 pub(crate) const IMAGES: Resource =
@@ -32,8 +34,8 @@ const SOURCE: &str = "harvester-vm-image-controller";
 const API: &str = "harvesterhci.io/v1beta1";
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Work {
-    Image(Key),
+pub(crate) enum ImageKey {
+    Image(ObjectKey),
     Backing(Arc<str>),
 }
 
@@ -46,74 +48,75 @@ pub(crate) struct Stored {
 }
 
 /// Stands for all nodes.
-fn nodes() -> Key {
-    Key::new(NAMESPACE, "")
+fn nodes() -> ObjectKey {
+    ObjectKey::new(NAMESPACE, "")
 }
 
 /// The same, for images.
-fn places() -> Key {
-    Key::new("", "")
+fn places() -> ObjectKey {
+    ObjectKey::new("", "")
 }
 
-impl Interest for Stored {
-    type Key = Work;
+impl EventMapper for Stored {
+    type Key = ImageKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Work> {
-        let Touch::Object { kind, namespace, name, .. } = touch else { return Vec::new() };
-        let key = Key { namespace: Arc::clone(namespace), name: Arc::clone(name) };
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<ImageKey> {
+        let ObjectChange::Object { kind, namespace, name, .. } = touch else { return Vec::new() };
+        let key = ObjectKey { namespace: Arc::clone(namespace), name: Arc::clone(name) };
         if IMAGES.is(kind) {
-            vec![Work::Image(key)]
+            vec![ImageKey::Image(key)]
         } else if BACKING_IMAGES.is(kind) {
-            let images = self.waiting.of(&key).into_iter().map(Work::Image);
-            images.chain([Work::Backing(Arc::clone(name))]).collect()
+            let images = self.waiting.of(&key).into_iter().map(ImageKey::Image);
+            images.chain([ImageKey::Backing(Arc::clone(name))]).collect()
         } else if STORAGE_NODES.is(kind) {
             let waiting = self.waiting.of(&nodes()).into_iter();
-            let backings = waiting.map(|backing| Work::Backing(backing.name));
-            backings.chain(self.waiting.of(&places()).into_iter().map(Work::Image)).collect()
-        } else if BACKINGS.is(kind) {
-            self.waiting.of(&key).into_iter().map(Work::Image).collect()
+            let backings = waiting.map(|backing| ImageKey::Backing(backing.name));
+            backings.chain(self.waiting.of(&places()).into_iter().map(ImageKey::Image)).collect()
+        } else if LONGHORN_VOLUMES.is(kind) {
+            self.waiting.of(&key).into_iter().map(ImageKey::Image).collect()
         } else if CLASSES.is(kind) {
-            self.waiting.of(&Key::new("", name)).into_iter().map(Work::Image).collect()
+            self.waiting.of(&ObjectKey::new("", name)).into_iter().map(ImageKey::Image).collect()
         } else {
             Vec::new()
         }
     }
 }
 
-pub(crate) struct Importer {
+pub(crate) struct ImageReconciler {
     objects: Objects,
     waiting: Dependents,
 }
 
-impl Reconciler for Importer {
-    type Key = Work;
+impl Reconciler for ImageReconciler {
+    type Key = ImageKey;
 
-    async fn reconcile(&self, work: &Work) -> Result<Next, Failure> {
+    async fn reconcile(&self, work: &ImageKey) -> Result<ReconcileResult, ReconcileError> {
         match work {
-            Work::Image(key) => self.image(key).await,
-            Work::Backing(name) => self.backing(name).await,
+            ImageKey::Image(key) => self.image(key).await,
+            ImageKey::Backing(name) => self.backing(name).await,
         }
     }
 }
 
-impl Importer {
+impl ImageReconciler {
     pub(crate) fn new(client: Client, waiting: Dependents) -> Self {
         Self { objects: Objects(client), waiting }
     }
 
-    async fn image(&self, key: &Key) -> Result<Next, Failure> {
+    async fn image(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(IMAGES, &key.namespace, &key.name).await;
         let Some(image) = found.doing("get the image")? else {
             self.waiting.forget(key);
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
         let (backing, class) = (plan::backing_name(&image), plan::class_name(&image));
-        let mut needs = BTreeSet::from([Key::new(NAMESPACE, &backing), Key::new("", &class)]);
+        let mut needs =
+            BTreeSet::from([ObjectKey::new(NAMESPACE, &backing), ObjectKey::new("", &class)]);
         let is_export = text(&image, "/spec/sourceType") == "export-from-volume";
         let copy = if is_export { plan::copy_name(&image) } else { String::new() };
-        needs.extend(is_export.then(|| Key::new(NAMESPACE, &copy)));
+        needs.extend(is_export.then(|| ObjectKey::new(NAMESPACE, &copy)));
         self.waiting.set(key, needs.clone());
-        let copy = self.objects.get(BACKINGS, NAMESPACE, &copy).await;
+        let copy = self.objects.get(LONGHORN_VOLUMES, NAMESPACE, &copy).await;
         let copy = copy.doing("get the copy of a volume")?;
         let backing = self.objects.get(BACKING_IMAGES, NAMESPACE, &backing).await;
         let backing = backing.doing("get the backing image")?;
@@ -124,7 +127,7 @@ impl Importer {
         }
         if !object::has_finalizer(&image, plan::HELD) {
             self.hold(&image).await?;
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let source = if is_export { self.exported(&image).await? } else { None };
         let origin = self.origin(&image).await?;
@@ -139,10 +142,10 @@ impl Importer {
             None => None,
         };
         let obstacle = obstacle.as_deref();
-        let seen = Seen { image: &image, backing, class, source, copy, origin, obstacle };
+        let seen = ImageInput { image: &image, backing, class, source, copy, origin, obstacle };
         let plan = plan::plan(seen, clock::now());
         if let Some(wanted) = &plan.copy {
-            self.make(BACKINGS, NAMESPACE, wanted, "copy the volume").await?;
+            self.make(LONGHORN_VOLUMES, NAMESPACE, wanted, "copy the volume").await?;
         }
         if plan.delete_copy {
             self.drop_copy(copy).await?;
@@ -154,8 +157,8 @@ impl Importer {
         &self,
         image: &Value,
         backing: Option<&Value>,
-        plan: Plan,
-    ) -> Result<Next, Failure> {
+        plan: ImagePlan,
+    ) -> Result<ReconcileResult, ReconcileError> {
         if let Some(class) = &plan.class {
             self.make(CLASSES, "", class, "create the storage class of an image").await?;
         }
@@ -168,32 +171,35 @@ impl Importer {
         if let Some(patch) = &plan.patch {
             let (namespace, name) = (object::namespace(image), object::name(image));
             match self.objects.merge(IMAGES, namespace, name, patch).await {
-                Err(failure) if is_refused(&failure, 404) => return Ok(Next::Done),
+                Err(failure) if is_refused(&failure, 404) => return Ok(ReconcileResult::Done),
                 written => drop(written.doing("say how an image is")?),
             }
-            self.tell(image, patch).await;
+            self.update_status(image, patch).await;
         }
         let wait = plan.again.map(|again| again.duration_since(clock::now()));
         Ok(match wait {
-            None => Next::Done,
+            None => ReconcileResult::Done,
             Some(wait) => {
                 let wait = Duration::try_from(wait).unwrap_or_default();
-                Next::Again(wait.max(Duration::from_millis(100)))
+                ReconcileResult::Again(wait.max(Duration::from_millis(100)))
             }
         })
     }
 
     /// The volume behind the claim that an image is exported from.
-    async fn exported(&self, image: &Value) -> Result<Option<Value>, Failure> {
+    async fn exported(&self, image: &Value) -> Result<Option<Value>, ReconcileError> {
         let (space, name) = (text(image, "/spec/pvcNamespace"), text(image, "/spec/pvcName"));
         let claim = self.objects.get(CLAIMS, space, name).await.doing("get the claim")?;
         let volume = self.objects.volume_of(claim.as_ref()).await.doing("get the volume")?;
         let own = volume.as_ref().and_then(handle).unwrap_or_default();
-        self.objects.get(BACKINGS, NAMESPACE, own).await.doing("get the volume behind a claim")
+        self.objects
+            .get(LONGHORN_VOLUMES, NAMESPACE, own)
+            .await
+            .doing("get the volume behind a claim")
     }
 
     /// The image that another one is a clone of.
-    async fn origin(&self, image: &Value) -> Result<Option<Value>, Failure> {
+    async fn origin(&self, image: &Value) -> Result<Option<Value>, ReconcileError> {
         if text(image, "/spec/sourceType") != "clone" {
             return Ok(None);
         }
@@ -202,9 +208,9 @@ impl Importer {
         self.objects.get(IMAGES, space, name).await.doing("get the source image")
     }
 
-    async fn drop_copy(&self, copy: Option<&Value>) -> Result<(), Failure> {
+    async fn drop_copy(&self, copy: Option<&Value>) -> Result<(), ReconcileError> {
         let Some(copy) = copy else { return Ok(()) };
-        self.delete(BACKINGS, NAMESPACE, copy, "delete the copy of a volume").await
+        self.delete(LONGHORN_VOLUMES, NAMESPACE, copy, "delete the copy of a volume").await
     }
 
     async fn make(
@@ -213,7 +219,7 @@ impl Importer {
         namespace: &str,
         object: &Value,
         doing: &'static str,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ReconcileError> {
         match self.objects.create(resource, namespace, object).await {
             Err(failure) if is_refused(&failure, 409) => Ok(()),
             made => made.map(drop).doing(doing),
@@ -226,7 +232,7 @@ impl Importer {
         namespace: &str,
         object: &Value,
         doing: &'static str,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ReconcileError> {
         if is_deleting(object) {
             return Ok(());
         }
@@ -234,7 +240,7 @@ impl Importer {
         self.objects.delete(resource, namespace, name, uid).await.doing(doing)
     }
 
-    async fn hold(&self, image: &Value) -> Result<(), Failure> {
+    async fn hold(&self, image: &Value) -> Result<(), ReconcileError> {
         let mut finalizers = object::list(image, "/metadata/finalizers").to_vec();
         finalizers.push(json!(plan::HELD));
         self.finalizers(IMAGES, image, finalizers).await
@@ -246,20 +252,20 @@ impl Importer {
         image: &Value,
         backing: Option<&Value>,
         class: Option<&Value>,
-    ) -> Result<Next, Failure> {
+    ) -> Result<ReconcileResult, ReconcileError> {
         if !object::has_finalizer(image, plan::HELD) {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         if let Some(class) = class {
             self.delete(CLASSES, "", class, "delete the storage class of an image").await?;
         }
         if let Some(backing) = backing {
             self.delete(BACKING_IMAGES, NAMESPACE, backing, "delete the backing image").await?;
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let left = object::finalizers_without(image, &[plan::HELD]);
         self.finalizers(IMAGES, image, left).await?;
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 
     async fn finalizers(
@@ -267,7 +273,7 @@ impl Importer {
         resource: Resource,
         object: &Value,
         finalizers: Vec<Value>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ReconcileError> {
         let mut meta = object::version(object);
         meta.insert("finalizers".into(), finalizers.into());
         let patch = json!({"metadata": meta});
@@ -279,12 +285,12 @@ impl Importer {
     }
 
     /// Finds a disk for data that has none, and lets go of what no disk has.
-    async fn backing(&self, name: &str) -> Result<Next, Failure> {
+    async fn backing(&self, name: &str) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(BACKING_IMAGES, NAMESPACE, name).await;
-        let key = Key::new(NAMESPACE, name);
+        let key = ObjectKey::new(NAMESPACE, name);
         let Some(backing) = found.doing("get the backing image")? else {
             self.waiting.forget(&key);
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
         self.waiting.set(&key, BTreeSet::from([nodes()]));
         if is_deleting(&backing) {
@@ -293,13 +299,13 @@ impl Importer {
                 let left = object::finalizers_without(&backing, &[FINALIZER]);
                 self.finalizers(BACKING_IMAGES, &backing, left).await?;
             }
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         if has_disk(&backing) {
             self.waiting.forget(&key);
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
-        let Ok(uuid) = self.disk(&backing).await? else { return Ok(Next::Done) };
+        let Ok(uuid) = self.disk(&backing).await? else { return Ok(ReconcileResult::Done) };
         let mut meta = object::version(&backing);
         // Made by hand: its files must go before it does.
         if !object::has_finalizer(&backing, FINALIZER) {
@@ -310,11 +316,11 @@ impl Importer {
         let place = json!({uuid: {"dataEngine": "v1", "evictionRequested": false}});
         let patch = json!({"metadata": meta, "spec": {"diskFileSpecMap": place}});
         let written = self.objects.merge(BACKING_IMAGES, NAMESPACE, name, &patch).await;
-        written.map(|_| Next::Done).doing("choose a disk for an image")
+        written.map(|_| ReconcileResult::Done).doing("choose a disk for an image")
     }
 
     /// The disk that data is to be on, or why there is none.
-    async fn disk(&self, backing: &Value) -> Result<Result<String, String>, Failure> {
+    async fn disk(&self, backing: &Value) -> Result<Result<String, String>, ReconcileError> {
         let origin = text(backing, "/spec/sourceParameters/backing-image");
         let origin = self.objects.get(BACKING_IMAGES, NAMESPACE, origin).await;
         let origin = origin.doing("get the backing image of the source")?;
@@ -323,17 +329,17 @@ impl Importer {
     }
 
     /// What is worth an event: the end of an import, and each attempt that failed.
-    async fn tell(&self, image: &Value, patch: &Value) {
+    async fn update_status(&self, image: &Value, patch: &Value) {
         let failed = object::int(patch, "/status/failed");
         let has = |kind: &str| crate::condition::is(patch, kind, "True");
         let (tone, reason, message) =
             if has("Imported") && !crate::condition::is(image, "Imported", "True") {
-                (Tone::Normal, "Imported", "the image is imported".to_owned())
+                (EventType::Normal, "Imported", "the image is imported".to_owned())
             } else if failed.is_some() {
                 let conditions = crate::condition::of(patch);
                 let told = crate::condition::find(&conditions, "RetryLimitExceeded");
                 let message = told.map_or("", |told| text(told, "/message")).to_owned();
-                (Tone::Warning, "ImportFailed", message)
+                (EventType::Warning, "ImportFailed", message)
             } else {
                 return;
             };
@@ -344,7 +350,7 @@ impl Importer {
             name: object::name(image),
             uid: object::uid(image),
         };
-        event::tell(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+        event::record(&self.objects.0, SOURCE, &about, tone, reason, message).await;
     }
 }
 

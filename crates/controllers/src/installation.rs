@@ -9,27 +9,30 @@ use serde_json::{Value, json};
 use virt::{ARCHITECTURE, KUBEVIRT, OPERATOR, first_objects};
 
 use crate::object::{self, is_merged, list, text};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{Objects, Resource, is_refused};
 
 /// An object that tells what is installed.
 #[derive(Debug, Clone, Copy)]
-struct Told {
+struct InstallationObject {
     kind: &'static str,
     resource: Resource,
     /// Whether the kind keeps its status apart.
     apart: bool,
 }
 
-const TOLD: [Told; 4] = [
-    Told {
+const TOLD: [InstallationObject; 4] = [
+    InstallationObject {
         kind: "KubeVirt",
         resource: Resource::new("kubevirt.io", "v1", "kubevirts"),
         apart: true,
     },
-    Told { kind: "CDI", resource: CDIS, apart: false },
-    Told { kind: "CDIConfig", resource: CONFIGS, apart: false },
-    Told { kind: "Deployment", resource: DEPLOYMENTS, apart: true },
+    InstallationObject { kind: "CDI", resource: CDIS, apart: false },
+    InstallationObject { kind: "CDIConfig", resource: CONFIGS, apart: false },
+    InstallationObject { kind: "Deployment", resource: DEPLOYMENTS, apart: true },
 ];
 const DEPLOYMENTS: Resource = Resource::new("apps", "v1", "deployments");
 const CDIS: Resource = Resource::new("cdi.kubevirt.io", "v1beta1", "cdis");
@@ -38,17 +41,17 @@ const CONFIGS: Resource = Resource::new("cdi.kubevirt.io", "v1beta1", "cdiconfig
 const CONFIG: (usize, &str) = (2, "config");
 
 /// Which of the kinds, the namespace (empty for CDI) and the name.
-type Key = (usize, Arc<str>, Arc<str>);
+type InstallationKey = (usize, Arc<str>, Arc<str>);
 
 /// Every installation object that changes.
 #[derive(Debug, Default)]
 pub(crate) struct Installations;
 
-impl Interest for Installations {
-    type Key = Key;
+impl EventMapper for Installations {
+    type Key = InstallationKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
-        let Touch::Object { kind, namespace, name, state: State::Live } = touch else {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<InstallationKey> {
+        let ObjectChange::Object { kind, namespace, name, state: ObjectState::Live } = touch else {
             return Vec::new();
         };
         let Some(which) = TOLD.iter().position(|told| told.resource.is(kind)) else {
@@ -86,13 +89,16 @@ pub(crate) struct Reporter {
 }
 
 impl Reconciler for Reporter {
-    type Key = Key;
+    type Key = InstallationKey;
 
-    async fn reconcile(&self, (which, namespace, name): &Key) -> Result<Next, Failure> {
-        let Told { kind, resource, apart } = TOLD[*which];
+    async fn reconcile(
+        &self,
+        (which, namespace, name): &InstallationKey,
+    ) -> Result<ReconcileResult, ReconcileError> {
+        let InstallationObject { kind, resource, apart } = TOLD[*which];
         let objects = &self.objects;
         let found = objects.get(resource, namespace, name).await.doing("get the installation")?;
-        let Some(found) = found else { return Ok(Next::Done) };
+        let Some(found) = found else { return Ok(ReconcileResult::Done) };
         let patch = match &self.proxy {
             _ if kind != "CDIConfig" => status(kind, &found, &clock::now_rfc3339()),
             None => None,
@@ -101,15 +107,15 @@ impl Reconciler for Reporter {
                 proxied(&found, &owners, proxy)
             }
         };
-        let Some(patch) = patch else { return Ok(Next::Done) };
+        let Some(patch) = patch else { return Ok(ReconcileResult::Done) };
         let written = if apart {
             objects.merge_status(resource, namespace, name, &patch).await
         } else {
             objects.merge(resource, namespace, name, &patch).await
         };
         match written {
-            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
-            written => written.map(|_| Next::Done).doing("say that it is installed"),
+            Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
+            written => written.map(|_| ReconcileResult::Done).doing("say that it is installed"),
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PatchError {
-    #[error("patch {index} is no operation: {text}")]
+    #[error("patch {index} is not an operation: {text}")]
     Syntax { index: usize, text: String },
     #[error("patch {index} names {path}, which does not exist")]
     Path { index: usize, path: String },
@@ -45,10 +45,10 @@ fn step(target: &mut Value, index: usize, operation: Operation) -> Result<(), Pa
     let found = |target: &Value, path: &str| target.pointer(path).cloned();
     match operation {
         Operation::Add { path, value } => {
-            put(target, &path, value, Place::New).ok_or_else(|| missing(path))
+            put(target, &path, value, ListPosition::New).ok_or_else(|| missing(path))
         }
         Operation::Replace { path, value } => {
-            put(target, &path, value, Place::Old).ok_or_else(|| missing(path))
+            put(target, &path, value, ListPosition::Old).ok_or_else(|| missing(path))
         }
         Operation::Remove { path } => {
             take(target, &path);
@@ -60,18 +60,18 @@ fn step(target: &mut Value, index: usize, operation: Operation) -> Result<(), Pa
         },
         Operation::Copy { from, path } => {
             let value = found(target, &from).ok_or_else(|| missing(from))?;
-            put(target, &path, value, Place::New).ok_or_else(|| missing(path))
+            put(target, &path, value, ListPosition::New).ok_or_else(|| missing(path))
         }
         Operation::Move { from, path } => {
             let value = take(target, &from).ok_or_else(|| missing(from))?;
-            put(target, &path, value, Place::New).ok_or_else(|| missing(path))
+            put(target, &path, value, ListPosition::New).ok_or_else(|| missing(path))
         }
     }
 }
 
 /// Whether an entry of a list is put between others or in the place of one.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ListPosition {
     New,
     Old,
 }
@@ -84,7 +84,7 @@ fn split(path: &str) -> Option<(&str, String)> {
 /// A map that holds labels or annotations may be missing as long as there are none.
 fn parent<'a>(target: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     if target.pointer(path).is_none_or(Value::is_null) && is_map_of_texts(path) {
-        put(target, path, Value::Object(Map::new()), Place::New)?;
+        put(target, path, Value::Object(Map::new()), ListPosition::New)?;
     }
     target.pointer_mut(path)
 }
@@ -93,7 +93,7 @@ fn is_map_of_texts(path: &str) -> bool {
     path.ends_with("/metadata/labels") || path.ends_with("/metadata/annotations")
 }
 
-fn put(target: &mut Value, path: &str, value: Value, place: Place) -> Option<()> {
+fn put(target: &mut Value, path: &str, value: Value, place: ListPosition) -> Option<()> {
     if path.is_empty() {
         *target = value;
         return Some(());
@@ -105,9 +105,9 @@ fn put(target: &mut Value, path: &str, value: Value, place: Place) -> Option<()>
         Value::Array(list) => {
             let at: usize = key.parse().ok()?;
             match place {
-                Place::New if at <= list.len() => list.insert(at, value),
-                Place::Old => *list.get_mut(at)? = value,
-                Place::New => return None,
+                ListPosition::New if at <= list.len() => list.insert(at, value),
+                ListPosition::Old => *list.get_mut(at)? = value,
+                ListPosition::New => return None,
             }
         }
         _ => return None,

@@ -9,12 +9,12 @@ use crate::object;
 
 /// An object in a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
+pub(crate) struct ObjectKey {
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
 }
 
-impl Key {
+impl ObjectKey {
     pub(crate) fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
@@ -34,13 +34,13 @@ pub(crate) struct Dependents(Arc<Mutex<Edges>>);
 
 #[derive(Debug, Default)]
 struct Edges {
-    needed_by: BTreeMap<Key, BTreeSet<Key>>,
-    needs: BTreeMap<Key, BTreeSet<Key>>,
+    needed_by: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
+    needs: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
 }
 
 impl Dependents {
     /// Replaces what `key` depends on.
-    pub(crate) fn set(&self, key: &Key, needs: BTreeSet<Key>) {
+    pub(crate) fn set(&self, key: &ObjectKey, needs: BTreeSet<ObjectKey>) {
         let mut edges = self.lock();
         if edges.needs.get(key).is_some_and(|known| *known == needs) {
             return;
@@ -61,16 +61,16 @@ impl Dependents {
         }
     }
 
-    pub(crate) fn forget(&self, key: &Key) {
+    pub(crate) fn forget(&self, key: &ObjectKey) {
         self.set(key, BTreeSet::new());
     }
 
-    pub(crate) fn of(&self, needed: &Key) -> Vec<Key> {
+    pub(crate) fn of(&self, needed: &ObjectKey) -> Vec<ObjectKey> {
         self.lock().needed_by.get(needed).into_iter().flatten().cloned().collect()
     }
 
     /// Everybody who depends on anything.
-    pub(crate) fn all(&self) -> Vec<Key> {
+    pub(crate) fn all(&self) -> Vec<ObjectKey> {
         self.lock().needs.keys().cloned().collect()
     }
 
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn dependents_follow_what_they_depend_on() {
         let dependents = Dependents::default();
-        let key = |name: &str| Key::new("n", name);
+        let key = |name: &str| ObjectKey::new("n", name);
         dependents.set(&key("a"), [key("x"), key("y")].into());
         dependents.set(&key("b"), [key("x")].into());
         assert_eq!(dependents.of(&key("x")), [key("a"), key("b")]);

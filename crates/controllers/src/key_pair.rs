@@ -6,9 +6,12 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::condition::{self, Condition};
-use crate::key::Key;
+use crate::key::ObjectKey;
 use crate::object::{is_merged, text};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{Objects, Resource, is_refused};
 
 const KEY_PAIRS: Resource = Resource::new("harvesterhci.io", "v1beta1", "keypairs");
@@ -17,39 +20,41 @@ const KEY_PAIRS: Resource = Resource::new("harvesterhci.io", "v1beta1", "keypair
 #[derive(Debug, Default)]
 pub(crate) struct KeyPairs;
 
-impl Interest for KeyPairs {
-    type Key = Key;
+impl EventMapper for KeyPairs {
+    type Key = ObjectKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<ObjectKey> {
         match touch {
-            Touch::Object { kind, namespace, name, state: State::Live } if KEY_PAIRS.is(kind) => {
-                vec![Key::new(namespace, name)]
+            ObjectChange::Object { kind, namespace, name, state: ObjectState::Live }
+                if KEY_PAIRS.is(kind) =>
+            {
+                vec![ObjectKey::new(namespace, name)]
             }
             _ => Vec::new(),
         }
     }
 }
 
-pub(crate) struct Printer(Objects);
+pub(crate) struct KeyPairReconciler(Objects);
 
-impl Printer {
+impl KeyPairReconciler {
     pub(crate) fn new(client: Client) -> Self {
         Self(Objects(client))
     }
 }
 
-impl Reconciler for Printer {
-    type Key = Key;
+impl Reconciler for KeyPairReconciler {
+    type Key = ObjectKey;
 
-    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found =
             self.0.get(KEY_PAIRS, &key.namespace, &key.name).await.doing("get the key pair")?;
         let Some(patch) = found.and_then(|pair| status(&pair, clock::now())) else {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
         match self.0.merge(KEY_PAIRS, &key.namespace, &key.name, &patch).await {
-            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
-            written => written.map(|_| Next::Done).doing("write the fingerprint"),
+            Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
+            written => written.map(|_| ReconcileResult::Done).doing("write the fingerprint"),
         }
     }
 }

@@ -60,4 +60,4 @@ mod vmi_replica_set;
 pub use certificate::{CertificateAsk, CertificateSigner};
 pub use installation::UploadProxy;
 pub use service_account::TokenMinter;
-pub use start::{Config, Duties, Leadership, start};
+pub use start::{Config, ControllerSet, Leadership, start};

@@ -13,7 +13,7 @@ pub(crate) mod volume_snapshot;
 pub(crate) use self::object::handle;
 use crate::resource::Resource;
 
-pub(crate) const BACKINGS: Resource = Resource::new("longhorn.io", "v1beta2", "volumes");
+pub(crate) const LONGHORN_VOLUMES: Resource = Resource::new("longhorn.io", "v1beta2", "volumes");
 pub(crate) const ENGINES: Resource = Resource::new("longhorn.io", "v1beta2", "engines");
 pub(crate) const REPLICAS: Resource = Resource::new("longhorn.io", "v1beta2", "replicas");
 pub(crate) const SNAPSHOTS: Resource = Resource::new("longhorn.io", "v1beta2", "snapshots");

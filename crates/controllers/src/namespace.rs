@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::clock;
-use client::{Catalog, Fault, Kind, Verb, objects};
+use client::{Catalog, CatalogKind, Fault, Verb, objects};
 use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Namespace as Object;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -16,8 +16,11 @@ use kube::core::Request;
 use kube::{Api, Client};
 use tokio::sync::watch;
 
-use self::plan::Pass;
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use self::plan::DeletionPass;
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 
 /// How many kinds are emptied at a time.
 const PARALLEL: usize = 8;
@@ -28,45 +31,49 @@ const RETRY: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(crate) struct Terminating(BTreeSet<Arc<str>>);
 
-impl Interest for Terminating {
+impl EventMapper for Terminating {
     type Key = Arc<str>;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Self::Key> {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<Self::Key> {
         match touch {
-            Touch::Object { kind, name, state, .. } if kind.is("", "namespaces") => match state {
-                State::Deleting => {
-                    self.0.insert(Arc::clone(name));
-                    vec![Arc::clone(name)]
+            ObjectChange::Object { kind, name, state, .. } if kind.is("", "namespaces") => {
+                match state {
+                    ObjectState::Deleting => {
+                        self.0.insert(Arc::clone(name));
+                        vec![Arc::clone(name)]
+                    }
+                    ObjectState::Live | ObjectState::Gone => {
+                        self.0.remove(name);
+                        vec![]
+                    }
                 }
-                State::Live | State::Gone => {
-                    self.0.remove(name);
-                    vec![]
-                }
-            },
-            Touch::Object { namespace, state: State::Gone, .. } if self.0.contains(namespace) => {
+            }
+            ObjectChange::Object { namespace, state: ObjectState::Gone, .. }
+                if self.0.contains(namespace) =>
+            {
                 vec![Arc::clone(namespace)]
             }
-            Touch::Object { .. } => vec![],
-            Touch::Missed(_) => self.0.iter().cloned().collect(),
+            ObjectChange::Object { .. } => vec![],
+            ObjectChange::Missed(_) => self.0.iter().cloned().collect(),
         }
     }
 }
 
-pub(crate) struct Finalizer {
+pub(crate) struct NamespaceReconciler {
     pub(crate) client: Client,
     pub(crate) catalog: watch::Receiver<Arc<Catalog>>,
 }
 
-impl Reconciler for Finalizer {
+impl Reconciler for NamespaceReconciler {
     type Key = Arc<str>;
 
-    async fn reconcile(&self, name: &Arc<str>) -> Result<Next, Failure> {
+    async fn reconcile(&self, name: &Arc<str>) -> Result<ReconcileResult, ReconcileError> {
         let namespaces = Api::<Object>::all(self.client.clone());
         let Some(mut namespace) = namespaces.get_opt(name).await.doing("get the namespace")? else {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
         if !plan::is_terminating(&namespace) || !plan::has_finalizer(&namespace) {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let pass = self.empty(name).await;
         if plan::update_conditions(&mut namespace, &pass, &Time(clock::now())) {
@@ -74,20 +81,21 @@ impl Reconciler for Finalizer {
             namespace = written.doing("write the namespace's status")?;
         }
         if !pass.is_clean() {
-            return Ok(Next::Again(RETRY));
+            return Ok(ReconcileResult::Again(RETRY));
         }
         self.finalize(name, namespace).await
     }
 }
 
-impl Finalizer {
-    async fn empty(&self, namespace: &str) -> Pass {
+impl NamespaceReconciler {
+    async fn empty(&self, namespace: &str) -> DeletionPass {
         // What was defined a moment ago may hold objects already: ask anew.
         let catalog = match client::discover(&self.client).await {
             Ok(catalog) => Arc::new(catalog),
             Err(_) => self.catalog.borrow().clone(),
         };
-        let mut pass = Pass { undiscovered: catalog.stale.clone(), ..Pass::default() };
+        let mut pass =
+            DeletionPass { undiscovered: catalog.stale.clone(), ..DeletionPass::default() };
         for step in plan::steps(&catalog) {
             let mut emptied = stream::iter(step)
                 .map(|kind| async move {
@@ -111,7 +119,7 @@ impl Finalizer {
     /// Deletes all objects of a kind and says which are still there.
     async fn empty_kind(
         &self,
-        kind: &Kind,
+        kind: &CatalogKind,
         namespace: &str,
     ) -> Result<Vec<client::Meta>, kube::Error> {
         if !kind.can(Verb::List) {
@@ -132,7 +140,11 @@ impl Finalizer {
         present(objects::list(&self.client, kind, namespace).await)
     }
 
-    async fn finalize(&self, name: &str, namespace: Object) -> Result<Next, Failure> {
+    async fn finalize(
+        &self,
+        name: &str,
+        namespace: Object,
+    ) -> Result<ReconcileResult, ReconcileError> {
         let body = serde_json::to_vec(&plan::without_finalizer(namespace))
             .map_err(kube::Error::SerdeError)
             .doing("encode the namespace")?;
@@ -141,8 +153,8 @@ impl Finalizer {
             .map_err(kube::Error::BuildRequest)
             .doing("build a request")?;
         match self.client.request_text(request).await {
-            Ok(_) => Ok(Next::Done),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Next::Done),
+            Ok(_) => Ok(ReconcileResult::Done),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(ReconcileResult::Done),
             Err(source) => Err(source).doing("finalize the namespace"),
         }
     }
@@ -166,15 +178,15 @@ mod tests {
     #[test]
     fn what_goes_in_a_namespace_matters_only_while_that_is_being_deleted() {
         let mut terminating = Terminating::default();
-        let mut keys = |touch: &Touch| terminating.keys(touch).len();
-        assert_eq!(keys(&touch("namespaces", "", "n", State::Live)), 0);
-        assert_eq!(keys(&touch("pods", "n", "p", State::Gone)), 0);
-        assert_eq!(keys(&touch("namespaces", "", "n", State::Deleting)), 1);
-        assert_eq!(keys(&touch("pods", "n", "p", State::Gone)), 1);
-        assert_eq!(keys(&touch("pods", "n", "p", State::Deleting)), 0);
-        assert_eq!(keys(&touch("pods", "m", "p", State::Gone)), 0);
-        assert_eq!(keys(&Touch::Missed(core_kind("pods"))), 1);
-        assert_eq!(keys(&touch("namespaces", "", "n", State::Gone)), 0);
-        assert_eq!(keys(&touch("pods", "n", "p", State::Gone)), 0);
+        let mut keys = |touch: &ObjectChange| terminating.keys(touch).len();
+        assert_eq!(keys(&touch("namespaces", "", "n", ObjectState::Live)), 0);
+        assert_eq!(keys(&touch("pods", "n", "p", ObjectState::Gone)), 0);
+        assert_eq!(keys(&touch("namespaces", "", "n", ObjectState::Deleting)), 1);
+        assert_eq!(keys(&touch("pods", "n", "p", ObjectState::Gone)), 1);
+        assert_eq!(keys(&touch("pods", "n", "p", ObjectState::Deleting)), 0);
+        assert_eq!(keys(&touch("pods", "m", "p", ObjectState::Gone)), 0);
+        assert_eq!(keys(&ObjectChange::Missed(core_kind("pods"))), 1);
+        assert_eq!(keys(&touch("namespaces", "", "n", ObjectState::Gone)), 0);
+        assert_eq!(keys(&touch("pods", "n", "p", ObjectState::Gone)), 0);
     }
 }

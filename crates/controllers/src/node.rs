@@ -14,11 +14,14 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use self::plan::Pulse;
+use self::plan::LeaseState;
 use crate::condition;
 use crate::event::{self, About};
 use crate::object::{name, namespace, text, uid};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{NODES, Objects, Resource, VMIS, is_refused};
 
 const LEASES: Resource = Resource::new("coordination.k8s.io", "v1", "leases");
@@ -26,20 +29,20 @@ const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// After the end of a lease, for a renewal that is on its way.
 const SLACK: Duration = Duration::from_secs(1);
 /// How often a living node is looked at.
-const LOOK: Duration = Duration::from_secs(10);
+const LEASE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// How often a silent node is looked at.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SILENT_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Every node that exists.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes;
 
-impl Interest for Nodes {
+impl EventMapper for Nodes {
     type Key = Arc<str>;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Arc<str>> {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<Arc<str>> {
         match touch {
-            Touch::Object { kind, name, state: State::Live, .. } if NODES.is(kind) => {
+            ObjectChange::Object { kind, name, state: ObjectState::Live, .. } if NODES.is(kind) => {
                 vec![Arc::clone(name)]
             }
             _ => Vec::new(),
@@ -47,13 +50,13 @@ impl Interest for Nodes {
     }
 }
 
-pub(crate) struct Watcher {
+pub(crate) struct NodeReconciler {
     objects: Objects,
     /// When the lease of each node was last seen to change, and to what.
     renewals: Mutex<BTreeMap<Arc<str>, (String, Instant)>>,
 }
 
-impl Watcher {
+impl NodeReconciler {
     pub(crate) fn new(client: Client) -> Self {
         Self { objects: Objects(client), renewals: Mutex::default() }
     }
@@ -71,7 +74,7 @@ impl Watcher {
     }
 
     /// Writes that a node fell silent, and that nobody knows how its guests are.
-    async fn give_up(&self, node: &Value) -> Result<(), Failure> {
+    async fn mark_unreachable(&self, node: &Value) -> Result<(), ReconcileError> {
         let now = clock::now();
         if let Some(patch) = plan::status(node, now) {
             self.objects
@@ -103,32 +106,32 @@ impl Watcher {
     }
 }
 
-impl Reconciler for Watcher {
+impl Reconciler for NodeReconciler {
     type Key = Arc<str>;
 
-    async fn reconcile(&self, key: &Arc<str>) -> Result<Next, Failure> {
+    async fn reconcile(&self, key: &Arc<str>) -> Result<ReconcileResult, ReconcileError> {
         let node = self.objects.get(NODES, "", key).await.doing("get the node")?;
         let Some(node) = node else {
             self.renewals.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
         let lease = self.objects.get(LEASES, LEASE_NAMESPACE, key).await.doing("get its lease")?;
         let pulse = plan::pulse(lease.as_ref(), self.unchanged(key, lease.as_ref()));
         if let Some(patch) = plan::taints(&node, pulse, clock::now()) {
             self.objects.merge(NODES, "", key, &patch).await.doing("taint the node")?;
             // The patch has changed its version.
-            return Ok(Next::Again(Duration::ZERO));
+            return Ok(ReconcileResult::Again(Duration::ZERO));
         }
         match pulse {
-            Pulse::Beats(left) => {
+            LeaseState::Beats(left) => {
                 if condition::is(&node, "Ready", "Unknown") {
                     info!(node = &**key, "node renews its lease again");
                 }
-                Ok(Next::Again(left.min(LOOK) + SLACK))
+                Ok(ReconcileResult::Again(left.min(LEASE_CHECK_INTERVAL) + SLACK))
             }
-            Pulse::Silent => {
-                self.give_up(&node).await?;
-                Ok(Next::Again(PATIENCE))
+            LeaseState::Silent => {
+                self.mark_unreachable(&node).await?;
+                Ok(ReconcileResult::Again(SILENT_CHECK_INTERVAL))
             }
         }
     }

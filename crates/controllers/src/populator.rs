@@ -10,13 +10,16 @@ use std::sync::{Mutex, PoisonError};
 use kube::Client;
 use serde_json::{Map, Value, json};
 
-use crate::data_volume::{self, Copied, Hold, Source, Start};
-use crate::event::{self, About, Tone};
-use crate::key::{Dependents, Key};
+use crate::data_volume::{self, CloneHold, Copied, DataVolumeSource, Start};
+use crate::event::{self, About, EventType};
+use crate::key::{Dependents, ObjectKey};
 use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
 use crate::object::{self, annotation, text};
 use crate::populate::{self, DRIVER_CLONE, POD_PHASE, POPULATOR};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{CLAIMS, CLASSES, Objects, Resource};
 
 const GROUP: &str = "cdi.kubevirt.io";
@@ -29,14 +32,16 @@ const SOURCE: &str = "populator-controller";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Populated(pub(crate) Dependents);
 
-impl Interest for Populated {
-    type Key = Key;
+impl EventMapper for Populated {
+    type Key = ObjectKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
-        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
-        let key = Key::new(namespace, name);
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<ObjectKey> {
+        let ObjectChange::Object { kind, namespace, name, state } = touch else {
+            return Vec::new();
+        };
+        let key = ObjectKey::new(namespace, name);
         if CLAIMS.is(kind) {
-            if *state == State::Gone {
+            if *state == ObjectState::Gone {
                 self.0.forget(&key);
                 return self.0.of(&key);
             }
@@ -51,32 +56,32 @@ pub(crate) struct PopulatorReconciler {
     objects: Objects,
     waiting: Dependents,
     /// What each claim was told last, so that it is told once.
-    told: Mutex<BTreeMap<Key, String>>,
+    told: Mutex<BTreeMap<ObjectKey, String>>,
 }
 
 impl Reconciler for PopulatorReconciler {
-    type Key = Key;
+    type Key = ObjectKey;
 
-    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(CLAIMS, &key.namespace, &key.name).await;
         let claim = found.doing("get the claim")?.filter(is_unpopulated);
         let Some((claim, kind, name)) = claim.as_ref().and_then(reference) else {
             self.waiting.forget(key);
             self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
-        self.waiting.set(key, [Key::new(&key.namespace, name)].into());
+        self.waiting.set(key, [ObjectKey::new(&key.namespace, name)].into());
         let found = self.objects.get(kind.resource(), &key.namespace, name).await;
         let Some(named) = found.doing("get the source of a claim")? else {
-            let missing = Hold::Missing { kind: kind.name(), name: name.to_owned() };
+            let missing = CloneHold::Missing { kind: kind.name(), name: name.to_owned() };
             self.complain(key, claim, &missing).await;
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
         let source = kind.source(&named, &key.namespace);
         match self.begin(key, claim, name, &source).await? {
             Start::Hold(hold) => {
                 self.complain(key, claim, &hold).await;
-                Ok(Next::Done)
+                Ok(ReconcileResult::Done)
             }
             start => {
                 let annotations = annotations(kind, &named, &source, &start);
@@ -84,7 +89,7 @@ impl Reconciler for PopulatorReconciler {
                     "metadata": {"uid": object::uid(claim), "annotations": annotations},
                 });
                 let written = self.objects.merge(CLAIMS, &key.namespace, &key.name, &patch).await;
-                written.map(|_| Next::Done).doing("say what is to be on a claim")
+                written.map(|_| ReconcileResult::Done).doing("say what is to be on a claim")
             }
         }
     }
@@ -97,18 +102,18 @@ impl PopulatorReconciler {
 
     async fn begin(
         &self,
-        key: &Key,
+        key: &ObjectKey,
         claim: &Value,
         name: &str,
-        source: &Source,
-    ) -> Result<Start, Failure> {
+        source: &DataVolumeSource,
+    ) -> Result<Start, ReconcileError> {
         let Some((_, _, from)) = source.copied() else {
             return Ok(data_volume::start(source, Copied::default()));
         };
-        let here = |name: &str| Key::new(&key.namespace, name);
+        let here = |name: &str| ObjectKey::new(&key.namespace, name);
         self.waiting.set(key, [here(name), here(from)].into());
         let resource = match source {
-            Source::Snapshot { .. } => VOLUME_SNAPSHOTS,
+            DataVolumeSource::Snapshot { .. } => VOLUME_SNAPSHOTS,
             _ => CLAIMS,
         };
         let object = self.objects.get(resource, &key.namespace, from).await;
@@ -121,7 +126,7 @@ impl PopulatorReconciler {
         Ok(data_volume::start(source, copied))
     }
 
-    async fn complain(&self, key: &Key, claim: &Value, hold: &Hold) {
+    async fn complain(&self, key: &ObjectKey, claim: &Value, hold: &CloneHold) {
         let message = hold.to_string();
         let before = self
             .told
@@ -138,19 +143,20 @@ impl PopulatorReconciler {
             name: &key.name,
             uid: object::uid(claim),
         };
-        event::tell(&self.objects.0, SOURCE, &about, Tone::Warning, hold.reason(), message).await;
+        event::record(&self.objects.0, SOURCE, &about, EventType::Warning, hold.reason(), message)
+            .await;
     }
 }
 
 /// The kinds of sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PopulatorKind {
     Import,
     Upload,
     Clone,
 }
 
-impl Kind {
+impl PopulatorKind {
     fn of(name: &str) -> Option<Self> {
         [Self::Import, Self::Upload, Self::Clone].into_iter().find(|kind| kind.name() == name)
     }
@@ -171,13 +177,13 @@ impl Kind {
         }
     }
 
-    fn source(self, named: &Value, namespace: &str) -> Source {
+    fn source(self, named: &Value, namespace: &str) -> DataVolumeSource {
         let (namespace, name) = (namespace.to_owned(), text(named, "/spec/source/name").to_owned());
         match (self, text(named, "/spec/source/kind")) {
             (Self::Import, _) => data_volume::source(named, None),
-            (Self::Upload, _) => Source::Upload,
-            (Self::Clone, "VolumeSnapshot") => Source::Snapshot { namespace, name },
-            (Self::Clone, _) => Source::Clone { namespace, name },
+            (Self::Upload, _) => DataVolumeSource::Upload,
+            (Self::Clone, "VolumeSnapshot") => DataVolumeSource::Snapshot { namespace, name },
+            (Self::Clone, _) => DataVolumeSource::Clone { namespace, name },
         }
     }
 }
@@ -191,12 +197,17 @@ fn is_unpopulated(claim: &Value) -> bool {
 }
 
 /// The source that a claim names.
-fn reference(claim: &Value) -> Option<(&Value, Kind, &str)> {
-    let kind = Kind::of(text(claim, "/spec/dataSourceRef/kind"))?;
+fn reference(claim: &Value) -> Option<(&Value, PopulatorKind, &str)> {
+    let kind = PopulatorKind::of(text(claim, "/spec/dataSourceRef/kind"))?;
     Some((claim, kind, text(claim, "/spec/dataSourceRef/name")))
 }
 
-fn annotations(kind: Kind, named: &Value, source: &Source, start: &Start) -> Map<String, Value> {
+fn annotations(
+    kind: PopulatorKind,
+    named: &Value,
+    source: &DataVolumeSource,
+    start: &Start,
+) -> Map<String, Value> {
     let mut annotations = data_volume::annotations(text(named, "/spec/contentType"), source);
     annotations.insert(POPULATOR.into(), kind.name().into());
     if let (Start::Linked, Some((kind, namespace, name))) = (start, source.copied()) {
@@ -229,12 +240,12 @@ mod tests {
     #[tokio::test]
     async fn a_claim_waits_for_its_source_and_gets_what_that_says() {
         let (fake, reconciler, populated) = cluster("VolumeImportSource");
-        let key = Key::new("n", "c");
+        let key = ObjectKey::new("n", "c");
         for _ in 0..2 {
             reconciler.reconcile(&key).await.unwrap();
         }
         assert_eq!(fake.names("/events").len(), 1);
-        assert_eq!(populated.0.of(&Key::new("n", "s")), std::slice::from_ref(&key));
+        assert_eq!(populated.0.of(&ObjectKey::new("n", "s")), std::slice::from_ref(&key));
         let spec = json!({"source": {"http": {"url": "http://x/i"}}});
         let source = json!({"metadata": {"name": "s"}, "spec": spec});
         fake.create("cdi.kubevirt.io/volumeimportsources", "n", source);
@@ -258,7 +269,7 @@ mod tests {
             "status": {"phase": "Bound"}});
         fake.create("/persistentvolumeclaims", "n", from);
         fake.bind("n", "from", "v");
-        reconciler.reconcile(&Key::new("n", "c")).await.unwrap();
+        reconciler.reconcile(&ObjectKey::new("n", "c")).await.unwrap();
         let claim = fake.get("/persistentvolumeclaims", "n", "c").unwrap();
         assert_eq!(annotation(&claim, DRIVER_CLONE), Some("pvc/n/from"));
         assert!(populate::is_populated(&claim));

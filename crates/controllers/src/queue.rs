@@ -15,8 +15,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// First and longest delay after failures.
-const FIRST: Duration = Duration::from_millis(5);
-const LONGEST: Duration = Duration::from_secs(1000);
+const FIRST_DELAY: Duration = Duration::from_millis(5);
+const LONGEST_DELAY: Duration = Duration::from_secs(1000);
 /// The longest delay of a key that fails and whose objects change.
 const CHANGE_DELAY: Duration = Duration::from_secs(1);
 
@@ -125,7 +125,7 @@ impl<K: Ord + Clone> Queue<K> {
     /// Hand it out again after a delay that doubles each time.
     pub(crate) fn failed(&mut self, key: &K, now: Instant) {
         let count = self.failures.get(key).map_or(0, |failures| failures.count);
-        let delay = FIRST.saturating_mul(1 << count.min(20)).min(LONGEST);
+        let delay = FIRST_DELAY.saturating_mul(1 << count.min(20)).min(LONGEST_DELAY);
         let hold = now + delay.min(CHANGE_DELAY);
         self.failures.insert(key.clone(), Failures { count: count + 1, hold });
         self.running.remove(key);

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::clock;
-use client::{Catalog, Kind, objects};
+use client::{Catalog, CatalogKind, objects};
 use kinds::quota::Amounts;
 use kube::Client;
 use kube::api::{ListParams, PostParams};
@@ -20,8 +20,11 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use self::settling::{SETTLE, Settling};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use self::settling::{PendingQuotas, SETTLE};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 
 const REFRESH: Duration = Duration::from_secs(300);
 /// Objects per page of the kinds that have to be read whole.
@@ -31,29 +34,31 @@ const PAGE: u32 = 200;
 #[derive(Debug, Default)]
 pub(crate) struct Quotas(BTreeMap<Arc<str>, BTreeSet<Arc<str>>>);
 
-impl Interest for Quotas {
+impl EventMapper for Quotas {
     type Key = Arc<str>;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Self::Key> {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<Self::Key> {
         match touch {
-            Touch::Object { kind, namespace, name, state } if kind.is("", "resourcequotas") => {
+            ObjectChange::Object { kind, namespace, name, state }
+                if kind.is("", "resourcequotas") =>
+            {
                 self.note(namespace, name, *state);
                 vec![Arc::clone(namespace)]
             }
-            Touch::Object { kind, namespace, state, .. } => {
+            ObjectChange::Object { kind, namespace, state, .. } => {
                 let counts =
-                    *state == State::Gone || plan::is_read_whole(&kind.group, &kind.plural);
+                    *state == ObjectState::Gone || plan::is_read_whole(&kind.group, &kind.plural);
                 let known = counts && self.0.contains_key(namespace);
                 if known { vec![Arc::clone(namespace)] } else { vec![] }
             }
-            Touch::Missed(_) => self.0.keys().cloned().collect(),
+            ObjectChange::Missed(_) => self.0.keys().cloned().collect(),
         }
     }
 }
 
 impl Quotas {
-    fn note(&mut self, namespace: &Arc<str>, name: &Arc<str>, state: State) {
-        if state != State::Gone {
+    fn note(&mut self, namespace: &Arc<str>, name: &Arc<str>, state: ObjectState) {
+        if state != ObjectState::Gone {
             self.0.entry(Arc::clone(namespace)).or_default().insert(Arc::clone(name));
         } else if let Some(quotas) = self.0.get_mut(namespace) {
             quotas.remove(name);
@@ -64,22 +69,24 @@ impl Quotas {
     }
 }
 
-pub(crate) struct Counter {
+pub(crate) struct QuotaReconciler {
     client: Client,
     catalog: watch::Receiver<Arc<Catalog>>,
-    settling: Mutex<Settling>,
+    settling: Mutex<PendingQuotas>,
 }
 
-impl Reconciler for Counter {
+impl Reconciler for QuotaReconciler {
     type Key = Arc<str>;
 
-    async fn reconcile(&self, namespace: &Arc<str>) -> Result<Next, Failure> {
+    async fn reconcile(&self, namespace: &Arc<str>) -> Result<ReconcileResult, ReconcileError> {
         let catalog = Arc::clone(&self.catalog.borrow());
-        let Some(kind) = catalog.resource("", "resourcequotas") else { return Ok(Next::Done) };
+        let Some(kind) = catalog.resource("", "resourcequotas") else {
+            return Ok(ReconcileResult::Done);
+        };
         let mut quotas = Vec::new();
         self.read(kind, namespace, |quota| quotas.push(quota)).await.doing("list quotas")?;
         if quotas.is_empty() {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let mut used: Vec<Amounts> =
             quotas.iter().map(|quota| plan::zero(quota, &catalog)).collect();
@@ -110,11 +117,11 @@ impl Reconciler for Counter {
                 self.write(kind, namespace, &updated).await?;
             }
         }
-        Ok(Next::Again(again))
+        Ok(ReconcileResult::Again(again))
     }
 }
 
-impl Counter {
+impl QuotaReconciler {
     pub(crate) fn new(client: Client, catalog: watch::Receiver<Arc<Catalog>>) -> Self {
         Self { client, catalog, settling: Mutex::default() }
     }
@@ -127,7 +134,7 @@ impl Counter {
     /// Shows all objects of a kind to `each`, holding one page at a time.
     async fn read(
         &self,
-        kind: &Kind,
+        kind: &CatalogKind,
         namespace: &str,
         mut each: impl FnMut(Value) + Send,
     ) -> Result<(), kube::Error> {
@@ -147,7 +154,12 @@ impl Counter {
         }
     }
 
-    async fn write(&self, kind: &Kind, namespace: &str, quota: &Value) -> Result<(), Failure> {
+    async fn write(
+        &self,
+        kind: &CatalogKind,
+        namespace: &str,
+        quota: &Value,
+    ) -> Result<(), ReconcileError> {
         let name = quota.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         let body = serde_json::to_vec(quota).map_err(kube::Error::SerdeError);
         let request = Request::new(kind.path(namespace))
@@ -169,15 +181,19 @@ mod tests {
     #[test]
     fn only_namespaces_with_quotas_are_counted() {
         let mut quotas = Quotas::default();
-        let mut keys = |touch: &Touch| quotas.keys(touch).len();
-        assert_eq!(keys(&touch("secrets", "n", "s", State::Gone)), 0);
-        assert_eq!(keys(&touch("resourcequotas", "n", "q", State::Live)), 1);
-        assert_eq!(keys(&touch("secrets", "n", "s", State::Gone)), 1);
-        assert_eq!(keys(&touch("secrets", "n", "s", State::Live)), 0, "admission has charged it");
-        assert_eq!(keys(&touch("pods", "n", "p", State::Live)), 1, "it may have ended");
-        assert_eq!(keys(&touch("pods", "m", "p", State::Live)), 0);
-        assert_eq!(keys(&Touch::Missed(core_kind("pods"))), 1);
-        assert_eq!(keys(&touch("resourcequotas", "n", "q", State::Gone)), 1);
-        assert_eq!(keys(&touch("secrets", "n", "s", State::Gone)), 0);
+        let mut keys = |touch: &ObjectChange| quotas.keys(touch).len();
+        assert_eq!(keys(&touch("secrets", "n", "s", ObjectState::Gone)), 0);
+        assert_eq!(keys(&touch("resourcequotas", "n", "q", ObjectState::Live)), 1);
+        assert_eq!(keys(&touch("secrets", "n", "s", ObjectState::Gone)), 1);
+        assert_eq!(
+            keys(&touch("secrets", "n", "s", ObjectState::Live)),
+            0,
+            "admission has charged it"
+        );
+        assert_eq!(keys(&touch("pods", "n", "p", ObjectState::Live)), 1, "it may have ended");
+        assert_eq!(keys(&touch("pods", "m", "p", ObjectState::Live)), 0);
+        assert_eq!(keys(&ObjectChange::Missed(core_kind("pods"))), 1);
+        assert_eq!(keys(&touch("resourcequotas", "n", "q", ObjectState::Gone)), 1);
+        assert_eq!(keys(&touch("secrets", "n", "s", ObjectState::Gone)), 0);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Chain, Stop, Workload};
-use client::{Change, Fault, Kind, Meta, Update};
+use client::{CatalogKind, Fault, FeedChange, Meta, Update};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
@@ -21,27 +21,27 @@ const WORKERS: usize = 4;
 
 /// Something happened to an object, or may have.
 #[derive(Debug, Clone)]
-pub(crate) enum Touch {
+pub(crate) enum ObjectChange {
     Object {
-        kind: Arc<Kind>,
+        kind: Arc<CatalogKind>,
         namespace: Arc<str>,
         name: Arc<str>,
-        state: State,
+        state: ObjectState,
     },
     /// Changes of this kind may have been missed.
-    Missed(Arc<Kind>),
+    Missed(Arc<CatalogKind>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ObjectState {
     Live,
     /// Marked for deletion, and still there.
     Deleting,
     Gone,
 }
 
-impl Touch {
-    pub(crate) fn object(kind: &Arc<Kind>, meta: &Meta, state: State) -> Self {
+impl ObjectChange {
+    pub(crate) fn object(kind: &Arc<CatalogKind>, meta: &Meta, state: ObjectState) -> Self {
         Self::Object {
             kind: Arc::clone(kind),
             namespace: Arc::clone(&meta.namespace),
@@ -54,20 +54,20 @@ impl Touch {
     pub(crate) fn of(update: &Update) -> Option<Self> {
         let kind = &update.kind;
         match &update.change {
-            Change::Applied(meta) if meta.deleting => {
-                Some(Self::object(kind, meta, State::Deleting))
+            FeedChange::Applied(meta) if meta.deleting => {
+                Some(Self::object(kind, meta, ObjectState::Deleting))
             }
-            Change::Applied(meta) => Some(Self::object(kind, meta, State::Live)),
-            Change::Deleted(meta) => Some(Self::object(kind, meta, State::Gone)),
-            Change::Listed | Change::Dropped => Some(Self::Missed(Arc::clone(kind))),
-            Change::Listing => None,
+            FeedChange::Applied(meta) => Some(Self::object(kind, meta, ObjectState::Live)),
+            FeedChange::Deleted(meta) => Some(Self::object(kind, meta, ObjectState::Gone)),
+            FeedChange::Listed | FeedChange::Dropped => Some(Self::Missed(Arc::clone(kind))),
+            FeedChange::Listing => None,
         }
     }
 }
 
 /// What came out of looking at one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum ReconcileResult {
     /// Nothing more until it is touched.
     Done,
     /// Look again after this long, touched or not.
@@ -80,34 +80,37 @@ pub(crate) enum Next {
 /// Why a key could not be dealt with now.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing}")]
-pub(crate) struct Failure {
+pub(crate) struct ReconcileError {
     pub(crate) doing: &'static str,
     pub(crate) source: Fault,
 }
 
 /// Names what was being done when a request failed.
-pub(crate) trait Doing<T> {
-    fn doing(self, doing: &'static str) -> Result<T, Failure>;
+pub(crate) trait ErrorContext<T> {
+    fn doing(self, doing: &'static str) -> Result<T, ReconcileError>;
 }
 
-impl<T> Doing<T> for Result<T, kube::Error> {
-    fn doing(self, doing: &'static str) -> Result<T, Failure> {
-        self.map_err(|source| Failure { doing, source: Fault(source) })
+impl<T> ErrorContext<T> for Result<T, kube::Error> {
+    fn doing(self, doing: &'static str) -> Result<T, ReconcileError> {
+        self.map_err(|source| ReconcileError { doing, source: Fault(source) })
     }
 }
 
 /// Which keys a touch concerns. Pure, but may remember what it has seen.
-pub(crate) trait Interest {
+pub(crate) trait EventMapper {
     type Key: Ord + Clone + Debug + Send + Sync;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Self::Key>;
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<Self::Key>;
 }
 
 /// Brings what one key stands for nearer to what it should be.
 pub(crate) trait Reconciler {
     type Key;
 
-    fn reconcile(&self, key: &Self::Key) -> impl Future<Output = Result<Next, Failure>> + Send;
+    fn reconcile(
+        &self,
+        key: &Self::Key,
+    ) -> impl Future<Output = Result<ReconcileResult, ReconcileError>> + Send;
 }
 
 /// Reconciles until `stop`, or until there are no more touches.
@@ -115,12 +118,12 @@ pub(crate) async fn run<K, I, R>(
     name: &'static str,
     mut interest: I,
     reconciler: R,
-    mut touches: mpsc::Receiver<Touch>,
+    mut touches: mpsc::Receiver<ObjectChange>,
     load: Arc<Workload>,
     mut stop: Stop,
 ) where
     K: Ord + Clone + Debug + Send + Sync,
-    I: Interest<Key = K>,
+    I: EventMapper<Key = K>,
     R: Reconciler<Key = K>,
 {
     let mut queue = Queue::<K>::default();
@@ -137,7 +140,7 @@ pub(crate) async fn run<K, I, R>(
                 (key, result, now.elapsed())
             });
         }
-        load.tell(queue.counts());
+        load.report(queue.counts());
         let idle = now + Duration::from_secs(3600);
         let due = if running.len() < WORKERS { queue.next_due().unwrap_or(idle) } else { idle };
         tokio::select! {
@@ -152,7 +155,7 @@ pub(crate) async fn run<K, I, R>(
             },
             Some((key, result, took)) = running.next() => {
                 load.worked.note(took);
-                if !matches!(result, Ok(Next::Done)) {
+                if !matches!(result, Ok(ReconcileResult::Done)) {
                     load.retried();
                 }
                 finish(name, &mut queue, &key, result);
@@ -167,16 +170,16 @@ fn finish<K: Ord + Clone + Debug>(
     name: &'static str,
     queue: &mut Queue<K>,
     key: &K,
-    result: Result<Next, Failure>,
+    result: Result<ReconcileResult, ReconcileError>,
 ) {
     let now = Instant::now();
     match result {
-        Ok(Next::Done) => queue.done(key, now),
-        Ok(Next::Again(delay)) => {
+        Ok(ReconcileResult::Done) => queue.done(key, now),
+        Ok(ReconcileResult::Again(delay)) => {
             queue.done(key, now);
             queue.add_at(key.clone(), now + delay);
         }
-        Ok(Next::Retry) => queue.failed(key, now),
+        Ok(ReconcileResult::Retry) => queue.failed(key, now),
         Err(failure) => {
             // Somebody else wrote or removed the object first: the next look sees what.
             if matches!(failure.source.code(), Some(404 | 409)) {

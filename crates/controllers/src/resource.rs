@@ -1,6 +1,6 @@
 //! Requests on whole objects as JSON, of the kinds that machines are made of.
 
-use client::Kind;
+use client::CatalogKind;
 use kube::Client;
 use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{Request, params::Preconditions};
@@ -49,7 +49,7 @@ impl Resource {
         Self { group, version, plural }
     }
 
-    pub(crate) fn is(self, kind: &Kind) -> bool {
+    pub(crate) fn is(self, kind: &CatalogKind) -> bool {
         kind.is(self.group, self.plural)
     }
 

@@ -72,12 +72,12 @@ fn populate(fake: &Fake) {
 }
 
 /// What was written in a simulated minute, and what the queues did.
-struct Minute {
+struct SimulatedMinute {
     writes: Vec<(String, String, String, usize)>,
     loads: Workloads,
 }
 
-async fn minute(refused: Option<(&str, u16)>) -> Minute {
+async fn minute(refused: Option<(&str, u16)>) -> SimulatedMinute {
     let (fake, tasks, loads) = (Fake::new(), Tasks::default(), Workloads::default());
     populate(&fake);
     if let Some((resource, code)) = refused {
@@ -93,14 +93,14 @@ async fn minute(refused: Option<(&str, u16)>) -> Minute {
     // The clock of the test stands still while anybody is busy.
     tokio::time::sleep(Duration::from_secs(60)).await;
     stop(&tasks).await;
-    Minute { writes: fake.writes(), loads }
+    SimulatedMinute { writes: fake.writes(), loads }
 }
 
-fn written(minute: &Minute) -> BTreeSet<String> {
+fn written(minute: &SimulatedMinute) -> BTreeSet<String> {
     minute.writes.iter().map(|(_, resource, ..)| resource.clone()).collect()
 }
 
-fn retries(minute: &Minute, queue: &'static str) -> u64 {
+fn retries(minute: &SimulatedMinute, queue: &'static str) -> u64 {
     minute.loads.of(queue).counts()[2]
 }
 

@@ -6,7 +6,9 @@ use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ReconcileError, ReconcileResult, Reconciler,
+};
 
 const MANAGER: &str = "clusterrole-aggregation-controller";
 
@@ -14,11 +16,11 @@ const MANAGER: &str = "clusterrole-aggregation-controller";
 #[derive(Debug, Default)]
 pub(crate) struct Roles;
 
-impl Interest for Roles {
+impl EventMapper for Roles {
     type Key = ();
 
-    fn keys(&mut self, touch: &Touch) -> Vec<()> {
-        let (Touch::Object { kind, .. } | Touch::Missed(kind)) = touch;
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<()> {
+        let (ObjectChange::Object { kind, .. } | ObjectChange::Missed(kind)) = touch;
         if kind.is("rbac.authorization.k8s.io", "clusterroles") { vec![()] } else { vec![] }
     }
 }
@@ -30,7 +32,7 @@ pub(crate) struct Aggregator {
 impl Reconciler for Aggregator {
     type Key = ();
 
-    async fn reconcile(&self, (): &()) -> Result<Next, Failure> {
+    async fn reconcile(&self, (): &()) -> Result<ReconcileResult, ReconcileError> {
         let api = Api::<ClusterRole>::all(self.client.clone());
         let roles = api.list(&ListParams::default()).await.doing("list cluster roles")?;
         let params = PatchParams::apply(MANAGER).force();
@@ -38,6 +40,6 @@ impl Reconciler for Aggregator {
             let patch = plan::apply(&name, &rules);
             api.patch(&name, &params, &Patch::Apply(&patch)).await.doing("apply gathered rules")?;
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 }

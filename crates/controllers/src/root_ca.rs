@@ -9,43 +9,47 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
 use kube::{Api, Client};
 
-use self::plan::Step;
+use self::plan::RootCaStep;
 use crate::active::{ActiveNamespaces, refused_by_namespace};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ReconcileError, ReconcileResult, Reconciler,
+};
 
 /// Every active namespace, again whenever its ConfigMap is touched.
 #[derive(Debug, Default)]
 pub(crate) struct Published(ActiveNamespaces);
 
-impl Interest for Published {
+impl EventMapper for Published {
     type Key = Arc<str>;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Self::Key> {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<Self::Key> {
         self.0.keys(touch, ("configmaps", plan::NAME))
     }
 }
 
-pub(crate) struct Publisher {
+pub(crate) struct RootCaReconciler {
     pub(crate) client: Client,
     /// PEM.
     pub(crate) root_ca: String,
 }
 
-impl Reconciler for Publisher {
+impl Reconciler for RootCaReconciler {
     type Key = Arc<str>;
 
-    async fn reconcile(&self, namespace: &Arc<str>) -> Result<Next, Failure> {
+    async fn reconcile(&self, namespace: &Arc<str>) -> Result<ReconcileResult, ReconcileError> {
         let maps = Api::<ConfigMap>::namespaced(self.client.clone(), namespace);
         let found = maps.get_opt(plan::NAME).await.doing("get the root CA's ConfigMap")?;
         let params = PostParams::default();
         let written = match plan::step(found, &self.root_ca) {
-            Step::Nothing => return Ok(Next::Done),
-            Step::Create(map) => maps.create(&params, &map).await,
-            Step::Replace(map) => maps.replace(plan::NAME, &params, &map).await,
+            RootCaStep::Nothing => return Ok(ReconcileResult::Done),
+            RootCaStep::Create(map) => maps.create(&params, &map).await,
+            RootCaStep::Replace(map) => maps.replace(plan::NAME, &params, &map).await,
         };
         match written {
-            Err(failure) if refused_by_namespace(&failure) => Ok(Next::Done),
-            written => written.map(|_| Next::Done).doing("write the root CA's ConfigMap"),
+            Err(failure) if refused_by_namespace(&failure) => Ok(ReconcileResult::Done),
+            written => {
+                written.map(|_| ReconcileResult::Done).doing("write the root CA's ConfigMap")
+            }
         }
     }
 }

@@ -11,16 +11,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Chain, Stop};
-use client::{Catalog, Kind, Update};
+use client::{Catalog, CatalogKind, Update};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions};
 use kube::{Api, Client};
 use tokio::sync::{mpsc, watch};
 use tracing::warn;
 
-use self::plan::Step;
+use self::plan::ServiceAccountStep;
 use crate::active::{ActiveNamespaces, refused_by_namespace};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 
 const DEFAULT: &str = "default";
 const TOKENS: &str = "type=kubernetes.io/service-account-token";
@@ -43,35 +46,37 @@ pub trait TokenMinter: Send + Sync {
 #[derive(Debug, Default)]
 pub(crate) struct Accounts(ActiveNamespaces);
 
-impl Interest for Accounts {
+impl EventMapper for Accounts {
     type Key = Arc<str>;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Self::Key> {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<Self::Key> {
         self.0.keys(touch, ("serviceaccounts", DEFAULT))
     }
 }
 
-pub(crate) struct Creator {
+pub(crate) struct ServiceAccountReconciler {
     pub(crate) client: Client,
 }
 
-impl Reconciler for Creator {
+impl Reconciler for ServiceAccountReconciler {
     type Key = Arc<str>;
 
-    async fn reconcile(&self, namespace: &Arc<str>) -> Result<Next, Failure> {
+    async fn reconcile(&self, namespace: &Arc<str>) -> Result<ReconcileResult, ReconcileError> {
         let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), namespace);
         let found = accounts.get_opt(DEFAULT).await.doing("get the default service account")?;
         if found.is_some() {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let account = ServiceAccount {
             metadata: ObjectMeta { name: Some(DEFAULT.into()), ..ObjectMeta::default() },
             ..ServiceAccount::default()
         };
         match accounts.create(&PostParams::default(), &account).await {
-            Err(failure) if refused_by_namespace(&failure) => Ok(Next::Done),
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Next::Done),
-            created => created.map(|_| Next::Done).doing("create the default service account"),
+            Err(failure) if refused_by_namespace(&failure) => Ok(ReconcileResult::Done),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(ReconcileResult::Done),
+            created => {
+                created.map(|_| ReconcileResult::Done).doing("create the default service account")
+            }
         }
     }
 }
@@ -86,18 +91,18 @@ pub(crate) enum TokenKey {
 #[derive(Debug, Default)]
 pub(crate) struct Tokens;
 
-impl Interest for Tokens {
+impl EventMapper for Tokens {
     type Key = TokenKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Self::Key> {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<Self::Key> {
         match touch {
             // Secrets come only from the selected watch of `watch_secrets`.
-            Touch::Object { kind, namespace, name, state: State::Live }
+            ObjectChange::Object { kind, namespace, name, state: ObjectState::Live }
                 if kind.is("", "secrets") =>
             {
                 vec![TokenKey::Secret { namespace: Arc::clone(namespace), name: Arc::clone(name) }]
             }
-            Touch::Object { kind, namespace, state: State::Gone, .. }
+            ObjectChange::Object { kind, namespace, state: ObjectState::Gone, .. }
                 if kind.is("", "serviceaccounts") =>
             {
                 vec![TokenKey::Account { namespace: Arc::clone(namespace) }]
@@ -108,27 +113,27 @@ impl Interest for Tokens {
 }
 
 /// Which touches of the common feed concern [`Tokens`]: not those of all the other Secrets.
-pub(crate) fn concerns_tokens(touch: &Touch) -> bool {
-    matches!(touch, Touch::Object { kind, state: State::Gone, .. }
+pub(crate) fn concerns_tokens(touch: &ObjectChange) -> bool {
+    matches!(touch, ObjectChange::Object { kind, state: ObjectState::Gone, .. }
         if kind.is("", "serviceaccounts"))
 }
 
-pub(crate) struct Filler {
+pub(crate) struct TokenSecretReconciler {
     pub(crate) client: Client,
     pub(crate) root_ca: String,
     pub(crate) minter: Arc<dyn TokenMinter>,
 }
 
-impl Reconciler for Filler {
+impl Reconciler for TokenSecretReconciler {
     type Key = TokenKey;
 
-    async fn reconcile(&self, key: &TokenKey) -> Result<Next, Failure> {
+    async fn reconcile(&self, key: &TokenKey) -> Result<ReconcileResult, ReconcileError> {
         match key {
             TokenKey::Secret { namespace, name } => {
                 let secrets = Api::<Secret>::namespaced(self.client.clone(), namespace);
                 match secrets.get_opt(name).await.doing("get the token's secret")? {
                     Some(secret) => self.fill(&secrets, namespace, secret).await,
-                    None => Ok(Next::Done),
+                    None => Ok(ReconcileResult::Done),
                 }
             }
             TokenKey::Account { namespace } => {
@@ -137,38 +142,38 @@ impl Reconciler for Filler {
                 for secret in secrets.list(&params).await.doing("list token secrets")? {
                     self.fill(&secrets, namespace, secret).await?;
                 }
-                Ok(Next::Done)
+                Ok(ReconcileResult::Done)
             }
         }
     }
 }
 
-impl Filler {
+impl TokenSecretReconciler {
     async fn fill(
         &self,
         secrets: &Api<Secret>,
         namespace: &str,
         secret: Secret,
-    ) -> Result<Next, Failure> {
-        let Some(account) = plan::account_name(&secret) else { return Ok(Next::Done) };
+    ) -> Result<ReconcileResult, ReconcileError> {
+        let Some(account) = plan::account_name(&secret) else { return Ok(ReconcileResult::Done) };
         let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), namespace);
         let found = accounts.get_opt(&account).await.doing("get the secret's service account")?;
         let name = secret.metadata.name.clone().unwrap_or_default();
         match plan::step(secret, found.as_ref(), &self.root_ca) {
-            Step::Nothing => {}
-            Step::Delete { uid } => {
+            ServiceAccountStep::Nothing => {}
+            ServiceAccountStep::Delete { uid } => {
                 let preconditions = Preconditions { uid: Some(uid), resource_version: None };
                 let params = DeleteParams::default().preconditions(preconditions);
                 ignore_gone(secrets.delete(&name, &params).await.map(drop))
                     .doing("delete the token of an absent service account")?;
             }
-            Step::Write { mut secret, mint } => {
+            ServiceAccountStep::Write { mut secret, mint } => {
                 if let Some(uid) = mint {
                     match self.minter.legacy_token(namespace, &account, &uid, &name) {
                         Ok(token) => plan::put_token(&mut secret, token),
                         Err(failure) => {
                             warn!(namespace, name, error = %Chain(&*failure), "cannot sign token");
-                            return Ok(Next::Again(SIGN_RETRY));
+                            return Ok(ReconcileResult::Again(SIGN_RETRY));
                         }
                     }
                 }
@@ -178,7 +183,7 @@ impl Filler {
                 .doing("fill in the token's secret")?;
             }
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 }
 
@@ -193,7 +198,7 @@ fn ignore_gone(result: Result<(), kube::Error>) -> Result<(), kube::Error> {
 pub(crate) async fn watch_secrets(
     client: Client,
     mut catalog: watch::Receiver<Arc<Catalog>>,
-    touches: mpsc::Sender<Touch>,
+    touches: mpsc::Sender<ObjectChange>,
     mut stop: Stop,
 ) {
     let work = async {
@@ -209,7 +214,7 @@ pub(crate) async fn watch_secrets(
         let follow = client::follow(client, secrets, Some(TOKENS), sender);
         let forward = async {
             while let Some(update) = updates.recv().await {
-                if let Some(touch @ Touch::Object { .. }) = Touch::of(&update)
+                if let Some(touch @ ObjectChange::Object { .. }) = ObjectChange::of(&update)
                     && touches.send(touch).await.is_err()
                 {
                     return;
@@ -224,6 +229,6 @@ pub(crate) async fn watch_secrets(
     }
 }
 
-fn served(catalog: &Catalog, plural: &str) -> Option<Arc<Kind>> {
+fn served(catalog: &Catalog, plural: &str) -> Option<Arc<CatalogKind>> {
     catalog.resource("", plural).map(Arc::clone)
 }

@@ -10,9 +10,9 @@ use kube::Client;
 use tokio::sync::{mpsc, watch};
 
 use crate::certificate::{self, CertificateSigner};
-use crate::hub::{Hub, Outlet};
+use crate::hub::{ChangeHub, ChangeOutlet};
 use crate::installation::UploadProxy;
-use crate::reconcile::{self, Interest, Reconciler, Touch};
+use crate::reconcile::{self, EventMapper, ObjectChange, Reconciler};
 use crate::service_account::TokenMinter;
 use crate::{
     claim, data_import_cron, data_source, data_volume, hub, image, installation, key_pair,
@@ -33,7 +33,7 @@ const STOP_LIMIT: Duration = Duration::from_millis(1500);
 #[derive(Debug, Clone)]
 pub struct Config {
     pub leadership: Leadership,
-    pub duties: Duties,
+    pub duties: ControllerSet,
     /// Where images are uploaded to, if these controllers are to tell.
     pub uploads: Option<UploadProxy>,
     /// Where the work done is counted.
@@ -42,7 +42,7 @@ pub struct Config {
 
 /// How much of a cluster is left to these controllers.
 #[derive(Clone)]
-pub enum Duties {
+pub enum ControllerSet {
     /// All that upstream's controller manager does for a cluster without pods, and virtual
     /// machines.
     Cluster {
@@ -55,7 +55,7 @@ pub enum Duties {
     Machines,
 }
 
-impl fmt::Debug for Duties {
+impl fmt::Debug for ControllerSet {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Cluster { .. } => "Cluster",
@@ -114,17 +114,21 @@ fn run_all(client: &Client, config: &Config) -> Tasks {
 
     let started = Started { client, catalog: &catalog, tasks: &tasks, loads: &config.loads };
     let collector = match &config.duties {
-        Duties::Cluster { root_ca, minter, signer } => {
+        ControllerSet::Cluster { root_ca, minter, signer } => {
             started.cluster(root_ca, minter, &mut outlets);
             let authority = certificate::Authority::new(client.clone(), Arc::clone(signer));
-            outlets.push(started.add("certificate", certificate::Asked, authority));
+            outlets.push(started.add(
+                "certificate",
+                certificate::CertificateRequestMapper,
+                authority,
+            ));
             started.storage(&mut outlets);
             Some(started.collector())
         }
-        Duties::Machines => None,
+        ControllerSet::Machines => None,
     };
     started.machines(config.uploads.clone(), &mut outlets);
-    let hub = Hub { updates: received, collector, outlets };
+    let hub = ChangeHub { updates: received, collector, outlets };
     tasks.spawn("hub", hub.run(tasks.stop_signal()));
     let (client, mut stop) = (client.clone(), tasks.stop_signal());
     tasks.spawn("feed", async move {
@@ -154,30 +158,40 @@ impl Started<'_> {
     }
 
     /// Those that every cluster needs.
-    fn cluster(&self, root_ca: &str, minter: &Arc<dyn TokenMinter>, outlets: &mut Vec<Outlet>) {
+    fn cluster(
+        &self,
+        root_ca: &str,
+        minter: &Arc<dyn TokenMinter>,
+        outlets: &mut Vec<ChangeOutlet>,
+    ) {
         let client = || self.client.clone();
         let catalog = || self.catalog.clone();
         let root_ca = || root_ca.to_owned();
 
-        let finalizer = namespace::Finalizer { client: client(), catalog: catalog() };
+        let finalizer = namespace::NamespaceReconciler { client: client(), catalog: catalog() };
         outlets.push(self.add("namespace", namespace::Terminating::default(), finalizer));
-        let creator = service_account::Creator { client: client() };
+        let creator = service_account::ServiceAccountReconciler { client: client() };
         outlets.push(self.add("service-account", service_account::Accounts::default(), creator));
-        let publisher = root_ca::Publisher { client: client(), root_ca: root_ca() };
+        let publisher = root_ca::RootCaReconciler { client: client(), root_ca: root_ca() };
         outlets.push(self.add("root-ca", root_ca::Published::default(), publisher));
         let aggregator = role_aggregation::Aggregator { client: client() };
         outlets.push(self.add("role-aggregation", role_aggregation::Roles, aggregator));
-        let counter = quota::Counter::new(client(), catalog());
+        let counter = quota::QuotaReconciler::new(client(), catalog());
         outlets.push(self.add("quota", quota::Quotas::default(), counter));
-        let protector = storage_protection::Protector { client: client() };
+        let protector = storage_protection::StorageProtectionReconciler { client: client() };
         let waiting = storage_protection::Waiting::default();
         outlets.push(self.add("storage-protection", waiting, protector));
         let services = endpoints::Services::default();
-        outlets.push(self.add("endpoints", services, endpoints::Publisher::new(client())));
-        outlets.push(self.add("node", node::Nodes, node::Watcher::new(client())));
+        outlets.push(self.add(
+            "endpoints",
+            services,
+            endpoints::EndpointsReconciler::new(client()),
+        ));
+        outlets.push(self.add("node", node::Nodes, node::NodeReconciler::new(client())));
 
         let minter = Arc::clone(minter);
-        let filler = service_account::Filler { client: client(), root_ca: root_ca(), minter };
+        let filler =
+            service_account::TokenSecretReconciler { client: client(), root_ca: root_ca(), minter };
         let mut tokens = self.add("token", service_account::Tokens, filler);
         tokens.wants = service_account::concerns_tokens;
         let secrets = tokens.touches.clone();
@@ -190,23 +204,31 @@ impl Started<'_> {
     }
 
     /// Those that make virtual machines.
-    fn machines(&self, uploads: Option<UploadProxy>, outlets: &mut Vec<Outlet>) {
+    fn machines(&self, uploads: Option<UploadProxy>, outlets: &mut Vec<ChangeOutlet>) {
         let client = || self.client.clone();
         let waiting = vmi::Waiting::default();
-        let placer = vmi::Placer::new(client(), waiting.clone());
+        let placer = vmi::VmiReconciler::new(client(), waiting.clone());
         outlets.push(self.add("vmi", waiting, placer));
-        let machines = vm::Machines::default();
-        let keeper = vm::Keeper::new(client(), machines.0.clone());
+        let machines = vm::VmMapper::default();
+        let keeper = vm::VmReconciler::new(client(), machines.0.clone());
         outlets.push(self.add("vm", machines, keeper));
-        outlets.push(self.add("vm-claims", vm_claims::Machines, vm_claims::Maker::new(client())));
-        let librarian = vm_template::Librarian::new(client());
+        outlets.push(self.add(
+            "vm-claims",
+            vm_claims::VmClaimsMapper,
+            vm_claims::VmClaimsReconciler::new(client()),
+        ));
+        let librarian = vm_template::VmTemplateReconciler::new(client());
         outlets.push(self.add("vm-template", vm_template::Templates, librarian));
-        outlets.push(self.add("key-pair", key_pair::KeyPairs, key_pair::Printer::new(client())));
-        let unbound = claim::Storage::default();
-        let binder = claim::Binder::new(client(), unbound.0.clone());
+        outlets.push(self.add(
+            "key-pair",
+            key_pair::KeyPairs,
+            key_pair::KeyPairReconciler::new(client()),
+        ));
+        let unbound = claim::ClaimMapper::default();
+        let binder = claim::ClaimReconciler::new(client(), unbound.0.clone());
         outlets.push(self.add("claim", unbound, binder));
         let filled = data_volume::Filled::default();
-        let filler = data_volume::Filler::new(client(), filled.0.clone());
+        let filler = data_volume::DataVolumeReconciler::new(client(), filled.0.clone());
         outlets.push(self.add("data-volume", filled, filler));
         let sources = data_source::Sources::default();
         let pointed = data_source::SourceReconciler::new(client(), sources.0.clone());
@@ -220,10 +242,10 @@ impl Started<'_> {
         let profiles = storage_profile::ProfileReconciler::new(client());
         outlets.push(self.add("storage-profile", storage_profile::Profiles, profiles));
         let sets = vmi_replica_set::Sets::default();
-        let replicator = vmi_replica_set::Replicator::new(client(), sets.0.clone());
+        let replicator = vmi_replica_set::ReplicaSetReconciler::new(client(), sets.0.clone());
         outlets.push(self.add("vmi-replica-set", sets, replicator));
         let pools = vm_pool::Pools::default();
-        let pooler = vm_pool::Pooler::new(client(), pools.0.clone());
+        let pooler = vm_pool::VmPoolReconciler::new(client(), pools.0.clone());
         outlets.push(self.add("vm-pool", pools, pooler));
         let requests = vm_template_request::TemplateRequests::default();
         let templates =
@@ -242,51 +264,55 @@ impl Started<'_> {
 
     /// Those that make replicated volumes. Another cluster may have Longhorn itself, which
     /// would not share them.
-    fn storage(&self, outlets: &mut Vec<Outlet>) {
+    fn storage(&self, outlets: &mut Vec<ChangeOutlet>) {
         let client = || self.client.clone();
         let claimed = longhorn::provision::Claimed::default();
         let provisioner = longhorn::provision::Provisioner::new(client(), claimed.0.clone());
         outlets.push(self.add("volume-provision", claimed, provisioner));
         let watched = longhorn::volume::Watched::default();
-        let keeper = longhorn::volume::Keeper::new(client(), watched.clone());
+        let keeper = longhorn::volume::VolumeReconciler::new(client(), watched.clone());
         outlets.push(self.add("volume", watched, keeper));
-        let photographer = longhorn::snapshot::Photographer::new(client());
-        outlets.push(self.add("snapshot", longhorn::snapshot::Taken, photographer));
-        let archivist = longhorn::volume_snapshot::Archivist::new(client());
-        outlets.push(self.add("volume-snapshot", longhorn::volume_snapshot::Asked, archivist));
-        let asked = vm_snapshot::Asked::default();
-        let photographer = vm_snapshot::Photographer::new(client(), asked.0.clone());
+        let photographer = longhorn::snapshot::SnapshotReconciler::new(client());
+        outlets.push(self.add("snapshot", longhorn::snapshot::SnapshotMapper, photographer));
+        let archivist = longhorn::volume_snapshot::VolumeSnapshotReconciler::new(client());
+        outlets.push(self.add(
+            "volume-snapshot",
+            longhorn::volume_snapshot::VolumeSnapshotMapper,
+            archivist,
+        ));
+        let asked = vm_snapshot::VmSnapshotMapper::default();
+        let photographer = vm_snapshot::VmSnapshotReconciler::new(client(), asked.0.clone());
         outlets.push(self.add("vm-snapshot", asked, photographer));
-        let wanted = vm_restore::Wanted::default();
-        let restorer = vm_restore::Restorer::new(client(), wanted.0.clone());
+        let wanted = vm_restore::VmRestoreMapper::default();
+        let restorer = vm_restore::VmRestoreReconciler::new(client(), wanted.0.clone());
         outlets.push(self.add("vm-restore", wanted, restorer));
-        let asked = vm_clone::Asked::default();
-        let cloner = vm_clone::Cloner::new(client(), asked.0.clone());
+        let asked = vm_clone::VmCloneMapper::default();
+        let cloner = vm_clone::VmCloneReconciler::new(client(), asked.0.clone());
         outlets.push(self.add("vm-clone", asked, cloner));
-        let clerk = vm_backup::Clerk::new(client());
-        outlets.push(self.add("vm-backup", vm_backup::Asked, clerk));
+        let clerk = vm_backup::VmBackupReconciler::new(client());
+        outlets.push(self.add("vm-backup", vm_backup::VmBackupMapper, clerk));
         let stored = image::Stored::default();
-        let importer = image::Importer::new(client(), stored.waiting.clone());
+        let importer = image::ImageReconciler::new(client(), stored.waiting.clone());
         outlets.push(self.add("image", stored, importer));
         let jobs = longhorn::recurring_job::JobReconciler::new(client());
         outlets.push(self.add("recurring-job", longhorn::recurring_job::Jobs, jobs));
         let conditions = longhorn::node_condition::ConditionReconciler::new(client());
         outlets.push(self.add("storage-node", longhorn::node_condition::Nodes, conditions));
-        let marker = longhorn::eviction::Marker::new(client());
+        let marker = longhorn::eviction::EvictionReconciler::new(client());
         outlets.push(self.add("eviction", longhorn::eviction::Nodes, marker));
     }
 
-    fn add<I, R>(&self, name: &'static str, interest: I, reconciler: R) -> Outlet
+    fn add<I, R>(&self, name: &'static str, interest: I, reconciler: R) -> ChangeOutlet
     where
-        I: Interest + Send + 'static,
+        I: EventMapper + Send + 'static,
         I::Key: 'static,
         R: Reconciler<Key = I::Key> + Send + Sync + 'static,
     {
-        let (touches, received) = mpsc::channel::<Touch>(QUEUE);
+        let (touches, received) = mpsc::channel::<ObjectChange>(QUEUE);
         let stop: Stop = self.tasks.stop_signal();
         let load = self.loads.of(name);
         let run = reconcile::run(name, interest, reconciler, received, load, stop);
         self.tasks.spawn(name, run);
-        Outlet { touches, wants: hub::everything }
+        ChangeOutlet { touches, wants: hub::everything }
     }
 }

@@ -11,7 +11,9 @@ use virt::api::cdi::StorageProfile;
 
 use crate::longhorn::volume_snapshot::SNAPSHOT_CLASSES;
 use crate::object::{self, is_merged, text};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ReconcileError, ReconcileResult, Reconciler,
+};
 use crate::resource::{CLASSES, Objects, Resource, is_refused};
 
 pub(crate) use self::plan::{Set, sets};
@@ -23,12 +25,12 @@ pub(crate) const PROFILES: Resource =
 #[derive(Debug, Default)]
 pub(crate) struct Profiles;
 
-impl Interest for Profiles {
+impl EventMapper for Profiles {
     type Key = Arc<str>;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Arc<str>> {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<Arc<str>> {
         match touch {
-            Touch::Object { kind, name, .. } if CLASSES.is(kind) || PROFILES.is(kind) => {
+            ObjectChange::Object { kind, name, .. } if CLASSES.is(kind) || PROFILES.is(kind) => {
                 vec![Arc::clone(name)]
             }
             _ => Vec::new(),
@@ -47,32 +49,32 @@ impl ProfileReconciler {
 impl Reconciler for ProfileReconciler {
     type Key = Arc<str>;
 
-    async fn reconcile(&self, name: &Arc<str>) -> Result<Next, Failure> {
+    async fn reconcile(&self, name: &Arc<str>) -> Result<ReconcileResult, ReconcileError> {
         let class = self.0.get(CLASSES, "", name).await.doing("get the storage class")?;
         let found = self.0.get(PROFILES, "", name).await.doing("get the storage profile")?;
         let class = class.filter(|class| !object::is_deleting(class));
         let profile = match (class.as_ref(), found) {
-            (None, None) => return Ok(Next::Done),
+            (None, None) => return Ok(ReconcileResult::Done),
             (None, Some(profile)) => {
                 let deleted = self.0.delete(PROFILES, "", name, object::uid(&profile)).await;
-                return deleted.map(|()| Next::Done).doing("delete a storage profile");
+                return deleted.map(|()| ReconcileResult::Done).doing("delete a storage profile");
             }
             (Some(_), Some(profile)) => profile,
             (Some(_), None) => match self.0.create(PROFILES, "", &empty(name)).await {
-                Err(failure) if is_refused(&failure, 409) => return Ok(Next::Done),
+                Err(failure) if is_refused(&failure, 409) => return Ok(ReconcileResult::Done),
                 made => made.doing("create a storage profile")?,
             },
         };
-        let Some(class) = class else { return Ok(Next::Done) };
+        let Some(class) = class else { return Ok(ReconcileResult::Done) };
         let snapshot_classes = self.0.list(SNAPSHOT_CLASSES, "", "").await;
         let snapshot_classes = snapshot_classes.doing("list snapshot classes")?;
         let read: StorageProfile = serde_json::from_value(profile.clone()).unwrap_or_default();
         let patch = json!({"status": plan::status(&class, &read.spec, &snapshot_classes)});
         if is_merged(&profile, &patch) {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let written = self.0.merge_status(PROFILES, "", text(&profile, "/metadata/name"), &patch);
-        written.await.map(|_| Next::Done).doing("write the status of a storage profile")
+        written.await.map(|_| ReconcileResult::Done).doing("write the status of a storage profile")
     }
 }
 

@@ -11,11 +11,14 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::Value;
 
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{ATTRIBUTES_CLASSES, CLAIMS, Objects, VMIS, VOLUMES};
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Key {
+pub(crate) enum ProtectedKey {
     Claim { namespace: Arc<str>, name: Arc<str> },
     Volume { name: Arc<str> },
     Attributes { name: Arc<str> },
@@ -29,30 +32,31 @@ pub(crate) struct Waiting {
     attributes: BTreeSet<Arc<str>>,
 }
 
-impl Interest for Waiting {
-    type Key = Key;
+impl EventMapper for Waiting {
+    type Key = ProtectedKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
-        let Touch::Object { kind, namespace, name, state } = touch else {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<ProtectedKey> {
+        let ObjectChange::Object { kind, namespace, name, state } = touch else {
             let claims = self.claims.keys().flat_map(|namespace| self.claims(namespace));
             return claims.chain(self.attributes()).collect();
         };
         let mut keys = Vec::new();
-        let there = *state != State::Gone;
+        let there = *state != ObjectState::Gone;
         if CLAIMS.is(kind) {
             self.note_claim(namespace, name, *state);
-            let key = Key::Claim { namespace: Arc::clone(namespace), name: Arc::clone(name) };
+            let key =
+                ProtectedKey::Claim { namespace: Arc::clone(namespace), name: Arc::clone(name) };
             keys.extend(there.then_some(key));
             keys.extend(self.attributes());
         } else if VOLUMES.is(kind) {
-            keys.extend(there.then(|| Key::Volume { name: Arc::clone(name) }));
+            keys.extend(there.then(|| ProtectedKey::Volume { name: Arc::clone(name) }));
             keys.extend(self.attributes());
         } else if ATTRIBUTES_CLASSES.is(kind) {
             match state {
-                State::Deleting => self.attributes.insert(Arc::clone(name)),
-                State::Live | State::Gone => self.attributes.remove(name),
+                ObjectState::Deleting => self.attributes.insert(Arc::clone(name)),
+                ObjectState::Live | ObjectState::Gone => self.attributes.remove(name),
             };
-            keys.extend(there.then(|| Key::Attributes { name: Arc::clone(name) }));
+            keys.extend(there.then(|| ProtectedKey::Attributes { name: Arc::clone(name) }));
         } else if kind.is("", "pods") || VMIS.is(kind) {
             keys.extend(self.claims(namespace));
         }
@@ -61,8 +65,8 @@ impl Interest for Waiting {
 }
 
 impl Waiting {
-    fn note_claim(&mut self, namespace: &Arc<str>, name: &Arc<str>, state: State) {
-        if state == State::Deleting {
+    fn note_claim(&mut self, namespace: &Arc<str>, name: &Arc<str>, state: ObjectState) {
+        if state == ObjectState::Deleting {
             self.claims.entry(Arc::clone(namespace)).or_default().insert(Arc::clone(name));
         } else if let Some(claims) = self.claims.get_mut(namespace) {
             claims.remove(name);
@@ -72,39 +76,39 @@ impl Waiting {
         }
     }
 
-    fn claims(&self, namespace: &Arc<str>) -> Vec<Key> {
+    fn claims(&self, namespace: &Arc<str>) -> Vec<ProtectedKey> {
         let claims = self.claims.get(namespace).into_iter().flatten();
-        let key = |name: &Arc<str>| Key::Claim {
+        let key = |name: &Arc<str>| ProtectedKey::Claim {
             namespace: Arc::clone(namespace),
             name: Arc::clone(name),
         };
         claims.map(key).collect()
     }
 
-    fn attributes(&self) -> impl Iterator<Item = Key> {
-        self.attributes.iter().map(|name| Key::Attributes { name: Arc::clone(name) })
+    fn attributes(&self) -> impl Iterator<Item = ProtectedKey> {
+        self.attributes.iter().map(|name| ProtectedKey::Attributes { name: Arc::clone(name) })
     }
 }
 
-pub(crate) struct Protector {
+pub(crate) struct StorageProtectionReconciler {
     pub(crate) client: Client,
 }
 
-impl Reconciler for Protector {
-    type Key = Key;
+impl Reconciler for StorageProtectionReconciler {
+    type Key = ProtectedKey;
 
-    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, key: &ProtectedKey) -> Result<ReconcileResult, ReconcileError> {
         match key {
-            Key::Claim { namespace, name } => self.claim(namespace, name).await?,
-            Key::Volume { name } => self.volume(name).await?,
-            Key::Attributes { name } => self.attributes(name).await?,
+            ProtectedKey::Claim { namespace, name } => self.claim(namespace, name).await?,
+            ProtectedKey::Volume { name } => self.volume(name).await?,
+            ProtectedKey::Attributes { name } => self.attributes(name).await?,
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 }
 
-impl Protector {
-    async fn claim(&self, namespace: &str, name: &str) -> Result<(), Failure> {
+impl StorageProtectionReconciler {
+    async fn claim(&self, namespace: &str, name: &str) -> Result<(), ReconcileError> {
         let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), namespace);
         let Some(claim) = claims.get_opt(name).await.doing("get the claim")? else {
             return Ok(());
@@ -132,7 +136,7 @@ impl Protector {
         }
     }
 
-    async fn volume(&self, name: &str) -> Result<(), Failure> {
+    async fn volume(&self, name: &str) -> Result<(), ReconcileError> {
         let volumes = Api::<PersistentVolume>::all(self.client.clone());
         let Some(volume) = volumes.get_opt(name).await.doing("get the volume")? else {
             return Ok(());
@@ -143,7 +147,7 @@ impl Protector {
         }
     }
 
-    async fn attributes(&self, name: &str) -> Result<(), Failure> {
+    async fn attributes(&self, name: &str) -> Result<(), ReconcileError> {
         let classes = Api::<VolumeAttributesClass>::all(self.client.clone());
         let Some(class) = classes.get_opt(name).await.doing("get the attributes")? else {
             return Ok(());
@@ -169,7 +173,7 @@ fn merge(patch: &Value) -> Patch<&Value> {
     Patch::Merge(patch)
 }
 
-fn patched<T>(result: Result<T, kube::Error>) -> Result<(), Failure> {
+fn patched<T>(result: Result<T, kube::Error>) -> Result<(), ReconcileError> {
     match result {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         result => result.map(drop).doing("change finalizers"),
@@ -186,15 +190,15 @@ mod tests {
     #[test]
     fn pods_matter_only_to_claims_that_wait() {
         let mut waiting = Waiting::default();
-        let mut keys = |touch: &Touch| waiting.keys(touch).len();
-        assert_eq!(keys(&touch("persistentvolumeclaims", "n", "c", State::Live)), 1);
-        assert_eq!(keys(&touch("pods", "n", "p", State::Gone)), 0);
-        assert_eq!(keys(&touch("persistentvolumeclaims", "n", "c", State::Deleting)), 1);
-        assert_eq!(keys(&touch("pods", "n", "p", State::Gone)), 1);
-        assert_eq!(keys(&touch("pods", "m", "p", State::Gone)), 0);
-        assert_eq!(keys(&touch("persistentvolumeclaims", "n", "c", State::Gone)), 0);
-        assert_eq!(keys(&touch("pods", "n", "p", State::Gone)), 0);
-        assert_eq!(keys(&touch("persistentvolumes", "", "v", State::Deleting)), 1);
+        let mut keys = |touch: &ObjectChange| waiting.keys(touch).len();
+        assert_eq!(keys(&touch("persistentvolumeclaims", "n", "c", ObjectState::Live)), 1);
+        assert_eq!(keys(&touch("pods", "n", "p", ObjectState::Gone)), 0);
+        assert_eq!(keys(&touch("persistentvolumeclaims", "n", "c", ObjectState::Deleting)), 1);
+        assert_eq!(keys(&touch("pods", "n", "p", ObjectState::Gone)), 1);
+        assert_eq!(keys(&touch("pods", "m", "p", ObjectState::Gone)), 0);
+        assert_eq!(keys(&touch("persistentvolumeclaims", "n", "c", ObjectState::Gone)), 0);
+        assert_eq!(keys(&touch("pods", "n", "p", ObjectState::Gone)), 0);
+        assert_eq!(keys(&touch("persistentvolumes", "", "v", ObjectState::Deleting)), 1);
     }
 
     #[test]
@@ -204,15 +208,15 @@ mod tests {
         kind.group = ATTRIBUTES_CLASSES.group.into();
         kind.plural = ATTRIBUTES_CLASSES.plural.into();
         let (kind, meta) = (Arc::new(kind), Meta { name: "gold".into(), ..Meta::default() });
-        let class = |state| Touch::object(&kind, &meta, state);
-        let attributes = vec![Key::Attributes { name: "gold".into() }];
-        let mut keys = |touch: &Touch| waiting.keys(touch);
-        assert_eq!(keys(&class(State::Live)), attributes);
-        assert_eq!(keys(&touch("persistentvolumes", "", "v", State::Gone)), []);
-        assert_eq!(keys(&class(State::Deleting)), attributes);
-        assert_eq!(keys(&touch("persistentvolumes", "", "v", State::Gone)), attributes);
-        assert_eq!(keys(&touch("persistentvolumeclaims", "n", "c", State::Gone)), attributes);
-        assert_eq!(keys(&class(State::Gone)), []);
-        assert_eq!(keys(&touch("persistentvolumes", "", "v", State::Gone)), []);
+        let class = |state| ObjectChange::object(&kind, &meta, state);
+        let attributes = vec![ProtectedKey::Attributes { name: "gold".into() }];
+        let mut keys = |touch: &ObjectChange| waiting.keys(touch);
+        assert_eq!(keys(&class(ObjectState::Live)), attributes);
+        assert_eq!(keys(&touch("persistentvolumes", "", "v", ObjectState::Gone)), []);
+        assert_eq!(keys(&class(ObjectState::Deleting)), attributes);
+        assert_eq!(keys(&touch("persistentvolumes", "", "v", ObjectState::Gone)), attributes);
+        assert_eq!(keys(&touch("persistentvolumeclaims", "n", "c", ObjectState::Gone)), attributes);
+        assert_eq!(keys(&class(ObjectState::Gone)), []);
+        assert_eq!(keys(&touch("persistentvolumes", "", "v", ObjectState::Gone)), []);
     }
 }

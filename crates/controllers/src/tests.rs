@@ -8,7 +8,9 @@ use base::Tasks;
 use serde_json::{Value, json};
 
 use crate::fake::Fake;
-use crate::{CertificateAsk, CertificateSigner, Config, Duties, Leadership, TokenMinter, start};
+use crate::{
+    CertificateAsk, CertificateSigner, Config, ControllerSet, Leadership, TokenMinter, start,
+};
 
 const MAPS: &str = "/configmaps";
 const PODS: &str = "/pods";
@@ -44,9 +46,9 @@ impl CertificateSigner for Nobody {
     }
 }
 
-pub(crate) fn duties() -> Duties {
+pub(crate) fn duties() -> ControllerSet {
     let (minter, signer) = (Arc::new(Minter), Arc::new(Nobody));
-    Duties::Cluster { root_ca: "pem".into(), minter, signer }
+    ControllerSet::Cluster { root_ca: "pem".into(), minter, signer }
 }
 
 fn cluster(leadership: Leadership) -> (Fake, Tasks) {

@@ -21,35 +21,35 @@ use kube::Client;
 use serde_json::{Value, json};
 use virt::printable_status::has_failed;
 use virt::reason::MachineFailure;
-use virt::run_strategy::{Action, Situation, decide};
-use virt::{Phase, RunStrategy};
+use virt::run_strategy::{RunAction, RunSituation, decide};
+use virt::{InstancePhase, RunStrategy};
 
 use self::disk::are_filled;
-pub(crate) use self::interest::Machines;
+pub(crate) use self::interest::VmMapper;
 use self::interest::needs;
 use self::status::{Disks, Findings};
-use crate::event::{self, About, Tone};
-use crate::key::{Dependents, Key};
+use crate::event::{self, About, EventType};
+use crate::key::{Dependents, ObjectKey};
 use crate::object::{self, is_deleting, is_merged, list, text};
-use crate::reconcile::{Doing, Failure, Next, Reconciler};
+use crate::reconcile::{ErrorContext, ReconcileError, ReconcileResult, Reconciler};
 use crate::resource::{Objects, REVISIONS, VMIS, VMS, is_refused};
 use crate::vmi::VM_FINALIZER;
 
 const SOURCE: &str = "virtualmachine-controller";
 
-pub(crate) struct Keeper {
+pub(crate) struct VmReconciler {
     objects: Objects,
     dependents: Dependents,
 }
 
-impl Reconciler for Keeper {
-    type Key = Key;
+impl Reconciler for VmReconciler {
+    type Key = ObjectKey;
 
-    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(VMS, &key.namespace, &key.name).await;
         let Some(vm) = found.doing("get the virtual machine")? else {
             self.dependents.forget(key);
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
         let vmi = self.own_instance(&vm).await?;
         if is_deleting(&vm) {
@@ -62,7 +62,7 @@ impl Reconciler for Keeper {
         };
         self.dependents.set(key, needs(&vm));
         let mut disks = self.disks(&vm).await?;
-        let mut work = Work { findings: Findings::default(), next: Next::Done };
+        let mut work = VmObservation { findings: Findings::default(), next: ReconcileResult::Done };
         let vmi = self.act(&vm, vmi, &mut disks, &mut work).await?;
         self.report(&vm, vmi.as_ref(), &disks, &work.findings).await?;
         for revision in &work.findings.superseded {
@@ -78,26 +78,26 @@ impl Reconciler for Keeper {
 }
 
 /// What one look at a machine brings.
-struct Work {
+struct VmObservation {
     findings: Findings,
-    next: Next,
+    next: ReconcileResult,
 }
 
-impl Work {
+impl VmObservation {
     /// It did not work, and may later.
     fn refused(&mut self, reason: MachineFailure, message: String) {
         self.findings.failure = Some((reason, message));
-        self.next = Next::Retry;
+        self.next = ReconcileResult::Retry;
     }
 }
 
-impl Keeper {
+impl VmReconciler {
     pub(crate) fn new(client: Client, dependents: Dependents) -> Self {
         Self { objects: Objects(client), dependents }
     }
 
     /// The instance of its name, if that is its own. One that nobody controls is adopted.
-    async fn own_instance(&self, vm: &Value) -> Result<Option<Value>, Failure> {
+    async fn own_instance(&self, vm: &Value) -> Result<Option<Value>, ReconcileError> {
         let (namespace, name) = (object::namespace(vm), object::name(vm));
         let found = self.objects.get(VMIS, namespace, name).await.doing("get the instance")?;
         let Some(vmi) = found else { return Ok(None) };
@@ -121,7 +121,7 @@ impl Keeper {
     }
 
     /// Makes sure that the machine is not gone before its instance.
-    async fn protect(&self, vm: Value) -> Result<Value, Failure> {
+    async fn protect(&self, vm: Value) -> Result<Value, ReconcileError> {
         if object::has_finalizer(&vm, VM_FINALIZER) {
             return Ok(vm);
         }
@@ -133,10 +133,11 @@ impl Keeper {
     }
 
     /// A machine that is being deleted ends its instance first, or leaves it to itself.
-    async fn end(&self, vm: &Value, vmi: Option<Value>) -> Result<Next, Failure> {
+    async fn end(&self, vm: &Value, vmi: Option<Value>) -> Result<ReconcileResult, ReconcileError> {
         match vmi {
             Some(vmi) if !object::has_finalizer(vm, "orphan") => {
-                let mut work = Work { findings: Findings::default(), next: Next::Done };
+                let mut work =
+                    VmObservation { findings: Findings::default(), next: ReconcileResult::Done };
                 let vmi = self.stop(vm, vmi, &mut work).await?;
                 let (disks, vmi) = (self.disks(vm).await?, vmi.as_ref());
                 self.report(vm, vmi, &disks, &work.findings).await?;
@@ -152,8 +153,8 @@ impl Keeper {
                     meta.insert("finalizers".into(), json!(finalizers));
                     self.write(vm, &json!({"metadata": meta})).await?;
                 }
-                self.dependents.forget(&Key::of(vm));
-                Ok(Next::Done)
+                self.dependents.forget(&ObjectKey::of(vm));
+                Ok(ReconcileResult::Done)
             }
         }
     }
@@ -164,8 +165,8 @@ impl Keeper {
         vm: &Value,
         vmi: Option<Value>,
         disks: &mut Disks,
-        work: &mut Work,
-    ) -> Result<Option<Value>, Failure> {
+        work: &mut VmObservation,
+    ) -> Result<Option<Value>, ReconcileError> {
         let expanded = match instancetype::expand(&self.objects, vm, &mut work.findings).await? {
             Some(expanded) => expanded,
             None => return Ok(vmi),
@@ -174,16 +175,16 @@ impl Keeper {
         if early != Some("false") {
             self.make_data_volumes(vm, disks, work).await?;
         }
-        let Some(situation) = Situation::of(vm, vmi.as_ref(), clock::now()) else {
+        let Some(situation) = RunSituation::of(vm, vmi.as_ref(), clock::now()) else {
             let message = format!("unknown runstrategy: {}", text(vm, "/spec/runStrategy"));
             work.findings.failure = Some((MachineFailure::Create, message));
             return Ok(vmi);
         };
         match (decide(situation), vmi) {
-            (Action::Nothing | Action::BecomeWhatItWas, Some(vmi)) => {
+            (RunAction::Nothing | RunAction::BecomeWhatItWas, Some(vmi)) => {
                 self.update(vm, &expanded, vmi, work).await.map(Some)
             }
-            (Action::Start { paused }, _) => {
+            (RunAction::Start { paused }, _) => {
                 if early == Some("false") {
                     self.make_data_volumes(vm, disks, work).await?;
                 }
@@ -192,17 +193,17 @@ impl Keeper {
                 }
                 self.start(vm, &expanded, paused, work).await
             }
-            (Action::Wait { seconds }, vmi) => {
-                work.next = Next::Again(Duration::from_secs(seconds.unsigned_abs()));
+            (RunAction::Wait { seconds }, vmi) => {
+                work.next = ReconcileResult::Again(Duration::from_secs(seconds.unsigned_abs()));
                 Ok(vmi)
             }
-            (Action::Stop, Some(vmi)) => self.stop(vm, vmi, work).await,
-            (Action::StopAndAskForStart, Some(vmi)) => self.replace(vm, vmi, work).await,
-            (Action::Become(strategy), vmi) => {
+            (RunAction::Stop, Some(vmi)) => self.stop(vm, vmi, work).await,
+            (RunAction::StopAndAskForStart, Some(vmi)) => self.replace(vm, vmi, work).await,
+            (RunAction::Become(strategy), vmi) => {
                 self.set_strategy(vm, strategy).await?;
                 Ok(vmi)
             }
-            (Action::Stray, vmi) => {
+            (RunAction::Stray, vmi) => {
                 let message = "VMI exists and is not a receiver VMI".to_owned();
                 work.findings.failure = Some((MachineFailure::Create, message));
                 Ok(vmi)
@@ -217,8 +218,8 @@ impl Keeper {
         &self,
         vm: &Value,
         vmi: Value,
-        work: &mut Work,
-    ) -> Result<Option<Value>, Failure> {
+        work: &mut VmObservation,
+    ) -> Result<Option<Value>, ReconcileError> {
         let mut asked = list(vm, "/status/stateChangeRequests").iter();
         if asked.any(|own| text(own, "/action") == "Start") {
             return self.stop(vm, vmi, work).await;
@@ -228,7 +229,7 @@ impl Keeper {
     }
 
     /// Writes whether the machine is meant to run, in the field that it uses.
-    async fn set_strategy(&self, vm: &Value, strategy: RunStrategy) -> Result<(), Failure> {
+    async fn set_strategy(&self, vm: &Value, strategy: RunStrategy) -> Result<(), ReconcileError> {
         let spec = match vm.pointer("/spec/running") {
             Some(Value::Bool(_)) => json!({"running": strategy == RunStrategy::Always}),
             _ => json!({"runStrategy": strategy.as_str()}),
@@ -243,7 +244,7 @@ impl Keeper {
         vmi: Option<&Value>,
         disks: &Disks,
         findings: &Findings,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ReconcileError> {
         let mut patch = status::status(vm, vmi, disks, findings, clock::now());
         if is_merged(vm, &patch) {
             return Ok(());
@@ -259,14 +260,14 @@ impl Keeper {
             for failed in disks.data_volumes.iter().filter(|own| has_failed(own)) {
                 let message =
                     format!("DataVolume {} failed to import disk image", object::name(failed));
-                self.tell(vm, Tone::Warning, "FailedDataVolumeImport", message).await;
+                self.update_status(vm, EventType::Warning, "FailedDataVolumeImport", message).await;
             }
         }
         Ok(())
     }
 
     /// How the instance ended is recorded: nobody needs it any more.
-    async fn conclude(&self, vm: &Value, vmi: &Value) -> Result<(), Failure> {
+    async fn conclude(&self, vm: &Value, vmi: &Value) -> Result<(), ReconcileError> {
         let namespace = object::namespace(vmi);
         let revision = text(vmi, "/status/virtualMachineRevisionName");
         if !revision.is_empty() && revision != instance::revision_name(vm) {
@@ -290,7 +291,7 @@ impl Keeper {
         }
     }
 
-    async fn write(&self, vm: &Value, patch: &Value) -> Result<Value, Failure> {
+    async fn write(&self, vm: &Value, patch: &Value) -> Result<Value, ReconcileError> {
         let (namespace, name) = (object::namespace(vm), object::name(vm));
         self.objects.merge(VMS, namespace, name, patch).await.doing("write the virtual machine")
     }
@@ -299,11 +300,11 @@ impl Keeper {
     async fn warn_once(&self, vm: &Value, reason: &str, message: String) {
         let failure = crate::condition::find(list(vm, "/status/conditions"), "Failure");
         if failure.is_none_or(|own| text(own, "/reason") != reason) {
-            self.tell(vm, Tone::Warning, reason, message).await;
+            self.update_status(vm, EventType::Warning, reason, message).await;
         }
     }
 
-    async fn tell(&self, vm: &Value, tone: Tone, reason: &str, message: String) {
+    async fn update_status(&self, vm: &Value, tone: EventType, reason: &str, message: String) {
         let about = About {
             api_version: "kubevirt.io/v1",
             kind: "VirtualMachine",
@@ -311,12 +312,12 @@ impl Keeper {
             name: object::name(vm),
             uid: object::uid(vm),
         };
-        event::tell(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+        event::record(&self.objects.0, SOURCE, &about, tone, reason, message).await;
     }
 }
 
 fn is_over(vmi: &Value) -> bool {
-    Phase::of(vmi).is_final()
+    InstancePhase::of(vmi).is_final()
 }
 
 #[cfg(test)]

@@ -12,9 +12,12 @@ use base::clock;
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::key::Key;
+use crate::key::ObjectKey;
 use crate::object::{self, is_deleting, is_merged, text};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{Objects, Resource, VM_CONTENTS, VM_RESTORES, VM_SNAPSHOTS, VMS, is_refused};
 
 const BACKUPS: Resource = Resource::new("harvesterhci.io", "v1beta1", "virtualmachinebackups");
@@ -22,58 +25,64 @@ const RESTORES: Resource = Resource::new("harvesterhci.io", "v1beta1", "virtualm
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Work {
-    Backup(Key),
-    Restore(Key),
+pub(crate) enum VmBackupKey {
+    Backup(ObjectKey),
+    Restore(ObjectKey),
 }
 
 /// Harvester's objects and KubeVirt's of the same names.
 #[derive(Debug, Default)]
-pub(crate) struct Asked;
+pub(crate) struct VmBackupMapper;
 
-impl Interest for Asked {
-    type Key = Work;
+impl EventMapper for VmBackupMapper {
+    type Key = VmBackupKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Work> {
-        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
-        if *state == State::Gone {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<VmBackupKey> {
+        let ObjectChange::Object { kind, namespace, name, state } = touch else {
+            return Vec::new();
+        };
+        if *state == ObjectState::Gone {
             return Vec::new();
         }
-        let key = Key { namespace: Arc::clone(namespace), name: Arc::clone(name) };
+        let key = ObjectKey { namespace: Arc::clone(namespace), name: Arc::clone(name) };
         if BACKUPS.is(kind) || VM_SNAPSHOTS.is(kind) {
-            vec![Work::Backup(key)]
+            vec![VmBackupKey::Backup(key)]
         } else if RESTORES.is(kind) || VM_RESTORES.is(kind) {
-            vec![Work::Restore(key)]
+            vec![VmBackupKey::Restore(key)]
         } else {
             Vec::new()
         }
     }
 }
 
-pub(crate) struct Clerk(Objects);
+pub(crate) struct VmBackupReconciler(Objects);
 
-impl Reconciler for Clerk {
-    type Key = Work;
+impl Reconciler for VmBackupReconciler {
+    type Key = VmBackupKey;
 
-    async fn reconcile(&self, work: &Work) -> Result<Next, Failure> {
+    async fn reconcile(&self, work: &VmBackupKey) -> Result<ReconcileResult, ReconcileError> {
         match work {
-            Work::Backup(key) => self.backup(key).await,
-            Work::Restore(key) => self.restore(key).await,
+            VmBackupKey::Backup(key) => self.backup(key).await,
+            VmBackupKey::Restore(key) => self.restore(key).await,
         }
     }
 }
 
-impl Clerk {
+impl VmBackupReconciler {
     pub(crate) fn new(client: Client) -> Self {
         Self(Objects(client))
     }
 
-    async fn backup(&self, key: &Key) -> Result<Next, Failure> {
+    async fn backup(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.0.get(BACKUPS, &key.namespace, &key.name).await.doing("get the backup")?;
-        let Some(backup) = found.filter(|own| !is_deleting(own)) else { return Ok(Next::Done) };
+        let Some(backup) = found.filter(|own| !is_deleting(own)) else {
+            return Ok(ReconcileResult::Done);
+        };
         if text(&backup, "/spec/type") != "snapshot" {
             let why = "spec.type backup is not supported yet: it must be snapshot";
-            return self.say(BACKUPS, &backup, &plan::refused(&backup, why, clock::now())).await;
+            return self
+                .update_status(BACKUPS, &backup, &plan::refused(&backup, why, clock::now()))
+                .await;
         }
         let snapshot = self.0.get(VM_SNAPSHOTS, &key.namespace, &key.name).await;
         let snapshot = match snapshot.doing("get the snapshot")? {
@@ -81,7 +90,7 @@ impl Clerk {
             None => {
                 match self.0.create(VM_SNAPSHOTS, &key.namespace, &plan::snapshot(&backup)).await {
                     Err(failure) if is_refused(&failure, 409) => {
-                        return Ok(Next::Again(LOOK_AGAIN));
+                        return Ok(ReconcileResult::Again(LOOK_AGAIN));
                     }
                     made => made.doing("ask for a snapshot of the machine")?,
                 }
@@ -89,20 +98,22 @@ impl Clerk {
         };
         if !object::is_controlled_by(&snapshot, &backup) {
             let why = format!("name \"{}\" is already used by a snapshot", key.name);
-            return self.say(BACKUPS, &backup, &plan::refused(&backup, &why, clock::now())).await;
+            return self
+                .update_status(BACKUPS, &backup, &plan::refused(&backup, &why, clock::now()))
+                .await;
         }
         let content = text(&snapshot, "/status/virtualMachineSnapshotContentName");
         let content = self.0.get(VM_CONTENTS, &key.namespace, content).await;
         let content = content.doing("get the content of a snapshot")?;
         let patch = plan::backup_status(&backup, &snapshot, content.as_ref(), clock::now());
-        self.say(BACKUPS, &backup, &patch).await
+        self.update_status(BACKUPS, &backup, &patch).await
     }
 
-    async fn restore(&self, key: &Key) -> Result<Next, Failure> {
+    async fn restore(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.0.get(RESTORES, &key.namespace, &key.name).await;
         let found = found.doing("get the restore")?;
         let Some(restore) = found.filter(|own| !is_deleting(own) && !plan::is_over(own)) else {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
         let backup = text(&restore, "/spec/virtualMachineBackupName");
         let backup = self.0.get(BACKUPS, plan::backup_namespace(&restore), backup).await;
@@ -116,8 +127,8 @@ impl Clerk {
                 if let Err(why) = plan::judge(&restore, backup.as_ref(), vm.as_ref()) {
                     let why = why.to_string();
                     let patch = plan::refused_restore(&restore, &why, clock::now());
-                    self.say(RESTORES, &restore, &patch).await?;
-                    return Ok(Next::Again(LOOK_AGAIN));
+                    self.update_status(RESTORES, &restore, &patch).await?;
+                    return Ok(ReconcileResult::Again(LOOK_AGAIN));
                 }
                 match self
                     .0
@@ -125,7 +136,7 @@ impl Clerk {
                     .await
                 {
                     Err(failure) if is_refused(&failure, 409) => {
-                        return Ok(Next::Again(LOOK_AGAIN));
+                        return Ok(ReconcileResult::Again(LOOK_AGAIN));
                     }
                     made => made.doing("ask for the machine to be restored")?,
                 }
@@ -139,19 +150,24 @@ impl Clerk {
             written.doing("start the restored machine")?;
         }
         let patch = plan::restore_status(&restore, &inner, vm.as_ref(), clock::now());
-        self.say(RESTORES, &restore, &patch).await
+        self.update_status(RESTORES, &restore, &patch).await
     }
 
-    async fn say(&self, resource: Resource, own: &Value, patch: &Value) -> Result<Next, Failure> {
+    async fn update_status(
+        &self,
+        resource: Resource,
+        own: &Value,
+        patch: &Value,
+    ) -> Result<ReconcileResult, ReconcileError> {
         if is_merged(own, patch) {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let (namespace, name) = (object::namespace(own), object::name(own));
         let mut patch = patch.clone();
         patch["metadata"] = json!({"uid": object::uid(own)});
         match self.0.merge(resource, namespace, name, &patch).await {
-            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
-            written => written.map(|_| Next::Done).doing("say how a backup is"),
+            Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
+            written => written.map(|_| ReconcileResult::Done).doing("say how a backup is"),
         }
     }
 }

@@ -8,46 +8,52 @@ use kube::Client;
 use serde_json::Value;
 
 use crate::event::{self, About};
-use crate::key::Key;
+use crate::key::ObjectKey;
 use crate::object;
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{CLAIMS, Objects, VMS, is_refused};
 
 const SOURCE: &str = "harvester-vm-controller";
 
 /// Every machine that changes or is deleted.
 #[derive(Debug, Default)]
-pub(crate) struct Machines;
+pub(crate) struct VmClaimsMapper;
 
-impl Interest for Machines {
-    type Key = Key;
+impl EventMapper for VmClaimsMapper {
+    type Key = ObjectKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<ObjectKey> {
         match touch {
-            Touch::Object { kind, namespace, name, state: State::Live | State::Deleting }
-                if VMS.is(kind) =>
-            {
-                vec![Key::new(namespace, name)]
+            ObjectChange::Object {
+                kind,
+                namespace,
+                name,
+                state: ObjectState::Live | ObjectState::Deleting,
+            } if VMS.is(kind) => {
+                vec![ObjectKey::new(namespace, name)]
             }
             _ => Vec::new(),
         }
     }
 }
 
-pub(crate) struct Maker(Objects);
+pub(crate) struct VmClaimsReconciler(Objects);
 
-impl Maker {
+impl VmClaimsReconciler {
     pub(crate) fn new(client: Client) -> Self {
         Self(Objects(client))
     }
 
-    async fn make(&self, machine: &Value) -> Result<Next, Failure> {
+    async fn make(&self, machine: &Value) -> Result<ReconcileResult, ReconcileError> {
         let namespace = object::namespace(machine);
         let templates = match hci::claim_templates(&machine["metadata"]) {
             Ok(templates) => templates,
             Err(complaint) => {
                 self.complain(machine, "InvalidVolumeClaimTemplates", complaint).await;
-                return Ok(Next::Done);
+                return Ok(ReconcileResult::Done);
             }
         };
         for template in &templates {
@@ -80,14 +86,14 @@ impl Maker {
     }
 
     /// Deletion waits for us where it names claims that go as well.
-    async fn hold(&self, machine: &Value) -> Result<Next, Failure> {
-        let Some(patch) = plan::hold(machine) else { return Ok(Next::Done) };
+    async fn hold(&self, machine: &Value) -> Result<ReconcileResult, ReconcileError> {
+        let Some(patch) = plan::hold(machine) else { return Ok(ReconcileResult::Done) };
         self.patch(machine, &patch, "hold the machine").await
     }
 
-    async fn release(&self, machine: &Value) -> Result<Next, Failure> {
+    async fn release(&self, machine: &Value) -> Result<ReconcileResult, ReconcileError> {
         let namespace = object::namespace(machine);
-        let Some(patch) = plan::release(machine) else { return Ok(Next::Done) };
+        let Some(patch) = plan::release(machine) else { return Ok(ReconcileResult::Done) };
         for name in plan::unwanted(machine) {
             let claim = self.0.get(CLAIMS, namespace, name).await.doing("get a claim")?;
             if let Some(claim) = claim.filter(|claim| !object::is_deleting(claim)) {
@@ -103,11 +109,11 @@ impl Maker {
         machine: &Value,
         patch: &Value,
         doing: &'static str,
-    ) -> Result<Next, Failure> {
+    ) -> Result<ReconcileResult, ReconcileError> {
         let (namespace, name) = (object::namespace(machine), object::name(machine));
         match self.0.merge(VMS, namespace, name, patch).await {
-            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
-            written => written.map(|_| Next::Done).doing(doing),
+            Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
+            written => written.map(|_| ReconcileResult::Done).doing(doing),
         }
     }
 
@@ -123,13 +129,13 @@ impl Maker {
     }
 }
 
-impl Reconciler for Maker {
-    type Key = Key;
+impl Reconciler for VmClaimsReconciler {
+    type Key = ObjectKey;
 
-    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.0.get(VMS, &key.namespace, &key.name).await.doing("get the machine")?;
         match found {
-            None => Ok(Next::Done),
+            None => Ok(ReconcileResult::Done),
             Some(machine) if object::is_deleting(&machine) => self.release(&machine).await,
             Some(machine) => self.make(&machine).await,
         }

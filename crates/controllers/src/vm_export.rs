@@ -16,11 +16,14 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use virt::api::export::VirtualMachineExport;
 
-use self::plan::{Hold, Source, Standing};
+use self::plan::{ExportHold, ExportPhase, ExportSource};
 use crate::installation::UploadProxy;
-use crate::key::{Dependents, Key};
+use crate::key::{Dependents, ObjectKey};
 use crate::object::{self, is_merged, text};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{
     CLAIMS, Objects, Resource, VM_CONTENTS, VM_SNAPSHOTS, VMIS, VMS, is_refused,
 };
@@ -34,20 +37,22 @@ const ANY: &str = "*";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Exports(pub(crate) Dependents);
 
-impl Interest for Exports {
-    type Key = Key;
+impl EventMapper for Exports {
+    type Key = ObjectKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
-        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
-        let key = Key::new(namespace, name);
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<ObjectKey> {
+        let ObjectChange::Object { kind, namespace, name, state } = touch else {
+            return Vec::new();
+        };
+        let key = ObjectKey::new(namespace, name);
         if EXPORTS.is(kind) {
-            if *state == State::Gone {
+            if *state == ObjectState::Gone {
                 self.0.forget(&key);
                 return Vec::new();
             }
             vec![key]
         } else if VMIS.is(kind) {
-            self.0.of(&Key::new(namespace, ANY))
+            self.0.of(&ObjectKey::new(namespace, ANY))
         } else if CLAIMS.is(kind) || VMS.is(kind) || VM_SNAPSHOTS.is(kind) {
             self.0.of(&key)
         } else {
@@ -63,13 +68,13 @@ pub(crate) struct ExportReconciler {
 }
 
 impl Reconciler for ExportReconciler {
-    type Key = Key;
+    type Key = ObjectKey;
 
-    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(EXPORTS, &key.namespace, &key.name).await;
-        let Some(object) = found.doing("get the export")? else { return Ok(Next::Done) };
+        let Some(object) = found.doing("get the export")? else { return Ok(ReconcileResult::Done) };
         if object::is_deleting(&object) {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let export: VirtualMachineExport =
             serde_json::from_value(object.clone()).unwrap_or_default();
@@ -77,10 +82,12 @@ impl Reconciler for ExportReconciler {
         if left.is_some_and(|left| !left.is_positive()) {
             let uid = object::uid(&object);
             let deleted = self.objects.delete(EXPORTS, &key.namespace, &key.name, uid).await;
-            return deleted.map(|()| Next::Done).doing("delete an export that has expired");
+            return deleted
+                .map(|()| ReconcileResult::Done)
+                .doing("delete an export that has expired");
         }
         self.make_token(&object, &export).await?;
-        let standing = self.standing(key, &object, &export).await?;
+        let standing = self.phase_of(key, &object, &export).await?;
         let patch = plan::status(&object, &export, &standing, self.proxy.as_ref(), clock::now());
         if !is_merged(&object, &patch) {
             let written =
@@ -88,7 +95,9 @@ impl Reconciler for ExportReconciler {
             written.doing("write the status of an export")?;
         }
         let left = left.and_then(|left| Duration::try_from(left).ok());
-        Ok(left.map_or(Next::Done, |left| Next::Again(left.max(Duration::from_millis(10)))))
+        Ok(left.map_or(ReconcileResult::Done, |left| {
+            ReconcileResult::Again(left.max(Duration::from_millis(10)))
+        }))
     }
 }
 
@@ -102,7 +111,7 @@ impl ExportReconciler {
         &self,
         object: &Value,
         export: &VirtualMachineExport,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ReconcileError> {
         if export.spec.token_secret_ref.as_deref().is_some_and(|name| !name.is_empty()) {
             return Ok(());
         }
@@ -126,37 +135,37 @@ impl ExportReconciler {
         }
     }
 
-    async fn standing(
+    async fn phase_of(
         &self,
-        key: &Key,
+        key: &ObjectKey,
         object: &Value,
         export: &VirtualMachineExport,
-    ) -> Result<Standing, Failure> {
+    ) -> Result<ExportPhase, ReconcileError> {
         let namespace = &*key.namespace;
-        let Some(source) = plan::source(export) else { return Ok(Standing::Empty) };
-        let here = |name: &str| Key::new(namespace, name);
-        let mut needs: BTreeSet<Key> = [here(ANY), here(&export.spec.source.name)].into();
+        let Some(source) = plan::source(export) else { return Ok(ExportPhase::Empty) };
+        let here = |name: &str| ObjectKey::new(namespace, name);
+        let mut needs: BTreeSet<ObjectKey> = [here(ANY), here(&export.spec.source.name)].into();
         self.waiting.set(key, needs.clone());
         let missing = |kind, name: &str| {
             let (namespace, name) = (namespace.to_owned(), name.to_owned());
-            Standing::Held(Hold::Missing { kind, namespace, name })
+            ExportPhase::Held(ExportHold::Missing { kind, namespace, name })
         };
         let claims = match &source {
-            Source::Claim(name) => vec![name.clone()],
-            Source::Machine(name) => {
+            ExportSource::Claim(name) => vec![name.clone()],
+            ExportSource::Machine(name) => {
                 let found = self.objects.get(VMS, namespace, name).await;
                 match found.doing("get the machine of an export")? {
                     Some(machine) => plan::claims_of(&machine),
                     None => return Ok(missing("VirtualMachine", name)),
                 }
             }
-            Source::Snapshot(name) => {
+            ExportSource::Snapshot(name) => {
                 let found = self.objects.get(VM_SNAPSHOTS, namespace, name).await;
                 let Some(snapshot) = found.doing("get the snapshot of an export")? else {
                     return Ok(missing("VirtualMachineSnapshot", name));
                 };
                 if !object::is_true(&snapshot, "/status/readyToUse") {
-                    return Ok(Standing::Held(Hold::Snapshot { name: name.clone() }));
+                    return Ok(ExportPhase::Held(ExportHold::Snapshot { name: name.clone() }));
                 }
                 self.snapshot_claims(object, &snapshot).await?
             }
@@ -167,13 +176,13 @@ impl ExportReconciler {
         for name in claims {
             let claim = self.objects.get(CLAIMS, namespace, &name).await;
             let claim = claim.doing("get a claim of an export")?;
-            if claim.is_none() && matches!(source, Source::Claim(_)) {
+            if claim.is_none() && matches!(source, ExportSource::Claim(_)) {
                 return Ok(missing("PersistentVolumeClaim", &name));
             }
             found.push((name, claim));
         }
         let vmis = self.objects.list(VMIS, namespace, "").await.doing("list instances")?;
-        Ok(plan::standing(&found, &vmis))
+        Ok(plan::phase(&found, &vmis))
     }
 
     /// Makes the claims of a snapshot where they are missing, and names all.
@@ -181,7 +190,7 @@ impl ExportReconciler {
         &self,
         export: &Value,
         snapshot: &Value,
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<Vec<String>, ReconcileError> {
         let namespace = object::namespace(export);
         let content = text(snapshot, "/status/virtualMachineSnapshotContentName");
         let content = self.objects.get(VM_CONTENTS, namespace, content).await;
@@ -221,11 +230,11 @@ mod tests {
         fake.create(KIND, "n", export);
         let created = json!({"metadata": {"creationTimestamp": clock::now_rfc3339()}});
         fake.merge(KIND, "n", "e", &created);
-        let key = Key::new("n", "e");
+        let key = ObjectKey::new("n", "e");
         let status = || fake.get(KIND, "n", "e").unwrap()["status"].clone();
         reconciler.reconcile(&key).await.unwrap();
         assert_eq!(status()["phase"], "Pending");
-        assert_eq!(exports.0.of(&Key::new("n", "c")), std::slice::from_ref(&key));
+        assert_eq!(exports.0.of(&ObjectKey::new("n", "c")), std::slice::from_ref(&key));
         assert!(fake.get("/secrets", "n", "export-token-e").is_some());
         let claim = json!({"metadata": {"name": "c"}, "status": {"phase": "Bound"}});
         fake.create("/persistentvolumeclaims", "n", claim);

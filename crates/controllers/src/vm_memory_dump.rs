@@ -11,10 +11,13 @@ use serde_json::{Value, json};
 use virt::api::atom::Quantity;
 use virt::v1::{VirtualMachineInstance, VirtualMachineMemoryDumpRequest};
 
-use self::plan::{Plan, RequestChange};
-use crate::key::{Dependents, Key};
+use self::plan::{MemoryDumpPlan, RequestChange};
+use crate::key::{Dependents, ObjectKey};
 use crate::object::{self, is_deleting, text};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{CLAIMS, Objects, VMIS, VMS};
 
 const ANNOTATION: &str = "kubevirt.io/memory-dump";
@@ -23,13 +26,15 @@ const ANNOTATION: &str = "kubevirt.io/memory-dump";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MemoryDumps(pub(crate) Dependents);
 
-impl Interest for MemoryDumps {
-    type Key = Key;
+impl EventMapper for MemoryDumps {
+    type Key = ObjectKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
-        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
-        let key = Key::new(namespace, name);
-        if VMS.is(kind) && *state == State::Gone {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<ObjectKey> {
+        let ObjectChange::Object { kind, namespace, name, state } = touch else {
+            return Vec::new();
+        };
+        let key = ObjectKey::new(namespace, name);
+        if VMS.is(kind) && *state == ObjectState::Gone {
             self.0.forget(&key);
             return Vec::new();
         }
@@ -46,19 +51,21 @@ pub(crate) struct MemoryDumpReconciler {
 }
 
 impl Reconciler for MemoryDumpReconciler {
-    type Key = Key;
+    type Key = ObjectKey;
 
-    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(VMS, &key.namespace, &key.name).await;
-        let Some(vm) = found.doing("get the virtual machine")? else { return Ok(Next::Done) };
+        let Some(vm) = found.doing("get the virtual machine")? else {
+            return Ok(ReconcileResult::Done);
+        };
         let request = vm.pointer("/status/memoryDumpRequest").filter(|own| own.is_object());
         let request = request.filter(|_| !is_deleting(&vm)).cloned().unwrap_or_default();
         let Ok(request) = serde_json::from_value::<VirtualMachineMemoryDumpRequest>(request) else {
             self.claims.forget(key);
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
         let claim = &request.claim_name;
-        self.claims.set(key, [Key::new(&key.namespace, claim)].into());
+        self.claims.set(key, [ObjectKey::new(&key.namespace, claim)].into());
         let claim = self.objects.get(CLAIMS, &key.namespace, claim).await;
         let claim = claim.doing("get the claim of the memory dump")?;
         let vmi = self.objects.get(VMIS, &key.namespace, &key.name).await;
@@ -70,7 +77,7 @@ impl Reconciler for MemoryDumpReconciler {
         if let (Some(value), Some(claim)) = (&plan.annotation, &claim) {
             self.annotate(claim, value).await?;
         }
-        self.carry_out(&vm, vmi.as_ref(), plan).await.map(|()| Next::Done)
+        self.carry_out(&vm, vmi.as_ref(), plan).await.map(|()| ReconcileResult::Done)
     }
 }
 
@@ -79,7 +86,12 @@ impl MemoryDumpReconciler {
         Self { objects: Objects(client), claims }
     }
 
-    async fn carry_out(&self, vm: &Value, vmi: Option<&Value>, plan: Plan) -> Result<(), Failure> {
+    async fn carry_out(
+        &self,
+        vm: &Value,
+        vmi: Option<&Value>,
+        plan: MemoryDumpPlan,
+    ) -> Result<(), ReconcileError> {
         let (namespace, name) = (object::namespace(vm), object::name(vm));
         if let (Some(volumes), Some(vmi)) = (plan.volumes, vmi) {
             let patch = json!({"metadata": object::version(vmi), "spec": {"volumes": volumes}});
@@ -97,7 +109,7 @@ impl MemoryDumpReconciler {
         written.map(drop).doing("write the phase of the memory dump")
     }
 
-    async fn annotate(&self, claim: &Value, value: &str) -> Result<(), Failure> {
+    async fn annotate(&self, claim: &Value, value: &str) -> Result<(), ReconcileError> {
         if object::annotation(claim, ANNOTATION) == Some(value) {
             return Ok(());
         }
@@ -139,7 +151,7 @@ mod tests {
             "spec": {"domain": {"devices": {}}, "volumes": []}, "status": {"phase": "Running"}});
         fake.create(INSTANCES, "n", vmi);
         let reconciler = MemoryDumpReconciler::new(fake.client(), Dependents::default());
-        let key = Key::new("n", "m");
+        let key = ObjectKey::new("n", "m");
         let phase = || {
             fake.get(MACHINES, "n", "m").unwrap()["status"]["memoryDumpRequest"]["phase"].clone()
         };

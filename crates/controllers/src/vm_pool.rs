@@ -10,11 +10,14 @@ use client::Fault;
 use kube::Client;
 use serde_json::Value;
 
-use self::plan::{Plan, Seen};
-use crate::event::{self, About, Tone};
-use crate::key::{Dependents, Key};
+use self::plan::{PoolInput, PoolPlan};
+use crate::event::{self, About, EventType};
+use crate::key::{Dependents, ObjectKey};
 use crate::object::{self, is_merged, name};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{CLAIMS, DATA_VOLUMES, Objects, REVISIONS, Resource, VMIS, VMS, is_refused};
 
 const POOLS: Resource = Resource::new("pool.kubevirt.io", "v1beta1", "virtualmachinepools");
@@ -24,15 +27,15 @@ const SOURCE: &str = "virtualmachinepool-controller";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pools(pub(crate) Dependents);
 
-impl Interest for Pools {
-    type Key = Key;
+impl EventMapper for Pools {
+    type Key = ObjectKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<ObjectKey> {
         match touch {
-            Touch::Object { kind, namespace, name, state } => {
-                let key = Key { namespace: namespace.clone(), name: name.clone() };
+            ObjectChange::Object { kind, namespace, name, state } => {
+                let key = ObjectKey { namespace: namespace.clone(), name: name.clone() };
                 if POOLS.is(kind) {
-                    if *state == State::Gone {
+                    if *state == ObjectState::Gone {
                         self.0.forget(&key);
                     }
                     vec![key]
@@ -42,23 +45,23 @@ impl Interest for Pools {
                     Vec::new()
                 }
             }
-            Touch::Missed(kind) if VMS.is(kind) || VMIS.is(kind) => self.0.all(),
-            Touch::Missed(_) => Vec::new(),
+            ObjectChange::Missed(kind) if VMS.is(kind) || VMIS.is(kind) => self.0.all(),
+            ObjectChange::Missed(_) => Vec::new(),
         }
     }
 }
 
-pub(crate) struct Pooler {
+pub(crate) struct VmPoolReconciler {
     objects: Objects,
     dependents: Dependents,
 }
 
-impl Reconciler for Pooler {
-    type Key = Key;
+impl Reconciler for VmPoolReconciler {
+    type Key = ObjectKey;
 
-    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(POOLS, &key.namespace, &key.name).await;
-        let Some(pool) = found.doing("get the pool")? else { return Ok(Next::Done) };
+        let Some(pool) = found.doing("get the pool")? else { return Ok(ReconcileResult::Done) };
         let machines = self.objects.list(VMS, &key.namespace, "").await.doing("list machines")?;
         let vmis = self.objects.list(VMIS, &key.namespace, "").await.doing("list instances")?;
         let records = self.objects.list(REVISIONS, &key.namespace, "").await;
@@ -66,15 +69,15 @@ impl Reconciler for Pooler {
         let own = plan::own(&pool, &machines);
         let revisions = plan::own_revisions(&pool, &records);
         let taken: Vec<&str> = machines.iter().map(name).collect();
-        let seen = Seen { own: &own, taken: &taken, vmis: &vmis, revisions: &revisions };
+        let seen = PoolInput { own: &own, taken: &taken, vmis: &vmis, revisions: &revisions };
         let plan = plan::plan(&pool, seen, clock::now());
-        let watched: BTreeSet<Key> = own
+        let watched: BTreeSet<ObjectKey> = own
             .iter()
-            .map(|vm| Key::of(vm))
+            .map(|vm| ObjectKey::of(vm))
             .chain(
                 plan.create
                     .iter()
-                    .map(|index| Key::new(&key.namespace, &format!("{}-{index}", key.name))),
+                    .map(|index| ObjectKey::new(&key.namespace, &format!("{}-{index}", key.name))),
             )
             .collect();
         self.dependents.set(key, watched);
@@ -94,13 +97,13 @@ impl Reconciler for Pooler {
             }
         }
         if failure.is_some() {
-            return Ok(Next::Retry);
+            return Ok(ReconcileResult::Retry);
         }
-        Ok(plan.again.map_or(Next::Done, Next::Again))
+        Ok(plan.again.map_or(ReconcileResult::Done, ReconcileResult::Again))
     }
 }
 
-impl Pooler {
+impl VmPoolReconciler {
     pub(crate) fn new(client: Client, dependents: Dependents) -> Self {
         Self { objects: Objects(client), dependents }
     }
@@ -109,10 +112,10 @@ impl Pooler {
     async fn carry_out(
         &self,
         pool: &Value,
-        plan: &Plan,
+        plan: &PoolPlan,
         machines: &[Value],
         vmis: &[Value],
-    ) -> Result<Option<String>, Failure> {
+    ) -> Result<Option<String>, ReconcileError> {
         let namespace = object::namespace(pool);
         if plan.record {
             // One of this name that is not ours goes with a pool that is gone; until then we wait.
@@ -123,7 +126,7 @@ impl Pooler {
             match self.objects.create(VMS, namespace, &plan::machine(pool, *index)).await {
                 Ok(vm) => {
                     let message = format!("Created VM {namespace}/{}", name(&vm));
-                    self.tell(pool, Tone::Normal, "SuccessfulCreate", message).await;
+                    self.update_status(pool, EventType::Normal, "SuccessfulCreate", message).await;
                 }
                 // Somebody else's, or made by an attempt that did not see the answer.
                 Err(failure) if is_refused(&failure, 409) => {}
@@ -151,13 +154,13 @@ impl Pooler {
                 written => drop(written.doing("update a machine")?),
             }
             let message = format!("Updated VM {namespace}/{}", name(vm));
-            self.tell(pool, Tone::Normal, "SuccessfulUpdate", message).await;
+            self.update_status(pool, EventType::Normal, "SuccessfulUpdate", message).await;
         }
         for vmi in named(vmis, &plan.restart) {
             let deleted = self.objects.delete(VMIS, namespace, name(vmi), object::uid(vmi)).await;
             deleted.doing("restart a machine")?;
             let message = format!("Successfully updated resource {namespace}/{}", name(vmi));
-            self.tell(pool, Tone::Normal, "SuccessfulDelete", message).await;
+            self.update_status(pool, EventType::Normal, "SuccessfulDelete", message).await;
         }
         for (own, revision) in &plan.relabel {
             let Some(vmi) = vmis.iter().find(|vmi| name(vmi) == own) else { continue };
@@ -170,18 +173,18 @@ impl Pooler {
         Ok(None)
     }
 
-    async fn delete(&self, pool: &Value, vm: &Value) -> Result<(), Failure> {
+    async fn delete(&self, pool: &Value, vm: &Value) -> Result<(), ReconcileError> {
         let (namespace, uid) = (object::namespace(vm), object::uid(vm));
         let deleted = self.objects.delete(VMS, namespace, name(vm), uid).await;
         deleted.doing("delete a machine")?;
         let message = format!("Deleted VM {namespace}/{} with uid {uid} from pool", name(vm));
-        self.tell(pool, Tone::Normal, "SuccessfulDelete", message).await;
+        self.update_status(pool, EventType::Normal, "SuccessfulDelete", message).await;
         Ok(())
     }
 
     /// Takes the disks of a machine out of its hands. They are found again by their names when
     /// a machine of its number is made.
-    async fn keep_disks(&self, vm: &Value) -> Result<(), Failure> {
+    async fn keep_disks(&self, vm: &Value) -> Result<(), ReconcileError> {
         let namespace = object::namespace(vm);
         for disk in plan::disks(vm) {
             for kind in [CLAIMS, DATA_VOLUMES] {
@@ -201,12 +204,12 @@ impl Pooler {
         let cause = Fault(failure).to_string();
         if !crate::condition::is(pool, "ReplicaFailure", "True") {
             let message = format!("Error creating VM: {cause}");
-            self.tell(pool, Tone::Warning, "FailedCreate", message).await;
+            self.update_status(pool, EventType::Warning, "FailedCreate", message).await;
         }
         cause
     }
 
-    async fn tell(&self, pool: &Value, tone: Tone, reason: &str, message: String) {
+    async fn update_status(&self, pool: &Value, tone: EventType, reason: &str, message: String) {
         let about = About {
             api_version: "pool.kubevirt.io/v1beta1",
             kind: "VirtualMachinePool",
@@ -214,7 +217,7 @@ impl Pooler {
             name: name(pool),
             uid: object::uid(pool),
         };
-        event::tell(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+        event::record(&self.objects.0, SOURCE, &about, tone, reason, message).await;
     }
 }
 
@@ -245,11 +248,11 @@ mod tests {
             json!({"metadata": {"name": "p", "generation": 1}, "spec": {"replicas": 2,
             "selector": {"matchLabels": {"app": "a"}}, "virtualMachineTemplate": template}}),
         );
-        let pooler = Pooler::new(fake.client(), Dependents::default());
-        let key = Key::new("n", "p");
+        let pooler = VmPoolReconciler::new(fake.client(), Dependents::default());
+        let key = ObjectKey::new("n", "p");
         pooler.reconcile(&key).await.unwrap();
         assert_eq!(fake.names(VM), ["p-0", "p-1"]);
-        assert_eq!(pooler.dependents.of(&Key::new("n", "p-1")), vec![key.clone()]);
+        assert_eq!(pooler.dependents.of(&ObjectKey::new("n", "p-1")), vec![key.clone()]);
         assert_eq!(fake.names(REVISION), ["p-1"]);
         let change = json!({"metadata": {"generation": 2}, "spec": {"replicas": 1,
             "virtualMachineTemplate": {"spec": {"template": {"spec": {"domain": {"a": 2}}}}}}});

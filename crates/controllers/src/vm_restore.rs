@@ -15,11 +15,14 @@ use kube::Client;
 use serde_json::{Value, json};
 use tracing::info;
 
-use self::plan::{Ready, Restored};
-use crate::key::{Dependents, Key};
+use self::plan::{Restored, TargetReadiness};
+use crate::key::{Dependents, ObjectKey};
 use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
 use crate::object::{self, is_deleting, is_merged, is_true, text};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{
     CLAIMS, DATA_VOLUMES, Objects, Resource, VM_CONTENTS, VM_RESTORES, VM_SNAPSHOTS, VMIS, VMS,
     is_refused,
@@ -30,15 +33,17 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Restores, and the claims that they wait for.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wanted(pub(crate) Dependents);
+pub(crate) struct VmRestoreMapper(pub(crate) Dependents);
 
-impl Interest for Wanted {
-    type Key = Key;
+impl EventMapper for VmRestoreMapper {
+    type Key = ObjectKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
-        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
-        let key = Key { namespace: Arc::clone(namespace), name: Arc::clone(name) };
-        if VM_RESTORES.is(kind) && *state == State::Live {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<ObjectKey> {
+        let ObjectChange::Object { kind, namespace, name, state } = touch else {
+            return Vec::new();
+        };
+        let key = ObjectKey { namespace: Arc::clone(namespace), name: Arc::clone(name) };
+        if VM_RESTORES.is(kind) && *state == ObjectState::Live {
             vec![key]
         } else if CLAIMS.is(kind) || VM_SNAPSHOTS.is(kind) || VMIS.is(kind) {
             self.0.of(&key)
@@ -48,56 +53,56 @@ impl Interest for Wanted {
     }
 }
 
-pub(crate) struct Restorer {
+pub(crate) struct VmRestoreReconciler {
     objects: Objects,
     waiting: Dependents,
 }
 
-impl Reconciler for Restorer {
-    type Key = Key;
+impl Reconciler for VmRestoreReconciler {
+    type Key = ObjectKey;
 
-    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(VM_RESTORES, &key.namespace, &key.name).await;
         let restore = found.doing("get the restore")?;
         let Some(restore) = restore.filter(|own| !is_deleting(own) && !plan::is_over(own)) else {
             self.waiting.forget(key);
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
         let snapshot = text(&restore, "/spec/virtualMachineSnapshotName");
         let target = text(&restore, "/spec/target/name");
-        let mut needs: BTreeSet<Key> =
-            [snapshot, target].map(|name| Key::new(&key.namespace, name)).into();
+        let mut needs: BTreeSet<ObjectKey> =
+            [snapshot, target].map(|name| ObjectKey::new(&key.namespace, name)).into();
         self.waiting.set(key, needs.clone());
         let snapshot = self.objects.get(VM_SNAPSHOTS, &key.namespace, snapshot).await;
         let snapshot = snapshot.doing("get the snapshot")?;
         let Some(snapshot) = snapshot.filter(|own| is_true(own, "/status/readyToUse")) else {
             let why = "VMSnapshot does not exist or is not ready";
-            self.say(&restore, &plan::waiting(&restore, why, clock::now())).await?;
-            return Ok(Next::Again(LOOK_AGAIN));
+            self.update_status(&restore, &plan::waiting(&restore, why, clock::now())).await?;
+            return Ok(ReconcileResult::Again(LOOK_AGAIN));
         };
         let content = text(&snapshot, "/status/virtualMachineSnapshotContentName");
         let content = self.objects.get(VM_CONTENTS, &key.namespace, content).await;
         let Some(content) = content.doing("get the content of a snapshot")? else {
             let why = "VMSnapshotContent does not exist";
-            self.say(&restore, &plan::waiting(&restore, why, clock::now())).await?;
-            return Ok(Next::Again(LOOK_AGAIN));
+            self.update_status(&restore, &plan::waiting(&restore, why, clock::now())).await?;
+            return Ok(ReconcileResult::Again(LOOK_AGAIN));
         };
         let disks = plan::disks(&restore, &content);
-        needs.extend(disks.iter().map(|own| Key::new(&key.namespace, &own.claim)));
+        needs.extend(disks.iter().map(|own| ObjectKey::new(&key.namespace, &own.claim)));
         self.waiting.set(key, needs);
         let vm = self.objects.get(VMS, &key.namespace, target).await.doing("get the machine")?;
         if let Some(next) = self.await_target(&restore, vm.as_ref()).await? {
             return Ok(next);
         }
-        self.say(&restore, &plan::begun(&restore, &disks, clock::now())).await?;
+        self.update_status(&restore, &plan::begun(&restore, &disks, clock::now())).await?;
         if !self.make_claims(&restore, &content, &disks).await? {
-            return Ok(Next::Again(LOOK_AGAIN));
+            return Ok(ReconcileResult::Again(LOOK_AGAIN));
         }
         self.replace(&restore, &content, vm.as_ref(), &disks).await
     }
 }
 
-impl Restorer {
+impl VmRestoreReconciler {
     pub(crate) fn new(client: Client, waiting: Dependents) -> Self {
         Self { objects: Objects(client), waiting }
     }
@@ -107,29 +112,29 @@ impl Restorer {
         &self,
         restore: &Value,
         vm: Option<&Value>,
-    ) -> Result<Option<Next>, Failure> {
+    ) -> Result<Option<ReconcileResult>, ReconcileError> {
         let namespace = object::namespace(restore);
         let name = text(restore, "/spec/target/name");
         let vmi = self.objects.get(VMIS, namespace, name).await.doing("get the instance")?;
         let runs = vm.is_some() && vmi.is_some();
         match plan::readiness(restore, runs, clock::now()) {
-            Ready::Yes => Ok(None),
-            Ready::Stop => {
+            TargetReadiness::Yes => Ok(None),
+            TargetReadiness::Stop => {
                 match self.objects.act(ACTIONS, namespace, name, "stop", &json!({})).await {
                     Err(kube::Error::Api(_)) | Ok(()) => {}
                     Err(failure) => return Err(failure).doing("stop the machine"),
                 }
-                Ok(Some(Next::Again(LOOK_AGAIN)))
+                Ok(Some(ReconcileResult::Again(LOOK_AGAIN)))
             }
-            Ready::Wait => {
+            TargetReadiness::Wait => {
                 let why = "Waiting for target VM to be powered off. Please stop the restore target to proceed with restore";
-                self.say(restore, &plan::waiting(restore, why, clock::now())).await?;
-                Ok(Some(Next::Again(LOOK_AGAIN)))
+                self.update_status(restore, &plan::waiting(restore, why, clock::now())).await?;
+                Ok(Some(ReconcileResult::Again(LOOK_AGAIN)))
             }
-            Ready::Fail => {
+            TargetReadiness::Fail => {
                 let why = "Restore target VMI still exists";
-                self.say(restore, &plan::failed(restore, why, clock::now())).await?;
-                Ok(Some(Next::Done))
+                self.update_status(restore, &plan::failed(restore, why, clock::now())).await?;
+                Ok(Some(ReconcileResult::Done))
             }
         }
     }
@@ -140,7 +145,7 @@ impl Restorer {
         restore: &Value,
         content: &Value,
         disks: &[Restored],
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, ReconcileError> {
         let namespace = object::namespace(restore);
         let mut all = true;
         for disk in disks {
@@ -169,7 +174,7 @@ impl Restorer {
         content: &Value,
         vm: Option<&Value>,
         disks: &[Restored],
-    ) -> Result<Next, Failure> {
+    ) -> Result<ReconcileResult, ReconcileError> {
         let namespace = object::namespace(restore);
         let machine = match vm {
             Some(vm) if plan::is_restored(vm, restore) => vm.clone(),
@@ -183,13 +188,17 @@ impl Restorer {
                     Ok(wanted) => wanted,
                     Err(why) => {
                         let why = why.to_string();
-                        return self.say(restore, &plan::failed(restore, &why, clock::now())).await;
+                        return self
+                            .update_status(restore, &plan::failed(restore, &why, clock::now()))
+                            .await;
                     }
                 };
                 match self.objects.create(VMS, namespace, &wanted).await {
                     Err(kube::Error::Api(refusal)) if (400..500).contains(&refusal.code) => {
                         let why = format!("the machine is refused: {}", refusal.message);
-                        return self.say(restore, &plan::failed(restore, &why, clock::now())).await;
+                        return self
+                            .update_status(restore, &plan::failed(restore, &why, clock::now()))
+                            .await;
                     }
                     made => made.doing("create the machine")?,
                 }
@@ -211,17 +220,21 @@ impl Restorer {
             }
         }
         info!(namespace, machine = object::name(&machine), "machine restored");
-        self.say(restore, &plan::complete(restore, &former, clock::now())).await
+        self.update_status(restore, &plan::complete(restore, &former, clock::now())).await
     }
 
-    async fn say(&self, restore: &Value, patch: &Value) -> Result<Next, Failure> {
+    async fn update_status(
+        &self,
+        restore: &Value,
+        patch: &Value,
+    ) -> Result<ReconcileResult, ReconcileError> {
         if is_merged(restore, patch) {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let (namespace, name) = (object::namespace(restore), object::name(restore));
         match self.objects.merge_status(VM_RESTORES, namespace, name, patch).await {
-            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
-            written => written.map(|_| Next::Done).doing("say how a restore goes"),
+            Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
+            written => written.map(|_| ReconcileResult::Done).doing("say how a restore goes"),
         }
     }
 }

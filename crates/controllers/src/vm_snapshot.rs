@@ -14,11 +14,14 @@ use kube::Client;
 use serde_json::{Value, json};
 use tracing::info;
 
-use self::plan::{Disk, Progress};
-use crate::key::{Dependents, Key};
+use self::plan::{DiskProgress, SnapshotDisk};
+use crate::key::{Dependents, ObjectKey};
 use crate::longhorn::volume_snapshot::VOLUME_SNAPSHOTS;
 use crate::object::{self, has_finalizer, is_deleting, is_merged, text};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{
     CLAIMS, Objects, Resource, VM_CONTENTS, VM_SNAPSHOTS, VMIS, VMS, is_refused,
 };
@@ -29,15 +32,17 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Snapshots of machines, and those of disks that they wait for.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Asked(pub(crate) Dependents);
+pub(crate) struct VmSnapshotMapper(pub(crate) Dependents);
 
-impl Interest for Asked {
-    type Key = Key;
+impl EventMapper for VmSnapshotMapper {
+    type Key = ObjectKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
-        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
-        let key = Key { namespace: Arc::clone(namespace), name: Arc::clone(name) };
-        if VM_SNAPSHOTS.is(kind) && *state != State::Gone {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<ObjectKey> {
+        let ObjectChange::Object { kind, namespace, name, state } = touch else {
+            return Vec::new();
+        };
+        let key = ObjectKey { namespace: Arc::clone(namespace), name: Arc::clone(name) };
+        if VM_SNAPSHOTS.is(kind) && *state != ObjectState::Gone {
             vec![key]
         } else if VOLUME_SNAPSHOTS.is(kind) {
             self.0.of(&key)
@@ -47,19 +52,19 @@ impl Interest for Asked {
     }
 }
 
-pub(crate) struct Photographer {
+pub(crate) struct VmSnapshotReconciler {
     objects: Objects,
     waiting: Dependents,
 }
 
-impl Reconciler for Photographer {
-    type Key = Key;
+impl Reconciler for VmSnapshotReconciler {
+    type Key = ObjectKey;
 
-    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(VM_SNAPSHOTS, &key.namespace, &key.name).await;
         let Some(snapshot) = found.doing("get the snapshot")? else {
             self.waiting.forget(key);
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
         let content = plan::content_name(&snapshot);
         let content = self.objects.get(VM_CONTENTS, &key.namespace, &content).await;
@@ -69,13 +74,13 @@ impl Reconciler for Photographer {
         }
         if plan::is_over(&snapshot) {
             self.waiting.forget(key);
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         self.hold_object(&snapshot).await?;
         if plan::is_late(&snapshot, clock::now()) {
             self.unmark(&snapshot).await?;
             let patch = plan::failed(&snapshot, "snapshot deadline exceeded", clock::now());
-            return self.say(VM_SNAPSHOTS, &snapshot, &patch).await;
+            return self.update_status(VM_SNAPSHOTS, &snapshot, &patch).await;
         }
         match content {
             Some(content) => self.proceed(key, &snapshot, &content).await,
@@ -84,12 +89,12 @@ impl Reconciler for Photographer {
     }
 }
 
-impl Photographer {
+impl VmSnapshotReconciler {
     pub(crate) fn new(client: Client, waiting: Dependents) -> Self {
         Self { objects: Objects(client), waiting }
     }
 
-    async fn hold_object(&self, snapshot: &Value) -> Result<(), Failure> {
+    async fn hold_object(&self, snapshot: &Value) -> Result<(), ReconcileError> {
         if has_finalizer(snapshot, plan::FINALIZER) {
             return Ok(());
         }
@@ -104,27 +109,31 @@ impl Photographer {
     }
 
     /// Writes down the machine and its disks, and how the guest is kept still.
-    async fn begin(&self, key: &Key, snapshot: &Value) -> Result<Next, Failure> {
+    async fn begin(
+        &self,
+        key: &ObjectKey,
+        snapshot: &Value,
+    ) -> Result<ReconcileResult, ReconcileError> {
         let namespace = &*key.namespace;
         let machine = text(snapshot, "/spec/source/name");
         let found = self.objects.get(VMS, namespace, machine).await.doing("get the machine")?;
         let Some(vm) = found else {
             let patch = plan::waiting(snapshot, "Source does not exist", clock::now());
-            self.say(VM_SNAPSHOTS, snapshot, &patch).await?;
-            return Ok(Next::Again(LOOK_AGAIN));
+            self.update_status(VM_SNAPSHOTS, snapshot, &patch).await?;
+            return Ok(ReconcileResult::Again(LOOK_AGAIN));
         };
         if !self.lock(key, &vm).await? {
             let patch = plan::waiting(snapshot, "Source not locked", clock::now());
-            self.say(VM_SNAPSHOTS, snapshot, &patch).await?;
-            return Ok(Next::Again(LOOK_AGAIN));
+            self.update_status(VM_SNAPSHOTS, snapshot, &patch).await?;
+            return Ok(ReconcileResult::Again(LOOK_AGAIN));
         }
         let vmi = self.objects.get(VMIS, namespace, machine).await.doing("get the instance")?;
         let disks = self.disks(&vm).await?;
         let patch = plan::begun(snapshot, &vm, vmi.as_ref(), &disks, clock::now());
-        self.say(VM_SNAPSHOTS, snapshot, &patch).await?;
+        self.update_status(VM_SNAPSHOTS, snapshot, &patch).await?;
         let wanted = plan::content(snapshot, &vm, vmi.as_ref(), &disks);
         match self.objects.create(VM_CONTENTS, namespace, &wanted).await {
-            Err(failure) if is_refused(&failure, 409) => Ok(Next::Again(LOOK_AGAIN)),
+            Err(failure) if is_refused(&failure, 409) => Ok(ReconcileResult::Again(LOOK_AGAIN)),
             made => {
                 let content = made.doing("create the content of a snapshot")?;
                 self.proceed(key, snapshot, &content).await
@@ -134,7 +143,7 @@ impl Photographer {
 
     /// Makes this snapshot the only one of its machine that is being taken: two at once would
     /// freeze and thaw the guest for each other. False while another one is.
-    async fn lock(&self, key: &Key, vm: &Value) -> Result<bool, Failure> {
+    async fn lock(&self, key: &ObjectKey, vm: &Value) -> Result<bool, ReconcileError> {
         let holder = text(vm, "/status/snapshotInProgress");
         if holder == &*key.name {
             return Ok(true);
@@ -146,10 +155,10 @@ impl Photographer {
         // Refused if somebody else wrote the machine meanwhile, another snapshot for instance.
         let patch = json!({"metadata": object::version(vm),
             "status": {"snapshotInProgress": key.name}});
-        self.say(VMS, vm, &patch).await.map(|_| true)
+        self.update_status(VMS, vm, &patch).await.map(|_| true)
     }
 
-    async fn disks(&self, vm: &Value) -> Result<Vec<Disk>, Failure> {
+    async fn disks(&self, vm: &Value) -> Result<Vec<SnapshotDisk>, ReconcileError> {
         let mut disks = Vec::new();
         for (volume, claim) in plan::claims(vm) {
             let namespace = object::namespace(vm);
@@ -160,10 +169,16 @@ impl Photographer {
         Ok(disks)
     }
 
-    async fn proceed(&self, key: &Key, snapshot: &Value, content: &Value) -> Result<Next, Failure> {
+    async fn proceed(
+        &self,
+        key: &ObjectKey,
+        snapshot: &Value,
+        content: &Value,
+    ) -> Result<ReconcileResult, ReconcileError> {
         let namespace = &*key.namespace;
         let names = plan::snapshot_names(content);
-        let needs: BTreeSet<Key> = names.iter().map(|name| Key::new(namespace, name)).collect();
+        let needs: BTreeSet<ObjectKey> =
+            names.iter().map(|name| ObjectKey::new(namespace, name)).collect();
         self.waiting.set(key, needs);
         let mut taken = Vec::new();
         for name in &names {
@@ -174,28 +189,28 @@ impl Photographer {
             return self.take(content).await;
         }
         match plan::progress(&taken) {
-            Progress::Waiting => Ok(Next::Again(LOOK_AGAIN)),
-            Progress::Failed(why) => {
+            DiskProgress::Waiting => Ok(ReconcileResult::Again(LOOK_AGAIN)),
+            DiskProgress::Failed(why) => {
                 let patch = plan::faulty(snapshot, &why, clock::now());
-                self.say(VM_SNAPSHOTS, snapshot, &patch).await?;
-                Ok(Next::Again(LOOK_AGAIN))
+                self.update_status(VM_SNAPSHOTS, snapshot, &patch).await?;
+                Ok(ReconcileResult::Again(LOOK_AGAIN))
             }
-            Progress::Taken { ready } => {
+            DiskProgress::Taken { ready } => {
                 let patch = plan::content_status(&taken, ready, clock::now());
-                self.say(VM_CONTENTS, content, &patch).await?;
+                self.update_status(VM_CONTENTS, content, &patch).await?;
                 if !ready {
-                    return Ok(Next::Again(LOOK_AGAIN));
+                    return Ok(ReconcileResult::Again(LOOK_AGAIN));
                 }
                 self.unmark(snapshot).await?;
                 let patch = plan::succeeded(snapshot, &taken, clock::now());
                 info!(namespace, snapshot = &*key.name, disks = taken.len(), "machine captured");
-                self.say(VM_SNAPSHOTS, snapshot, &patch).await
+                self.update_status(VM_SNAPSHOTS, snapshot, &patch).await
             }
         }
     }
 
     /// Asks for all disks at once.
-    async fn take(&self, content: &Value) -> Result<Next, Failure> {
+    async fn take(&self, content: &Value) -> Result<ReconcileResult, ReconcileError> {
         let classes = self.objects.list(SNAPSHOT_CLASSES, "", "").await;
         let classes = classes.doing("list snapshot classes")?;
         let namespace = object::namespace(content);
@@ -205,22 +220,26 @@ impl Photographer {
                 made => drop(made.doing("ask for the snapshot of a disk")?),
             }
         }
-        Ok(Next::Again(LOOK_AGAIN))
+        Ok(ReconcileResult::Again(LOOK_AGAIN))
     }
 
     /// The machine may be changed again.
-    async fn unmark(&self, snapshot: &Value) -> Result<(), Failure> {
+    async fn unmark(&self, snapshot: &Value) -> Result<(), ReconcileError> {
         let machine = text(snapshot, "/spec/source/name");
         let found = self.objects.get(VMS, object::namespace(snapshot), machine).await;
         let Some(vm) = found.doing("get the machine")? else { return Ok(()) };
         if text(&vm, "/status/snapshotInProgress") == object::name(snapshot) {
-            self.say(VMS, &vm, &json!({"status": {"snapshotInProgress": null}})).await?;
+            self.update_status(VMS, &vm, &json!({"status": {"snapshotInProgress": null}})).await?;
         }
         Ok(())
     }
 
     /// The snapshots of disks go with the content.
-    async fn remove(&self, snapshot: &Value, content: Option<Value>) -> Result<Next, Failure> {
+    async fn remove(
+        &self,
+        snapshot: &Value,
+        content: Option<Value>,
+    ) -> Result<ReconcileResult, ReconcileError> {
         self.unmark(snapshot).await?;
         if let Some(content) = content {
             let dropped = text(snapshot, "/spec/deletionPolicy") != "Retain";
@@ -232,7 +251,7 @@ impl Photographer {
             }
         }
         if !has_finalizer(snapshot, plan::FINALIZER) {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let mut meta = object::version(snapshot);
         let left = object::finalizers_without(snapshot, &[plan::FINALIZER]);
@@ -240,19 +259,24 @@ impl Photographer {
         let (namespace, name) = (object::namespace(snapshot), object::name(snapshot));
         let patch = json!({"metadata": meta});
         match self.objects.merge(VM_SNAPSHOTS, namespace, name, &patch).await {
-            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
-            written => written.map(|_| Next::Done).doing("let go of the snapshot"),
+            Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
+            written => written.map(|_| ReconcileResult::Done).doing("let go of the snapshot"),
         }
     }
 
-    async fn say(&self, resource: Resource, own: &Value, patch: &Value) -> Result<Next, Failure> {
+    async fn update_status(
+        &self,
+        resource: Resource,
+        own: &Value,
+        patch: &Value,
+    ) -> Result<ReconcileResult, ReconcileError> {
         if is_merged(own, patch) {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let (namespace, name) = (object::namespace(own), object::name(own));
         match self.objects.merge_status(resource, namespace, name, patch).await {
-            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
-            written => written.map(|_| Next::Done).doing("say how a snapshot is"),
+            Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
+            written => written.map(|_| ReconcileResult::Done).doing("say how a snapshot is"),
         }
     }
 }

@@ -7,9 +7,11 @@ use base::clock;
 use kube::Client;
 use serde_json::Value;
 
-use crate::key::Key;
+use crate::key::ObjectKey;
 use crate::object;
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ReconcileError, ReconcileResult, Reconciler,
+};
 use crate::resource::{Objects, Resource, is_refused};
 
 const TEMPLATES: Resource = Resource::new("harvesterhci.io", "v1beta1", "virtualmachinetemplates");
@@ -18,9 +20,9 @@ const VERSIONS: Resource =
 const IMAGES: Resource = Resource::new("harvesterhci.io", "v1beta1", "virtualmachineimages");
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Work {
-    Template(Key),
-    Version(Key),
+pub(crate) enum VmTemplateKey {
+    Template(ObjectKey),
+    Version(ObjectKey),
     /// Versions of any template may wait for an image.
     Images,
 }
@@ -28,38 +30,38 @@ pub(crate) enum Work {
 #[derive(Debug, Default)]
 pub(crate) struct Templates;
 
-impl Interest for Templates {
-    type Key = Work;
+impl EventMapper for Templates {
+    type Key = VmTemplateKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Work> {
-        let Touch::Object { kind, namespace, name, .. } = touch else { return Vec::new() };
-        let key = || Key::new(namespace, name);
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<VmTemplateKey> {
+        let ObjectChange::Object { kind, namespace, name, .. } = touch else { return Vec::new() };
+        let key = || ObjectKey::new(namespace, name);
         if TEMPLATES.is(kind) {
-            vec![Work::Template(key())]
+            vec![VmTemplateKey::Template(key())]
         } else if VERSIONS.is(kind) {
-            vec![Work::Version(key())]
+            vec![VmTemplateKey::Version(key())]
         } else if IMAGES.is(kind) {
-            vec![Work::Images]
+            vec![VmTemplateKey::Images]
         } else {
             Vec::new()
         }
     }
 }
 
-pub(crate) struct Librarian(Objects);
+pub(crate) struct VmTemplateReconciler(Objects);
 
-impl Librarian {
+impl VmTemplateReconciler {
     pub(crate) fn new(client: Client) -> Self {
         Self(Objects(client))
     }
 
     /// Numbers all versions of a template that have none, the oldest first, and keeps the
     /// template's own account of them.
-    async fn template(&self, key: &Key) -> Result<Next, Failure> {
+    async fn template(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let (namespace, name) = (&*key.namespace, &*key.name);
         let found = self.0.get(TEMPLATES, namespace, name).await.doing("get the template")?;
         let Some(template) = found.filter(|own| !object::is_deleting(own)) else {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
         let all = self.0.list(VERSIONS, namespace, "").await.doing("list versions")?;
         let mut versions = plan::versions_of(&template, all);
@@ -76,17 +78,20 @@ impl Librarian {
                 written => written.doing("number a version")?,
             };
             // The number is taken before the next one is given.
-            return self.account(key, &template, &versions).await.map(|_| Next::Again(NOW));
+            return self
+                .account(key, &template, &versions)
+                .await
+                .map(|_| ReconcileResult::Again(NOW));
         }
         self.account(key, &template, &versions).await
     }
 
     async fn account(
         &self,
-        key: &Key,
+        key: &ObjectKey,
         template: &Value,
         versions: &[Value],
-    ) -> Result<Next, Failure> {
+    ) -> Result<ReconcileResult, ReconcileError> {
         let (namespace, name) = (&*key.namespace, &*key.name);
         if let Some(patch) = plan::default_version(template, versions) {
             let written = self.0.merge(TEMPLATES, namespace, name, &patch).await;
@@ -96,38 +101,38 @@ impl Librarian {
             let written = self.0.merge_status(TEMPLATES, namespace, name, &patch).await;
             written.doing("write the template's status")?;
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 
-    async fn version(&self, key: &Key) -> Result<Next, Failure> {
+    async fn version(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.0.get(VERSIONS, &key.namespace, &key.name).await.doing("get a version")?;
         let template = found.as_ref().and_then(plan::template_of);
         match template {
             Some(template) => self.template(&template).await,
-            None => Ok(Next::Done),
+            None => Ok(ReconcileResult::Done),
         }
     }
 
-    async fn images(&self) -> Result<Next, Failure> {
+    async fn images(&self) -> Result<ReconcileResult, ReconcileError> {
         let all = self.0.list(TEMPLATES, "", "").await.doing("list templates")?;
         for template in &all {
-            self.template(&Key::of(template)).await?;
+            self.template(&ObjectKey::of(template)).await?;
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 }
 
 /// Another version may wait for its number.
 const NOW: std::time::Duration = std::time::Duration::ZERO;
 
-impl Reconciler for Librarian {
-    type Key = Work;
+impl Reconciler for VmTemplateReconciler {
+    type Key = VmTemplateKey;
 
-    async fn reconcile(&self, work: &Work) -> Result<Next, Failure> {
+    async fn reconcile(&self, work: &VmTemplateKey) -> Result<ReconcileResult, ReconcileError> {
         match work {
-            Work::Template(key) => self.template(key).await,
-            Work::Version(key) => self.version(key).await,
-            Work::Images => self.images().await,
+            VmTemplateKey::Template(key) => self.template(key).await,
+            VmTemplateKey::Version(key) => self.version(key).await,
+            VmTemplateKey::Images => self.images().await,
         }
     }
 }

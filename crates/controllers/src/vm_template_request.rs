@@ -18,9 +18,12 @@ use virt::api::template::VirtualMachineTemplateRequest;
 
 use self::plan::RequestProgress;
 use crate::condition;
-use crate::key::{Dependents, Key};
+use crate::key::{Dependents, ObjectKey};
 use crate::object::{self, is_deleting, is_merged, is_true, text};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{
     DATA_VOLUMES, Objects, Resource, VM_CONTENTS, VM_SNAPSHOTS, VMS, is_refused,
 };
@@ -33,14 +36,16 @@ const TEMPLATES: Resource = Resource::new(GROUP, "v1beta1", "virtualmachinetempl
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TemplateRequests(pub(crate) Dependents);
 
-impl Interest for TemplateRequests {
-    type Key = Key;
+impl EventMapper for TemplateRequests {
+    type Key = ObjectKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
-        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
-        let key = Key::new(namespace, name);
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<ObjectKey> {
+        let ObjectChange::Object { kind, namespace, name, state } = touch else {
+            return Vec::new();
+        };
+        let key = ObjectKey::new(namespace, name);
         if REQUESTS.is(kind) {
-            if *state == State::Gone {
+            if *state == ObjectState::Gone {
                 self.0.forget(&key);
                 return Vec::new();
             }
@@ -59,14 +64,14 @@ pub(crate) struct TemplateRequestReconciler {
 }
 
 impl Reconciler for TemplateRequestReconciler {
-    type Key = Key;
+    type Key = ObjectKey;
 
-    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(REQUESTS, &key.namespace, &key.name).await;
         let request = found.doing("get the template request")?.filter(|own| !is_deleting(own));
         let Some(request) = request else {
             self.waiting.forget(key);
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
         let own: VirtualMachineTemplateRequest =
             serde_json::from_value(request.clone()).unwrap_or_default();
@@ -81,7 +86,7 @@ impl Reconciler for TemplateRequestReconciler {
                 self.objects.merge_status(REQUESTS, &key.namespace, &key.name, &patch).await;
             written.doing("write the status of a template request")?;
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 }
 
@@ -92,24 +97,25 @@ impl TemplateRequestReconciler {
 
     async fn proceed(
         &self,
-        key: &Key,
+        key: &ObjectKey,
         request: &Value,
         own: &VirtualMachineTemplateRequest,
-    ) -> Result<RequestProgress, Failure> {
+    ) -> Result<RequestProgress, ReconcileError> {
         let (namespace, machine) = (&*key.namespace, &own.spec.virtual_machine_ref);
         if machine.namespace != namespace {
             let why = "spec.virtualMachineRef.namespace must be the namespace of the request";
             return Ok(RequestProgress::Failed(why.to_owned()));
         }
-        let mut needs: BTreeSet<Key> =
-            [&machine.name, &plan::snapshot_name(request)].map(|it| Key::new(namespace, it)).into();
+        let mut needs: BTreeSet<ObjectKey> = [&machine.name, &plan::snapshot_name(request)]
+            .map(|it| ObjectKey::new(namespace, it))
+            .into();
         self.waiting.set(key, needs.clone());
         let Some(snapshot) = self.snapshot(request, &machine.name).await? else {
             let why = format!("VirtualMachine {namespace}/{} does not exist", machine.name);
             return Ok(RequestProgress::Waiting(why));
         };
         let name = object::name(&snapshot);
-        if condition::is(&snapshot, "Failure", "True") {
+        if condition::is(&snapshot, "ReconcileError", "True") {
             return Ok(RequestProgress::Failed(format!("VirtualMachineSnapshot {name} failed")));
         }
         if let Some(left) =
@@ -132,7 +138,7 @@ impl TemplateRequestReconciler {
             return Ok(RequestProgress::Failed(why));
         };
         let disks = plan::disks(&template, &content);
-        needs.extend(disks.iter().map(Key::of));
+        needs.extend(disks.iter().map(ObjectKey::of));
         self.waiting.set(key, needs);
         for disk in &disks {
             if let Some(progress) = self.disk(disk).await? {
@@ -143,7 +149,11 @@ impl TemplateRequestReconciler {
     }
 
     /// The snapshot that the template is made of; nothing if there is no machine.
-    async fn snapshot(&self, request: &Value, machine: &str) -> Result<Option<Value>, Failure> {
+    async fn snapshot(
+        &self,
+        request: &Value,
+        machine: &str,
+    ) -> Result<Option<Value>, ReconcileError> {
         let (namespace, name) = (object::namespace(request), plan::snapshot_name(request));
         let found = self.objects.get(VM_SNAPSHOTS, namespace, &name).await;
         let found = found.doing("get the snapshot")?;
@@ -170,7 +180,7 @@ impl TemplateRequestReconciler {
         request: &Value,
         own: &VirtualMachineTemplateRequest,
         content: &Value,
-    ) -> Result<Option<Value>, Failure> {
+    ) -> Result<Option<Value>, ReconcileError> {
         let (namespace, name) = (object::namespace(request), plan::template_name(request, own));
         let found = self.objects.get(TEMPLATES, namespace, &name).await;
         let found = match found.doing("get the template")? {
@@ -187,7 +197,7 @@ impl TemplateRequestReconciler {
     }
 
     /// Creates a disk of a template if it is missing; what it waits for, if it is not complete.
-    async fn disk(&self, wanted: &Value) -> Result<Option<RequestProgress>, Failure> {
+    async fn disk(&self, wanted: &Value) -> Result<Option<RequestProgress>, ReconcileError> {
         let (namespace, name) = (object::namespace(wanted), object::name(wanted));
         let found = self.objects.get(DATA_VOLUMES, namespace, name).await;
         let phase = match found.doing("get a disk of the template")? {
@@ -211,7 +221,11 @@ impl TemplateRequestReconciler {
         })
     }
 
-    async fn finish(&self, template: &Value, snapshot: &Value) -> Result<RequestProgress, Failure> {
+    async fn finish(
+        &self,
+        template: &Value,
+        snapshot: &Value,
+    ) -> Result<RequestProgress, ReconcileError> {
         let (namespace, name) = (object::namespace(template), object::name(template));
         let patch = plan::template_status(template, clock::now());
         let written = self.objects.merge_status(TEMPLATES, namespace, name, &patch).await;
@@ -228,19 +242,21 @@ impl TemplateRequestReconciler {
         request: &Value,
         own: &VirtualMachineTemplateRequest,
         now: Timestamp,
-    ) -> Result<Next, Failure> {
-        let Some(seconds) = own.spec.ttl_seconds_after_finished else { return Ok(Next::Done) };
+    ) -> Result<ReconcileResult, ReconcileError> {
+        let Some(seconds) = own.spec.ttl_seconds_after_finished else {
+            return Ok(ReconcileResult::Done);
+        };
         let all = object::list(request, "/status/conditions");
         let since = condition::find(all, "Ready").map(|own| text(own, "/lastTransitionTime"));
         let since: Timestamp = since.and_then(|time| time.parse().ok()).unwrap_or(now);
         let age = now.duration_since(since);
         let left = SignedDuration::from_secs(seconds.into()) - age;
         if left.is_positive() {
-            return Ok(Next::Again(Duration::try_from(left).unwrap_or_default()));
+            return Ok(ReconcileResult::Again(Duration::try_from(left).unwrap_or_default()));
         }
         let (namespace, name) = (object::namespace(request), object::name(request));
         let deleted = self.objects.delete(REQUESTS, namespace, name, object::uid(request)).await;
-        deleted.map(|()| Next::Done).doing("delete a template request that has expired")
+        deleted.map(|()| ReconcileResult::Done).doing("delete a template request that has expired")
     }
 }
 
@@ -260,7 +276,7 @@ mod tests {
             "virtualMachineRef": {"namespace": "n", "name": "m"}}});
         fake.create(requests, "n", request);
         let reconciler = TemplateRequestReconciler::new(fake.client(), Dependents::default());
-        let key = Key::new("n", "r");
+        let key = ObjectKey::new("n", "r");
         let told = || {
             let request = fake.get(requests, "n", "r").unwrap();
             request["status"]["conditions"][0]["message"].as_str().unwrap_or_default().to_owned()

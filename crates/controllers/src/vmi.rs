@@ -26,15 +26,15 @@ use serde_json::Value;
 use tokio::time::Instant;
 use virt::reason::InstanceFailure;
 
-pub(crate) use self::interest::{Waiting, Work};
-use self::ledger::Ledger;
+pub(crate) use self::interest::{VmiKey, Waiting};
+use self::ledger::CapacityLedger;
 use self::node::NodeState;
-use self::plan::Stage;
-use self::storage::{Need, Storage, Wait};
-use crate::event::{self, About, Tone};
-use crate::key::Key;
+use self::plan::VmiStage;
+use self::storage::{ClaimsSummary, Need, Wait};
+use crate::event::{self, About, EventType};
+use crate::key::ObjectKey;
 use crate::object::{self, is_merged, text};
-use crate::reconcile::{Doing, Failure, Next, Reconciler};
+use crate::reconcile::{ErrorContext, ReconcileError, ReconcileResult, Reconciler};
 use crate::resource::{CLAIMS, NODES, Objects, VMIS, VMS};
 
 pub(crate) use self::plan::VM_FINALIZER;
@@ -42,77 +42,78 @@ pub(crate) use self::storage::any_claim_name;
 
 const SOURCE: &str = "virtualmachine-controller";
 
-pub(crate) struct Placer {
+pub(crate) struct VmiReconciler {
     objects: Objects,
     waiting: Waiting,
-    ledger: Ledger,
+    ledger: CapacityLedger,
     /// Since when nodes are missing that instances are placed on.
     absent: Mutex<BTreeMap<String, Instant>>,
 }
 
-impl Reconciler for Placer {
-    type Key = Work;
+impl Reconciler for VmiReconciler {
+    type Key = VmiKey;
 
-    async fn reconcile(&self, work: &Work) -> Result<Next, Failure> {
+    async fn reconcile(&self, work: &VmiKey) -> Result<ReconcileResult, ReconcileError> {
         match work {
-            Work::Instance(key) => self.instance(key).await,
-            Work::Pod(key) => self.deleted_pod(key).await,
-            Work::Node(name) => self.node(name).await,
-            Work::Recount => {
+            VmiKey::Instance(key) => self.instance(key).await,
+            VmiKey::Pod(key) => self.deleted_pod(key).await,
+            VmiKey::Node(name) => self.node(name).await,
+            VmiKey::Recount => {
                 let vmis = self.objects.list(VMIS, "", "").await.doing("list instances")?;
                 self.ledger.keep_only(&vmis);
-                Ok(Next::Done)
+                Ok(ReconcileResult::Done)
             }
         }
     }
 }
 
-impl Placer {
+impl VmiReconciler {
     pub(crate) fn new(client: Client, waiting: Waiting) -> Self {
         let absent = Mutex::default();
-        Self { objects: Objects(client), waiting, ledger: Ledger::default(), absent }
+        Self { objects: Objects(client), waiting, ledger: CapacityLedger::default(), absent }
     }
 
-    async fn instance(&self, key: &Key) -> Result<Next, Failure> {
+    async fn instance(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(VMIS, &key.namespace, &key.name).await;
         let Some(vmi) = found.doing("get the instance")? else {
             self.ledger.remove(key);
             self.waiting.forget(key);
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
         let stage = plan::stage(&vmi);
-        if stage != Stage::Unplaced {
+        if stage != VmiStage::Unplaced {
             self.ledger.note(&vmi);
             self.waiting.has_room(key);
         }
-        if matches!(stage, Stage::Abandoned | Stage::Over) {
+        if matches!(stage, VmiStage::Abandoned | VmiStage::Over) {
             self.waiting.forget(key);
         }
         match stage {
-            Stage::Unplaced => self.place(key, &vmi).await,
-            Stage::Abandoned => {
+            VmiStage::Unplaced => self.place(key, &vmi).await,
+            VmiStage::Abandoned => {
                 let patch = plan::failed(&vmi, None, clock::now());
                 let vmi = self.write(&vmi, &patch).await?;
                 self.release(&vmi, NodeState::Known).await
             }
-            Stage::Placed => self.watch_over(&vmi).await,
-            Stage::Over => self.conclude(&vmi).await,
+            VmiStage::Placed => self.watch_over(&vmi).await,
+            VmiStage::Over => self.conclude(&vmi).await,
         }
     }
 
     /// Looks for a place, and hands over if there is one.
-    async fn place(&self, key: &Key, vmi: &Value) -> Result<Next, Failure> {
+    async fn place(&self, key: &ObjectKey, vmi: &Value) -> Result<ReconcileResult, ReconcileError> {
         let names = storage::claim_names(&vmi["spec"]);
-        let keys: BTreeSet<Key> = names.iter().map(|name| Key::new(&key.namespace, name)).collect();
+        let keys: BTreeSet<ObjectKey> =
+            names.iter().map(|name| ObjectKey::new(&key.namespace, name)).collect();
         self.waiting.storage.set(key, keys);
         let needs = self.needs(vmi, &names).await?;
-        let storage = storage::judge(&needs);
+        let storage = storage::check_claims(&needs);
         if let Some(failed) = &storage.failed {
             let patch = plan::failed(vmi, Some(InstanceFailure::DataVolume), clock::now());
             self.write(vmi, &patch).await?;
             let message = format!("DataVolume {failed} failed to import disk image");
-            self.tell(vmi, Tone::Warning, "FailedDataVolumeImport", message).await;
-            return Ok(Next::Done);
+            self.update_status(vmi, EventType::Warning, "FailedDataVolumeImport", message).await;
+            return Ok(ReconcileResult::Done);
         }
         if let Some(wait) = &storage.wait {
             return self.wait(key, vmi, &needs, &storage, wait).await;
@@ -124,13 +125,13 @@ impl Placer {
                 self.waiting.has_room(key);
                 let result = self.hand_over(vmi, &node, &needs).await;
                 match result {
-                    Ok(Next::Done) => self.ledger.confirm(key),
+                    Ok(ReconcileResult::Done) => self.ledger.confirm(key),
                     _ => self.ledger.remove(key),
                 }
                 result
             }
             // Room that another instance holds only until its pod is accepted may be given back.
-            Err(_) if self.ledger.has_unconfirmed(key) => Ok(Next::Retry),
+            Err(_) if self.ledger.has_unconfirmed(key) => Ok(ReconcileResult::Retry),
             Err(reason) => self.unschedulable(vmi, reason).await,
         }
     }
@@ -138,12 +139,12 @@ impl Placer {
     /// Says what is waited for; a claim that waits for its consumer is told the node.
     async fn wait(
         &self,
-        key: &Key,
+        key: &ObjectKey,
         vmi: &Value,
         needs: &[Need],
-        storage: &Storage,
+        storage: &ClaimsSummary,
         wait: &Wait,
-    ) -> Result<Next, Failure> {
+    ) -> Result<ReconcileResult, ReconcileError> {
         if !storage.unassigned.is_empty() && !matches!(wait, Wait::Missing(_)) {
             self.waiting.wait_for_room(key);
             let nodes = self.nodes().await?;
@@ -163,49 +164,53 @@ impl Placer {
             self.write(vmi, &patch).await?;
             if let Wait::Missing(claim) = wait {
                 let message = plan::missing_message(vmi, claim);
-                self.tell(vmi, Tone::Normal, "FailedPvcNotFound", message).await;
+                self.update_status(vmi, EventType::Normal, "FailedPvcNotFound", message).await;
             }
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 
-    async fn unschedulable(&self, vmi: &Value, reason: String) -> Result<Next, Failure> {
+    async fn unschedulable(
+        &self,
+        vmi: &Value,
+        reason: String,
+    ) -> Result<ReconcileResult, ReconcileError> {
         let patch = plan::unschedulable(vmi, &reason, clock::now());
         if !is_merged(vmi, &patch) {
             self.write(vmi, &patch).await?;
-            self.tell(vmi, Tone::Warning, "FailedScheduling", reason).await;
+            self.update_status(vmi, EventType::Warning, "FailedScheduling", reason).await;
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 
     /// Keeps the pod in step, and ends the instance if its node is certain to be lost.
-    async fn watch_over(&self, vmi: &Value) -> Result<Next, Failure> {
+    async fn watch_over(&self, vmi: &Value) -> Result<ReconcileResult, ReconcileError> {
         let name = text(vmi, "/status/nodeName");
         let node = self.objects.get(NODES, "", name).await.doing("get the node")?;
-        match self.judge_node(name, node.as_ref()) {
+        match self.check_node(name, node.as_ref()) {
             NodeState::Known => {}
-            NodeState::Absent(left) => return Ok(Next::Again(left)),
+            NodeState::Absent(left) => return Ok(ReconcileResult::Again(left)),
             NodeState::Lost => {
                 let patch = plan::failed(vmi, Some(InstanceFailure::NodeLost), clock::now());
                 let vmi = self.write(vmi, &patch).await?;
                 let message = format!("node {name} is gone and the guest with it");
-                self.tell(&vmi, Tone::Warning, "NodeLost", message).await;
+                self.update_status(&vmi, EventType::Warning, "NodeLost", message).await;
                 return self.release(&vmi, NodeState::Lost).await;
             }
         }
         self.reflect(vmi, node.as_ref()).await?;
         self.plug(vmi, name).await?;
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 
     /// Claims that are to be plugged in are made where the machine is.
-    async fn plug(&self, vmi: &Value, node: &str) -> Result<(), Failure> {
+    async fn plug(&self, vmi: &Value, node: &str) -> Result<(), ReconcileError> {
         let names = storage::pluggable_names(&vmi["spec"]);
         let namespace = object::namespace(vmi);
-        let keys = names.iter().map(|name| Key::new(namespace, name)).collect();
-        self.waiting.storage.set(&Key::of(vmi), keys);
+        let keys = names.iter().map(|name| ObjectKey::new(namespace, name)).collect();
+        self.waiting.storage.set(&ObjectKey::of(vmi), keys);
         let needs = self.needs(vmi, &names).await?;
-        for claim in storage::judge(&needs).unassigned {
+        for claim in storage::check_claims(&needs).unassigned {
             let patch = storage::assignment(node);
             let written = self.objects.merge(CLAIMS, namespace, &claim, &patch).await;
             written.doing("name the node of a claim")?;
@@ -213,24 +218,28 @@ impl Placer {
         Ok(())
     }
 
-    async fn conclude(&self, vmi: &Value) -> Result<Next, Failure> {
+    async fn conclude(&self, vmi: &Value) -> Result<ReconcileResult, ReconcileError> {
         let name = text(vmi, "/status/nodeName");
         let mut state = NodeState::Known;
         let mut node = None;
         if !name.is_empty() {
             node = self.objects.get(NODES, "", name).await.doing("get the node")?;
-            state = self.judge_node(name, node.as_ref());
+            state = self.check_node(name, node.as_ref());
         }
         self.reflect(vmi, node.as_ref()).await?;
         let next = self.release(vmi, state).await?;
         match state {
-            NodeState::Absent(left) if object::is_deleting(vmi) => Ok(Next::Again(left)),
+            NodeState::Absent(left) if object::is_deleting(vmi) => Ok(ReconcileResult::Again(left)),
             _ => Ok(next),
         }
     }
 
     /// Drops finalizers that nobody is left for.
-    async fn release(&self, vmi: &Value, state: NodeState) -> Result<Next, Failure> {
+    async fn release(
+        &self,
+        vmi: &Value,
+        state: NodeState,
+    ) -> Result<ReconcileResult, ReconcileError> {
         let has_owner = match plan::owner(vmi) {
             Some(uid) => {
                 let name = object::name(vmi);
@@ -243,11 +252,11 @@ impl Placer {
         if let Some(patch) = plan::released(vmi, has_owner, state == NodeState::Lost) {
             self.write(vmi, &patch).await?;
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 
     /// All nodes; what has a place already is known afterwards.
-    async fn nodes(&self) -> Result<Vec<Value>, Failure> {
+    async fn nodes(&self) -> Result<Vec<Value>, ReconcileError> {
         if !self.ledger.is_filled() {
             let vmis = self.objects.list(VMIS, "", "").await.doing("list instances")?;
             self.ledger.fill(&vmis);
@@ -255,12 +264,12 @@ impl Placer {
         self.objects.list(NODES, "", "").await.doing("list nodes")
     }
 
-    async fn write(&self, vmi: &Value, patch: &Value) -> Result<Value, Failure> {
+    async fn write(&self, vmi: &Value, patch: &Value) -> Result<Value, ReconcileError> {
         let (namespace, name) = (object::namespace(vmi), object::name(vmi));
         self.objects.merge(VMIS, namespace, name, patch).await.doing("write the instance")
     }
 
-    async fn tell(&self, vmi: &Value, tone: Tone, reason: &str, message: String) {
+    async fn update_status(&self, vmi: &Value, tone: EventType, reason: &str, message: String) {
         let about = About {
             api_version: "kubevirt.io/v1",
             kind: "VirtualMachineInstance",
@@ -268,7 +277,7 @@ impl Placer {
             name: object::name(vmi),
             uid: object::uid(vmi),
         };
-        event::tell(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+        event::record(&self.objects.0, SOURCE, &about, tone, reason, message).await;
     }
 }
 

@@ -7,10 +7,13 @@ use client::Fault;
 use kube::Client;
 use serde_json::Value;
 
-use crate::event::{self, About, Tone};
-use crate::key::{Dependents, Key};
+use crate::event::{self, About, EventType};
+use crate::key::{Dependents, ObjectKey};
 use crate::object::{self, is_merged};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{Objects, Resource, VMIS, is_refused};
 
 const SETS: Resource = Resource::new("kubevirt.io", "v1", "virtualmachineinstancereplicasets");
@@ -20,15 +23,15 @@ const SOURCE: &str = "virtualmachinereplicaset-controller";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sets(pub(crate) Dependents);
 
-impl Interest for Sets {
-    type Key = Key;
+impl EventMapper for Sets {
+    type Key = ObjectKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Key> {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<ObjectKey> {
         match touch {
-            Touch::Object { kind, namespace, name, state } => {
-                let key = Key { namespace: namespace.clone(), name: name.clone() };
+            ObjectChange::Object { kind, namespace, name, state } => {
+                let key = ObjectKey { namespace: namespace.clone(), name: name.clone() };
                 if SETS.is(kind) {
-                    if *state == State::Gone {
+                    if *state == ObjectState::Gone {
                         self.0.forget(&key);
                     }
                     vec![key]
@@ -38,35 +41,37 @@ impl Interest for Sets {
                     Vec::new()
                 }
             }
-            Touch::Missed(kind) if VMIS.is(kind) => self.0.all(),
-            Touch::Missed(_) => Vec::new(),
+            ObjectChange::Missed(kind) if VMIS.is(kind) => self.0.all(),
+            ObjectChange::Missed(_) => Vec::new(),
         }
     }
 }
 
-pub(crate) struct Replicator {
+pub(crate) struct ReplicaSetReconciler {
     objects: Objects,
     dependents: Dependents,
 }
 
-impl Reconciler for Replicator {
-    type Key = Key;
+impl Reconciler for ReplicaSetReconciler {
+    type Key = ObjectKey;
 
-    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(SETS, &key.namespace, &key.name).await;
-        let Some(set) = found.doing("get the replica set")? else { return Ok(Next::Done) };
+        let Some(set) = found.doing("get the replica set")? else {
+            return Ok(ReconcileResult::Done);
+        };
         let found = self.objects.list(VMIS, &key.namespace, &plan::labels(&set)).await;
         let found = found.doing("list instances")?;
         let own = plan::own(&set, &found);
-        let watched = own.iter().map(|vmi| Key::of(vmi));
-        let mut watched: std::collections::BTreeSet<Key> = watched.collect();
+        let watched = own.iter().map(|vmi| ObjectKey::of(vmi));
+        let mut watched: std::collections::BTreeSet<ObjectKey> = watched.collect();
         self.dependents.set(key, watched.clone());
         let plan = plan::plan(&set, &own);
         let mut failure = None;
         for _ in 0..plan.create {
             match self.objects.create(VMIS, &key.namespace, &plan::instance(&set)).await {
                 Ok(vmi) => {
-                    watched.insert(Key::of(&vmi));
+                    watched.insert(ObjectKey::of(&vmi));
                     self.dependents.set(key, watched.clone());
                     self.started(&set, &vmi).await;
                 }
@@ -98,11 +103,11 @@ impl Reconciler for Replicator {
                 written => drop(written.doing("write the replica set's status")?),
             }
         }
-        Ok(if failure.is_some() { Next::Retry } else { Next::Done })
+        Ok(if failure.is_some() { ReconcileResult::Retry } else { ReconcileResult::Done })
     }
 }
 
-impl Replicator {
+impl ReplicaSetReconciler {
     pub(crate) fn new(client: Client, dependents: Dependents) -> Self {
         Self { objects: Objects(client), dependents }
     }
@@ -112,14 +117,14 @@ impl Replicator {
         let message = format!(
             "Started the virtual machine by creating the new virtual machine instance {name}"
         );
-        self.tell(set, Tone::Normal, "SuccessfulCreate", message).await;
+        self.update_status(set, EventType::Normal, "SuccessfulCreate", message).await;
     }
 
     async fn refused(&self, set: &Value, failure: kube::Error) -> String {
         let cause = Fault(failure).to_string();
         if !crate::condition::is(set, "ReplicaFailure", "True") {
             let message = format!("Error creating virtual machine instance: {cause}");
-            self.tell(set, Tone::Warning, "FailedCreate", message).await;
+            self.update_status(set, EventType::Warning, "FailedCreate", message).await;
         }
         cause
     }
@@ -130,16 +135,17 @@ impl Replicator {
         own: &[&Value],
         name: &str,
         message: &str,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ReconcileError> {
         let Some(vmi) = own.iter().find(|vmi| object::name(vmi) == name) else { return Ok(()) };
         let uid = object::uid(vmi);
         let deleted = self.objects.delete(VMIS, object::namespace(set), name, uid).await;
         deleted.doing("delete an instance")?;
-        self.tell(set, Tone::Normal, "SuccessfulDelete", format!("{message} {uid}")).await;
+        self.update_status(set, EventType::Normal, "SuccessfulDelete", format!("{message} {uid}"))
+            .await;
         Ok(())
     }
 
-    async fn tell(&self, set: &Value, tone: Tone, reason: &str, message: String) {
+    async fn update_status(&self, set: &Value, tone: EventType, reason: &str, message: String) {
         let about = About {
             api_version: "kubevirt.io/v1",
             kind: "VirtualMachineInstanceReplicaSet",
@@ -147,7 +153,7 @@ impl Replicator {
             name: object::name(set),
             uid: object::uid(set),
         };
-        event::tell(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+        event::record(&self.objects.0, SOURCE, &about, tone, reason, message).await;
     }
 }
 
@@ -172,12 +178,12 @@ mod tests {
             json!({"metadata": {"name": "s"}, "spec": {"replicas": 2,
             "selector": {"matchLabels": {"app": "a"}}, "template": template}}),
         );
-        let replicator = Replicator::new(fake.client(), Dependents::default());
-        let key = Key::new("n", "s");
+        let replicator = ReplicaSetReconciler::new(fake.client(), Dependents::default());
+        let key = ObjectKey::new("n", "s");
         replicator.reconcile(&key).await.unwrap();
         let names = || fake.names(VMI);
         assert_eq!(names().len(), 2);
-        assert_eq!(replicator.dependents.of(&Key::new("n", &names()[0])), vec![key.clone()]);
+        assert_eq!(replicator.dependents.of(&ObjectKey::new("n", &names()[0])), vec![key.clone()]);
         let ready = json!({"status": {"phase": "Running",
             "conditions": [{"type": "Ready", "status": "True"}]}});
         fake.merge(VMI, "n", &names()[0], &ready);

@@ -5,13 +5,13 @@ use serde_json::{Map, Value, json};
 
 /// One kind, as its definition describes it.
 #[derive(Debug)]
-pub struct Kind {
+pub struct KindDefinition {
     pub group: &'static str,
     pub kind: &'static str,
     pub plural: &'static str,
     pub short: &'static [&'static str],
-    pub scope: Scope,
-    pub versions: &'static [Version],
+    pub scope: DefinitionScope,
+    pub versions: &'static [DefinitionVersion],
     pub columns: &'static [Column],
     pub subresources: Subresources,
     /// A label by which programs of upstream find their own definitions.
@@ -19,14 +19,14 @@ pub struct Kind {
     pub schema: fn() -> Value,
 }
 
-impl Kind {
+impl KindDefinition {
     /// A namespaced kind without columns or subresources.
     pub const fn new(
         group: &'static str,
         kind: &'static str,
         plural: &'static str,
         short: &'static [&'static str],
-        versions: &'static [Version],
+        versions: &'static [DefinitionVersion],
         schema: fn() -> Value,
     ) -> Self {
         Self {
@@ -34,7 +34,7 @@ impl Kind {
             kind,
             plural,
             short,
-            scope: Scope::Everything,
+            scope: DefinitionScope::Everything,
             versions,
             columns: &[],
             subresources: Subresources::None,
@@ -46,7 +46,7 @@ impl Kind {
 
 /// Namespaced kinds are in category `all`, but for the few that upstream left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum DefinitionScope {
     Everything,
     Namespaced,
     Cluster,
@@ -61,7 +61,7 @@ pub enum Subresources {
 }
 
 #[derive(Debug)]
-pub struct Version {
+pub struct DefinitionVersion {
     pub name: &'static str,
     pub stored: bool,
     pub deprecated: Option<&'static str>,
@@ -79,7 +79,7 @@ pub struct Column(
 );
 
 /// The definition of a kind, ready to be created.
-pub fn definition(kind: &Kind) -> Value {
+pub fn definition(kind: &KindDefinition) -> Value {
     let schema = (kind.schema)();
     let versions: Vec<Value> =
         kind.versions.iter().map(|version| describe_version(kind, version, &schema)).collect();
@@ -92,7 +92,7 @@ pub fn definition(kind: &Kind) -> Value {
     if !kind.short.is_empty() {
         names["shortNames"] = kind.short.into();
     }
-    if kind.scope == Scope::Everything {
+    if kind.scope == DefinitionScope::Everything {
         names["categories"] = json!(["all"]);
     }
     let mut metadata = json!({"name": format!("{}.{}", kind.plural, kind.group)});
@@ -105,21 +105,21 @@ pub fn definition(kind: &Kind) -> Value {
         "metadata": metadata,
         "spec": {
             "group": kind.group,
-            "scope": if kind.scope == Scope::Cluster { "Cluster" } else { "Namespaced" },
+            "scope": if kind.scope == DefinitionScope::Cluster { "Cluster" } else { "Namespaced" },
             "names": names,
             "versions": versions,
         },
     })
 }
 
-fn singular(kind: &Kind) -> String {
+fn singular(kind: &KindDefinition) -> String {
     match kind.plural.strip_suffix('s').filter(|name| name.contains('-')) {
         Some(name) => name.to_owned(),
         None => kind.kind.to_ascii_lowercase(),
     }
 }
 
-fn describe_version(kind: &Kind, version: &Version, schema: &Value) -> Value {
+fn describe_version(kind: &KindDefinition, version: &DefinitionVersion, schema: &Value) -> Value {
     let mut described = Map::new();
     described.insert("name".to_owned(), version.name.into());
     described.insert("served".to_owned(), true.into());

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value, json};
 use types::Kind;
-use types::openapi::{Form, schemas};
+use types::openapi::{OpenApiVersion, schemas};
 
 /// The kinds whose schemas hold all that is embedded.
 const ROOTS: &[&str] = &["Pod", "PersistentVolumeClaim"];
@@ -21,7 +21,7 @@ fn known() -> &'static Map<String, Value> {
     static KNOWN: OnceLock<Map<String, Value>> = OnceLock::new();
     KNOWN.get_or_init(|| {
         let kinds: Vec<Kind> = ROOTS.iter().filter_map(|kind| Kind::find("", "v1", kind)).collect();
-        schemas(&kinds, &[], Form::V2)
+        schemas(&kinds, &[], OpenApiVersion::V2)
     })
 }
 

@@ -30,7 +30,7 @@ pub trait Field {
 
 /// One field of a record, as its schema needs it.
 #[derive(Debug)]
-pub struct Entry {
+pub struct FieldEntry {
     pub field: &'static str,
     /// The name in JSON, where it is not the field's name in camel case.
     pub wire: Option<&'static str>,
@@ -43,7 +43,7 @@ pub struct Entry {
 
 /// The schema of a record. The pseudo keyword `required` in a field's rules makes a list or
 /// a map required.
-pub fn object(about: &str, entries: &[Entry], keywords: &str) -> Value {
+pub fn object(about: &str, entries: &[FieldEntry], keywords: &str) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for entry in entries {
@@ -162,8 +162,8 @@ macro_rules! record {
 
         impl $crate::record::Field for $name {
             fn schema() -> serde_json::Value {
-                const ENTRIES: &[$crate::record::Entry] = &[$(
-                    $crate::record::Entry {
+                const ENTRIES: &[$crate::record::FieldEntry] = &[$(
+                    $crate::record::FieldEntry {
                         field: stringify!($field),
                         wire: $crate::record::last(&[$($wire)?]),
                         about: concat!($($text),*),

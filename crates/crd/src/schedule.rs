@@ -8,10 +8,10 @@ use jiff::{SignedDuration, Timestamp};
 
 /// When something is done again and again.
 #[derive(Debug, Clone)]
-pub struct Schedule(Kind);
+pub struct Schedule(CronField);
 
 #[derive(Debug, Clone)]
-enum Kind {
+enum CronField {
     Cron(Box<Cron>),
     Every(SignedDuration),
 }
@@ -39,7 +39,7 @@ impl Schedule {
             let wrong = || ScheduleError::Duration { text: text.to_owned() };
             let every: SignedDuration = duration.trim().parse().map_err(|_| wrong())?;
             return match every.as_secs() {
-                1.. => Ok(Self(Kind::Every(SignedDuration::from_secs(every.as_secs())))),
+                1.. => Ok(Self(CronField::Every(SignedDuration::from_secs(every.as_secs())))),
                 _ => Err(wrong()),
             };
         }
@@ -51,14 +51,14 @@ impl Schedule {
             CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
         let cron = parser.parse(text);
         let cron = cron.map_err(|failure| ScheduleError::Field { why: failure.to_string() })?;
-        Ok(Self(Kind::Cron(Box::new(cron))))
+        Ok(Self(CronField::Cron(Box::new(cron))))
     }
 
     /// The first time after `time`; nothing if there is none.
     pub fn next_after(&self, time: Timestamp) -> Option<Timestamp> {
         match &self.0 {
-            Kind::Every(every) => time.checked_add(*every).ok(),
-            Kind::Cron(cron) => {
+            CronField::Every(every) => time.checked_add(*every).ok(),
+            CronField::Cron(cron) => {
                 let from = time.to_zoned(TimeZone::UTC);
                 let next = cron.find_next_occurrence(&from, false).ok()?;
                 Some(next.timestamp())
@@ -70,12 +70,12 @@ impl Schedule {
     /// were missed.
     pub fn due(&self, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let last = match &self.0 {
-            Kind::Every(every) => {
+            CronField::Every(every) => {
                 let passed = now.duration_since(since).as_secs() / every.as_secs();
                 let passed = every.checked_mul(i32::try_from(passed).ok()?)?;
                 since.checked_add(passed).ok()?
             }
-            Kind::Cron(cron) => {
+            CronField::Cron(cron) => {
                 let until = now.to_zoned(TimeZone::UTC);
                 cron.find_previous_occurrence(&until, true).ok()?.timestamp()
             }

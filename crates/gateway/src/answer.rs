@@ -10,12 +10,12 @@ use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
 
 /// The answer to a request.
-pub type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
-pub(crate) type Outcome = Result<Reply, Failure>;
+pub type GatewayReply = Response<UnsyncBoxBody<Bytes, Infallible>>;
+pub(crate) type GatewayResult = Result<GatewayReply, GatewayError>;
 
 /// A request that is refused or could not be met.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Failure {
+pub(crate) struct GatewayError {
     pub(crate) code: StatusCode,
     pub(crate) reason: &'static str,
     pub(crate) message: String,
@@ -25,7 +25,7 @@ pub(crate) struct Failure {
     is_text: bool,
 }
 
-impl Failure {
+impl GatewayError {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), details: Value::Null, is_text: false }
     }
@@ -122,7 +122,7 @@ impl Failure {
         }
     }
 
-    pub(crate) fn reply(&self) -> Reply {
+    pub(crate) fn reply(&self) -> GatewayReply {
         if self.is_text {
             let text = self.message.clone();
             return with_type(self.code, "text/plain; charset=utf-8", text);
@@ -138,7 +138,7 @@ impl Failure {
     }
 }
 
-impl From<virt::Refusal> for Failure {
+impl From<virt::Refusal> for GatewayError {
     fn from(refusal: virt::Refusal) -> Self {
         let code = StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Self::new(code, refusal.reason, refusal.message).with(refusal.details)
@@ -157,7 +157,7 @@ fn reason(code: u16) -> &'static str {
     }
 }
 
-pub(crate) fn json(code: StatusCode, value: &Value) -> Reply {
+pub(crate) fn json(code: StatusCode, value: &Value) -> GatewayReply {
     let bytes = serde_json::to_vec(value).expect("a tree always encodes");
     with_type(code, "application/json", bytes)
 }
@@ -166,14 +166,14 @@ pub(crate) fn with_type(
     code: StatusCode,
     content_type: &'static str,
     bytes: impl Into<Bytes>,
-) -> Reply {
+) -> GatewayReply {
     let mut reply = empty(code);
     *reply.body_mut() = Full::new(bytes.into()).boxed_unsync();
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     reply
 }
 
-pub(crate) fn empty(code: StatusCode) -> Reply {
+pub(crate) fn empty(code: StatusCode) -> GatewayReply {
     let mut reply = Response::new(Full::new(Bytes::new()).boxed_unsync());
     *reply.status_mut() = code;
     reply

@@ -8,9 +8,9 @@ use virt::eviction::{
     Decision, SOURCE_ANNOTATION, WEBHOOK, decide, instance_of, is_active_launcher,
 };
 
-use crate::answer::{self, Failure, Outcome};
-use crate::route::At;
-use crate::{Asked, Gateway, instance, objects};
+use crate::answer::{self, GatewayError, GatewayResult};
+use crate::route::ObjectRoute;
+use crate::{Gateway, GatewayRequest, instance, objects};
 
 /// How the descheduler names itself in the evictions that it requests.
 const DESCHEDULER: &str = "sigs.k8s.io/descheduler";
@@ -36,8 +36,8 @@ pub(crate) async fn review(
     }
     let Some(name) = instance_of(pod) else { return Ok(()) };
     let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
-    let at = At { namespace: namespace.to_owned(), name: name.to_owned() };
-    let failed = |doing: &str, failure: Failure| {
+    let at = ObjectRoute { namespace: namespace.to_owned(), name: name.to_owned() };
+    let failed = |doing: &str, failure: GatewayError| {
         denied(&format!("kubevirt failed {doing} the vmi: {}", failure.message))
     };
     let path = objects::instance_path(&at);
@@ -60,14 +60,18 @@ pub(crate) async fn review(
 }
 
 /// Takes the mark of an evacuation back, if it names the node that the caller means.
-pub(crate) async fn cancel(gateway: &Gateway, at: &At, asked: Asked) -> Outcome {
+pub(crate) async fn cancel(
+    gateway: &Gateway,
+    at: &ObjectRoute,
+    asked: GatewayRequest,
+) -> GatewayResult {
     let body = instance::read(asked.body).await?;
     let vmi = objects::instance(&gateway.client, at).await?;
     if vmi["status"]["evacuationNodeName"].as_str().unwrap_or_default().is_empty() {
         return Ok(answer::empty(StatusCode::OK));
     }
     if body.iter().all(u8::is_ascii_whitespace) {
-        return Err(Failure::bad_request("No body"));
+        return Err(GatewayError::bad_request("No body"));
     }
     let options = instance::options(&body)?;
     let node = options["evacuationNodeName"].as_str().unwrap_or_default();
@@ -75,7 +79,7 @@ pub(crate) async fn cancel(gateway: &Gateway, at: &At, asked: Asked) -> Outcome 
     let query = if instance::is_dry_run(&options) { "?dryRun=All" } else { "" };
     let patched = objects::patch(&gateway.client, &format!("{path}{query}"), &unmark(node)).await;
     // Upstream answers a name that does not fit with 500, too.
-    patched.map_err(|failure| Failure::internal(failure.message))?;
+    patched.map_err(|failure| GatewayError::internal(failure.message))?;
     Ok(answer::empty(StatusCode::OK))
 }
 

@@ -8,22 +8,26 @@ use virt::ClusterConfig;
 use virt::admit::Objects;
 use virt::instancetype::{self, ExpandError};
 
-use crate::answer::{self, Failure, Outcome};
-use crate::{Asked, Gateway, instance, objects};
+use crate::answer::{self, GatewayError, GatewayResult};
+use crate::{Gateway, GatewayRequest, instance, objects};
 
 /// A machine that was sent, not stored.
-pub(crate) async fn sent(gateway: &Gateway, namespace: &str, asked: Asked) -> Outcome {
+pub(crate) async fn sent(
+    gateway: &Gateway,
+    namespace: &str,
+    asked: GatewayRequest,
+) -> GatewayResult {
     let body = instance::read(asked.body).await?;
     if body.iter().all(u8::is_ascii_whitespace) {
-        return Err(Failure::bad_request("empty request body"));
+        return Err(GatewayError::bad_request("empty request body"));
     }
     let mut vm = instance::options(&body)?;
     if vm["kind"] != "VirtualMachine" {
-        return Err(Failure::bad_request("Object is not a valid VirtualMachine"));
+        return Err(GatewayError::bad_request("Object is not a valid VirtualMachine"));
     }
     let given = vm["metadata"]["namespace"].as_str().unwrap_or("");
     if !given.is_empty() && given != namespace {
-        return Err(Failure::bad_request(format!(
+        return Err(GatewayError::bad_request(format!(
             "VM namespace must be empty or {namespace}, found {given}"
         )));
     }
@@ -31,28 +35,28 @@ pub(crate) async fn sent(gateway: &Gateway, namespace: &str, asked: Asked) -> Ou
     machine(gateway, vm).await
 }
 
-pub(crate) async fn machine(gateway: &Gateway, vm: Value) -> Outcome {
+pub(crate) async fn machine(gateway: &Gateway, vm: Value) -> GatewayResult {
     let namespace = vm["metadata"]["namespace"].as_str().unwrap_or("").to_owned();
     let (there, name) = virt::KUBEVIRT;
     let path = format!("/{}/namespaces/{there}/kubevirts/{name}", objects::MACHINES);
     let kubevirt = objects::find(&gateway.client, &path).await?.unwrap_or(Value::Null);
     let config = ClusterConfig::new(&kubevirt, "");
-    let known = Known::fetch(gateway, &vm, &namespace).await?;
+    let known = References::fetch(gateway, &vm, &namespace).await?;
     match instancetype::expand(&vm, &namespace, &known, &config) {
         Ok(expanded) => Ok(answer::json(StatusCode::OK, &expanded)),
         Err(error @ ExpandError::NotFound { .. }) => {
-            Err(Failure::told(StatusCode::NOT_FOUND, error.to_string()))
+            Err(GatewayError::told(StatusCode::NOT_FOUND, error.to_string()))
         }
-        Err(error) => Err(Failure::told(StatusCode::CONFLICT, error.to_string())),
+        Err(error) => Err(GatewayError::told(StatusCode::CONFLICT, error.to_string())),
     }
 }
 
 /// What a machine refers to, read before it is asked for.
 #[derive(Default)]
-struct Known(Vec<(String, Value)>);
+struct References(Vec<(String, Value)>);
 
-impl Known {
-    async fn fetch(gateway: &Gateway, vm: &Value, namespace: &str) -> Result<Self, Failure> {
+impl References {
+    async fn fetch(gateway: &Gateway, vm: &Value, namespace: &str) -> Result<Self, GatewayError> {
         // What a machine refers to may refer on: asked until nothing is missing.
         let mut known = Self::default();
         loop {
@@ -69,8 +73,12 @@ impl Known {
 
     /// What the machine refers to and nobody has looked for yet.
     fn missing(&self, vm: &Value, namespace: &str) -> Vec<String> {
-        let wanted = Wanted::default();
-        let _ = instancetype::Sizing::find(vm, namespace, &Both { known: self, wanted: &wanted });
+        let wanted = MissingReferences::default();
+        let _ = instancetype::Sizing::find(
+            vm,
+            namespace,
+            &ExpandedObjects { known: self, wanted: &wanted },
+        );
         wanted.0.into_inner()
     }
 
@@ -87,7 +95,7 @@ fn path(group: &str, plural: &str, namespace: &str, name: &str) -> String {
     }
 }
 
-impl Objects for Known {
+impl Objects for References {
     fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         let found = self.find(&path(group, plural, namespace, name))?;
         (!found.is_null()).then(|| found.clone())
@@ -100,14 +108,14 @@ impl Objects for Known {
 
 /// Notes what is missing.
 #[derive(Default)]
-struct Wanted(RefCell<Vec<String>>);
+struct MissingReferences(RefCell<Vec<String>>);
 
-struct Both<'a> {
-    known: &'a Known,
-    wanted: &'a Wanted,
+struct ExpandedObjects<'a> {
+    known: &'a References,
+    wanted: &'a MissingReferences,
 }
 
-impl Objects for Both<'_> {
+impl Objects for ExpandedObjects<'_> {
     fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         let path = path(group, plural, namespace, name);
         if self.known.find(&path).is_none() {

@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use virt::api::export::{VirtualMachineExport, VirtualMachineExportLink};
 
-use crate::answer::{self, Failure, Outcome};
+use crate::answer::{self, GatewayError, GatewayResult};
 use crate::upload::{bound_volume, node_of_volume, volume_name};
-use crate::{Asked, Gateway, node, objects};
+use crate::{Gateway, GatewayRequest, node, objects};
 
 const PREFIX: &str = "/api/export.kubevirt.io/";
 const TOKEN: &str = "x-kubevirt-export-token";
@@ -35,11 +35,11 @@ pub fn owns(path: &str) -> bool {
 struct Route {
     namespace: String,
     name: String,
-    what: What,
+    what: ExportFile,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum What {
+enum ExportFile {
     Disk { claim: String, compressed: bool },
     Manifests { external: bool },
     Secret,
@@ -58,14 +58,14 @@ fn route(path: &str) -> Option<Route> {
     else {
         return None;
     };
-    let disk = |claim: &str, compressed| What::Disk { claim: claim.to_owned(), compressed };
+    let disk = |claim: &str, compressed| ExportFile::Disk { claim: claim.to_owned(), compressed };
     let what = match rest {
         ["volumes", claim, "disk.img"] => disk(claim, false),
         ["volumes", claim, "disk.img.gz"] => disk(claim, true),
         [side @ ("internal" | "external"), "manifests", "all"] => {
-            What::Manifests { external: *side == "external" }
+            ExportFile::Manifests { external: *side == "external" }
         }
-        ["internal" | "external", "manifests", "secret"] => What::Secret,
+        ["internal" | "external", "manifests", "secret"] => ExportFile::Secret,
         _ => return None,
     };
     let plain = |word: &str| {
@@ -80,40 +80,43 @@ fn route(path: &str) -> Option<Route> {
     })
 }
 
-pub(crate) async fn answer(gateway: &Gateway, asked: Asked) -> Outcome {
+pub(crate) async fn answer(gateway: &Gateway, asked: GatewayRequest) -> GatewayResult {
     let parts = &asked.parts;
     if !matches!(parts.method, Method::GET | Method::HEAD) {
-        return Err(Failure::method_not_allowed());
+        return Err(GatewayError::method_not_allowed());
     }
     let path = percent_decode_str(parts.uri.path()).decode_utf8_lossy();
-    let route = route(&path).ok_or_else(Failure::no_such_path)?;
+    let route = route(&path).ok_or_else(GatewayError::no_such_path)?;
     let Route { namespace, name, what } = &route;
     let object =
         format!("/apis/export.kubevirt.io/v1/namespaces/{namespace}/virtualmachineexports/{name}");
     // Who has no token is not told whether the export exists.
-    let stale = || Failure::unauthorized("the export token is missing or not valid");
+    let stale = || GatewayError::unauthorized("the export token is missing or not valid");
     let export = objects::find(&gateway.client, &object).await?.ok_or_else(stale)?;
     let secret = export["status"]["tokenSecretRef"].as_str().unwrap_or_default();
     let secret = secret_token(gateway, namespace, secret).await?.ok_or_else(stale)?;
     if !given(parts).is_some_and(|token| is_same(&token, &secret)) {
         return Err(stale());
     }
-    let export: VirtualMachineExport = serde_json::from_value(export).map_err(Failure::internal)?;
+    let export: VirtualMachineExport =
+        serde_json::from_value(export).map_err(GatewayError::internal)?;
     let status = export.status.clone().unwrap_or_default();
     let links = status.links.unwrap_or_default();
     if status.phase.as_deref() != Some("Ready") {
-        return Err(Failure::unavailable(format!("the export {namespace}/{name} is not ready")));
+        return Err(GatewayError::unavailable(format!(
+            "the export {namespace}/{name} is not ready"
+        )));
     }
     match what {
-        What::Disk { claim, compressed } => {
+        ExportFile::Disk { claim, compressed } => {
             let link = links.external.unwrap_or_default();
             if !link.volumes.iter().any(|volume| volume.name == *claim) {
-                return Err(Failure::no_such_path());
+                return Err(GatewayError::no_such_path());
             }
             disk(gateway, &route, claim, *compressed, parts.method == Method::HEAD).await
         }
-        What::Secret => documents(parts, vec![header_secret(&route, &secret)]),
-        What::Manifests { external } => {
+        ExportFile::Secret => documents(parts, vec![header_secret(&route, &secret)]),
+        ExportFile::Manifests { external } => {
             let link = if *external { links.external } else { links.internal };
             let all = manifests(gateway, &route, &export, &link.unwrap_or_default()).await?;
             documents(parts, all)
@@ -127,13 +130,13 @@ async fn disk(
     claim: &str,
     compressed: bool,
     only_head: bool,
-) -> Outcome {
+) -> GatewayResult {
     let namespace = &route.namespace;
     let found = objects::find(&gateway.client, &objects::claim_path(namespace, claim)).await?;
-    let found = found.ok_or_else(|| Failure::not_found("persistentvolumeclaim", claim))?;
+    let found = found.ok_or_else(|| GatewayError::not_found("persistentvolumeclaim", claim))?;
     let bound = bound_volume(gateway, &found).await?;
     let bound = bound.ok_or_else(|| {
-        Failure::unavailable(format!("the claim {namespace}/{claim} is not bound to a volume"))
+        GatewayError::unavailable(format!("the claim {namespace}/{claim} is not bound to a volume"))
     })?;
     let node = node_of_volume(gateway, &bound).await?;
     let volume = volume_name(&bound);
@@ -150,7 +153,7 @@ async fn secret_token(
     gateway: &Gateway,
     namespace: &str,
     name: &str,
-) -> Result<Option<String>, Failure> {
+) -> Result<Option<String>, GatewayError> {
     if name.is_empty() {
         return Ok(None);
     }
@@ -194,7 +197,7 @@ async fn manifests(
     route: &Route,
     export: &VirtualMachineExport,
     link: &VirtualMachineExportLink,
-) -> Result<Vec<Value>, Failure> {
+) -> Result<Vec<Value>, GatewayError> {
     let source = &export.spec.source;
     let namespace = &route.namespace;
     let machine = match source.kind.as_str() {
@@ -209,7 +212,7 @@ async fn manifests(
         "VirtualMachineSnapshot" => snapshot_machine(gateway, namespace, &source.name).await?,
         _ => None,
     };
-    let machine = machine.ok_or_else(|| Failure::not_found("virtualmachine", &source.name))?;
+    let machine = machine.ok_or_else(|| GatewayError::not_found("virtualmachine", &source.name))?;
     let mut claims = Vec::new();
     for volume in &link.volumes {
         let path = objects::claim_path(namespace, &volume.name);
@@ -222,7 +225,7 @@ async fn snapshot_machine(
     gateway: &Gateway,
     namespace: &str,
     name: &str,
-) -> Result<Option<Value>, Failure> {
+) -> Result<Option<Value>, GatewayError> {
     const GROUP: &str = "/apis/snapshot.kubevirt.io/v1beta1/namespaces";
     let path = format!("{GROUP}/{namespace}/virtualmachinesnapshots/{name}");
     let snapshot = objects::find(&gateway.client, &path).await?.unwrap_or_default();
@@ -293,7 +296,7 @@ fn describe(
 }
 
 /// Objects as a JSON list, or as YAML documents if the client does not ask for JSON.
-fn documents(parts: &request::Parts, all: Vec<Value>) -> Outcome {
+fn documents(parts: &request::Parts, all: Vec<Value>) -> GatewayResult {
     let accept = parts.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     if accept.is_some_and(|accept| accept.contains("application/json")) {
         let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": all});
@@ -301,7 +304,7 @@ fn documents(parts: &request::Parts, all: Vec<Value>) -> Outcome {
     }
     let mut text = String::new();
     for object in &all {
-        text.push_str(&serde_saphyr::to_string(object).map_err(Failure::internal)?);
+        text.push_str(&serde_saphyr::to_string(object).map_err(GatewayError::internal)?);
         text.push_str("\n---\n");
     }
     Ok(answer::with_type(StatusCode::OK, "application/yaml", text))
@@ -315,11 +318,11 @@ mod tests {
     fn paths_lead_to_disks_and_manifests() {
         let base = "/api/export.kubevirt.io/v1/namespaces/n/virtualmachineexports/e";
         let at = |rest: &str| route(&format!("{base}/{rest}")).map(|route| route.what);
-        let disk = |compressed| Some(What::Disk { claim: "c".into(), compressed });
+        let disk = |compressed| Some(ExportFile::Disk { claim: "c".into(), compressed });
         assert_eq!(at("volumes/c/disk.img"), disk(false));
         assert_eq!(at("volumes/c/disk.img.gz"), disk(true));
-        assert_eq!(at("external/manifests/all"), Some(What::Manifests { external: true }));
-        assert_eq!(at("internal/manifests/secret"), Some(What::Secret));
+        assert_eq!(at("external/manifests/all"), Some(ExportFile::Manifests { external: true }));
+        assert_eq!(at("internal/manifests/secret"), Some(ExportFile::Secret));
         for wrong in ["volumes/c", "volumes/../disk.img", "volumes/c?x/disk.img", "x", ""] {
             assert_eq!(at(wrong), None, "{wrong}");
         }

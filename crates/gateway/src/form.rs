@@ -17,7 +17,7 @@ pub(crate) enum FormError {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum FormState {
     /// Before the first field.
     Preamble,
     Head,
@@ -32,16 +32,16 @@ enum State {
 
 /// Takes a form apart.
 #[derive(Debug)]
-pub(crate) struct Form {
+pub(crate) struct MultipartForm {
     field: &'static str,
     /// What begins a line between two fields.
     delimiter: Vec<u8>,
     buffer: BytesMut,
-    state: State,
+    state: FormState,
     found: bool,
 }
 
-impl Form {
+impl MultipartForm {
     /// Nothing if the content type names no boundary.
     pub(crate) fn new(content_type: &str, field: &'static str) -> Option<Self> {
         let boundary = content_type.split(';').skip(1).find_map(|part| {
@@ -54,7 +54,7 @@ impl Form {
         // The first boundary may stand at the very beginning; a line end before it makes all equal.
         let buffer = BytesMut::from(&b"\r\n"[..]);
         let delimiter = format!("\r\n--{boundary}").into_bytes();
-        Some(Self { field, delimiter, buffer, state: State::Preamble, found: false })
+        Some(Self { field, delimiter, buffer, state: FormState::Preamble, found: false })
     }
 
     /// What has come of the field with these bytes.
@@ -68,8 +68,8 @@ impl Form {
     /// Whether everything has come.
     pub(crate) fn finish(&self) -> Result<(), FormError> {
         match (self.state, self.found) {
-            (State::End, true) => Ok(()),
-            (State::End, false) => Err(FormError::Missing { name: self.field }),
+            (FormState::End, true) => Ok(()),
+            (FormState::End, false) => Err(FormError::Missing { name: self.field }),
             _ => Err(FormError::Early),
         }
     }
@@ -77,17 +77,17 @@ impl Form {
     /// Whether there may be more to do.
     fn step(&mut self, pieces: &mut Vec<Bytes>) -> Result<bool, FormError> {
         match self.state {
-            State::Preamble => Ok(self.until_delimiter(false, pieces)),
-            State::Content { wanted } => Ok(self.until_delimiter(wanted, pieces)),
-            State::Between => {
+            FormState::Preamble => Ok(self.until_delimiter(false, pieces)),
+            FormState::Content { wanted } => Ok(self.until_delimiter(wanted, pieces)),
+            FormState::Between => {
                 if self.buffer.len() < 2 {
                     return Ok(false);
                 }
                 let mark = self.buffer.split_to(2);
-                self.state = if &mark[..] == b"--" { State::End } else { State::Head };
+                self.state = if &mark[..] == b"--" { FormState::End } else { FormState::Head };
                 Ok(true)
             }
-            State::Head => {
+            FormState::Head => {
                 let Some(at) = find(&self.buffer, b"\r\n\r\n") else {
                     if self.buffer.len() > LONGEST_HEAD {
                         return Err(FormError::Head);
@@ -97,10 +97,10 @@ impl Form {
                 let head = self.buffer.split_to(at + 4);
                 let wanted = !self.found && names(&head, self.field);
                 self.found |= wanted;
-                self.state = State::Content { wanted };
+                self.state = FormState::Content { wanted };
                 Ok(true)
             }
-            State::End => {
+            FormState::End => {
                 self.buffer.clear();
                 Ok(false)
             }
@@ -117,7 +117,7 @@ impl Form {
         }
         if found.is_some() {
             let _ = self.buffer.split_to(self.delimiter.len());
-            self.state = State::Between;
+            self.state = FormState::Between;
         }
         found.is_some()
     }
@@ -157,7 +157,8 @@ mod tests {
         Content-Type: application/octet-stream\r\n\r\nda\r\nta\r\n--X\r\n--XX--\r\n";
 
     fn read(form: &[u8], step: usize) -> Result<Vec<u8>, FormError> {
-        let mut parser = Form::new("multipart/form-data; boundary=\"XX\"", "chunk").unwrap();
+        let mut parser =
+            MultipartForm::new("multipart/form-data; boundary=\"XX\"", "chunk").unwrap();
         let mut content = Vec::new();
         for piece in form.chunks(step) {
             for piece in parser.take(piece)? {
@@ -180,6 +181,6 @@ mod tests {
         assert_eq!(read(b"--XX--\r\n", 3), Err(FormError::Missing { name: "chunk" }));
         let endless = [b"--XX\r\n".as_slice(), &vec![b'x'; 2 * LONGEST_HEAD]].concat();
         assert_eq!(read(&endless, 1 << 10), Err(FormError::Head));
-        assert!(Form::new("multipart/form-data", "chunk").is_none());
+        assert!(MultipartForm::new("multipart/form-data", "chunk").is_none());
     }
 }

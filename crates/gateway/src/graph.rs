@@ -7,9 +7,9 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::answer::{self, Failure, Outcome};
-use crate::route::At;
-use crate::{Asked, Gateway, instance, objects};
+use crate::answer::{self, GatewayError, GatewayResult};
+use crate::route::ObjectRoute;
+use crate::{Gateway, GatewayRequest, instance, objects};
 
 const DEPENDENCY: &str = "kubevirt.io/dependency-type";
 
@@ -20,9 +20,14 @@ pub(crate) enum Root {
     Instance,
 }
 
-pub(crate) async fn answer(gateway: &Gateway, at: &At, root: Root, asked: Asked) -> Outcome {
+pub(crate) async fn answer(
+    gateway: &Gateway,
+    at: &ObjectRoute,
+    root: Root,
+    asked: GatewayRequest,
+) -> GatewayResult {
     let options = instance::options(&instance::read(asked.body).await?)?;
-    let filter = Filter::read(&options)?;
+    let filter = GraphFilter::read(&options)?;
     let object = match root {
         Root::Machine => objects::machine(&gateway.client, at).await?,
         Root::Instance => objects::instance(&gateway.client, at).await?,
@@ -42,7 +47,7 @@ pub(crate) async fn answer(gateway: &Gateway, at: &At, root: Root, asked: Asked)
 
 /// The kinds that appear in a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum GraphKind {
     Machine,
     Instance,
     Pod,
@@ -59,7 +64,7 @@ enum Kind {
     Network,
 }
 
-impl Kind {
+impl GraphKind {
     /// The group, the kind, and what it is needed for.
     fn words(self) -> (&'static str, &'static str, &'static str) {
         let types = "instancetype.kubevirt.io";
@@ -83,16 +88,16 @@ impl Kind {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Node {
-    kind: Kind,
+struct GraphNode {
+    kind: GraphKind,
     namespace: String,
     name: String,
     is_optional: bool,
-    children: Vec<Node>,
+    children: Vec<GraphNode>,
 }
 
-impl Node {
-    fn new(kind: Kind, namespace: &str, name: &str) -> Self {
+impl GraphNode {
+    fn new(kind: GraphKind, namespace: &str, name: &str) -> Self {
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
         Self { kind, namespace, name, is_optional: false, children: Vec::new() }
     }
@@ -127,12 +132,12 @@ fn list<'a>(object: &'a Value, path: &str) -> &'a [Value] {
     object.pointer(path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-fn of_machine(vm: &Value, pods: &Value) -> Node {
+fn of_machine(vm: &Value, pods: &Value) -> GraphNode {
     let namespace = text(vm, "/metadata/namespace").unwrap_or_default();
     let name = text(vm, "/metadata/name").unwrap_or_default();
-    let mut root = Node::new(Kind::Machine, namespace, name);
+    let mut root = GraphNode::new(GraphKind::Machine, namespace, name);
     if vm["status"]["created"] == true {
-        let mut instance = Node::new(Kind::Instance, namespace, name);
+        let mut instance = GraphNode::new(GraphKind::Instance, namespace, name);
         instance.children.extend(launcher(pods, namespace, name));
         root.children.push(instance);
     }
@@ -143,17 +148,17 @@ fn of_machine(vm: &Value, pods: &Value) -> Node {
     root
 }
 
-fn of_instance(vmi: &Value, pods: &Value) -> Node {
+fn of_instance(vmi: &Value, pods: &Value) -> GraphNode {
     let namespace = text(vmi, "/metadata/namespace").unwrap_or_default();
     let name = text(vmi, "/metadata/name").unwrap_or_default();
-    let mut root = Node::new(Kind::Instance, namespace, name);
+    let mut root = GraphNode::new(GraphKind::Instance, namespace, name);
     root.children.extend(launcher(pods, namespace, name));
     root.children.extend(of_spec(&vmi["spec"], namespace));
     root
 }
 
 /// The pod that stands for an instance.
-fn launcher(pods: &Value, namespace: &str, instance: &str) -> Option<Node> {
+fn launcher(pods: &Value, namespace: &str, instance: &str) -> Option<GraphNode> {
     let owned = |pod: &&Value| {
         let owners = list(pod, "/metadata/ownerReferences");
         owners
@@ -162,41 +167,41 @@ fn launcher(pods: &Value, namespace: &str, instance: &str) -> Option<Node> {
             || pod["metadata"]["annotations"]["kubevirt.io/domain"] == instance
     };
     let pod = list(pods, "/items").iter().find(owned)?;
-    Some(Node::new(Kind::Pod, namespace, text(pod, "/metadata/name")?))
+    Some(GraphNode::new(GraphKind::Pod, namespace, text(pod, "/metadata/name")?))
 }
 
 /// The instance type or preference of a machine, and the revision that keeps it as it was.
-fn matched(vm: &Value, field: &str, namespace: &str) -> Vec<Node> {
+fn matched(vm: &Value, field: &str, namespace: &str) -> Vec<GraphNode> {
     let matcher = &vm["spec"][field];
     let mut nodes = Vec::new();
     if let Some(name) = text(matcher, "/name") {
         let kind = text(matcher, "/kind").unwrap_or_default().to_lowercase();
         let is_cluster = kind.is_empty() || kind.contains("cluster");
         let kind = match (field, is_cluster) {
-            ("instancetype", true) => Kind::ClusterInstancetype,
-            ("instancetype", false) => Kind::Instancetype,
-            (_, true) => Kind::ClusterPreference,
-            (_, false) => Kind::Preference,
+            ("instancetype", true) => GraphKind::ClusterInstancetype,
+            ("instancetype", false) => GraphKind::Instancetype,
+            (_, true) => GraphKind::ClusterPreference,
+            (_, false) => GraphKind::Preference,
         };
         let namespace = if is_cluster { "" } else { namespace };
-        nodes.push(Node::new(kind, namespace, name).optional());
+        nodes.push(GraphNode::new(kind, namespace, name).optional());
     }
     let status = &vm["status"][format!("{field}Ref")];
     let revision = match status {
         Value::Null => text(matcher, "/revisionName"),
         known => text(known, "/controllerRevisionRef/name"),
     };
-    nodes.extend(revision.map(|name| Node::new(Kind::Revision, namespace, name)));
+    nodes.extend(revision.map(|name| GraphNode::new(GraphKind::Revision, namespace, name)));
     nodes
 }
 
 /// Credentials, volumes and networks.
-fn of_spec(spec: &Value, namespace: &str) -> Vec<Node> {
+fn of_spec(spec: &Value, namespace: &str) -> Vec<GraphNode> {
     let mut nodes = Vec::new();
     for credential in list(spec, "/accessCredentials") {
         let secret = text(credential, "/sshPublicKey/source/secret/secretName")
             .or_else(|| text(credential, "/userPassword/source/secret/secretName"));
-        nodes.extend(secret.map(|name| Node::new(Kind::Secret, namespace, name)));
+        nodes.extend(secret.map(|name| GraphNode::new(GraphKind::Secret, namespace, name)));
     }
     for volume in list(spec, "/volumes") {
         nodes.extend(of_volume(volume, namespace));
@@ -204,46 +209,46 @@ fn of_spec(spec: &Value, namespace: &str) -> Vec<Node> {
     for network in list(spec, "/networks") {
         if let Some(name) = text(network, "/multus/networkName") {
             let (namespace, name) = name.split_once('/').unwrap_or((namespace, name));
-            nodes.push(Node::new(Kind::Network, namespace, name).optional());
+            nodes.push(GraphNode::new(GraphKind::Network, namespace, name).optional());
         }
     }
     nodes
 }
 
-fn of_volume(volume: &Value, namespace: &str) -> Vec<Node> {
+fn of_volume(volume: &Value, namespace: &str) -> Vec<GraphNode> {
     if let Some(name) = text(volume, "/dataVolume/name") {
-        let mut node = Node::new(Kind::DataVolume, namespace, name);
-        node.children.push(Node::new(Kind::Claim, namespace, name));
+        let mut node = GraphNode::new(GraphKind::DataVolume, namespace, name);
+        node.children.push(GraphNode::new(GraphKind::Claim, namespace, name));
         return vec![node];
     }
     let sources = [
-        ("/persistentVolumeClaim/claimName", Kind::Claim),
-        ("/ephemeral/persistentVolumeClaim/claimName", Kind::Claim),
-        ("/memoryDump/claimName", Kind::Claim),
-        ("/configMap/name", Kind::ConfigMap),
-        ("/secret/secretName", Kind::Secret),
-        ("/serviceAccount/serviceAccountName", Kind::ServiceAccount),
-        ("/cloudInitNoCloud/secretRef/name", Kind::Secret),
-        ("/cloudInitNoCloud/networkDataSecretRef/name", Kind::Secret),
-        ("/cloudInitConfigDrive/secretRef/name", Kind::Secret),
-        ("/cloudInitConfigDrive/networkDataSecretRef/name", Kind::Secret),
-        ("/sysprep/secret/name", Kind::Secret),
-        ("/sysprep/configMap/name", Kind::ConfigMap),
+        ("/persistentVolumeClaim/claimName", GraphKind::Claim),
+        ("/ephemeral/persistentVolumeClaim/claimName", GraphKind::Claim),
+        ("/memoryDump/claimName", GraphKind::Claim),
+        ("/configMap/name", GraphKind::ConfigMap),
+        ("/secret/secretName", GraphKind::Secret),
+        ("/serviceAccount/serviceAccountName", GraphKind::ServiceAccount),
+        ("/cloudInitNoCloud/secretRef/name", GraphKind::Secret),
+        ("/cloudInitNoCloud/networkDataSecretRef/name", GraphKind::Secret),
+        ("/cloudInitConfigDrive/secretRef/name", GraphKind::Secret),
+        ("/cloudInitConfigDrive/networkDataSecretRef/name", GraphKind::Secret),
+        ("/sysprep/secret/name", GraphKind::Secret),
+        ("/sysprep/configMap/name", GraphKind::ConfigMap),
     ];
     let found = sources.iter().filter_map(|(path, kind)| Some((text(volume, path)?, *kind)));
-    found.map(|(name, kind)| Node::new(kind, namespace, name)).collect()
+    found.map(|(name, kind)| GraphNode::new(kind, namespace, name)).collect()
 }
 
 /// Which nodes are wanted. A node that is not takes those below with it.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Filter {
+struct GraphFilter {
     without_optional: bool,
     /// What objects are needed for.
     purpose: Option<String>,
 }
 
-impl Filter {
-    fn read(options: &Value) -> Result<Self, Failure> {
+impl GraphFilter {
+    fn read(options: &Value) -> Result<Self, GatewayError> {
         let without_optional = options["includeOptionalNodes"] == false;
         let mut filter = Self { without_optional, purpose: None };
         let Some(labels) = options.pointer("/labelSelector/matchLabels").and_then(Value::as_object)
@@ -264,19 +269,19 @@ impl Filter {
         Ok(filter)
     }
 
-    fn keep(&self, nodes: Vec<Node>) -> Vec<Node> {
-        let wanted = |node: &Node| {
+    fn keep(&self, nodes: Vec<GraphNode>) -> Vec<GraphNode> {
+        let wanted = |node: &GraphNode| {
             let purpose = node.kind.words().2;
             let fits = self.purpose.as_ref().is_none_or(|wanted| wanted == purpose);
             fits && !(self.without_optional && node.is_optional)
         };
         let nodes = nodes.into_iter().filter(wanted);
-        nodes.map(|node| Node { children: self.keep(node.children), ..node }).collect()
+        nodes.map(|node| GraphNode { children: self.keep(node.children), ..node }).collect()
     }
 }
 
-fn unknown_selector() -> Failure {
-    Failure::bad_request(format!(
+fn unknown_selector() -> GatewayError {
+    GatewayError::bad_request(format!(
         "labelSelector: only matchLabels with {DEPENDENCY} is supported, whose value is storage, \
          network, compute or config"
     ))
@@ -318,8 +323,8 @@ mod tests {
         json!({"items": [pod("virt-launcher-other-1", "other"), pod("virt-launcher-vm-1", "vm")]})
     }
 
-    fn lines(nodes: &[Node], depth: usize) -> String {
-        let line = |node: &Node| {
+    fn lines(nodes: &[GraphNode], depth: usize) -> String {
+        let line = |node: &GraphNode| {
             let mark = if node.is_optional { "?" } else { "" };
             let pad = " ".repeat(depth);
             let place = format!("{}/{}", node.namespace, node.name);
@@ -361,7 +366,7 @@ NetworkAttachmentDefinition other/lan?
     #[test]
     fn nodes_are_left_out_that_are_not_asked_for() {
         let keep = |options: Value| {
-            let kept = Filter::read(&options)
+            let kept = GraphFilter::read(&options)
                 .map(|filter| lines(&filter.keep(of_machine(&machine(), &pods()).children), 0));
             kept.unwrap_or_else(|failure| failure.message)
         };

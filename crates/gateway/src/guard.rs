@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use virt::{condition, lifecycle};
 
-use crate::answer::Failure;
+use crate::answer::GatewayError;
 use crate::route::InstanceAct;
 
 const INSTANCE: &str = "virtualmachineinstance";
@@ -13,7 +13,11 @@ const NOT_RUNNING: &str = "VMI is not running";
 const NO_AGENT: &str = "VMI does not have guest agent connected";
 
 /// What a running instance is asked to do or tell. `machine` is the one that owns it, if any.
-pub(crate) fn act(vmi: &Value, machine: Option<&Value>, act: InstanceAct) -> Result<(), Failure> {
+pub(crate) fn act(
+    vmi: &Value,
+    machine: Option<&Value>,
+    act: InstanceAct,
+) -> Result<(), GatewayError> {
     match act {
         InstanceAct::Pause => lifecycle::check_pause(vmi)?,
         InstanceAct::Unpause => lifecycle::check_unpause(machine, vmi)?,
@@ -23,7 +27,7 @@ pub(crate) fn act(vmi: &Value, machine: Option<&Value>, act: InstanceAct) -> Res
         InstanceAct::SoftReboot => lifecycle::check_soft_reboot(vmi)?,
         InstanceAct::Screenshot => display(vmi)?,
         InstanceAct::GuestOsInfo | InstanceAct::UserList | InstanceAct::FilesystemList => {
-            told_by_agent(vmi)?;
+            reported_by_agent(vmi)?;
         }
         // Volumes are judged with the patch that adds or removes them; a log is there anyway.
         InstanceAct::AddVolume | InstanceAct::RemoveVolume | InstanceAct::Log => {}
@@ -31,57 +35,57 @@ pub(crate) fn act(vmi: &Value, machine: Option<&Value>, act: InstanceAct) -> Res
     Ok(())
 }
 
-pub(crate) fn console(vmi: &Value) -> Result<(), Failure> {
+pub(crate) fn console(vmi: &Value) -> Result<(), GatewayError> {
     if devices(vmi)["autoattachSerialConsole"] == false {
-        return Err(Failure::bad_request("No serial consoles are present."));
+        return Err(GatewayError::bad_request("No serial consoles are present."));
     }
     if phase(vmi) == "Failed" {
-        return Err(Failure::conflict(INSTANCE, name(vmi), "VMI is in failed status"));
+        return Err(GatewayError::conflict(INSTANCE, name(vmi), "VMI is in failed status"));
     }
     // virtctl tries again after this code, and only after this.
-    if is_running(vmi) { Ok(()) } else { Err(Failure::bad_request(NOT_RUNNING)) }
+    if is_running(vmi) { Ok(()) } else { Err(GatewayError::bad_request(NOT_RUNNING)) }
 }
 
-pub(crate) fn display(vmi: &Value) -> Result<(), Failure> {
+pub(crate) fn display(vmi: &Value) -> Result<(), GatewayError> {
     if devices(vmi)["autoattachGraphicsDevice"] == false {
-        return Err(Failure::bad_request("No graphics devices are present."));
+        return Err(GatewayError::bad_request("No graphics devices are present."));
     }
-    if is_running(vmi) { Ok(()) } else { Err(Failure::bad_request(NOT_RUNNING)) }
+    if is_running(vmi) { Ok(()) } else { Err(GatewayError::bad_request(NOT_RUNNING)) }
 }
 
-pub(crate) fn usb_redirection(vmi: &Value) -> Result<(), Failure> {
+pub(crate) fn usb_redirection(vmi: &Value) -> Result<(), GatewayError> {
     if devices(vmi)["clientPassthrough"].is_null() {
         let why = "Not configured with USB Redirection";
-        return Err(Failure::conflict(INSTANCE, name(vmi), why));
+        return Err(GatewayError::conflict(INSTANCE, name(vmi), why));
     }
-    if is_running(vmi) { Ok(()) } else { Err(Failure::bad_request(NOT_RUNNING)) }
+    if is_running(vmi) { Ok(()) } else { Err(GatewayError::bad_request(NOT_RUNNING)) }
 }
 
-pub(crate) fn port_forward(vmi: &Value) -> Result<(), Failure> {
+pub(crate) fn port_forward(vmi: &Value) -> Result<(), GatewayError> {
     running_or(vmi, NOT_RUNNING)?;
     if condition::is_true(vmi, "Paused") {
-        return Err(Failure::conflict(INSTANCE, name(vmi), "VMI is paused"));
+        return Err(GatewayError::conflict(INSTANCE, name(vmi), "VMI is paused"));
     }
     if vmi["status"]["interfaces"].as_array().is_none_or(Vec::is_empty) {
-        return Err(Failure::bad_request("no network interfaces are present"));
+        return Err(GatewayError::bad_request("no network interfaces are present"));
     }
     Ok(())
 }
 
-fn told_by_agent(vmi: &Value) -> Result<(), Failure> {
+fn reported_by_agent(vmi: &Value) -> Result<(), GatewayError> {
     // Upstream answers these two with 500, and scripts look at the text.
     if !is_running(vmi) {
-        return Err(Failure::internal(NOT_RUNNING));
+        return Err(GatewayError::internal(NOT_RUNNING));
     }
     if condition::is_true(vmi, "AgentConnected") {
         Ok(())
     } else {
-        Err(Failure::internal(NO_AGENT))
+        Err(GatewayError::internal(NO_AGENT))
     }
 }
 
-fn running_or(vmi: &Value, why: &str) -> Result<(), Failure> {
-    if is_running(vmi) { Ok(()) } else { Err(Failure::conflict(INSTANCE, name(vmi), why)) }
+fn running_or(vmi: &Value, why: &str) -> Result<(), GatewayError> {
+    if is_running(vmi) { Ok(()) } else { Err(GatewayError::conflict(INSTANCE, name(vmi), why)) }
 }
 
 fn is_running(vmi: &Value) -> bool {

@@ -20,9 +20,9 @@ use hyper::body::Frame;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-use crate::answer::{self, Failure, Outcome};
-use crate::form::Form;
-use crate::{Asked, Body, Gateway, node, objects};
+use crate::answer::{self, GatewayError, GatewayResult};
+use crate::form::MultipartForm;
+use crate::{Body, Gateway, GatewayRequest, node, objects};
 
 const PREFIX: &str = "/v1/harvester/harvesterhci.io.virtualmachineimages/";
 const LONGHORN: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system";
@@ -31,8 +31,8 @@ const DOWNLOAD: &str = "/download";
 /// The field of the form that the file is in.
 const FIELD: &str = "chunk";
 /// For an image that was just made to be ready for its data.
-const PATIENCE: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(200);
+const IMAGE_READY_TIMEOUT: Duration = Duration::from_secs(60);
+const IMAGE_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The image that a path outside of the API is about: namespace and name.
 pub fn image_of(path: &str) -> Option<(&str, &str)> {
@@ -46,8 +46,8 @@ pub fn is_download(path: &str) -> bool {
     image_of(path).is_some() && path.trim_end_matches('/').ends_with(DOWNLOAD)
 }
 
-pub(crate) async fn answer(gateway: &Gateway, asked: Asked) -> Outcome {
-    let Asked { parts, mut body, .. } = asked;
+pub(crate) async fn answer(gateway: &Gateway, asked: GatewayRequest) -> GatewayResult {
+    let GatewayRequest { parts, mut body, .. } = asked;
     if parts.method == Method::GET {
         return read(gateway, &parts).await;
     }
@@ -58,7 +58,7 @@ pub(crate) async fn answer(gateway: &Gateway, asked: Asked) -> Outcome {
             sent.map_err(|failure| match failure.code {
                 // The client is to go on elsewhere.
                 StatusCode::CONFLICT => failure,
-                _ => Failure::internal_plain(format!("upload failed: {}", failure.message)),
+                _ => GatewayError::internal_plain(format!("upload failed: {}", failure.message)),
             })?;
             Ok(answer::empty(StatusCode::OK))
         }
@@ -70,14 +70,14 @@ pub(crate) async fn answer(gateway: &Gateway, asked: Asked) -> Outcome {
 }
 
 /// The data of an image, or how much of it was uploaded.
-async fn read(gateway: &Gateway, parts: &request::Parts) -> Outcome {
+async fn read(gateway: &Gateway, parts: &request::Parts) -> GatewayResult {
     let path = decoded(parts)?;
-    let (namespace, name) = image_of(&path).ok_or_else(Failure::no_such_path)?;
+    let (namespace, name) = image_of(&path).ok_or_else(GatewayError::no_such_path)?;
     let image = image(gateway, namespace, name).await?;
     let backing = backing_of(&image);
     if is_download(&path) {
         if image["spec"]["securityParameters"]["cryptoOperation"] == "encrypt" {
-            return Err(Failure::bad_request("encrypted image is not supported for download"));
+            return Err(GatewayError::bad_request("encrypted image is not supported for download"));
         }
         let node = wait(gateway, &backing, "ready").await?;
         let file = format!("/v1/images/{backing}/file");
@@ -85,19 +85,19 @@ async fn read(gateway: &Gateway, parts: &request::Parts) -> Outcome {
         return node::fetch(&*gateway.nodes, &node, &file, &format!("{display}.raw")).await;
     }
     if parameter(parts, "action").as_deref() != Some("upload") {
-        return Err(Failure::no_such_path());
+        return Err(GatewayError::no_such_path());
     }
     check_upload(&image, namespace, name)?;
     let node = wait(gateway, &backing, "pending").await?;
     let path = format!("/v1/images/{backing}/upload");
     let told = node::ask(&*gateway.nodes, &node, Method::GET, &path, Bytes::new()).await?;
-    let told: Value = serde_json::from_slice(&told).map_err(Failure::internal)?;
+    let told: Value = serde_json::from_slice(&told).map_err(GatewayError::internal)?;
     Ok(answer::json(StatusCode::OK, &told))
 }
 
-fn decoded(parts: &request::Parts) -> Result<String, Failure> {
+fn decoded(parts: &request::Parts) -> Result<String, GatewayError> {
     let path = percent_decode_str(parts.uri.path()).decode_utf8();
-    let path = path.map_err(|_| Failure::bad_request("the path is not valid UTF-8"))?;
+    let path = path.map_err(|_| GatewayError::bad_request("the path is not valid UTF-8"))?;
     Ok(path.into_owned())
 }
 
@@ -113,15 +113,18 @@ async fn drain(body: &mut Body) {
 }
 
 /// The node that takes the data, and where there.
-async fn target(gateway: &Gateway, parts: &request::Parts) -> Result<(String, String), Failure> {
+async fn target(
+    gateway: &Gateway,
+    parts: &request::Parts,
+) -> Result<(String, String), GatewayError> {
     let path = decoded(parts)?;
-    let (namespace, name) = image_of(&path).ok_or_else(Failure::no_such_path)?;
+    let (namespace, name) = image_of(&path).ok_or_else(GatewayError::no_such_path)?;
     let action = parameter(parts, "action").unwrap_or_default();
     if parts.method != Method::POST {
-        return Err(Failure::method_not_allowed());
+        return Err(GatewayError::method_not_allowed());
     }
     if action != "upload" {
-        return Err(Failure::bad_request(format!(
+        return Err(GatewayError::bad_request(format!(
             "action {action:?} is not possible with an image: only upload is"
         )));
     }
@@ -129,13 +132,15 @@ async fn target(gateway: &Gateway, parts: &request::Parts) -> Result<(String, St
     for key in ["size", "offset"] {
         let Some(text) = parameter(parts, key) else { continue };
         let number = text.parse::<u64>().map_err(|_| {
-            Failure::bad_request(format!("{key} {text:?} is not a number of bytes"))
+            GatewayError::bad_request(format!("{key} {text:?} is not a number of bytes"))
         })?;
         let mark = if query.is_empty() { '?' } else { '&' };
         query.push_str(&format!("{mark}{key}={number}"));
     }
     if query.starts_with("?offset") {
-        return Err(Failure::bad_request("offset needs size: how many bytes there are in all"));
+        return Err(GatewayError::bad_request(
+            "offset needs size: how many bytes there are in all",
+        ));
     }
     let image = image(gateway, namespace, name).await?;
     check_upload(&image, namespace, name)?;
@@ -150,19 +155,19 @@ fn parameter(parts: &request::Parts, wanted: &str) -> Option<String> {
     Some(percent_decode_str(value).decode_utf8_lossy().into_owned())
 }
 
-async fn image(gateway: &Gateway, namespace: &str, name: &str) -> Result<Value, Failure> {
+async fn image(gateway: &Gateway, namespace: &str, name: &str) -> Result<Value, GatewayError> {
     let path =
         format!("/apis/harvesterhci.io/v1beta1/namespaces/{namespace}/virtualmachineimages/{name}");
     objects::find(&gateway.client, &path).await?.ok_or_else(|| {
         let message = format!("virtualmachineimages.harvesterhci.io {name:?} not found");
-        Failure::told(StatusCode::NOT_FOUND, message)
+        GatewayError::told(StatusCode::NOT_FOUND, message)
     })
 }
 
-fn check_upload(image: &Value, namespace: &str, name: &str) -> Result<(), Failure> {
+fn check_upload(image: &Value, namespace: &str, name: &str) -> Result<(), GatewayError> {
     match &image["spec"]["sourceType"] {
         kind if kind == "upload" => Ok(()),
-        kind => Err(Failure::bad_request(format!(
+        kind => Err(GatewayError::bad_request(format!(
             "image {namespace}/{name} is not to be uploaded: its spec.sourceType is {kind}"
         ))),
     }
@@ -173,9 +178,9 @@ fn backing_of(image: &Value) -> String {
 }
 
 /// Waits until a node expects the data, or has it, and names the node.
-async fn wait(gateway: &Gateway, backing: &str, wanted: &str) -> Result<String, Failure> {
+async fn wait(gateway: &Gateway, backing: &str, wanted: &str) -> Result<String, GatewayError> {
     let path = format!("{LONGHORN}/backingimages/{backing}");
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + IMAGE_READY_TIMEOUT;
     loop {
         let found = objects::find(&gateway.client, &path).await?.unwrap_or_default();
         let files = found["status"]["diskFileStatusMap"].as_object();
@@ -186,24 +191,24 @@ async fn wait(gateway: &Gateway, backing: &str, wanted: &str) -> Result<String, 
         }
         if wanted == "ready" {
             let message = "the image is not complete: there is nothing to download yet";
-            return Err(Failure::told(StatusCode::CONFLICT, message.into()));
+            return Err(GatewayError::told(StatusCode::CONFLICT, message.into()));
         }
         if is("ready").is_some() {
-            return Err(Failure::told(StatusCode::CONFLICT, "the image is complete".into()));
+            return Err(GatewayError::told(StatusCode::CONFLICT, "the image is complete".into()));
         }
         if tokio::time::Instant::now() > deadline {
             let state = files
                 .first()
                 .map_or("unknown", |(_, file)| file["state"].as_str().unwrap_or("unknown"));
-            return Err(Failure::unavailable(format!(
+            return Err(GatewayError::unavailable(format!(
                 "the image is not ready for an upload (its state is {state}); is there a disk for it?"
             )));
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(IMAGE_POLL_INTERVAL).await;
     }
 }
 
-async fn node_of(gateway: &Gateway, disk: &str) -> Result<String, Failure> {
+async fn node_of(gateway: &Gateway, disk: &str) -> Result<String, GatewayError> {
     let nodes = objects::find(&gateway.client, &format!("{LONGHORN}/nodes")).await?;
     let nodes = nodes.unwrap_or_default();
     let has = |node: &&Value| {
@@ -214,18 +219,18 @@ async fn node_of(gateway: &Gateway, disk: &str) -> Result<String, Failure> {
     found
         .and_then(|node| node["metadata"]["name"].as_str())
         .map(str::to_owned)
-        .ok_or_else(|| Failure::unavailable(format!("the disk {disk} is on no node")))
+        .ok_or_else(|| GatewayError::unavailable(format!("the disk {disk} is on no node")))
 }
 
 /// The file in a body.
-fn content(parts: &request::Parts, body: Body) -> Result<Body, Failure> {
+fn content(parts: &request::Parts, body: Body) -> Result<Body, GatewayError> {
     let kind = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.unwrap_or_default();
     if !kind.to_ascii_lowercase().starts_with("multipart/form-data") {
         return Ok(body);
     }
-    let form = Form::new(kind, FIELD).ok_or_else(|| {
-        Failure::bad_request("Content-Type multipart/form-data has to name a boundary")
+    let form = MultipartForm::new(kind, FIELD).ok_or_else(|| {
+        GatewayError::bad_request("Content-Type multipart/form-data has to name a boundary")
     })?;
     let pieces =
         stream::try_unfold((body, form, Vec::new()), |(mut body, mut form, mut left)| async {

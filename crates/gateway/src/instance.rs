@@ -5,14 +5,19 @@ use http::{Method, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use serde_json::Value;
 
-use crate::answer::{self, Failure, Outcome};
-use crate::route::{At, InstanceAct};
-use crate::{Asked, Body, Gateway, guard, machine, node, objects};
+use crate::answer::{self, GatewayError, GatewayResult};
+use crate::route::{InstanceAct, ObjectRoute};
+use crate::{Body, Gateway, GatewayRequest, guard, machine, node, objects};
 
 /// Options are small.
 const BODY_LIMIT: usize = 1024 * 1024;
 
-pub(crate) async fn answer(gateway: &Gateway, at: &At, act: InstanceAct, asked: Asked) -> Outcome {
+pub(crate) async fn answer(
+    gateway: &Gateway,
+    at: &ObjectRoute,
+    act: InstanceAct,
+    asked: GatewayRequest,
+) -> GatewayResult {
     let query = asked.parts.uri.query().unwrap_or("").to_owned();
     let body = read(asked.body).await?;
     if matches!(act, InstanceAct::AddVolume | InstanceAct::RemoveVolume) {
@@ -29,17 +34,17 @@ pub(crate) async fn answer(gateway: &Gateway, at: &At, act: InstanceAct, asked: 
         return Ok(answer::empty(StatusCode::OK));
     }
     let (method, word, kind) = match act {
-        InstanceAct::Pause => (Method::PUT, "pause", Kind::Nothing),
-        InstanceAct::Unpause => (Method::PUT, "unpause", Kind::Nothing),
-        InstanceAct::Freeze => (Method::PUT, "freeze", Kind::Nothing),
-        InstanceAct::Unfreeze => (Method::PUT, "unfreeze", Kind::Nothing),
-        InstanceAct::Reset => (Method::PUT, "reset", Kind::Nothing),
-        InstanceAct::SoftReboot => (Method::PUT, "softreboot", Kind::Nothing),
-        InstanceAct::GuestOsInfo => (Method::GET, "guestosinfo", Kind::Json),
-        InstanceAct::UserList => (Method::GET, "userlist", Kind::Json),
-        InstanceAct::FilesystemList => (Method::GET, "filesystemlist", Kind::Json),
-        InstanceAct::Screenshot => (Method::GET, "screenshot", Kind::Picture),
-        InstanceAct::Log => (Method::GET, "log", Kind::Text),
+        InstanceAct::Pause => (Method::PUT, "pause", AnswerKind::Nothing),
+        InstanceAct::Unpause => (Method::PUT, "unpause", AnswerKind::Nothing),
+        InstanceAct::Freeze => (Method::PUT, "freeze", AnswerKind::Nothing),
+        InstanceAct::Unfreeze => (Method::PUT, "unfreeze", AnswerKind::Nothing),
+        InstanceAct::Reset => (Method::PUT, "reset", AnswerKind::Nothing),
+        InstanceAct::SoftReboot => (Method::PUT, "softreboot", AnswerKind::Nothing),
+        InstanceAct::GuestOsInfo => (Method::GET, "guestosinfo", AnswerKind::Json),
+        InstanceAct::UserList => (Method::GET, "userlist", AnswerKind::Json),
+        InstanceAct::FilesystemList => (Method::GET, "filesystemlist", AnswerKind::Json),
+        InstanceAct::Screenshot => (Method::GET, "screenshot", AnswerKind::Picture),
+        InstanceAct::Log => (Method::GET, "log", AnswerKind::Text),
         InstanceAct::AddVolume | InstanceAct::RemoveVolume => {
             unreachable!("volumes were dealt with above")
         }
@@ -50,15 +55,15 @@ pub(crate) async fn answer(gateway: &Gateway, at: &At, act: InstanceAct, asked: 
     }
     let told = node::ask(&*gateway.nodes, node_of(&vmi)?, method, &path, body).await?;
     Ok(match kind {
-        Kind::Nothing => answer::empty(StatusCode::OK),
-        Kind::Json => answer::with_type(StatusCode::OK, "application/json", told),
-        Kind::Text => answer::with_type(StatusCode::OK, "text/plain; charset=utf-8", told),
-        Kind::Picture => answer::with_type(StatusCode::OK, "image/png", told),
+        AnswerKind::Nothing => answer::empty(StatusCode::OK),
+        AnswerKind::Json => answer::with_type(StatusCode::OK, "application/json", told),
+        AnswerKind::Text => answer::with_type(StatusCode::OK, "text/plain; charset=utf-8", told),
+        AnswerKind::Picture => answer::with_type(StatusCode::OK, "image/png", told),
     })
 }
 
 /// What the node's answer is.
-enum Kind {
+enum AnswerKind {
     Nothing,
     Json,
     Picture,
@@ -66,29 +71,30 @@ enum Kind {
 }
 
 /// The node that runs an instance.
-pub(crate) fn node_of(vmi: &Value) -> Result<&str, Failure> {
+pub(crate) fn node_of(vmi: &Value) -> Result<&str, GatewayError> {
     vmi["status"]["nodeName"]
         .as_str()
         .filter(|node| !node.is_empty())
-        .ok_or_else(|| Failure::internal("the instance runs, but does not say on which node"))
+        .ok_or_else(|| GatewayError::internal("the instance runs, but does not say on which node"))
 }
 
-pub(crate) async fn read(body: Body) -> Result<Bytes, Failure> {
+pub(crate) async fn read(body: Body) -> Result<Bytes, GatewayError> {
     let body = Limited::new(body, BODY_LIMIT).collect().await;
-    body.map(|body| body.to_bytes())
-        .map_err(|_| Failure::bad_request("the request body could not be read, or is too large"))
+    body.map(|body| body.to_bytes()).map_err(|_| {
+        GatewayError::bad_request("the request body could not be read, or is too large")
+    })
 }
 
 /// The options of a request; none at all is as good as `{}`.
-pub(crate) fn options(body: &[u8]) -> Result<Value, Failure> {
+pub(crate) fn options(body: &[u8]) -> Result<Value, GatewayError> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Value::Object(serde_json::Map::new()));
     }
-    let value: Value = serde_json::from_slice(body).map_err(|error| Failure::body(&error))?;
+    let value: Value = serde_json::from_slice(body).map_err(|error| GatewayError::body(&error))?;
     match value {
         Value::Object(_) => Ok(value),
         Value::Null => Ok(Value::Object(serde_json::Map::new())),
-        _ => Err(Failure::bad_request(
+        _ => Err(GatewayError::bad_request(
             "Can not unmarshal Request body to struct, error: expected an object",
         )),
     }

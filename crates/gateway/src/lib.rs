@@ -45,19 +45,19 @@ use http_body_util::combinators::UnsyncBoxBody;
 use hyper::upgrade::OnUpgrade;
 use kube::Client;
 
-pub use answer::Reply;
+pub use answer::GatewayReply;
 pub use eviction::EvictionMode;
 pub use export::owns as owns_export;
 pub use image::{image_of, is_download};
 pub use metrics::{METRICS_GROUP, METRICS_RESOURCES};
-pub use node::{Nodes, Wire};
+pub use node::{NodeConnection, Nodes};
 pub use route::{
     GROUP, RESOURCES, Row, TEMPLATE_GROUP, TEMPLATE_RESOURCES, TEMPLATE_VERSIONS, UPLOAD_GROUP,
     VERSIONS, subresource,
 };
 pub use upload::owns as owns_path;
 
-use answer::Outcome;
+use answer::GatewayResult;
 use route::Route;
 
 /// The body of a request, whatever transport it came by.
@@ -65,7 +65,7 @@ pub type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// One request: what was asked, its body, and the connection in case it is to become a stream.
 #[derive(Debug)]
-pub struct Asked {
+pub struct GatewayRequest {
     pub parts: request::Parts,
     pub body: Body,
     pub upgrade: Option<OnUpgrade>,
@@ -92,7 +92,7 @@ impl Gateway {
     }
 
     /// A request to one of the groups.
-    pub async fn answer(&self, asked: Asked) -> Reply {
+    pub async fn answer(&self, asked: GatewayRequest) -> GatewayReply {
         if metrics::owns(asked.parts.uri.path()) {
             let outcome = metrics::answer(self, &asked.parts).await;
             return outcome.unwrap_or_else(|failure| failure.reply());
@@ -105,17 +105,17 @@ impl Gateway {
     }
 
     /// A request to the paths of the upload proxy, which [`owns_path`] tells.
-    pub async fn upload(&self, asked: Asked) -> Reply {
+    pub async fn upload(&self, asked: GatewayRequest) -> GatewayReply {
         upload::answer(self, asked).await.unwrap_or_else(|failure| failure.reply())
     }
 
     /// A request to the path of an export, which [`owns_export`] tells.
-    pub async fn export(&self, asked: Asked) -> Reply {
+    pub async fn export(&self, asked: GatewayRequest) -> GatewayReply {
         export::answer(self, asked).await.unwrap_or_else(|failure| failure.reply())
     }
 
     /// A request about the image that [`image_of`] tells from its path.
-    pub async fn image(&self, asked: Asked) -> Reply {
+    pub async fn image(&self, asked: GatewayRequest) -> GatewayReply {
         image::answer(self, asked).await.unwrap_or_else(|failure| failure.reply())
     }
 
@@ -129,7 +129,7 @@ impl Gateway {
         eviction::review(self, pod, eviction, mode).await
     }
 
-    async fn dispatch(&self, route: Route, asked: Asked) -> Outcome {
+    async fn dispatch(&self, route: Route, asked: GatewayRequest) -> GatewayResult {
         match route {
             Route::Version => Ok(version::version()),
             Route::Health => Ok(version::health()),

@@ -9,18 +9,23 @@ use http::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use virt::lifecycle::{self, Patch, Target, Volumes};
+use virt::lifecycle::{self, Patch, PatchTarget, Volumes};
 
-use crate::answer::{self, Failure, Outcome};
-use crate::route::{At, InstanceAct, MachineAct};
-use crate::{Asked, Gateway, expand, instance, objects};
+use crate::answer::{self, GatewayError, GatewayResult};
+use crate::route::{InstanceAct, MachineAct, ObjectRoute};
+use crate::{Gateway, GatewayRequest, expand, instance, objects};
 
 /// How long the claim of a memory dump may take to be bound.
 const BIND_TIMEOUT: Duration = Duration::from_secs(15);
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(1);
 
-pub(crate) async fn answer(gateway: &Gateway, at: &At, act: MachineAct, asked: Asked) -> Outcome {
+pub(crate) async fn answer(
+    gateway: &Gateway,
+    at: &ObjectRoute,
+    act: MachineAct,
+    asked: GatewayRequest,
+) -> GatewayResult {
     let body = instance::read(asked.body).await?;
     let options = instance::options(&body)?;
     let machine = objects::machine(&gateway.client, at).await?;
@@ -59,10 +64,10 @@ pub(crate) async fn answer(gateway: &Gateway, at: &At, act: MachineAct, asked: A
 /// Volumes of an instance that no machine owns.
 pub(crate) async fn volume_of_instance(
     gateway: &Gateway,
-    at: &At,
+    at: &ObjectRoute,
     act: InstanceAct,
     body: &[u8],
-) -> Outcome {
+) -> GatewayResult {
     let options = instance::options(body)?;
     let vmi = objects::instance(&gateway.client, at).await?;
     let patch = if act == InstanceAct::AddVolume {
@@ -75,20 +80,20 @@ pub(crate) async fn volume_of_instance(
 
 async fn migrate(
     gateway: &Gateway,
-    at: &At,
+    at: &ObjectRoute,
     machine: &Value,
     running: Option<&Value>,
     options: &Value,
-) -> Outcome {
+) -> GatewayResult {
     let Some(vmi) = running else {
-        return Err(Failure::conflict("virtualmachine", &at.name, "VM is not running"));
+        return Err(GatewayError::conflict("virtualmachine", &at.name, "VM is not running"));
     };
     let migration = lifecycle::migrate(machine, vmi, &read(options)?)?;
     let nodes = objects::find(&gateway.client, "/api/v1/nodes").await?.unwrap_or(Value::Null);
     let count = nodes["items"].as_array().map_or(0, Vec::len);
     if count < 2 {
         let why = "there is no other node to migrate to: the cluster has one node";
-        return Err(Failure::conflict("virtualmachine", &at.name, why));
+        return Err(GatewayError::conflict("virtualmachine", &at.name, why));
     }
     if !instance::is_dry_run(options) {
         let path = format!(
@@ -104,7 +109,12 @@ async fn migrate(
 
 /// Makes the claim of a memory dump large enough, which its class may not allow. A claim that was
 /// just created has to be bound first.
-async fn grow_claim(gateway: &Gateway, path: &str, claim: Value, size: i64) -> Result<(), Failure> {
+async fn grow_claim(
+    gateway: &Gateway,
+    path: &str,
+    claim: Value,
+    size: i64,
+) -> Result<(), GatewayError> {
     let mebibytes = size.unsigned_abs().div_ceil(1 << 20);
     let storage = json!({"storage": format!("{mebibytes}Mi")});
     let patch = json!({"spec": {"resources": {"requests": storage}}});
@@ -127,12 +137,17 @@ async fn grow_claim(gateway: &Gateway, path: &str, claim: Value, size: i64) -> R
     }
 }
 
-fn read<T: DeserializeOwned>(options: &Value) -> Result<T, Failure> {
-    serde_json::from_value(options.clone()).map_err(|error| Failure::body(&error))
+fn read<T: DeserializeOwned>(options: &Value) -> Result<T, GatewayError> {
+    serde_json::from_value(options.clone()).map_err(|error| GatewayError::body(&error))
 }
 
 /// Applies patches in their order, and takes those back that came before one that failed.
-async fn carry_out(gateway: &Gateway, at: &At, patches: &[Patch], dry_run: bool) -> Outcome {
+async fn carry_out(
+    gateway: &Gateway,
+    at: &ObjectRoute,
+    patches: &[Patch],
+    dry_run: bool,
+) -> GatewayResult {
     for (index, patch) in patches.iter().enumerate() {
         let operations = json!(patch.operations);
         if let Err(failure) = apply(gateway, at, patch.target, &operations, dry_run).await {
@@ -148,26 +163,26 @@ async fn carry_out(gateway: &Gateway, at: &At, patches: &[Patch], dry_run: bool)
 
 async fn apply(
     gateway: &Gateway,
-    at: &At,
-    target: Target,
+    at: &ObjectRoute,
+    target: PatchTarget,
     operations: &Value,
     dry_run: bool,
-) -> Result<(), Failure> {
+) -> Result<(), GatewayError> {
     let path = match target {
-        Target::Machine => objects::machine_path(at),
-        Target::MachineStatus => format!("{}/status", objects::machine_path(at)),
-        Target::Instance => objects::instance_path(at),
+        PatchTarget::Machine => objects::machine_path(at),
+        PatchTarget::MachineStatus => format!("{}/status", objects::machine_path(at)),
+        PatchTarget::Instance => objects::instance_path(at),
     };
     let path = if dry_run { format!("{path}?dryRun=All") } else { path };
     objects::patch(&gateway.client, &path, operations).await.map(drop)
 }
 
 /// A test in the patch failed: somebody else was faster, which is a conflict.
-fn raced(at: &At, failure: Failure) -> Failure {
+fn raced(at: &ObjectRoute, failure: GatewayError) -> GatewayError {
     let is_test =
         failure.message.contains("test operation") || failure.message.contains("testing value");
     if failure.code == StatusCode::UNPROCESSABLE_ENTITY && is_test {
-        return Failure::conflict("virtualmachine", &at.name, failure.message);
+        return GatewayError::conflict("virtualmachine", &at.name, failure.message);
     }
     failure
 }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use crate::answer::{self, Failure, Outcome};
+use crate::answer::{self, GatewayError, GatewayResult};
 use crate::route::Row;
 use crate::{Gateway, node, objects};
 
@@ -100,22 +100,22 @@ impl Span {
 }
 
 /// What is asked for.
-enum Wanted<'a> {
+enum MetricsQuery<'a> {
     Nodes,
     Node(&'a str),
     Pods(&'a str),
     Pod(&'a str, &'a str),
 }
 
-fn wanted(path: &str) -> Option<Wanted<'_>> {
+fn wanted(path: &str) -> Option<MetricsQuery<'_>> {
     let rest = path.strip_prefix("/apis/metrics.k8s.io/v1beta1/")?;
     let parts: Vec<&str> = rest.trim_end_matches('/').split('/').collect();
     Some(match parts.as_slice() {
-        ["nodes"] => Wanted::Nodes,
-        ["nodes", name] => Wanted::Node(name),
-        ["pods"] => Wanted::Pods(""),
-        ["namespaces", namespace, "pods"] => Wanted::Pods(namespace),
-        ["namespaces", namespace, "pods", name] => Wanted::Pod(namespace, name),
+        ["nodes"] => MetricsQuery::Nodes,
+        ["nodes", name] => MetricsQuery::Node(name),
+        ["pods"] => MetricsQuery::Pods(""),
+        ["namespaces", namespace, "pods"] => MetricsQuery::Pods(namespace),
+        ["namespaces", namespace, "pods", name] => MetricsQuery::Pod(namespace, name),
         _ => return None,
     })
 }
@@ -125,11 +125,11 @@ pub(crate) fn owns(path: &str) -> bool {
     path.starts_with("/apis/metrics.k8s.io/")
 }
 
-pub(crate) async fn answer(gateway: &Gateway, parts: &request::Parts) -> Outcome {
-    let Some(wanted) = wanted(parts.uri.path()) else { return Err(Failure::no_such_path()) };
+pub(crate) async fn answer(gateway: &Gateway, parts: &request::Parts) -> GatewayResult {
+    let Some(wanted) = wanted(parts.uri.path()) else { return Err(GatewayError::no_such_path()) };
     let selector = selector(parts.uri.query().unwrap_or(""));
     let value = match wanted {
-        Wanted::Nodes => {
+        MetricsQuery::Nodes => {
             let nodes = list(gateway, &format!("/api/v1/nodes{selector}")).await?;
             let mut items = Vec::new();
             for node in &nodes {
@@ -140,12 +140,12 @@ pub(crate) async fn answer(gateway: &Gateway, parts: &request::Parts) -> Outcome
             }
             listed("NodeMetricsList", items)
         }
-        Wanted::Node(node) => {
+        MetricsQuery::Node(node) => {
             let found = objects::find(&gateway.client, &format!("/api/v1/nodes/{node}")).await?;
             let found = found.ok_or_else(|| missing("nodemetrics", node))?;
             node_metrics(&found, &span(gateway, node).await?)
         }
-        Wanted::Pods(namespace) => {
+        MetricsQuery::Pods(namespace) => {
             let path = match namespace {
                 "" => format!("/api/v1/pods{selector}"),
                 namespace => format!("/api/v1/namespaces/{namespace}/pods{selector}"),
@@ -153,7 +153,7 @@ pub(crate) async fn answer(gateway: &Gateway, parts: &request::Parts) -> Outcome
             let pods = list(gateway, &path).await?;
             listed("PodMetricsList", pod_list(gateway, &pods).await)
         }
-        Wanted::Pod(namespace, pod) => {
+        MetricsQuery::Pod(namespace, pod) => {
             let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}");
             let found = objects::find(&gateway.client, &path).await?;
             let found = found.ok_or_else(|| missing("podmetrics", pod))?;
@@ -164,8 +164,8 @@ pub(crate) async fn answer(gateway: &Gateway, parts: &request::Parts) -> Outcome
     Ok(answer::json(StatusCode::OK, &value))
 }
 
-fn missing(kind: &str, name: &str) -> Failure {
-    Failure::told(StatusCode::NOT_FOUND, format!("{kind}.metrics.k8s.io {name:?} not found"))
+fn missing(kind: &str, name: &str) -> GatewayError {
+    GatewayError::told(StatusCode::NOT_FOUND, format!("{kind}.metrics.k8s.io {name:?} not found"))
 }
 
 /// Selectors choose among nodes and pods as they do there.
@@ -177,7 +177,7 @@ fn selector(query: &str) -> String {
     if kept.is_empty() { String::new() } else { format!("?{}", kept.join("&")) }
 }
 
-async fn list(gateway: &Gateway, path: &str) -> Result<Vec<Value>, Failure> {
+async fn list(gateway: &Gateway, path: &str) -> Result<Vec<Value>, GatewayError> {
     let mut list = objects::find(&gateway.client, path).await?.unwrap_or_default();
     Ok(match list["items"].take() {
         Value::Array(items) => items,
@@ -240,7 +240,7 @@ fn name(object: &Value) -> &str {
 }
 
 /// Two counts of a node, the earlier one from the last time if there was one.
-async fn span(gateway: &Gateway, node: &str) -> Result<Span, Failure> {
+async fn span(gateway: &Gateway, node: &str) -> Result<Span, GatewayError> {
     let known = gateway.counts.0.lock().await.get(node).cloned();
     let recent = known.filter(|count| count.at.elapsed() < OLDEST);
     let before = match recent {
@@ -255,9 +255,9 @@ async fn span(gateway: &Gateway, node: &str) -> Result<Span, Failure> {
     Ok(Span { before, after })
 }
 
-async fn count(gateway: &Gateway, node: &str) -> Result<Count, Failure> {
+async fn count(gateway: &Gateway, node: &str) -> Result<Count, GatewayError> {
     let bytes = node::ask(&*gateway.nodes, node, Method::GET, "/v1/usage", Bytes::new()).await?;
-    let report = serde_json::from_slice(&bytes).map_err(Failure::internal)?;
+    let report = serde_json::from_slice(&bytes).map_err(GatewayError::internal)?;
     Ok(Count { at: Instant::now(), report })
 }
 

@@ -17,15 +17,15 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::Body;
-use crate::answer::{Failure, Outcome};
+use crate::answer::{GatewayError, GatewayResult};
 
 /// A connection to a node.
-pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+pub trait NodeConnection: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> NodeConnection for T {}
 
 /// How nodes are reached.
 pub trait Nodes: Send + Sync {
-    fn connect<'a>(&'a self, node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Wire>>>;
+    fn connect<'a>(&'a self, node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn NodeConnection>>>;
 }
 
 /// What the other side of a stream is called in the upgrade.
@@ -40,14 +40,14 @@ pub(crate) async fn ask(
     method: Method,
     path: &str,
     body: Bytes,
-) -> Result<Bytes, Failure> {
+) -> Result<Bytes, GatewayError> {
     let request = Request::builder()
         .method(method)
         .uri(path)
         .header(HOST, "node")
         .header(CONTENT_TYPE, "application/json")
         .body(whole(body))
-        .map_err(Failure::internal)?;
+        .map_err(GatewayError::internal)?;
     let answer = send(nodes, node, request).await?;
     let code = answer.status();
     let body = http_body_util::Limited::new(answer.into_body(), ANSWER_LIMIT);
@@ -62,12 +62,12 @@ pub(crate) async fn pass(
     path: &str,
     length: Option<HeaderValue>,
     body: Body,
-) -> Result<(), Failure> {
+) -> Result<(), GatewayError> {
     let mut request = Request::builder().method(Method::PUT).uri(path).header(HOST, "node");
     if let Some(length) = length {
         request = request.header(CONTENT_LENGTH, length);
     }
-    let answer = send(nodes, node, request.body(body).map_err(Failure::internal)?).await?;
+    let answer = send(nodes, node, request.body(body).map_err(GatewayError::internal)?).await?;
     let code = answer.status();
     let bytes = answer.into_body().collect().await.map_err(|error| lost(node, &error))?.to_bytes();
     if code.is_success() { Ok(()) } else { Err(refused(code, &bytes)) }
@@ -75,9 +75,9 @@ pub(crate) async fn pass(
 
 /// A file of a node, passed on as it arrives. If the node is lost meanwhile the answer is shorter
 /// than it says, which is how a client learns of it.
-pub(crate) async fn fetch(nodes: &dyn Nodes, node: &str, path: &str, name: &str) -> Outcome {
+pub(crate) async fn fetch(nodes: &dyn Nodes, node: &str, path: &str, name: &str) -> GatewayResult {
     let request = Request::builder().method(Method::GET).uri(path).header(HOST, "node");
-    let request = request.body(whole(Bytes::new())).map_err(Failure::internal)?;
+    let request = request.body(whole(Bytes::new())).map_err(GatewayError::internal)?;
     let answer = send(nodes, node, request).await?;
     let (parts, body) = answer.into_parts();
     if !parts.status.is_success() {
@@ -106,7 +106,7 @@ pub(crate) async fn open(
     nodes: &dyn Nodes,
     node: &str,
     path: &str,
-) -> Result<TokioIo<hyper::upgrade::Upgraded>, Failure> {
+) -> Result<TokioIo<hyper::upgrade::Upgraded>, GatewayError> {
     let request = Request::builder()
         .method(Method::GET)
         .uri(path)
@@ -114,7 +114,7 @@ pub(crate) async fn open(
         .header(CONNECTION, "Upgrade")
         .header(UPGRADE, PROTOCOL)
         .body(whole(Bytes::new()))
-        .map_err(Failure::internal)?;
+        .map_err(GatewayError::internal)?;
     let answer = send(nodes, node, request).await?;
     let code = answer.status();
     if code == StatusCode::SWITCHING_PROTOCOLS {
@@ -129,7 +129,7 @@ async fn send(
     nodes: &dyn Nodes,
     node: &str,
     request: Request<Body>,
-) -> Result<Response<Incoming>, Failure> {
+) -> Result<Response<Incoming>, GatewayError> {
     let wire = nodes.connect(node).await.map_err(|error| lost(node, &error))?;
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(wire)).await.map_err(|error| lost(node, &error))?;
@@ -144,20 +144,20 @@ fn whole(bytes: Bytes) -> Body {
     Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
 }
 
-fn lost(node: &str, error: &dyn std::error::Error) -> Failure {
-    Failure::unavailable(format!("cannot reach the node {node}: {}", base::Chain(error)))
+fn lost(node: &str, error: &dyn std::error::Error) -> GatewayError {
+    GatewayError::unavailable(format!("cannot reach the node {node}: {}", base::Chain(error)))
 }
 
 /// The node's own words; what it refuses keeps its code.
-fn refused(code: StatusCode, body: &[u8]) -> Failure {
+fn refused(code: StatusCode, body: &[u8]) -> GatewayError {
     let message = serde_json::from_slice::<serde_json::Value>(body)
         .ok()
         .and_then(|value| value["message"].as_str().map(str::to_owned))
         .unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
     match code {
-        StatusCode::BAD_REQUEST => Failure::bad_request(message),
-        StatusCode::SERVICE_UNAVAILABLE => Failure::unavailable(message),
-        code if code.is_client_error() => Failure::told(code, message),
-        _ => Failure::internal(message),
+        StatusCode::BAD_REQUEST => GatewayError::bad_request(message),
+        StatusCode::SERVICE_UNAVAILABLE => GatewayError::unavailable(message),
+        code if code.is_client_error() => GatewayError::told(code, message),
+        _ => GatewayError::internal(message),
     }
 }

@@ -3,7 +3,7 @@
 use http::{Method, request};
 use percent_encoding::percent_decode_str;
 
-use crate::answer::Failure;
+use crate::answer::GatewayError;
 use crate::graph::Root;
 
 pub const GROUP: &str = "subresources.kubevirt.io";
@@ -82,7 +82,7 @@ pub fn subresource(rest: &str) -> &str {
 
 /// One object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct At {
+pub(crate) struct ObjectRoute {
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
@@ -136,22 +136,22 @@ pub(crate) enum Route {
     Version,
     Health,
     Expand { namespace: String },
-    Machine { at: At, act: MachineAct },
-    Instance { at: At, act: InstanceAct },
-    Stream { at: At, stream: Stream },
-    CancelEvacuation { at: At },
-    Graph { at: At, root: Root },
-    ProcessTemplate { at: At },
+    Machine { at: ObjectRoute, act: MachineAct },
+    Instance { at: ObjectRoute, act: InstanceAct },
+    Stream { at: ObjectRoute, stream: Stream },
+    CancelEvacuation { at: ObjectRoute },
+    Graph { at: ObjectRoute, root: Root },
+    ProcessTemplate { at: ObjectRoute },
     UploadToken { namespace: String },
 }
 
-pub(crate) fn parse(parts: &request::Parts) -> Result<Route, Failure> {
+pub(crate) fn parse(parts: &request::Parts) -> Result<Route, GatewayError> {
     let path = percent_decode_str(parts.uri.path())
         .decode_utf8()
-        .map_err(|_| Failure::bad_request("the path is not valid UTF-8"))?;
+        .map_err(|_| GatewayError::bad_request("the path is not valid UTF-8"))?;
     let words: Vec<&str> = path.trim_matches('/').split('/').collect();
     if words.iter().any(|word| word.is_empty()) {
-        return Err(Failure::no_such_path());
+        return Err(GatewayError::no_such_path());
     }
     let (route, method) = match words.as_slice() {
         ["apis", UPLOAD_GROUP, _, "namespaces", namespace, "uploadtokenrequests"] => {
@@ -167,37 +167,37 @@ pub(crate) fn parse(parts: &request::Parts) -> Result<Route, Failure> {
             name,
             rest,
         ] => {
-            let at = At { namespace: (*namespace).to_owned(), name: (*name).to_owned() };
+            let at = ObjectRoute { namespace: (*namespace).to_owned(), name: (*name).to_owned() };
             match *rest {
                 "process" => (Route::ProcessTemplate { at }, Method::POST),
-                "create" => return Err(Failure::unsupported(CREATE_FROM_TEMPLATE)),
-                _ => return Err(Failure::no_such_path()),
+                "create" => return Err(GatewayError::unsupported(CREATE_FROM_TEMPLATE)),
+                _ => return Err(GatewayError::no_such_path()),
             }
         }
         ["apis", GROUP, _, "version"] => (Route::Version, Method::GET),
         // virtctl would start a pod and wait for it.
-        ["apis", GROUP, _, "guestfs"] => return Err(Failure::needs_pods("virtctl guestfs")),
+        ["apis", GROUP, _, "guestfs"] => return Err(GatewayError::needs_pods("virtctl guestfs")),
         ["apis", GROUP, _, "healthz"] => (Route::Health, Method::GET),
         ["apis", GROUP, _, "namespaces", namespace, "expand-vm-spec"] => {
             (Route::Expand { namespace: (*namespace).to_owned() }, Method::PUT)
         }
         ["apis", GROUP, _, "namespaces", namespace, kind, name, rest @ ..] => {
-            let at = At { namespace: (*namespace).to_owned(), name: (*name).to_owned() };
+            let at = ObjectRoute { namespace: (*namespace).to_owned(), name: (*name).to_owned() };
             match *kind {
                 "virtualmachines" => of_machine(at, rest)?,
                 "virtualmachineinstances" => of_instance(at, rest)?,
-                _ => return Err(Failure::no_such_path()),
+                _ => return Err(GatewayError::no_such_path()),
             }
         }
-        _ => return Err(Failure::no_such_path()),
+        _ => return Err(GatewayError::no_such_path()),
     };
     if parts.method != method {
-        return Err(Failure::method_not_allowed());
+        return Err(GatewayError::method_not_allowed());
     }
     Ok(route)
 }
 
-fn of_machine(at: At, rest: &[&str]) -> Result<(Route, Method), Failure> {
+fn of_machine(at: ObjectRoute, rest: &[&str]) -> Result<(Route, Method), GatewayError> {
     let act = match rest {
         ["start"] => MachineAct::Start,
         ["stop"] => MachineAct::Stop,
@@ -213,12 +213,12 @@ fn of_machine(at: At, rest: &[&str]) -> Result<(Route, Method), Failure> {
         ["portforward", port @ ..] => return forward(at, port, true),
         ["objectgraph"] => return Ok((Route::Graph { at, root: Root::Machine }, Method::GET)),
         ["evacuate", "cancel"] => return Ok((Route::CancelEvacuation { at }, Method::PUT)),
-        _ => return Err(Failure::no_such_path()),
+        _ => return Err(GatewayError::no_such_path()),
     };
     Ok((Route::Machine { at, act }, Method::PUT))
 }
 
-fn of_instance(at: At, rest: &[&str]) -> Result<(Route, Method), Failure> {
+fn of_instance(at: ObjectRoute, rest: &[&str]) -> Result<(Route, Method), GatewayError> {
     let act = match rest {
         ["pause"] => InstanceAct::Pause,
         ["unpause"] => InstanceAct::Unpause,
@@ -242,42 +242,46 @@ fn of_instance(at: At, rest: &[&str]) -> Result<(Route, Method), Failure> {
         [what @ ("backup" | "redefine-checkpoint")] => return unsupported(what),
         ["sev", _] => return unsupported("sev"),
         ["evacuate", "cancel"] => return Ok((Route::CancelEvacuation { at }, Method::PUT)),
-        _ => return Err(Failure::no_such_path()),
+        _ => return Err(GatewayError::no_such_path()),
     };
     Ok((Route::Instance { at, act }, Method::PUT))
 }
 
-fn asked(at: At, act: InstanceAct) -> Result<(Route, Method), Failure> {
+fn asked(at: ObjectRoute, act: InstanceAct) -> Result<(Route, Method), GatewayError> {
     Ok((Route::Instance { at, act }, Method::GET))
 }
 
-fn streamed(at: At, stream: Stream) -> Result<(Route, Method), Failure> {
+fn streamed(at: ObjectRoute, stream: Stream) -> Result<(Route, Method), GatewayError> {
     Ok((Route::Stream { at, stream }, Method::GET))
 }
 
-fn forward(at: At, rest: &[&str], through_machine: bool) -> Result<(Route, Method), Failure> {
+fn forward(
+    at: ObjectRoute,
+    rest: &[&str],
+    through_machine: bool,
+) -> Result<(Route, Method), GatewayError> {
     let (port, protocol) = match rest {
         [port] => (*port, "tcp"),
         [port, protocol] => (*port, *protocol),
-        _ => return Err(Failure::no_such_path()),
+        _ => return Err(GatewayError::no_such_path()),
     };
     let number = port.parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(|| {
-        Failure::bad_request(format!("invalid port {port:?}: must be between 1 and 65535"))
+        GatewayError::bad_request(format!("invalid port {port:?}: must be between 1 and 65535"))
     })?;
     let udp = match protocol {
         "tcp" => false,
         "udp" => true,
         other => {
             let why = format!("invalid protocol {other:?}: must be tcp or udp");
-            return Err(Failure::bad_request(why));
+            return Err(GatewayError::bad_request(why));
         }
     };
     streamed(at, Stream::PortForward { port: number, udp, through_machine })
 }
 
-fn unsupported(what: &str) -> Result<(Route, Method), Failure> {
+fn unsupported(what: &str) -> Result<(Route, Method), GatewayError> {
     // With whatever method it is asked for.
-    Err(Failure::unsupported(what))
+    Err(GatewayError::unsupported(what))
 }
 
 #[cfg(test)]
@@ -286,13 +290,13 @@ mod tests {
 
     use super::*;
 
-    fn at(method: Method, path: &str) -> Result<Route, Failure> {
+    fn at(method: Method, path: &str) -> Result<Route, GatewayError> {
         let uri = format!("/apis/{path}");
         parse(&Request::builder().method(method).uri(uri).body(()).unwrap().into_parts().0)
     }
 
-    fn vm() -> At {
-        At { namespace: "ns".to_owned(), name: "vm".to_owned() }
+    fn vm() -> ObjectRoute {
+        ObjectRoute { namespace: "ns".to_owned(), name: "vm".to_owned() }
     }
 
     #[test]

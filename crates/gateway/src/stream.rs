@@ -21,9 +21,9 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, frame::coding::CloseCode};
 
-use crate::answer::{self, Failure, Outcome};
-use crate::route::{At, Stream};
-use crate::{Asked, Gateway, guard, instance, node, objects};
+use crate::answer::{self, GatewayError, GatewayResult};
+use crate::route::{ObjectRoute, Stream};
+use crate::{Gateway, GatewayRequest, guard, instance, node, objects};
 
 const PROTOCOL: &str = "plain.kubevirt.io";
 /// Proxies between us and the client drop what is silent for long.
@@ -32,7 +32,12 @@ const PING_EVERY: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(60);
 const CHUNK: usize = 32 * 1024;
 
-pub(crate) async fn answer(gateway: &Gateway, at: &At, stream: &Stream, asked: Asked) -> Outcome {
+pub(crate) async fn answer(
+    gateway: &Gateway,
+    at: &ObjectRoute,
+    stream: &Stream,
+    asked: GatewayRequest,
+) -> GatewayResult {
     let vmi = find(gateway, at, stream).await?;
     let (word, udp) = match stream {
         Stream::Console => ("console".to_owned(), false),
@@ -44,10 +49,10 @@ pub(crate) async fn answer(gateway: &Gateway, at: &At, stream: &Stream, asked: A
         }
     };
     let key = asked.parts.headers.get(SEC_WEBSOCKET_KEY).ok_or_else(|| {
-        Failure::bad_request("this is a WebSocket: the Sec-WebSocket-Key header is missing")
+        GatewayError::bad_request("this is a WebSocket: the Sec-WebSocket-Key header is missing")
     })?;
     let upgrade = asked.upgrade.ok_or_else(|| {
-        Failure::bad_request("this connection cannot become a WebSocket; use HTTP/1.1")
+        GatewayError::bad_request("this connection cannot become a WebSocket; use HTTP/1.1")
     })?;
     let path = format!("/v1/vmis/{}/{}/{word}", at.namespace, at.name);
     // Before the switch, so that what is wrong can still be said.
@@ -56,11 +61,15 @@ pub(crate) async fn answer(gateway: &Gateway, at: &At, stream: &Stream, asked: A
     Ok(switching(key, &asked.parts.headers))
 }
 
-async fn find(gateway: &Gateway, at: &At, stream: &Stream) -> Result<serde_json::Value, Failure> {
+async fn find(
+    gateway: &Gateway,
+    at: &ObjectRoute,
+    stream: &Stream,
+) -> Result<serde_json::Value, GatewayError> {
     if let Stream::PortForward { through_machine: true, .. } = stream {
         let machine = objects::machine(&gateway.client, at).await?;
         if machine["status"]["created"] != true {
-            return Err(Failure::conflict("virtualmachine", &at.name, "VMI is not started"));
+            return Err(GatewayError::conflict("virtualmachine", &at.name, "VMI is not started"));
         }
     }
     let vmi = objects::instance(&gateway.client, at).await?;
@@ -73,7 +82,7 @@ async fn find(gateway: &Gateway, at: &At, stream: &Stream) -> Result<serde_json:
     Ok(vmi)
 }
 
-fn switching(key: &HeaderValue, headers: &HeaderMap) -> answer::Reply {
+fn switching(key: &HeaderValue, headers: &HeaderMap) -> answer::GatewayReply {
     let mut reply = answer::empty(StatusCode::SWITCHING_PROTOCOLS);
     let out = reply.headers_mut();
     out.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -121,11 +130,11 @@ impl Pipe {
         loop {
             let carried_on = tokio::select! {
                 message = self.socket.next() => match message {
-                    Some(Ok(message)) => self.tell_guest(message).await,
+                    Some(Ok(message)) => self.close_guest(message).await,
                     _ => Err(CloseCode::Normal),
                 },
                 chunk = self.from_guest.next() => match chunk {
-                    Ok(Some(bytes)) => self.tell_client(Message::Binary(bytes)).await,
+                    Ok(Some(bytes)) => self.close_client(Message::Binary(bytes)).await,
                     Ok(None) => Err(CloseCode::Normal),
                     Err(_) => Err(CloseCode::Error),
                 },
@@ -133,7 +142,7 @@ impl Pipe {
                     if self.heard.elapsed() > SILENCE {
                         return CloseCode::Away;
                     }
-                    self.tell_client(Message::Ping(Bytes::new())).await
+                    self.close_client(Message::Ping(Bytes::new())).await
                 }
             };
             if let Err(code) = carried_on {
@@ -142,11 +151,11 @@ impl Pipe {
         }
     }
 
-    async fn tell_client(&mut self, message: Message) -> Result<(), CloseCode> {
+    async fn close_client(&mut self, message: Message) -> Result<(), CloseCode> {
         self.socket.send(message).await.map_err(|_| CloseCode::Normal)
     }
 
-    async fn tell_guest(&mut self, message: Message) -> Result<(), CloseCode> {
+    async fn close_guest(&mut self, message: Message) -> Result<(), CloseCode> {
         self.heard = Instant::now();
         let bytes = match message {
             Message::Binary(bytes) => bytes,

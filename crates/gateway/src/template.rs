@@ -5,32 +5,37 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use virt::api::template::VirtualMachineTemplate;
 
-use crate::answer::{self, Failure, Outcome};
-use crate::route::At;
-use crate::{Asked, Gateway, instance, objects};
+use crate::answer::{self, GatewayError, GatewayResult};
+use crate::route::ObjectRoute;
+use crate::{Gateway, GatewayRequest, instance, objects};
 
-pub(crate) async fn process(gateway: &Gateway, at: &At, asked: Asked) -> Outcome {
+pub(crate) async fn process(
+    gateway: &Gateway,
+    at: &ObjectRoute,
+    asked: GatewayRequest,
+) -> GatewayResult {
     let body = instance::read(asked.body).await?;
     let options = instance::options(&body)?;
     let parameters = match &options["parameters"] {
         Value::Null => json!({}),
         given => given.clone(),
     };
-    let given = serde_json::from_value(parameters).map_err(|error| Failure::body(&error))?;
+    let given = serde_json::from_value(parameters).map_err(|error| GatewayError::body(&error))?;
     let path = format!(
         "/apis/template.kubevirt.io/v1beta1/namespaces/{}/virtualmachinetemplates/{}",
         at.namespace, at.name
     );
     let found = objects::find(&gateway.client, &path).await?;
-    let found = found.ok_or_else(|| Failure::not_found("virtualmachinetemplate", &at.name))?;
+    let found = found.ok_or_else(|| GatewayError::not_found("virtualmachinetemplate", &at.name))?;
     let reference = json!({
         "apiVersion": "template.kubevirt.io/v1beta1", "kind": "VirtualMachineTemplate",
         "namespace": at.namespace, "name": at.name, "uid": found["metadata"]["uid"],
     });
     let template: VirtualMachineTemplate =
-        serde_json::from_value(found).map_err(Failure::internal)?;
-    let made = virt::template::process(&template, &given, &mut random)
-        .map_err(|failure| Failure::told(StatusCode::UNPROCESSABLE_ENTITY, failure.to_string()))?;
+        serde_json::from_value(found).map_err(GatewayError::internal)?;
+    let made = virt::template::process(&template, &given, &mut random).map_err(|failure| {
+        GatewayError::told(StatusCode::UNPROCESSABLE_ENTITY, failure.to_string())
+    })?;
     let mut processed = json!({
         "apiVersion": "subresources.template.kubevirt.io/v1beta1",
         "kind": "ProcessedVirtualMachineTemplate",

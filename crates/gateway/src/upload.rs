@@ -12,8 +12,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::answer::{self, Failure, Outcome};
-use crate::{Asked, Gateway, instance, node, objects};
+use crate::answer::{self, GatewayError, GatewayResult};
+use crate::{Gateway, GatewayRequest, instance, node, objects};
 
 /// As long as CDI's own.
 const LIFETIME: SignedDuration = SignedDuration::from_mins(5);
@@ -31,15 +31,21 @@ pub fn owns(path: &str) -> bool {
 }
 
 /// Answers an UploadTokenRequest.
-pub(crate) async fn ticket(gateway: &Gateway, namespace: &str, asked: Asked) -> Outcome {
+pub(crate) async fn ticket(
+    gateway: &Gateway,
+    namespace: &str,
+    asked: GatewayRequest,
+) -> GatewayResult {
     let body = instance::read(asked.body).await?;
     let mut request = instance::options(&body)?;
     let Some(claim) = request["spec"]["pvcName"].as_str().filter(|name| !name.is_empty()) else {
-        return Err(Failure::bad_request("spec.pvcName: Required value: the claim to upload to"));
+        return Err(GatewayError::bad_request(
+            "spec.pvcName: Required value: the claim to upload to",
+        ));
     };
     let path = objects::claim_path(namespace, claim);
     let found = objects::find(&gateway.client, &path).await?;
-    let found = found.ok_or_else(|| Failure::not_found("persistentvolumeclaim", claim))?;
+    let found = found.ok_or_else(|| GatewayError::not_found("persistentvolumeclaim", claim))?;
     is_target(&found)?;
     let token = mint(namespace, claim);
     let ends = base::clock::now() + LIFETIME;
@@ -55,14 +61,15 @@ pub(crate) async fn ticket(gateway: &Gateway, namespace: &str, asked: Asked) -> 
 }
 
 /// An image, or the question whether this way of sending one exists.
-pub(crate) async fn answer(gateway: &Gateway, asked: Asked) -> Outcome {
+pub(crate) async fn answer(gateway: &Gateway, asked: GatewayRequest) -> GatewayResult {
     let parts = &asked.parts;
     match parts.method {
         Method::HEAD | Method::POST | Method::PUT => {}
-        _ => return Err(Failure::method_not_allowed()),
+        _ => return Err(GatewayError::method_not_allowed()),
     }
-    let token = bearer(parts).ok_or_else(|| Failure::unauthorized("a bearer token is needed"))?;
-    let stale = || Failure::unauthorized("the upload token is not valid, or not any more");
+    let token =
+        bearer(parts).ok_or_else(|| GatewayError::unauthorized("a bearer token is needed"))?;
+    let stale = || GatewayError::unauthorized("the upload token is not valid, or not any more");
     let (namespace, name) = subject(token).ok_or_else(stale)?;
     let claim = objects::find(&gateway.client, &objects::claim_path(&namespace, &name)).await?;
     let claim = claim.ok_or_else(stale)?;
@@ -73,7 +80,7 @@ pub(crate) async fn answer(gateway: &Gateway, asked: Asked) -> Outcome {
         return Ok(answer::empty(StatusCode::OK));
     }
     let volume = bound_volume(gateway, &claim).await?.ok_or_else(|| {
-        Failure::unavailable(format!(
+        GatewayError::unavailable(format!(
             "the claim {namespace}/{name} has no volume yet; try again when it is bound"
         ))
     })?;
@@ -90,7 +97,7 @@ pub(crate) async fn answer(gateway: &Gateway, asked: Asked) -> Outcome {
 pub(crate) async fn bound_volume(
     gateway: &Gateway,
     claim: &Value,
-) -> Result<Option<Value>, Failure> {
+) -> Result<Option<Value>, GatewayError> {
     let name = claim["spec"]["volumeName"].as_str().unwrap_or_default();
     if name.is_empty() {
         return Ok(None);
@@ -104,7 +111,10 @@ pub(crate) fn volume_name(volume: &Value) -> &str {
     volume["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-pub(crate) async fn node_of_volume(gateway: &Gateway, found: &Value) -> Result<String, Failure> {
+pub(crate) async fn node_of_volume(
+    gateway: &Gateway,
+    found: &Value,
+) -> Result<String, GatewayError> {
     let volume = volume_name(found);
     if let Some(handle) = found["spec"]["csi"]["volumeHandle"].as_str() {
         return node_of_replicas(gateway, handle).await;
@@ -116,11 +126,11 @@ pub(crate) async fn node_of_volume(gateway: &Gateway, found: &Value) -> Result<S
         .find(|one| one["key"] == "kubernetes.io/hostname")
         .and_then(|one| one["values"][0].as_str())
         .map(str::to_owned)
-        .ok_or_else(|| Failure::internal(format!("the volume {volume} is on no node")))
+        .ok_or_else(|| GatewayError::internal(format!("the volume {volume} is on no node")))
 }
 
 /// Of the nodes with a copy of a replicated volume the first in order fills it.
-async fn node_of_replicas(gateway: &Gateway, volume: &str) -> Result<String, Failure> {
+async fn node_of_replicas(gateway: &Gateway, volume: &str) -> Result<String, GatewayError> {
     let path = format!(
         "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/replicas\
          ?labelSelector=longhornvolume%3D{volume}"
@@ -130,16 +140,16 @@ async fn node_of_replicas(gateway: &Gateway, volume: &str) -> Result<String, Fai
     let nodes = replicas.filter_map(|replica| replica["spec"]["nodeID"].as_str());
     let first = nodes.filter(|node| !node.is_empty()).min();
     first.map(str::to_owned).ok_or_else(|| {
-        Failure::unavailable(format!("the volume {volume} is on no node yet; try again later"))
+        GatewayError::unavailable(format!("the volume {volume} is on no node yet; try again later"))
     })
 }
 
-fn is_target(claim: &Value) -> Result<(), Failure> {
+fn is_target(claim: &Value) -> Result<(), GatewayError> {
     if claim["metadata"]["annotations"].get(TARGET).is_some() {
         return Ok(());
     }
     let name = claim["metadata"]["name"].as_str().unwrap_or("");
-    Err(Failure::bad_request(format!("PVC {name} is not an upload target: it lacks {TARGET}")))
+    Err(GatewayError::bad_request(format!("PVC {name} is not an upload target: it lacks {TARGET}")))
 }
 
 fn bearer(parts: &request::Parts) -> Option<&str> {

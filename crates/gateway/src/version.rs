@@ -3,12 +3,12 @@
 use http::StatusCode;
 use serde_json::json;
 
-use crate::answer::{Reply, json};
+use crate::answer::{GatewayReply, json};
 
 /// The release of KubeVirt whose API this is.
 const RELEASE: &str = "v1.9.0";
 
-pub(crate) fn version() -> Reply {
+pub(crate) fn version() -> GatewayReply {
     json(
         StatusCode::OK,
         &json!({
@@ -19,6 +19,6 @@ pub(crate) fn version() -> Reply {
     )
 }
 
-pub(crate) fn health() -> Reply {
+pub(crate) fn health() -> GatewayReply {
     json(StatusCode::OK, &json!({"apiserver": {"connectivity": "ok", "version": RELEASE}}))
 }

@@ -31,11 +31,11 @@ pub struct Write<'a> {
     /// The writer is one of the cluster's own controllers.
     pub trusted: bool,
     pub objects: &'a dyn Objects,
-    pub writer: &'a dyn Writer,
+    pub writer: &'a dyn RequestUser,
 }
 
 /// Who writes.
-pub trait Writer {
+pub trait RequestUser {
     fn name(&self) -> &str;
     /// Whether they may get an object.
     fn may_get(&self, group: &str, resource: &str, namespace: &str, name: &str) -> bool;
@@ -93,7 +93,7 @@ pub(crate) const HARVESTER: &str = "harvesterhci.io";
 pub(crate) const LONGHORN: &str = "longhorn.io";
 const STORAGE: &str = "storage.k8s.io";
 
-type Judgement = Result<(), Refusal>;
+type AdmissionResult = Result<(), Refusal>;
 
 /// Whether objects of a kind have rules here.
 pub fn concerns(group: &str, resource: &str) -> bool {
@@ -142,28 +142,28 @@ pub fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refusal> {
 }
 
 /// Whether the write may be done.
-pub fn judge(write: &Write<'_>) -> Judgement {
+pub fn validate(write: &Write<'_>) -> AdmissionResult {
     match (write.group, write.resource) {
-        (HARVESTER, "keypairs") => key_pair::judge(write),
-        (HARVESTER, "virtualmachinebackups") => backup::judge(write),
-        (HARVESTER, "virtualmachineimages") => image::judge(write),
-        (HARVESTER, "virtualmachinerestores") => backup::judge_restore(write),
-        (HARVESTER, "virtualmachinetemplateversions") => template::judge_version(write),
-        (HARVESTER, "virtualmachinetemplates") => template::judge(write),
-        (LONGHORN, "settings") => longhorn::judge_setting(write),
-        (LONGHORN, "volumes") => longhorn::judge_volume(write),
-        (LONGHORN, "nodes") => longhorn::judge_node(write),
-        (LONGHORN, "recurringjobs") => recurring_job::judge(write),
-        (STORAGE, "storageclasses") => storage_class::judge(write),
-        ("", "persistentvolumeclaims") => claim::judge(write),
-        ("kubevirt.io", "virtualmachines") => machine::judge(write),
+        (HARVESTER, "keypairs") => key_pair::validate(write),
+        (HARVESTER, "virtualmachinebackups") => backup::validate(write),
+        (HARVESTER, "virtualmachineimages") => image::validate(write),
+        (HARVESTER, "virtualmachinerestores") => backup::validate_restore(write),
+        (HARVESTER, "virtualmachinetemplateversions") => template::validate_version(write),
+        (HARVESTER, "virtualmachinetemplates") => template::validate(write),
+        (LONGHORN, "settings") => longhorn::validate_setting(write),
+        (LONGHORN, "volumes") => longhorn::validate_volume(write),
+        (LONGHORN, "nodes") => longhorn::validate_node(write),
+        (LONGHORN, "recurringjobs") => recurring_job::validate(write),
+        (STORAGE, "storageclasses") => storage_class::validate(write),
+        ("", "persistentvolumeclaims") => claim::validate(write),
+        ("kubevirt.io", "virtualmachines") => machine::validate(write),
         (
             "cdi.kubevirt.io" | "pool.kubevirt.io" | "snapshot.kubevirt.io",
             "datavolumes"
             | "dataimportcrons"
             | "virtualmachinepools"
             | "virtualmachinesnapshotcontents",
-        ) => reference::judge(write),
+        ) => reference::validate(write),
         _ => Ok(()),
     }
 }

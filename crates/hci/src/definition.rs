@@ -5,7 +5,9 @@ mod harvester;
 mod longhorn;
 mod snapshot;
 
-use crd::definition::{Column, Kind, Scope, Subresources, Version, definition};
+use crd::definition::{
+    Column, DefinitionScope, DefinitionVersion, KindDefinition, Subresources, definition,
+};
 use serde_json::{Value, json};
 
 /// The definitions, ready to be created. Made one by one: together they are large.
@@ -25,9 +27,12 @@ const APPROVED: &str = "api-approved.kubernetes.io";
 const APPROVAL: &str = "https://github.com/kubernetes-csi/external-snapshotter/pull/814";
 
 const AGE: Column = Column("Age", "date", ".metadata.creationTimestamp", "", 0);
-const BETA1: &[Version] = &[Version { name: "v1beta1", stored: true, deprecated: None }];
-const BETA2: &[Version] = &[Version { name: "v1beta2", stored: true, deprecated: None }];
-const ONE: &[Version] = &[Version { name: "v1", stored: true, deprecated: None }];
+const BETA1: &[DefinitionVersion] =
+    &[DefinitionVersion { name: "v1beta1", stored: true, deprecated: None }];
+const BETA2: &[DefinitionVersion] =
+    &[DefinitionVersion { name: "v1beta2", stored: true, deprecated: None }];
+const ONE: &[DefinitionVersion] =
+    &[DefinitionVersion { name: "v1", stored: true, deprecated: None }];
 
 /// A namespaced kind that is not in category `all`.
 const fn kind(
@@ -35,10 +40,13 @@ const fn kind(
     name: &'static str,
     plural: &'static str,
     short: &'static [&'static str],
-    versions: &'static [Version],
+    versions: &'static [DefinitionVersion],
     schema: fn() -> Value,
-) -> Kind {
-    Kind { scope: Scope::Namespaced, ..Kind::new(group, name, plural, short, versions, schema) }
+) -> KindDefinition {
+    KindDefinition {
+        scope: DefinitionScope::Namespaced,
+        ..KindDefinition::new(group, name, plural, short, versions, schema)
+    }
 }
 
 /// The same with a status of its own.
@@ -47,10 +55,10 @@ const fn with_status(
     name: &'static str,
     plural: &'static str,
     short: &'static [&'static str],
-    versions: &'static [Version],
+    versions: &'static [DefinitionVersion],
     schema: fn() -> Value,
-) -> Kind {
-    Kind {
+) -> KindDefinition {
+    KindDefinition {
         subresources: Subresources::Status,
         ..kind(group, name, plural, short, versions, schema)
     }

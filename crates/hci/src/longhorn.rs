@@ -12,6 +12,13 @@ pub mod volume;
 
 use crd::record::record;
 
+/// Annotation of an Engine: the record of its volume, which says who may write it and which
+/// replicas are in sync.
+pub const RECORD: &str = "sheaf.io/block-record";
+/// The name of [`RECORD`] before all annotations were in one domain. It is read, and replaced at
+/// the next write.
+pub const OLD_RECORD: &str = "sheaf.dev/block-record";
+
 /// The namespace that holds all of them.
 pub const NAMESPACE: &str = "longhorn-system";
 /// The finalizer of all of them.

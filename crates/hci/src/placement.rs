@@ -31,7 +31,7 @@ pub struct Disk {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Node {
+pub struct StorageNode {
     pub name: String,
     /// Nodes without a zone are one zone together.
     pub zone: String,
@@ -45,7 +45,7 @@ pub struct Node {
 
 /// A replica that exists already.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Placed {
+pub struct ExistingReplica {
     pub node: String,
     pub disk: String,
     /// It is about to leave, so its place counts as free when there is no better one.
@@ -54,7 +54,7 @@ pub struct Placed {
 
 /// What a volume asks of its replicas' places.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct PlacementRequest {
     pub size: i64,
     /// Bytes that a new replica will soon take.
     pub actual_size: i64,
@@ -68,7 +68,7 @@ pub struct Wish {
 
 /// The settings that bear upon places, with the volume's own laid over the cluster's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct PlacementPolicy {
     pub node_soft: bool,
     pub zone_soft: bool,
     pub disk_soft: bool,
@@ -78,7 +78,7 @@ pub struct Policy {
     pub untagged_anywhere: bool,
 }
 
-impl Default for Policy {
+impl Default for PlacementPolicy {
     fn default() -> Self {
         Self {
             node_soft: false,
@@ -93,7 +93,7 @@ impl Default for Policy {
 
 /// Why there is no place, by what came nearest to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Obstacle {
+pub enum PlacementError {
     NoNodes,
     NoNodeReady,
     NodeTags,
@@ -104,7 +104,7 @@ pub enum Obstacle {
     AntiAffinity,
 }
 
-impl Obstacle {
+impl PlacementError {
     /// In short.
     pub fn text(self) -> &'static str {
         match self {
@@ -121,11 +121,11 @@ impl Obstacle {
 
 /// Where the next replica goes: a node's name and a disk's id.
 pub fn place<'a>(
-    nodes: &'a [Node],
-    placed: &[Placed],
-    wish: &Wish,
-    policy: Policy,
-) -> Result<(&'a str, &'a str), Obstacle> {
+    nodes: &'a [StorageNode],
+    placed: &[ExistingReplica],
+    wish: &PlacementRequest,
+    policy: PlacementPolicy,
+) -> Result<(&'a str, &'a str), PlacementError> {
     let candidates = candidates(nodes, wish, policy)?;
     let used = Used::new(nodes, placed);
     if let Some(near) = &wish.near {
@@ -143,12 +143,12 @@ pub fn place<'a>(
             return Ok(place);
         }
     }
-    Err(Obstacle::AntiAffinity)
+    Err(PlacementError::AntiAffinity)
 }
 
 /// How far from the other replicas a place must be, the furthest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Distance {
+enum AntiAffinityLevel {
     OtherZone,
     /// A zone that is free once what leaves has left.
     ZoneThatClears,
@@ -157,13 +157,19 @@ enum Distance {
     Anywhere,
 }
 
-fn distances(policy: Policy) -> Vec<Distance> {
-    let mut all = vec![Distance::OtherZone];
+fn distances(policy: PlacementPolicy) -> Vec<AntiAffinityLevel> {
+    let mut all = vec![AntiAffinityLevel::OtherZone];
     match (policy.zone_soft, policy.node_soft) {
-        (false, _) => all.push(Distance::ZoneThatClears),
-        (true, false) => all.extend([Distance::OtherNode, Distance::NodeThatClears]),
+        (false, _) => all.push(AntiAffinityLevel::ZoneThatClears),
+        (true, false) => {
+            all.extend([AntiAffinityLevel::OtherNode, AntiAffinityLevel::NodeThatClears])
+        }
         (true, true) => {
-            all.extend([Distance::OtherNode, Distance::NodeThatClears, Distance::Anywhere]);
+            all.extend([
+                AntiAffinityLevel::OtherNode,
+                AntiAffinityLevel::NodeThatClears,
+                AntiAffinityLevel::Anywhere,
+            ]);
         }
     }
     all
@@ -178,7 +184,7 @@ struct Used<'a> {
 }
 
 impl<'a> Used<'a> {
-    fn new(nodes: &'a [Node], placed: &'a [Placed]) -> Self {
+    fn new(nodes: &'a [StorageNode], placed: &'a [ExistingReplica]) -> Self {
         let zone = |name: &str| {
             nodes.iter().find(|node| node.name == name).map_or("", |node| node.zone.as_str())
         };
@@ -192,53 +198,55 @@ impl<'a> Used<'a> {
         }
     }
 
-    fn allows(&self, node: &Node, distance: Distance) -> bool {
+    fn allows(&self, node: &StorageNode, distance: AntiAffinityLevel) -> bool {
         let (name, zone) = (node.name.as_str(), node.zone.as_str());
         match distance {
-            Distance::OtherZone => !self.zones.contains(zone) && !self.nodes.contains(name),
-            Distance::ZoneThatClears => !self.zones_kept.contains(zone),
-            Distance::OtherNode => !self.nodes.contains(name),
-            Distance::NodeThatClears => !self.nodes_kept.contains(name),
-            Distance::Anywhere => true,
+            AntiAffinityLevel::OtherZone => {
+                !self.zones.contains(zone) && !self.nodes.contains(name)
+            }
+            AntiAffinityLevel::ZoneThatClears => !self.zones_kept.contains(zone),
+            AntiAffinityLevel::OtherNode => !self.nodes.contains(name),
+            AntiAffinityLevel::NodeThatClears => !self.nodes_kept.contains(name),
+            AntiAffinityLevel::Anywhere => true,
         }
     }
 }
 
-type Candidate<'a> = (&'a Node, &'a Disk);
+type Candidate<'a> = (&'a StorageNode, &'a Disk);
 
 /// Everything that could hold a replica, were there no others.
 fn candidates<'a>(
-    nodes: &'a [Node],
-    wish: &Wish,
-    policy: Policy,
-) -> Result<Vec<Candidate<'a>>, Obstacle> {
-    let wanted = |node: &&Node| wish.only.as_ref().is_none_or(|only| *only == node.name);
-    let nodes = some(nodes.iter().filter(wanted).collect(), Obstacle::NoNodes)?;
+    nodes: &'a [StorageNode],
+    wish: &PlacementRequest,
+    policy: PlacementPolicy,
+) -> Result<Vec<Candidate<'a>>, PlacementError> {
+    let wanted = |node: &&StorageNode| wish.only.as_ref().is_none_or(|only| *only == node.name);
+    let nodes = some(nodes.iter().filter(wanted).collect(), PlacementError::NoNodes)?;
     let up = nodes.into_iter().filter(|node| node.ready && node.open).collect();
-    let up = some(up, Obstacle::NoNodeReady)?;
-    let tagged = |node: &&Node| fits(&node.tags, &wish.node_tags, policy);
-    let nodes = some(up.into_iter().filter(tagged).collect(), Obstacle::NodeTags)?;
+    let up = some(up, PlacementError::NoNodeReady)?;
+    let tagged = |node: &&StorageNode| fits(&node.tags, &wish.node_tags, policy);
+    let nodes = some(up.into_iter().filter(tagged).collect(), PlacementError::NodeTags)?;
     let disks = nodes.iter().flat_map(|node| node.disks.iter().map(move |disk| (*node, disk)));
     let disks = disks.filter(|(_, disk)| disk.open && disk.ready).collect();
-    let disks = some(disks, Obstacle::NoDisks)?;
+    let disks = some(disks, PlacementError::NoDisks)?;
     let tagged = |(_, disk): &Candidate<'_>| fits(&disk.tags, &wish.disk_tags, policy);
-    let disks = some(disks.into_iter().filter(tagged).collect(), Obstacle::DiskTags)?;
+    let disks = some(disks.into_iter().filter(tagged).collect(), PlacementError::DiskTags)?;
     let roomy = |(_, disk): &Candidate<'_>| has_room(disk, wish, policy);
-    some(disks.into_iter().filter(roomy).collect(), Obstacle::NoSpace)
+    some(disks.into_iter().filter(roomy).collect(), PlacementError::NoSpace)
 }
 
-fn some<T>(list: Vec<T>, otherwise: Obstacle) -> Result<Vec<T>, Obstacle> {
+fn some<T>(list: Vec<T>, otherwise: PlacementError) -> Result<Vec<T>, PlacementError> {
     if list.is_empty() { Err(otherwise) } else { Ok(list) }
 }
 
-fn fits(tags: &[String], wanted: &[String], policy: Policy) -> bool {
+fn fits(tags: &[String], wanted: &[String], policy: PlacementPolicy) -> bool {
     if wanted.is_empty() {
         return tags.is_empty() || policy.untagged_anywhere;
     }
     wanted.iter().all(|tag| tags.contains(tag))
 }
 
-fn has_room(disk: &Disk, wish: &Wish, policy: Policy) -> bool {
+fn has_room(disk: &Disk, wish: &PlacementRequest, policy: PlacementPolicy) -> bool {
     let floor = percent(disk.maximum, policy.minimal_available);
     let ceiling = percent(disk.maximum - disk.reserved, policy.over_provisioning);
     disk.available.saturating_sub(wish.actual_size) > floor
@@ -252,21 +260,21 @@ fn percent(amount: i64, share: i64) -> i64 {
 
 /// The place that leaves the cluster most even: first the node, then its disk.
 fn best<'a>(
-    all: &'a [Node],
+    all: &'a [StorageNode],
     places: &[&Candidate<'a>],
     used: &Used<'_>,
-    wish: &Wish,
-    policy: Policy,
+    wish: &PlacementRequest,
+    policy: PlacementPolicy,
 ) -> Option<(&'a str, &'a str)> {
     let is_free = |disk: &Disk| !used.disks.contains(disk.id.as_str());
     let places: Vec<_> =
         places.iter().filter(|(_, disk)| policy.disk_soft || is_free(disk)).collect();
-    let node_usable = |node: &Node, chosen: &str| {
+    let node_usable = |node: &StorageNode, chosen: &str| {
         let own = if node.name == chosen { wish.size } else { 0 };
         node.disks.iter().map(usable).sum::<i64>() - own
     };
     let chosen = places.iter().map(|(node, _)| *node).min_by(|a, b| {
-        let spread = |node: &Node| {
+        let spread = |node: &StorageNode| {
             unevenness(all.iter().map(|other| node_usable(other, &node.name)).collect())
         };
         spread(a).total_cmp(&spread(b)).then_with(|| a.name.cmp(&b.name))
@@ -303,7 +311,7 @@ fn unevenness(amounts: Vec<i64>) -> f64 {
 /// How many replicas a volume is to have: as many as it asks for, but one node cannot hold
 /// more than one copy that is worth its space, so a small cluster is content with fewer and
 /// grows into the number.
-pub fn wanted_replicas(asked: usize, nodes: usize, policy: Policy) -> usize {
+pub fn wanted_replicas(asked: usize, nodes: usize, policy: PlacementPolicy) -> usize {
     if policy.node_soft { asked.max(1) } else { asked.clamp(1, nodes.max(1)) }
 }
 

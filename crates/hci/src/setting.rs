@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// What a setting's value may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
+pub enum SettingType {
     Text,
     Bool,
     /// A whole number within bounds, both included.
@@ -21,14 +21,14 @@ pub enum Takes {
 pub struct Setting {
     pub name: &'static str,
     pub default: &'static str,
-    pub takes: Takes,
+    pub takes: SettingType,
 }
 
-const fn setting(name: &'static str, default: &'static str, takes: Takes) -> Setting {
+const fn setting(name: &'static str, default: &'static str, takes: SettingType) -> Setting {
     Setting { name, default, takes }
 }
 
-use Takes::{Bool, BoolByEngine, Number, NumberByEngine, OneOf, Text};
+use SettingType::{Bool, BoolByEngine, Number, NumberByEngine, OneOf, Text};
 
 const MANY: i64 = i64::MAX;
 

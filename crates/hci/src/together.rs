@@ -6,15 +6,15 @@
 use serde::{Deserialize, Serialize};
 
 /// The annotation of a VolumeSnapshot, its content and Longhorn's snapshot.
-pub const TOGETHER: &str = "sheaf.dev/together";
+pub const TOGETHER: &str = "sheaf.io/together";
 
 /// On a machine that was restored, and then on the instance that it is started as: the instant
 /// whose memory the guest goes on with. The machine loses it with its next start.
-pub const RESUME: &str = "sheaf.dev/resume-from";
+pub const RESUME: &str = "sheaf.io/resume-from";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Together {
+pub struct SnapshotGroup {
     /// The instant, by a name that no other has.
     pub instant: String,
     /// How many snapshots there are of it.
@@ -27,7 +27,7 @@ pub struct Together {
     pub memory: bool,
 }
 
-impl Together {
+impl SnapshotGroup {
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).expect("texts and numbers can be written")
     }
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let own = Together {
+        let own = SnapshotGroup {
             instant: "u".into(),
             count: 3,
             namespace: "n".into(),
@@ -53,7 +53,7 @@ mod tests {
         };
         let text = own.to_text();
         assert_eq!(text, r#"{"instant":"u","count":3,"namespace":"n","machine":"m"}"#);
-        assert_eq!(Together::parse(&text), Some(own));
-        assert_eq!(Together::parse("3"), None);
+        assert_eq!(SnapshotGroup::parse(&text), Some(own));
+        assert_eq!(SnapshotGroup::parse("3"), None);
     }
 }

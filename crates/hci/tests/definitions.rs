@@ -1,6 +1,6 @@
 //! The definitions are ones that the server accepts, and the first objects keep their schemas.
 
-use schema::{FieldError, Level, Path, check_status_root, check_structural, parse, prune};
+use schema::{FieldError, ObjectLevel, Path, check_status_root, check_structural, parse, prune};
 use serde_json::Value;
 
 #[test]
@@ -40,7 +40,7 @@ fn the_first_objects_keep_their_schemas() {
         let schema = parse(raw).unwrap();
         let name = &object["metadata"]["name"];
         assert_eq!(
-            prune(&mut object.clone(), &schema, Level::Root),
+            prune(&mut object.clone(), &schema, ObjectLevel::Root),
             Vec::<String>::new(),
             "{name}"
         );

@@ -184,7 +184,8 @@ fn validate_signer(name: &str, errors: &mut Vec<FieldError>) {
             return;
         }
     };
-    let halves: [(&str, syntax::Rule); 2] = [(domain, syntax::label), (rest, syntax::subdomain)];
+    let halves: [(&str, syntax::SyntaxRule); 2] =
+        [(domain, syntax::label), (rest, syntax::subdomain)];
     for (half, problems) in halves {
         let labels = half.split('.').map(|label| (label, problems(label)));
         if let Some((label, problems)) = labels.into_iter().find(|(_, it)| !it.is_empty()) {

@@ -102,7 +102,7 @@ fn validate_endpoints(object: &Value, errors: &mut Vec<FieldError>) {
             check::each(syntax::label(host), host, &path.field("hostname"), errors);
         }
         let hints = path.field("hints");
-        let rules: [(&str, syntax::Rule); 2] =
+        let rules: [(&str, syntax::SyntaxRule); 2] =
             [("forZones", syntax::label_value), ("forNodes", syntax::subdomain)];
         for (key, problems) in rules {
             validate_hints(endpoint, key, problems, &hints.field(key), errors);
@@ -152,7 +152,7 @@ fn validate_domain(name: &str, path: &Path<'_>, errors: &mut Vec<FieldError>) {
 fn validate_hints(
     endpoint: &Value,
     key: &str,
-    problems: syntax::Rule,
+    problems: syntax::SyntaxRule,
     path: &Path<'_>,
     errors: &mut Vec<FieldError>,
 ) {

@@ -13,7 +13,7 @@ use serde_json::Value;
 /// A parsed path, such as `.status.conditions[?(@.type=="Ready")].status`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JsonPath {
-    nodes: Vec<Node>,
+    nodes: Vec<JsonPathNode>,
 }
 
 /// Why a text is not a path.
@@ -65,13 +65,13 @@ impl JsonPath {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Node {
+enum JsonPathNode {
     Field(String),
     Wildcard,
     Recursive,
     Slice(Slice),
-    Union(Vec<Vec<Node>>),
-    Filter { left: Vec<Node>, test: Option<(Operator, Vec<Node>)> },
+    Union(Vec<Vec<JsonPathNode>>),
+    Filter { left: Vec<JsonPathNode>, test: Option<(Operator, Vec<JsonPathNode>)> },
     Literal(Value),
 }
 
@@ -95,36 +95,44 @@ enum Operator {
     Greater,
 }
 
-type Found<'a> = Vec<Cow<'a, Value>>;
+type JsonPathMatches<'a> = Vec<Cow<'a, Value>>;
 
-fn walk<'a>(nodes: &'a [Node], mut found: Found<'a>) -> Result<Found<'a>, EvalError> {
+fn walk<'a>(
+    nodes: &'a [JsonPathNode],
+    mut found: JsonPathMatches<'a>,
+) -> Result<JsonPathMatches<'a>, EvalError> {
     for node in nodes {
         found = step(node, found)?;
     }
     Ok(found)
 }
 
-fn step<'a>(node: &'a Node, found: Found<'a>) -> Result<Found<'a>, EvalError> {
+fn step<'a>(
+    node: &'a JsonPathNode,
+    found: JsonPathMatches<'a>,
+) -> Result<JsonPathMatches<'a>, EvalError> {
     match node {
-        Node::Literal(value) => Ok(found.iter().map(|_| Cow::Borrowed(value)).collect()),
-        Node::Field(name) => Ok(found.into_iter().filter_map(|value| field(value, name)).collect()),
-        Node::Wildcard => Ok(found.into_iter().flat_map(children).collect()),
-        Node::Recursive => Ok(found.into_iter().flat_map(descendants).collect()),
-        Node::Union(paths) => {
+        JsonPathNode::Literal(value) => Ok(found.iter().map(|_| Cow::Borrowed(value)).collect()),
+        JsonPathNode::Field(name) => {
+            Ok(found.into_iter().filter_map(|value| field(value, name)).collect())
+        }
+        JsonPathNode::Wildcard => Ok(found.into_iter().flat_map(children).collect()),
+        JsonPathNode::Recursive => Ok(found.into_iter().flat_map(descendants).collect()),
+        JsonPathNode::Union(paths) => {
             let mut all = Vec::new();
             for path in paths {
                 all.extend(walk(path, found.clone())?);
             }
             Ok(all)
         }
-        Node::Slice(slice) => {
+        JsonPathNode::Slice(slice) => {
             let mut all = Vec::new();
             for value in found.into_iter().filter(|value| !value.is_null()) {
                 all.extend(slice.of(value)?);
             }
             Ok(all)
         }
-        Node::Filter { left, test } => {
+        JsonPathNode::Filter { left, test } => {
             let mut all = Vec::new();
             for value in found {
                 if !value.is_array() {
@@ -151,7 +159,7 @@ fn field<'a>(value: Cow<'a, Value>, name: &str) -> Option<Cow<'a, Value>> {
     }
 }
 
-fn children(value: Cow<'_, Value>) -> Found<'_> {
+fn children(value: Cow<'_, Value>) -> JsonPathMatches<'_> {
     match value {
         Cow::Borrowed(Value::Array(items)) => items.iter().map(Cow::Borrowed).collect(),
         Cow::Borrowed(Value::Object(fields)) => fields.values().map(Cow::Borrowed).collect(),
@@ -164,7 +172,7 @@ fn children(value: Cow<'_, Value>) -> Found<'_> {
 }
 
 /// The value and everything below it, as far as it has anything below.
-fn descendants(value: Cow<'_, Value>) -> Found<'_> {
+fn descendants(value: Cow<'_, Value>) -> JsonPathMatches<'_> {
     let below = children(value.clone());
     if below.is_empty() {
         return Vec::new();
@@ -175,7 +183,7 @@ fn descendants(value: Cow<'_, Value>) -> Found<'_> {
 }
 
 impl Slice {
-    fn of(self, value: Cow<'_, Value>) -> Result<Found<'_>, EvalError> {
+    fn of(self, value: Cow<'_, Value>) -> Result<JsonPathMatches<'_>, EvalError> {
         if !value.is_array() {
             return Err(EvalError::NotArray);
         }
@@ -210,8 +218,8 @@ impl Slice {
 
 fn passes(
     item: &Value,
-    left: &[Node],
-    test: Option<&(Operator, Vec<Node>)>,
+    left: &[JsonPathNode],
+    test: Option<&(Operator, Vec<JsonPathNode>)>,
 ) -> Result<bool, EvalError> {
     let found = walk(left, vec![Cow::Borrowed(item)]);
     let Some((operator, right)) = test else {

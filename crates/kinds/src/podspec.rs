@@ -56,7 +56,7 @@ pub(crate) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Vec<Fiel
 }
 
 fn names(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
-    let rules: [(&str, syntax::Rule); 6] = [
+    let rules: [(&str, syntax::SyntaxRule); 6] = [
         ("serviceAccountName", syntax::subdomain),
         ("nodeName", syntax::subdomain),
         ("hostname", syntax::label),

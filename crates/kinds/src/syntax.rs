@@ -10,7 +10,7 @@ const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
 /// A rule of this module, to be handed around.
-pub type Rule = fn(&str) -> Vec<String>;
+pub type SyntaxRule = fn(&str) -> Vec<String>;
 
 /// The most bytes a DNS label may have.
 const LABEL_MAX: usize = 63;

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use merge::{Request, Set, apply, equal_ignoring_timestamps, track_update};
+use merge::{MergeRequest, Set, apply, equal_ignoring_timestamps, track_update};
 use schema::Schema;
 use serde_json::{Value, json};
 
@@ -118,7 +118,7 @@ fn measure(what: &str, mut work: impl FnMut()) {
 
 fn costs(name: &str, schema: &Schema, object: &Value, status: &Value) {
     let nothing = Set::new();
-    let request = Request {
+    let request = MergeRequest {
         manager: "one",
         subresource: "",
         api_version: object["apiVersion"].as_str().unwrap(),
@@ -144,23 +144,23 @@ fn costs(name: &str, schema: &Schema, object: &Value, status: &Value) {
     });
     let mut other = stored.clone();
     other["metadata"]["labels"]["added"] = "y".into();
-    track_update(Some(&stored), &mut other, &Request { manager: "two", ..request });
+    track_update(Some(&stored), &mut other, &MergeRequest { manager: "two", ..request });
     let mut changed = other.clone();
     changed["metadata"]["labels"]["added"] = "z".into();
     measure(&format!("{name} one label (with copy)"), || {
         let mut new = changed.clone();
-        track_update(Some(&other), &mut new, &Request { manager: "three", ..request });
+        track_update(Some(&other), &mut new, &MergeRequest { manager: "three", ..request });
         black_box(new);
     });
     let mut with_status = other.clone();
     with_status["status"] = status.clone();
     measure(&format!("{name} status (with copy)"), || {
         let mut new = with_status.clone();
-        let request = Request { manager: "ctl", subresource: "status", ..request };
+        let request = MergeRequest { manager: "ctl", subresource: "status", ..request };
         track_update(Some(&other), &mut new, &request);
         black_box(new);
     });
-    let applier = Request { manager: "applier", ..request };
+    let applier = MergeRequest { manager: "applier", ..request };
     let applied = apply(Some(&other), object, &applier, true).unwrap().unwrap();
     measure(&format!("{name} apply again"), || {
         black_box(apply(Some(&applied), object, &applier, true).unwrap());

@@ -19,7 +19,7 @@ mod typed;
 mod form;
 
 pub use managed::{
-    ApplyError, Conflict, Conflicts, EntryError, Request, apply, equal_ignoring_timestamps,
+    ApplyError, Conflict, Conflicts, EntryError, MergeRequest, apply, equal_ignoring_timestamps,
     track_update, validate_managed_fields,
 };
 pub use patch::{MOST_OPERATIONS, PatchError, json_patch, merge_patch};

@@ -24,7 +24,7 @@ pub use update::track_update;
 
 /// What a write is about, beside the objects.
 #[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
+pub struct MergeRequest<'a> {
     /// The `fieldManager`, or what the user agent says.
     pub manager: &'a str,
     /// `status` and the like; empty for the object itself.
@@ -46,7 +46,7 @@ pub struct Request<'a> {
     pub blank: Option<&'a Value>,
 }
 
-impl Request<'_> {
+impl MergeRequest<'_> {
     fn manager(&self) -> &str {
         if self.manager.is_empty() { "unknown" } else { self.manager }
     }

@@ -227,37 +227,37 @@ impl fmt::Display for PathElement {
                 out.write_char('[')?;
                 for (at, (name, value)) in fields.iter().enumerate() {
                     let comma = if at == 0 { "" } else { "," };
-                    write!(out, "{comma}{name}={}", Shown(value))?;
+                    write!(out, "{comma}{name}={}", DisplayedValue(value))?;
                 }
                 out.write_char(']')
             }
-            Self::Value(value) => write!(out, "[={}]", Shown(value)),
+            Self::Value(value) => write!(out, "[={}]", DisplayedValue(value)),
             Self::Index(index) => write!(out, "[{index}]"),
         }
     }
 }
 
 /// A value as it is printed within a path.
-struct Shown<'a>(&'a Value);
+struct DisplayedValue<'a>(&'a Value);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for DisplayedValue<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::Null => out.write_str("null"),
             Value::Bool(value) => write!(out, "{value}"),
             Value::Number(value) => write!(out, "{value}"),
-            Value::String(value) => write!(out, "{}", Quoted(value)),
+            Value::String(value) => write!(out, "{}", GoQuoted(value)),
             Value::Array(values) => {
                 out.write_char('[')?;
                 for (at, value) in values.iter().enumerate() {
                     let comma = if at == 0 { "" } else { "," };
-                    write!(out, "{comma}{}", Shown(value))?;
+                    write!(out, "{comma}{}", DisplayedValue(value))?;
                 }
                 out.write_char(']')
             }
             Value::Object(fields) => {
                 for (name, value) in fields {
-                    write!(out, "{name}={}", Shown(value))?;
+                    write!(out, "{name}={}", DisplayedValue(value))?;
                 }
                 Ok(())
             }
@@ -266,9 +266,9 @@ impl fmt::Display for Shown<'_> {
 }
 
 /// A text between double quotes, escaped as Go's `%q` does.
-pub(crate) struct Quoted<'a>(pub(crate) &'a str);
+pub(crate) struct GoQuoted<'a>(pub(crate) &'a str);
 
-impl fmt::Display for Quoted<'_> {
+impl fmt::Display for GoQuoted<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_char('"')?;
         for letter in self.0.chars() {

@@ -2,7 +2,7 @@
 //! and carries directives (`$patch`, `$retainKeys`, `$deleteFromPrimitiveList/x`,
 //! `$setElementOrder/x`) where a plain merge cannot say what is meant.
 
-use schema::{Additional, Node, PatchStrategy, Schema};
+use schema::{Additional, PatchStrategy, Schema, SchemaNode};
 use serde_json::{Map, Value};
 
 use crate::go::go_print;
@@ -78,29 +78,29 @@ pub fn strategic_merge(
     let (Value::Object(target), Value::Object(patch)) = (target, patch) else {
         return Err(StrategicError::NotAnObject);
     };
-    let place = Place { node: Some(schema) };
+    let place = SchemaPosition { node: Some(schema) };
     Ok(Value::Object(merge_map(target.clone(), patch.clone(), place)?))
 }
 
 /// A place in the schema; `None` where the schema says nothing.
 #[derive(Debug, Clone, Copy)]
-struct Place<'a> {
-    node: Option<&'a Node>,
+struct SchemaPosition<'a> {
+    node: Option<&'a SchemaNode>,
 }
 
-impl<'a> Place<'a> {
-    fn field(self, name: &str) -> Place<'a> {
+impl<'a> SchemaPosition<'a> {
+    fn field(self, name: &str) -> SchemaPosition<'a> {
         let node = self.node.and_then(|node| {
             node.property(name).or(match &node.additional {
                 Additional::Of(values) => Some(values),
                 Additional::Closed | Additional::Anything => None,
             })
         });
-        Place { node: node.map(|node| &**node) }
+        SchemaPosition { node: node.map(|node| &**node) }
     }
 
-    fn item(self) -> Place<'a> {
-        Place { node: self.node.and_then(|node| node.items.as_deref()) }
+    fn item(self) -> SchemaPosition<'a> {
+        SchemaPosition { node: self.node.and_then(|node| node.items.as_deref()) }
     }
 
     fn strategy(self) -> Option<&'a PatchStrategy> {
@@ -127,7 +127,7 @@ type Fields = Map<String, Value>;
 fn merge_map(
     mut target: Fields,
     mut patch: Fields,
-    place: Place<'_>,
+    place: SchemaPosition<'_>,
 ) -> Result<Fields, StrategicError> {
     if let Some(directive) = patch.get(PATCH) {
         return match directive.as_str() {
@@ -159,7 +159,7 @@ fn merge_field(
     target: &mut Fields,
     name: String,
     value: Value,
-    place: Place<'_>,
+    place: SchemaPosition<'_>,
 ) -> Result<(), StrategicError> {
     if value.is_null() {
         target.remove(&name);
@@ -227,7 +227,7 @@ fn retain_keys(target: &mut Fields, patch: &mut Fields) -> Result<(), StrategicE
 fn order_lists(
     target: &mut Fields,
     patch: &mut Fields,
-    place: Place<'_>,
+    place: SchemaPosition<'_>,
 ) -> Result<(), StrategicError> {
     let directives: Vec<String> =
         patch.keys().filter(|name| name.starts_with(SET_ORDER)).cloned().collect();

@@ -12,7 +12,7 @@ use crate::mac::Mac;
 use crate::name::LinkName;
 use crate::nft::{self, NftError};
 use crate::observe::{self, ObserveError, is_missing};
-use crate::plan::{Action, GROUP, Isolation};
+use crate::plan::{GROUP, Isolation, NetworkAction};
 use crate::tap;
 
 /// Why a step failed.
@@ -30,7 +30,7 @@ pub enum ApplyError {
     Sysctl { key: String, value: String, source: io::Error },
     #[error("cannot replace the firewall's rules")]
     Rules { source: NftError },
-    #[error("cannot look at the network")]
+    #[error("cannot read the network configuration")]
     Observe { source: ObserveError },
 }
 
@@ -44,12 +44,14 @@ impl From<ObserveError> for ApplyError {
 pub(crate) async fn apply(
     netlink: &Handle,
     bridge: &LinkName,
-    action: &Action,
+    action: &NetworkAction,
 ) -> Result<(), ApplyError> {
     match action {
-        Action::DeleteTap { tap } => delete_link(netlink, tap).await,
-        Action::CreateBridge { name, mac, mtu } => create_bridge(netlink, name, *mac, *mtu).await,
-        Action::ChangeBridge { name, mac, mtu } => {
+        NetworkAction::DeleteTap { tap } => delete_link(netlink, tap).await,
+        NetworkAction::CreateBridge { name, mac, mtu } => {
+            create_bridge(netlink, name, *mac, *mtu).await
+        }
+        NetworkAction::ChangeBridge { name, mac, mtu } => {
             let index = index(netlink, name).await?;
             let message = LinkUnspec::new_with_index(index)
                 .address(mac.octets().to_vec())
@@ -57,33 +59,35 @@ pub(crate) async fn apply(
                 .up();
             set_link(netlink, name, message.build()).await
         }
-        Action::RemoveAddress { address } => {
+        NetworkAction::RemoveAddress { address } => {
             let message = address_message(index(netlink, bridge).await?, *address);
             absent_is_fine(netlink.address().del(message).execute().await)
                 .map_err(|source| ApplyError::Address { address: address.addr().into(), source })
         }
-        Action::AddAddress { address } => {
+        NetworkAction::AddAddress { address } => {
             let index = index(netlink, bridge).await?;
             let ip = IpAddr::from(address.addr());
             let request = netlink.address().add(index, ip, address.prefix_len()).replace();
             let added = request.execute().await;
             added.map_err(|source| ApplyError::Address { address: ip, source })
         }
-        Action::SetSysctl { key, value } => set_sysctl(key, value),
-        Action::CreateTap { tap, owner, queues } => tap::create(tap, *owner, *queues)
+        NetworkAction::SetSysctl { key, value } => set_sysctl(key, value),
+        NetworkAction::CreateTap { tap, owner, queues } => tap::create(tap, *owner, *queues)
             .map_err(|source| ApplyError::Tap { tap: tap.clone(), source }),
-        Action::ReplaceRules(rules) => replace_rules(&rules.text).await,
-        Action::ReplaceServices(rules) => replace_rules(&rules.text).await,
-        Action::ReplaceReroute(rules) => replace_rules(&rules.text).await,
-        Action::RemoveNeighbour { address } => remove_neighbour(netlink, bridge, *address).await,
-        Action::SetNeighbour { address, mac } => {
+        NetworkAction::ReplaceRules(rules) => replace_rules(&rules.text).await,
+        NetworkAction::ReplaceServices(rules) => replace_rules(&rules.text).await,
+        NetworkAction::ReplaceReroute(rules) => replace_rules(&rules.text).await,
+        NetworkAction::RemoveNeighbour { address } => {
+            remove_neighbour(netlink, bridge, *address).await
+        }
+        NetworkAction::SetNeighbour { address, mac } => {
             let index = index(netlink, bridge).await?;
             let request = netlink.neighbours().add(index, IpAddr::V4(*address));
             let request = request.link_layer_address(&mac.octets()).replace();
             let added = request.execute().await;
             added.map_err(|source| ApplyError::Address { address: (*address).into(), source })
         }
-        Action::Attach { tap, bridge, mtu, isolation } => {
+        NetworkAction::Attach { tap, bridge, mtu, isolation } => {
             attach(netlink, tap, bridge, *mtu, *isolation).await
         }
     }

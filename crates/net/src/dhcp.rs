@@ -104,15 +104,15 @@ impl DhcpOptions {
 
 /// A message and who it goes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct DhcpReply {
     pub(crate) message: Vec<u8>,
     pub(crate) to: SocketAddrV4,
 }
 
 /// What a request leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Send(Answer),
+pub(crate) enum DhcpVerdict {
+    Send(DhcpReply),
     /// The guest found somebody else using its address.
     Declined {
         mac: Mac,
@@ -122,19 +122,21 @@ pub(crate) enum Verdict {
 }
 
 /// Answers one datagram as the server at `gateway`.
-pub(crate) fn answer(datagram: &[u8], gateway: Ipv4Net, leases: &Leases) -> Verdict {
-    let Ok(request) = Message::decode(&mut Decoder::new(datagram)) else { return Verdict::Ignore };
+pub(crate) fn answer(datagram: &[u8], gateway: Ipv4Net, leases: &Leases) -> DhcpVerdict {
+    let Ok(request) = Message::decode(&mut Decoder::new(datagram)) else {
+        return DhcpVerdict::Ignore;
+    };
     // The length is the sender's word: reading the address with a wrong one would panic.
     if request.hlen() != 6 || request.htype() != HType::Eth {
-        return Verdict::Ignore;
+        return DhcpVerdict::Ignore;
     }
-    let Ok(mac) = Mac::try_from(request.chaddr()) else { return Verdict::Ignore };
+    let Ok(mac) = Mac::try_from(request.chaddr()) else { return DhcpVerdict::Ignore };
     let is_ours = request.opcode() == Opcode::BootRequest && request.giaddr().is_unspecified();
-    let (Some(lease), true) = (leases.get(&mac), is_ours) else { return Verdict::Ignore };
+    let (Some(lease), true) = (leases.get(&mac), is_ours) else { return DhcpVerdict::Ignore };
     match request.opts().msg_type() {
         Some(MessageType::Discover) => reply(&request, lease, gateway, MessageType::Offer),
         Some(MessageType::Request) => match requested(&request, gateway) {
-            Requested::OfOthers => Verdict::Ignore,
+            Requested::OfOthers => DhcpVerdict::Ignore,
             Requested::Address(address) if address == lease.address => {
                 reply(&request, lease, gateway, MessageType::Ack)
             }
@@ -144,8 +146,8 @@ pub(crate) fn answer(datagram: &[u8], gateway: Ipv4Net, leases: &Leases) -> Verd
         Some(MessageType::Inform) if request.ciaddr() == lease.address => {
             reply(&request, lease, gateway, MessageType::Ack)
         }
-        Some(MessageType::Decline) => Verdict::Declined { mac, address: lease.address },
-        _ => Verdict::Ignore,
+        Some(MessageType::Decline) => DhcpVerdict::Declined { mac, address: lease.address },
+        _ => DhcpVerdict::Ignore,
     }
 }
 
@@ -171,7 +173,7 @@ fn requested(request: &Message, gateway: Ipv4Net) -> Requested {
     }
 }
 
-fn reply(request: &Message, lease: &Lease, gateway: Ipv4Net, kind: MessageType) -> Verdict {
+fn reply(request: &Message, lease: &Lease, gateway: Ipv4Net, kind: MessageType) -> DhcpVerdict {
     let is_inform = request.opts().msg_type() == Some(MessageType::Inform);
     let is_nak = kind == MessageType::Nak;
     let yours = if is_nak || is_inform { Ipv4Addr::UNSPECIFIED } else { lease.address };
@@ -200,8 +202,8 @@ fn reply(request: &Message, lease: &Lease, gateway: Ipv4Net, kind: MessageType) 
     }
     let to = destination(request, yours, is_nak);
     match encode(&answer) {
-        Some(message) => Verdict::Send(Answer { message, to }),
-        None => Verdict::Ignore,
+        Some(message) => DhcpVerdict::Send(DhcpReply { message, to }),
+        None => DhcpVerdict::Ignore,
     }
 }
 

@@ -11,19 +11,19 @@ use ipnet::{IpNet, Ipv4Net};
 pub(crate) mod records;
 pub(crate) mod server;
 
-use records::Records;
+use records::ServiceRecords;
 
 /// Short, because guests come and go.
 const TTL: u32 = 5;
 
 /// The names that we answer for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct DnsNames {
     addresses: BTreeMap<String, BTreeSet<Ipv4Addr>>,
     names: BTreeMap<Ipv4Addr, Name>,
     zones: BTreeSet<String>,
     networks: Vec<Ipv4Net>,
-    records: Records,
+    records: ServiceRecords,
 }
 
 /// Why a name cannot be answered for.
@@ -33,7 +33,7 @@ pub enum NamesError {
     Name { name: String },
 }
 
-impl Names {
+impl DnsNames {
     /// Names below `zone` that are not known do not exist, and nobody else is asked about them.
     pub fn own_zone(&mut self, zone: &str) -> Result<(), NamesError> {
         self.zones.insert(key(&parse(zone)?));
@@ -63,7 +63,7 @@ impl Names {
     }
 
     /// Forgets all records of services and takes these.
-    pub fn replace_records(&mut self, records: Records) {
+    pub fn replace_records(&mut self, records: ServiceRecords) {
         self.records = records;
     }
 
@@ -93,7 +93,7 @@ fn key(name: &Name) -> String {
 
 /// What to do with a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum DnsVerdict {
     Answer(Vec<u8>),
     PassOn,
     /// The name is another one for `target`, which `question` asks about.
@@ -106,10 +106,10 @@ pub(crate) enum Verdict {
 
 /// Looks at one message from a guest. An answer over UDP may have as many bytes as the question
 /// says; what is larger says that it is incomplete, and the guest asks again over TCP.
-pub(crate) fn answer(message: &[u8], names: &Names, transport: Transport) -> Verdict {
-    let Ok(request) = Message::from_vec(message) else { return Verdict::Ignore };
+pub(crate) fn answer(message: &[u8], names: &DnsNames, transport: Transport) -> DnsVerdict {
+    let Ok(request) = Message::from_vec(message) else { return DnsVerdict::Ignore };
     if request.metadata.message_type != MessageType::Query {
-        return Verdict::Ignore;
+        return DnsVerdict::Ignore;
     }
     if request.metadata.op_code != OpCode::Query {
         return respond(&request, ResponseCode::NotImp, vec![], vec![]);
@@ -123,16 +123,16 @@ pub(crate) fn answer(message: &[u8], names: &Names, transport: Transport) -> Ver
     };
     let glue = |records: &[Record]| names.records.glue(records);
     let verdict = match look_up(query, names) {
-        Found::Records(records) => {
+        DnsLookup::Records(records) => {
             let glue = glue(&records);
             respond(&request, ResponseCode::NoError, records, glue)
         }
-        Found::Nothing => respond(&request, ResponseCode::NXDomain, vec![], vec![]),
-        Found::NotOurs => Verdict::PassOn,
-        Found::Alias(target) => ask_about(&request, query, target),
+        DnsLookup::Nothing => respond(&request, ResponseCode::NXDomain, vec![], vec![]),
+        DnsLookup::NotOurs => DnsVerdict::PassOn,
+        DnsLookup::Alias(target) => ask_about(&request, query, target),
     };
     match verdict {
-        Verdict::Answer(bytes) if bytes.len() > limit => truncated(&request),
+        DnsVerdict::Answer(bytes) if bytes.len() > limit => truncated(&request),
         verdict => verdict,
     }
 }
@@ -147,20 +147,20 @@ pub(crate) enum Transport {
 /// What everybody takes over UDP.
 const SMALLEST_LIMIT: usize = 512;
 
-fn truncated(request: &Message) -> Verdict {
+fn truncated(request: &Message) -> DnsVerdict {
     let mut response = response_to(request, ResponseCode::NoError);
     response.metadata.truncation = true;
-    response.to_vec().map_or(Verdict::Ignore, Verdict::Answer)
+    response.to_vec().map_or(DnsVerdict::Ignore, DnsVerdict::Answer)
 }
 
-fn ask_about(request: &Message, query: &Query, target: Name) -> Verdict {
+fn ask_about(request: &Message, query: &Query, target: Name) -> DnsVerdict {
     let mut message = Message::query();
     message.metadata.id = request.metadata.id;
     message.metadata.recursion_desired = true;
     message.add_query(Query::query(target.clone(), query.query_type()));
     match message.to_vec() {
-        Ok(question) => Verdict::Alias { target, question },
-        Err(_) => Verdict::Ignore,
+        Ok(question) => DnsVerdict::Alias { target, question },
+        Err(_) => DnsVerdict::Ignore,
     }
 }
 
@@ -180,12 +180,12 @@ pub(crate) fn with_alias(message: &[u8], target: &Name, answered: &[u8]) -> Opti
 pub(crate) fn failure(message: &[u8]) -> Option<Vec<u8>> {
     let request = Message::from_vec(message).ok()?;
     match respond(&request, ResponseCode::ServFail, vec![], vec![]) {
-        Verdict::Answer(answer) => Some(answer),
+        DnsVerdict::Answer(answer) => Some(answer),
         _ => None,
     }
 }
 
-enum Found {
+enum DnsLookup {
     /// The name exists; there may be no record of the wanted type.
     Records(Vec<Record>),
     Nothing,
@@ -193,9 +193,9 @@ enum Found {
     Alias(Name),
 }
 
-fn look_up(query: &Query, names: &Names) -> Found {
+fn look_up(query: &Query, names: &DnsNames) -> DnsLookup {
     if query.query_class() != DNSClass::IN {
-        return Found::NotOurs;
+        return DnsLookup::NotOurs;
     }
     if query.query_type() == RecordType::PTR
         && let Ok(IpNet::V4(net)) = query.name().parse_arpa_name()
@@ -205,30 +205,32 @@ fn look_up(query: &Query, names: &Names) -> Found {
     }
     let name = key(query.name());
     if let Some(target) = names.records.alias(&name) {
-        return Found::Alias(target.clone());
+        return DnsLookup::Alias(target.clone());
     }
     if let Some(ports) = names.records.ports(&name, query.name(), query.query_type()) {
-        return Found::Records(ports);
+        return DnsLookup::Records(ports);
     }
     let (guests, services) = (names.addresses.get(&name), names.records.addresses(&name));
     if guests.is_none() && services.is_none() {
-        return if names.is_in_own_zone(&name) { Found::Nothing } else { Found::NotOurs };
+        return if names.is_in_own_zone(&name) { DnsLookup::Nothing } else { DnsLookup::NotOurs };
     }
     let addresses: BTreeSet<_> = guests.into_iter().chain(services).flatten().collect();
     let wants_addresses = matches!(query.query_type(), RecordType::A | RecordType::ANY);
     let record =
         |address: &Ipv4Addr| Record::from_rdata(query.name().clone(), TTL, RData::A(A(*address)));
-    Found::Records(addresses.into_iter().filter(|_| wants_addresses).map(record).collect())
+    DnsLookup::Records(addresses.into_iter().filter(|_| wants_addresses).map(record).collect())
 }
 
-fn reverse(asked: &Name, address: Ipv4Addr, names: &Names) -> Found {
+fn reverse(asked: &Name, address: Ipv4Addr, names: &DnsNames) -> DnsLookup {
     match names.names.get(&address).or_else(|| names.records.pointer(address)) {
         Some(name) => {
             let target = RData::PTR(PTR(name.clone()));
-            Found::Records(vec![Record::from_rdata(asked.clone(), TTL, target)])
+            DnsLookup::Records(vec![Record::from_rdata(asked.clone(), TTL, target)])
         }
-        None if names.networks.iter().any(|network| network.contains(&address)) => Found::Nothing,
-        None => Found::NotOurs,
+        None if names.networks.iter().any(|network| network.contains(&address)) => {
+            DnsLookup::Nothing
+        }
+        None => DnsLookup::NotOurs,
     }
 }
 
@@ -237,11 +239,11 @@ fn respond(
     code: ResponseCode,
     records: Vec<Record>,
     glue: Vec<Record>,
-) -> Verdict {
+) -> DnsVerdict {
     let mut response = response_to(request, code);
     response.add_answers(records);
     response.additionals.extend(glue);
-    response.to_vec().map_or(Verdict::Ignore, Verdict::Answer)
+    response.to_vec().map_or(DnsVerdict::Ignore, DnsVerdict::Answer)
 }
 
 fn response_to(request: &Message, code: ResponseCode) -> Message {

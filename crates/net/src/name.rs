@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// The kernel's limit, without the closing zero.
-const LONGEST: usize = 15;
+const MAX_NAME_LEN: usize = 15;
 
 /// The name of an interface that is safe everywhere we write it: in paths below `/proc/sys`, in
 /// nftables rules, on command lines.
@@ -18,7 +18,7 @@ pub struct LinkName(String);
 /// Why a text cannot name an interface.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkNameError {
-    #[error("interface name {name:?} must have 1 to {LONGEST} characters")]
+    #[error("interface name {name:?} must have 1 to {MAX_NAME_LEN} characters")]
     Length { name: String },
     #[error(
         "interface name {name:?} must begin with a letter or digit and have letters, digits, '-', '_' and '.' only"
@@ -31,7 +31,7 @@ impl LinkName {
     pub fn derived(prefix: &Self, key: &str) -> Self {
         let hash = Sha256::digest(key.as_bytes());
         let digits = hash.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-        let room = LONGEST.saturating_sub(prefix.0.len());
+        let room = MAX_NAME_LEN.saturating_sub(prefix.0.len());
         let rest = digits.take(room).filter_map(|digit| char::from_digit(digit.into(), 16));
         Self(prefix.0.chars().chain(rest).collect())
     }
@@ -45,7 +45,7 @@ impl FromStr for LinkName {
     type Err = LinkNameError;
 
     fn from_str(name: &str) -> Result<Self, LinkNameError> {
-        if name.is_empty() || name.len() > LONGEST {
+        if name.is_empty() || name.len() > MAX_NAME_LEN {
             return Err(LinkNameError::Length { name: name.to_owned() });
         }
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);

@@ -17,11 +17,11 @@ use crate::learn::{self, Neighbour, Traffic};
 use crate::name::LinkName;
 use crate::nft::{self, NftError};
 use crate::observe::{self, ObserveError};
-use crate::obstacle::{self, Obstacle};
-use crate::plan::{Action, Conflict, LinkKind, plan, taps_to_remove};
-use crate::rules::Rules;
+use crate::obstacle::{self, NetworkObstacle};
+use crate::plan::{Conflict, LinkKind, NetworkAction, plan, taps_to_remove};
+use crate::rules::Ruleset;
 use crate::service::Service;
-use crate::want::{Bridge, Port, Want, WantError};
+use crate::want::{Bridge, DesiredNetwork, Port, WantError};
 
 /// Requests that may wait; beyond, callers wait to send theirs.
 const QUEUE: usize = 256;
@@ -29,7 +29,7 @@ const QUEUE: usize = 256;
 /// A handle to the network; cheap to clone. The links and rules stay when the last one is dropped.
 #[derive(Debug, Clone)]
 pub struct Network {
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<NetworkRequest>,
     netlink: Handle,
     bridge: Bridge,
     bridges_made: watch::Receiver<u64>,
@@ -44,7 +44,7 @@ pub enum NetworkError {
     Want(#[from] WantError),
     #[error(transparent)]
     Conflict(#[from] Conflict),
-    #[error("cannot bring the network of this node into its wanted state")]
+    #[error("cannot configure the network of this node")]
     Apply { source: std::sync::Arc<ApplyError> },
     #[error("the network of this node has been stopped")]
     Stopped,
@@ -57,13 +57,13 @@ impl From<ApplyError> for NetworkError {
 }
 
 #[derive(Debug)]
-struct Request {
-    change: Change,
+struct NetworkRequest {
+    change: NetworkChange,
     answer: oneshot::Sender<Result<(), NetworkError>>,
 }
 
 #[derive(Debug)]
-enum Change {
+enum NetworkChange {
     /// Adds a port, or changes it when there is one for the tap.
     Attach(Port),
     Detach(LinkName),
@@ -83,7 +83,7 @@ impl Network {
     /// guest that is missing in them is cut off. Its tap stays until nobody has it open.
     /// Ports that cannot be had now, because their bridge is missing, are logged and tried again
     /// on every later change.
-    pub async fn start(want: Want, tasks: &Tasks) -> Result<Self, NetworkError> {
+    pub async fn start(want: DesiredNetwork, tasks: &Tasks) -> Result<Self, NetworkError> {
         want.check()?;
         let (connection, netlink, _) = rtnetlink::new_connection()
             .map_err(|source| NetworkError::Netlink { source: source.into() })?;
@@ -91,12 +91,12 @@ impl Network {
         let (requests, queue) = mpsc::channel(QUEUE);
         let (made, bridges_made) = watch::channel(0);
         let bridge = want.bridge.clone();
-        let mut keeper = Keeper { netlink: netlink.clone(), want, made };
+        let mut keeper = NetworkController { netlink: netlink.clone(), want, made };
         for conflict in keeper.converge().await?.conflicts {
             if let Conflict::ForeignBridge { .. } = conflict {
                 return Err(conflict.into());
             }
-            warn!(error = %conflict, "the guests' network is not as wanted");
+            warn!(error = %conflict, "guest network differs from its configuration");
         }
         tasks.spawn("network", keeper.run(queue, tasks.stop_signal()));
         Ok(Self { requests, netlink, bridge, bridges_made })
@@ -109,29 +109,29 @@ impl Network {
 
     /// Makes the tap of a guest, or changes what is allowed on it. Afterwards its QEMU may start.
     pub async fn attach(&self, port: Port) -> Result<(), NetworkError> {
-        self.ask(Change::Attach(port)).await
+        self.ask(NetworkChange::Attach(port)).await
     }
 
     /// Removes a tap and all that belongs to it, also while a guest uses it; one that is unknown
     /// is fine.
     pub async fn detach(&self, tap: LinkName) -> Result<(), NetworkError> {
-        self.ask(Change::Detach(tap)).await
+        self.ask(NetworkChange::Detach(tap)).await
     }
 
     /// Makes these the services that guests and the node can reach, in place of all before.
     pub async fn serve(&self, services: Vec<Service>) -> Result<(), NetworkError> {
-        self.ask(Change::Services(services)).await
+        self.ask(NetworkChange::Services(services)).await
     }
 
     /// Puts right what somebody else has changed, a flushed firewall for instance.
     pub async fn resync(&self) -> Result<(), NetworkError> {
-        self.ask(Change::Resync).await
+        self.ask(NetworkChange::Resync).await
     }
 
     /// Removes every tap, the bridge and the rules. IP forwarding stays on, since others may have
     /// come to need it.
     pub async fn remove(&self) -> Result<(), NetworkError> {
-        self.ask(Change::Remove).await
+        self.ask(NetworkChange::Remove).await
     }
 
     /// Changes whenever the bridge had to be made anew, so that sockets bound to it must be too.
@@ -156,14 +156,15 @@ impl Network {
     }
 
     /// What on this host may keep packets of the `ports` from passing although we let them.
-    pub async fn obstacles(&self, ports: &[Port]) -> Result<Vec<Obstacle>, ObserveError> {
-        let want = Want { bridge: self.bridge.clone(), ports: ports.to_vec(), services: None };
+    pub async fn obstacles(&self, ports: &[Port]) -> Result<Vec<NetworkObstacle>, ObserveError> {
+        let want =
+            DesiredNetwork { bridge: self.bridge.clone(), ports: ports.to_vec(), services: None };
         obstacle::obstacles(&self.netlink, &want).await
     }
 
-    async fn ask(&self, change: Change) -> Result<(), NetworkError> {
+    async fn ask(&self, change: NetworkChange) -> Result<(), NetworkError> {
         let (answer, reply) = oneshot::channel();
-        let sent = self.requests.send(Request { change, answer }).await;
+        let sent = self.requests.send(NetworkRequest { change, answer }).await;
         sent.map_err(|_| NetworkError::Stopped)?;
         reply.await.map_err(|_| NetworkError::Stopped)?
     }
@@ -177,14 +178,14 @@ async fn until_stopped(work: impl Future<Output = ()>, mut stop: Stop) {
 }
 
 /// Owns what is wanted.
-struct Keeper {
+struct NetworkController {
     netlink: Handle,
-    want: Want,
+    want: DesiredNetwork,
     made: watch::Sender<u64>,
 }
 
-impl Keeper {
-    async fn run(mut self, mut queue: mpsc::Receiver<Request>, mut stop: Stop) {
+impl NetworkController {
+    async fn run(mut self, mut queue: mpsc::Receiver<NetworkRequest>, mut stop: Stop) {
         let mut requests = Vec::new();
         loop {
             let count = tokio::select! {
@@ -199,18 +200,18 @@ impl Keeper {
     }
 
     /// Takes all changes together, and answers each with what became of it.
-    async fn serve(&mut self, requests: Vec<Request>) {
+    async fn serve(&mut self, requests: Vec<NetworkRequest>) {
         let mut waiting = Vec::new();
         let mut remove = false;
-        for Request { change, answer } in requests {
+        for NetworkRequest { change, answer } in requests {
             let subject = match &change {
-                Change::Attach(port) => Subject::Tap(port.tap.clone()),
-                Change::Detach(tap) => Subject::Tap(tap.clone()),
-                Change::Services(_) => Subject::Services,
-                Change::Resync | Change::Remove => Subject::Network,
+                NetworkChange::Attach(port) => RequestSubject::Tap(port.tap.clone()),
+                NetworkChange::Detach(tap) => RequestSubject::Tap(tap.clone()),
+                NetworkChange::Services(_) => RequestSubject::Services,
+                NetworkChange::Resync | NetworkChange::Remove => RequestSubject::Network,
             };
-            remove |= matches!(change, Change::Remove);
-            if let Change::Detach(tap) = &change
+            remove |= matches!(change, NetworkChange::Remove);
+            if let NetworkChange::Detach(tap) = &change
                 && let Err(error) = self.delete(tap).await
             {
                 let _ = answer.send(Err(error.into()));
@@ -232,7 +233,7 @@ impl Keeper {
             // A port that could not be made is the caller's to ask for again; one that could not be
             // changed stays what it was, since a guest may be using it.
             if result.is_err()
-                && let Subject::Tap(tap) = subject
+                && let RequestSubject::Tap(tap) = subject
             {
                 self.want.ports.retain(|port| port.tap != tap);
                 self.want.ports.extend(before);
@@ -242,9 +243,9 @@ impl Keeper {
     }
 
     /// Notes a change, if it fits to the rest; what the port was before is given back.
-    fn accept(&mut self, change: Change) -> Result<Option<Port>, WantError> {
+    fn accept(&mut self, change: NetworkChange) -> Result<Option<Port>, WantError> {
         match change {
-            Change::Attach(port) => {
+            NetworkChange::Attach(port) => {
                 port.check(&self.want.bridge)?;
                 let others = self.want.ports.iter().filter(|other| other.tap != port.tap);
                 for other in others {
@@ -256,13 +257,13 @@ impl Keeper {
                 return Ok(before);
             }
             // A tap that could not be removed is tried again with the next change.
-            Change::Detach(tap) => self.want.ports.retain(|port| port.tap != tap),
-            Change::Services(services) => self.want.services = Some(services),
-            Change::Remove => {
+            NetworkChange::Detach(tap) => self.want.ports.retain(|port| port.tap != tap),
+            NetworkChange::Services(services) => self.want.services = Some(services),
+            NetworkChange::Remove => {
                 self.want.ports.clear();
                 self.want.services = None;
             }
-            Change::Resync => {}
+            NetworkChange::Resync => {}
         }
         Ok(None)
     }
@@ -275,13 +276,13 @@ impl Keeper {
         let mut made = false;
         for action in &actions {
             let tap = action.tap();
-            if tap.is_some_and(|tap| failures.of(&Subject::Tap(tap.clone())).is_some()) {
+            if tap.is_some_and(|tap| failures.of(&RequestSubject::Tap(tap.clone())).is_some()) {
                 continue;
             }
             match (apply::apply(&self.netlink, &self.want.bridge.name, action).await, tap) {
-                (Ok(()), _) => made |= matches!(action, Action::CreateBridge { .. }),
+                (Ok(()), _) => made |= matches!(action, NetworkAction::CreateBridge { .. }),
                 (Err(error), Some(tap)) => {
-                    warn!(%tap, error = %Chain(&error), "cannot bring a tap into its wanted state");
+                    warn!(%tap, error = %Chain(&error), "cannot configure tap");
                     failures.taps.push((tap.clone(), error.into()));
                 }
                 (Err(error), None) if action.is_about_services() => {
@@ -292,7 +293,7 @@ impl Keeper {
             }
         }
         if made {
-            info!(bridge = %self.want.bridge.name, "made the bridge of the guests' network");
+            info!(bridge = %self.want.bridge.name, "created guest network bridge");
             self.made.send_modify(|count| *count += 1);
         }
         Ok(failures)
@@ -321,9 +322,9 @@ impl Keeper {
             apply::delete_link(&self.netlink, &tap).await?;
         }
         apply::delete_link(&self.netlink, &self.want.bridge.name).await?;
-        let removed = nft::transact(&Rules::removal(&self.want.bridge)).await;
+        let removed = nft::transact(&Ruleset::removal(&self.want.bridge)).await;
         removed.map_err(|source| ApplyError::Rules { source })?;
-        info!(bridge = %self.want.bridge.name, "removed the guests' network");
+        info!(bridge = %self.want.bridge.name, "removed guest network");
         Ok(Failures::default())
     }
 }
@@ -338,7 +339,7 @@ struct Failures {
 
 /// What a request is about.
 #[derive(Debug)]
-enum Subject {
+enum RequestSubject {
     Tap(LinkName),
     Services,
     Network,
@@ -346,10 +347,10 @@ enum Subject {
 
 impl Failures {
     /// What a request about `subject` has to be told.
-    fn of(&self, subject: &Subject) -> Option<NetworkError> {
+    fn of(&self, subject: &RequestSubject) -> Option<NetworkError> {
         let tap = match subject {
-            Subject::Tap(tap) => Some(tap),
-            Subject::Services | Subject::Network => None,
+            RequestSubject::Tap(tap) => Some(tap),
+            RequestSubject::Services | RequestSubject::Network => None,
         };
         let concerns = |conflict: &&Conflict| match conflict {
             Conflict::ForeignBridge { .. } => true,
@@ -360,8 +361,8 @@ impl Failures {
         };
         let conflict = self.conflicts.iter().find(concerns).cloned().map(NetworkError::from);
         let of_services = match subject {
-            Subject::Services => self.services.clone(),
-            Subject::Tap(_) | Subject::Network => None,
+            RequestSubject::Services => self.services.clone(),
+            RequestSubject::Tap(_) | RequestSubject::Network => None,
         };
         let failure = || self.taps.iter().find(|(name, _)| Some(name) == tap);
         conflict.or(of_services).or_else(|| failure().map(|(_, error)| error.clone()))

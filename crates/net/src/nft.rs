@@ -30,7 +30,7 @@ pub enum NftError {
     Slow,
     #[error("nft refused with {status}: {message}")]
     Refused { status: std::process::ExitStatus, message: String },
-    #[error("cannot understand what nft printed")]
+    #[error("cannot parse the output of nft")]
     Answer { source: serde_json::Error },
 }
 

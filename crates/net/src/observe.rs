@@ -21,9 +21,9 @@ use rtnetlink::packet_route::neighbour::{
 use crate::mac::Mac;
 use crate::name::LinkName;
 use crate::nft::{self, NftError};
-use crate::plan::{Link, LinkKind, Seen, sysctls};
+use crate::plan::{LinkKind, NetworkInterface, ObservedNetwork, sysctls};
 use crate::tap::Queues;
-use crate::want::{Attachment, Want};
+use crate::want::{Attachment, DesiredNetwork};
 
 /// Attributes of a tap in a link's message; the packet crate leaves them raw.
 const TUN_OWNER: u16 = 1;
@@ -47,7 +47,10 @@ impl From<rtnetlink::Error> for ObserveError {
 }
 
 /// Everything that a plan for `want` looks at.
-pub(crate) async fn observe(netlink: &Handle, want: &Want) -> Result<Seen, ObserveError> {
+pub(crate) async fn observe(
+    netlink: &Handle,
+    want: &DesiredNetwork,
+) -> Result<ObservedNetwork, ObserveError> {
     let bridge = &want.bridge;
     let rules = nft::tables(&bridge.table);
     let links = async {
@@ -83,7 +86,7 @@ pub(crate) async fn observe(netlink: &Handle, want: &Want) -> Result<Seen, Obser
             settings.insert(key, value);
         }
     }
-    Ok(Seen {
+    Ok(ObservedNetwork {
         links,
         addresses: own,
         neighbours: permanent,
@@ -104,7 +107,7 @@ pub(crate) fn read_sysctl(key: &str) -> Result<Option<String>, ObserveError> {
 }
 
 /// All links of the node whose names we could use.
-async fn links(netlink: &Handle) -> Result<Vec<(LinkName, Link)>, ObserveError> {
+async fn links(netlink: &Handle) -> Result<Vec<(LinkName, NetworkInterface)>, ObserveError> {
     // Counters are most of a message, and nothing here looks at them.
     let brief = vec![LinkExtentMask::SkipStats];
     let all = netlink.link().get().set_filter_mask(AddressFamily::Unspec, brief).execute();
@@ -113,7 +116,10 @@ async fn links(netlink: &Handle) -> Result<Vec<(LinkName, Link)>, ObserveError> 
 }
 
 /// The link called `name`.
-pub(crate) async fn link(netlink: &Handle, name: &LinkName) -> Result<Option<Link>, ObserveError> {
+pub(crate) async fn link(
+    netlink: &Handle,
+    name: &LinkName,
+) -> Result<Option<NetworkInterface>, ObserveError> {
     Ok(message(netlink, name).await?.as_ref().and_then(read_link).map(|(_, link)| link))
 }
 
@@ -142,9 +148,9 @@ pub(crate) fn is_missing(error: &rtnetlink::Error) -> bool {
     }
 }
 
-fn read_link(message: &LinkMessage) -> Option<(LinkName, Link)> {
+fn read_link(message: &LinkMessage) -> Option<(LinkName, NetworkInterface)> {
     let mut name = None;
-    let mut link = Link {
+    let mut link = NetworkInterface {
         index: message.header.index,
         kind: LinkKind::Other,
         mac: None,

@@ -11,11 +11,11 @@ use serde_json::Value;
 use crate::name::LinkName;
 use crate::nft;
 use crate::observe::{self, ObserveError, read_sysctl};
-use crate::want::{Attachment, Port, Want};
+use crate::want::{Attachment, DesiredNetwork, Port};
 
 /// Something that blocks, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Obstacle {
+pub enum NetworkObstacle {
     /// A chain that drops what is forwarded unless it says otherwise.
     ForwardPolicy { chain: ForeignChain, bridge: LinkName },
     /// A chain that drops what comes in, so that DHCP and DNS may not reach us.
@@ -52,7 +52,7 @@ impl fmt::Display for ForeignChain {
     }
 }
 
-impl fmt::Display for Obstacle {
+impl fmt::Display for NetworkObstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ForwardPolicy { chain, bridge } => {
@@ -110,22 +110,22 @@ impl fmt::Display for Obstacle {
 /// Looks for what may block the traffic of `want`.
 pub(crate) async fn obstacles(
     netlink: &Handle,
-    want: &Want,
-) -> Result<Vec<Obstacle>, ObserveError> {
+    want: &DesiredNetwork,
+) -> Result<Vec<NetworkObstacle>, ObserveError> {
     let bridge = &want.bridge.name;
     let ruleset = nft::ruleset().await.map_err(|source| ObserveError::Rules { source })?;
     let mut found = dropping(&ruleset, &want.bridge.table, bridge);
     // The file lists the tables of the older iptables; it is empty or missing without them.
     let legacy = std::fs::read_to_string("/proc/net/ip_tables_names").unwrap_or_default();
     if legacy.lines().any(|table| table == "filter") {
-        found.push(Obstacle::LegacyIptables { bridge: bridge.clone() });
+        found.push(NetworkObstacle::LegacyIptables { bridge: bridge.clone() });
     }
-    let blocks = found.iter().any(|one| !matches!(one, Obstacle::InputPolicy { .. }));
+    let blocks = found.iter().any(|one| !matches!(one, NetworkObstacle::InputPolicy { .. }));
     let called = read_sysctl("net/bridge/bridge-nf-call-iptables")?;
     if blocks && called.as_deref() == Some("1") {
         let foreign: BTreeSet<_> = want.ports.iter().filter_map(foreign_bridge).collect();
         let filtered =
-            |bridge: &LinkName| Obstacle::BridgedTrafficFiltered { bridge: bridge.clone() };
+            |bridge: &LinkName| NetworkObstacle::BridgedTrafficFiltered { bridge: bridge.clone() };
         found.extend(foreign.into_iter().map(filtered));
     }
     let ours = observe::link(netlink, bridge).await?.map(|link| link.index);
@@ -133,7 +133,7 @@ pub(crate) async fn obstacles(
     for (index, address) in observe::addresses(netlink).await? {
         let overlaps = network.contains(&address.addr()) || address.contains(&network.addr());
         if Some(index) != ours && overlaps && address.prefix_len() > 0 {
-            found.push(Obstacle::Overlap { address, network });
+            found.push(NetworkObstacle::Overlap { address, network });
         }
     }
     Ok(found)
@@ -148,7 +148,7 @@ fn foreign_bridge(port: &Port) -> Option<&LinkName> {
 
 /// Base chains of others that drop what no rule of theirs accepts: by policy, or by a last rule
 /// without conditions as firewalld has it. A table that names our bridge has been taught about it.
-fn dropping(ruleset: &Value, ours: &str, bridge: &LinkName) -> Vec<Obstacle> {
+fn dropping(ruleset: &Value, ours: &str, bridge: &LinkName) -> Vec<NetworkObstacle> {
     let items = ruleset["nftables"].as_array().map(Vec::as_slice).unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let quoted = format!("\"{bridge}\"");
@@ -176,8 +176,10 @@ fn dropping(ruleset: &Value, ours: &str, bridge: &LinkName) -> Vec<Obstacle> {
         };
         let (foreign, bridge) = (ForeignChain { family, table, name, keeper }, bridge.clone());
         match chain["hook"].as_str() {
-            Some("forward") => found.push(Obstacle::ForwardPolicy { chain: foreign, bridge }),
-            Some("input") => found.push(Obstacle::InputPolicy { chain: foreign, bridge }),
+            Some("forward") => {
+                found.push(NetworkObstacle::ForwardPolicy { chain: foreign, bridge })
+            }
+            Some("input") => found.push(NetworkObstacle::InputPolicy { chain: foreign, bridge }),
             _ => {}
         }
     }

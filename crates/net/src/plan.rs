@@ -10,21 +10,21 @@ use ipnet::Ipv4Net;
 
 use crate::mac::Mac;
 use crate::name::LinkName;
-use crate::rules::Rules;
+use crate::rules::Ruleset;
 use crate::service::Service;
 use crate::service::reroute::{Reroute, SeenReroute};
 use crate::service::rules::ServiceRules;
 use crate::tap::Queues;
-use crate::want::{Attachment, Bridge, Port, Want};
+use crate::want::{Attachment, Bridge, DesiredNetwork, Port};
 
 /// Marks links of ours, as the link's group: "SHEA" in ASCII.
 pub(crate) const GROUP: u32 = 0x5348_4541;
 
 /// What is there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct ObservedNetwork {
     /// The bridge, taps with our prefix, and foreign bridges that ports want.
-    pub links: BTreeMap<LinkName, Link>,
+    pub links: BTreeMap<LinkName, NetworkInterface>,
     /// The addresses of our bridge.
     pub addresses: Vec<Ipv4Net>,
     /// Permanent neighbours on our bridge.
@@ -41,7 +41,7 @@ pub struct Seen {
 
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Link {
+pub struct NetworkInterface {
     pub index: u32,
     pub kind: LinkKind,
     pub mac: Option<Mac>,
@@ -52,7 +52,7 @@ pub struct Link {
     pub master: Option<u32>,
 }
 
-impl Link {
+impl NetworkInterface {
     /// Whether a guest uses it.
     fn is_open(&self) -> bool {
         matches!(self.kind, LinkKind::Tap { is_open: true, .. })
@@ -75,7 +75,7 @@ pub enum LinkKind {
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
+pub enum NetworkAction {
     DeleteTap { tap: LinkName },
     CreateBridge { name: LinkName, mac: Mac, mtu: u16 },
     ChangeBridge { name: LinkName, mac: Mac, mtu: u16 },
@@ -83,7 +83,7 @@ pub enum Action {
     AddAddress { address: Ipv4Net },
     SetSysctl { key: String, value: String },
     CreateTap { tap: LinkName, owner: u32, queues: Queues },
-    ReplaceRules(Rules),
+    ReplaceRules(Ruleset),
     ReplaceServices(ServiceRules),
     ReplaceReroute(Reroute),
     RemoveNeighbour { address: Ipv4Addr },
@@ -91,7 +91,7 @@ pub enum Action {
     Attach { tap: LinkName, bridge: LinkName, mtu: u16, isolation: Isolation },
 }
 
-impl Action {
+impl NetworkAction {
     /// The tap that a step is about, when it is about nothing else.
     pub fn tap(&self) -> Option<&LinkName> {
         match self {
@@ -137,7 +137,7 @@ pub enum Conflict {
 /// A port whose foreign bridge is missing is reported and left out; it does not hold up the others.
 /// A tap that is not wanted goes once nobody has it open: a guest never loses its network because
 /// somebody forgot to name it.
-pub fn plan(want: &Want, seen: &Seen) -> (Vec<Action>, Vec<Conflict>) {
+pub fn plan(want: &DesiredNetwork, seen: &ObservedNetwork) -> (Vec<NetworkAction>, Vec<Conflict>) {
     let mut conflicts = Vec::new();
     if let Some(link) = seen.links.get(&want.bridge.name)
         && (link.kind != LinkKind::Bridge || link.group != GROUP)
@@ -160,12 +160,12 @@ pub fn plan(want: &Want, seen: &Seen) -> (Vec<Action>, Vec<Conflict>) {
         unwanted_taps(want, seen).into_iter().partition(|(_, link)| link.is_open());
     conflicts.extend(used.into_iter().map(|(tap, _)| Conflict::InUse { tap: tap.clone() }));
     let mut actions: Vec<_> =
-        idle.into_iter().map(|(tap, _)| Action::DeleteTap { tap: tap.clone() }).collect();
+        idle.into_iter().map(|(tap, _)| NetworkAction::DeleteTap { tap: tap.clone() }).collect();
     actions.extend(bridge(&want.bridge, seen));
     actions.extend(ports.iter().filter_map(|port| create_tap(port, seen)).flatten());
-    let rules = Rules::new(want);
+    let rules = Ruleset::new(want);
     if seen.rules.as_ref() != Some(&rules.digest) {
-        actions.push(Action::ReplaceRules(rules));
+        actions.push(NetworkAction::ReplaceRules(rules));
     }
     if let Some(wanted) = &want.services {
         actions.extend(services(&want.bridge, &ports, wanted, seen));
@@ -176,24 +176,29 @@ pub fn plan(want: &Want, seen: &Seen) -> (Vec<Action>, Vec<Conflict>) {
 }
 
 /// The rules for services, and those for the taps of guests, which exist by now.
-fn services(bridge: &Bridge, ports: &[&Port], wanted: &[Service], seen: &Seen) -> Vec<Action> {
+fn services(
+    bridge: &Bridge,
+    ports: &[&Port],
+    wanted: &[Service],
+    seen: &ObservedNetwork,
+) -> Vec<NetworkAction> {
     let mut actions = Vec::new();
     let rules = ServiceRules::new(bridge, wanted, seen.service_chains.as_ref());
     if !rules.is_in_force(seen.service_chains.as_ref()) {
-        actions.push(Action::ReplaceServices(rules));
+        actions.push(NetworkAction::ReplaceServices(rules));
     }
     let reroute = Reroute::new(bridge, ports, wanted);
     // A table forgets a tap that is deleted, also when one of the same name takes its place.
     let is_remade = ports.iter().any(|port| create_tap(port, seen).is_some());
     if is_remade || !reroute.is_in_force(seen.reroute.as_ref()) {
-        actions.push(Action::ReplaceReroute(reroute));
+        actions.push(NetworkAction::ReplaceReroute(reroute));
     }
     actions
 }
 
 /// Everything of ours that goes when the network does, whoever uses it.
-pub(crate) fn taps_to_remove(want: &Want, seen: &Seen) -> Vec<LinkName> {
-    let none = Want { bridge: want.bridge.clone(), ports: vec![], services: None };
+pub(crate) fn taps_to_remove(want: &DesiredNetwork, seen: &ObservedNetwork) -> Vec<LinkName> {
+    let none = DesiredNetwork { bridge: want.bridge.clone(), ports: vec![], services: None };
     unwanted_taps(&none, seen).into_iter().map(|(tap, _)| tap.clone()).collect()
 }
 
@@ -213,7 +218,7 @@ pub(crate) fn sysctls(bridge: &Bridge) -> Vec<(String, &'static str)> {
     ]
 }
 
-fn obstructed(port: &Port, seen: &Seen) -> Option<Conflict> {
+fn obstructed(port: &Port, seen: &ObservedNetwork) -> Option<Conflict> {
     let tap = || port.tap.clone();
     if let Some(link) = seen.links.get(&port.tap)
         && !matches!(link.kind, LinkKind::Tap { .. })
@@ -231,29 +236,32 @@ fn obstructed(port: &Port, seen: &Seen) -> Option<Conflict> {
 }
 
 /// Taps of ours that no port asks for.
-fn unwanted_taps<'a>(want: &Want, seen: &'a Seen) -> Vec<(&'a LinkName, &'a Link)> {
+fn unwanted_taps<'a>(
+    want: &DesiredNetwork,
+    seen: &'a ObservedNetwork,
+) -> Vec<(&'a LinkName, &'a NetworkInterface)> {
     let prefix = want.bridge.tap_prefix.as_str();
-    let is_ours = |name: &LinkName, link: &Link| {
+    let is_ours = |name: &LinkName, link: &NetworkInterface| {
         name.as_str().starts_with(prefix) && matches!(link.kind, LinkKind::Tap { .. })
     };
     let taps = seen.links.iter().filter(|(name, link)| is_ours(name, link));
     taps.filter(|(name, _)| want.ports.iter().all(|port| port.tap != **name)).collect()
 }
 
-fn bridge(bridge: &Bridge, seen: &Seen) -> Vec<Action> {
+fn bridge(bridge: &Bridge, seen: &ObservedNetwork) -> Vec<NetworkAction> {
     let (name, mac, mtu) = (bridge.name.clone(), bridge.mac(), bridge.mtu);
     let mut actions = Vec::new();
     match seen.links.get(&name) {
-        None => actions.push(Action::CreateBridge { name, mac, mtu }),
+        None => actions.push(NetworkAction::CreateBridge { name, mac, mtu }),
         Some(link) if link.mac != Some(mac) || link.mtu != u32::from(mtu) || !link.is_up => {
-            actions.push(Action::ChangeBridge { name, mac, mtu });
+            actions.push(NetworkAction::ChangeBridge { name, mac, mtu });
         }
         Some(_) => {}
     }
     let outdated = seen.addresses.iter().filter(|address| **address != bridge.gateway);
-    actions.extend(outdated.map(|address| Action::RemoveAddress { address: *address }));
+    actions.extend(outdated.map(|address| NetworkAction::RemoveAddress { address: *address }));
     if !seen.addresses.contains(&bridge.gateway) {
-        actions.push(Action::AddAddress { address: bridge.gateway });
+        actions.push(NetworkAction::AddAddress { address: bridge.gateway });
     }
     let exists = seen.links.contains_key(&bridge.name);
     for (key, value) in sysctls(bridge) {
@@ -261,7 +269,7 @@ fn bridge(bridge: &Bridge, seen: &Seen) -> Vec<Action> {
             Some(current) if current == value => {}
             // A kernel without IPv6 has no switch for it.
             None if exists && key.starts_with("net/ipv6/") => {}
-            _ => actions.push(Action::SetSysctl { key, value: value.to_owned() }),
+            _ => actions.push(NetworkAction::SetSysctl { key, value: value.to_owned() }),
         }
     }
     actions
@@ -269,9 +277,9 @@ fn bridge(bridge: &Bridge, seen: &Seen) -> Vec<Action> {
 
 /// A tap that is there is adopted. One with the wrong owner is made anew, unless a guest uses it:
 /// who has it open does not care about the owner.
-fn create_tap(port: &Port, seen: &Seen) -> Option<Vec<Action>> {
+fn create_tap(port: &Port, seen: &ObservedNetwork) -> Option<Vec<NetworkAction>> {
     let (tap, owner, queues) = (port.tap.clone(), port.owner, port.queues);
-    let create = Action::CreateTap { tap: tap.clone(), owner, queues };
+    let create = NetworkAction::CreateTap { tap: tap.clone(), owner, queues };
     match seen.links.get(&port.tap).map(|link| &link.kind) {
         Some(LinkKind::Tap { is_open: true, .. }) => None,
         Some(LinkKind::Tap { owner: Some(has), queues: with, .. })
@@ -279,25 +287,26 @@ fn create_tap(port: &Port, seen: &Seen) -> Option<Vec<Action>> {
         {
             None
         }
-        Some(_) => Some(vec![Action::DeleteTap { tap }, create]),
+        Some(_) => Some(vec![NetworkAction::DeleteTap { tap }, create]),
         None => Some(vec![create]),
     }
 }
 
 /// Neighbours are permanent, so that a DHCP answer reaches a guest that has no address yet, and
 /// that no forged ARP answer turns the host's traffic away.
-fn neighbours(want: &Want, seen: &Seen) -> Vec<Action> {
+fn neighbours(want: &DesiredNetwork, seen: &ObservedNetwork) -> Vec<NetworkAction> {
     let wanted: BTreeMap<_, _> =
         want.ports.iter().filter_map(|port| Some((port.address()?, port.mac))).collect();
     let outdated = seen.neighbours.keys().filter(|address| !wanted.contains_key(*address));
     let missing =
         wanted.iter().filter(|(address, mac)| seen.neighbours.get(*address) != Some(*mac));
-    let remove = outdated.map(|address| Action::RemoveNeighbour { address: *address });
-    let set = missing.map(|(address, mac)| Action::SetNeighbour { address: *address, mac: *mac });
+    let remove = outdated.map(|address| NetworkAction::RemoveNeighbour { address: *address });
+    let set =
+        missing.map(|(address, mac)| NetworkAction::SetNeighbour { address: *address, mac: *mac });
     remove.chain(set).collect()
 }
 
-fn attach(ours: &Bridge, port: &Port, seen: &Seen) -> Option<Action> {
+fn attach(ours: &Bridge, port: &Port, seen: &ObservedNetwork) -> Option<NetworkAction> {
     let (bridge, isolation) = match &port.attachment {
         Attachment::Nat { .. } => (&ours.name, Isolation::Isolated),
         Attachment::Bridge { name, .. } => (name, Isolation::Shared),
@@ -320,7 +329,7 @@ fn attach(ours: &Bridge, port: &Port, seen: &Seen) -> Option<Action> {
             && is_isolated == (isolation == Isolation::Isolated)
     });
     let is_recreated = create_tap(port, seen).is_some();
-    (!is_attached || is_recreated).then(|| Action::Attach {
+    (!is_attached || is_recreated).then(|| NetworkAction::Attach {
         tap: port.tap.clone(),
         bridge: bridge.clone(),
         mtu,

@@ -15,7 +15,7 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256};
 
 use crate::service;
-use crate::want::{Attachment, Bridge, Guard, Inbound, Port, Want};
+use crate::want::{Attachment, Bridge, DesiredNetwork, InboundPolicy, Port, SpoofGuard};
 
 /// What the name of the chain that carries the digest begins with.
 pub(crate) const DIGEST_CHAIN: &str = "digest_";
@@ -26,13 +26,13 @@ pub(crate) const SEEN_SET: &str = "addresses";
 
 /// A transaction for nftables and what tells whether it has been carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rules {
+pub struct Ruleset {
     pub digest: String,
     pub text: String,
 }
 
-impl Rules {
-    pub(crate) fn new(want: &Want) -> Self {
+impl Ruleset {
+    pub(crate) fn new(want: &DesiredNetwork) -> Self {
         let guests = bridge_family(want);
         let host = inet_family(want);
         let memory = memory(&want.bridge);
@@ -104,9 +104,9 @@ pub(crate) fn set(name: &str, kind: &str, elements: impl Iterator<Item = String>
 
 /// What guests may put on the wire. Connection tracking does not exist in this family on every
 /// kernel; nothing here needs it.
-fn bridge_family(want: &Want) -> String {
+fn bridge_family(want: &DesiredNetwork) -> String {
     let nat = || want.ports.iter().filter_map(|port| Some((port, port.address()?)));
-    let foreign = |wish: fn(&Guard) -> bool| {
+    let foreign = |wish: fn(&SpoofGuard) -> bool| {
         want.ports.iter().filter(move |port| match &port.attachment {
             Attachment::Bridge { guard, .. } => wish(guard),
             Attachment::Nat { .. } => false,
@@ -166,14 +166,14 @@ const BRIDGE_RULES: &str = "\
 ";
 
 /// What guests may reach, who may reach guests, and NAT outwards.
-fn inet_family(want: &Want) -> String {
+fn inet_family(want: &DesiredNetwork) -> String {
     let bridge = &want.bridge;
     let name = &bridge.name;
     let gateway = bridge.gateway.addr();
     let network = bridge.gateway.trunc();
     let mut text = String::new();
     let addresses = |port: &Port| match &port.attachment {
-        Attachment::Nat { address, inbound: Inbound::All } => Some(address.to_string()),
+        Attachment::Nat { address, inbound: InboundPolicy::All } => Some(address.to_string()),
         _ => None,
     };
     text += &set("open", "ipv4_addr", want.ports.iter().filter_map(addresses));
@@ -234,7 +234,7 @@ fn inet_family(want: &Want) -> String {
 
 fn open_ports(port: &Port) -> Vec<String> {
     match &port.attachment {
-        Attachment::Nat { address, inbound: Inbound::Only(open) } => {
+        Attachment::Nat { address, inbound: InboundPolicy::Only(open) } => {
             let element = |(protocol, number)| format!("{address} . {protocol} . {number}");
             open.iter().copied().map(element).collect()
         }

@@ -29,9 +29,9 @@ pub struct Service {
     /// For how many seconds after its last new connection a client stays with an endpoint.
     pub affinity: Option<u32>,
     /// Which endpoints serve connections to `address`.
-    pub internal: Scope,
+    pub internal: EndpointScope,
     /// Which endpoints serve connections to `node_port` that come from outside.
-    pub external: Scope,
+    pub external: EndpointScope,
     /// Those that are ready.
     pub endpoints: Vec<Endpoint>,
 }
@@ -54,7 +54,7 @@ pub enum Location {
 
 /// Which endpoints may be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Scope {
+pub enum EndpointScope {
     #[default]
     Cluster,
     /// Those on this node only; connections are dropped when it has none.
@@ -62,9 +62,9 @@ pub enum Scope {
 }
 
 impl Service {
-    fn endpoints_in(&self, scope: Scope) -> Vec<&Endpoint> {
+    fn endpoints_in(&self, scope: EndpointScope) -> Vec<&Endpoint> {
         let is_in = |endpoint: &&Endpoint| {
-            scope == Scope::Cluster || endpoint.location == Location::ThisNode
+            scope == EndpointScope::Cluster || endpoint.location == Location::ThisNode
         };
         self.endpoints.iter().filter(is_in).collect()
     }

@@ -64,7 +64,7 @@ mod sys {
 
     /// `struct ifreq`: a name of 16 bytes, then a union of at most 24 that begins with the flags.
     #[repr(C, align(8))]
-    struct Request {
+    struct InterfaceRequest {
         name: [u8; 16],
         flags: u16,
         rest: [u8; 22],
@@ -75,7 +75,7 @@ mod sys {
         name: &LinkName,
         queues: Queues,
     ) -> io::Result<()> {
-        let mut request = Request { name: [0; 16], flags: 0, rest: [0; 22] };
+        let mut request = InterfaceRequest { name: [0; 16], flags: 0, rest: [0; 22] };
         request.name[..name.as_str().len()].copy_from_slice(name.as_str().as_bytes());
         request.flags = TAP | NO_PACKET_INFO | OFFLOAD_HEADER;
         if queues == Queues::Multi {
@@ -83,7 +83,7 @@ mod sys {
         }
         // SAFETY: TUNSETIFF takes a pointer to a `struct ifreq`, which `Request` is, and the kernel
         // writes back no more than its 40 bytes, into the copy that the setter owns.
-        unsafe { ioctl(device, Setter::<SET_INTERFACE, Request>::new(request)) }?;
+        unsafe { ioctl(device, Setter::<SET_INTERFACE, InterfaceRequest>::new(request)) }?;
         Ok(())
     }
 

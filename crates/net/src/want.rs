@@ -16,7 +16,7 @@ const MTU: std::ops::RangeInclusive<u16> = 576..=65_521;
 
 /// One bridge with NAT, and the ports of all guests of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Want {
+pub struct DesiredNetwork {
     pub bridge: Bridge,
     pub ports: Vec<Port>,
     /// Services that guests and the node can reach; while they are not known, the rules for them
@@ -81,15 +81,15 @@ pub struct Port {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Attachment {
     /// To our own bridge, with an address that we chose.
-    Nat { address: Ipv4Addr, inbound: Inbound },
+    Nat { address: Ipv4Addr, inbound: InboundPolicy },
     /// To a bridge that somebody else made and that decides about addresses.
-    Bridge { name: LinkName, guard: Guard },
+    Bridge { name: LinkName, guard: SpoofGuard },
 }
 
 /// Which new connections a guest of the NAT network accepts. Ping and answers always pass, and so
 /// does what the node itself sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Inbound {
+pub enum InboundPolicy {
     All,
     Only(BTreeSet<(Protocol, u16)>),
 }
@@ -113,7 +113,7 @@ impl fmt::Display for Protocol {
 
 /// What is checked of a guest on somebody else's bridge. Its addresses are not ours to judge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Guard {
+pub struct SpoofGuard {
     /// It may send from its own Ethernet address only.
     pub own_mac_only: bool,
     /// It may not answer as a DHCP server or advertise itself as an IPv6 router.
@@ -143,7 +143,7 @@ pub enum WantError {
     Twice { tap: LinkName, other: LinkName, what: &'static str },
 }
 
-impl Want {
+impl DesiredNetwork {
     /// Whether all of it can be made at once.
     pub fn check(&self) -> Result<(), WantError> {
         self.bridge.check()?;
@@ -246,14 +246,14 @@ mod tests {
             mac: Mac::new([2, 0, 0, 0, 0, mac]),
             owner: 0,
             queues: Queues::Single,
-            attachment: Attachment::Nat { address: address.into(), inbound: Inbound::All },
+            attachment: Attachment::Nat { address: address.into(), inbound: InboundPolicy::All },
         }
     }
 
     fn check(ports: Vec<Port>, change: impl Fn(&mut Bridge)) -> String {
         let mut bridge = Bridge::new("10.52.0.1/24".parse().unwrap());
         change(&mut bridge);
-        Want { bridge, ports, services: None }
+        DesiredNetwork { bridge, ports, services: None }
             .check()
             .map_or_else(|error| error.to_string(), |()| "fine".into())
     }
@@ -264,7 +264,7 @@ mod tests {
         let foreign = Port {
             attachment: Attachment::Bridge {
                 name: "sheaf0".parse().unwrap(),
-                guard: Guard::default(),
+                guard: SpoofGuard::default(),
             },
             ..good()
         };

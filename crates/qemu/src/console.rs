@@ -43,12 +43,12 @@ pub enum ConsoleError {
 /// The hub of one serial port; clones share it.
 #[derive(Debug, Clone)]
 pub struct Console {
-    shared: Arc<Shared>,
+    shared: Arc<ConsoleShared>,
     typed: mpsc::Sender<Bytes>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ConsoleShared {
     recent: Mutex<Recent>,
 }
 
@@ -100,9 +100,9 @@ impl Console {
         let log = Log::open(dir.serial_log()).await;
         let tail = log.tail().await;
         let recent = Recent { tail, listeners: Some(broadcast::channel(BEHIND).0) };
-        let shared = Arc::new(Shared { recent: Mutex::new(recent) });
+        let shared = Arc::new(ConsoleShared { recent: Mutex::new(recent) });
         let (typed, queue) = mpsc::channel(TYPED);
-        let hub = Hub { dir, shared: Arc::clone(&shared), log };
+        let hub = ConsoleHub { dir, shared: Arc::clone(&shared), log };
         // Connected before we return, so that a guest that begins now is heard from the start.
         let first = hub.dir.connect(SERIAL).await;
         tasks.spawn("console", hub.run(first, queue, tasks.stop_signal()));
@@ -125,13 +125,13 @@ impl Console {
     }
 }
 
-struct Hub {
+struct ConsoleHub {
     dir: RunDir,
-    shared: Arc<Shared>,
+    shared: Arc<ConsoleShared>,
     log: Log,
 }
 
-impl Hub {
+impl ConsoleHub {
     async fn run(
         mut self,
         first: io::Result<UnixStream>,

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::process::Identity;
+use crate::process::ProcessUser;
 
 /// A firmware, and the variable store that a new machine begins with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +54,7 @@ fn choose(boot: Boot, exists: impl Fn(&Path) -> bool) -> Option<Ovmf> {
 }
 
 /// Gives a machine its variables: a copy of the template, unless it has some already.
-pub fn provide_vars(template: &Path, own: &Path, identity: Option<&Identity>) -> io::Result<()> {
+pub fn provide_vars(template: &Path, own: &Path, identity: Option<&ProcessUser>) -> io::Result<()> {
     if !own.exists() {
         // Whole or not there: half a store would be taken for a used one.
         let half = own.with_extension("new");

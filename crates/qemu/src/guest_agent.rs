@@ -63,7 +63,7 @@ impl AgentError {
     }
 }
 
-struct Question {
+struct AgentCall {
     command: Command,
     reply: oneshot::Sender<Result<Value, AgentError>>,
 }
@@ -76,7 +76,7 @@ struct Command {
 /// The agent of one guest; clones share the channel.
 #[derive(Debug, Clone)]
 pub struct GuestAgent {
-    questions: mpsc::Sender<Question>,
+    questions: mpsc::Sender<AgentCall>,
 }
 
 impl GuestAgent {
@@ -98,7 +98,7 @@ impl GuestAgent {
         let ask = async {
             let (reply, answer) = oneshot::channel();
             let command = Command { name: command.to_owned(), arguments };
-            let question = Question { command, reply };
+            let question = AgentCall { command, reply };
             self.questions.send(question).await.map_err(|_| AgentError::Closed)?;
             answer.await.map_err(|_| AgentError::Closed)?
         };
@@ -112,7 +112,7 @@ impl GuestAgent {
     }
 }
 
-async fn serve(dir: RunDir, mut queue: mpsc::Receiver<Question>, mut stop: Stop) {
+async fn serve(dir: RunDir, mut queue: mpsc::Receiver<AgentCall>, mut stop: Stop) {
     let mut channel = connect(&dir).await.ok();
     loop {
         let question = tokio::select! {

@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::json;
 
-pub use header::{Kind, Refusal, sniff};
-pub use layout::{Layout, Place};
+pub use header::{ImageKind, Refusal, sniff};
+pub use layout::{Layout, PartPosition};
 pub use receive::{ReceiveError, Received, feed};
 pub use sparse::copy_sparse;
 pub use tool::{Tool, ToolError};
@@ -31,7 +31,7 @@ use crate::machine::{FileImage, ImageFormat};
 /// What an image holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageInfo {
-    pub kind: Kind,
+    pub kind: ImageKind,
     /// The size of the disk that the guest sees.
     pub virtual_size: u64,
     /// What it takes on the host now.
@@ -47,13 +47,13 @@ pub enum ImageError {
     Refused { path: PathBuf, refusal: Refusal },
     #[error(transparent)]
     Tool(#[from] ToolError),
-    #[error("cannot understand what qemu-img says about {}", path.display())]
+    #[error("cannot parse the output of qemu-img for {}", path.display())]
     Unexpected { path: PathBuf, source: serde_json::Error },
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct Said {
+struct QemuImgInfo {
     virtual_size: u64,
     #[serde(default)]
     actual_size: u64,
@@ -67,7 +67,7 @@ struct Said {
 /// Looks at an image that may be hostile.
 pub async fn inspect(tool: &Tool, path: &Path) -> Result<ImageInfo, ImageError> {
     let kind = check_header(path)?;
-    if kind == Kind::Raw {
+    if kind == ImageKind::Raw {
         let failed = |source| ImageError::Read { path: path.to_owned(), source };
         let data = std::fs::metadata(path).map_err(failed)?;
         let actual_size = std::os::unix::fs::MetadataExt::blocks(&data) * 512;
@@ -75,7 +75,7 @@ pub async fn inspect(tool: &Tool, path: &Path) -> Result<ImageInfo, ImageError> 
     }
     let arguments = ["info".into(), "--output=json".into(), "-U".into(), source(path, kind).into()];
     let said = tool.run(&arguments).await?;
-    let said: Said = serde_json::from_str(&said)
+    let said: QemuImgInfo = serde_json::from_str(&said)
         .map_err(|source| ImageError::Unexpected { path: path.to_owned(), source })?;
     // The header was looked at already; QEMU's word is a second opinion.
     let refuse = |refusal| ImageError::Refused { path: path.to_owned(), refusal };
@@ -104,7 +104,7 @@ fn one_extent(specific: &serde_json::Value, path: &Path) -> bool {
 }
 
 /// Tells what an image is from its first bytes, and refuses what points outside.
-pub fn check_header(path: &Path) -> Result<Kind, ImageError> {
+pub fn check_header(path: &Path) -> Result<ImageKind, ImageError> {
     let failed = |source| ImageError::Read { path: path.to_owned(), source };
     let mut start = Vec::new();
     // Nobody waits for a pipe that was put there instead of a file.
@@ -118,12 +118,12 @@ pub fn check_header(path: &Path) -> Result<Kind, ImageError> {
 }
 
 /// An image as qemu-img is to open it: the format is given, and nothing below it is followed.
-fn source(path: &Path, kind: Kind) -> String {
+fn source(path: &Path, kind: ImageKind) -> String {
     let mut image = json!({
         "driver": kind.driver(),
         "file": { "driver": "file", "filename": path },
     });
-    if kind == Kind::Qcow2 {
+    if kind == ImageKind::Qcow2 {
         image["backing"] = serde_json::Value::Null;
     }
     format!("json:{image}")
@@ -134,7 +134,7 @@ fn source(path: &Path, kind: Kind) -> String {
 /// Holes stay holes. An existing target is overwritten; a failed one is removed.
 pub async fn convert(
     tool: &Tool,
-    from: (&Path, Kind),
+    from: (&Path, ImageKind),
     to: (&Path, ImageFormat),
     progress: impl FnMut(f32) + Send,
 ) -> Result<(), ImageError> {
@@ -179,7 +179,7 @@ pub async fn write_to_socket(tool: &Tool, disk: &Path, socket: &Path) -> Result<
         "-W".into(),
         "-O".into(),
         "raw".into(),
-        source(disk, Kind::Raw).into(),
+        source(disk, ImageKind::Raw).into(),
         served(socket).into(),
     ];
     Ok(tool.run_with_progress(&arguments, |_| {}).await?)
@@ -282,7 +282,7 @@ pub async fn grow(
 /// Finds out whether a qcow2 image is in order.
 pub async fn check(tool: &Tool, path: &Path) -> Result<(), ImageError> {
     check_header(path)?;
-    tool.run(&["check".into(), "-q".into(), source(path, Kind::Qcow2).into()]).await?;
+    tool.run(&["check".into(), "-q".into(), source(path, ImageKind::Qcow2).into()]).await?;
     Ok(())
 }
 

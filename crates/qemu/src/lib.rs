@@ -20,7 +20,7 @@ pub use console::Console;
 pub use guest_agent::GuestAgent;
 pub use machine::Machine;
 pub use passable::create_passable;
-pub use process::{Exit, Found, Launcher, Running, Spec};
+pub use process::{Exit, Launcher, RunDirState, RunningMachine, Spec};
 pub use run_dir::RunDir;
 
 #[cfg(test)]

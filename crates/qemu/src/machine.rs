@@ -17,9 +17,9 @@ pub use devices::{
     WatchdogAction,
 };
 pub use disk::{
-    Aio, BlockSizes, Bus, Cache, Disk, DiskDevice, ErrorPolicy, FileImage, ImageFormat, Source,
+    Aio, BlockSizes, Bus, Cache, Disk, DiskDevice, DiskSource, ErrorPolicy, FileImage, ImageFormat,
 };
-pub use nic::{Forward, Link, Nic, NicBackend, NicModel, Protocol};
+pub use nic::{Forward, LinkState, Nic, NicBackend, NicModel, Protocol};
 
 /// One virtual machine as QEMU will see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
 use crate::machine::Accelerator;
-use crate::process::{Binary, Identity, confine};
+use crate::process::{Binary, ProcessUser, confine};
 
 const TRIAL: &[u8] = include_bytes!("probe/trial.bin");
 /// Working KVM needs a tenth of a second, most of it for the firmware. A node that comes back
@@ -62,7 +62,7 @@ pub fn kvm_groups() -> Vec<u32> {
 
 /// An answer and what it depends on.
 #[derive(Serialize, Deserialize)]
-struct Cached {
+struct CachedProbe {
     key: String,
     probe: Probe,
 }
@@ -70,12 +70,12 @@ struct Cached {
 /// Looks at QEMU and tries KVM, unless `cache` has the answer.
 pub async fn probe(
     binary: &Binary,
-    identity: Option<&Identity>,
+    identity: Option<&ProcessUser>,
     cache: &Path,
 ) -> Result<Probe, ProbeError> {
     let key = key(binary, identity)?;
     let cached = fs::read(cache).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    if let Some(Cached { key: known, probe }) = cached
+    if let Some(CachedProbe { key: known, probe }) = cached
         && known == key
     {
         return Ok(probe);
@@ -84,9 +84,9 @@ pub async fn probe(
     let cpu_models = cpu_models(binary).await?;
     let failure = try_kvm(binary, identity, cache).await.err();
     let accelerator = if failure.is_none() { Accelerator::Kvm } else { Accelerator::Tcg };
-    let lasting = failure != Some(Failure::Late);
+    let lasting = failure != Some(ProbeFailure::Late);
     let reason = failure.map(|failure| failure.to_string());
-    let cached = Cached { key, probe: Probe { accelerator, reason, version, cpu_models } };
+    let cached = CachedProbe { key, probe: Probe { accelerator, reason, version, cpu_models } };
     // Without the file the next start takes longer; nothing else.
     if lasting && let Ok(bytes) = serde_json::to_vec(&cached) {
         let _ = fs::write(cache, bytes);
@@ -96,14 +96,14 @@ pub async fn probe(
 
 /// Why a trial did not succeed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum Failure {
+enum ProbeFailure {
     #[error("{0}")]
     Refused(String),
     #[error("a trial guest did not finish within {} s", LIMIT.as_secs())]
     Late,
 }
 
-fn key(binary: &Binary, identity: Option<&Identity>) -> Result<String, ProbeError> {
+fn key(binary: &Binary, identity: Option<&ProcessUser>) -> Result<String, ProbeError> {
     let path = find(&binary.0)?;
     let stamp = |path: &Path| {
         let data = fs::metadata(path);
@@ -176,27 +176,27 @@ fn parse_models(said: &str) -> Vec<String> {
 /// Runs the trial under KVM.
 async fn try_kvm(
     binary: &Binary,
-    identity: Option<&Identity>,
+    identity: Option<&ProcessUser>,
     cache: &Path,
-) -> Result<(), Failure> {
+) -> Result<(), ProbeFailure> {
     if !Path::new(KVM).exists() {
-        return Err(Failure::Refused(format!("there is no {KVM}")));
+        return Err(ProbeFailure::Refused(format!("there is no {KVM}")));
     }
-    let folder = Scratch::beside(cache)
-        .map_err(|error| Failure::Refused(format!("cannot make a folder: {error}")))?;
+    let folder = TemporaryDir::beside(cache)
+        .map_err(|error| ProbeFailure::Refused(format!("cannot make a folder: {error}")))?;
     run_trial(binary, identity, Accelerator::Kvm, &folder.0).await
 }
 
 /// A folder that is removed when it is dropped.
-struct Scratch(PathBuf);
+struct TemporaryDir(PathBuf);
 
-impl Drop for Scratch {
+impl Drop for TemporaryDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-impl Scratch {
+impl TemporaryDir {
     /// Beside the cache, in a folder of ours: what lies in a public one could be anybody's.
     fn beside(cache: &Path) -> io::Result<Self> {
         let path = cache.with_extension("trial");
@@ -207,10 +207,10 @@ impl Scratch {
 
 async fn run_trial(
     binary: &Binary,
-    identity: Option<&Identity>,
+    identity: Option<&ProcessUser>,
     accelerator: Accelerator,
     folder: &Path,
-) -> Result<(), Failure> {
+) -> Result<(), ProbeFailure> {
     let image = folder.join("trial.img");
     let write = || -> io::Result<()> {
         fs::write(&image, TRIAL)?;
@@ -218,7 +218,7 @@ async fn run_trial(
         // The firmware does not boot from a disk of one sector.
         fs::OpenOptions::new().write(true).open(&image)?.set_len(1 << 20)
     };
-    write().map_err(|error| Failure::Refused(format!("cannot write the trial: {error}")))?;
+    write().map_err(|error| ProbeFailure::Refused(format!("cannot write the trial: {error}")))?;
     let mut command = std::process::Command::new(&binary.0);
     let path = image.to_string_lossy().replace(',', ",,");
     let model = if accelerator == Accelerator::Kvm { "host" } else { "max" };
@@ -233,7 +233,8 @@ async fn run_trial(
         .stderr(Stdio::piped());
     confine(&mut command, identity.cloned(), Vec::new());
     let mut command = Command::from(command);
-    let not_run = |error| Failure::Refused(format!("cannot run {}: {error}", binary.0.display()));
+    let not_run =
+        |error| ProbeFailure::Refused(format!("cannot run {}: {error}", binary.0.display()));
     let mut child = command.kill_on_drop(true).spawn().map_err(not_run)?;
     let stderr = child.stderr.take().expect("it was asked for above");
     let ended = tokio::time::timeout(LIMIT, async {
@@ -242,8 +243,8 @@ async fn run_trial(
             status = child.wait() => Ok(status),
         }
     });
-    let Ok(ended) = ended.await else { return Err(Failure::Late) };
-    Err(Failure::Refused(match ended {
+    let Ok(ended) = ended.await else { return Err(ProbeFailure::Late) };
+    Err(ProbeFailure::Refused(match ended {
         Ok(Ok(status)) if status.code() == Some(SUCCESS) => return Ok(()),
         Ok(Ok(status)) => format!("QEMU ended with {status}"),
         Ok(Err(error)) => format!("cannot wait for QEMU: {error}"),
@@ -315,7 +316,7 @@ mod tests {
     async fn the_trial_runs_as_whom_machines_run_as() {
         let Some(identity) = crate::tests::identity() else { panic!("this test needs root") };
         let stage = crate::tests::Stage::new();
-        let folder = Scratch::beside(&stage.path().join("probe.json")).unwrap();
+        let folder = TemporaryDir::beside(&stage.path().join("probe.json")).unwrap();
         let binary = Binary::default();
         let trial = run_trial(&binary, Some(&identity), Accelerator::Tcg, &folder.0);
         within("the trial", trial).await.unwrap();
@@ -335,7 +336,7 @@ mod tests {
         let marked = Probe { version: "from the file".to_owned(), ..first.clone() };
         let key = key(&binary, None).unwrap();
         let keep = |key: &str| {
-            let cached = Cached { key: key.to_owned(), probe: marked.clone() };
+            let cached = CachedProbe { key: key.to_owned(), probe: marked.clone() };
             fs::write(&cache, serde_json::to_vec(&cached).unwrap()).unwrap();
         };
         keep(&key);

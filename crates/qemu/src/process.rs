@@ -37,8 +37,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
-pub use launch::{AdoptError, Found, LaunchError, Launcher};
-pub use running::{PinError, Running, ScreenshotError};
+pub use launch::{AdoptError, LaunchError, Launcher, RunDirState};
+pub use running::{PinError, RunningMachine, ScreenshotError};
 pub(crate) use sys::{confine, confine_with};
 pub use sys::{open_tap, open_vhost_net};
 
@@ -55,14 +55,14 @@ pub struct Spec {
 pub struct Confinement {
     /// The user that QEMU runs as; ours if there is none, which is all that is possible if
     /// we are not root.
-    pub identity: Option<Identity>,
+    pub identity: Option<ProcessUser>,
     pub limits: Option<cgroup::Limits>,
     /// Where the limits apply; decided once for the host.
     pub cgroup: Option<cgroup::Layout>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
+pub struct ProcessUser {
     pub uid: u32,
     pub gid: u32,
     /// Groups that give access to devices, such as that of `/dev/kvm`.

@@ -28,10 +28,10 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, broadcast, mpsc, oneshot, watch};
 use tracing::debug;
 
-use codec::{Lines, Message, WireError};
+use codec::{Lines, QmpMessage, WireError};
 pub use hotplug::UnplugError;
 pub use memory_dump::MemoryDumpError;
-use outgoing::Outgoing;
+use outgoing::OutgoingQueue;
 pub use state::StateError;
 pub use types::{BlockStats, CpuSlot, Event, RunState, ShutdownReason, Vcpu};
 
@@ -51,7 +51,7 @@ pub enum QmpError {
     Closed { command: String, source: Option<WireError> },
     #[error("cannot understand QEMU's answer to {command}")]
     Unexpected { command: String, source: Arc<serde_json::Error> },
-    #[error("cannot use the monitor: it said no greeting")]
+    #[error("QMP monitor sent no greeting")]
     NoGreeting,
 }
 
@@ -69,13 +69,13 @@ impl QmpError {
     }
 }
 
-type Reply = Result<Value, (String, String)>;
-type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Reply>>>>;
+type QmpReply = Result<Value, (String, String)>;
+type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<QmpReply>>>>;
 
 /// A connection to one monitor; clones share it.
 #[derive(Debug, Clone)]
 pub struct Qmp {
-    commands: mpsc::Sender<Outgoing>,
+    commands: mpsc::Sender<OutgoingQueue>,
     waiting: Waiting,
     events: broadcast::Sender<Event>,
     closed: watch::Receiver<Option<WireError>>,
@@ -85,7 +85,7 @@ pub struct Qmp {
 }
 
 /// How far a connection's reader and its callers are told of one another's end.
-struct Reader {
+struct ReaderEnd {
     lines: Lines<OwnedReadHalf>,
     waiting: Waiting,
     events: broadcast::Sender<Event>,
@@ -114,7 +114,7 @@ impl Qmp {
         let mut lines = Lines::new(read);
         let greeting = async {
             match lines.next().await {
-                Ok(Message::Greeting) => Ok(()),
+                Ok(QmpMessage::Greeting) => Ok(()),
                 Ok(_) => Err(QmpError::NoGreeting),
                 Err(source) => {
                     Err(QmpError::Closed { command: "connect".to_owned(), source: Some(source) })
@@ -127,7 +127,7 @@ impl Qmp {
         let (closed, is_closed) = watch::channel(None);
         let waiting = Waiting::default();
         let hang_up = Arc::new(Notify::new());
-        let reader = Reader {
+        let reader = ReaderEnd {
             lines,
             waiting: Arc::clone(&waiting),
             events: events.clone(),
@@ -215,10 +215,10 @@ impl Qmp {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
         lock(&self.waiting).insert(id, reply);
-        let _forget = Forget { waiting: &self.waiting, id };
+        let _forget = ForgetOnDrop { waiting: &self.waiting, id };
         let mut line = codec::command(command, arguments, id);
         line.push(b'\n');
-        let line = Outgoing { line, fds };
+        let line = OutgoingQueue { line, fds };
         let closed = || QmpError::Closed {
             command: command.to_owned(),
             source: self.closed.borrow().clone(),
@@ -237,23 +237,23 @@ impl Qmp {
     }
 }
 
-fn lock(waiting: &Waiting) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<Reply>>> {
+fn lock(waiting: &Waiting) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<QmpReply>>> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Forgets a question whose caller has stopped waiting.
-struct Forget<'a> {
+struct ForgetOnDrop<'a> {
     waiting: &'a Waiting,
     id: u64,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for ForgetOnDrop<'_> {
     fn drop(&mut self) {
         lock(self.waiting).remove(&self.id);
     }
 }
 
-impl Reader {
+impl ReaderEnd {
     async fn run(mut self, mut stop: Stop) {
         let hang_up = Arc::clone(&self.hang_up);
         let hung_up = hang_up.notified();
@@ -277,28 +277,28 @@ impl Reader {
         lock(&self.waiting).clear();
     }
 
-    fn apply(&mut self, message: Message) {
+    fn apply(&mut self, message: QmpMessage) {
         match message {
-            Message::Event(event) => {
+            QmpMessage::Event(event) => {
                 // Nobody listening is fine.
                 let _ = self.events.send(event);
             }
-            Message::Reply { id: Some(id), reply } => {
+            QmpMessage::Reply { id: Some(id), reply } => {
                 // A caller that gave up has removed itself.
                 if let Some(caller) = lock(&self.waiting).remove(&id) {
                     let _ = caller.send(reply);
                 }
             }
-            Message::Reply { id: None, reply } => {
+            QmpMessage::Reply { id: None, reply } => {
                 debug!(?reply, "reply without an id");
             }
-            Message::Greeting => debug!("second greeting"),
+            QmpMessage::Greeting => debug!("second greeting"),
         }
     }
 }
 
 async fn write_all(
-    mut queue: mpsc::Receiver<Outgoing>,
+    mut queue: mpsc::Receiver<OutgoingQueue>,
     socket: OwnedWriteHalf,
     mut closed: watch::Receiver<Option<WireError>>,
 ) {

@@ -18,7 +18,7 @@ use tokio::net::UnixStream;
 
 use crate::argv::device::usb_socket;
 use crate::machine::USB_SLOTS;
-use crate::process::Identity;
+use crate::process::ProcessUser;
 
 pub(crate) const MACHINE: &str = "machine.json";
 pub(crate) const PROCESS: &str = "process.json";
@@ -73,7 +73,7 @@ impl RunDir {
     }
 
     /// Makes the folders; those that exist are put right.
-    pub fn create(&self, identity: Option<&Identity>) -> io::Result<()> {
+    pub fn create(&self, identity: Option<&ProcessUser>) -> io::Result<()> {
         let vm = self.vm();
         fs::DirBuilder::new().recursive(true).mode(0o711).create(&self.0)?;
         // QEMU's user must be able to pass, and nobody to look around.

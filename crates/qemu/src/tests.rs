@@ -13,8 +13,8 @@ use base::Tasks;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-use crate::machine::{Bus, Disk, FileImage, Machine, Source};
-use crate::process::{Binary, Confinement, Identity, Launcher, Running, Spec};
+use crate::machine::{Bus, Disk, DiskSource, FileImage, Machine};
+use crate::process::{Binary, Confinement, Launcher, ProcessUser, RunningMachine, Spec};
 use crate::run_dir::RunDir;
 
 /// Long enough for the slowest machine that runs tests; nothing waits for it to pass.
@@ -74,7 +74,7 @@ impl Stage {
     pub(crate) fn machine(&self, name: &str) -> Machine {
         let image = self.guest_image(name);
         let mut machine = Machine::new(name, UUID, 32 << 20);
-        let mut disk = Disk::new("root", Bus::Virtio, Source::File(FileImage::raw(image)));
+        let mut disk = Disk::new("root", Bus::Virtio, DiskSource::File(FileImage::raw(image)));
         disk.boot_index = Some(1);
         machine.disks.push(disk);
         machine
@@ -101,8 +101,8 @@ pub(crate) fn is_root() -> bool {
 }
 
 /// Somebody without rights, if we may become one.
-pub(crate) fn identity() -> Option<Identity> {
-    is_root().then_some(Identity { uid: 64_055, gid: 64_055, groups: Vec::new() })
+pub(crate) fn identity() -> Option<ProcessUser> {
+    is_root().then_some(ProcessUser { uid: 64_055, gid: 64_055, groups: Vec::new() })
 }
 
 pub(crate) fn spec(machine: Machine) -> Spec {
@@ -155,7 +155,7 @@ pub(crate) async fn say(console: &mut UnixStream, letters: &str) {
 }
 
 /// Starts a machine and waits for its guest; returns its console.
-pub(crate) async fn boot(stage: &Stage, name: &str) -> (Running, UnixStream) {
+pub(crate) async fn boot(stage: &Stage, name: &str) -> (RunningMachine, UnixStream) {
     let machine = stage.machine(name);
     let running = stage.launcher.launch(&stage.run_dir(name), spec(machine)).await.unwrap();
     let mut console = running.serial().await.unwrap();

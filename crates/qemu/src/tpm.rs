@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::process::{Identity, confine_with};
+use crate::process::{ProcessUser, confine_with};
 
 pub(crate) const PROGRAM: &str = "swtpm";
 
@@ -26,7 +26,7 @@ pub(crate) struct Started {
 /// Starts swtpm with its state in `state`, which is made if it is not there.
 pub(crate) fn start(
     state: &Path,
-    identity: Option<&Identity>,
+    identity: Option<&ProcessUser>,
     log: fs::File,
 ) -> io::Result<Started> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(state)?;
@@ -54,7 +54,7 @@ pub(crate) fn start(
 }
 
 /// Gives the state to the user who will write it; it may have been another's before.
-fn own(state: &Path, identity: &Identity) -> io::Result<()> {
+fn own(state: &Path, identity: &ProcessUser) -> io::Result<()> {
     let give =
         |path: &Path| std::os::unix::fs::lchown(path, Some(identity.uid), Some(identity.gid));
     give(state)?;

@@ -35,10 +35,10 @@ mod value;
 
 pub(crate) use admission::check_rules;
 pub use compiled::Compiled;
-pub use expression::{CompileError, Expression, Names, Wanted};
-pub use inquiry::{Authorize, Question, ResourceTarget, Target, Verdict};
+pub use expression::{CompileError, Declarations, ExpectedType, Expression};
+pub use inquiry::{AccessQuery, Authorize, AuthorizerTarget, AuthorizerVerdict, ResourceTarget};
 pub use name::is_cel_word;
-pub use scene::{EvalError, Found, PatchError, Scene};
+pub use scene::{EvalContext, EvalError, EvaluatedVariable, PatchError};
 
 /// Steps that one evaluation of one expression may take.
 const RULE_BUDGET: u64 = 1_000_000;

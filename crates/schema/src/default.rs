@@ -6,16 +6,16 @@
 
 use serde_json::Value;
 
-use crate::node::{Additional, Node};
+use crate::node::{Additional, SchemaNode};
 
 /// Drops meaningless nulls, then fills in defaults.
-pub fn default(value: &mut Value, schema: &Node) {
+pub fn default(value: &mut Value, schema: &SchemaNode) {
     drop_nulls(value, schema);
     fill(value, schema);
 }
 
 /// Drops null fields that may not be null and have no default to take their place.
-pub fn drop_nulls(value: &mut Value, schema: &Node) {
+pub fn drop_nulls(value: &mut Value, schema: &SchemaNode) {
     match value {
         Value::Object(map) => map.retain(|name, value| match schema.field(name) {
             Some(field) if value.is_null() => field.nullable || field.default.is_some(),
@@ -36,7 +36,7 @@ pub fn drop_nulls(value: &mut Value, schema: &Node) {
     }
 }
 
-fn fill(value: &mut Value, schema: &Node) {
+fn fill(value: &mut Value, schema: &SchemaNode) {
     match value {
         Value::Object(map) => {
             for (name, property) in &schema.properties {
@@ -71,7 +71,7 @@ fn fill(value: &mut Value, schema: &Node) {
 }
 
 /// A map's value or a list's item: it exists already, so that only null can be replaced.
-fn fill_element(value: &mut Value, schema: &Node) {
+fn fill_element(value: &mut Value, schema: &SchemaNode) {
     if let Some(default) = schema.default.as_deref()
         && value.is_null()
         && !schema.nullable

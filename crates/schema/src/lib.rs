@@ -22,10 +22,10 @@ pub use default::{default, drop_nulls};
 pub use field::{FieldError, Path, Reason};
 pub use metadata::{Malformed, coerce_metadata};
 pub use node::{
-    Additional, ListType, MapType, Node, PatchStrategy, Rule, Schema, Type, Validation,
+    Additional, CelRule, ListType, MapType, PatchStrategy, Schema, SchemaNode, Type, Validation,
 };
 pub use parse::{MAX_DEPTH, parse, unknown_fields};
-pub use prune::{Level, prune};
+pub use prune::{ObjectLevel, prune};
 pub use publish::{to_openapi_v2, to_openapi_v3};
 pub use structural::{check_status_root, check_structural};
 pub use validate::validate;

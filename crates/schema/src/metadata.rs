@@ -7,8 +7,8 @@
 use serde_json::{Map, Value};
 
 use crate::field::{FieldError, Path};
-use crate::node::Node;
-use crate::prune::Level;
+use crate::node::SchemaNode;
+use crate::prune::ObjectLevel;
 
 /// What to do with a metadata field of the wrong type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,8 +23,8 @@ pub enum Malformed {
 /// root. Returns the paths of unknown fields that were dropped, sorted.
 pub fn coerce_metadata(
     value: &mut Value,
-    schema: &Node,
-    level: Level,
+    schema: &SchemaNode,
+    level: ObjectLevel,
     malformed: Malformed,
 ) -> Result<Vec<String>, FieldError> {
     coerce_at(value, schema, level, malformed, &Path::Root)
@@ -33,13 +33,13 @@ pub fn coerce_metadata(
 /// [`coerce_metadata`] for a value that stands at `at` in its object.
 pub(crate) fn coerce_at(
     value: &mut Value,
-    schema: &Node,
-    level: Level,
+    schema: &SchemaNode,
+    level: ObjectLevel,
     malformed: Malformed,
     at: &Path<'_>,
 ) -> Result<Vec<String>, FieldError> {
     let mut coercer = Coercer { malformed, unknown: Vec::new() };
-    let resource = schema.embedded || level == Level::Root;
+    let resource = schema.embedded || level == ObjectLevel::Root;
     coercer.coerce(value, schema, resource, at)?;
     coercer.unknown.sort();
     Ok(coercer.unknown)
@@ -54,7 +54,7 @@ impl Coercer {
     fn coerce(
         &mut self,
         value: &mut Value,
-        node: &Node,
+        node: &SchemaNode,
         resource: bool,
         at: &Path<'_>,
     ) -> Result<(), FieldError> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 /// A shared, immutable schema.
-pub type Schema = Arc<Node>;
+pub type Schema = Arc<SchemaNode>;
 
 /// The JSON type that a value must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,7 +67,7 @@ pub struct PatchStrategy {
 
 /// One node of a schema.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Node {
+pub struct SchemaNode {
     pub ty: Type,
     pub nullable: bool,
     /// `x-kubernetes-preserve-unknown-fields`.
@@ -113,12 +113,12 @@ pub struct Validation {
     pub one_of: Box<[Schema]>,
     pub not: Option<Schema>,
     /// `x-kubernetes-validations`.
-    pub rules: Box<[Rule]>,
+    pub rules: Box<[CelRule]>,
 }
 
 /// One CEL rule of `x-kubernetes-validations`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Rule {
+pub struct CelRule {
     pub rule: Box<str>,
     pub message: Option<Box<str>>,
     pub message_expression: Option<Box<str>>,
@@ -128,7 +128,7 @@ pub struct Rule {
     pub optional_old_self: bool,
 }
 
-impl Node {
+impl SchemaNode {
     /// The schema of the property `name`, if it is declared.
     pub fn property(&self, name: &str) -> Option<&Schema> {
         let at = self.properties.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;

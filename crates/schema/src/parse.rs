@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::field::{FieldError, Path, Reason};
-use crate::node::{Additional, ListType, MapType, Node, Rule, Schema, Type, Validation};
+use crate::node::{Additional, CelRule, ListType, MapType, Schema, SchemaNode, Type, Validation};
 use crate::validate::format;
 use intern::Interner;
 
@@ -53,7 +53,7 @@ impl Parser {
             return Arc::default();
         }
         let mut fields = Fields { map, at, errors: &mut self.errors };
-        let mut node = Node {
+        let mut node = SchemaNode {
             ty: fields.ty(),
             nullable: fields.flag("nullable"),
             preserve_unknown: fields.flag("x-kubernetes-preserve-unknown-fields"),
@@ -64,7 +64,7 @@ impl Parser {
                 _ => MapType::Granular,
             },
             default: fields.present("default").cloned().map(Box::new),
-            ..Node::default()
+            ..SchemaNode::default()
         };
         let mut validation = fields.validation(node.ty);
         self.children(map, &mut node, &mut validation, at, depth);
@@ -77,7 +77,7 @@ impl Parser {
     fn children(
         &mut self,
         map: &Map<String, Value>,
-        node: &mut Node,
+        node: &mut SchemaNode,
         validation: &mut Validation,
         at: &Path<'_>,
         depth: usize,
@@ -261,7 +261,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn rules(&mut self) -> Box<[Rule]> {
+    fn rules(&mut self) -> Box<[CelRule]> {
         let list = self.list("x-kubernetes-validations");
         let at = self.at.field("x-kubernetes-validations");
         let mut rules = Vec::with_capacity(list.len());
@@ -272,7 +272,7 @@ impl<'a> Fields<'a> {
                 continue;
             };
             let mut fields = Fields { map, at: &at, errors: self.errors };
-            rules.push(Rule {
+            rules.push(CelRule {
                 rule: fields.text("rule").unwrap_or_default().into(),
                 message: fields.text("message").map(Into::into),
                 message_expression: fields.text("messageExpression").map(Into::into),

@@ -5,12 +5,12 @@
 
 use serde_json::Value;
 
-use crate::node::{Additional, Node};
+use crate::node::{Additional, SchemaNode};
 use crate::trail::Trail;
 
 /// Whether a value is a whole API object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
+pub enum ObjectLevel {
     /// The value has `apiVersion`, `kind` and `metadata`, which are always kept.
     Root,
     /// The value is some part of an object.
@@ -18,9 +18,9 @@ pub enum Level {
 }
 
 /// Drops unspecified fields and returns their paths (`spec.foo`, `spec.list[0].bar`), sorted.
-pub fn prune(value: &mut Value, schema: &Node, level: Level) -> Vec<String> {
+pub fn prune(value: &mut Value, schema: &SchemaNode, level: ObjectLevel) -> Vec<String> {
     let mut pruner = Pruner { trail: Trail::default(), dropped: Vec::new() };
-    let resource = schema.embedded || level == Level::Root;
+    let resource = schema.embedded || level == ObjectLevel::Root;
     if schema.preserve_unknown {
         pruner.keep(value, schema, resource);
     } else {
@@ -40,7 +40,7 @@ struct Pruner {
 }
 
 impl Pruner {
-    fn child(&mut self, value: &mut Value, schema: Option<&Node>) {
+    fn child(&mut self, value: &mut Value, schema: Option<&SchemaNode>) {
         match schema {
             Some(node) if node.preserve_unknown => self.keep(value, node, node.embedded),
             Some(node) => self.prune(value, schema, node.embedded),
@@ -49,13 +49,13 @@ impl Pruner {
     }
 
     /// Without a schema only scalars survive.
-    fn prune(&mut self, value: &mut Value, schema: Option<&Node>, resource: bool) {
+    fn prune(&mut self, value: &mut Value, schema: Option<&SchemaNode>, resource: bool) {
         match value {
             Value::Object(map) => map.retain(|name, value| {
                 let schema = match known(schema, name, resource) {
-                    Known::Meta => return true,
-                    Known::Field(schema) => schema,
-                    Known::No => {
+                    KnownFields::Meta => return true,
+                    KnownFields::Field(schema) => schema,
+                    KnownFields::No => {
                         // Metadata without a schema is a root that was not told so.
                         if !is_meta(name) || !self.trail.is_empty() {
                             self.dropped.push(self.trail.with_field(name));
@@ -81,11 +81,11 @@ impl Pruner {
     }
 
     /// Keeps what is unspecified, but pruning starts again below specified fields.
-    fn keep(&mut self, value: &mut Value, node: &Node, resource: bool) {
+    fn keep(&mut self, value: &mut Value, node: &SchemaNode, resource: bool) {
         match value {
             Value::Object(map) => {
                 for (name, value) in map {
-                    if let Known::Field(schema) = known(Some(node), name, resource) {
+                    if let KnownFields::Field(schema) = known(Some(node), name, resource) {
                         let mark = self.trail.push_field(name);
                         self.child(value, schema);
                         self.trail.pop(mark);
@@ -105,23 +105,23 @@ impl Pruner {
     }
 }
 
-enum Known<'a> {
+enum KnownFields<'a> {
     Meta,
     /// A specified field; `additionalProperties: true` specifies it without a schema.
-    Field(Option<&'a Node>),
+    Field(Option<&'a SchemaNode>),
     No,
 }
 
-fn known<'a>(schema: Option<&'a Node>, name: &str, resource: bool) -> Known<'a> {
-    let Some(node) = schema else { return Known::No };
+fn known<'a>(schema: Option<&'a SchemaNode>, name: &str, resource: bool) -> KnownFields<'a> {
+    let Some(node) = schema else { return KnownFields::No };
     if resource && is_meta(name) {
-        return Known::Meta;
+        return KnownFields::Meta;
     }
     match (node.property(name), &node.additional) {
-        (Some(property), _) => Known::Field(Some(property)),
-        (None, Additional::Of(schema)) => Known::Field(Some(schema)),
-        (None, Additional::Anything) => Known::Field(None),
-        (None, Additional::Closed) => Known::No,
+        (Some(property), _) => KnownFields::Field(Some(property)),
+        (None, Additional::Of(schema)) => KnownFields::Field(Some(schema)),
+        (None, Additional::Anything) => KnownFields::Field(None),
+        (None, Additional::Closed) => KnownFields::No,
     }
 }
 

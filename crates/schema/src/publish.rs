@@ -19,7 +19,7 @@ const METADATA: &str =
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Version {
+enum OpenApiVersion {
     V2,
     V3,
 }
@@ -27,7 +27,7 @@ enum Version {
 /// The schema of a custom resource for OpenAPI 3; `null` stands for "no schema".
 pub fn to_openapi_v3(raw: &Value) -> Value {
     let Value::Object(map) = raw else { return json!({"type": "object"}) };
-    publish_root(map, Version::V3)
+    publish_root(map, OpenApiVersion::V3)
 }
 
 /// The schema of a custom resource for OpenAPI 2; `null` stands for "no schema".
@@ -37,10 +37,10 @@ pub fn to_openapi_v2(raw: &Value) -> Value {
         // Not even metadata: a client that sees any property refuses all others.
         return json!({"type": "object"});
     }
-    publish_root(map, Version::V2)
+    publish_root(map, OpenApiVersion::V2)
 }
 
-fn publish_root(map: &Map<String, Value>, version: Version) -> Value {
+fn publish_root(map: &Map<String, Value>, version: OpenApiVersion) -> Value {
     let mut schema = publish(map, version, 0);
     set_type_and_metadata(&mut schema, version);
     Value::Object(schema)
@@ -50,7 +50,7 @@ fn flag(map: &Map<String, Value>, name: &str) -> bool {
     map.get(name).and_then(Value::as_bool).unwrap_or_default()
 }
 
-fn publish(map: &Map<String, Value>, version: Version, depth: usize) -> Map<String, Value> {
+fn publish(map: &Map<String, Value>, version: OpenApiVersion, depth: usize) -> Map<String, Value> {
     let mut schema = Map::new();
     if depth > crate::MAX_DEPTH {
         return schema;
@@ -66,10 +66,10 @@ fn publish(map: &Map<String, Value>, version: Version, depth: usize) -> Map<Stri
         schema.insert(name.clone(), value);
     }
     match version {
-        Version::V3 => unfold(&mut schema),
-        Version::V2 => lower(map, &mut schema),
+        OpenApiVersion::V3 => unfold(&mut schema),
+        OpenApiVersion::V2 => lower(map, &mut schema),
     }
-    let silent = version == Version::V2 && flag(map, "x-kubernetes-preserve-unknown-fields");
+    let silent = version == OpenApiVersion::V2 && flag(map, "x-kubernetes-preserve-unknown-fields");
     if flag(map, "x-kubernetes-embedded-resource") && !silent {
         set_type_and_metadata(&mut schema, version);
         require(&mut schema, &["apiVersion", "kind"]);
@@ -77,20 +77,20 @@ fn publish(map: &Map<String, Value>, version: Version, depth: usize) -> Map<Stri
     schema
 }
 
-fn publish_value(value: &Value, version: Version, depth: usize) -> Value {
+fn publish_value(value: &Value, version: OpenApiVersion, depth: usize) -> Value {
     match value {
         Value::Object(map) => Value::Object(publish(map, version, depth + 1)),
         other => other.clone(),
     }
 }
 
-fn publish_named(value: &Value, version: Version, depth: usize) -> Value {
+fn publish_named(value: &Value, version: OpenApiVersion, depth: usize) -> Value {
     let named = value.as_object().into_iter().flatten();
     let named = named.map(|(name, value)| (name.clone(), publish_value(value, version, depth)));
     Value::Object(named.collect())
 }
 
-fn publish_list(value: &Value, version: Version, depth: usize) -> Value {
+fn publish_list(value: &Value, version: OpenApiVersion, depth: usize) -> Value {
     let list = value.as_array().into_iter().flatten();
     Value::Array(list.map(|value| publish_value(value, version, depth)).collect())
 }
@@ -154,10 +154,10 @@ fn lower(raw: &Map<String, Value>, schema: &mut Map<String, Value>) {
     }
 }
 
-fn set_type_and_metadata(schema: &mut Map<String, Value>, version: Version) {
+fn set_type_and_metadata(schema: &mut Map<String, Value>, version: OpenApiVersion) {
     let place = match version {
-        Version::V2 => "#/definitions/",
-        Version::V3 => "#/components/schemas/",
+        OpenApiVersion::V2 => "#/definitions/",
+        OpenApiVersion::V3 => "#/components/schemas/",
     };
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
     let Value::Object(properties) = properties else { return };
@@ -168,9 +168,9 @@ fn set_type_and_metadata(schema: &mut Map<String, Value>, version: Version) {
     properties.insert(
         "metadata".to_owned(),
         match version {
-            Version::V2 => json!({"$ref": target["$ref"], "description": METADATA}),
+            OpenApiVersion::V2 => json!({"$ref": target["$ref"], "description": METADATA}),
             // Readers of OpenAPI 3 drop whatever stands beside a reference.
-            Version::V3 => json!({"allOf": [target], "description": METADATA}),
+            OpenApiVersion::V3 => json!({"allOf": [target], "description": METADATA}),
         },
     );
 }

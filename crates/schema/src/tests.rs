@@ -158,7 +158,7 @@ fn exercise(seed: u64) {
     let Ok(schema) = parse(&raw) else { return };
     let compiled = Compiled::new(schema.clone());
     let old = random.value(4);
-    for level in [Level::Root, Level::Field] {
+    for level in [ObjectLevel::Root, ObjectLevel::Field] {
         let mut value = random.value(4);
         let _ = coerce_metadata(&mut value, &schema, level, Malformed::Drop);
         prune(&mut value, &schema, level);
@@ -200,12 +200,12 @@ fn the_deepest_schemas_and_values_fit_on_the_stack() {
     assert_eq!(compiled.validate(&value, Some(&value)), []);
     let mut copy = value.clone();
     default(&mut copy, compiled.schema());
-    assert_eq!(prune(&mut copy, compiled.schema(), Level::Field), [""; 0]);
+    assert_eq!(prune(&mut copy, compiled.schema(), ObjectLevel::Field), [""; 0]);
     assert_eq!(copy, value);
     let _ = to_openapi_v2(&raw);
 }
 
 #[test]
 fn nodes_stay_small() {
-    assert!(size_of::<Node>() <= 112, "{}", size_of::<Node>());
+    assert!(size_of::<SchemaNode>() <= 112, "{}", size_of::<SchemaNode>());
 }

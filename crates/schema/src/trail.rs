@@ -9,11 +9,11 @@ pub(crate) struct Trail {
 /// Where to cut; returned by every push.
 #[derive(Debug, Clone, Copy)]
 #[must_use]
-pub(crate) struct Mark(usize);
+pub(crate) struct TrailMark(usize);
 
 impl Trail {
-    pub(crate) fn push_field(&mut self, name: &str) -> Mark {
-        let mark = Mark(self.text.len());
+    pub(crate) fn push_field(&mut self, name: &str) -> TrailMark {
+        let mark = TrailMark(self.text.len());
         if mark.0 > 0 {
             self.text.push('.');
         }
@@ -21,13 +21,13 @@ impl Trail {
         mark
     }
 
-    pub(crate) fn push_index(&mut self, index: usize) -> Mark {
-        let mark = Mark(self.text.len());
+    pub(crate) fn push_index(&mut self, index: usize) -> TrailMark {
+        let mark = TrailMark(self.text.len());
         self.text.push_str(&format!("[{index}]"));
         mark
     }
 
-    pub(crate) fn pop(&mut self, mark: Mark) {
+    pub(crate) fn pop(&mut self, mark: TrailMark) {
         self.text.truncate(mark.0);
     }
 

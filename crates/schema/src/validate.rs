@@ -18,7 +18,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use crate::field::{FieldError, Path, Reason};
-use crate::node::{Additional, Node, Type, Validation};
+use crate::node::{Additional, SchemaNode, Type, Validation};
 use ratchet::Old;
 
 /// How many failures one validation collects. A hostile object could otherwise have as
@@ -27,7 +27,7 @@ pub(crate) const MAX_ERRORS: usize = 1000;
 
 /// Everything that is wrong with `value`: types, bounds, formats, lists with duplicates,
 /// embedded resources. With `old`, failures in unchanged parts are forgiven.
-pub fn validate(value: &Value, old: Option<&Value>, schema: &Node) -> Vec<FieldError> {
+pub fn validate(value: &Value, old: Option<&Value>, schema: &SchemaNode) -> Vec<FieldError> {
     validate_at(value, old, schema, &Path::Root)
 }
 
@@ -35,7 +35,7 @@ pub fn validate(value: &Value, old: Option<&Value>, schema: &Node) -> Vec<FieldE
 pub(crate) fn validate_at(
     value: &Value,
     old: Option<&Value>,
-    schema: &Node,
+    schema: &SchemaNode,
     at: &Path<'_>,
 ) -> Vec<FieldError> {
     let mut errors = check_schema(value, old, schema, at);
@@ -51,10 +51,10 @@ pub(crate) fn validate_at(
 pub(crate) fn check_schema(
     value: &Value,
     old: Option<&Value>,
-    schema: &Node,
+    schema: &SchemaNode,
     at: &Path<'_>,
 ) -> Vec<FieldError> {
-    let site = Site { at, old: old.map(|old| Old::new(old, schema)), root: true };
+    let site = ValueSite { at, old: old.map(|old| Old::new(old, schema)), root: true };
     let mut seen = HashSet::new();
     let mut errors = check_child(value, schema, &site).errors;
     errors.retain(|error| seen.insert(error.to_string()));
@@ -71,7 +71,7 @@ pub(crate) fn name(at: &Path<'_>) -> String {
 
 /// Where a value stands, and what it was before.
 #[derive(Clone, Copy)]
-struct Site<'a> {
+struct ValueSite<'a> {
     at: &'a Path<'a>,
     old: Option<Old<'a>>,
     /// The whole object, whose `apiVersion` and `kind` are never forgiven: conversion
@@ -82,19 +82,19 @@ struct Site<'a> {
 /// What a check found. `score` counts what fitted: among failing alternatives the
 /// one with the highest score explains the failure.
 #[derive(Debug, Default)]
-struct Outcome {
+struct ValidationOutcome {
     errors: Vec<FieldError>,
     score: usize,
 }
 
-impl Outcome {
+impl ValidationOutcome {
     fn add(&mut self, error: FieldError) {
         if self.errors.len() < MAX_ERRORS {
             self.errors.push(error);
         }
     }
 
-    fn merge(&mut self, other: Outcome) {
+    fn merge(&mut self, other: ValidationOutcome) {
         let room = MAX_ERRORS.saturating_sub(self.errors.len());
         self.errors.extend(other.errors.into_iter().take(room));
         self.score += other.score;
@@ -105,7 +105,7 @@ impl Outcome {
     }
 }
 
-impl Site<'_> {
+impl ValueSite<'_> {
     /// A failure without a field of its own; the text names it.
     fn general(&self, detail: String) -> FieldError {
         FieldError::invalid("<nil>", "", detail)
@@ -124,8 +124,8 @@ impl Site<'_> {
     }
 }
 
-fn check(value: &Value, node: &Node, site: &Site<'_>) -> Outcome {
-    let mut outcome = Outcome::default();
+fn check(value: &Value, node: &SchemaNode, site: &ValueSite<'_>) -> ValidationOutcome {
+    let mut outcome = ValidationOutcome::default();
     let none = Validation::default();
     let validation = node.validation.as_deref().unwrap_or(&none);
     if value.is_null() {
@@ -159,7 +159,7 @@ fn check(value: &Value, node: &Node, site: &Site<'_>) -> Outcome {
 
 /// A child that stands in a field or list of its own: the level on which failures in
 /// unchanged values are forgiven.
-fn check_child(value: &Value, node: &Node, site: &Site<'_>) -> Outcome {
+fn check_child(value: &Value, node: &SchemaNode, site: &ValueSite<'_>) -> ValidationOutcome {
     let mut outcome = check(value, node, site);
     if !outcome.is_valid() && site.old.is_some_and(|old| old.equals(value)) {
         outcome.errors.clear();
@@ -182,10 +182,10 @@ pub(crate) fn type_name(ty: Type) -> &'static str {
 
 fn check_type(
     value: &Value,
-    node: &Node,
+    node: &SchemaNode,
     validation: &Validation,
-    site: &Site<'_>,
-    outcome: &mut Outcome,
+    site: &ValueSite<'_>,
+    outcome: &mut ValidationOutcome,
 ) {
     let (found, found_format) = match value {
         Value::Null => ("null", ""),
@@ -218,8 +218,8 @@ fn check_type(
 fn check_enumeration(
     value: &Value,
     validation: &Validation,
-    site: &Site<'_>,
-    outcome: &mut Outcome,
+    site: &ValueSite<'_>,
+    outcome: &mut ValidationOutcome,
 ) {
     let values = &validation.enumeration;
     if values.is_empty() || values.iter().any(|allowed| scalar::equals(value, allowed)) {
@@ -238,10 +238,10 @@ fn check_enumeration(
 
 fn check_list(
     list: &[Value],
-    node: &Node,
+    node: &SchemaNode,
     validation: &Validation,
-    site: &Site<'_>,
-    outcome: &mut Outcome,
+    site: &ValueSite<'_>,
+    outcome: &mut ValidationOutcome,
 ) {
     outcome.score += 2;
     if let Some(items) = &node.items {
@@ -249,7 +249,7 @@ fn check_list(
         for (index, item) in list.iter().enumerate() {
             let at = site.at.index(index);
             let old = olds.as_ref().and_then(|olds| olds.find(item));
-            outcome.merge(check_child(item, items, &Site { at: &at, old, root: false }));
+            outcome.merge(check_child(item, items, &ValueSite { at: &at, old, root: false }));
         }
     }
     let size = list.len() as u64;
@@ -266,10 +266,10 @@ fn check_list(
 
 fn check_map(
     map: &Map<String, Value>,
-    node: &Node,
+    node: &SchemaNode,
     validation: &Validation,
-    site: &Site<'_>,
-    outcome: &mut Outcome,
+    site: &ValueSite<'_>,
+    outcome: &mut ValidationOutcome,
 ) {
     outcome.score += 1;
     let size = map.len() as u64;
@@ -295,11 +295,16 @@ fn check_map(
     }
 }
 
-fn check_field(name: &str, value: &Value, schema: &Node, site: &Site<'_>) -> Outcome {
+fn check_field(
+    name: &str,
+    value: &Value,
+    schema: &SchemaNode,
+    site: &ValueSite<'_>,
+) -> ValidationOutcome {
     let at = site.at.field(name);
     let visible = !(site.root && matches!(name, "apiVersion" | "kind"));
     let old = site.old.as_ref().filter(|_| visible).and_then(|old| old.field(name));
-    check_child(value, schema, &Site { at: &at, old, root: false })
+    check_child(value, schema, &ValueSite { at: &at, old, root: false })
 }
 
 #[cfg(test)]

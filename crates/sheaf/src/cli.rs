@@ -21,9 +21,11 @@ pub(crate) use audit::AuditArgs;
 pub(crate) use image::{CloneArgs, Image, ImageCommand, ImageWish, ImportArgs};
 pub(crate) use oidc::OidcArgs;
 pub(crate) use storage::{StorageAction, StorageArgs};
-pub(crate) use vm::{CreateArgs, Machine, Place, VmCommand};
+pub(crate) use vm::{ClusterScope, CreateArgs, MachineArg, VmCommand};
 pub(crate) use volume::{DevCommand, IoDriver, Output, ReplicaCommand, VolumeAction, VolumeArgs};
-pub(crate) use volume_claim::{Access, NewVolume, Taking, Volume, VolumeCommand, VolumeMode};
+pub(crate) use volume_claim::{
+    Access, NewVolume, SnapshotArgs, VolumeClaim, VolumeCommand, VolumeMode,
+};
 
 /// Virtual machines, replicated storage and networks behind the Kubernetes API, in one binary.
 #[derive(Debug, Parser)]

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use apiserver::{Api, Reply, Transport};
+use apiserver::{Api, HttpReply, Transport};
 use auth::User;
 use http::Request;
 use http_body_util::BodyExt as _;
@@ -24,9 +24,9 @@ struct Handler {
 }
 
 impl tower::Service<Request<Body>> for Handler {
-    type Response = Reply;
+    type Response = HttpReply;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Reply, Infallible>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<HttpReply, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))

@@ -6,7 +6,7 @@
 
 mod code;
 
-pub(crate) use code::keep_small;
+pub(crate) use code::limit_resident;
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// How often a thread looks, at most: it walks through all its memory for that.
-const PAUSE: Duration = Duration::from_secs(1);
+const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 
 thread_local! {
     static LOOKED: Cell<Option<Instant>> = const { Cell::new(None) };
@@ -25,7 +25,7 @@ thread_local! {
 /// For a thread that is about to sleep.
 pub(crate) fn before_sleep() {
     let now = Instant::now();
-    let due = |looked: Instant| now.duration_since(looked) >= PAUSE;
+    let due = |looked: Instant| now.duration_since(looked) >= TRIM_INTERVAL;
     if LOOKED.get().is_none_or(due) {
         LOOKED.set(Some(now));
         give_back();

@@ -30,18 +30,18 @@ use crate::shape::Shape;
 use crate::store::{FenceError, Unhealthy};
 use crate::write::{Cause, Write, WriteError, Written};
 
-pub use copy::{CopyError, Progress, copy};
+pub use copy::{CopyError, CopyProgress, copy};
 use fence::Fence;
-use link::Link;
+use link::EtcdLink;
 pub use link::LinkError;
 
 /// How much of the recent past is replayed when a store is opened, at most.
 const REPLAY: i64 = 10_000;
 /// How long to keep trying a cluster that does not answer when a store is opened.
-const PATIENCE: Duration = Duration::from_secs(10);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct Etcd<S: Shape> {
-    link: Link,
+    link: EtcdLink,
     offset: Offset,
     mirror: Arc<Mirror<S>>,
     fence: Fence,
@@ -64,7 +64,7 @@ pub enum OpenError {
     Unfinished { prefix: String },
     #[error("the revision offset under {prefix} is not a number")]
     Offset { prefix: String },
-    #[error("cannot read what is in etcd")]
+    #[error("cannot read the contents of etcd")]
     Sealed { source: SealError },
     #[error("cannot follow the changes in etcd")]
     Follow { source: FenceError },
@@ -94,7 +94,7 @@ impl<S: Shape> Etcd<S> {
         shape: S,
         tasks: &Tasks,
     ) -> Result<(Arc<Mirror<S>>, Self), OpenError> {
-        let link = Link::connect(&config, sealing).await?;
+        let link = EtcdLink::connect(&config, sealing).await?;
         let offset = established_offset(&link).await?;
         let unreachable = |source| match source {
             LinkError::Sealed(source) => OpenError::Sealed { source },
@@ -116,9 +116,9 @@ impl<S: Shape> Etcd<S> {
         let mirror = Arc::new(Mirror::new(shape, retention, tables, at, at));
 
         let health = Arc::new(Health::default());
-        let pump = pump::Pump::new(&link, offset, &mirror, &health);
+        let pump = pump::WatchPump::new(&link, offset, &mirror, &health);
         tasks.spawn("etcd pump", pump.run(tasks.stop_signal()));
-        let upkeep = compact::Upkeep::new(&link, offset, &mirror, retention);
+        let upkeep = compact::EtcdMaintenance::new(&link, offset, &mirror, retention);
         tasks.spawn("etcd upkeep", upkeep.run(tasks.stop_signal()));
         let fence = Fence::start(&link, offset, &mirror, tasks);
         let etcd = Self { link, offset, mirror: Arc::clone(&mirror), fence, health };
@@ -150,10 +150,10 @@ impl<S: Shape> Etcd<S> {
 }
 
 /// Reads the offset, or makes it nothing in a new store.
-async fn established_offset(link: &Link) -> Result<Offset, OpenError> {
+async fn established_offset(link: &EtcdLink) -> Result<Offset, OpenError> {
     let unreachable = |source| OpenError::Unreachable { source };
     let prefix = || link.keys.prefix().to_owned();
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + OPEN_TIMEOUT;
     let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
     let copying = loop {
         match link.read(link.keys.copying()).await {
@@ -172,9 +172,9 @@ async fn established_offset(link: &Link) -> Result<Offset, OpenError> {
 }
 
 /// A revision of the recent past at which etcd can still be read.
-async fn replay_start(link: &Link) -> Result<i64, LinkError> {
+async fn replay_start(link: &EtcdLink) -> Result<i64, LinkError> {
     let stored = link.read(link.keys.compaction()).await?;
-    let compacted = stored.value.as_deref().and_then(compact::Plan::parse);
+    let compacted = stored.value.as_deref().and_then(compact::CompactionPlan::parse);
     let compacted = compacted.map_or(1, |plan| plan.done);
     Ok(compacted.max(stored.now - REPLAY).max(1))
 }

@@ -33,13 +33,13 @@ mod watch;
 mod write;
 
 pub use config::{Config, Engine, EtcdConfig, EtcdTls, Retention, SqliteConfig};
-pub use etcd::{CopyError, LinkError, OpenError as EtcdOpenError, Progress, copy};
+pub use etcd::{CopyError, CopyProgress, LinkError, OpenError as EtcdOpenError, copy};
 pub use mirror::{Compacted, Page, Range};
 pub use reencrypt::{ReencryptError, reencrypt};
 pub use revision::Revision;
-pub use seal::{Covers, Key, Method, SealError, SealRule, Sealing, SecretError};
-pub use shape::{Entry, Event, Shape};
+pub use seal::{Method, SealError, SealKey, SealRule, Sealing, SecretError, TableFilter};
+pub use shape::{Event, Shape, StoredVersion};
 pub use sqlite::{BackupError, OpenError as SqliteOpenError, RestoreError, backup, restore};
 pub use store::{FenceError, OpenError, Store, Unhealthy};
 pub use watch::{WatchError, Watcher};
-pub use write::{Cause, Change, Expect, KeyError, MAX_VALUE, Write, WriteError, Written};
+pub use write::{Cause, Expect, KeyError, MAX_VALUE, Write, WriteChange, WriteError, Written};

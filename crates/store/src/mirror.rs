@@ -28,13 +28,13 @@ use parking_lot::RwLock;
 
 use crate::config::Retention;
 use crate::revision::Revision;
-use crate::shape::{Entry, Event, Shape};
+use crate::shape::{Event, Shape, StoredVersion};
 use crate::watch::Watcher;
 
 pub use list::{Page, Range};
 pub(crate) use log::weight as event_weight;
-use progress::Progress;
-pub(crate) use table::{Pull, Table};
+use progress::RevisionProgress;
+pub(crate) use table::{Table, WatchPull};
 
 /// The asked-for revision is no longer in the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -61,7 +61,7 @@ pub(crate) enum DurableChange {
 
 /// The content of one table as an engine found it.
 pub(crate) struct Loaded<S: Shape> {
-    pub(crate) entries: BTreeMap<Arc<str>, Arc<Entry<S::Item>>>,
+    pub(crate) entries: BTreeMap<Arc<str>, Arc<StoredVersion<S::Item>>>,
     /// In revision order; together with `oldest` they reach up to the present.
     pub(crate) events: Vec<Arc<Event<S>>>,
     pub(crate) oldest: Revision,
@@ -77,7 +77,7 @@ pub(crate) struct Mirror<S: Shape> {
     shape: S,
     retention: Retention,
     tables: RwLock<Tables<S>>,
-    progress: Arc<Progress>,
+    progress: Arc<RevisionProgress>,
 }
 
 struct Tables<S: Shape> {
@@ -99,7 +99,7 @@ impl<S: Shape> Mirror<S> {
             shape,
             retention,
             tables: RwLock::new(Tables { by_name: BTreeMap::new(), oldest }),
-            progress: Arc::new(Progress::new(current)),
+            progress: Arc::new(RevisionProgress::new(current)),
         };
         mirror.replace(loaded, oldest, current);
         mirror
@@ -186,7 +186,7 @@ impl<S: Shape> Mirror<S> {
         self.progress.closed().await;
     }
 
-    pub(crate) fn entry(&self, table: &str, name: &str) -> Option<Arc<Entry<S::Item>>> {
+    pub(crate) fn entry(&self, table: &str, name: &str) -> Option<Arc<StoredVersion<S::Item>>> {
         self.tables.read().by_name.get(table)?.entry(name)
     }
 
@@ -238,10 +238,10 @@ impl<S: Shape> Mirror<S> {
         name: &Arc<str>,
         revision: Revision,
         change: DurableChange,
-    ) -> Option<Arc<Entry<S::Item>>> {
+    ) -> Option<Arc<StoredVersion<S::Item>>> {
         let DurableChange::Put { value, created } = change else { return None };
         let item = self.shape.shape(table, name, value, revision, created);
-        Some(Arc::new(Entry { name: Arc::clone(name), revision, created, item }))
+        Some(Arc::new(StoredVersion { name: Arc::clone(name), revision, created, item }))
     }
 }
 

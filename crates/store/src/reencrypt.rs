@@ -8,12 +8,12 @@ use base::Tasks;
 use bytes::Bytes;
 
 use crate::config::{Config, Engine};
-use crate::etcd::Progress;
+use crate::etcd::CopyProgress;
 use crate::revision::Revision;
 use crate::shape::Shape;
 use crate::sqlite;
 use crate::store::{OpenError, Store};
-use crate::write::{Change, Expect, Write, WriteError};
+use crate::write::{Expect, Write, WriteChange, WriteError};
 
 /// Why not everything was written again. What was, stays so; it may be run again.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +34,7 @@ pub enum ReencryptError {
 /// its own to compact.
 pub async fn reencrypt(
     config: Config,
-    mut progress: impl FnMut(Progress),
+    mut progress: impl FnMut(CopyProgress),
 ) -> Result<u64, ReencryptError> {
     let sealing = Arc::clone(&config.sealing);
     let file = match &config.engine {
@@ -42,7 +42,7 @@ pub async fn reencrypt(
         Engine::Etcd(_) => None,
     };
     let tasks = Tasks::default();
-    let store = Store::open(config, Plain, &tasks)
+    let store = Store::open(config, PlainValues, &tasks)
         .await
         .map_err(|source| ReencryptError::Open { source })?;
     let mut stale = sealing.stale();
@@ -54,14 +54,14 @@ pub async fn reencrypt(
                 table: table.as_str().into(),
                 name: name.as_str().into(),
                 expect: Expect::At(entry.revision),
-                change: Change::Put(entry.item.clone()),
+                change: WriteChange::Put(entry.item.clone()),
             };
             match store.write(write).await {
                 Ok(_) | Err(WriteError::Conflict { .. }) => {}
                 Err(source) => return Err(ReencryptError::Write { table, name, source }),
             }
         }
-        progress(Progress { copied, total });
+        progress(CopyProgress { copied, total });
     }
     drop(store);
     tasks.stop(Duration::from_secs(10)).await;
@@ -72,9 +72,9 @@ pub async fn reencrypt(
 }
 
 /// Values as they are.
-struct Plain;
+struct PlainValues;
 
-impl Shape for Plain {
+impl Shape for PlainValues {
     type Item = Bytes;
     type Frame = ();
 

@@ -35,18 +35,18 @@ pub enum SealError {
         "{table} {name} cannot be decrypted with key {key:?}: the key is another one of that name, or the value is damaged"
     )]
     Wrong { table: String, name: String, key: String },
-    #[error("{table} {name} is encrypted in a form that is not known here")]
+    #[error("{table} {name} is encrypted in an unknown format")]
     Form { table: String, name: String },
 }
 
 /// A named secret and what it is used with.
 #[derive(Clone)]
-pub struct Key {
+pub struct SealKey {
     name: String,
     secret: Arc<Secret>,
 }
 
-impl Key {
+impl SealKey {
     /// The name must not be empty or contain a colon.
     pub fn new(name: &str, method: Method, secret: &[u8]) -> Result<Self, SecretError> {
         if name.is_empty() || name.contains(':') {
@@ -60,23 +60,23 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for SealKey {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Key({} {})", self.secret.method().name(), self.name)
     }
 }
 
 /// Which tables a rule is for.
-pub type Covers = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+pub type TableFilter = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// How the values of some tables are kept.
 #[derive(Clone)]
 pub struct SealRule {
-    pub covers: Covers,
+    pub covers: TableFilter,
     /// What seals new values; nothing leaves them plain.
-    pub writes: Option<Key>,
+    pub writes: Option<SealKey>,
     /// What else may have sealed those that are there.
-    pub reads: Vec<Key>,
+    pub reads: Vec<SealKey>,
 }
 
 impl fmt::Debug for SealRule {
@@ -129,7 +129,7 @@ impl Sealing {
         }
     }
 
-    fn writer(&self, table: &str) -> Option<&Key> {
+    fn writer(&self, table: &str) -> Option<&SealKey> {
         self.rules.iter().find(|rule| (rule.covers)(table))?.writes.as_ref()
     }
 
@@ -214,12 +214,12 @@ mod tests {
 
     const METHODS: [Method; 3] = [Method::AesCbc, Method::AesGcm, Method::Secretbox];
 
-    fn key(name: &str, method: Method, byte: u8) -> Key {
-        Key::new(name, method, &[byte; 32]).unwrap()
+    fn key(name: &str, method: Method, byte: u8) -> SealKey {
+        SealKey::new(name, method, &[byte; 32]).unwrap()
     }
 
-    fn sealing(writes: Option<Key>, reads: Vec<Key>) -> Sealing {
-        let covers: Covers = Arc::new(|table: &str| table == "secrets");
+    fn sealing(writes: Option<SealKey>, reads: Vec<SealKey>) -> Sealing {
+        let covers: TableFilter = Arc::new(|table: &str| table == "secrets");
         Sealing::new(vec![SealRule { covers, writes, reads }])
     }
 
@@ -294,11 +294,11 @@ mod tests {
             (Method::Secretbox, 16, false),
         ] {
             assert_eq!(
-                Key::new("k", method, &vec![0; length]).is_ok(),
+                SealKey::new("k", method, &vec![0; length]).is_ok(),
                 fits,
                 "{method:?} {length}"
             );
         }
-        assert!(Key::new("a:b", Method::AesGcm, &[0; 32]).is_err());
+        assert!(SealKey::new("a:b", Method::AesGcm, &[0; 32]).is_err());
     }
 }

@@ -33,7 +33,7 @@ pub trait Shape: Send + Sync + 'static {
 
 /// One version of one key.
 #[derive(Debug)]
-pub struct Entry<I> {
+pub struct StoredVersion<I> {
     pub name: Arc<str>,
     /// The write that made this version.
     pub revision: Revision,
@@ -46,8 +46,8 @@ pub struct Entry<I> {
 pub struct Event<S: Shape> {
     pub revision: Revision,
     pub name: Arc<str>,
-    pub old: Option<Arc<Entry<S::Item>>>,
-    pub new: Option<Arc<Entry<S::Item>>>,
+    pub old: Option<Arc<StoredVersion<S::Item>>>,
+    pub new: Option<Arc<StoredVersion<S::Item>>>,
     /// Filled by the first watcher that encodes the event. It lives as long as the
     /// event but does not count against the bound on history, so it should share the
     /// bytes of the item rather than copy them.
@@ -58,8 +58,8 @@ impl<S: Shape> Event<S> {
     pub(crate) fn new(
         revision: Revision,
         name: Arc<str>,
-        old: Option<Arc<Entry<S::Item>>>,
-        new: Option<Arc<Entry<S::Item>>>,
+        old: Option<Arc<StoredVersion<S::Item>>>,
+        new: Option<Arc<StoredVersion<S::Item>>>,
     ) -> Self {
         Self { revision, name, old, new, frame: OnceLock::new() }
     }

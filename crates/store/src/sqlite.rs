@@ -34,15 +34,15 @@ use crate::write::{Write, WriteError, Written};
 pub(crate) use backup::scrub;
 pub use backup::{BackupError, RestoreError, backup, restore};
 use database::Database;
-pub(crate) use read::Reader;
-use writer::{Request, Writer};
+pub(crate) use read::SqliteReader;
+use writer::{SqliteWriter, WriterRequest};
 
 /// Requests that may wait for the writer before callers have to wait to ask.
 const QUEUE: usize = 1024;
 
 pub(crate) struct Sqlite<S: Shape> {
     path: PathBuf,
-    requests: mpsc::Sender<Request<S>>,
+    requests: mpsc::Sender<WriterRequest<S>>,
     health: Arc<Health>,
 }
 
@@ -62,11 +62,11 @@ pub enum OpenError {
     Damaged { path: PathBuf, source: rusqlite::Error },
     #[error("{} is not a database of this program", path.display())]
     Foreign { path: PathBuf },
-    #[error("database {} has format {found}, newer than the {known} known here", path.display())]
+    #[error("database {} has format {found}; this version supports up to {known}", path.display())]
     Newer { path: PathBuf, found: i64, known: i64 },
     #[error("database {} contradicts itself at revision {revision}", path.display())]
     Inconsistent { path: PathBuf, revision: Revision },
-    #[error("cannot read what is in {}", path.display())]
+    #[error("cannot read the contents of {}", path.display())]
     Sealed { path: PathBuf, source: SealError },
     #[error("the store was closed while it was being opened")]
     Closed,
@@ -105,7 +105,7 @@ impl<S: Shape> Sqlite<S> {
         let mirror = Arc::new(loaded.into_mirror(shape, retention));
         let health = Arc::new(Health::default());
         let (requests, queue) = mpsc::channel(QUEUE);
-        let writer = Writer::new(
+        let writer = SqliteWriter::new(
             config,
             database,
             Arc::clone(&mirror),
@@ -128,7 +128,7 @@ impl<S: Shape> Sqlite<S> {
 
     pub(crate) async fn write(&self, write: Write) -> Result<Written<S>, WriteError> {
         let (reply, answer) = oneshot::channel();
-        let request = Request::Write(write, reply);
+        let request = WriterRequest::Write(write, reply);
         self.requests.send(request).await.map_err(|_| WriteError::Closed)?;
         // The writer answers everything before it ends, unless an invariant broke.
         answer.await.unwrap_or_else(|gone| Err(WriteError::Unknown { source: Arc::new(gone) }))

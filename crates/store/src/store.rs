@@ -11,7 +11,7 @@ use crate::config::{Config, Engine};
 use crate::etcd::{self, Etcd};
 use crate::mirror::{Compacted, Mirror, Page, Range};
 use crate::revision::Revision;
-use crate::shape::{Entry, Shape};
+use crate::shape::{Shape, StoredVersion};
 use crate::sqlite::{self, BackupError, Sqlite};
 use crate::watch::Watcher;
 use crate::write::{Cause, Write, WriteError, Written};
@@ -26,10 +26,10 @@ pub struct Store<S: Shape> {
 
 struct Inner<S: Shape> {
     mirror: Arc<Mirror<S>>,
-    engine: Running<S>,
+    engine: RunningEngine<S>,
 }
 
-enum Running<S: Shape> {
+enum RunningEngine<S: Shape> {
     Sqlite(Sqlite<S>),
     Etcd(Box<Etcd<S>>),
 }
@@ -71,12 +71,12 @@ impl<S: Shape> Store<S> {
             Engine::Sqlite(sqlite) => {
                 let (mirror, sqlite) =
                     Sqlite::open(sqlite, config.retention, config.sealing, shape, tasks).await?;
-                (mirror, Running::Sqlite(sqlite))
+                (mirror, RunningEngine::Sqlite(sqlite))
             }
             Engine::Etcd(etcd) => {
                 let (mirror, etcd) =
                     Etcd::open(etcd, config.retention, config.sealing, shape, tasks).await?;
-                (mirror, Running::Etcd(Box::new(etcd)))
+                (mirror, RunningEngine::Etcd(Box::new(etcd)))
             }
         };
         Ok(Self { inner: Arc::new(Inner { mirror, engine }) })
@@ -88,12 +88,12 @@ impl<S: Shape> Store<S> {
     pub async fn write(&self, write: Write) -> Result<Written<S>, WriteError> {
         write.check()?;
         match &self.inner.engine {
-            Running::Sqlite(sqlite) => sqlite.write(write).await,
-            Running::Etcd(etcd) => etcd.write(write).await,
+            RunningEngine::Sqlite(sqlite) => sqlite.write(write).await,
+            RunningEngine::Etcd(etcd) => etcd.write(write).await,
         }
     }
 
-    pub fn get(&self, table: &str, name: &str) -> Option<Arc<Entry<S::Item>>> {
+    pub fn get(&self, table: &str, name: &str) -> Option<Arc<StoredVersion<S::Item>>> {
         self.inner.mirror.entry(table, name)
     }
 
@@ -111,8 +111,8 @@ impl<S: Shape> Store<S> {
     pub async fn fence(&self) -> Result<Revision, FenceError> {
         match &self.inner.engine {
             // There is no other writer than ours, and it publishes before it answers.
-            Running::Sqlite(_) => Ok(self.revision()),
-            Running::Etcd(etcd) => etcd.fence().await,
+            RunningEngine::Sqlite(_) => Ok(self.revision()),
+            RunningEngine::Etcd(etcd) => etcd.fence().await,
         }
     }
 
@@ -143,8 +143,8 @@ impl<S: Shape> Store<S> {
 
     pub fn health(&self) -> Result<(), Unhealthy> {
         match &self.inner.engine {
-            Running::Sqlite(sqlite) => sqlite.health(),
-            Running::Etcd(etcd) => etcd.health(),
+            RunningEngine::Sqlite(sqlite) => sqlite.health(),
+            RunningEngine::Etcd(etcd) => etcd.health(),
         }
     }
 
@@ -153,8 +153,8 @@ impl<S: Shape> Store<S> {
     pub async fn backup(&self, path: &Path) -> Result<(), BackupError> {
         let path: PathBuf = path.to_owned();
         match &self.inner.engine {
-            Running::Sqlite(sqlite) => sqlite.backup(path).await,
-            Running::Etcd(_) => Err(BackupError::Unsupported),
+            RunningEngine::Sqlite(sqlite) => sqlite.backup(path).await,
+            RunningEngine::Etcd(_) => Err(BackupError::Unsupported),
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::mirror::{Compacted, Pull, Table};
+use crate::mirror::{Compacted, Table, WatchPull};
 use crate::revision::Revision;
 use crate::shape::{Event, Shape};
 
@@ -42,13 +42,15 @@ impl<S: Shape> Watcher<S> {
             // Made before looking: from now on it hears every change.
             let changed = self.table.changed();
             match self.table.pull(self.seen, max) {
-                Pull::Events(events, seen) => {
+                WatchPull::Events(events, seen) => {
                     self.seen = seen;
                     return Ok(events);
                 }
-                Pull::Nothing(seen) => self.seen = seen,
-                Pull::Lagged(Compacted { oldest }) => return Err(WatchError::Lagged { oldest }),
-                Pull::Closed => return Err(WatchError::Closed),
+                WatchPull::Nothing(seen) => self.seen = seen,
+                WatchPull::Lagged(Compacted { oldest }) => {
+                    return Err(WatchError::Lagged { oldest });
+                }
+                WatchPull::Closed => return Err(WatchError::Closed),
             }
             changed.await;
         }
@@ -57,7 +59,7 @@ impl<S: Shape> Watcher<S> {
     /// The revision up to which this watcher has seen every change of its table,
     /// which moves on even while the table is quiet.
     pub fn seen(&mut self) -> Revision {
-        if let Pull::Nothing(seen) = self.table.pull(self.seen, 0) {
+        if let WatchPull::Nothing(seen) = self.table.pull(self.seen, 0) {
             self.seen = seen;
         }
         self.seen

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::revision::Revision;
-use crate::shape::{Entry, Shape};
+use crate::shape::{Shape, StoredVersion};
 
 /// The largest value either engine accepts.
 ///
@@ -35,7 +35,7 @@ impl Expect {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum WriteChange {
     Put(Bytes),
     /// Deleting a key that is absent is a conflict whatever was expected, because
     /// there is no event to give a revision to.
@@ -51,7 +51,7 @@ pub struct Write {
     /// Like `namespace/name` or `name`: not empty.
     pub name: Arc<str>,
     pub expect: Expect,
-    pub change: Change,
+    pub change: WriteChange,
 }
 
 impl Write {
@@ -69,7 +69,7 @@ impl Write {
             return Err(WriteError::Key(KeyError::Table { table: Arc::clone(table) }));
         }
         match &self.change {
-            Change::Put(value) if value.len() > MAX_VALUE => {
+            WriteChange::Put(value) if value.len() > MAX_VALUE => {
                 Err(WriteError::TooLarge { size: value.len(), limit: MAX_VALUE })
             }
             _ => Ok(()),
@@ -81,7 +81,7 @@ impl Write {
 pub struct Written<S: Shape> {
     pub revision: Revision,
     /// The new version after a put, the removed one after a deletion.
-    pub entry: Arc<Entry<S::Item>>,
+    pub entry: Arc<StoredVersion<S::Item>>,
 }
 
 impl<S: Shape> fmt::Debug for Written<S> {
@@ -129,7 +129,7 @@ mod tests {
     fn keys_that_could_be_misread_are_refused() {
         let check = |table: &str, name: &str| {
             let (table, name) = (table.into(), name.into());
-            Write { table, name, expect: Expect::Any, change: Change::Delete }.check().is_ok()
+            Write { table, name, expect: Expect::Any, change: WriteChange::Delete }.check().is_ok()
         };
         for (table, name, fine) in [
             ("configmaps", "default/a", true),

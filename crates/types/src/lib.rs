@@ -28,7 +28,7 @@ pub use time::TimeError;
 
 /// One built-in kind at one version: a cheap handle into the table.
 #[derive(Clone, Copy)]
-pub struct Kind(&'static table::Slot);
+pub struct Kind(&'static table::MessageSlot);
 
 impl Kind {
     /// Finds a kind; `group` is empty for core. Lists (`ConfigMapList`) are kinds too, and
@@ -103,7 +103,7 @@ impl Kind {
         Ok(out)
     }
 
-    fn slot(self) -> &'static table::Slot {
+    fn slot(self) -> &'static table::MessageSlot {
         self.0
     }
 }

@@ -11,10 +11,10 @@ mod scalar;
 
 use serde_json::{Map, Value};
 
-use self::place::{Path, Place, go_type};
+use self::place::{FieldPosition, Path, go_type};
 use self::scalar::{bytes_of, canonical, canonical_base64, fits};
 use crate::QuantityError;
-use crate::table::{Field, Many, Slot, Table, Ty};
+use crate::table::{Field, Many, MessageSlot, Table, Ty};
 use crate::time::TimeError;
 use crate::zero::zero;
 
@@ -46,11 +46,11 @@ pub enum NormalizeError {
 /// does not have (`spec.containers[0].bar`), which are gone from it.
 pub(crate) fn normalize(
     value: &mut Value,
-    slot: &'static Slot,
+    slot: &'static MessageSlot,
     filling: Filling,
 ) -> Result<Vec<String>, NormalizeError> {
     let mut walk = Walk { filling, ..Walk::default() };
-    walk.value(value, Ty::Message(slot), None, Place::ROOT)?;
+    walk.value(value, Ty::Message(slot), None, FieldPosition::ROOT)?;
     walk.mismatch.map_or(Ok(walk.unknown), Err)
 }
 
@@ -78,7 +78,7 @@ impl Walk {
     fn object(
         &mut self,
         object: &mut Map<String, Value>,
-        slot: &'static Slot,
+        slot: &'static MessageSlot,
         path: &Path<'_>,
     ) -> Result<(), NormalizeError> {
         let mut result = Ok(());
@@ -111,10 +111,10 @@ impl Walk {
         &mut self,
         name: &str,
         value: &mut Value,
-        slot: &'static Slot,
+        slot: &'static MessageSlot,
         path: &Path<'_>,
     ) -> Result<bool, NormalizeError> {
-        let place = Place { owner: Some(slot.name), path: Path::Field(path, name, slot) };
+        let place = FieldPosition { owner: Some(slot.name), path: Path::Field(path, name, slot) };
         if let Some(field) = slot.field(name) {
             self.field(value, field, place)?;
             let omitted = self.filling == Filling::Whole && is_omitted(value, field);
@@ -141,7 +141,7 @@ impl Walk {
         &mut self,
         value: &mut Value,
         field: &Field,
-        place: Place<'_>,
+        place: FieldPosition<'_>,
     ) -> Result<(), NormalizeError> {
         let item = field.go.and_then(|go| go_item(go, field.many));
         match (field.many, &mut *value) {
@@ -169,7 +169,7 @@ impl Walk {
         items: &mut [Value],
         ty: Ty,
         go: Option<&'static str>,
-        place: &Place<'_>,
+        place: &FieldPosition<'_>,
     ) -> Result<(), NormalizeError> {
         for (index, item) in items.iter_mut().enumerate() {
             self.element(item, ty, go, place.index(index))?;
@@ -183,7 +183,7 @@ impl Walk {
         value: &mut Value,
         ty: Ty,
         go: Option<&'static str>,
-        place: Place<'_>,
+        place: FieldPosition<'_>,
     ) -> Result<(), NormalizeError> {
         if value.is_null() {
             *value = zero(ty);
@@ -198,7 +198,7 @@ impl Walk {
         value: &mut Value,
         ty: Ty,
         go: Option<&'static str>,
-        place: Place<'_>,
+        place: FieldPosition<'_>,
     ) -> Result<(), NormalizeError> {
         let expected = || go.map_or_else(|| go_type(ty), str::to_owned);
         match (ty, &mut *value) {
@@ -237,7 +237,7 @@ impl Walk {
         &mut self,
         value: &mut Value,
         ty: Ty,
-        place: Place<'_>,
+        place: FieldPosition<'_>,
     ) -> Result<(), NormalizeError> {
         let schema = Ty::Message(Table::json_schema());
         match (ty, &mut *value) {

@@ -13,18 +13,18 @@ use serde_json::{Map, Value, json};
 use self::describe::Descriptions;
 use crate::Kind;
 use crate::shape::default;
-use crate::table::{Field, List, Many, Slot, Table, Ty};
+use crate::table::{Field, List, Many, MessageSlot, Table, Ty};
 
 /// Which OpenAPI a schema is written for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum OpenApiVersion {
     /// OpenAPI 3.0: `#/components/schemas/…`, references wrapped in `allOf`.
     V3,
     /// Swagger 2.0: `#/definitions/…`, without defaults.
     V2,
 }
 
-impl Form {
+impl OpenApiVersion {
     fn reference(self, name: &str) -> Value {
         let base = match self {
             Self::V3 => "#/components/schemas/",
@@ -41,7 +41,7 @@ const OPERATIONS: &[&str] = &["APIResourceList", "DeleteOptions", "Status", "Wat
 /// `components.schemas` of its version 3 document. `None` if there is no such group.
 pub fn components(group: &str, version: &str) -> Option<Map<String, Value>> {
     Table::of(group, version)?;
-    Some(schemas(&Kind::all(group, version), &[(group, version)], Form::V3))
+    Some(schemas(&Kind::all(group, version), &[(group, version)], OpenApiVersion::V3))
 }
 
 /// The schemas of some kinds with all that they refer to, by name. Types that operations
@@ -49,8 +49,12 @@ pub fn components(group: &str, version: &str) -> Option<Map<String, Value>> {
 ///
 /// `served` are the groups and versions that the document is about: each of them has its
 /// own `DeleteOptions` and `WatchEvent`.
-pub fn schemas(kinds: &[Kind], served: &[(&str, &str)], form: Form) -> Map<String, Value> {
-    let mut writer = Writer {
+pub fn schemas(
+    kinds: &[Kind],
+    served: &[(&str, &str)],
+    form: OpenApiVersion,
+) -> Map<String, Value> {
+    let mut writer = OpenApiWriter {
         form,
         served,
         texts: Descriptions::load(),
@@ -78,7 +82,7 @@ impl Kind {
     }
 }
 
-fn message_name(slot: &Slot) -> String {
+fn message_name(slot: &MessageSlot) -> String {
     format!("{}.{}", slot.table.package(), slot.name)
 }
 
@@ -107,15 +111,15 @@ fn name(ty: Ty) -> Option<String> {
 }
 
 /// A document being written.
-struct Writer<'a> {
-    form: Form,
+struct OpenApiWriter<'a> {
+    form: OpenApiVersion,
     served: &'a [(&'a str, &'a str)],
     texts: Descriptions,
     todo: Vec<Ty>,
     done: BTreeMap<String, Value>,
 }
 
-impl Writer<'_> {
+impl OpenApiWriter<'_> {
     fn run(&mut self) {
         while let Some(ty) = self.todo.pop() {
             let Some(name) = name(ty) else { continue };
@@ -133,7 +137,7 @@ impl Writer<'_> {
         }
     }
 
-    fn message(&mut self, slot: &'static Slot, name: &str) -> Map<String, Value> {
+    fn message(&mut self, slot: &'static MessageSlot, name: &str) -> Map<String, Value> {
         let message = slot.message();
         let mut schema = Map::new();
         schema.insert("type".to_owned(), "object".into());
@@ -174,7 +178,7 @@ impl Writer<'_> {
         schema
     }
 
-    fn group_version_kinds(&self, slot: &'static Slot) -> Vec<Value> {
+    fn group_version_kinds(&self, slot: &'static MessageSlot) -> Vec<Value> {
         let gvk = |group: &str, version: &str| json!({"group": group, "kind": slot.name, "version": version});
         let table = slot.table;
         let is_meta = table.group() == "meta.k8s.io";
@@ -211,14 +215,14 @@ impl Writer<'_> {
         if let Some(text) = description {
             schema.insert("description".to_owned(), text.into());
         }
-        if self.form == Form::V3
+        if self.form == OpenApiVersion::V3
             && let Some(default) = published_default(field)
         {
             schema.insert("default".to_owned(), default);
         }
         extensions(field, &mut schema);
         // In version 3 nothing may stand beside a reference.
-        if self.form == Form::V3
+        if self.form == OpenApiVersion::V3
             && schema.len() > 1
             && let Some(reference) = schema.remove("$ref")
         {
@@ -247,12 +251,16 @@ impl Writer<'_> {
     fn special(&self, ty: Ty) -> Map<String, Value> {
         let schema = match (ty, self.form) {
             (Ty::Time | Ty::MicroTime, _) => json!({"type": "string", "format": "date-time"}),
-            (Ty::Quantity, Form::V3) => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
-            (Ty::IntOrString, Form::V3) => json!({
+            (Ty::Quantity, OpenApiVersion::V3) => {
+                json!({"oneOf": [{"type": "string"}, {"type": "number"}]})
+            }
+            (Ty::IntOrString, OpenApiVersion::V3) => json!({
                 "format": "int-or-string",
                 "oneOf": [{"type": "integer"}, {"type": "string"}],
             }),
-            (Ty::IntOrString, Form::V2) => json!({"type": "string", "format": "int-or-string"}),
+            (Ty::IntOrString, OpenApiVersion::V2) => {
+                json!({"type": "string", "format": "int-or-string"})
+            }
             (Ty::Quantity | Ty::Duration, _) => json!({"type": "string"}),
             (Ty::RawExtension | Ty::FieldsV1, _) => json!({"type": "object"}),
             // Anything goes: no type.
@@ -302,7 +310,7 @@ mod tests {
     #[test]
     fn a_document_is_closed_under_its_references() {
         for table in Table::all() {
-            for form in [Form::V3, Form::V2] {
+            for form in [OpenApiVersion::V3, OpenApiVersion::V2] {
                 let kinds = Kind::all(table.group(), table.version());
                 let schemas = schemas(&kinds, &[(table.group(), table.version())], form);
                 for (name, schema) in &schemas {

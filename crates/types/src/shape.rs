@@ -6,15 +6,15 @@
 
 use std::sync::{Arc, LazyLock};
 
-use schema::{Additional, ListType, MapType, Node, PatchStrategy, Schema, Type, Validation};
+use schema::{Additional, ListType, MapType, PatchStrategy, Schema, SchemaNode, Type, Validation};
 
-use crate::table::{Field, List, Many, Slot, Ty};
+use crate::table::{Field, List, Many, MessageSlot, Ty};
 
 /// The one type that contains itself; what lies below it is merged as plain JSON.
 const RECURSIVE: &str = "JSONSchemaProps";
 
 /// The schema of a message, built on first use.
-pub(crate) fn schema(slot: &'static Slot) -> &'static Schema {
+pub(crate) fn schema(slot: &'static MessageSlot) -> &'static Schema {
     slot.schema(|| {
         if slot.name == RECURSIVE {
             return ANYTHING.clone();
@@ -27,11 +27,11 @@ pub(crate) fn schema(slot: &'static Slot) -> &'static Schema {
             }
             properties.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         }
-        Arc::new(Node {
+        Arc::new(SchemaNode {
             ty: Type::Object,
             properties: properties.into(),
             map: if slot.message().atomic { MapType::Atomic } else { MapType::Granular },
-            ..Node::default()
+            ..SchemaNode::default()
         })
     })
 }
@@ -50,19 +50,19 @@ fn of_field(field: &Field) -> Schema {
         _ => MapType::Granular,
     };
     match field.many {
-        Many::List => Arc::new(Node {
+        Many::List => Arc::new(SchemaNode {
             ty: Type::Array,
             items: Some(item),
             list: list_type(field.list),
             patch,
-            ..Node::default()
+            ..SchemaNode::default()
         }),
-        Many::Map => Arc::new(Node {
+        Many::Map => Arc::new(SchemaNode {
             ty: Type::Object,
             additional: Additional::Of(item),
             map,
             patch,
-            ..Node::default()
+            ..SchemaNode::default()
         }),
         Many::One => {
             let default = default(field);
@@ -70,7 +70,12 @@ fn of_field(field: &Field) -> Schema {
                 return item;
             }
             let map = if field.map.is_some() { map } else { item.map };
-            Arc::new(Node { patch, default: default.map(Box::new), map, ..Node::clone(&item) })
+            Arc::new(SchemaNode {
+                patch,
+                default: default.map(Box::new),
+                map,
+                ..SchemaNode::clone(&item)
+            })
         }
     }
 }
@@ -117,9 +122,9 @@ fn of_type(ty: Ty) -> Schema {
 }
 
 // Most fields are scalars: one node of each sort serves them all.
-static ANYTHING: LazyLock<Schema> = LazyLock::new(Node::anything);
+static ANYTHING: LazyLock<Schema> = LazyLock::new(SchemaNode::anything);
 static RAW: LazyLock<Schema> = LazyLock::new(|| {
-    Arc::new(Node { preserve_unknown: true, map: MapType::Atomic, ..Node::default() })
+    Arc::new(SchemaNode { preserve_unknown: true, map: MapType::Atomic, ..SchemaNode::default() })
 });
 static STRING: LazyLock<Schema> = LazyLock::new(|| scalar(Type::String, None));
 static BOOLEAN: LazyLock<Schema> = LazyLock::new(|| scalar(Type::Boolean, None));
@@ -134,14 +139,14 @@ static DURATION: LazyLock<Schema> = LazyLock::new(|| scalar(Type::String, Some("
 static QUANTITY: LazyLock<Schema> = LazyLock::new(|| scalar(Type::Any, Some("quantity")));
 static INT_OR_STRING: LazyLock<Schema> = LazyLock::new(|| scalar(Type::IntOrString, None));
 static STRINGS: LazyLock<Schema> = LazyLock::new(|| {
-    Arc::new(Node { ty: Type::Array, items: Some(STRING.clone()), ..Node::default() })
+    Arc::new(SchemaNode { ty: Type::Array, items: Some(STRING.clone()), ..SchemaNode::default() })
 });
 
 fn scalar(ty: Type, format: Option<&str>) -> Schema {
     let validation = format.map(|format| {
         Box::new(Validation { format: Some(format.into()), ..Validation::default() })
     });
-    Arc::new(Node { ty, validation, ..Node::default() })
+    Arc::new(SchemaNode { ty, validation, ..SchemaNode::default() })
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ const EVERYWHERE: &[&str] = &[
 pub(crate) struct Table {
     stem: &'static str,
     text: &'static str,
-    slots: OnceLock<Box<[Slot]>>,
+    slots: OnceLock<Box<[MessageSlot]>>,
 }
 
 impl Table {
@@ -110,18 +110,18 @@ impl Table {
     }
 
     /// All messages, sorted by name.
-    pub(crate) fn slots(&'static self) -> &'static [Slot] {
+    pub(crate) fn slots(&'static self) -> &'static [MessageSlot] {
         self.slots.get_or_init(|| parse::slots(self))
     }
 
-    pub(crate) fn slot(&'static self, name: &str) -> Option<&'static Slot> {
+    pub(crate) fn slot(&'static self, name: &str) -> Option<&'static MessageSlot> {
         let slots = self.slots();
         let at = slots.binary_search_by(|slot| slot.name.cmp(name)).ok()?;
         Some(&slots[at])
     }
 
     /// The one message that special types refer to.
-    pub(crate) fn json_schema() -> &'static Slot {
+    pub(crate) fn json_schema() -> &'static MessageSlot {
         let table = Self::of("apiextensions.k8s.io", "v1");
         let slot = table.and_then(|table| table.slot("JSONSchemaProps"));
         slot.expect("the table describes JSONSchemaProps")
@@ -133,7 +133,7 @@ impl Table {
 }
 
 /// The message that describes a kind, looked up as upstream's scheme would.
-pub(crate) fn find(group: &str, version: &str, kind: &str) -> Option<&'static Slot> {
+pub(crate) fn find(group: &str, version: &str, kind: &str) -> Option<&'static MessageSlot> {
     if let Some(slot) = Table::of(group, version).and_then(|table| table.slot(kind)) {
         return (slot.message().kind || EVERYWHERE.contains(&kind)).then_some(slot);
     }
@@ -147,7 +147,7 @@ pub(crate) fn find(group: &str, version: &str, kind: &str) -> Option<&'static Sl
 
 /// The place of one message: known by name, parsed when first used.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct MessageSlot {
     pub(crate) name: &'static str,
     pub(crate) table: &'static Table,
     attributes: &'static str,
@@ -156,7 +156,7 @@ pub(crate) struct Slot {
     schema: OnceLock<Schema>,
 }
 
-impl Slot {
+impl MessageSlot {
     pub(crate) fn message(&'static self) -> &'static Message {
         self.message.get_or_init(|| parse::message(self))
     }
@@ -271,7 +271,7 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    pub(crate) fn inlined(&self) -> Option<&'static Slot> {
+    pub(crate) fn inlined(&self) -> Option<&'static MessageSlot> {
         match self.ty {
             Ty::Message(slot) if self.inline => Some(slot),
             _ => None,
@@ -325,7 +325,7 @@ pub(crate) enum Ty {
     Double,
     /// base64 in JSON.
     Bytes,
-    Message(&'static Slot),
+    Message(&'static MessageSlot),
     /// RFC 3339 with seconds.
     Time,
     /// RFC 3339 with microseconds.

@@ -35,7 +35,7 @@ pub use crd::lookup::Objects;
 pub use cause::{Cause, Denial};
 pub(crate) use cause::{Causes, read};
 pub use clone_source::{AUTHORIZED_SOURCE, Access, covers};
-pub use mutate::{Surroundings, mutate};
+pub use mutate::{MutationContext, mutate};
 
 /// A write that is to be judged.
 #[derive(Clone, Copy)]
@@ -72,121 +72,121 @@ pub fn judges_subresources(group: &str, plural: &str) -> bool {
     WHOLE.contains(&(group, plural))
 }
 
-type Judge = fn(&Write<'_>) -> Result<Vec<String>, Denial>;
+type AdmissionCheck = fn(&Write<'_>) -> Result<Vec<String>, Denial>;
 
 /// Group, plural, the webhooks for creation and update, and the rules.
-const RULES: &[(&str, &str, &str, &str, Judge)] = &[
+const RULES: &[(&str, &str, &str, &str, AdmissionCheck)] = &[
     (
         "kubevirt.io",
         "virtualmachines",
         "virtualmachine-validator.kubevirt.io",
         "virtualmachine-validator.kubevirt.io",
-        machine::judge,
+        machine::validate,
     ),
     (
         "kubevirt.io",
         "virtualmachineinstances",
         "virtualmachineinstances-create-validator.kubevirt.io",
         "virtualmachineinstances-update-validator.kubevirt.io",
-        instance::judge,
+        instance::validate,
     ),
     (
         "kubevirt.io",
         "virtualmachineinstancereplicasets",
         "virtualmachinereplicaset-validator.kubevirt.io",
         "virtualmachinereplicaset-validator.kubevirt.io",
-        set::judge_replica_set,
+        set::validate_replica_set,
     ),
     (
         "kubevirt.io",
         "virtualmachineinstancepresets",
         "virtualmachinepreset-validator.kubevirt.io",
         "virtualmachinepreset-validator.kubevirt.io",
-        set::judge_preset,
+        set::validate_preset,
     ),
     (
         "pool.kubevirt.io",
         "virtualmachinepools",
         "virtualmachinepool-validator.kubevirt.io",
         "virtualmachinepool-validator.kubevirt.io",
-        set::judge_pool,
+        set::validate_pool,
     ),
     (
         "kubevirt.io",
         "virtualmachineinstancemigrations",
         "migration-create-validator.kubevirt.io",
         "migration-update-validator.kubevirt.io",
-        migration::judge,
+        migration::validate,
     ),
     (
         "migrations.kubevirt.io",
         "migrationpolicies",
         "migration-policy-validator.kubevirt.io",
         "migration-policy-validator.kubevirt.io",
-        migration::judge_policy,
+        migration::validate_policy,
     ),
     (
         "instancetype.kubevirt.io",
         "virtualmachineinstancetypes",
         "virtualmachineinstancetype-validator.instancetype.kubevirt.io",
         "virtualmachineinstancetype-validator.instancetype.kubevirt.io",
-        size::judge_size,
+        size::validate_instancetype,
     ),
     (
         "instancetype.kubevirt.io",
         "virtualmachineclusterinstancetypes",
         "virtualmachineclusterinstancetype-validator.instancetype.kubevirt.io",
         "virtualmachineclusterinstancetype-validator.instancetype.kubevirt.io",
-        size::judge_size,
+        size::validate_instancetype,
     ),
     (
         "instancetype.kubevirt.io",
         "virtualmachinepreferences",
         "virtualmachinepreference-validator.instancetype.kubevirt.io",
         "virtualmachinepreference-validator.instancetype.kubevirt.io",
-        size::judge_preference,
+        size::validate_preference,
     ),
     (
         "instancetype.kubevirt.io",
         "virtualmachineclusterpreferences",
         "virtualmachineclusterpreference-validator.instancetype.kubevirt.io",
         "virtualmachineclusterpreference-validator.instancetype.kubevirt.io",
-        size::judge_preference,
+        size::validate_preference,
     ),
     (
         "kubevirt.io",
         "kubevirts",
         "kubevirt-create-validator.kubevirt.io",
         "kubevirt-update-validator.kubevirt.io",
-        storage::judge_kubevirt,
+        storage::validate_kubevirt,
     ),
     (
         "cdi.kubevirt.io",
         "datavolumes",
         "datavolume-validate.cdi.kubevirt.io",
         "datavolume-validate.cdi.kubevirt.io",
-        storage::judge_data_volume,
+        storage::validate_data_volume,
     ),
     (
         "cdi.kubevirt.io",
         "dataimportcrons",
         "dataimportcron-validate.cdi.kubevirt.io",
         "dataimportcron-validate.cdi.kubevirt.io",
-        import_cron::judge,
+        import_cron::validate,
     ),
     (
         "snapshot.kubevirt.io",
         "virtualmachinesnapshots",
         "virtualmachinesnapshot-validator.snapshot.kubevirt.io",
         "virtualmachinesnapshot-validator.snapshot.kubevirt.io",
-        storage::judge_snapshot,
+        storage::validate_snapshot,
     ),
     (
         "clone.kubevirt.io",
         "virtualmachineclones",
         "vm-clone-validator.kubevirt.io",
         "vm-clone-validator.kubevirt.io",
-        clone::judge,
+        clone::validate,
     ),
     (
         "",
@@ -200,7 +200,7 @@ const RULES: &[(&str, &str, &str, &str, Judge)] = &[
         "virtualmachineexports",
         "virtualmachineexport-validator.export.kubevirt.io",
         "virtualmachineexport-validator.export.kubevirt.io",
-        storage::judge_export,
+        storage::validate_export,
     ),
 ];
 
@@ -215,7 +215,8 @@ pub fn admit(group: &str, plural: &str, write: &Write<'_>) -> Result<Vec<String>
 
 /// Judges a write to the status of a machine.
 pub fn admit_machine_status(write: &Write<'_>) -> Result<(), Denial> {
-    machine::judge_status(write).map_err(|denial| denial.by("virtualmachine-validator.kubevirt.io"))
+    machine::validate_status(write)
+        .map_err(|denial| denial.by("virtualmachine-validator.kubevirt.io"))
 }
 
 /// What an update of an instance by somebody else than the cluster leaves of the status: the

@@ -42,7 +42,7 @@ const OWN: &[&str] = &["Ready", "Failure", "RestartRequired", "ManualRecoveryReq
 
 /// An error of the last attempt to bring a machine where it should be.
 #[derive(Clone, Copy, Debug)]
-pub struct Failure<'a> {
+pub struct FailureCondition<'a> {
     pub reason: &'a str,
     pub message: &'a str,
 }
@@ -51,13 +51,13 @@ pub struct Failure<'a> {
 pub fn of_machine(
     vm: &Value,
     vmi: Option<&Value>,
-    failure: Option<Failure<'_>>,
+    failure: Option<FailureCondition<'_>>,
     now: &str,
 ) -> Vec<Value> {
     let mut conditions = list(&vm["status"]["conditions"]).to_vec();
     set(&mut conditions, ready(vmi, now));
     match failure {
-        Some(Failure { reason, message }) => {
+        Some(FailureCondition { reason, message }) => {
             let condition = json!({
                 "type": "Failure",
                 "status": "True",
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_told_and_forgotten() {
-        let failure = Failure { reason: "FailedCreate", message: "no room" };
+        let failure = FailureCondition { reason: "FailedCreate", message: "no room" };
         let conditions = of_machine(&json!({}), None, Some(failure), NOW);
         assert_eq!(kinds(&conditions), ["Ready", "Failure"]);
         let vm = json!({"status": {"conditions": conditions}});

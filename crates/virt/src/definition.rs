@@ -7,18 +7,21 @@ mod network;
 mod storage;
 mod template;
 
-use crd::definition::{Kind, definition};
+use crd::definition::{KindDefinition, definition};
 use serde_json::Value;
 
 /// The definitions, ready to be created. Made one by one: together they are large.
 pub fn definitions() -> impl Iterator<Item = Value> {
     let kinds =
         [catalog::CATALOG, storage::CATALOG, network::CATALOG, template::CATALOG, backup::CATALOG];
-    kinds.into_iter().flatten().map(|kind| definition(&Kind { label: label(kind), ..*kind }))
+    kinds
+        .into_iter()
+        .flatten()
+        .map(|kind| definition(&KindDefinition { label: label(kind), ..*kind }))
 }
 
 /// The label by which upstream's components find their own definitions.
-fn label(kind: &Kind) -> &'static str {
+fn label(kind: &KindDefinition) -> &'static str {
     match (kind.group, kind.kind) {
         (_, "KubeVirt") => "operator.kubevirt.io",
         (_, "CDI") => "operator.cdi.kubevirt.io",

@@ -23,7 +23,7 @@ use crate::api::v1::{VirtualMachine, VirtualMachineInstance};
 
 /// The objects that a diagnosis looks at. Lists may hold more than what concerns the machine.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct DiagnosisInput {
     pub name: String,
     pub namespace: String,
     pub machine: Option<VirtualMachine>,
@@ -51,7 +51,7 @@ pub enum Severity {
 
 /// One thing to know about a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct DiagnosisFinding {
     pub severity: Severity,
     /// The observation, as one sentence.
     pub what: String,
@@ -68,7 +68,7 @@ pub struct Diagnosis {
     pub state: String,
     pub ready: bool,
     /// The most severe first.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<DiagnosisFinding>,
     /// The latest events about the machine, its instance and its volumes, each once.
     pub events: Vec<EventSummary>,
 }
@@ -93,7 +93,7 @@ pub fn read_all<T: DeserializeOwned>(objects: Vec<Value>) -> Vec<T> {
 }
 
 /// Explains the state of a machine.
-pub fn diagnose(facts: &Facts, now: Timestamp) -> Diagnosis {
+pub fn diagnose(facts: &DiagnosisInput, now: Timestamp) -> Diagnosis {
     let state = facts.state().to_owned();
     let mut findings = Findings::new(facts);
     if let Some(machine) = &facts.machine {
@@ -109,7 +109,7 @@ pub fn diagnose(facts: &Facts, now: Timestamp) -> Diagnosis {
     let ready = facts.is_ready();
     let mut found = findings.found;
     if found.is_empty() && !(state == "Running" && ready) {
-        found.push(Finding {
+        found.push(DiagnosisFinding {
             severity: Severity::Warning,
             what: format!("The machine is {state}, and no component has reported a cause yet."),
             why: "Its controller may not have processed it yet, or may not be running.".into(),
@@ -123,12 +123,12 @@ pub fn diagnose(facts: &Facts, now: Timestamp) -> Diagnosis {
 
 /// The findings so far, and the commands that they end with.
 struct Findings<'a> {
-    facts: &'a Facts,
-    found: Vec<Finding>,
+    facts: &'a DiagnosisInput,
+    found: Vec<DiagnosisFinding>,
 }
 
 impl<'a> Findings<'a> {
-    fn new(facts: &'a Facts) -> Self {
+    fn new(facts: &'a DiagnosisInput) -> Self {
         Self { facts, found: Vec::new() }
     }
 
@@ -139,7 +139,8 @@ impl<'a> Findings<'a> {
         why: impl Into<String>,
         fix: impl Into<String>,
     ) {
-        let finding = Finding { severity, what: what.into(), why: why.into(), fix: fix.into() };
+        let finding =
+            DiagnosisFinding { severity, what: what.into(), why: why.into(), fix: fix.into() };
         if !self.found.contains(&finding) {
             self.found.push(finding);
         }
@@ -158,7 +159,7 @@ impl<'a> Findings<'a> {
     }
 }
 
-impl Facts {
+impl DiagnosisInput {
     fn state(&self) -> &str {
         let machine = self.machine.as_ref().and_then(|machine| machine.status.as_ref());
         let printable = machine.and_then(|status| status.printable_status.as_deref());

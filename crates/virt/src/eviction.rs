@@ -8,7 +8,7 @@ use crate::config::ClusterConfig;
 use crate::state::text;
 
 /// On an instance whose launcher pod was deleted or evicted: when its guest has to be down.
-pub const SHUT_DOWN_BY: &str = "sheaf.dev/shut-down-by";
+pub const SHUT_DOWN_BY: &str = "sheaf.io/shut-down-by";
 /// The webhook that answers evictions upstream, which clients see in the message.
 pub const WEBHOOK: &str = "virt-launcher-eviction-interceptor.kubevirt.io";
 /// On an instance: who asked for its evacuation.

@@ -22,7 +22,7 @@ use crate::state::text;
 
 pub use infer::{InferError, infer};
 pub use revision::{annotate, revision, status_reference, upgraded};
-pub(crate) use size::{Spread, TOPOLOGIES, spread};
+pub(crate) use size::{CpuSpread, TOPOLOGIES, spread};
 
 /// What a machine refers to, as far as it exists: the specifications.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,7 +59,7 @@ impl fmt::Display for Conflict {
 /// A preference that asks for more than there is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Unmet {
+pub struct UnmetPreference {
     pub fields: String,
     message: String,
 }
@@ -154,7 +154,7 @@ impl Sizing {
     }
 
     /// Whether a specification, with the size applied, is enough for the preference.
-    pub fn check_requirements(&self, spec: &Value) -> Result<(), Unmet> {
+    pub fn check_requirements(&self, spec: &Value) -> Result<(), UnmetPreference> {
         match &self.preference {
             Some(preference) => size::check_requirements(self.size.as_ref(), preference, spec),
             None => Ok(()),

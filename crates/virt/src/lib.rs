@@ -30,7 +30,7 @@ pub use definition::definitions;
 pub use eviction::SHUT_DOWN_BY;
 pub use refusal::{About, Refusal};
 pub use shipped::shipped_objects;
-pub use state::{Phase, Request, RunStrategy, has_run, is_migrating};
+pub use state::{InstancePhase, RunStrategy, StateChangeRequest, has_run, is_migrating};
 
 /// On an instance: the guest is to discard the unused blocks of its file systems, by a request of
 /// this time.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::condition;
 use crate::refusal::{About, Refusal};
-use crate::state::{Phase, RunStrategy, text};
+use crate::state::{InstancePhase, RunStrategy, text};
 use crate::v1::{MigrateOptions, RestartOptions, StartOptions, StopOptions};
 
 pub use memory_dump::{MemoryDump, dump_claim, dump_memory, remove_memory_dump, small_claim};
@@ -20,7 +20,7 @@ pub use volume::{Volumes, add_volume, remove_volume};
 
 /// What a patch is sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum PatchTarget {
     Machine,
     MachineStatus,
     Instance,
@@ -29,14 +29,14 @@ pub enum Target {
 /// A JSON patch; several are sent in their order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Patch {
-    pub target: Target,
+    pub target: PatchTarget,
     pub operations: Vec<Value>,
     /// Takes the patch back if a later one fails.
     pub undo: Vec<Value>,
 }
 
 impl Patch {
-    fn new(target: Target, operations: Vec<Value>) -> Self {
+    fn new(target: PatchTarget, operations: Vec<Value>) -> Self {
         Self { target, operations, undo: Vec::new() }
     }
 }
@@ -52,10 +52,10 @@ pub fn start(
     options: &StartOptions,
 ) -> Result<Vec<Patch>, Refusal> {
     let refuse = |why: &str| Err(About::Machine.conflict(name(vm), why));
-    let phase = vmi.map(Phase::of);
-    if phase
-        .is_some_and(|phase| !phase.is_final() && !matches!(phase, Phase::Unknown | Phase::Unset))
-    {
+    let phase = vmi.map(InstancePhase::of);
+    if phase.is_some_and(|phase| {
+        !phase.is_final() && !matches!(phase, InstancePhase::Unknown | InstancePhase::Unset)
+    }) {
         return refuse("VM is already running");
     }
     if condition::is_true(vm, "ManualRecoveryRequired") {
@@ -66,7 +66,7 @@ pub fn start(
     match (strategy, phase) {
         (RunStrategy::Halted, _) if paused => ask(vm, &[start_request(true)]),
         (RunStrategy::Halted, _) => Ok(vec![set_running(vm, true)]),
-        (RunStrategy::RerunOnFailure, Some(Phase::Failed)) => {
+        (RunStrategy::RerunOnFailure, Some(InstancePhase::Failed)) => {
             refuse("RerunOnFailure does not support starting VM from failed state")
         }
         (RunStrategy::RerunOnFailure | RunStrategy::Manual, Some(phase)) if phase.is_final() => {
@@ -84,7 +84,7 @@ pub fn start(
 /// Stops a machine; with a grace period, within that time.
 pub fn stop(vm: &Value, vmi: Option<&Value>, options: &StopOptions) -> Result<Vec<Patch>, Refusal> {
     let refuse = |why: &str| Err(About::Machine.conflict(name(vm), why));
-    let live = vmi.filter(|vmi| !Phase::of(vmi).is_final());
+    let live = vmi.filter(|vmi| !InstancePhase::of(vmi).is_final());
     let mut patches = Vec::new();
     if let (Some(vmi), Some(seconds)) = (live, options.grace_period) {
         patches.push(set_grace(vmi, seconds));
@@ -149,7 +149,7 @@ pub fn restart(
 
 /// The migration object that moves a machine's guest elsewhere.
 pub fn migrate(vm: &Value, vmi: &Value, options: &MigrateOptions) -> Result<Value, Refusal> {
-    if Phase::of(vmi) != Phase::Running {
+    if InstancePhase::of(vmi) != InstancePhase::Running {
         return Err(About::Machine.conflict(name(vm), NOT_RUNNING));
     }
     let mut spec = json!({"vmiName": name(vm)});
@@ -166,7 +166,7 @@ pub fn migrate(vm: &Value, vmi: &Value, options: &MigrateOptions) -> Result<Valu
 
 pub fn check_pause(vmi: &Value) -> Result<(), Refusal> {
     let probe = &vmi["spec"]["livenessProbe"];
-    if Phase::of(vmi) != Phase::Running {
+    if InstancePhase::of(vmi) != InstancePhase::Running {
         Err(About::Instance.conflict(name(vmi), NOT_RUNNING))
     } else if probe.is_object() && !probe["guestAgentPing"].is_object() {
         let why = "Pausing VMIs with a non-GuestAgentPing LivenessProbe is not supported";
@@ -185,7 +185,7 @@ pub fn check_unpause(vm: Option<&Value>, vmi: &Value) -> Result<(), Refusal> {
     {
         return Err(About::Machine.conflict(name(vm), "VM snapshot is in progress"));
     }
-    if Phase::of(vmi) != Phase::Running {
+    if InstancePhase::of(vmi) != InstancePhase::Running {
         Err(About::Instance.conflict(name(vmi), INSTANCE_NOT_RUNNING))
     } else if condition::find(vmi, "Paused").is_none() {
         Err(About::Instance.conflict(name(vmi), "VMI is not paused"))
@@ -221,8 +221,8 @@ pub fn check_soft_reboot(vmi: &Value) -> Result<(), Refusal> {
 }
 
 fn running(vmi: &Value, why: &str) -> Result<(), Refusal> {
-    match Phase::of(vmi) {
-        Phase::Running => Ok(()),
+    match InstancePhase::of(vmi) {
+        InstancePhase::Running => Ok(()),
         _ => Err(About::Instance.conflict(name(vmi), why)),
     }
 }
@@ -276,7 +276,7 @@ fn ask(vm: &Value, requests: &[Value]) -> Result<Vec<Patch>, Refusal> {
     if status["startFailure"].is_object() {
         operations.push(json!({"op": "remove", "path": "/status/startFailure"}));
     }
-    Ok(vec![Patch::new(Target::MachineStatus, operations)])
+    Ok(vec![Patch::new(PatchTarget::MachineStatus, operations)])
 }
 
 /// Switches a machine on or off, in the field that it uses.
@@ -287,7 +287,7 @@ fn set_running(vm: &Value, running: bool) -> Patch {
         _ => ("/spec/running", json!(running)),
     };
     let old = vm.pointer(path).unwrap_or(&Value::Null);
-    Patch::new(Target::Machine, vec![test(path, old), add(path, &new)])
+    Patch::new(PatchTarget::Machine, vec![test(path, old), add(path, &new)])
 }
 
 fn set_grace(vmi: &Value, seconds: i64) -> Patch {
@@ -298,7 +298,7 @@ fn set_grace(vmi: &Value, seconds: i64) -> Patch {
         old => add(path, old),
     };
     Patch {
-        target: Target::Instance,
+        target: PatchTarget::Instance,
         operations: vec![test(path, old), add(path, &json!(seconds))],
         undo: vec![test(path, &json!(seconds)), back],
     }

@@ -6,15 +6,15 @@
 use serde_json::Value;
 
 use crate::condition;
-use crate::run_strategy::{Situation, is_set_to_start};
-use crate::state::{Phase, RunStrategy, is_deleting, is_migrating, list};
+use crate::run_strategy::{RunSituation, is_set_to_start};
+use crate::state::{InstancePhase, RunStrategy, is_deleting, is_migrating, list};
 
 /// What is known about a machine besides the machine.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct StatusInput<'a> {
     pub vm: &'a Value,
     pub vmi: Option<&'a Value>,
-    pub situation: Situation,
+    pub situation: RunSituation,
     /// The creation of an instance was sent and is not seen yet.
     pub starting: bool,
     /// The deletion of the instance was sent and is not seen yet.
@@ -25,7 +25,7 @@ pub struct Seen<'a> {
     pub claims: &'a [Value],
 }
 
-type Predicate = fn(&Seen<'_>) -> bool;
+type Predicate = fn(&StatusInput<'_>) -> bool;
 
 const WORDS: &[(&str, Predicate)] = &[
     ("Terminating", |seen| is_deleting(seen.vm)),
@@ -48,7 +48,13 @@ const WORDS: &[(&str, Predicate)] = &[
     ("Starting", |seen| match seen.phase() {
         None => seen.starting,
         Some(phase) => {
-            matches!(phase, Phase::Unset | Phase::Pending | Phase::Scheduling | Phase::Scheduled)
+            matches!(
+                phase,
+                InstancePhase::Unset
+                    | InstancePhase::Pending
+                    | InstancePhase::Scheduling
+                    | InstancePhase::Scheduled
+            )
         }
     }),
     ("CrashLoopBackOff", |seen| seen.is_crash_looping()),
@@ -58,26 +64,26 @@ const WORDS: &[(&str, Predicate)] = &[
     }),
     ("WaitingForReceiver", |seen| {
         seen.situation.strategy == RunStrategy::WaitAsReceiver
-            && seen.phase().is_none_or(|phase| phase == Phase::WaitingForSync)
+            && seen.phase().is_none_or(|phase| phase == InstancePhase::WaitingForSync)
     }),
 ];
 
 /// The first word of the table that is true.
-pub fn printable_status(seen: &Seen<'_>) -> &'static str {
+pub fn printable_status(seen: &StatusInput<'_>) -> &'static str {
     WORDS.iter().find(|(_, holds)| holds(seen)).map_or("Unknown", |(word, _)| word)
 }
 
-impl Seen<'_> {
-    fn phase(&self) -> Option<Phase> {
-        self.vmi.map(Phase::of)
+impl StatusInput<'_> {
+    fn phase(&self) -> Option<InstancePhase> {
+        self.vmi.map(InstancePhase::of)
     }
 
     fn live(&self) -> Option<&Value> {
-        self.vmi.filter(|vmi| !Phase::of(vmi).is_final())
+        self.vmi.filter(|vmi| !InstancePhase::of(vmi).is_final())
     }
 
     fn is_running(&self) -> bool {
-        self.phase() == Some(Phase::Running)
+        self.phase() == Some(InstancePhase::Running)
     }
 
     fn is_paused(&self) -> bool {
@@ -172,10 +178,10 @@ mod tests {
     fn word(case: &Case) -> &'static str {
         let now = Timestamp::from_second(0).unwrap();
         let vmi = case.vmi.as_ref();
-        printable_status(&Seen {
+        printable_status(&StatusInput {
             vm: &case.vm,
             vmi,
-            situation: Situation::of(&case.vm, vmi, now).unwrap(),
+            situation: RunSituation::of(&case.vm, vmi, now).unwrap(),
             starting: case.starting,
             stopping: case.stopping,
             data_volumes: &case.volumes,

@@ -9,16 +9,16 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::condition;
-use crate::state::{Phase, Request, RunStrategy, has_run, is_deleting, text};
+use crate::state::{InstancePhase, RunStrategy, StateChangeRequest, has_run, is_deleting, text};
 
 /// All that the next step depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Situation {
+pub struct RunSituation {
     pub strategy: RunStrategy,
     /// The strategy that was last acted on; nothing before the first start.
     pub last: Option<RunStrategy>,
     pub instance: Option<Instance>,
-    pub request: Option<Request>,
+    pub request: Option<StateChangeRequest>,
     /// Seconds until the next start is allowed.
     pub retry_in: i64,
     /// Somebody has to repair the machine before it may start.
@@ -28,24 +28,24 @@ pub struct Situation {
 /// The instance of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instance {
-    pub phase: Phase,
+    pub phase: InstancePhase,
     pub deleting: bool,
     /// It waits for a guest from elsewhere.
     pub receiving: bool,
     /// Its migration from or to another cluster.
-    pub journey: Option<Journey>,
+    pub journey: Option<CrossClusterMigration>,
 }
 
 /// A migration between clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Journey {
+pub enum CrossClusterMigration {
     UnderWay,
     Done,
 }
 
 /// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum RunAction {
     Nothing,
     /// Create the instance.
     Start {
@@ -70,35 +70,37 @@ pub enum Action {
 /// How long to wait for the end of a migration to be seen.
 const JOURNEY_SECONDS: i64 = 2;
 
-impl Situation {
+impl RunSituation {
     /// Reads a machine and its instance; nothing if the strategy is unknown.
     pub fn of(vm: &Value, vmi: Option<&Value>, now: Timestamp) -> Option<Self> {
         Some(Self {
             strategy: RunStrategy::of(vm)?,
             last: RunStrategy::parse(text(vm, "/status/runStrategy")),
             instance: vmi.map(Instance::of),
-            request: Request::of(vm, vmi),
+            request: StateChangeRequest::of(vm, vmi),
             retry_in: retry_in(vm, now),
             held: condition::is_true(vm, "ManualRecoveryRequired"),
         })
     }
 
-    fn start(self) -> Action {
+    fn start(self) -> RunAction {
         if self.held {
-            return Action::Nothing;
+            return RunAction::Nothing;
         }
-        Action::Start { paused: self.request == Some(Request::Start { paused: true }) }
+        RunAction::Start {
+            paused: self.request == Some(StateChangeRequest::Start { paused: true }),
+        }
     }
 
-    fn start_when_allowed(self) -> Action {
+    fn start_when_allowed(self) -> RunAction {
         if self.retry_in > 0 {
-            return Action::Wait { seconds: self.retry_in };
+            return RunAction::Wait { seconds: self.retry_in };
         }
         self.start()
     }
 
     fn wants_start(self) -> bool {
-        matches!(self.request, Some(Request::Start { .. }))
+        matches!(self.request, Some(StateChangeRequest::Start { .. }))
     }
 }
 
@@ -109,13 +111,13 @@ impl Instance {
             .iter()
             .any(|side| state[side]["syncAddress"].is_string());
         Self {
-            phase: Phase::of(vmi),
+            phase: InstancePhase::of(vmi),
             deleting: is_deleting(vmi),
             receiving: vmi["metadata"]["annotations"]["kubevirt.io/create-migration-target"]
                 == "true",
             journey: match state["completed"] == true {
-                true if abroad => Some(Journey::Done),
-                false if abroad => Some(Journey::UnderWay),
+                true if abroad => Some(CrossClusterMigration::Done),
+                false if abroad => Some(CrossClusterMigration::UnderWay),
                 _ => None,
             },
         }
@@ -123,63 +125,63 @@ impl Instance {
 }
 
 /// The next step for a machine that is not being deleted.
-pub fn decide(now: Situation) -> Action {
+pub fn decide(now: RunSituation) -> RunAction {
     use RunStrategy as S;
-    let stop_asked = now.request == Some(Request::Stop);
+    let stop_asked = now.request == Some(StateChangeRequest::Stop);
     match (now.strategy, now.instance) {
         (S::Always, Some(vmi)) if stop_asked || vmi.phase.is_final() => match vmi.journey {
             // The guest lives elsewhere now; starting it here too would be a second one.
-            Some(Journey::Done) => Action::Become(S::Halted),
-            Some(Journey::UnderWay) => Action::Wait { seconds: JOURNEY_SECONDS },
+            Some(CrossClusterMigration::Done) => RunAction::Become(S::Halted),
+            Some(CrossClusterMigration::UnderWay) => RunAction::Wait { seconds: JOURNEY_SECONDS },
             None => stop(vmi),
         },
-        (S::Always, Some(_)) => Action::Nothing,
+        (S::Always, Some(_)) => RunAction::Nothing,
         (S::Always, None) => now.start_when_allowed(),
 
         (S::RerunOnFailure, Some(vmi)) => match vmi.phase {
-            _ if vmi.deleting => Action::Nothing,
-            Phase::Failed => Action::StopAndAskForStart,
-            Phase::Succeeded => Action::Stop,
-            _ if stop_asked => Action::Stop,
-            _ => Action::Nothing,
+            _ if vmi.deleting => RunAction::Nothing,
+            InstancePhase::Failed => RunAction::StopAndAskForStart,
+            InstancePhase::Succeeded => RunAction::Stop,
+            _ if stop_asked => RunAction::Stop,
+            _ => RunAction::Nothing,
         },
         (S::RerunOnFailure, None) if now.wants_start() || now.last != Some(S::RerunOnFailure) => {
             now.start_when_allowed()
         }
-        (S::RerunOnFailure, None) => Action::Nothing,
+        (S::RerunOnFailure, None) => RunAction::Nothing,
 
         (S::Manual, Some(vmi)) if stop_asked => stop(vmi),
         (S::Manual, None) if now.wants_start() => now.start(),
-        (S::Manual, _) => Action::Nothing,
+        (S::Manual, _) => RunAction::Nothing,
 
         (S::Halted, Some(vmi)) => stop(vmi),
-        (S::Halted, None) if now.wants_start() => Action::Become(S::Always),
-        (S::Halted, None) => Action::Nothing,
+        (S::Halted, None) if now.wants_start() => RunAction::Become(S::Always),
+        (S::Halted, None) => RunAction::Nothing,
 
-        (S::Once, Some(_)) => Action::Nothing,
+        (S::Once, Some(_)) => RunAction::Nothing,
         (S::Once, None) => now.start(),
 
         (S::WaitAsReceiver, None) => now.start(),
-        (S::WaitAsReceiver, Some(vmi)) if vmi.receiving => Action::Nothing,
-        (S::WaitAsReceiver, Some(Instance { journey: Some(Journey::Done), .. })) => {
-            Action::BecomeWhatItWas
+        (S::WaitAsReceiver, Some(vmi)) if vmi.receiving => RunAction::Nothing,
+        (S::WaitAsReceiver, Some(Instance { journey: Some(CrossClusterMigration::Done), .. })) => {
+            RunAction::BecomeWhatItWas
         }
-        (S::WaitAsReceiver, Some(_)) => Action::Stray,
+        (S::WaitAsReceiver, Some(_)) => RunAction::Stray,
     }
 }
 
-fn stop(vmi: Instance) -> Action {
-    if vmi.deleting { Action::Nothing } else { Action::Stop }
+fn stop(vmi: Instance) -> RunAction {
+    if vmi.deleting { RunAction::Nothing } else { RunAction::Stop }
 }
 
 /// Whether the machine is on its way to a running guest, or has one.
-pub fn is_set_to_start(now: Situation) -> bool {
+pub fn is_set_to_start(now: RunSituation) -> bool {
     match (now.strategy, now.instance) {
         (RunStrategy::Always, _) => true,
         (RunStrategy::Halted | RunStrategy::WaitAsReceiver, _) => false,
-        (RunStrategy::Manual, Some(_)) => now.request != Some(Request::Stop),
+        (RunStrategy::Manual, Some(_)) => now.request != Some(StateChangeRequest::Stop),
         (RunStrategy::Manual, None) => now.wants_start(),
-        (RunStrategy::RerunOnFailure, Some(vmi)) => vmi.phase != Phase::Succeeded,
+        (RunStrategy::RerunOnFailure, Some(vmi)) => vmi.phase != InstancePhase::Succeeded,
         (RunStrategy::RerunOnFailure, None) => {
             now.wants_start() || now.last != Some(RunStrategy::RerunOnFailure)
         }
@@ -195,7 +197,7 @@ pub fn is_request_done(vm: &Value, vmi: Option<&Value>) -> bool {
         (Some("Stop"), Some(vmi)) => {
             first["uid"].is_null() || first["uid"] != vmi["metadata"]["uid"]
         }
-        (Some("Start"), Some(vmi)) => !is_deleting(vmi) && !Phase::of(vmi).is_final(),
+        (Some("Start"), Some(vmi)) => !is_deleting(vmi) && !InstancePhase::of(vmi).is_final(),
         _ => false,
     }
 }
@@ -237,11 +239,13 @@ pub fn start_failure(vm: &Value, vmi: Option<&Value>, now: Timestamp, random: u6
         return Value::Null;
     }
     // Its instance was deleted and nobody asked for another: there is no next try to put off.
-    let starts = || Situation::of(vm, None, now).is_none_or(is_set_to_start);
+    let starts = || RunSituation::of(vm, None, now).is_none_or(is_set_to_start);
     if vmi.is_none() && !starts() {
         return Value::Null;
     }
-    let Some(vmi) = vmi.filter(|vmi| Phase::of(vmi).is_final()) else { return known.clone() };
+    let Some(vmi) = vmi.filter(|vmi| InstancePhase::of(vmi).is_final()) else {
+        return known.clone();
+    };
     let uid = &vmi["metadata"]["uid"];
     if known.is_object() && known["lastFailedVMIUID"] == *uid {
         return known.clone();

@@ -13,7 +13,7 @@ const DOMAIN: &str = "instancetype.kubevirt.io";
 /// All of them. They are created where they are missing when the server starts, as an operator
 /// would, and otherwise belong to the administrator.
 pub fn shipped_objects() -> Vec<Value> {
-    let mut all: Vec<Value> = SERIES.iter().flat_map(Series::objects).collect();
+    let mut all: Vec<Value> = SERIES.iter().flat_map(InstancetypeSeries::objects).collect();
     all.extend(preference::objects());
     all
 }
@@ -22,7 +22,7 @@ pub fn shipped_objects() -> Vec<Value> {
 type Size = (&'static str, u32, &'static str);
 
 /// Instance types that differ in size only.
-struct Series {
+struct InstancetypeSeries {
     name: &'static str,
     class: &'static str,
     title: &'static str,
@@ -101,8 +101,8 @@ const SMALL_PAGES: &[(&str, &str)] = &[("", "")];
 const LARGE_PAGES: &[(&str, &str)] = &[("2Mi", ""), ("1Gi", "1gi")];
 const HUGE_PAGES: &[(&str, &str)] = &[("1Gi", "")];
 
-const SERIES: &[Series] = &[
-    Series {
+const SERIES: &[InstancetypeSeries] = &[
+    InstancetypeSeries {
         name: "cx1",
         class: "compute.exclusive",
         title: "Compute Exclusive",
@@ -112,7 +112,7 @@ const SERIES: &[Series] = &[
         pages: LARGE_PAGES,
         traits: &[Trait::Dedicated, Trait::NoSpareSockets, Trait::Numa, Trait::IoThreads],
     },
-    Series {
+    InstancetypeSeries {
         name: "d1",
         class: "dedicated.vcpu",
         title: "Dedicated vCPU",
@@ -122,7 +122,7 @@ const SERIES: &[Series] = &[
         pages: SMALL_PAGES,
         traits: &[Trait::Dedicated, Trait::IoThreads],
     },
-    Series {
+    InstancetypeSeries {
         name: "m1",
         class: "memory.intensive",
         title: "Memory Intensive",
@@ -132,7 +132,7 @@ const SERIES: &[Series] = &[
         pages: LARGE_PAGES,
         traits: &[],
     },
-    Series {
+    InstancetypeSeries {
         name: "n1",
         class: "network",
         title: "Network",
@@ -142,7 +142,7 @@ const SERIES: &[Series] = &[
         pages: HUGE_PAGES,
         traits: &[Trait::Dedicated, Trait::NoLoadBalancing],
     },
-    Series {
+    InstancetypeSeries {
         name: "o1",
         class: "overcommitted",
         title: "Overcommitted",
@@ -152,7 +152,7 @@ const SERIES: &[Series] = &[
         pages: SMALL_PAGES,
         traits: &[Trait::Overcommitted],
     },
-    Series {
+    InstancetypeSeries {
         name: "rt1",
         class: "realtime",
         title: "Realtime",
@@ -163,7 +163,7 @@ const SERIES: &[Series] = &[
         pages: HUGE_PAGES,
         traits: &[Trait::Dedicated, Trait::Numa, Trait::Realtime, Trait::NoLoadBalancing],
     },
-    Series {
+    InstancetypeSeries {
         name: "u1",
         class: "general.purpose",
         title: "General Purpose",
@@ -175,7 +175,7 @@ const SERIES: &[Series] = &[
     },
 ];
 
-impl Series {
+impl InstancetypeSeries {
     fn objects(&self) -> Vec<Value> {
         let of = |(page, ending): &(&str, &str)| -> Vec<Value> {
             self.sizes.iter().map(|size| self.object(*size, page, ending)).collect()

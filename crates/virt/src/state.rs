@@ -58,7 +58,7 @@ impl std::fmt::Display for RunStrategy {
 
 /// Where an instance is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum InstancePhase {
     Unset,
     Pending,
     Scheduling,
@@ -70,7 +70,7 @@ pub enum Phase {
     Unknown,
 }
 
-impl Phase {
+impl InstancePhase {
     pub fn of(vmi: &Value) -> Self {
         match vmi["status"]["phase"].as_str().unwrap_or_default() {
             "" => Self::Unset,
@@ -107,7 +107,7 @@ impl Phase {
 
 /// The first request of a machine, which is the only one that is acted on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum StateChangeRequest {
     Start {
         paused: bool,
     },
@@ -115,7 +115,7 @@ pub enum Request {
     Stop,
 }
 
-impl Request {
+impl StateChangeRequest {
     pub fn of(vm: &Value, vmi: Option<&Value>) -> Option<Self> {
         let first = &vm["status"]["stateChangeRequests"][0];
         match first["action"].as_str()? {

@@ -3,7 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use schema::{Level, Path, check_status_root, check_structural, parse, prune, unknown_fields};
+use schema::{
+    ObjectLevel, Path, check_status_root, check_structural, parse, prune, unknown_fields,
+};
 use serde_json::{Value, json};
 
 const EXAMPLES: &[&str] = &[
@@ -67,7 +69,7 @@ fn examples_are_valid_and_nothing_of_them_is_dropped() {
         let name = format!("{} {}", object["kind"], object["metadata"]["name"]);
         let schema = schema_of(&object);
         let mut pruned = object.clone();
-        assert_eq!(prune(&mut pruned, &schema, Level::Root), Vec::<String>::new(), "{name}");
+        assert_eq!(prune(&mut pruned, &schema, ObjectLevel::Root), Vec::<String>::new(), "{name}");
         assert_eq!(
             texts(&schema::validate(&object, None, &schema)),
             Vec::<String>::new(),
@@ -125,7 +127,7 @@ fn a_misspelt_field_is_found() {
     let mut object = examples().remove(0);
     object["spec"]["template"]["spec"]["domain"]["devices"]["disks"][0]["bootOder"] = json!(1);
     let schema = schema_of(&object);
-    let dropped = prune(&mut object, &schema, Level::Root);
+    let dropped = prune(&mut object, &schema, ObjectLevel::Root);
     assert_eq!(dropped, ["spec.template.spec.domain.devices.disks[0].bootOder"]);
 }
 
@@ -139,7 +141,11 @@ fn first_objects_fit_their_schemas() {
         if api.ends_with("kubevirt.io/v1") || api.ends_with("kubevirt.io/v1beta1") {
             let schema = schema_of(&object);
             let mut pruned = object.clone();
-            assert_eq!(prune(&mut pruned, &schema, Level::Root), Vec::<String>::new(), "{name}");
+            assert_eq!(
+                prune(&mut pruned, &schema, ObjectLevel::Root),
+                Vec::<String>::new(),
+                "{name}"
+            );
             let errors = schema::validate(&object, None, &schema);
             assert_eq!(texts(&errors), Vec::<String>::new(), "{name}");
         } else {

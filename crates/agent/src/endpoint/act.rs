@@ -11,9 +11,9 @@ use qemu::qmp::QmpError;
 use serde_json::{Value, json};
 use tracing::warn;
 
-use super::answer::{Body, Failure, content, done, json as json_body};
-use super::route::{Act, Read};
-use crate::vmi::{Live, os_info};
+use super::response::{EndpointError, ResponseBody, content, done, json as json_body};
+use super::route::{GuestAction, Read};
+use crate::vmi::{LiveMachine, os_info};
 
 /// Options are a few fields.
 const LARGEST_OPTIONS: usize = 64 << 10;
@@ -22,11 +22,14 @@ const FROZEN: Duration = Duration::from_secs(300);
 /// For the agent to say that it is there, before something else is tried.
 const PING: Duration = Duration::from_secs(2);
 
-pub(super) async fn read(live: &Live, what: Read) -> Result<Response<Body>, Failure> {
+pub(super) async fn read(
+    live: &LiveMachine,
+    what: Read,
+) -> Result<Response<ResponseBody>, EndpointError> {
     match what {
         Read::Screenshot => match live.running.screenshot().await {
             Ok(picture) => Ok(content("image/png", picture)),
-            Err(failure) => Err(Failure::internal(&failure)),
+            Err(failure) => Err(EndpointError::internal(&failure)),
         },
         Read::Log => {
             let console = live.running.dir().serial_log();
@@ -53,17 +56,17 @@ pub(super) async fn read(live: &Live, what: Read) -> Result<Response<Body>, Fail
 }
 
 /// An agent that is not there is told in upstream's words.
-fn silent(failure: AgentError) -> Failure {
+fn silent(failure: AgentError) -> EndpointError {
     match failure {
-        AgentError::Refused { .. } => Failure::internal(&failure),
-        _ => Failure::new(
+        AgentError::Refused { .. } => EndpointError::internal(&failure),
+        _ => EndpointError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "VMI does not have guest agent connected",
         ),
     }
 }
 
-async fn guest_info(live: &Live) -> Result<Response<Body>, Failure> {
+async fn guest_info(live: &LiveMachine) -> Result<Response<ResponseBody>, EndpointError> {
     let agent = &live.agent;
     let known: Info = agent.info().await.map_err(silent)?;
     // What one of many questions leaves open is left out.
@@ -120,27 +123,32 @@ fn file_system(system: &FileSystem) -> Value {
     })
 }
 
-pub(super) async fn act(live: &Live, what: Act, body: Incoming) -> Result<Response<Body>, Failure> {
+pub(super) async fn act(
+    live: &LiveMachine,
+    what: GuestAction,
+    body: Incoming,
+) -> Result<Response<ResponseBody>, EndpointError> {
     let options = http_body_util::Limited::new(body, LARGEST_OPTIONS).collect().await;
-    let options = options
-        .map_err(|_| Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "the options are too long"))?;
+    let options = options.map_err(|_| {
+        EndpointError::new(StatusCode::PAYLOAD_TOO_LARGE, "the options are too long")
+    })?;
     let options = serde_json::from_slice(&options.to_bytes()).unwrap_or(Value::Null);
-    let failed = |failure: QmpError| Failure::internal(&failure);
+    let failed = |failure: QmpError| EndpointError::internal(&failure);
     let qmp = live.running.qmp().await.map_err(failed)?;
     match what {
-        Act::Pause => qmp.pause().await.map_err(failed)?,
-        Act::Unpause => {
+        GuestAction::Pause => qmp.pause().await.map_err(failed)?,
+        GuestAction::Unpause => {
             qmp.resume().await.map_err(failed)?;
             live.set_clock_soon();
         }
-        Act::Reset => qmp.reset().await.map_err(failed)?,
+        GuestAction::Reset => qmp.reset().await.map_err(failed)?,
         // An agent reboots; without one the power button must do, and the guest ends.
-        Act::SoftReboot => match live.agent.ping(PING).await {
+        GuestAction::SoftReboot => match live.agent.ping(PING).await {
             Ok(()) => live.agent.shutdown(Shutdown::Reboot).await.map_err(silent)?,
             Err(_) => qmp.power_down().await.map_err(failed)?,
         },
-        Act::Freeze => freeze(live, &options).await?,
-        Act::Unfreeze => {
+        GuestAction::Freeze => freeze(live, &options).await?,
+        GuestAction::Unfreeze => {
             live.agent.thaw().await.map_err(silent)?;
             live.ask_again();
         }
@@ -149,7 +157,7 @@ pub(super) async fn act(live: &Live, what: Act, body: Incoming) -> Result<Respon
 }
 
 /// Freezes the guest's file systems, and thaws them if nobody does in time.
-async fn freeze(live: &Live, options: &Value) -> Result<(), Failure> {
+async fn freeze(live: &LiveMachine, options: &Value) -> Result<(), EndpointError> {
     live.agent.freeze().await.map_err(silent)?;
     live.ask_again();
     let limit = options["unfreezeTimeout"].as_str().and_then(span).unwrap_or(FROZEN);
@@ -164,7 +172,7 @@ async fn freeze(live: &Live, options: &Value) -> Result<(), Failure> {
             () = stop.requested() => {}
         }
         if live.agent.is_frozen().await.unwrap_or(false) {
-            warn!("nobody thawed a guest's file systems in time");
+            warn!("file system freeze timed out; thawing guest");
             if let Err(failure) = live.agent.thaw().await {
                 warn!(error = %Chain(&failure), "cannot thaw a guest's file systems");
             }

@@ -4,7 +4,7 @@ use http::Method;
 
 /// One machine of this node, by its object's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct MachineTarget {
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
@@ -13,9 +13,9 @@ pub(crate) struct Target {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
     /// A stream both ways, after an upgrade.
-    Stream(Target, Stream),
-    Read(Target, Read),
-    Act(Target, Act),
+    Stream(MachineTarget, Stream),
+    Read(MachineTarget, Read),
+    Act(MachineTarget, GuestAction),
     /// An image for the volume of this name.
     Upload(String),
     /// What is on the volume of this name.
@@ -49,7 +49,7 @@ pub(crate) enum Read {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum GuestAction {
     Pause,
     Unpause,
     Reset,
@@ -79,7 +79,7 @@ pub(crate) fn route(method: &Method, path: &str) -> Result<Route, NoRoute> {
         ["v1", "images", image, "upload"] => (Method::PUT, Route::UploadImage((*image).into())),
         ["v1", "images", image, "file"] => (Method::GET, Route::ImageFile((*image).into())),
         ["v1", "vmis", namespace, name, rest @ ..] if !namespace.is_empty() && !name.is_empty() => {
-            let target = Target { namespace: (*namespace).into(), name: (*name).into() };
+            let target = MachineTarget { namespace: (*namespace).into(), name: (*name).into() };
             machine(target, rest)?
         }
         _ => return Err(NoRoute::NotFound),
@@ -87,7 +87,7 @@ pub(crate) fn route(method: &Method, path: &str) -> Result<Route, NoRoute> {
     if *method == wanted { Ok(route) } else { Err(NoRoute::WrongMethod) }
 }
 
-fn machine(target: Target, rest: &[&str]) -> Result<(Method, Route), NoRoute> {
+fn machine(target: MachineTarget, rest: &[&str]) -> Result<(Method, Route), NoRoute> {
     let read = |target, what| Ok((Method::GET, Route::Read(target, what)));
     let act = |target, what| Ok((Method::PUT, Route::Act(target, what)));
     let stream = |target, what| Ok((Method::GET, Route::Stream(target, what)));
@@ -102,12 +102,12 @@ fn machine(target: Target, rest: &[&str]) -> Result<(Method, Route), NoRoute> {
         ["userlist"] => read(target, Read::UserList),
         ["filesystemlist"] => read(target, Read::FilesystemList),
         ["log"] => read(target, Read::Log),
-        ["pause"] => act(target, Act::Pause),
-        ["unpause"] => act(target, Act::Unpause),
-        ["reset"] => act(target, Act::Reset),
-        ["softreboot"] => act(target, Act::SoftReboot),
-        ["freeze"] => act(target, Act::Freeze),
-        ["unfreeze"] => act(target, Act::Unfreeze),
+        ["pause"] => act(target, GuestAction::Pause),
+        ["unpause"] => act(target, GuestAction::Unpause),
+        ["reset"] => act(target, GuestAction::Reset),
+        ["softreboot"] => act(target, GuestAction::SoftReboot),
+        ["freeze"] => act(target, GuestAction::Freeze),
+        ["unfreeze"] => act(target, GuestAction::Unfreeze),
         _ => Err(NoRoute::NotFound),
     }
 }
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn paths_lead_where_the_api_server_means() {
-        let target = || Target { namespace: "ns".into(), name: "vm".into() };
+        let target = || MachineTarget { namespace: "ns".into(), name: "vm".into() };
         let cases = [
             ("GET", "/v1/vmis/ns/vm/console", Ok(Route::Stream(target(), Stream::Console))),
             (
@@ -142,7 +142,7 @@ mod tests {
             ("GET", "/v1/vmis/ns/vm/portforward/0/tcp", Err(NoRoute::BadPort)),
             ("GET", "/v1/vmis/ns/vm/portforward/70000/tcp", Err(NoRoute::BadPort)),
             ("GET", "/v1/vmis/ns/vm/screenshot", Ok(Route::Read(target(), Read::Screenshot))),
-            ("PUT", "/v1/vmis/ns/vm/pause", Ok(Route::Act(target(), Act::Pause))),
+            ("PUT", "/v1/vmis/ns/vm/pause", Ok(Route::Act(target(), GuestAction::Pause))),
             ("GET", "/v1/vmis/ns/vm/pause", Err(NoRoute::WrongMethod)),
             ("PUT", "/v1/volumes/pvc-1/upload", Ok(Route::Upload("pvc-1".into()))),
             ("GET", "/v1/volumes/pvc-1/data", Ok(Route::VolumeData("pvc-1".into()))),

@@ -12,65 +12,70 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket, UnixStream};
 use tracing::debug;
 
-use super::answer::Failure;
+use super::response::EndpointError;
 use super::route;
-use crate::vmi::{DialError, Live, Opening, UsbSlot, dial};
+use crate::vmi::{DialError, LiveMachine, OpenPort, UsbSlot, dial};
 
 /// The largest datagram, and so the largest that two bytes can announce.
 const DATAGRAM: usize = u16::MAX as usize;
 
 /// The guest's end of a stream.
-pub(super) enum End {
+pub(super) enum StreamEnd {
     Console(Console, Listener),
     Unix(UnixStream),
     Usb(UnixStream, UsbSlot),
     Tcp(TcpStream),
-    Udp(UdpSocket, Option<Opening>),
+    Udp(UdpSocket, Option<OpenPort>),
 }
 
 /// A stream that begins as soon as the answer is out.
-pub(super) struct Begin {
+pub(super) struct PendingStream {
     pub(super) upgraded: OnUpgrade,
-    pub(super) end: End,
+    pub(super) end: StreamEnd,
 }
 
 /// Opens the guest's end, so that a failure can still be told.
-pub(super) async fn open(live: &Live, what: route::Stream) -> Result<End, Failure> {
+pub(super) async fn open(
+    live: &LiveMachine,
+    what: route::Stream,
+) -> Result<StreamEnd, EndpointError> {
     match what {
         route::Stream::Console => match live.console.listen() {
-            Ok(listener) => Ok(End::Console(live.console.clone(), listener)),
-            Err(failure) => Err(Failure::internal(&failure)),
+            Ok(listener) => Ok(StreamEnd::Console(live.console.clone(), listener)),
+            Err(failure) => Err(EndpointError::internal(&failure)),
         },
         route::Stream::Vnc => match live.running.vnc().await {
-            Ok(stream) => Ok(End::Unix(stream)),
-            Err(failure) => Err(Failure::internal(&failure)),
+            Ok(stream) => Ok(StreamEnd::Unix(stream)),
+            Err(failure) => Err(EndpointError::internal(&failure)),
         },
         route::Stream::Usb => {
             let Some(slot) = live.usb_slots.take() else {
                 let why = "all USB devices of the machine that clients can use are in use";
-                return Err(Failure::new(StatusCode::CONFLICT, why.to_owned()));
+                return Err(EndpointError::new(StatusCode::CONFLICT, why.to_owned()));
             };
             match live.running.usb_redirection(slot.number).await {
-                Ok(stream) => Ok(End::Usb(stream, slot)),
-                Err(failure) => Err(Failure::internal(&failure)),
+                Ok(stream) => Ok(StreamEnd::Usb(stream, slot)),
+                Err(failure) => Err(EndpointError::internal(&failure)),
             }
         }
-        route::Stream::Tcp(port) => dial::tcp(live, port).await.map(End::Tcp).map_err(undialed),
+        route::Stream::Tcp(port) => {
+            dial::tcp(live, port).await.map(StreamEnd::Tcp).map_err(undialed)
+        }
         route::Stream::Udp(port) => {
             let (socket, opening) = dial::udp(live, port).await.map_err(undialed)?;
-            Ok(End::Udp(socket, opening))
+            Ok(StreamEnd::Udp(socket, opening))
         }
     }
 }
 
-fn undialed(failure: DialError) -> Failure {
+fn undialed(failure: DialError) -> EndpointError {
     match failure {
-        DialError::NoInterface => Failure::new(StatusCode::BAD_REQUEST, failure.to_string()),
-        failure => Failure::internal(&failure),
+        DialError::NoInterface => EndpointError::new(StatusCode::BAD_REQUEST, failure.to_string()),
+        failure => EndpointError::internal(&failure),
     }
 }
 
-impl Begin {
+impl PendingStream {
     pub(super) async fn run(self) {
         let upgraded = match self.upgraded.await {
             Ok(upgraded) => TokioIo::new(upgraded),
@@ -80,15 +85,15 @@ impl Begin {
             }
         };
         let ended = match self.end {
-            End::Console(console, listener) => converse(upgraded, &console, listener).await,
-            End::Unix(stream) => join(upgraded, stream).await,
-            End::Usb(stream, slot) => {
+            StreamEnd::Console(console, listener) => converse(upgraded, &console, listener).await,
+            StreamEnd::Unix(stream) => join(upgraded, stream).await,
+            StreamEnd::Usb(stream, slot) => {
                 let ended = join(upgraded, stream).await;
                 drop(slot);
                 ended
             }
-            End::Tcp(stream) => join(upgraded, stream).await,
-            End::Udp(socket, opening) => {
+            StreamEnd::Tcp(stream) => join(upgraded, stream).await,
+            StreamEnd::Udp(socket, opening) => {
                 let ended = datagrams(upgraded, &socket).await;
                 if let Some(opening) = opening {
                     opening.close().await;

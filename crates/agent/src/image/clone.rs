@@ -8,21 +8,21 @@ use block::crypt::disk::{self, DiskError};
 use block::crypt::luks::Cost;
 use block::crypt::{HEADER, Passphrase};
 
+use super::cancel::CancelGuard;
 use super::error::ImportError;
-use super::files::{Facts, Fetched, Folder};
-use super::halt::Halt;
+use super::files::{Fetched, Folder, ImageFacts};
 use super::import::Job;
-use super::intake::Form;
-use super::object::{CloneWish, Turn};
+use super::intake::ImageForm;
+use super::object::{CloneWish, CryptoConversion};
 use crate::storage::{SecretError, of_secret};
-use crate::volume::{ConvertError, Gauge, Scratch, shortage};
+use crate::volume::{ConvertError, Gauge, TemporaryFile, shortage};
 
 /// Why an image was not made of another.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CloneError {
     #[error("backing image {image} is not complete on this node")]
     Missing { image: String },
-    #[error("there is no passphrase")]
+    #[error("passphrase is missing")]
     Secret(#[from] SecretError),
     #[error("cannot encrypt backing image {image}")]
     Encrypt { image: String, source: DiskError },
@@ -35,7 +35,7 @@ impl Job {
         &self,
         wish: &CloneWish,
         gauge: &Gauge,
-    ) -> Result<Facts, ImportError> {
+    ) -> Result<ImageFacts, ImportError> {
         let missing = || CloneError::Missing { image: wish.image.clone() };
         let origin = self.origin.clone().ok_or_else(missing)?;
         let folder = Folder(origin.parent().map(Path::to_owned).unwrap_or_default());
@@ -45,10 +45,10 @@ impl Job {
         let (namespace, name) = &wish.secret;
         let secret = of_secret(&self.client, namespace, name).await.map_err(CloneError::from)?;
 
-        let scratch = Scratch(self.folder().work());
-        let (halt, gauge) = (Halt::default(), gauge.clone());
+        let scratch = TemporaryFile(self.folder().work());
+        let (halt, gauge) = (CancelGuard::default(), gauge.clone());
         let goes_on = halt.asked();
-        let turned = Turned { turn: wish.turn, origin, disk: facts.virtual_size };
+        let turned = CloneTransform { turn: wish.turn, origin, disk: facts.virtual_size };
         let work = tokio::task::spawn_blocking(move || {
             let mut step = |part| {
                 gauge.set(part);
@@ -62,8 +62,8 @@ impl Job {
         };
         let image = wish.image.clone();
         let (scratch, made) = done.map_err(|source| match wish.turn {
-            Turn::Encrypt => CloneError::Encrypt { image, source },
-            Turn::Decrypt => CloneError::Decrypt { image, source },
+            CryptoConversion::Encrypt => CloneError::Encrypt { image, source },
+            CryptoConversion::Decrypt => CloneError::Decrypt { image, source },
         })?;
         let publish = move |folder: Folder| {
             let scratch = scratch;
@@ -74,34 +74,34 @@ impl Job {
 }
 
 /// What is read, and how it is written.
-struct Turned {
-    turn: Turn,
+struct CloneTransform {
+    turn: CryptoConversion,
     origin: PathBuf,
     /// Bytes of the disk.
     disk: u64,
 }
 
-impl Turned {
+impl CloneTransform {
     fn write(
         &self,
         to: &Path,
         passphrase: &Passphrase,
-        step: disk::Step<'_>,
+        step: disk::ProgressFn<'_>,
     ) -> Result<Fetched, DiskError> {
         let from = File::open(&self.origin).map_err(DiskError::Read)?;
         let to = OpenOptions::new().create_new(true).read(true).write(true).mode(0o600).open(to);
         let to = to.map_err(DiskError::Write)?;
         let disk = match self.turn {
-            Turn::Encrypt => {
+            CryptoConversion::Encrypt => {
                 disk::encrypt(&from, &to, passphrase, Cost::default(), step)?;
                 Some(self.disk)
             }
-            Turn::Decrypt => {
+            CryptoConversion::Decrypt => {
                 disk::decrypt(&from, &to, self.disk, passphrase, step)?;
                 None
             }
         };
         let size = to.metadata().map_err(DiskError::Write)?.len();
-        Ok(Fetched { size, checksum: String::new(), disk, form: Form::Disk })
+        Ok(Fetched { size, checksum: String::new(), disk, form: ImageForm::Disk })
     }
 }

@@ -17,9 +17,9 @@ pub(super) enum ImportError {
     Status { code: u16, url: String },
     #[error("{}{}", Chain(.0), if is_unresolved(.0) { ": no such host" } else { "" })]
     Fetch(FetchError),
-    #[error("the image has more than the {most} bytes that there is room for")]
+    #[error("the image exceeds the {most} bytes available")]
     TooLarge { most: u64 },
-    #[error("the image has {needed} bytes and there is room for {free}")]
+    #[error("the image needs {needed} bytes; {free} bytes are available")]
     NoRoom { needed: u64, free: u64 },
     #[error(transparent)]
     Receive(#[from] ReceiveError),

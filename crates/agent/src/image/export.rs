@@ -7,11 +7,11 @@ use std::path::Path;
 use qemu::image::ImageError;
 
 use super::error::ImportError;
-use super::files::{Facts, Fetched, Folder};
+use super::files::{Fetched, Folder, ImageFacts};
 use super::import::Job;
-use super::intake::Form;
+use super::intake::ImageForm;
 use crate::storage::{HeldError, HeldVolume};
-use crate::volume::{ConvertError, Gauge, Scratch, hand_to_reader, shortage, tool};
+use crate::volume::{ConvertError, Gauge, TemporaryFile, hand_to_reader, shortage, tool};
 
 /// Why a volume was not read.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +24,11 @@ pub(super) enum ExportError {
 
 impl Job {
     /// Attaches the volume for as long as it takes.
-    pub(super) async fn export(&self, volume: &str, gauge: &Gauge) -> Result<Facts, ImportError> {
+    pub(super) async fn export(
+        &self,
+        volume: &str,
+        gauge: &Gauge,
+    ) -> Result<ImageFacts, ImportError> {
         let ticket = format!("image-{}", self.image.uid);
         let held = self.storage.hold(volume, &ticket).await.map_err(ExportError::from)?;
         let read = self.read(volume, &held, gauge).await;
@@ -37,8 +41,8 @@ impl Job {
         volume: &str,
         held: &HeldVolume,
         gauge: &Gauge,
-    ) -> Result<Facts, ImportError> {
-        let scratch = Scratch(self.folder().work());
+    ) -> Result<ImageFacts, ImportError> {
+        let scratch = TemporaryFile(self.folder().work());
         let path = scratch.0.clone();
         let make = move |_| OpenOptions::new().create_new(true).write(true).mode(0o600).open(path);
         self.blocking(make, "make the image").await?;
@@ -47,7 +51,7 @@ impl Job {
             free = shortage(&scratch.0) => Err(ConvertError::NoRoom { free })?,
         }
         let (size, checksum) = (held.served.size, String::new());
-        let fetched = Fetched { size, checksum, disk: None, form: Form::Disk };
+        let fetched = Fetched { size, checksum, disk: None, form: ImageForm::Disk };
         let publish = move |folder: Folder| {
             let scratch = scratch;
             folder.publish(&scratch.0, &fetched)

@@ -25,9 +25,9 @@ use rustix::fs::statvfs;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha512};
 
-use super::intake::{self, Form, Intake};
+use super::intake::{self, ImageForm, ImageIntake};
 use super::object::complete;
-use crate::volume::{Mark, hex, remove_slowly, sync};
+use crate::volume::{ContentMark, hex, remove_slowly, sync};
 
 const DOWNLOAD: &str = "download";
 const DISK: &str = "disk";
@@ -45,7 +45,7 @@ const IN_FLIGHT: usize = 8;
 
 /// What is told of a complete image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Facts {
+pub(super) struct ImageFacts {
     /// Bytes of what was fetched, and their SHA-512, empty as long as nobody knows.
     pub(super) size: u64,
     pub(super) checksum: String,
@@ -65,14 +65,14 @@ pub(super) struct Fetched {
     pub(super) checksum: String,
     /// Bytes of the disk in it, where it holds more than that.
     pub(super) disk: Option<u64>,
-    pub(super) form: Form,
+    pub(super) form: ImageForm,
 }
 
 /// What is known of a download beside its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Note {
+struct DownloadRecord {
     /// Nothing if it cannot be gone on with.
-    mark: Option<Mark>,
+    mark: Option<ContentMark>,
     /// The start of the machine since which everything is there that was written.
     boot: String,
     /// What is there after any other.
@@ -118,21 +118,21 @@ impl Folder {
     }
 
     /// Whether everything is there, and what there is to say of it.
-    pub(super) fn facts(&self) -> Option<Facts> {
-        let facts: Facts = serde_json::from_slice(&fs::read(self.0.join(FACTS)).ok()?).ok()?;
+    pub(super) fn facts(&self) -> Option<ImageFacts> {
+        let facts: ImageFacts = serde_json::from_slice(&fs::read(self.0.join(FACTS)).ok()?).ok()?;
         let length = fs::metadata(complete(&self.0)).ok()?.len();
         (length == facts.file_size.unwrap_or(facts.virtual_size)).then_some(facts)
     }
 
     /// What there is of a download, and of which.
-    pub(super) fn partial(&self) -> Option<(u64, Mark)> {
+    pub(super) fn partial(&self) -> Option<(u64, ContentMark)> {
         let note = self.noted()?;
         let length = fs::metadata(self.download()).ok()?.len();
         let length = if note.boot == boot() { length } else { length.min(note.synced) };
         Some((length, note.mark?)).filter(|(length, _)| *length > 0)
     }
 
-    fn noted(&self) -> Option<Note> {
+    fn noted(&self) -> Option<DownloadRecord> {
         serde_json::from_slice(&fs::read(self.0.join(MARK)).ok()?).ok()
     }
 
@@ -143,11 +143,16 @@ impl Folder {
     }
 
     /// A download begins; what is to be known to go on with it.
-    pub(super) fn note(&self, mark: Option<&Mark>) -> io::Result<()> {
-        self.write(&Note { mark: mark.cloned(), boot: boot(), synced: 0, is_whole: false })
+    pub(super) fn note(&self, mark: Option<&ContentMark>) -> io::Result<()> {
+        self.write(&DownloadRecord {
+            mark: mark.cloned(),
+            boot: boot(),
+            synced: 0,
+            is_whole: false,
+        })
     }
 
-    fn write(&self, note: &Note) -> io::Result<()> {
+    fn write(&self, note: &DownloadRecord) -> io::Result<()> {
         self.replace(MARK, &serde_json::to_vec(note)?)
     }
 
@@ -163,7 +168,7 @@ impl Folder {
     pub(super) fn store(&self, mut from: impl Read, at: u64, sums: bool) -> io::Result<Fetched> {
         let note = self.noted();
         let is_whole = note.as_ref().is_some_and(|note| note.is_whole);
-        let mut intake = Intake::open(&self.download(), &self.disk(), at, is_whole)?;
+        let mut intake = ImageIntake::open(&self.download(), &self.disk(), at, is_whole)?;
         let files = intake.files()?;
         std::thread::scope(|scope| {
             let (due, dues) = mpsc::sync_channel(1);
@@ -190,7 +195,12 @@ impl Folder {
     }
 
     /// Has what came written while more comes, and notes how much is safe.
-    fn sync(&self, mut note: Option<Note>, files: &(File, File), dues: &mpsc::Receiver<u64>) {
+    fn sync(
+        &self,
+        mut note: Option<DownloadRecord>,
+        files: &(File, File),
+        dues: &mpsc::Receiver<u64>,
+    ) {
         while let Ok(at) = dues.recv() {
             let synced = files.0.sync_data().and_then(|()| files.1.sync_data());
             if let Some(note) = note.as_mut().filter(|note| synced.is_ok() && note.mark.is_some()) {
@@ -226,12 +236,12 @@ impl Folder {
     pub(super) fn restore(&self, size: u64) -> io::Result<()> {
         intake::restore(&self.download(), &self.disk(), size)?;
         let (boot, mark) = (boot(), self.noted().and_then(|note| note.mark));
-        self.write(&Note { mark, boot, synced: 0, is_whole: true })?;
+        self.write(&DownloadRecord { mark, boot, synced: 0, is_whole: true })?;
         remove_slowly(&self.disk())
     }
 
     /// Puts a raw disk into its place; from then on it is complete.
-    pub(super) fn publish(&self, disk: &Path, fetched: &Fetched) -> io::Result<Facts> {
+    pub(super) fn publish(&self, disk: &Path, fetched: &Fetched) -> io::Result<ImageFacts> {
         let file = OpenOptions::new().write(true).open(disk)?;
         let length = file.metadata()?.len().next_multiple_of(SECTOR);
         file.set_len(length)?;
@@ -240,7 +250,7 @@ impl Folder {
         }
         file.set_permissions(fs::Permissions::from_mode(0o400))?;
         file.sync_all()?;
-        let facts = Facts {
+        let facts = ImageFacts {
             size: fetched.size,
             checksum: fetched.checksum.clone(),
             virtual_size: fetched.disk.unwrap_or(length),
@@ -260,7 +270,7 @@ impl Folder {
 
     /// What there is to say of a complete image, summed if nobody has done so yet and what it
     /// was made of is there. `goes_on` says whether to go on.
-    pub(super) fn sum(&self, goes_on: impl Fn() -> bool) -> io::Result<Option<Facts>> {
+    pub(super) fn sum(&self, goes_on: impl Fn() -> bool) -> io::Result<Option<ImageFacts>> {
         let Some(mut facts) = self.facts() else { return Ok(None) };
         let has_all = fs::metadata(self.download()).is_ok_and(|data| data.len() == facts.size);
         if facts.checksum.is_empty() && has_all {
@@ -338,26 +348,26 @@ mod tests {
         let content: Vec<u8> = (0_u32..100_000).flat_map(u32::to_be_bytes).collect();
         let whole = folder.store(&content[..], 0, true).unwrap();
         folder.start_over().unwrap();
-        let mark = Mark { validator: "\"one\"".into(), length: Some(content.len() as u64) };
+        let mark = ContentMark { validator: "\"one\"".into(), length: Some(content.len() as u64) };
         folder.note(Some(&mark)).unwrap();
         folder.store(&content[..70_000], 0, true).unwrap();
         assert_eq!(folder.partial(), Some((70_000, mark)));
         let resumed = folder.store(&content[70_000..], 70_000, true).unwrap();
         assert_eq!((resumed.size, &resumed.checksum), (400_000, &whole.checksum));
-        assert_eq!(resumed.form, Form::Disk);
+        assert_eq!(resumed.form, ImageForm::Disk);
         assert!(fs::read(folder.disk()).unwrap() == content);
     }
 
     #[test]
     fn after_another_start_of_the_machine_only_what_was_synced_is_there() {
         let (_dir, folder) = folder();
-        let mark = Mark { validator: "\"one\"".into(), length: Some(6) };
+        let mark = ContentMark { validator: "\"one\"".into(), length: Some(6) };
         folder.note(Some(&mark)).unwrap();
         folder.store(&b"abcdef"[..], 0, false).unwrap();
         assert_eq!(folder.partial().map(|(at, _)| at), Some(6));
         for (synced, expected) in [(0, None), (4, Some(4)), (9, Some(6))] {
             let note = folder.noted().unwrap();
-            folder.write(&Note { boot: "another".into(), synced, ..note }).unwrap();
+            folder.write(&DownloadRecord { boot: "another".into(), synced, ..note }).unwrap();
             assert_eq!(folder.partial().map(|(at, _)| at), expected, "{synced}");
         }
     }
@@ -374,7 +384,7 @@ mod tests {
         // A process that ends now leaves the rest to the next.
         assert!(folder.sum(|| false).is_err());
         let checksum = hex(&Sha512::digest("data"));
-        let summed = Some(Facts { checksum, ..facts });
+        let summed = Some(ImageFacts { checksum, ..facts });
         assert_eq!(folder.sum(|| true).unwrap(), summed);
         folder.start_over().unwrap();
         assert!(folder.is_settled(), "what it was made of is gone");

@@ -10,22 +10,24 @@ use base::Chain;
 use kube::Client;
 use kube::api::DynamicObject;
 use qemu::image::receive::{Compression, receive};
-use qemu::image::{Kind, ReceiveError, check_header};
+use qemu::image::{ImageKind, ReceiveError, check_header};
 use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
+use super::cancel::CancelGuard;
 use super::error::ImportError;
-use super::files::{Facts, Fetched, Folder};
-use super::halt::Halt;
-use super::intake::Form;
-use super::object::{Image, Source};
-use super::plan::Spot;
-use super::tell::Teller;
-use crate::storage::Storage;
-use crate::volume::{Access, ConvertError, Download, FetchError, Gauge, RESERVE, Scratch, disk_of};
+use super::files::{Fetched, Folder, ImageFacts};
+use super::intake::ImageForm;
+use super::object::{Image, ImageSource};
+use super::plan::ImagePlacement;
+use super::status_writer::ImageStatusWriter;
+use crate::storage::StorageHandle;
+use crate::volume::{
+    Access, ConvertError, Download, FetchError, Gauge, RESERVE, TemporaryFile, disk_of,
+};
 
 /// Connections in a row that bring nothing, once a download has begun.
-const PATIENCE: u32 = 5;
+const MAX_EMPTY_CONNECTIONS: u32 = 5;
 
 /// Work on one image on one disk. Dropping it stops it; the next attempt goes on or removes
 /// what is left behind.
@@ -33,18 +35,18 @@ pub(super) struct Job {
     pub(super) client: Client,
     pub(super) node: String,
     pub(super) image: Image,
-    pub(super) at: Spot,
+    pub(super) at: ImagePlacement,
     /// The complete image that it is made of, if it is and this node has it.
     pub(super) origin: Option<PathBuf>,
-    pub(super) storage: Storage,
+    pub(super) storage: StorageHandle,
     /// How many may work at a time, and how many may sum what is complete.
     pub(super) turns: Arc<Semaphore>,
     pub(super) sums: Arc<Semaphore>,
 }
 
 impl Job {
-    pub(super) fn teller(&self) -> Teller {
-        Teller::new(self.client.clone(), &self.node, &self.image, &self.at.disk)
+    pub(super) fn status_writer(&self) -> ImageStatusWriter {
+        ImageStatusWriter::new(self.client.clone(), &self.node, &self.image, &self.at.disk)
     }
 
     pub(super) fn folder(&self) -> Folder {
@@ -54,7 +56,7 @@ impl Job {
     /// Works until the image is complete or cannot be; answers its object.
     pub(super) async fn import(self) -> Option<DynamicObject> {
         let turn = self.turns.acquire().await;
-        let mut teller = self.teller();
+        let mut teller = self.status_writer();
         let gauge = Gauge::default();
         match self.persist(&gauge, &mut teller).await {
             Ok(facts) => {
@@ -74,24 +76,28 @@ impl Job {
         teller.last
     }
 
-    async fn persist(&self, gauge: &Gauge, teller: &mut Teller) -> Result<Facts, ImportError> {
+    async fn persist(
+        &self,
+        gauge: &Gauge,
+        teller: &mut ImageStatusWriter,
+    ) -> Result<ImageFacts, ImportError> {
         if let Some(facts) = self.prepare().await? {
             return Ok(facts);
         }
         let url = match &self.image.source {
-            Source::Download { url } => url.clone(),
-            Source::Export { volume } => {
+            ImageSource::Download { url } => url.clone(),
+            ImageSource::Export { volume } => {
                 teller.coming(1, None).await;
                 let work = std::pin::pin!(self.export(volume, gauge));
                 return teller.follow(gauge, work).await;
             }
-            Source::Clone(wish) => {
+            ImageSource::Clone(wish) => {
                 teller.coming(1, None).await;
                 let work = std::pin::pin!(self.clone_image(wish, gauge));
                 return teller.follow(gauge, work).await;
             }
-            Source::Upload => return Err(ImportError::Interrupted),
-            Source::Unsupported { what } => {
+            ImageSource::Upload => return Err(ImportError::Interrupted),
+            ImageSource::Unsupported { what } => {
                 return Err(ImportError::Unsupported { what: what.clone() });
             }
         };
@@ -110,10 +116,10 @@ impl Job {
     /// given, and what it was made of. Answers its object if that has changed.
     pub(super) async fn settle(&self) -> Option<DynamicObject> {
         let _turn = self.sums.acquire().await;
-        let halt = Halt::default();
+        let halt = CancelGuard::default();
         let goes_on = halt.asked();
         let sum = move |folder: Folder| folder.sum(goes_on);
-        let mut teller = self.teller();
+        let mut teller = self.status_writer();
         let settled = async {
             let facts = self.blocking(sum, "sum the image").await?;
             if let Some(facts) = facts.filter(|facts| !facts.checksum.is_empty()) {
@@ -122,12 +128,12 @@ impl Job {
             self.blocking(|folder| folder.start_over(), "remove what the image was made of").await
         };
         if let Err(failure) = settled.await {
-            warn!(image = self.image.name, error = %Chain(&failure), "an image is not summed");
+            warn!(image = self.image.name, error = %Chain(&failure), "cannot compute image checksum");
         }
         teller.last
     }
 
-    pub(super) async fn prepare(&self) -> Result<Option<Facts>, ImportError> {
+    pub(super) async fn prepare(&self) -> Result<Option<ImageFacts>, ImportError> {
         let open = |folder: Folder| folder.open().map(|()| folder.facts());
         self.blocking(open, "make the folder of the image").await
     }
@@ -167,8 +173,8 @@ impl Job {
             download.resume(at, &mark);
             match download.prepare().await {
                 Ok(()) => {
-                    info!(image = self.image.name, at, "a download goes on");
-                    download.give_up_after(PATIENCE);
+                    info!(image = self.image.name, at, "download resumed");
+                    download.retry_deadline(MAX_EMPTY_CONNECTIONS);
                     return Ok((download, at));
                 }
                 Err(FetchError::Changed) => {}
@@ -183,7 +189,7 @@ impl Job {
         }
         let mark = download.mark();
         self.blocking(move |folder| folder.note(mark.as_ref()), "note a download").await?;
-        download.give_up_after(PATIENCE);
+        download.retry_deadline(MAX_EMPTY_CONNECTIONS);
         Ok((download, 0))
     }
 
@@ -214,7 +220,7 @@ impl Job {
         &self,
         fetched: &Fetched,
         gauge: &Gauge,
-    ) -> Result<Facts, ImportError> {
+    ) -> Result<ImageFacts, ImportError> {
         let expected = self.image.checksum.to_ascii_lowercase();
         if !expected.is_empty() && expected != fetched.checksum {
             gauge.set(1.0);
@@ -226,16 +232,16 @@ impl Job {
         }
         let kind = check_header(&self.folder().download()).map_err(ConvertError::from)?;
         let disk = match fetched.form {
-            Form::Disk => {
+            ImageForm::Disk => {
                 self.check_sectors(kind, fetched.size)?;
-                Scratch(self.folder().disk())
+                TemporaryFile(self.folder().disk())
             }
-            Form::Parts => {
+            ImageForm::Parts => {
                 let size = fetched.size;
                 self.blocking(move |folder| folder.restore(size), "put the image together").await?;
                 self.convert(kind, fetched.size, gauge).await?
             }
-            Form::Whole => self.convert(kind, fetched.size, gauge).await?,
+            ImageForm::Whole => self.convert(kind, fetched.size, gauge).await?,
         };
         let fetched = Fetched { checksum: fetched.checksum.clone(), ..*fetched };
         let publish = move |folder: Folder| {
@@ -246,30 +252,35 @@ impl Job {
     }
 
     /// From an image in one piece to a raw disk.
-    async fn convert(&self, kind: Kind, size: u64, gauge: &Gauge) -> Result<Scratch, ImportError> {
+    async fn convert(
+        &self,
+        kind: ImageKind,
+        size: u64,
+        gauge: &Gauge,
+    ) -> Result<TemporaryFile, ImportError> {
         let folder = self.folder();
         let at = folder.work();
-        if kind != Kind::Raw {
-            return Ok(Scratch(disk_of(&folder.download(), &at, None, gauge).await?));
+        if kind != ImageKind::Raw {
+            return Ok(TemporaryFile(disk_of(&folder.download(), &at, None, gauge).await?));
         }
         // It is compressed: what it holds is written with holes, and may be no raw disk either.
         let unpacked = self.unpack(size).await?;
         let disk = disk_of(&unpacked.0, &at, None, gauge).await?;
-        Ok(if disk == unpacked.0 { unpacked } else { Scratch(disk) })
+        Ok(if disk == unpacked.0 { unpacked } else { TemporaryFile(disk) })
     }
 
     /// A disk that somebody sent has whole sectors, or it was cut off.
-    fn check_sectors(&self, kind: Kind, size: u64) -> Result<(), ImportError> {
-        let is_sent = self.image.source == Source::Upload && kind == Kind::Raw;
+    fn check_sectors(&self, kind: ImageKind, size: u64) -> Result<(), ImportError> {
+        let is_sent = self.image.source == ImageSource::Upload && kind == ImageKind::Raw;
         if is_sent && !size.is_multiple_of(512) { Err(ImportError::Odd { size }) } else { Ok(()) }
     }
 
-    async fn unpack(&self, size: u64) -> Result<Scratch, ImportError> {
+    async fn unpack(&self, size: u64) -> Result<TemporaryFile, ImportError> {
         let folder = self.folder();
         let room = self.blocking(|folder| folder.room(), "look for room").await?;
         let most = room.saturating_sub(RESERVE);
         let unpacked = tokio::task::spawn_blocking(move || {
-            let scratch = Scratch(folder.work());
+            let scratch = TemporaryFile(folder.work());
             let from = File::open(folder.download()).map_err(ReceiveError::Read)?;
             let received = receive(from, &scratch.0, most, |_| {})?;
             Ok((scratch, received))
@@ -279,14 +290,14 @@ impl Job {
             result => result?,
         };
         if received.compression == Compression::None {
-            self.check_sectors(Kind::Raw, size)?;
+            self.check_sectors(ImageKind::Raw, size)?;
         }
         Ok(scratch)
     }
 
     pub(super) async fn clear(&self) {
         if let Err(failure) = self.blocking(|folder| folder.remove(), "remove leftovers").await {
-            warn!(image = self.image.name, error = %Chain(&failure), "an image leaves files");
+            warn!(image = self.image.name, error = %Chain(&failure), "cannot remove files of image");
         }
     }
 

@@ -12,7 +12,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use qemu::image::{Layout, Place};
+use qemu::image::{Layout, PartPosition};
 
 /// Read and written at once, in whole parts.
 const CHUNK: usize = 1 << 20;
@@ -22,7 +22,7 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// What has become of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ImageForm {
     /// The disk is complete.
     Disk,
     /// Some of it is on the disk; it has to be put together again.
@@ -32,7 +32,7 @@ pub(super) enum Form {
 }
 
 #[derive(Debug)]
-pub(super) struct Intake {
+pub(super) struct ImageIntake {
     image: File,
     disk: File,
     /// Known with the first bytes.
@@ -44,7 +44,7 @@ pub(super) struct Intake {
     at: u64,
 }
 
-impl Intake {
+impl ImageIntake {
     /// Goes on after `at` bytes; with none it begins anew.
     pub(super) fn open(image: &Path, disk: &Path, at: u64, is_whole: bool) -> io::Result<Self> {
         let mut options = OpenOptions::new();
@@ -93,7 +93,7 @@ impl Intake {
         &mut self,
         from: &mut impl Read,
         mut passed: impl FnMut(&[u8], u64),
-    ) -> io::Result<(u64, Form)> {
+    ) -> io::Result<(u64, ImageForm)> {
         loop {
             let before = self.held;
             let filled = fill(from, &mut self.buffer, &mut self.held);
@@ -109,9 +109,9 @@ impl Intake {
                 filled?;
                 let layout = self.layout.as_ref();
                 let form = match layout {
-                    Some(layout) if layout.is_complete() => Form::Disk,
-                    Some(Layout::Qcow2(_)) => Form::Parts,
-                    _ => Form::Whole,
+                    Some(layout) if layout.is_complete() => ImageForm::Disk,
+                    Some(Layout::Qcow2(_)) => ImageForm::Parts,
+                    _ => ImageForm::Whole,
                 };
                 return Ok((size, form));
             }
@@ -123,7 +123,7 @@ impl Intake {
     fn place(&mut self, whole: usize) -> io::Result<()> {
         let Some(layout) = &mut self.layout else { return Ok(()) };
         let step = usize::try_from(layout.step()).expect("parts are small");
-        let mut row: Option<(Place, std::ops::Range<usize>)> = None;
+        let mut row: Option<(PartPosition, std::ops::Range<usize>)> = None;
         for start in (0..whole).step_by(step) {
             let part = &self.buffer[start..start + step];
             let place = layout.place((self.at + start as u64) / step as u64, part);
@@ -171,10 +171,12 @@ impl Intake {
 }
 
 /// Whether a part goes directly behind those before it.
-fn follows(first: Place, row: &std::ops::Range<usize>, next: Place) -> bool {
+fn follows(first: PartPosition, row: &std::ops::Range<usize>, next: PartPosition) -> bool {
     match (first, next) {
-        (Place::Image, Place::Image) => true,
-        (Place::Disk { at: first }, Place::Disk { at }) => first + row.len() as u64 == at,
+        (PartPosition::Image, PartPosition::Image) => true,
+        (PartPosition::Disk { at: first }, PartPosition::Disk { at }) => {
+            first + row.len() as u64 == at
+        }
         _ => false,
     }
 }
@@ -182,7 +184,7 @@ fn follows(first: Place, row: &std::ops::Range<usize>, next: Place) -> bool {
 fn write(
     image: &File,
     disk: &File,
-    place: Place,
+    place: PartPosition,
     at: u64,
     buffer: &[u8],
     row: std::ops::Range<usize>,
@@ -190,9 +192,9 @@ fn write(
     let own = at + row.start as u64;
     let bytes = &buffer[row];
     match place {
-        Place::Image => image.write_all_at(bytes, own),
-        Place::Disk { at } => disk.write_all_at(bytes, at),
-        Place::Both { at } => {
+        PartPosition::Image => image.write_all_at(bytes, own),
+        PartPosition::Disk { at } => disk.write_all_at(bytes, at),
+        PartPosition::Both { at } => {
             image.write_all_at(bytes, own)?;
             disk.write_all_at(bytes, at)
         }
@@ -235,16 +237,21 @@ impl Parts {
     }
 
     /// The next part, before `end`; its content is right only with the disk.
-    fn next(&mut self, image: &File, disk: Option<&File>, end: u64) -> io::Result<(Place, &[u8])> {
+    fn next(
+        &mut self,
+        image: &File,
+        disk: Option<&File>,
+        end: u64,
+    ) -> io::Result<(PartPosition, &[u8])> {
         let step = self.layout.step();
         let length = usize::try_from(step.min(end - self.at)).expect("parts are small");
         let part = &mut self.buffer[..length];
         image.read_exact_at(part, self.at)?;
         let place = match (length as u64) < step {
-            true => Place::Image,
+            true => PartPosition::Image,
             false => self.layout.place(self.at / step, part),
         };
-        if let (Place::Disk { at }, Some(disk)) = (place, disk) {
+        if let (PartPosition::Disk { at }, Some(disk)) = (place, disk) {
             read(disk, part, at)?;
         }
         self.at += length as u64;
@@ -294,7 +301,7 @@ pub(super) fn restore(image: &Path, disk: &Path, size: u64) -> io::Result<()> {
     while parts.at < size {
         let at = parts.at;
         let (place, part) = parts.next(&image, Some(&disk), size)?;
-        if let Place::Disk { .. } = place
+        if let PartPosition::Disk { .. } = place
             && !is_zero(part)
         {
             image.write_all_at(part, at)?;
@@ -325,11 +332,11 @@ mod tests {
 
     impl Place {
         /// Takes an image in pieces of this length, each by a process of its own.
-        fn take(&self, content: &[u8], piece: usize) -> (u64, Form) {
-            let mut last = (0, Form::Whole);
+        fn take(&self, content: &[u8], piece: usize) -> (u64, ImageForm) {
+            let mut last = (0, ImageForm::Whole);
             for (index, piece) in content.chunks(piece.max(1)).enumerate() {
                 assert_eq!(index > 0, last.0 > 0);
-                let mut intake = Intake::open(&self.image, &self.disk, last.0, false).unwrap();
+                let mut intake = ImageIntake::open(&self.image, &self.disk, last.0, false).unwrap();
                 last = intake.take(&mut &piece[..], |_, _| {}).unwrap();
             }
             last
@@ -375,22 +382,22 @@ mod tests {
         let raw = content();
         let qcow2 = |options: &[&str]| converted(&raw, &[&["-O", "qcow2"], options].concat());
         for (name, image, form) in [
-            ("raw", raw.clone(), Form::Disk),
-            ("qcow2", qcow2(&[]), Form::Disk),
-            ("old", qcow2(&["-o", "compat=0.10"]), Form::Disk),
-            ("large clusters", qcow2(&["-o", "cluster_size=2M"]), Form::Disk),
-            ("compressed", qcow2(&["-c"]), Form::Parts),
-            ("another format", converted(&raw, &["-O", "vdi"]), Form::Whole),
+            ("raw", raw.clone(), ImageForm::Disk),
+            ("qcow2", qcow2(&[]), ImageForm::Disk),
+            ("old", qcow2(&["-o", "compat=0.10"]), ImageForm::Disk),
+            ("large clusters", qcow2(&["-o", "cluster_size=2M"]), ImageForm::Disk),
+            ("compressed", qcow2(&["-c"]), ImageForm::Parts),
+            ("another format", converted(&raw, &["-O", "vdi"]), ImageForm::Whole),
         ] {
             for piece in [image.len(), 1_000_003, 70_000] {
                 let place = place();
                 let taken = place.take(&image, piece);
                 assert_eq!(taken, (image.len() as u64, form), "{name} in {piece}");
                 assert!(place.replayed(taken.0) == image, "{name} in {piece}");
-                if form == Form::Disk {
+                if form == ImageForm::Disk {
                     assert!(fs::read(&place.disk).unwrap() == raw, "{name} in {piece}");
                 }
-                if form == Form::Parts {
+                if form == ImageForm::Parts {
                     restore(&place.image, &place.disk, taken.0).unwrap();
                     assert!(fs::read(&place.image).unwrap() == image, "{name} in {piece}");
                 }
@@ -416,7 +423,7 @@ mod tests {
         table.swap_with_slice(&mut rest[..cluster]);
         let place = place();
         let (size, form) = place.take(&image, 1_000_003);
-        assert_eq!(form, Form::Parts);
+        assert_eq!(form, ImageForm::Parts);
         assert!(fs::read(&place.image).unwrap() != image, "some of it was moved");
         restore(&place.image, &place.disk, size).unwrap();
         assert!(fs::read(&place.image).unwrap() == image);
@@ -434,11 +441,11 @@ mod tests {
             }
         }
         let (place, raw) = (place(), content());
-        let mut intake = Intake::open(&place.image, &place.disk, 0, false).unwrap();
+        let mut intake = ImageIntake::open(&place.image, &place.disk, 0, false).unwrap();
         let failed = intake.take(&mut Broken(&raw[..100_000]), |_, _| {}).unwrap_err();
         assert_eq!(failed.kind(), io::ErrorKind::ConnectionAborted);
         assert_eq!(fs::metadata(&place.image).unwrap().len(), 100_000);
-        let mut intake = Intake::open(&place.image, &place.disk, 100_000, false).unwrap();
+        let mut intake = ImageIntake::open(&place.image, &place.disk, 100_000, false).unwrap();
         intake.take(&mut &raw[100_000..], |_, _| {}).unwrap();
         assert!(fs::read(&place.disk).unwrap() == raw);
     }

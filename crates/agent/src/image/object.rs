@@ -15,7 +15,7 @@ const BACKING: &str = "backing";
 
 /// Where the data comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum ImageSource {
     Download {
         url: String,
     },
@@ -36,20 +36,20 @@ pub(super) enum Source {
 pub(super) struct CloneWish {
     /// The backing image.
     pub(super) image: String,
-    pub(super) turn: Turn,
+    pub(super) turn: CryptoConversion,
     /// What holds the passphrase: namespace and name of a Secret.
     pub(super) secret: (String, String),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum CryptoConversion {
     Encrypt,
     Decrypt,
 }
 
 /// What a disk has of an image, as its object says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ImageState {
     /// Nothing was said.
     Unknown,
     /// An upload may come.
@@ -63,7 +63,7 @@ pub(super) enum State {
 pub(super) struct Image {
     pub(super) name: String,
     pub(super) uid: String,
-    pub(super) source: Source,
+    pub(super) source: ImageSource,
     /// SHA-512 of what is fetched, in hexadecimal digits; empty if nobody knows.
     pub(super) checksum: String,
     /// The disks that are to have it.
@@ -74,13 +74,13 @@ pub(super) struct Image {
 }
 
 impl Image {
-    pub(super) fn state(&self, disk: &str) -> State {
+    pub(super) fn state(&self, disk: &str) -> ImageState {
         match self.status["diskFileStatusMap"][disk]["state"].as_str().unwrap_or_default() {
-            "pending" => State::Pending,
-            "starting" | "in-progress" => State::Coming,
-            "ready" => State::Ready,
-            "failed" => State::Failed,
-            _ => State::Unknown,
+            "pending" => ImageState::Pending,
+            "starting" | "in-progress" => ImageState::Coming,
+            "ready" => ImageState::Ready,
+            "failed" => ImageState::Failed,
+            _ => ImageState::Unknown,
         }
     }
 }
@@ -89,11 +89,11 @@ pub(super) fn image(object: &DynamicObject) -> Option<Image> {
     let spec: BackingImageSpec = serde_json::from_value(object.data.get("spec")?.clone()).ok()?;
     let parameter = |key: &str| spec.source_parameters.get(key).cloned().unwrap_or_default();
     let source = match spec.source_type.as_deref().unwrap_or_default() {
-        "download" => Source::Download { url: parameter("url") },
-        "upload" => Source::Upload,
-        "export-from-volume" => Source::Export { volume: parameter("volume-name") },
+        "download" => ImageSource::Download { url: parameter("url") },
+        "upload" => ImageSource::Upload,
+        "export-from-volume" => ImageSource::Export { volume: parameter("volume-name") },
         "clone" => clone_of(&parameter),
-        other => Source::Unsupported { what: format!("spec.sourceType {other}") },
+        other => ImageSource::Unsupported { what: format!("spec.sourceType {other}") },
     };
     Some(Image {
         name: object.metadata.name.clone()?,
@@ -108,17 +108,17 @@ pub(super) fn image(object: &DynamicObject) -> Option<Image> {
 }
 
 /// Longhorn's names of what a clone needs.
-fn clone_of(parameter: &impl Fn(&str) -> String) -> Source {
+fn clone_of(parameter: &impl Fn(&str) -> String) -> ImageSource {
     let turn = match parameter("encryption").as_str() {
-        "encrypt" => Turn::Encrypt,
-        "decrypt" => Turn::Decrypt,
+        "encrypt" => CryptoConversion::Encrypt,
+        "decrypt" => CryptoConversion::Decrypt,
         other => {
             let what = format!("spec.sourceParameters.encryption {other:?}");
-            return Source::Unsupported { what };
+            return ImageSource::Unsupported { what };
         }
     };
     let secret = (parameter("secret-namespace"), parameter("secret"));
-    Source::Clone(CloneWish { image: parameter("backing-image"), turn, secret })
+    ImageSource::Clone(CloneWish { image: parameter("backing-image"), turn, secret })
 }
 
 /// The disks of a node and where they are, by its longhorn Node object.
@@ -150,17 +150,17 @@ pub(super) fn complete(folder: &Path) -> PathBuf {
 
 /// Where a volume finds an image, on each disk that has all of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ready {
+pub(crate) struct ImageLocations {
     name: String,
     uid: String,
     pub(crate) disks: BTreeSet<String>,
 }
 
-impl Ready {
+impl ImageLocations {
     pub(crate) fn of(object: &DynamicObject) -> Option<Self> {
         let image = image(object)?;
         let files = image.status["diskFileStatusMap"].as_object();
-        let ready = |disk: &&String| image.state(disk) == State::Ready;
+        let ready = |disk: &&String| image.state(disk) == ImageState::Ready;
         let disks = files.into_iter().flat_map(|all| all.keys()).filter(ready).cloned().collect();
         Some(Self { name: image.name, uid: image.uid, disks })
     }
@@ -195,10 +195,10 @@ pub(super) mod tests {
     #[test]
     fn an_image_says_where_it_comes_from_and_how_far_it_is() {
         let image = read("download", "in-progress");
-        assert_eq!(image.source, Source::Download { url: "http://x".into() });
-        assert_eq!((image.state("d"), image.state("e")), (State::Coming, State::Unknown));
+        assert_eq!(image.source, ImageSource::Download { url: "http://x".into() });
+        assert_eq!((image.state("d"), image.state("e")), (ImageState::Coming, ImageState::Unknown));
         let other = read("restore", "").source;
-        assert_eq!(other, Source::Unsupported { what: "spec.sourceType restore".into() });
+        assert_eq!(other, ImageSource::Unsupported { what: "spec.sourceType restore".into() });
     }
 
     #[test]
@@ -213,19 +213,19 @@ pub(super) mod tests {
         };
         let secret = || ("n".to_owned(), "s".to_owned());
         let wish = |turn| CloneWish { image: "vmi-1".into(), turn, secret: secret() };
-        assert_eq!(read("encrypt"), Source::Clone(wish(Turn::Encrypt)));
-        assert_eq!(read("decrypt"), Source::Clone(wish(Turn::Decrypt)));
+        assert_eq!(read("encrypt"), ImageSource::Clone(wish(CryptoConversion::Encrypt)));
+        assert_eq!(read("decrypt"), ImageSource::Clone(wish(CryptoConversion::Decrypt)));
         let what = r#"spec.sourceParameters.encryption "ignore""#.to_owned();
-        assert_eq!(read("ignore"), Source::Unsupported { what });
+        assert_eq!(read("ignore"), ImageSource::Unsupported { what });
     }
 
     #[test]
     fn volumes_find_what_is_complete() {
-        let ready = Ready::of(&object("upload", "ready")).unwrap();
+        let ready = ImageLocations::of(&object("upload", "ready")).unwrap();
         assert_eq!(ready.disks, BTreeSet::from(["d".to_owned()]));
         let path = ready.path(Path::new("/srv/disk"));
         assert_eq!(path, Path::new("/srv/disk/backing-images/i-0011/backing"));
-        assert!(Ready::of(&object("upload", "pending")).unwrap().disks.is_empty());
+        assert!(ImageLocations::of(&object("upload", "pending")).unwrap().disks.is_empty());
     }
 
     #[test]

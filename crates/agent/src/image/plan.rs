@@ -9,11 +9,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::object::{Image, Source, State, complete, folder};
+use super::object::{Image, ImageSource, ImageState, complete, folder};
 
 /// Everything that is known.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct World<'a> {
+pub(super) struct ImageWorld<'a> {
     pub(super) images: &'a BTreeMap<String, Image>,
     /// The disks of this node.
     pub(super) disks: &'a BTreeMap<String, PathBuf>,
@@ -23,21 +23,21 @@ pub(super) struct World<'a> {
 
 /// A place for an image on a disk of this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(super) struct ImagePlacement {
     pub(super) disk: String,
     pub(super) folder: PathBuf,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum ImageAction {
     Import {
         image: String,
-        at: Spot,
+        at: ImagePlacement,
     },
     /// Says that an upload may come; one that was under way is lost.
     Await {
         image: String,
-        at: Spot,
+        at: ImagePlacement,
         was_coming: bool,
     },
     /// Stops what is under way.
@@ -51,11 +51,11 @@ pub(super) enum Action {
     },
 }
 
-pub(super) fn plan(world: &World<'_>) -> Vec<Action> {
+pub(super) fn plan(world: &ImageWorld<'_>) -> Vec<ImageAction> {
     world.images.values().filter_map(|image| act(world, image)).collect()
 }
 
-fn act(world: &World<'_>, image: &Image) -> Option<Action> {
+fn act(world: &ImageWorld<'_>, image: &Image) -> Option<ImageAction> {
     let all = image.disks.iter();
     let mut own = all.filter_map(|disk| Some((disk, world.disks.get(disk)?.as_path())));
     let is_busy = world.under_way.contains(&image.uid);
@@ -66,31 +66,31 @@ fn act(world: &World<'_>, image: &Image) -> Option<Action> {
             return None;
         }
         return Some(match is_busy {
-            true => Action::Cancel { uid: image.uid.clone() },
-            false => Action::Remove { image: name(), from },
+            true => ImageAction::Cancel { uid: image.uid.clone() },
+            false => ImageAction::Remove { image: name(), from },
         });
     }
     if is_busy {
         return None;
     }
     let open = |(disk, _): &(&String, &Path)| match image.state(disk) {
-        State::Unknown | State::Coming => true,
-        State::Pending => image.source != Source::Upload,
-        State::Ready | State::Failed => false,
+        ImageState::Unknown | ImageState::Coming => true,
+        ImageState::Pending => image.source != ImageSource::Upload,
+        ImageState::Ready | ImageState::Failed => false,
     };
     let (disk, path) = own.find(open)?;
-    let at = Spot { disk: disk.clone(), folder: place(path, image) };
-    if image.source == Source::Upload {
-        let was_coming = image.state(disk) == State::Coming;
-        return Some(Action::Await { image: name(), at, was_coming });
+    let at = ImagePlacement { disk: disk.clone(), folder: place(path, image) };
+    if image.source == ImageSource::Upload {
+        let was_coming = image.state(disk) == ImageState::Coming;
+        return Some(ImageAction::Await { image: name(), at, was_coming });
     }
-    Some(Action::Import { image: name(), at })
+    Some(ImageAction::Import { image: name(), at })
 }
 
 /// Whether another image is being made of this one.
-fn is_read(world: &World<'_>, name: &str) -> bool {
+fn is_read(world: &ImageWorld<'_>, name: &str) -> bool {
     world.images.values().any(|other| {
-        let of_it = matches!(&other.source, Source::Clone(wish) if wish.image == name);
+        let of_it = matches!(&other.source, ImageSource::Clone(wish) if wish.image == name);
         of_it && world.under_way.contains(&other.uid)
     })
 }
@@ -100,35 +100,37 @@ fn place(disk: &Path, image: &Image) -> PathBuf {
 }
 
 /// Where an upload for an image goes, if one may come now.
-pub(super) fn upload(world: &World<'_>, name: &str) -> Option<Spot> {
+pub(super) fn upload(world: &ImageWorld<'_>, name: &str) -> Option<ImagePlacement> {
     let image = world.images.get(name)?;
-    let is_free = image.source == Source::Upload
+    let is_free = image.source == ImageSource::Upload
         && !image.is_deleting
         && !world.under_way.contains(&image.uid);
-    let pending = |disk: &&String| image.state(disk) == State::Pending;
+    let pending = |disk: &&String| image.state(disk) == ImageState::Pending;
     let disk = image.disks.iter().filter(|_| is_free).find(pending)?;
     let path = world.disks.get(disk)?;
-    Some(Spot { disk: disk.clone(), folder: place(path, image) })
+    Some(ImagePlacement { disk: disk.clone(), folder: place(path, image) })
 }
 
 /// The complete image of this name on a disk of this node.
-pub(super) fn file(world: &World<'_>, name: &str) -> Option<PathBuf> {
+pub(super) fn file(world: &ImageWorld<'_>, name: &str) -> Option<PathBuf> {
     let image = world.images.get(name).filter(|image| !image.is_deleting)?;
-    let ready = |disk: &&String| image.state(disk) == State::Ready;
+    let ready = |disk: &&String| image.state(disk) == ImageState::Ready;
     let disk = image.disks.iter().filter(ready).find_map(|disk| world.disks.get(disk))?;
     Some(complete(&place(disk, image)))
 }
 
 /// The images that a disk has all of.
-pub(super) fn ready(world: &World<'_>, disk: &Path) -> Vec<(String, Spot)> {
+pub(super) fn ready(world: &ImageWorld<'_>, disk: &Path) -> Vec<(String, ImagePlacement)> {
     let known = world.disks.iter().find(|(_, path)| *path == disk).map(|(name, _)| name);
     let Some(name) = known else { return Vec::new() };
-    let all = world.images.values().filter(|it| !it.is_deleting && it.state(name) == State::Ready);
-    all.map(|it| (it.name.clone(), Spot { disk: name.clone(), folder: place(disk, it) })).collect()
+    let all =
+        world.images.values().filter(|it| !it.is_deleting && it.state(name) == ImageState::Ready);
+    all.map(|it| (it.name.clone(), ImagePlacement { disk: name.clone(), folder: place(disk, it) }))
+        .collect()
 }
 
 /// Folders on a disk that belong to no image.
-pub(super) fn strays(world: &World<'_>, disk: &Path, found: Vec<PathBuf>) -> Vec<PathBuf> {
+pub(super) fn strays(world: &ImageWorld<'_>, disk: &Path, found: Vec<PathBuf>) -> Vec<PathBuf> {
     let known: BTreeSet<PathBuf> = world.images.values().map(|it| place(disk, it)).collect();
     found.into_iter().filter(|folder| !known.contains(folder)).collect()
 }
@@ -137,21 +139,21 @@ pub(super) fn strays(world: &World<'_>, disk: &Path, found: Vec<PathBuf>) -> Vec
 mod tests {
     use super::*;
     use crate::image::object::tests::read;
-    use crate::image::object::{CloneWish, Turn};
+    use crate::image::object::{CloneWish, CryptoConversion};
 
     fn planned(image: Image, busy: bool) -> (&'static str, bool) {
         let disks = BTreeMap::from([("d".to_owned(), PathBuf::from("/srv"))]);
         let under_way = if busy { BTreeSet::from([image.uid.clone()]) } else { BTreeSet::new() };
         let images = BTreeMap::from([("i".to_owned(), image)]);
-        let world = World { images: &images, disks: &disks, under_way: &under_way };
+        let world = ImageWorld { images: &images, disks: &disks, under_way: &under_way };
         let actions = plan(&world);
         let word = match actions.as_slice() {
             [] => "nothing",
-            [Action::Import { .. }] => "import",
-            [Action::Await { was_coming: false, .. }] => "await",
-            [Action::Await { was_coming: true, .. }] => "await again",
-            [Action::Cancel { .. }] => "cancel",
-            [Action::Remove { .. }] => "remove",
+            [ImageAction::Import { .. }] => "import",
+            [ImageAction::Await { was_coming: false, .. }] => "await",
+            [ImageAction::Await { was_coming: true, .. }] => "await again",
+            [ImageAction::Cancel { .. }] => "cancel",
+            [ImageAction::Remove { .. }] => "remove",
             _ => "too much",
         };
         (word, upload(&world, "i").is_some())
@@ -181,14 +183,15 @@ mod tests {
     fn folders_of_no_image_are_left_over() {
         let images = BTreeMap::from([("i".to_owned(), read("upload", "ready"))]);
         let disks = BTreeMap::from([("d".to_owned(), PathBuf::from("/srv"))]);
-        let world = World { images: &images, disks: &disks, under_way: &BTreeSet::new() };
+        let world = ImageWorld { images: &images, disks: &disks, under_way: &BTreeSet::new() };
         let own = place(Path::new("/srv"), &images["i"]);
         let other = PathBuf::from("/srv/backing-images/i-ffff");
         let left = strays(&world, Path::new("/srv"), vec![own.clone(), other.clone()]);
         assert_eq!(left, [other]);
         assert_eq!(file(&world, "i"), Some(own.join("backing")));
         assert_eq!(file(&world, "j"), None);
-        let spot = Spot { disk: "d".into(), folder: place(Path::new("/srv"), &images["i"]) };
+        let spot =
+            ImagePlacement { disk: "d".into(), folder: place(Path::new("/srv"), &images["i"]) };
         assert_eq!(ready(&world, Path::new("/srv")), [("i".to_owned(), spot)]);
         assert_eq!(ready(&world, Path::new("/elsewhere")), []);
     }
@@ -203,19 +206,19 @@ mod tests {
         let reader = |busy: bool| {
             let wish = CloneWish {
                 image: "i".into(),
-                turn: Turn::Encrypt,
+                turn: CryptoConversion::Encrypt,
                 secret: (String::new(), String::new()),
             };
             let other = Image {
                 uid: "other".into(),
-                source: Source::Clone(wish),
+                source: ImageSource::Clone(wish),
                 ..read("clone", "in-progress")
             };
             let images = BTreeMap::from([("i".into(), deleting()), ("j".into(), other)]);
             let disks = BTreeMap::from([("d".to_owned(), PathBuf::from("/srv"))]);
             let under_way = BTreeSet::from_iter(busy.then(|| "other".to_owned()));
-            let world = World { images: &images, disks: &disks, under_way: &under_way };
-            plan(&world).iter().any(|action| matches!(action, Action::Remove { .. }))
+            let world = ImageWorld { images: &images, disks: &disks, under_way: &under_way };
+            plan(&world).iter().any(|action| matches!(action, ImageAction::Remove { .. }))
         };
         assert!(!reader(true), "another image is being made of it");
         assert!(reader(false));

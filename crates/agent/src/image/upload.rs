@@ -6,14 +6,14 @@ use kube::api::DynamicObject;
 use tracing::{info, warn};
 
 use super::error::ImportError;
-use super::files::{Facts, Folder, UPLOAD};
+use super::files::{Folder, ImageFacts, UPLOAD};
 use super::import::Job;
-use super::{Piece, UploadError};
-use crate::volume::{Gauge, Mark, pump};
+use super::{UploadChunk, UploadError};
+use crate::volume::{ContentMark, Gauge, pump};
 
 /// What came of an upload.
-enum Taken {
-    All(Facts),
+enum UploadResult {
+    All(ImageFacts),
     /// So much is there, and more is to come.
     Part(u64),
 }
@@ -24,9 +24,9 @@ impl Job {
     pub(super) async fn upload(
         &self,
         body: Incoming,
-        piece: Piece,
+        piece: UploadChunk,
     ) -> (Result<u64, UploadError>, Option<DynamicObject>) {
-        let mut teller = self.teller();
+        let mut teller = self.status_writer();
         let at = self.uploaded().await;
         if let Some(offset) = piece.offset.filter(|offset| *offset > 0 && *offset != at) {
             let object = None;
@@ -39,12 +39,12 @@ impl Job {
             teller.follow(&gauge, work).await
         };
         let result = match result {
-            Ok(Taken::All(facts)) => {
+            Ok(UploadResult::All(facts)) => {
                 info!(image = self.image.name, bytes = facts.virtual_size, "image was uploaded");
                 teller.ready(&facts).await;
                 Ok(facts.size)
             }
-            Ok(Taken::Part(at)) => {
+            Ok(UploadResult::Part(at)) => {
                 teller.pending(&format!("the upload goes on at {at}")).await;
                 Ok(at)
             }
@@ -70,10 +70,10 @@ impl Job {
     async fn take_in(
         &self,
         body: Incoming,
-        piece: Piece,
+        piece: UploadChunk,
         gauge: &Gauge,
-    ) -> Result<Taken, ImportError> {
-        let Piece { size, offset } = piece;
+    ) -> Result<UploadResult, ImportError> {
+        let UploadChunk { size, offset } = piece;
         self.prepare().await?;
         self.check_wish()?;
         let at = offset.unwrap_or(0);
@@ -81,7 +81,7 @@ impl Job {
             self.check_room(size.saturating_sub(at)).await?;
         }
         if at == 0 {
-            let mark = offset.map(|_| Mark { validator: UPLOAD.into(), length: size });
+            let mark = offset.map(|_| ContentMark { validator: UPLOAD.into(), length: size });
             let begin = move |folder: Folder| {
                 folder.start_over()?;
                 folder.note(mark.as_ref())
@@ -95,18 +95,18 @@ impl Job {
         let fetched = fetched?;
         match size {
             Some(expected) if fetched.size < expected && offset.is_some() => {
-                Ok(Taken::Part(fetched.size))
+                Ok(UploadResult::Part(fetched.size))
             }
             Some(expected) if fetched.size != expected => {
                 Err(ImportError::Cut { got: fetched.size, expected })
             }
-            _ => self.make(&fetched, gauge).await.map(Taken::All),
+            _ => self.make(&fetched, gauge).await.map(UploadResult::All),
         }
     }
 
     /// An upload that may come, or go on.
     pub(super) async fn wait(self, message: &str) -> Option<DynamicObject> {
-        let mut teller = self.teller();
+        let mut teller = self.status_writer();
         // The process may have ended between the last byte and the last word.
         match self.prepare().await {
             Ok(Some(facts)) => teller.ready(&facts).await,

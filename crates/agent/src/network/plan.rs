@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use net::{DhcpOptions, Inbound, PrivateOption, Protocol};
+use net::{DhcpOptions, InboundPolicy, PrivateOption, Protocol};
 use serde_json::Value;
 use virt::v1::Interface;
 
@@ -94,9 +94,9 @@ pub(super) fn queues(vmi: &Vmi, interface: &Interface) -> u16 {
 }
 
 /// A list of ports limits what may come in; no list means everything.
-pub(super) fn inbound(_: &Vmi, interface: &Interface) -> Inbound {
+pub(super) fn inbound(_: &Vmi, interface: &Interface) -> InboundPolicy {
     if interface.masquerade.is_none() || interface.ports.is_empty() {
-        return Inbound::All;
+        return InboundPolicy::All;
     }
     let ports = interface.ports.iter().filter_map(|port| {
         let protocol = match port.protocol.as_deref() {
@@ -107,7 +107,7 @@ pub(super) fn inbound(_: &Vmi, interface: &Interface) -> Inbound {
         };
         Some((protocol, u16::try_from(port.port).ok()?))
     });
-    Inbound::Only(ports.collect::<BTreeSet<_>>())
+    InboundPolicy::Only(ports.collect::<BTreeSet<_>>())
 }
 
 pub(super) fn dhcp_options(vmi: &Vmi, interface: &Interface) -> DhcpOptions {
@@ -220,7 +220,7 @@ mod tests {
         .unwrap();
         let vmi = vmi(json!({"domain": {}}));
         let want = BTreeSet::from([(Protocol::Tcp, 22), (Protocol::Udp, 53)]);
-        assert_eq!(inbound(&vmi, &interface), Inbound::Only(want));
+        assert_eq!(inbound(&vmi, &interface), InboundPolicy::Only(want));
     }
 
     #[test]

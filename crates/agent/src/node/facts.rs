@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// The host as it is now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct HostFacts {
     pub(crate) hostname: String,
     pub(crate) kernel: String,
     pub(crate) os_image: String,
@@ -14,8 +14,8 @@ pub(crate) struct Facts {
     pub(crate) system_uuid: String,
     pub(crate) boot_id: String,
     pub(crate) cpu: Cpu,
-    pub(crate) memory: Memory,
-    pub(crate) disk: Disk,
+    pub(crate) memory: HostMemory,
+    pub(crate) disk: HostFileSystem,
     pub(crate) findings: Findings,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Cpu {
 
 /// Sizes in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Memory {
+pub(crate) struct HostMemory {
     pub(crate) total: u64,
     pub(crate) available: u64,
     /// Size of a page and how much memory is reserved in such pages.
@@ -47,7 +47,7 @@ pub(crate) struct Memory {
 
 /// The file system of the data directory; sizes in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Disk {
+pub(crate) struct HostFileSystem {
     pub(crate) total: u64,
     pub(crate) free: u64,
 }
@@ -73,10 +73,10 @@ pub(crate) enum Virtualization {
 }
 
 /// Reads everything but [`Facts::findings`], which take a trial.
-pub(crate) fn read(data_dir: &Path) -> Facts {
+pub(crate) fn read(data_dir: &Path) -> HostFacts {
     let uname = rustix::system::uname();
     let id = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-    Facts {
+    HostFacts {
         hostname: uname.nodename().to_string_lossy().into_owned(),
         kernel: uname.release().to_string_lossy().into_owned(),
         os_image: os_image(&id("/etc/os-release")),
@@ -112,14 +112,14 @@ fn cpu(info: &str) -> Cpu {
     cpu
 }
 
-fn memory(info: &str, huge_pages: Vec<(u64, u64)>) -> Memory {
+fn memory(info: &str, huge_pages: Vec<(u64, u64)>) -> HostMemory {
     let field = |name: &str| {
         let line = info.lines().find_map(|line| line.strip_prefix(name));
         let kibibytes =
             line.and_then(|rest| rest.trim_start_matches(':').split_whitespace().next());
         kibibytes.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0) * 1024
     };
-    Memory { total: field("MemTotal"), available: field("MemAvailable"), huge_pages }
+    HostMemory { total: field("MemTotal"), available: field("MemAvailable"), huge_pages }
 }
 
 fn huge_pages() -> Vec<(u64, u64)> {
@@ -137,9 +137,9 @@ fn huge_pages() -> Vec<(u64, u64)> {
     pages
 }
 
-fn disk(data_dir: &Path) -> Disk {
-    let Ok(stat) = rustix::fs::statvfs(data_dir) else { return Disk::default() };
-    Disk { total: stat.f_blocks * stat.f_frsize, free: stat.f_bavail * stat.f_frsize }
+fn disk(data_dir: &Path) -> HostFileSystem {
+    let Ok(stat) = rustix::fs::statvfs(data_dir) else { return HostFileSystem::default() };
+    HostFileSystem { total: stat.f_blocks * stat.f_frsize, free: stat.f_bavail * stat.f_frsize }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use base::clock::rfc3339;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::facts::{Facts, Virtualization};
+use super::facts::{HostFacts, Virtualization};
 use crate::config::Config;
 
 /// What the host may keep for itself: the system and `sheaf`.
@@ -20,13 +20,13 @@ const PODS: &str = "1000";
 
 /// The merge patches that bring a Node up to date; `None` where nothing differs.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Patches {
+pub(crate) struct NodePatches {
     pub(crate) metadata: Option<Value>,
     pub(crate) status: Option<Value>,
 }
 
 /// A node that does not exist yet.
-pub(crate) fn birth(config: &Config, facts: &Facts, now: Timestamp) -> Value {
+pub(crate) fn birth(config: &Config, facts: &HostFacts, now: Timestamp) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -40,7 +40,12 @@ pub(crate) fn birth(config: &Config, facts: &Facts, now: Timestamp) -> Value {
 }
 
 /// What to write to `node`, as it is stored.
-pub(crate) fn patches(config: &Config, facts: &Facts, node: &Value, now: Timestamp) -> Patches {
+pub(crate) fn patches(
+    config: &Config,
+    facts: &HostFacts,
+    node: &Value,
+    now: Timestamp,
+) -> NodePatches {
     let mut metadata = Map::new();
     for (field, want) in [("labels", labels(config, facts)), ("annotations", annotations(facts))] {
         let changed = map_change(&node["metadata"][field], &want, ours);
@@ -66,7 +71,7 @@ pub(crate) fn patches(config: &Config, facts: &Facts, node: &Value, now: Timesta
             _ => {}
         }
     }
-    Patches {
+    NodePatches {
         metadata: (!metadata.is_empty()).then(|| json!({ "metadata": metadata })),
         status: (!changes.is_empty()).then(|| json!({ "status": changes })),
     }
@@ -104,7 +109,7 @@ fn ours(key: &str) -> bool {
     PREFIXES.iter().any(|prefix| key.starts_with(prefix))
 }
 
-fn labels(config: &Config, facts: &Facts) -> Map<String, Value> {
+fn labels(config: &Config, facts: &HostFacts) -> Map<String, Value> {
     let mut labels = Map::new();
     let mut set = |key: String, value: &str| labels.insert(key, value.into());
     for prefix in ["kubernetes.io", "beta.kubernetes.io"] {
@@ -142,7 +147,7 @@ fn is_label_name(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
-fn annotations(facts: &Facts) -> Map<String, Value> {
+fn annotations(facts: &HostFacts) -> Map<String, Value> {
     let mut annotations = Map::new();
     if !facts.cpu.model.is_empty() {
         annotations.insert("node.sheaf.io/cpu-model".into(), facts.cpu.model.clone().into());
@@ -163,7 +168,7 @@ fn accelerator(virtualization: &Virtualization) -> Option<&'static str> {
     }
 }
 
-fn status(config: &Config, facts: &Facts, conditions: &[Value], now: Timestamp) -> Value {
+fn status(config: &Config, facts: &HostFacts, conditions: &[Value], now: Timestamp) -> Value {
     let mut addresses: Vec<Value> = config
         .addresses
         .iter()
@@ -195,7 +200,7 @@ fn allocatable_memory(total: u64) -> u64 {
     total - RESERVED_MEMORY.min(total / 4)
 }
 
-fn resources(facts: &Facts, memory: u64) -> Value {
+fn resources(facts: &HostFacts, memory: u64) -> Value {
     let mut resources = json!({
         "cpu": facts.cpu.count.to_string(),
         "memory": format!("{}Ki", memory / 1024),
@@ -217,7 +222,7 @@ fn resources(facts: &Facts, memory: u64) -> Value {
     resources
 }
 
-struct Finding {
+struct NodeFinding {
     kind: &'static str,
     status: &'static str,
     reason: &'static str,
@@ -225,7 +230,7 @@ struct Finding {
 }
 
 /// Ours with what is found now, in the usual order, after those of others.
-fn all_conditions(facts: &Facts, have: &[Value], now: Timestamp) -> Vec<Value> {
+fn all_conditions(facts: &HostFacts, have: &[Value], now: Timestamp) -> Vec<Value> {
     let findings = findings(facts);
     let is_ours =
         |condition: &&Value| findings.iter().any(|finding| condition["type"] == finding.kind);
@@ -237,7 +242,7 @@ fn all_conditions(facts: &Facts, have: &[Value], now: Timestamp) -> Vec<Value> {
     all
 }
 
-fn condition(finding: &Finding, before: Option<&Value>, now: Timestamp) -> Value {
+fn condition(finding: &NodeFinding, before: Option<&Value>, now: Timestamp) -> Value {
     let same = |field: &str, value: &str| before.is_some_and(|before| before[field] == value);
     let unchanged = same("status", finding.status)
         && same("reason", finding.reason)
@@ -259,11 +264,11 @@ fn condition(finding: &Finding, before: Option<&Value>, now: Timestamp) -> Value
     })
 }
 
-fn findings(facts: &Facts) -> Vec<Finding> {
+fn findings(facts: &HostFacts) -> Vec<NodeFinding> {
     let pressure = |kind, is: bool, bad: (&'static str, &str), good: (&'static str, &str)| {
         let (reason, message) = if is { bad } else { good };
         let status = if is { "True" } else { "False" };
-        Finding { kind, status, reason, message: message.into() }
+        NodeFinding { kind, status, reason, message: message.into() }
     };
     let (status, reason, message) = match &facts.findings.virtualization {
         Virtualization::Kvm { qemu } => {
@@ -294,9 +299,9 @@ fn findings(facts: &Facts) -> Vec<Finding> {
             ("KubeletHasInsufficientPID", ""),
             ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
         ),
-        Finding { kind: "Virtualization", status, reason, message },
+        NodeFinding { kind: "Virtualization", status, reason, message },
         network(facts.findings.network.as_deref()),
-        Finding {
+        NodeFinding {
             kind: "Ready",
             status: "True",
             reason: "KubeletReady",
@@ -305,12 +310,12 @@ fn findings(facts: &Facts) -> Vec<Finding> {
     ]
 }
 
-fn network(shortcoming: Option<&str>) -> Finding {
+fn network(shortcoming: Option<&str>) -> NodeFinding {
     let (status, reason, message) = match shortcoming {
         None => ("True", "Bridged", "guests have addresses on a network of this node".into()),
         Some(why) => ("False", "UserMode", format!("guests have user-mode networks: {why}")),
     };
-    Finding { kind: "GuestNetwork", status, reason, message }
+    NodeFinding { kind: "GuestNetwork", status, reason, message }
 }
 
 #[cfg(test)]

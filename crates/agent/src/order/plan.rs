@@ -12,7 +12,7 @@ const DELAY: &str = "sheaf.io/start-delay";
 /// Machines without a number.
 const LAST: u32 = u32::MAX;
 /// After this, nobody waits any more.
-pub(super) const PATIENCE: Duration = Duration::from_secs(300);
+pub(super) const START_HOLD_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A machine that is to come back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ struct Expected {
 
 /// Why a machine must not start yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Hold {
+pub(crate) struct StartHold {
     /// `namespace/name` of the machine that comes first.
     pub(crate) before: String,
     pub(crate) until: Duration,
@@ -34,12 +34,12 @@ pub(crate) struct Hold {
 
 /// Machines on their way back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Returning {
+pub(super) struct StartQueue {
     expected: Vec<Expected>,
     until: Duration,
 }
 
-impl Returning {
+impl StartQueue {
     /// `lost` were on the node when the host went down. Those that had not come back from
     /// an `earlier` time are still on their way, also if nothing but their machine is left.
     pub(super) fn new<'a>(
@@ -56,7 +56,7 @@ impl Returning {
                 expected.push(late);
             }
         }
-        Self { expected, until: now + PATIENCE }
+        Self { expected, until: now + START_HOLD_TIMEOUT }
     }
 
     /// Whether nobody has to wait any more.
@@ -67,13 +67,13 @@ impl Returning {
     }
 
     /// Whether `vmi` has to wait, and for whom the longest.
-    pub(super) fn hold(&self, vmi: &Vmi, now: Duration) -> Option<Hold> {
+    pub(super) fn hold(&self, vmi: &Vmi, now: Duration) -> Option<StartHold> {
         if self.is_over(now) {
             return None;
         }
         let order = order(vmi);
         let earlier = self.expected.iter().filter(|each| each.order < order);
-        let holds = earlier.map(|each| Hold {
+        let holds = earlier.map(|each| StartHold {
             before: format!("{}/{}", each.namespace, each.name),
             until: each.started.map_or(self.until, |started| started + each.delay),
         });
@@ -133,7 +133,7 @@ mod tests {
         vmi
     }
 
-    fn held(returning: &Returning, vmi: &Vmi, now: Duration) -> Option<String> {
+    fn held(returning: &StartQueue, vmi: &Vmi, now: Duration) -> Option<String> {
         returning.hold(vmi, now).map(|hold| hold.before)
     }
 
@@ -141,11 +141,11 @@ mod tests {
     fn machines_come_back_one_number_after_the_other() {
         let (db, web, any) =
             (named("db", Some(1), 30), named("web", Some(2), 0), named("x", None, 0));
-        let mut returning = Returning::new([&any, &web, &db].into_iter(), None, NOW);
+        let mut returning = StartQueue::new([&any, &web, &db].into_iter(), None, NOW);
         assert_eq!(held(&returning, &db, NOW), None);
         assert_eq!(held(&returning, &web, NOW).as_deref(), Some("ns/db"));
         assert!(returning.started(&db, NOW));
-        assert!(!returning.started(&db, NOW + PATIENCE / 2), "it is known");
+        assert!(!returning.started(&db, NOW + START_HOLD_TIMEOUT / 2), "it is known");
         assert_eq!(held(&returning, &web, NOW).as_deref(), Some("ns/db"));
         let later = NOW + Duration::from_secs(30);
         assert_eq!(held(&returning, &web, later), None);
@@ -159,21 +159,21 @@ mod tests {
 
     #[test]
     fn one_that_stays_away_does_not_hold_the_others_for_ever() {
-        let returning = Returning::new([&named("db", Some(1), 0)].into_iter(), None, NOW);
+        let returning = StartQueue::new([&named("db", Some(1), 0)].into_iter(), None, NOW);
         let web = named("web", Some(2), 0);
-        assert_eq!(returning.hold(&web, NOW).unwrap().until, NOW + PATIENCE);
-        assert_eq!(held(&returning, &web, NOW + PATIENCE), None);
-        assert!(returning.is_over(NOW + PATIENCE));
+        assert_eq!(returning.hold(&web, NOW).unwrap().until, NOW + START_HOLD_TIMEOUT);
+        assert_eq!(held(&returning, &web, NOW + START_HOLD_TIMEOUT), None);
+        assert!(returning.is_over(NOW + START_HOLD_TIMEOUT));
     }
 
     #[test]
     fn a_second_power_cut_forgets_nobody() {
         let (db, web, any) =
             (named("db", Some(1), 0), named("web", Some(2), 0), named("x", None, 0));
-        let mut first = Returning::new([&any, &web, &db].into_iter(), None, NOW);
+        let mut first = StartQueue::new([&any, &web, &db].into_iter(), None, NOW);
         first.started(&db, NOW);
         // The instance of one was gone already, and its machine had no new one yet.
-        let second = Returning::new([&any, &db].into_iter(), Some(first), NOW);
+        let second = StartQueue::new([&any, &db].into_iter(), Some(first), NOW);
         assert_eq!(held(&second, &web, NOW).as_deref(), Some("ns/db"));
         assert_eq!(held(&second, &any, NOW).as_deref(), Some("ns/web"));
     }
@@ -182,6 +182,6 @@ mod tests {
     fn an_instance_without_a_machine_is_not_waited_for() {
         let mut alone = named("alone", Some(1), 0);
         alone.machine = None;
-        assert!(Returning::new([&alone].into_iter(), None, NOW).is_over(NOW));
+        assert!(StartQueue::new([&alone].into_iter(), None, NOW).is_over(NOW));
     }
 }

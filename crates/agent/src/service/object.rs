@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::api::discovery::v1::{EndpointPort, EndpointSlice};
-use net::{Protocol, Scope};
+use net::{EndpointScope, Protocol};
 
 /// The label of a slice that names its service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -13,7 +13,7 @@ const AFFINITY_SECONDS: u32 = 10_800;
 
 /// The namespace and name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
+pub(super) struct ObjectKey {
     pub(super) namespace: String,
     pub(super) name: String,
 }
@@ -21,16 +21,16 @@ pub(super) struct Key {
 /// A service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ServiceRecord {
-    pub(super) sort: Sort,
+    pub(super) sort: ServiceType,
     pub(super) ports: Vec<PortRecord>,
     pub(super) affinity: Option<u32>,
-    pub(super) internal: Scope,
-    pub(super) external: Scope,
+    pub(super) internal: EndpointScope,
+    pub(super) external: EndpointScope,
 }
 
 /// How a service is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Sort {
+pub(super) enum ServiceType {
     /// At an address of its own.
     Address(Ipv4Addr),
     /// At the addresses of its endpoints.
@@ -53,9 +53,9 @@ impl ServiceRecord {
     pub(super) fn read(object: Service) -> Option<Self> {
         let spec = object.spec?;
         let sort = match (spec.type_.as_deref(), spec.cluster_ip.as_deref()) {
-            (Some("ExternalName"), _) => Sort::External(spec.external_name.clone()?),
-            (_, Some("None")) => Sort::Headless,
-            (_, address) => Sort::Address(ipv4(&spec, address?)?),
+            (Some("ExternalName"), _) => ServiceType::External(spec.external_name.clone()?),
+            (_, Some("None")) => ServiceType::Headless,
+            (_, address) => ServiceType::Address(ipv4(&spec, address?)?),
         };
         let affinity = (spec.session_affinity.as_deref() == Some("ClientIP")).then(|| {
             let config = spec.session_affinity_config.as_ref();
@@ -78,8 +78,8 @@ fn ipv4(spec: &ServiceSpec, first: &str) -> Option<Ipv4Addr> {
     [first].into_iter().chain(all).find_map(|address| address.parse().ok())
 }
 
-fn scope(policy: Option<&str>) -> Scope {
-    if policy == Some("Local") { Scope::Local } else { Scope::Cluster }
+fn scope(policy: Option<&str>) -> EndpointScope {
+    if policy == Some("Local") { EndpointScope::Local } else { EndpointScope::Cluster }
 }
 
 fn port(port: &ServicePort) -> Option<PortRecord> {

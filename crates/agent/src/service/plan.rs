@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
-use net::{Endpoint, Location, Records, Service};
+use net::{Endpoint, Location, Service, ServiceRecords};
 
-use super::object::{EndpointRecord, Key, PortRecord, ServiceRecord, SlicePort, SliceRecord, Sort};
+use super::object::{
+    EndpointRecord, ObjectKey, PortRecord, ServiceRecord, ServiceType, SlicePort, SliceRecord,
+};
 use crate::network::ZONE;
 
 /// The node that services are made reachable on.
 #[derive(Debug, Clone)]
-pub(crate) struct Node {
+pub(crate) struct ServiceNode {
     pub(crate) name: String,
     /// The node's own addresses.
     pub(crate) addresses: Vec<Ipv4Addr>,
@@ -19,7 +21,7 @@ pub(crate) struct Node {
     pub(crate) guests: Ipv4Net,
 }
 
-impl Node {
+impl ServiceNode {
     fn location(&self, endpoint: &EndpointRecord) -> Location {
         let is_here = endpoint.node.as_deref() == Some(self.name.as_str())
             || endpoint.node.is_none()
@@ -35,7 +37,9 @@ impl Node {
 }
 
 /// The slices of each service.
-fn by_service(slices: &BTreeMap<Key, SliceRecord>) -> BTreeMap<(&str, &str), Vec<&SliceRecord>> {
+fn by_service(
+    slices: &BTreeMap<ObjectKey, SliceRecord>,
+) -> BTreeMap<(&str, &str), Vec<&SliceRecord>> {
     let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for (key, slice) in slices {
         all.entry((key.namespace.as_str(), slice.service.as_str())).or_default().push(slice);
@@ -63,14 +67,14 @@ fn backends<'a>(
 
 /// Every port of every service that has an address of its own.
 pub(super) fn services(
-    services: &BTreeMap<Key, ServiceRecord>,
-    slices: &BTreeMap<Key, SliceRecord>,
-    node: &Node,
+    services: &BTreeMap<ObjectKey, ServiceRecord>,
+    slices: &BTreeMap<ObjectKey, SliceRecord>,
+    node: &ServiceNode,
 ) -> Vec<Service> {
     let slices = by_service(slices);
     let mut all = Vec::new();
-    for (Key { namespace, name }, service) in services {
-        let Sort::Address(address) = service.sort else { continue };
+    for (ObjectKey { namespace, name }, service) in services {
+        let ServiceType::Address(address) = service.sort else { continue };
         let own = slices.get(&(namespace.as_str(), name.as_str()));
         let own = own.map(Vec::as_slice).unwrap_or_default();
         for port in &service.ports {
@@ -102,27 +106,27 @@ pub(super) fn services(
 
 /// The names of all services: `name.namespace.svc.cluster.local` and what is below.
 pub(super) fn records(
-    services: &BTreeMap<Key, ServiceRecord>,
-    slices: &BTreeMap<Key, SliceRecord>,
-) -> Records {
+    services: &BTreeMap<ObjectKey, ServiceRecord>,
+    slices: &BTreeMap<ObjectKey, SliceRecord>,
+) -> ServiceRecords {
     let slices = by_service(slices);
-    let mut records = Records::default();
-    for (Key { namespace, name }, service) in services {
+    let mut records = ServiceRecords::default();
+    for (ObjectKey { namespace, name }, service) in services {
         let full = format!("{name}.{namespace}.svc.{ZONE}");
         let own = slices.get(&(namespace.as_str(), name.as_str()));
         let own = own.map(Vec::as_slice).unwrap_or_default();
         // A name that is none was refused by the API; the others do not suffer from it.
         let _ = match &service.sort {
-            Sort::Address(address) => with_address(&mut records, &full, *address, service),
-            Sort::Headless => headless(&mut records, &full, service, own),
-            Sort::External(target) => records.insert_alias(&full, target),
+            ServiceType::Address(address) => with_address(&mut records, &full, *address, service),
+            ServiceType::Headless => headless(&mut records, &full, service, own),
+            ServiceType::External(target) => records.insert_alias(&full, target),
         };
     }
     records
 }
 
 fn with_address(
-    records: &mut Records,
+    records: &mut ServiceRecords,
     full: &str,
     address: Ipv4Addr,
     service: &ServiceRecord,
@@ -138,7 +142,7 @@ fn with_address(
 
 /// Endpoints are found below the name, by their host names or else by their addresses.
 fn headless(
-    records: &mut Records,
+    records: &mut ServiceRecords,
     full: &str,
     service: &ServiceRecord,
     slices: &[&SliceRecord],

@@ -14,13 +14,13 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tracing::info;
 
-use super::instant::{Instant, Member};
-use super::link::{Link, LinkError};
+use super::group_snapshot::{GroupMember, GroupSnapshot};
+use super::link::{LinkError, StorageLink};
 use super::longhorn;
-use super::plan::Action;
-use super::record::{RecordError, Records};
+use super::plan::StorageAction;
+use super::record::{EngineRecords, RecordError};
 use crate::api::{MANAGER, is_conflict, merge, present};
-use crate::event::{Note, Reporter};
+use crate::event::{EventNote, Reporter};
 use crate::vmi::{self, HoldError, Machines};
 
 /// Why something was not done.
@@ -60,9 +60,9 @@ fn done_already(result: Result<(), ActError>, says: &str) -> Result<(), ActError
 }
 
 /// All at once: the guest stands still.
-async fn take_all(link: Link, members: Vec<Member>) -> Result<(), ActError> {
+async fn take_all(link: StorageLink, members: Vec<GroupMember>) -> Result<(), ActError> {
     let created = u64::try_from(clock::now().as_second()).unwrap_or(0);
-    let take = |member: Member| {
+    let take = |member: GroupMember| {
         let (volume, link) = (member.volume, &link);
         let request =
             AdminRequest::Snapshot { name: member.snapshot, created, labels: member.labels };
@@ -76,14 +76,14 @@ async fn take_all(link: Link, members: Vec<Member>) -> Result<(), ActError> {
 
 /// A kind whose objects this node writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum WrittenKind {
     Replica,
     Engine,
     Snapshot,
     Node,
 }
 
-impl Kind {
+impl WrittenKind {
     pub(super) fn api(self, client: &Client) -> Api<DynamicObject> {
         match self {
             Self::Replica => longhorn(client, "Replica", "replicas"),
@@ -105,64 +105,68 @@ impl Kind {
 
 /// What work needs.
 #[derive(Clone)]
-pub(super) struct Hands {
+pub(super) struct ActionContext {
     pub(super) client: Client,
     pub(super) node: String,
-    pub(super) link: Link,
-    pub(super) records: Records,
+    pub(super) link: StorageLink,
+    pub(super) records: EngineRecords,
     pub(super) machines: Machines,
     pub(super) reporter: Reporter,
     pub(super) agent_dir: PathBuf,
 }
 
-impl Hands {
-    pub(super) async fn act(&self, action: Action) -> Result<(), ActError> {
+impl ActionContext {
+    pub(super) async fn act(&self, action: StorageAction) -> Result<(), ActError> {
         match action {
-            Action::MakeReplica { new, .. } => self.ask(Request::CreateReplica(new)).await,
-            Action::RemoveReplica { replica, id } => {
+            StorageAction::MakeReplica { new, .. } => self.ask(Request::CreateReplica(new)).await,
+            StorageAction::RemoveReplica { replica, id } => {
                 self.ask(Request::RemoveReplica { replica: id }).await?;
-                self.release(Kind::Replica, &replica).await
+                self.release(WrittenKind::Replica, &replica).await
             }
-            Action::Attach { engine, attachment, first, is_new, .. } => {
+            StorageAction::Attach { engine, attachment, first, is_new, .. } => {
                 self.records.attach(&engine, &self.node, &first, is_new).await?;
                 self.ask(Request::Attach(attachment)).await
             }
-            Action::Detach { engine, volume } => {
+            StorageAction::Detach { engine, volume } => {
                 self.ask(Request::Detach { volume }).await?;
                 match engine {
                     Some(engine) => Ok(self.records.detach(&engine, &self.node).await?),
                     None => Ok(()),
                 }
             }
-            Action::Expand { volume, size, .. } => {
+            StorageAction::Expand { volume, size, .. } => {
                 self.ask_volume(volume, AdminRequest::Resize { size }).await
             }
-            Action::AddMember { volume, replica, .. } => {
+            StorageAction::AddMember { volume, replica, .. } => {
                 let request = AdminRequest::AddReplica { replica: replica.id, at: replica.at };
                 self.ask_volume(volume, request).await
             }
-            Action::DropMember { volume, replica, .. } => {
+            StorageAction::DropMember { volume, replica, .. } => {
                 self.ask_volume(volume, AdminRequest::DropReplica { replica }).await
             }
-            Action::ReleaseEngine { engine } => self.release(Kind::Engine, &engine).await,
-            Action::TakeSnapshot { snapshot, volume, labels } => {
+            StorageAction::ReleaseEngine { engine } => {
+                self.release(WrittenKind::Engine, &engine).await
+            }
+            StorageAction::TakeSnapshot { snapshot, volume, labels } => {
                 let created = u64::try_from(clock::now().as_second()).unwrap_or(0);
                 let request = AdminRequest::Snapshot { name: snapshot, created, labels };
                 done_already(self.ask_volume(volume, request).await, "there is a snapshot")
             }
-            Action::TakeTogether { instant } => self.take_together(&instant).await,
-            Action::DeleteSnapshot { snapshot, volume } => {
+            StorageAction::TakeTogether { instant } => self.take_together(&instant).await,
+            StorageAction::DeleteSnapshot { snapshot, volume } => {
                 let request = AdminRequest::DeleteSnapshot { name: snapshot.clone() };
                 let deleted = self.ask_volume(volume, request).await;
                 done_already(deleted, "there is no snapshot")?;
-                self.release(Kind::Snapshot, &snapshot).await
+                self.release(WrittenKind::Snapshot, &snapshot).await
             }
-            Action::ReleaseSnapshot { snapshot } => self.release(Kind::Snapshot, &snapshot).await,
+            StorageAction::ReleaseSnapshot { snapshot } => {
+                self.release(WrittenKind::Snapshot, &snapshot).await
+            }
         }
     }
 
     /// What is known may be older than our last work, so the storage process is asked first.
-    async fn take_together(&self, instant: &Instant) -> Result<(), ActError> {
+    async fn take_together(&self, instant: &GroupSnapshot) -> Result<(), ActError> {
         let Some(torn) = instant.torn(&self.link.status().await?) else { return Ok(()) };
         for member in torn {
             let request = AdminRequest::DeleteSnapshot { name: member.snapshot.clone() };
@@ -185,11 +189,11 @@ impl Hands {
         let message = format!(
             "{count} disks were captured at one instant: the guest stood still for {millis} ms{files}"
         );
-        self.report(namespace, name, Note::normal("SnapshotTaken", message)).await;
+        self.report(namespace, name, EventNote::normal("SnapshotTaken", message)).await;
         Ok(())
     }
 
-    async fn report(&self, namespace: &str, name: &str, note: Note) {
+    async fn report(&self, namespace: &str, name: &str, note: EventNote) {
         let Some(vmi) = self.machines.object(namespace, name) else { return };
         let about = ObjectReference {
             api_version: Some("kubevirt.io/v1".into()),
@@ -215,7 +219,7 @@ impl Hands {
     }
 
     /// Takes our finalizer off an object; nothing here stands behind it any more.
-    async fn release(&self, kind: Kind, name: &str) -> Result<(), ActError> {
+    async fn release(&self, kind: WrittenKind, name: &str) -> Result<(), ActError> {
         let api = kind.api(&self.client);
         let fail = |source| ActError::Write {
             kind: kind.name(),
@@ -243,9 +247,9 @@ impl Hands {
     }
 
     /// Writes a part of an object's status.
-    pub(super) async fn tell(
+    pub(super) async fn report_status(
         &self,
-        kind: Kind,
+        kind: WrittenKind,
         name: &str,
         status: Value,
     ) -> Result<Option<DynamicObject>, ActError> {

@@ -17,18 +17,18 @@ use rustix::fs::statvfs;
 use serde_json::{Value, json};
 use tracing::info;
 
-use super::act::{ActError, Hands, Kind};
+use super::act::{ActError, ActionContext, WrittenKind};
 use super::object::{REPLICAS, Replica};
 use super::status::{condition, difference};
-use crate::event::{Note, Reporter};
+use crate::event::{EventNote, Reporter};
 
 const CONFIG: &str = "longhorn-disk.cfg";
 /// Longhorn's own default, which stands for ours.
 const LONGHORN_PATH: &str = "/var/lib/longhorn";
 
 /// One look at all disks.
-pub(super) struct Looking {
-    pub(super) hands: Hands,
+pub(super) struct DiskScan {
+    pub(super) hands: ActionContext,
     pub(super) reporter: Reporter,
     pub(super) default_disk: PathBuf,
     /// The Node object as it is known.
@@ -40,7 +40,7 @@ pub(super) struct Looking {
 
 /// What was found at a disk's path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Found {
+struct DiskProbe {
     uuid: String,
     available: i64,
     maximum: i64,
@@ -51,15 +51,15 @@ struct Found {
 enum DiskError {
     #[error("cannot use {}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("{} is of another disk: it says {found}, not {known}", path.display())]
+    #[error("{} belongs to another disk: found id {found}, expected {known}", path.display())]
     Other { path: PathBuf, found: String, known: String },
-    #[error("{} says nothing that could be understood", path.display())]
+    #[error("{} is invalid", path.display())]
     Config { path: PathBuf, source: serde_json::Error },
     #[error("{} is not an absolute path", path.display())]
     Relative { path: PathBuf },
 }
 
-impl Looking {
+impl DiskScan {
     pub(super) async fn look(self) -> Result<(), ActError> {
         let Some(node) = &self.node else { return self.create().await };
         let spec: NodeSpec = serde_json::from_value(node.data["spec"].clone()).unwrap_or_default();
@@ -78,7 +78,7 @@ impl Looking {
             "diskStatus": disks,
         });
         if let Some(patch) = difference(&old, &status) {
-            self.hands.tell(Kind::Node, &self.hands.node, patch).await?;
+            self.hands.report_status(WrittenKind::Node, &self.hands.node, patch).await?;
         }
         for note in notes {
             self.reporter.report(&self.reference(node), note).await;
@@ -119,10 +119,10 @@ impl Looking {
         });
         let node = serde_json::from_value(node).expect("a node of ours is an object");
         let created =
-            Kind::Node.api(&self.hands.client).create(&PostParams::default(), &node).await;
+            WrittenKind::Node.api(&self.hands.client).create(&PostParams::default(), &node).await;
         match created {
             Ok(_) => {
-                info!(node = name, disk = %path.display(), "node has a disk for volumes");
+                info!(node = name, disk = %path.display(), "node has a storage disk");
                 Ok(())
             }
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
@@ -146,7 +146,7 @@ impl Looking {
         &self,
         name: &str,
         disk: &DiskSpec,
-        found: &Result<Found, DiskError>,
+        found: &Result<DiskProbe, DiskError>,
         before: &Value,
     ) -> Value {
         let (now, old) = (clock::now(), &before["conditions"]);
@@ -188,7 +188,7 @@ impl Looking {
     }
 
     /// Whether there is room for more.
-    fn pressure(&self, name: &str, path: &str, found: &Found, old: &Value) -> Value {
+    fn pressure(&self, name: &str, path: &str, found: &DiskProbe, old: &Value) -> Value {
         let percent: i64 =
             self.setting("storage-minimal-available-percentage").parse().unwrap_or_default();
         let least = found.maximum / 100 * percent;
@@ -218,7 +218,7 @@ impl Looking {
 }
 
 /// What people are told when a disk becomes usable or stops being so.
-fn news(name: &str, before: &Value, now: &Value) -> Vec<Note> {
+fn news(name: &str, before: &Value, now: &Value) -> Vec<EventNote> {
     let of = |status: &Value, kind: &str| {
         let all = status["conditions"].as_array().cloned().unwrap_or_default();
         all.into_iter().find(|it| it["type"] == kind)
@@ -237,25 +237,25 @@ fn news(name: &str, before: &Value, now: &Value) -> Vec<Note> {
         let message = if message.is_empty() { format!("disk {name}") } else { message };
         let reason = if kind == "Ready" { "Ready" } else { "Schedulable" };
         notes.push(match is.as_str() {
-            "True" => Note::normal(reason, message),
-            _ => Note::warning(reason, message),
+            "True" => EventNote::normal(reason, message),
+            _ => EventNote::warning(reason, message),
         });
     }
     notes
 }
 
-async fn examine(name: &str, disk: &DiskSpec, before: &Value) -> Result<Found, DiskError> {
+async fn examine(name: &str, disk: &DiskSpec, before: &Value) -> Result<DiskProbe, DiskError> {
     let path = PathBuf::from(disk.path.clone().unwrap_or_default());
     let known = before["diskUUID"].as_str().unwrap_or_default().to_owned();
     let name = name.to_owned();
-    let looked = tokio::task::spawn_blocking(move || look_at(&name, &path, &known)).await;
+    let looked = tokio::task::spawn_blocking(move || scan_disk(&name, &path, &known)).await;
     looked.unwrap_or_else(|failure| {
         let source = io::Error::other(failure);
         Err(DiskError::Io { path: PathBuf::new(), source })
     })
 }
 
-fn look_at(name: &str, path: &Path, known: &str) -> Result<Found, DiskError> {
+fn scan_disk(name: &str, path: &Path, known: &str) -> Result<DiskProbe, DiskError> {
     if path.is_relative() {
         return Err(DiskError::Relative { path: path.into() });
     }
@@ -291,7 +291,7 @@ fn look_at(name: &str, path: &Path, known: &str) -> Result<Found, DiskError> {
     std::fs::create_dir_all(&replicas).map_err(fail(&replicas))?;
     let stat = statvfs(path).map_err(|source| fail(path)(source.into()))?;
     let bytes = |blocks: u64| i64::try_from(blocks * stat.f_frsize).unwrap_or(i64::MAX);
-    Ok(Found { uuid, available: bytes(stat.f_bavail), maximum: bytes(stat.f_blocks) })
+    Ok(DiskProbe { uuid, available: bytes(stat.f_bavail), maximum: bytes(stat.f_blocks) })
 }
 
 #[cfg(test)]
@@ -302,14 +302,14 @@ mod tests {
     fn a_disk_keeps_its_name_and_one_that_is_not_mounted_is_not_used() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("disk");
-        let first = look_at("d", &path, "").unwrap();
-        assert_eq!(look_at("d", &path, &first.uuid).unwrap().uuid, first.uuid);
-        let said = look_at("d", &path, "another").unwrap_err().to_string();
+        let first = scan_disk("d", &path, "").unwrap();
+        assert_eq!(scan_disk("d", &path, &first.uuid).unwrap().uuid, first.uuid);
+        let said = scan_disk("d", &path, "another").unwrap_err().to_string();
         assert!(said.contains("is of another disk"), "{said}");
         std::fs::remove_dir_all(&path).unwrap();
-        look_at("d", &path, &first.uuid).unwrap_err();
+        scan_disk("d", &path, &first.uuid).unwrap_err();
         assert!(!path.exists(), "nothing is made where a disk is missing");
-        assert!(look_at("d", Path::new("disk"), "").is_err());
+        assert!(scan_disk("d", Path::new("disk"), "").is_err());
     }
 
     #[test]

@@ -6,10 +6,10 @@ use std::time::Duration;
 use base::Chain;
 use tracing::warn;
 
-use super::{LinkError, Served, Storage, TicketError};
+use super::{AttachedVolume, LinkError, StorageHandle, TicketError};
 
 /// For a volume to be attached here.
-const PATIENCE: Duration = Duration::from_secs(120);
+const ATTACH_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Why a volume is not to be had.
 #[derive(Debug, thiserror::Error)]
@@ -18,23 +18,23 @@ pub(crate) enum HeldError {
     Ticket(#[from] TicketError),
     #[error(transparent)]
     Link(#[from] LinkError),
-    #[error("volume {volume} is not attached after {} s", PATIENCE.as_secs())]
+    #[error("volume {volume} is not attached after {} s", ATTACH_TIMEOUT.as_secs())]
     NotAttached { volume: String },
 }
 
 /// A volume that is here for a ticket, until it is [released](Self::release).
 pub(crate) struct HeldVolume {
-    storage: Storage,
+    storage: StorageHandle,
     volume: String,
     ticket: String,
-    pub(crate) served: Served,
+    pub(crate) served: AttachedVolume,
 }
 
-impl Storage {
+impl StorageHandle {
     /// Asks for a volume and waits until it is here.
     pub(crate) async fn hold(&self, volume: &str, ticket: &str) -> Result<HeldVolume, HeldError> {
         self.want(volume, ticket).await?;
-        match tokio::time::timeout(PATIENCE, self.until_held(volume, ticket)).await {
+        match tokio::time::timeout(ATTACH_TIMEOUT, self.until_held(volume, ticket)).await {
             Ok(served) => {
                 let (storage, volume, ticket) = (self.clone(), volume.into(), ticket.into());
                 Ok(HeldVolume { storage, volume, ticket, served })
@@ -66,8 +66,8 @@ impl HeldVolume {
 }
 
 /// A ticket that stays is found by the next attempt, and goes with the volume.
-async fn take_back(storage: &Storage, volume: &str, ticket: &str) {
+async fn take_back(storage: &StorageHandle, volume: &str, ticket: &str) {
     if let Err(failure) = storage.forgo(volume, ticket).await {
-        warn!(volume, error = %Chain(&failure), "a volume that nobody uses stays attached");
+        warn!(volume, error = %Chain(&failure), "cannot detach unused volume");
     }
 }

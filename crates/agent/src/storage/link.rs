@@ -17,9 +17,9 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 /// Questions at a time; the storage process takes more than that.
-const TURNS: usize = 16;
+const MAX_REQUESTS: usize = 16;
 /// A storage process that does not answer for so long is asked again later.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why nothing came of a question.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +30,7 @@ pub(crate) enum LinkError {
     Io(#[source] io::Error),
     #[error("the storage process ended before it answered")]
     Ended,
-    #[error("the storage process takes longer than {} s to answer", PATIENCE.as_secs())]
+    #[error("the storage process takes longer than {} s to answer", REQUEST_TIMEOUT.as_secs())]
     Slow,
     #[error("the storage process cannot be understood")]
     Answer(#[source] serde_json::Error),
@@ -40,20 +40,20 @@ pub(crate) enum LinkError {
 
 /// The way to the storage process of a directory, whether or not it runs.
 #[derive(Debug, Clone)]
-pub(crate) struct Link {
+pub(crate) struct StorageLink {
     socket: Arc<Path>,
     turns: Arc<Semaphore>,
 }
 
-impl Link {
+impl StorageLink {
     pub(super) fn new(dir: &Path) -> Self {
         let socket = dir.join("control.sock").into();
-        Self { socket, turns: Arc::new(Semaphore::new(TURNS)) }
+        Self { socket, turns: Arc::new(Semaphore::new(MAX_REQUESTS)) }
     }
 
-    pub(super) async fn connect(&self) -> Result<Conversation, LinkError> {
+    pub(super) async fn connect(&self) -> Result<Connection, LinkError> {
         let stream = UnixStream::connect(&self.socket).await.map_err(LinkError::Connect)?;
-        Ok(Conversation { stream: BufReader::new(stream) })
+        Ok(Connection { stream: BufReader::new(stream) })
     }
 
     pub(super) async fn ask(&self, request: &Request) -> Result<Reply, LinkError> {
@@ -63,7 +63,7 @@ impl Link {
             conversation.say(request).await?;
             conversation.reply().await
         };
-        timeout(PATIENCE, asked).await.map_err(|_| LinkError::Slow)?
+        timeout(REQUEST_TIMEOUT, asked).await.map_err(|_| LinkError::Slow)?
     }
 
     pub(super) async fn status(&self) -> Result<StorageStatus, LinkError> {
@@ -88,11 +88,11 @@ impl Link {
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Conversation {
+pub(super) struct Connection {
     stream: BufReader<UnixStream>,
 }
 
-impl Conversation {
+impl Connection {
     async fn say(&mut self, value: &(impl serde::Serialize + Sync)) -> Result<(), LinkError> {
         let mut line = serde_json::to_vec(value).map_err(LinkError::Answer)?;
         line.push(b'\n');
@@ -136,16 +136,16 @@ impl Conversation {
     }
 
     /// Takes it apart into questions that come and answers that go.
-    pub(super) fn split(self) -> (Questions, Answers) {
+    pub(super) fn split(self) -> (RequestSender, ReplyReceiver) {
         let (read, write) = self.stream.into_inner().into_split();
-        (Questions(BufReader::new(read)), Answers(write))
+        (RequestSender(BufReader::new(read)), ReplyReceiver(write))
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Questions(BufReader<tokio::net::unix::OwnedReadHalf>);
+pub(super) struct RequestSender(BufReader<tokio::net::unix::OwnedReadHalf>);
 
-impl Questions {
+impl RequestSender {
     pub(super) async fn next(&mut self) -> Result<Question, LinkError> {
         let mut line = Vec::new();
         let mut bounded = (&mut self.0).take(MAX_ANSWER);
@@ -157,9 +157,9 @@ impl Questions {
 }
 
 #[derive(Debug)]
-pub(super) struct Answers(tokio::net::unix::OwnedWriteHalf);
+pub(super) struct ReplyReceiver(tokio::net::unix::OwnedWriteHalf);
 
-impl Answers {
+impl ReplyReceiver {
     pub(super) async fn say(&mut self, answered: &Answered) -> Result<(), LinkError> {
         let mut line = serde_json::to_vec(answered).map_err(LinkError::Answer)?;
         line.push(b'\n');

@@ -7,16 +7,13 @@ use block::ids::{ReplicaId, VolumeId};
 use hci::longhorn::snapshot::SnapshotSpec;
 use hci::longhorn::volume::{EngineSpec, ReplicaSpec, VolumeSpec};
 use hci::longhorn::{FINALIZER, block_id};
-use hci::together::{TOGETHER, Together};
+use hci::together::{SnapshotGroup, TOGETHER};
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-/// Where in the Engine object the record of its volume is.
-pub(super) const RECORD: &str = "sheaf.dev/block-record";
-
 /// A volume, whoever serves it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Volume {
+pub(super) struct LonghornVolume {
     pub(super) name: String,
     pub(super) id: VolumeId,
     pub(super) is_encrypted: bool,
@@ -79,7 +76,7 @@ pub(super) struct Snapshot {
     pub(super) is_to_be_taken: bool,
     pub(super) labels: BTreeMap<String, String>,
     /// What it is to be taken together with.
-    pub(super) together: Option<Together>,
+    pub(super) together: Option<SnapshotGroup>,
     pub(super) is_deleting: bool,
     pub(super) holds_finalizer: bool,
     pub(super) status: Value,
@@ -92,12 +89,12 @@ impl Snapshot {
     }
 }
 
-pub(super) fn volume(object: &DynamicObject) -> Option<Volume> {
+pub(super) fn volume(object: &DynamicObject) -> Option<LonghornVolume> {
     let spec: VolumeSpec = part(object, "spec")?;
     let name = object.metadata.name.clone()?;
     let claimed = object.data["status"]["kubernetesStatus"]["pvName"].as_str();
     let persistent = claimed.filter(|name| !name.is_empty()).unwrap_or(&name).to_owned();
-    Some(Volume {
+    Some(LonghornVolume {
         id: VolumeId::from_u128(block_id(object.metadata.uid.as_deref()?)?),
         is_encrypted: spec.encrypted == Some(true),
         source: spec.data_source.as_deref().and_then(data_source).map(|mut source| {
@@ -176,7 +173,7 @@ pub(super) fn snapshot(object: &DynamicObject) -> Option<Snapshot> {
         volume: spec.volume,
         is_to_be_taken: spec.create_snapshot == Some(true),
         labels: spec.labels,
-        together: annotation(object, TOGETHER).and_then(Together::parse),
+        together: annotation(object, TOGETHER).and_then(SnapshotGroup::parse),
         is_deleting: object.metadata.deletion_timestamp.is_some(),
         holds_finalizer: holds_finalizer(object),
         status: object.data.get("status").cloned().unwrap_or_default(),

@@ -17,34 +17,34 @@ use block::storage::{
     Attachment, BaseOf, NewReplica, RecordPlace, ReplicaAt, StorageStatus, VolumeState,
 };
 
-use super::instant::{self, Instant};
-use super::object::{Engine, Replica, Snapshot, Volume};
-use crate::image::Ready;
+use super::group_snapshot::{self, GroupSnapshot};
+use super::object::{Engine, LonghornVolume, Replica, Snapshot};
+use crate::image::ImageLocations;
 
 /// Everything that is known.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct World<'a> {
+pub(super) struct StorageWorld<'a> {
     pub(super) node: &'a str,
-    pub(super) volumes: &'a BTreeMap<String, Volume>,
+    pub(super) volumes: &'a BTreeMap<String, LonghornVolume>,
     pub(super) replicas: &'a BTreeMap<String, Replica>,
     pub(super) engines: &'a BTreeMap<String, Engine>,
     pub(super) snapshots: &'a BTreeMap<String, Snapshot>,
     /// For whom each volume is attached.
     pub(super) tickets: &'a BTreeMap<String, BTreeSet<String>>,
     /// Images, and the disks of this node that they may be on.
-    pub(super) images: &'a BTreeMap<String, Ready>,
+    pub(super) images: &'a BTreeMap<String, ImageLocations>,
     pub(super) disks: &'a BTreeMap<String, PathBuf>,
     /// Nothing while the storage process does not run.
     pub(super) state: Option<&'a StorageStatus>,
     /// Where the sockets of volumes are.
     pub(super) sockets: &'a Path,
     /// What somebody works on already.
-    pub(super) under_way: &'a BTreeSet<Key>,
+    pub(super) under_way: &'a BTreeSet<JobKey>,
 }
 
 /// What only one piece of work at a time may concern.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Key {
+pub(super) enum JobKey {
     Replica(String),
     Engine(String),
     Snapshot(String),
@@ -55,7 +55,7 @@ pub(super) enum Key {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Action {
+pub(super) enum StorageAction {
     MakeReplica {
         replica: String,
         new: NewReplica,
@@ -102,7 +102,7 @@ pub(super) enum Action {
         labels: BTreeMap<String, String>,
     },
     TakeTogether {
-        instant: Instant,
+        instant: GroupSnapshot,
     },
     DeleteSnapshot {
         snapshot: String,
@@ -113,62 +113,69 @@ pub(super) enum Action {
     },
 }
 
-impl Action {
-    pub(super) fn key(&self) -> Key {
+impl StorageAction {
+    pub(super) fn key(&self) -> JobKey {
         match self {
             Self::MakeReplica { replica, .. } | Self::RemoveReplica { replica, .. } => {
-                Key::Replica(replica.clone())
+                JobKey::Replica(replica.clone())
             }
-            Self::Detach { engine: None, volume } => Key::Stray(*volume),
+            Self::Detach { engine: None, volume } => JobKey::Stray(*volume),
             Self::Attach { engine, .. }
             | Self::Detach { engine: Some(engine), .. }
             | Self::Expand { engine, .. }
             | Self::AddMember { engine, .. }
             | Self::DropMember { engine, .. }
-            | Self::ReleaseEngine { engine } => Key::Engine(engine.clone()),
+            | Self::ReleaseEngine { engine } => JobKey::Engine(engine.clone()),
             Self::TakeSnapshot { snapshot, .. }
             | Self::DeleteSnapshot { snapshot, .. }
-            | Self::ReleaseSnapshot { snapshot } => Key::Snapshot(snapshot.clone()),
-            Self::TakeTogether { instant } => Key::Instant(instant.together.instant.clone()),
+            | Self::ReleaseSnapshot { snapshot } => JobKey::Snapshot(snapshot.clone()),
+            Self::TakeTogether { instant } => JobKey::Instant(instant.together.instant.clone()),
         }
     }
 }
 
 /// Whether a storage process is needed here.
-pub(super) fn needs_process(world: &World<'_>) -> bool {
+pub(super) fn needs_process(world: &StorageWorld<'_>) -> bool {
     let replicas = world.replicas.values().any(|it| it.node == world.node);
     replicas || world.engines.values().any(|it| it.node == world.node && it.is_wanted)
 }
 
 /// An empty plan means that everything is as it should be, or waits for somebody else.
-pub(super) fn plan(world: &World<'_>) -> Vec<Action> {
+pub(super) fn plan(world: &StorageWorld<'_>) -> Vec<StorageAction> {
     let Some(state) = world.state else { return without_process(world) };
-    let mut actions: Vec<Action> = Vec::new();
+    let mut actions: Vec<StorageAction> = Vec::new();
     let here = |it: &&Replica| it.node == world.node;
     actions.extend(world.replicas.values().filter(here).filter_map(|it| replica(world, state, it)));
     actions.extend(world.engines.values().filter_map(|it| engine(world, state, it)));
     actions.extend(strays(world, state));
     actions.extend(world.snapshots.values().filter_map(|it| snapshot(world, it)));
-    actions
-        .extend(instant::plan(world).into_iter().map(|instant| Action::TakeTogether { instant }));
+    actions.extend(
+        group_snapshot::plan(world)
+            .into_iter()
+            .map(|instant| StorageAction::TakeTogether { instant }),
+    );
     actions.retain(|action| !world.under_way.contains(&action.key()));
     actions
 }
 
 /// Objects that nothing on this node stands behind can go.
-fn without_process(world: &World<'_>) -> Vec<Action> {
+fn without_process(world: &StorageWorld<'_>) -> Vec<StorageAction> {
     let snapshots = world.snapshots.values().filter_map(|it| snapshot(world, it));
     snapshots.filter(|action| !world.under_way.contains(&action.key())).collect()
 }
 
-fn replica(world: &World<'_>, state: &StorageStatus, replica: &Replica) -> Option<Action> {
+fn replica(
+    world: &StorageWorld<'_>,
+    state: &StorageStatus,
+    replica: &Replica,
+) -> Option<StorageAction> {
     let name = replica.name.clone();
     let known = state.replicas.iter().find(|it| it.replica == replica.id);
     if replica.is_deleting {
         let uses = |it: &ReplicaAt| it.id == replica.id && it.at.is_none();
         let used = state.volumes.iter().any(|it| it.attachment.replicas.iter().any(uses));
         let free = replica.holds_finalizer && !used;
-        return free.then_some(Action::RemoveReplica { replica: name, id: replica.id });
+        return free.then_some(StorageAction::RemoveReplica { replica: name, id: replica.id });
     }
     if known.is_some_and(|known| known.error.is_none()) {
         return None;
@@ -184,13 +191,17 @@ fn replica(world: &World<'_>, state: &StorageStatus, replica: &Replica) -> Optio
         existing: replica.was_made,
         base,
     };
-    Some(Action::MakeReplica { replica: name, new })
+    Some(StorageAction::MakeReplica { replica: name, new })
 }
 
 /// What a new replica lies on: nothing yet if that is not there yet, and for replicas that others
 /// fill.
 #[expect(clippy::option_option, reason = "not known yet is not the same as none")]
-fn base(world: &World<'_>, volume: &Volume, replica: &Replica) -> Option<Option<BaseOf>> {
+fn base(
+    world: &StorageWorld<'_>,
+    volume: &LonghornVolume,
+    replica: &Replica,
+) -> Option<Option<BaseOf>> {
     let Some(source) = &volume.source else { return image(world, volume, replica) };
     let snapshot = source.snapshot.clone()?;
     let of = |it: &&Replica| it.volume == source.volume && !it.is_deleting;
@@ -204,7 +215,11 @@ fn base(world: &World<'_>, volume: &Volume, replica: &Replica) -> Option<Option<
 
 /// The image that a new replica lies on, of its own disk if that has it.
 #[expect(clippy::option_option, reason = "not known yet is not the same as none")]
-fn image(world: &World<'_>, volume: &Volume, replica: &Replica) -> Option<Option<BaseOf>> {
+fn image(
+    world: &StorageWorld<'_>,
+    volume: &LonghornVolume,
+    replica: &Replica,
+) -> Option<Option<BaseOf>> {
     let Some(name) = &volume.image else { return Some(None) };
     let image = world.images.get(name).filter(|image| !image.disks.is_empty())?;
     let own = |disk: &&String| world.disks.contains_key(*disk);
@@ -214,7 +229,7 @@ fn image(world: &World<'_>, volume: &Volume, replica: &Replica) -> Option<Option
 }
 
 /// Whether a new replica lies on its volume's image.
-fn is_on_image(world: &World<'_>, image: &str, replica: &Replica) -> bool {
+fn is_on_image(world: &StorageWorld<'_>, image: &str, replica: &Replica) -> bool {
     let Some(image) = world.images.get(image) else { return false };
     let here = replica.node == world.node;
     image.disks.contains(&replica.disk)
@@ -223,7 +238,7 @@ fn is_on_image(world: &World<'_>, image: &str, replica: &Replica) -> bool {
 
 /// The replicas that have everything when a volume is new: all of them, or those that lie on what
 /// it is a clone of.
-pub(super) fn first_members(world: &World<'_>, engine: &Engine) -> BTreeSet<ReplicaId> {
+pub(super) fn first_members(world: &StorageWorld<'_>, engine: &Engine) -> BTreeSet<ReplicaId> {
     let volume = world.volumes.get(&engine.volume);
     let source = volume.and_then(|volume| volume.source.as_ref());
     let image = volume.and_then(|volume| volume.image.as_ref());
@@ -241,11 +256,15 @@ pub(super) fn first_members(world: &World<'_>, engine: &Engine) -> BTreeSet<Repl
 }
 
 /// The engines that volumes are to be served by here.
-pub(super) fn is_for(world: &World<'_>, engine: &Engine) -> bool {
+pub(super) fn is_for(world: &StorageWorld<'_>, engine: &Engine) -> bool {
     engine.node == world.node && engine.is_wanted && !engine.is_deleting
 }
 
-fn engine(world: &World<'_>, state: &StorageStatus, engine: &Engine) -> Option<Action> {
+fn engine(
+    world: &StorageWorld<'_>,
+    state: &StorageStatus,
+    engine: &Engine,
+) -> Option<StorageAction> {
     let volume = world.volumes.get(&engine.volume);
     let attached = volume.and_then(|it| served(state, it.id));
     let name = engine.name.clone();
@@ -255,12 +274,12 @@ fn engine(world: &World<'_>, state: &StorageStatus, engine: &Engine) -> Option<A
             world.engines.values().any(|it| it.volume == engine.volume && is_for(world, it));
         if let Some(attached) = attached.filter(|_| !other) {
             let volume = attached.attachment.volume;
-            return Some(Action::Detach { engine: Some(name), volume });
+            return Some(StorageAction::Detach { engine: Some(name), volume });
         }
         let ours = engine.node == world.node
             || engine.node.is_empty() && (owner.is_empty() || owner == world.node);
         let goes = engine.is_deleting && engine.holds_finalizer && ours;
-        return goes.then_some(Action::ReleaseEngine { engine: name });
+        return goes.then_some(StorageAction::ReleaseEngine { engine: name });
     }
     let volume = volume?;
     let wanted = members(world, engine)?;
@@ -281,22 +300,22 @@ fn change(
     engine: &Engine,
     attached: &VolumeState,
     wanted: &[ReplicaAt],
-) -> Option<Action> {
+) -> Option<StorageAction> {
     let name = engine.name.clone();
     let status = attached.status.as_ref().filter(|status| status.phase == "active")?;
     let has = &attached.attachment.replicas;
     if let Some(came) = wanted.iter().find(|it| !has.contains(it)) {
-        return Some(Action::AddMember { engine: name, volume, replica: came.clone() });
+        return Some(StorageAction::AddMember { engine: name, volume, replica: came.clone() });
     }
     if let Some(gone) = has.iter().find(|it| wanted.iter().all(|other| other.id != it.id)) {
-        return Some(Action::DropMember { engine: name, volume, replica: gone.id });
+        return Some(StorageAction::DropMember { engine: name, volume, replica: gone.id });
     }
     let size = engine.size;
-    (size > status.size).then_some(Action::Expand { engine: name, volume, size })
+    (size > status.size).then_some(StorageAction::Expand { engine: name, volume, size })
 }
 
 /// The replicas of an engine; nothing before all of them are known, or if there are none.
-fn members(world: &World<'_>, engine: &Engine) -> Option<Vec<ReplicaAt>> {
+fn members(world: &StorageWorld<'_>, engine: &Engine) -> Option<Vec<ReplicaAt>> {
     let mut members = Vec::new();
     for (name, address) in &engine.replicas {
         let replica = world.replicas.get(name)?;
@@ -316,8 +335,8 @@ fn far(address: &str) -> Option<Address> {
 /// Whether an attachment can be asked for: every member that is here is served. One that cannot be,
 /// because its files are missing or damaged, stops a volume only if that has no other member or
 /// never had data.
-fn is_ready(state: &StorageStatus, action: &Action) -> bool {
-    let Action::Attach { attachment, is_new, .. } = action else { return false };
+fn is_ready(state: &StorageStatus, action: &StorageAction) -> bool {
+    let StorageAction::Attach { attachment, is_new, .. } = action else { return false };
     let known = |member: &ReplicaAt| state.replicas.iter().find(|it| it.replica == member.id);
     let here = attachment.replicas.iter().filter(|it| it.at.is_none());
     let mut usable = attachment.replicas.iter().any(|it| it.at.is_some());
@@ -332,12 +351,12 @@ fn is_ready(state: &StorageStatus, action: &Action) -> bool {
 }
 
 fn attach(
-    world: &World<'_>,
-    volume: &Volume,
+    world: &StorageWorld<'_>,
+    volume: &LonghornVolume,
     engine: &Engine,
     replicas: Vec<ReplicaAt>,
     again: bool,
-) -> Action {
+) -> StorageAction {
     let attachment = Attachment {
         volume: volume.id,
         node: world.node.to_owned(),
@@ -350,7 +369,7 @@ fn attach(
     };
     let first = first_members(world, engine);
     let used = world.replicas.values().any(|it| first.contains(&it.id) && it.was_healthy);
-    Action::Attach { engine: engine.name.clone(), attachment, first, is_new: !used, again }
+    StorageAction::Attach { engine: engine.name.clone(), attachment, first, is_new: !used, again }
 }
 
 /// Short, because the kernel takes no long names of sockets.
@@ -359,7 +378,7 @@ pub(super) fn socket(dir: &Path, volume: VolumeId) -> PathBuf {
 }
 
 /// Volumes that are served here although no engine object says so any more.
-fn strays(world: &World<'_>, state: &StorageStatus) -> Vec<Action> {
+fn strays(world: &StorageWorld<'_>, state: &StorageStatus) -> Vec<StorageAction> {
     let known: BTreeSet<VolumeId> = world
         .engines
         .values()
@@ -367,7 +386,7 @@ fn strays(world: &World<'_>, state: &StorageStatus) -> Vec<Action> {
         .collect();
     let asked = state.volumes.iter().filter(|it| it.attachment.record == RecordPlace::Asked);
     let strays = asked.map(|it| it.attachment.volume).filter(|id| !known.contains(id));
-    strays.map(|volume| Action::Detach { engine: None, volume }).collect()
+    strays.map(|volume| StorageAction::Detach { engine: None, volume }).collect()
 }
 
 pub(super) fn served(state: &StorageStatus, volume: VolumeId) -> Option<&VolumeState> {
@@ -376,16 +395,16 @@ pub(super) fn served(state: &StorageStatus, volume: VolumeId) -> Option<&VolumeS
 
 /// The volume that a snapshot is of, if it can be changed here now.
 pub(super) fn snapshot_place<'a>(
-    world: &World<'a>,
+    world: &StorageWorld<'a>,
     snapshot: &Snapshot,
-) -> Option<(&'a Volume, &'a VolumeState)> {
+) -> Option<(&'a LonghornVolume, &'a VolumeState)> {
     let volume = world.volumes.get(&snapshot.volume)?;
     let served = served(world.state?, volume.id)?;
     let is_active = served.status.as_ref().is_some_and(|status| status.phase == "active");
     is_active.then_some((volume, served))
 }
 
-fn snapshot(world: &World<'_>, snapshot: &Snapshot) -> Option<Action> {
+fn snapshot(world: &StorageWorld<'_>, snapshot: &Snapshot) -> Option<StorageAction> {
     let name = snapshot.name.clone();
     if snapshot.is_deleting && !snapshot.holds_finalizer {
         return None;
@@ -394,18 +413,18 @@ fn snapshot(world: &World<'_>, snapshot: &Snapshot) -> Option<Action> {
         // Together with its volume it is gone already; and one that never was need not be removed.
         let gone = !world.volumes.contains_key(&snapshot.volume) || !snapshot.was_taken();
         return (snapshot.is_deleting && gone)
-            .then_some(Action::ReleaseSnapshot { snapshot: name });
+            .then_some(StorageAction::ReleaseSnapshot { snapshot: name });
     };
     let status = served.status.as_ref()?;
     let exists = status.snapshots.iter().any(|it| it.name == name);
     let volume = volume.id;
     match (snapshot.is_deleting, exists) {
-        (true, true) => Some(Action::DeleteSnapshot { snapshot: name, volume }),
-        (true, false) => Some(Action::ReleaseSnapshot { snapshot: name }),
-        (false, false) if instant::is_tied(world, snapshot) => None,
+        (true, true) => Some(StorageAction::DeleteSnapshot { snapshot: name, volume }),
+        (true, false) => Some(StorageAction::ReleaseSnapshot { snapshot: name }),
+        (false, false) if group_snapshot::is_tied(world, snapshot) => None,
         (false, false) if snapshot.is_to_be_taken && !snapshot.was_taken() => {
             let labels = snapshot.labels.clone();
-            Some(Action::TakeSnapshot { snapshot: name, volume, labels })
+            Some(StorageAction::TakeSnapshot { snapshot: name, volume, labels })
         }
         (false, _) => None,
     }

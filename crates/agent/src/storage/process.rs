@@ -19,12 +19,12 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
-use super::link::{Conversation, Link, LinkError};
+use super::link::{Connection, LinkError, StorageLink};
 
 /// What it serves is opened before it says that it is ready.
-const PATIENCE: Duration = Duration::from_secs(60);
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+const FIRST_RETRY_DELAY: Duration = Duration::from_millis(20);
+const LONGEST_RETRY_DELAY: Duration = Duration::from_secs(10);
 /// A process that has lived so long did not die of its start.
 const SETTLED: Duration = Duration::from_secs(10);
 /// Its log begins anew when it is longer.
@@ -37,9 +37,9 @@ enum ProcessError {
     Start(#[source] io::Error),
     #[error("cannot write the log {}", path.display())]
     Log { path: PathBuf, source: io::Error },
-    #[error("the storage process ended at once: {said}")]
+    #[error("the storage process exited at start: {said}")]
     Ended { said: String },
-    #[error("the storage process is not ready after {} s", PATIENCE.as_secs())]
+    #[error("the storage process is not ready after {} s", START_TIMEOUT.as_secs())]
     Slow,
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -49,7 +49,7 @@ enum ProcessError {
 pub(super) struct Supervisor {
     pub(super) dir: PathBuf,
     pub(super) log: PathBuf,
-    pub(super) link: Link,
+    pub(super) link: StorageLink,
     /// Whether there is anything for it to do.
     pub(super) wanted: watch::Receiver<bool>,
     /// What it said last; nothing while it is not there.
@@ -58,7 +58,7 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     pub(super) async fn run(mut self, mut stop: Stop) {
-        let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut pauses = Backoff::new(FIRST_RETRY_DELAY, LONGEST_RETRY_DELAY);
         loop {
             let began = tokio::time::Instant::now();
             tokio::select! {
@@ -90,12 +90,12 @@ impl Supervisor {
         match child {
             None => report(&follow.await),
             Some(mut child) => tokio::select! {
-                ended = child.wait() => warn!(?ended, "the storage process ended and is started again"),
+                ended = child.wait() => warn!(?ended, "storage process exited; restarting it"),
                 failure = follow => {
                     report(&failure);
                     // It closes its connections before it ends; nothing is done while it does.
                     if matches!(failure, LinkError::Ended | LinkError::Io(_)) {
-                        let _ = tokio::time::timeout(PATIENCE, child.wait()).await;
+                        let _ = tokio::time::timeout(START_TIMEOUT, child.wait()).await;
                     }
                 }
             },
@@ -103,9 +103,7 @@ impl Supervisor {
     }
 
     /// Waits until it is wanted, if it does not run.
-    async fn find_or_start(
-        &mut self,
-    ) -> Result<Option<(Conversation, Option<Child>)>, ProcessError> {
+    async fn find_or_start(&mut self) -> Result<Option<(Connection, Option<Child>)>, ProcessError> {
         if let Ok(found) = self.link.connect().await {
             info!("found a running storage process");
             return Ok(Some((found, None)));
@@ -128,7 +126,7 @@ impl Supervisor {
 }
 
 async fn follow(
-    mut conversation: Conversation,
+    mut conversation: Connection,
     told: &watch::Sender<Option<Arc<StorageStatus>>>,
 ) -> LinkError {
     if let Err(failure) = conversation.watch().await {
@@ -144,8 +142,8 @@ async fn follow(
 
 fn report(failure: &LinkError) {
     match failure {
-        LinkError::Ended => warn!("the storage process ended and is started again"),
-        failure => warn!(error = %Chain(failure), "the storage process is lost sight of"),
+        LinkError::Ended => warn!("storage process exited; restarting it"),
+        failure => warn!(error = %Chain(failure), "storage process is no longer monitored"),
     }
 }
 
@@ -168,7 +166,7 @@ async fn start(dir: &Path, path: &Path) -> Result<Child, ProcessError> {
         let _ = output.read_line(&mut said).await;
         said.starts_with("ready")
     };
-    match tokio::time::timeout(PATIENCE, ready).await {
+    match tokio::time::timeout(START_TIMEOUT, ready).await {
         Ok(true) => Ok(child),
         Ok(false) => {
             let _ = child.wait().await;

@@ -2,7 +2,7 @@
 //! its Engine object.
 //!
 //! ```text
-//!  sheaf.dev/block-record: {"version":7,"record":{"generation":3,"isr":[…],…}}
+//!  sheaf.io/block-record: {"version":7,"record":{"generation":3,"isr":[…],…}}
 //! ```
 //!
 //! It is replaced only where it is as it was when it was read: the version in it is compared, and
@@ -19,16 +19,16 @@ use block::storage::{Answered, Question, RecordAnswer, RecordQuestion, StorageSt
 use client::Fault;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use hci::longhorn::{OLD_RECORD, RECORD};
 use kube::Api;
 use kube::api::DynamicObject;
 use serde_json::json;
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
-use super::board::Names;
-use super::link::{Link, LinkError};
+use super::attached::VolumeNumbers;
+use super::link::{LinkError, StorageLink};
 use super::longhorn;
-use super::object::RECORD;
 use super::secret;
 use crate::api::{is_conflict, merge};
 
@@ -50,11 +50,11 @@ pub(super) enum RecordError {
 
 /// Writes records of engines.
 #[derive(Clone)]
-pub(super) struct Records {
+pub(super) struct EngineRecords {
     client: kube::Client,
 }
 
-impl Records {
+impl EngineRecords {
     pub(super) fn new(client: kube::Client) -> Self {
         Self { client }
     }
@@ -66,7 +66,8 @@ impl Records {
     async fn read(&self, engine: &str) -> Result<(DynamicObject, Option<Versioned>), RecordError> {
         let read = |source| RecordError::Read { engine: engine.into(), source: Fault(source) };
         let object = self.engines().get(engine).await.map_err(read)?;
-        let text = object.metadata.annotations.as_ref().and_then(|all| all.get(RECORD));
+        let annotations = object.metadata.annotations.as_ref();
+        let text = annotations.and_then(|all| all.get(RECORD).or_else(|| all.get(OLD_RECORD)));
         let corrupt = |source| RecordError::Corrupt { engine: engine.into(), source };
         let found = text.map(|text| serde_json::from_str(text)).transpose().map_err(corrupt)?;
         Ok((object, found))
@@ -86,7 +87,7 @@ impl Records {
             let text = serde_json::to_string(&next).expect("a record is JSON");
             let patch = json!({"metadata": {
                 "resourceVersion": object.metadata.resource_version,
-                "annotations": {RECORD: text},
+                "annotations": {RECORD: text, OLD_RECORD: null},
             }});
             match merge(&self.engines(), engine, &patch).await {
                 Ok(_) => return Ok(Some(next)),
@@ -159,9 +160,9 @@ impl Records {
 
 /// Answers the storage process, for as long as it runs and whenever it runs again.
 pub(super) async fn serve(
-    records: Records,
-    link: Link,
-    names: Names,
+    records: EngineRecords,
+    link: StorageLink,
+    names: VolumeNumbers,
     mut told: watch::Receiver<Option<Arc<StorageStatus>>>,
     mut stop: Stop,
 ) {
@@ -183,7 +184,7 @@ pub(super) async fn serve(
     }
 }
 
-async fn converse(records: &Records, link: &Link, names: &Names) -> LinkError {
+async fn converse(records: &EngineRecords, link: &StorageLink, names: &VolumeNumbers) -> LinkError {
     let offered = async {
         let mut conversation = link.connect().await?;
         conversation.offer_records().await?;
@@ -213,7 +214,7 @@ async fn converse(records: &Records, link: &Link, names: &Names) -> LinkError {
     }
 }
 
-async fn answer(records: &Records, names: &Names, question: Question) -> Answered {
+async fn answer(records: &EngineRecords, names: &VolumeNumbers, question: Question) -> Answered {
     let Question { ask, volume, question } = question;
     let answer = match (&question, names.of(volume)) {
         (_, None) => RecordAnswer::Unavailable,
@@ -221,7 +222,7 @@ async fn answer(records: &Records, names: &Names, question: Question) -> Answere
             match secret::passphrase(&records.client, &known.persistent).await {
                 Ok(secret) => RecordAnswer::Passphrase(secret),
                 Err(failure) => {
-                    warn!(%volume, error = %Chain(&failure), "a volume cannot be unlocked");
+                    warn!(%volume, error = %Chain(&failure), "cannot unlock volume");
                     RecordAnswer::Unavailable
                 }
             }
@@ -229,7 +230,7 @@ async fn answer(records: &Records, names: &Names, question: Question) -> Answere
         (question, Some(known)) => match records.answer(&known.engine, question).await {
             Ok(answer) => answer,
             Err(failure) => {
-                warn!(%volume, error = %Chain(&failure), "a record cannot be had");
+                warn!(%volume, error = %Chain(&failure), "cannot get volume record");
                 RecordAnswer::Unavailable
             }
         },
@@ -239,13 +240,13 @@ async fn answer(records: &Records, names: &Names, question: Question) -> Answere
 
 /// What is known of a volume by its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct KnownVolume {
     pub(super) engine: String,
     pub(super) persistent: String,
 }
 
-impl Names {
-    fn of(&self, volume: VolumeId) -> Option<Known> {
+impl VolumeNumbers {
+    fn of(&self, volume: VolumeId) -> Option<KnownVolume> {
         self.0.lock().get(&volume).cloned()
     }
 }

@@ -9,9 +9,9 @@ use block::storage::{ReplicaState, StorageStatus, VolumeState};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::act::Kind;
+use super::act::WrittenKind;
 use super::object::{Engine, Replica, Snapshot};
-use super::plan::{Key, World, served, snapshot_place};
+use super::plan::{JobKey, StorageWorld, served, snapshot_place};
 
 /// The condition of an engine and its volume that says which blocks cannot be read.
 const READABLE: &str = "Readable";
@@ -21,45 +21,50 @@ const HEAD: &str = "volume-head";
 
 /// What the outside of the storage process adds.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct ReplicaAddress<'a> {
     pub(super) address: &'a str,
     pub(super) now: Timestamp,
 }
 
 /// What the objects of this node do not say yet. `trouble` is why the last work on one failed.
 pub(super) fn news<'a>(
-    world: &World<'_>,
-    place: Place<'_>,
-    trouble: impl Fn(&Key) -> Option<&'a str>,
-) -> Vec<(Kind, String, Value)> {
+    world: &StorageWorld<'_>,
+    place: ReplicaAddress<'_>,
+    trouble: impl Fn(&JobKey) -> Option<&'a str>,
+) -> Vec<(WrittenKind, String, Value)> {
     let mut news = Vec::new();
     for own in world.replicas.values().filter(|it| it.node == world.node) {
-        let told = replica(world, place, own, trouble(&Key::Replica(own.name.clone())));
+        let told = replica(world, place, own, trouble(&JobKey::Replica(own.name.clone())));
         let patch = difference(&own.status, &told);
-        news.extend(patch.map(|patch| (Kind::Replica, own.name.clone(), patch)));
+        news.extend(patch.map(|patch| (WrittenKind::Replica, own.name.clone(), patch)));
     }
     let here = |it: &&Engine| {
         it.node == world.node || it.node.is_empty() && it.status["ownerID"] == world.node
     };
     for own in world.engines.values().filter(here) {
-        let told = engine(world, place, own, trouble(&Key::Engine(own.name.clone())));
+        let told = engine(world, place, own, trouble(&JobKey::Engine(own.name.clone())));
         let patch = difference(&own.status, &told);
-        news.extend(patch.map(|patch| (Kind::Engine, own.name.clone(), patch)));
+        news.extend(patch.map(|patch| (WrittenKind::Engine, own.name.clone(), patch)));
     }
     for own in world.snapshots.values() {
-        let together = own.together.as_ref().map(|it| Key::Instant(it.instant.clone()));
+        let together = own.together.as_ref().map(|it| JobKey::Instant(it.instant.clone()));
         let trouble = together
             .and_then(|key| trouble(&key))
-            .or_else(|| trouble(&Key::Snapshot(own.name.clone())));
+            .or_else(|| trouble(&JobKey::Snapshot(own.name.clone())));
         let told = snapshot(world, own, trouble);
         let patch = told.and_then(|told| difference(&own.status, &told));
-        news.extend(patch.map(|patch| (Kind::Snapshot, own.name.clone(), patch)));
+        news.extend(patch.map(|patch| (WrittenKind::Snapshot, own.name.clone(), patch)));
     }
     news
 }
 
 /// The status of a replica of this node. `trouble` is why the last work on it failed.
-fn replica(world: &World<'_>, place: Place<'_>, replica: &Replica, trouble: Option<&str>) -> Value {
+fn replica(
+    world: &StorageWorld<'_>,
+    place: ReplicaAddress<'_>,
+    replica: &Replica,
+    trouble: Option<&str>,
+) -> Value {
     let state = world.state;
     let known = state.and_then(|it| it.replicas.iter().find(|it| it.replica == replica.id));
     let error = known.and_then(|it| it.error.as_deref()).or(trouble);
@@ -101,7 +106,12 @@ fn replica(world: &World<'_>, place: Place<'_>, replica: &Replica, trouble: Opti
 }
 
 /// The status of an engine of this node.
-fn engine(world: &World<'_>, place: Place<'_>, engine: &Engine, trouble: Option<&str>) -> Value {
+fn engine(
+    world: &StorageWorld<'_>,
+    place: ReplicaAddress<'_>,
+    engine: &Engine,
+    trouble: Option<&str>,
+) -> Value {
     let volume = world.volumes.get(&engine.volume);
     let attached = volume.zip(world.state).and_then(|(it, state)| served(state, it.id));
     let status = attached.and_then(|it| it.status.as_ref());
@@ -183,7 +193,7 @@ fn unreadable(status: &VolumeStatus) -> Option<(&'static str, String)> {
         .then(|| (reason, format!("{}; reads fail until they are written again", all.join("; "))))
 }
 
-fn address<'a>(place: Place<'a>, current: &str) -> &'a str {
+fn address<'a>(place: ReplicaAddress<'a>, current: &str) -> &'a str {
     if current == "running" { place.address } else { "" }
 }
 
@@ -199,7 +209,7 @@ fn endpoint(attached: Option<&VolumeState>) -> String {
     socket.map(|path| format!("unix://{}", path.display())).unwrap_or_default()
 }
 
-fn names<'a>(world: &World<'a>, volume: &str) -> BTreeMap<ReplicaId, &'a str> {
+fn names<'a>(world: &StorageWorld<'a>, volume: &str) -> BTreeMap<ReplicaId, &'a str> {
     let own = world.replicas.values().filter(|it| it.volume == volume);
     own.map(|it| (it.id, it.name.as_str())).collect()
 }
@@ -282,7 +292,7 @@ fn created(seconds: &str) -> String {
 }
 
 /// The status of a snapshot; nothing while its volume is not served here.
-fn snapshot(world: &World<'_>, snapshot: &Snapshot, trouble: Option<&str>) -> Option<Value> {
+fn snapshot(world: &StorageWorld<'_>, snapshot: &Snapshot, trouble: Option<&str>) -> Option<Value> {
     let (_, served) = snapshot_place(world, snapshot)?;
     let status = served.status.as_ref()?;
     let all = snapshots(status, world.state.and_then(|it| fullest(it, status)));
@@ -296,7 +306,7 @@ fn snapshot(world: &World<'_>, snapshot: &Snapshot, trouble: Option<&str>) -> Op
         let gone = !snapshot.is_deleting || trouble.is_some();
         return gone.then(|| json!({"error": error, "readyToUse": false, "ownerID": world.node}));
     };
-    if super::instant::is_torn(world, snapshot) {
+    if super::group_snapshot::is_torn(world, snapshot) {
         return None;
     }
     let size = info["size"].as_str().and_then(|size| size.parse::<i64>().ok()).unwrap_or(0);

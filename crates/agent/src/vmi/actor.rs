@@ -11,21 +11,21 @@ use std::time::Duration;
 use base::{Backoff, Chain, Stop, Tasks, clock};
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
-use qemu::{Exit, Found, RunDir};
+use qemu::{Exit, RunDir, RunDirState};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{Instrument as _, debug, info, info_span, warn};
 
-use super::awaited::{Awaited, Object};
+use super::awaited::{AwaitedObjects, Object};
 use super::grow::Size;
-use super::live::{Live, News};
+use super::live::{LiveMachine, MachineChanges};
 use super::memory_dump::MemoryDump;
 use super::object::Vmi;
-use super::plan::{self, Seen, Step, Want};
-use super::registry::Known;
+use super::plan::{self, DesiredMachine, ObservedMachine, VmiStep};
+use super::registry::KnownMachine;
 use super::resolve::Resolved;
 use super::resume::Resumed;
-use super::status::Trouble;
+use super::status::MachineProblem;
 use crate::context::Context;
 use crate::network::{Attachment, RECORD};
 
@@ -35,21 +35,21 @@ const LAST_RETRY: Duration = Duration::from_secs(5);
 /// The same where a watch tells what happens; only for what a watch can miss.
 const WATCHED_RETRY: Duration = Duration::from_secs(60);
 
-pub(super) struct Actor {
+pub(super) struct VmiActor {
     pub(super) context: Arc<Context>,
     pub(super) dir: RunDir,
-    pub(super) object: watch::Receiver<Known>,
-    live: watch::Sender<Option<Live>>,
+    pub(super) object: watch::Receiver<KnownMachine>,
+    live: watch::Sender<Option<LiveMachine>>,
     pub(super) tasks: Tasks,
     stop: Stop,
-    pub(super) local: Local,
+    pub(super) local: LocalMachine,
     /// When the power button was last pressed.
     pub(super) pressed: Option<Timestamp>,
-    pub(super) trouble: Option<Trouble>,
+    pub(super) trouble: Option<MachineProblem>,
     backoff: Backoff,
     retry_at: Option<Instant>,
     /// What is missing for the next step, if it is objects.
-    pub(super) awaited: Awaited,
+    pub(super) awaited: AwaitedObjects,
     /// Tells of what changes on the node.
     bell: watch::Receiver<()>,
     /// The object as our last write left it, until the watch tells of a newer one.
@@ -59,7 +59,7 @@ pub(super) struct Actor {
     pub(super) uid: Option<u32>,
     pub(super) condemned: Option<String>,
     /// What is new about the running machine.
-    news: Option<News>,
+    news: Option<MachineChanges>,
     /// Whether people were told that the guest is paused by a failed request.
     pub(super) told_of_pause: bool,
     /// Whether people were told that QEMU does not answer.
@@ -83,27 +83,27 @@ pub(super) struct Actor {
 }
 
 /// What there is on this node.
-pub(super) enum Local {
+pub(super) enum LocalMachine {
     Nothing,
     Unstarted,
-    Running(Live),
+    Running(LiveMachine),
     Ended(Exit),
 }
 
 /// What the loop does after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum After {
+pub(super) enum LoopControl {
     Again,
     Wait(Option<Instant>),
     End,
 }
 
-impl Actor {
+impl VmiActor {
     pub(super) fn new(
         context: Arc<Context>,
         dir: RunDir,
-        object: watch::Receiver<Known>,
-        live: watch::Sender<Option<Live>>,
+        object: watch::Receiver<KnownMachine>,
+        live: watch::Sender<Option<LiveMachine>>,
         tasks: Tasks,
     ) -> Self {
         let stop = tasks.stop_signal();
@@ -115,12 +115,12 @@ impl Actor {
             live,
             tasks,
             stop,
-            local: Local::Nothing,
+            local: LocalMachine::Nothing,
             pressed: None,
             trouble: None,
             backoff: Backoff::new(FIRST_RETRY, LAST_RETRY),
             retry_at: None,
-            awaited: Awaited::default(),
+            awaited: AwaitedObjects::default(),
             bell,
             written: None,
             volumes: BTreeMap::new(),
@@ -148,9 +148,9 @@ impl Actor {
             self.adopt().boxed().await;
             loop {
                 match self.turn().boxed().await {
-                    After::Again => {}
-                    After::End => return true,
-                    After::Wait(until) => {
+                    LoopControl::Again => {}
+                    LoopControl::End => return true,
+                    LoopControl::Wait(until) => {
                         if !self.wait(until).await {
                             return false;
                         }
@@ -172,34 +172,34 @@ impl Actor {
         }
         loop {
             match self.context.launcher.adopt(&self.dir).await {
-                Ok(Found::Running(running)) => {
+                Ok(RunDirState::Running(running)) => {
                     info!(pid = running.process().pid, "found a running guest");
                     self.uid = running.spec().confinement.identity.map(|identity| identity.uid);
                     self.attend(running).await;
-                    if let Local::Running(live) = &self.local {
+                    if let LocalMachine::Running(live) = &self.local {
                         live.release().await;
                         match live.resume().await {
                             Ok(Resumed::FromMemory) => live.set_clock_soon(),
                             Ok(Resumed::NotNeeded) => {}
                             Err(failure) => {
-                                warn!(error = %Chain(&failure), "a guest cannot go on");
+                                warn!(error = %Chain(&failure), "cannot resume guest");
                             }
                         }
                     }
                     self.unknown_to_networks = true;
                     self.was_found = true;
                 }
-                Ok(Found::Ended { spec, exit }) => {
+                Ok(RunDirState::Ended { spec, exit }) => {
                     self.uid = spec.confinement.identity.map(|identity| identity.uid);
-                    self.local = Local::Ended(exit);
+                    self.local = LocalMachine::Ended(exit);
                 }
-                Ok(Found::Unstarted { spec }) => {
+                Ok(RunDirState::Unstarted { spec }) => {
                     self.uid = spec.confinement.identity.map(|identity| identity.uid);
-                    self.local = Local::Unstarted;
+                    self.local = LocalMachine::Unstarted;
                 }
-                Ok(Found::Nothing) => self.local = Local::Unstarted,
+                Ok(RunDirState::Nothing) => self.local = LocalMachine::Unstarted,
                 Err(failure) => {
-                    warn!(error = %Chain(&failure), "cannot tell what became of a machine");
+                    warn!(error = %Chain(&failure), "cannot report final state of machine");
                     let delay = self.backoff.delay();
                     tokio::select! {
                         () = tokio::time::sleep(delay) => continue,
@@ -213,42 +213,43 @@ impl Actor {
     }
 
     /// Begins to look after a running process.
-    pub(super) async fn attend(&mut self, running: qemu::Running) {
+    pub(super) async fn attend(&mut self, running: qemu::RunningMachine) {
         let attachments: Vec<Attachment> = self.dir.load(RECORD).ok().flatten().unwrap_or_default();
         let object = self.object.clone();
-        let live = Live::attend(&self.context, running, object, attachments, &self.tasks).await;
+        let live =
+            LiveMachine::attend(&self.context, running, object, attachments, &self.tasks).await;
         self.live.send_replace(Some(live.clone()));
         self.news = Some(live.news());
-        self.local = Local::Running(live);
+        self.local = LocalMachine::Running(live);
     }
 
     /// The object, if it exists.
     pub(super) fn present(&self) -> Option<Arc<Vmi>> {
         match &*self.object.borrow() {
-            Known::Present(vmi) => Some(Arc::clone(vmi)),
-            Known::Unknown | Known::Gone => None,
+            KnownMachine::Present(vmi) => Some(Arc::clone(vmi)),
+            KnownMachine::Unknown | KnownMachine::Gone => None,
         }
     }
 
     /// The newest that is known of the object.
-    fn known(&mut self) -> Known {
+    fn known(&mut self) -> KnownMachine {
         let known = self.object.borrow_and_update().clone();
-        if let (Some(written), Known::Present(told)) = (&self.written, &known) {
+        if let (Some(written), KnownMachine::Present(told)) = (&self.written, &known) {
             if is_older(&told.version, &written.version) {
-                return Known::Present(Arc::clone(written));
+                return KnownMachine::Present(Arc::clone(written));
             }
             self.written = None;
         }
         known
     }
 
-    async fn turn(&mut self) -> After {
+    async fn turn(&mut self) -> LoopControl {
         let vmi = match self.known() {
-            Known::Unknown => return After::Wait(None),
-            Known::Present(vmi) => Some(vmi),
-            Known::Gone => None,
+            KnownMachine::Unknown => return LoopControl::Wait(None),
+            KnownMachine::Present(vmi) => Some(vmi),
+            KnownMachine::Gone => None,
         };
-        if let Local::Running(live) = &self.local
+        if let LocalMachine::Running(live) = &self.local
             && let Some(exit) = live.running.exit()
         {
             info!(?exit, "guest ended");
@@ -259,21 +260,21 @@ impl Actor {
         debug!(?step, "next step");
         match (step, vmi) {
             // Boxed, because only one of them exists at a time and some are large.
-            (Step::Launch, Some(vmi)) => self.launch(&vmi).boxed().await,
-            (Step::Tend, Some(vmi)) => self.tend(&vmi).boxed().await,
-            (Step::PressButton, Some(vmi)) => self.press_button(&vmi).boxed().await,
-            (Step::Finish(outcome), Some(vmi)) => self.finish(&vmi, outcome).boxed().await,
-            (Step::Release, Some(vmi)) => self.release(&vmi).boxed().await,
-            (Step::Kill, _) => self.kill().boxed().await,
-            (Step::CleanUp, _) => self.clean_up().boxed().await,
-            (Step::Forget, _) => After::End,
-            (Step::Wait(until), _) => After::Wait(until.map(instant)),
-            (_, None) => After::Wait(None),
+            (VmiStep::Launch, Some(vmi)) => self.launch(&vmi).boxed().await,
+            (VmiStep::Tend, Some(vmi)) => self.reconcile_running(&vmi).boxed().await,
+            (VmiStep::PressButton, Some(vmi)) => self.press_button(&vmi).boxed().await,
+            (VmiStep::Finish(outcome), Some(vmi)) => self.finish(&vmi, outcome).boxed().await,
+            (VmiStep::Release, Some(vmi)) => self.release(&vmi).boxed().await,
+            (VmiStep::Kill, _) => self.kill().boxed().await,
+            (VmiStep::CleanUp, _) => self.clean_up().boxed().await,
+            (VmiStep::Forget, _) => LoopControl::End,
+            (VmiStep::Wait(until), _) => LoopControl::Wait(until.map(instant)),
+            (_, None) => LoopControl::Wait(None),
         }
     }
 
-    fn want(&self, vmi: &Vmi) -> Want {
-        Want {
+    fn want(&self, vmi: &Vmi) -> DesiredMachine {
+        DesiredMachine {
             phase: vmi.phase(),
             deleted: vmi.deleted,
             evicted: vmi.shut_down_by(),
@@ -284,12 +285,12 @@ impl Actor {
         }
     }
 
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> ObservedMachine {
         match &self.local {
-            Local::Nothing => Seen::Nothing,
-            Local::Unstarted => Seen::Unstarted,
-            Local::Running(_) => Seen::Running { pressed: self.pressed },
-            Local::Ended(exit) => Seen::Ended(exit.clone()),
+            LocalMachine::Nothing => ObservedMachine::Nothing,
+            LocalMachine::Unstarted => ObservedMachine::Unstarted,
+            LocalMachine::Running(_) => ObservedMachine::Running { pressed: self.pressed },
+            LocalMachine::Ended(exit) => ObservedMachine::Ended(exit.clone()),
         }
     }
 
@@ -322,23 +323,23 @@ impl Actor {
     pub(super) fn end(&mut self, exit: Exit) {
         self.live.send_replace(None);
         self.news = None;
-        self.local = Local::Ended(exit);
+        self.local = LocalMachine::Ended(exit);
     }
 
     /// Waits longer after each failure of the same kind.
-    pub(super) fn later(&mut self) -> After {
+    pub(super) fn later(&mut self) -> LoopControl {
         let at = Instant::now() + self.backoff.delay();
         self.retry_at = Some(at);
-        After::Wait(Some(at))
+        LoopControl::Wait(Some(at))
     }
 
     /// Waits for `objects` to change, if that is what is missing, and looks again in any case.
-    pub(super) fn later_or_with(&mut self, objects: BTreeSet<Object>) -> After {
+    pub(super) fn later_or_with(&mut self, objects: BTreeSet<Object>) -> LoopControl {
         let watched = !objects.is_empty();
         self.awaited.set(&self.context.client, objects);
         if watched {
             self.retry_at = None;
-            return After::Wait(Some(Instant::now() + WATCHED_RETRY));
+            return LoopControl::Wait(Some(Instant::now() + WATCHED_RETRY));
         }
         self.later()
     }

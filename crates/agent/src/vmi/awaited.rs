@@ -17,14 +17,14 @@ use parking_lot::Mutex;
 /// An object that is not there, or not ready.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Object {
-    pub(crate) kind: Kind,
+    pub(crate) kind: AwaitedKind,
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
 
 /// Kinds that machines wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum AwaitedKind {
     Secret,
     ConfigMap,
     ServiceAccount,
@@ -32,7 +32,7 @@ pub(crate) enum Kind {
     DataVolume,
 }
 
-impl Kind {
+impl AwaitedKind {
     /// The kind that errors call by this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         match name {
@@ -59,12 +59,12 @@ impl Kind {
 
 /// The objects that one machine waits for now.
 #[derive(Default)]
-pub(super) struct Awaited(BTreeMap<Object, Changes>);
+pub(super) struct AwaitedObjects(BTreeMap<Object, Changes>);
 
 /// Never locked; it lets those who hold the machine be shared between threads.
 type Changes = Mutex<BoxStream<'static, ()>>;
 
-impl Awaited {
+impl AwaitedObjects {
     /// Waits for these from now on, and for no others.
     pub(super) fn set(&mut self, client: &Client, objects: BTreeSet<Object>) {
         self.0.retain(|object, _| objects.contains(object));

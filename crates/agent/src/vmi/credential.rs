@@ -24,7 +24,7 @@ type Data = BTreeMap<String, Vec<u8>>;
 
 /// What one credential asks for.
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum Task {
+enum CredentialTask {
     Keys { user: String, keys: Vec<String> },
     Password { user: String, password: String },
 }
@@ -78,10 +78,12 @@ async fn read(context: &Context, namespace: &str, name: &str) -> Result<Data, St
     }
 }
 
-async fn send(agent: &GuestAgent, task: &Task) -> Result<(), AgentError> {
+async fn send(agent: &GuestAgent, task: &CredentialTask) -> Result<(), AgentError> {
     match task {
-        Task::Keys { user, keys } => agent.add_authorized_keys(user, keys, Replace::All).await,
-        Task::Password { user, password } => agent.set_password(user, password).await,
+        CredentialTask::Keys { user, keys } => {
+            agent.add_authorized_keys(user, keys, Replace::All).await
+        }
+        CredentialTask::Password { user, password } => agent.set_password(user, password).await,
     }
 }
 
@@ -97,16 +99,22 @@ fn secret(credential: &AccessCredential) -> Option<&str> {
 }
 
 /// Every value of a key secret is a key; every key of a password secret is a user.
-fn plan(credential: &AccessCredential, data: &Data) -> Vec<Task> {
+fn plan(credential: &AccessCredential, data: &Data) -> Vec<CredentialTask> {
     let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).trim().to_owned();
     if let Some(ssh) = &credential.ssh_public_key {
         let keys: Vec<String> = data.values().map(text).filter(|key| !key.is_empty()).collect();
         let agent = ssh.propagation_method.qemu_guest_agent.as_ref();
         let users = agent.map(|agent| agent.users.clone()).unwrap_or_default();
-        return users.into_iter().map(|user| Task::Keys { user, keys: keys.clone() }).collect();
+        return users
+            .into_iter()
+            .map(|user| CredentialTask::Keys { user, keys: keys.clone() })
+            .collect();
     }
     data.iter()
-        .map(|(user, password)| Task::Password { user: user.clone(), password: text(password) })
+        .map(|(user, password)| CredentialTask::Password {
+            user: user.clone(),
+            password: text(password),
+        })
         .collect()
 }
 
@@ -128,7 +136,7 @@ mod tests {
         let keys = vec!["ssh-rsa A".to_owned()];
         assert_eq!(
             plan(&ssh, &data),
-            ["a", "b"].map(|user| Task::Keys { user: user.into(), keys: keys.clone() })
+            ["a", "b"].map(|user| CredentialTask::Keys { user: user.into(), keys: keys.clone() })
         );
         let password: AccessCredential = serde_json::from_value(json!({"userPassword": {
             "source": {"secret": {"secretName": "pw"}},
@@ -136,7 +144,7 @@ mod tests {
         }}))
         .unwrap();
         let data = Data::from([("root".into(), b"secret".to_vec())]);
-        let want = Task::Password { user: "root".into(), password: "secret".into() };
+        let want = CredentialTask::Password { user: "root".into(), password: "secret".into() };
         assert_eq!(plan(&password, &data), [want]);
     }
 

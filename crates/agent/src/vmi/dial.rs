@@ -13,8 +13,8 @@ use serde_json::json;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tracing::debug;
 
-use super::live::Live;
-use crate::network::Place;
+use super::live::LiveMachine;
+use crate::network::NetworkLocation;
 
 /// For the guest to accept a connection; it may be busy booting.
 const DIAL: Duration = Duration::from_secs(10);
@@ -52,7 +52,7 @@ impl Protocol {
 }
 
 /// Connects to a TCP port of the guest.
-pub(crate) async fn tcp(live: &Live, port: u16) -> Result<TcpStream, DialError> {
+pub(crate) async fn tcp(live: &LiveMachine, port: u16) -> Result<TcpStream, DialError> {
     let (address, opening) = reach(live, port, Protocol::Tcp).await?;
     let dialed = tokio::time::timeout(DIAL, TcpStream::connect(address)).await;
     if let Some(opening) = opening {
@@ -68,7 +68,10 @@ pub(crate) async fn tcp(live: &Live, port: u16) -> Result<TcpStream, DialError> 
 }
 
 /// A socket for datagrams to a UDP port of the guest; the opening is closed when it is done.
-pub(crate) async fn udp(live: &Live, port: u16) -> Result<(UdpSocket, Option<Opening>), DialError> {
+pub(crate) async fn udp(
+    live: &LiveMachine,
+    port: u16,
+) -> Result<(UdpSocket, Option<OpenPort>), DialError> {
     let (address, opening) = reach(live, port, Protocol::Udp).await?;
     let any: IpAddr = match address {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -81,21 +84,21 @@ pub(crate) async fn udp(live: &Live, port: u16) -> Result<(UdpSocket, Option<Ope
 
 /// Where to dial, and what was opened for it.
 async fn reach(
-    live: &Live,
+    live: &LiveMachine,
     port: u16,
     protocol: Protocol,
-) -> Result<(SocketAddr, Option<Opening>), DialError> {
+) -> Result<(SocketAddr, Option<OpenPort>), DialError> {
     for attachment in live.attachments() {
         match &attachment.place {
-            Place::Nat { address, .. } => {
+            NetworkLocation::Nat { address, .. } => {
                 return Ok((SocketAddr::new((*address).into(), port), None));
             }
-            Place::User => {
+            NetworkLocation::User => {
                 let interface = &attachment.interface;
                 let (address, opening) = open(live, interface, port, protocol).await?;
                 return Ok((address, Some(opening)));
             }
-            Place::Bridge { .. } => {}
+            NetworkLocation::Bridge { .. } => {}
         }
     }
     if let Some(address) = live.addresses().into_iter().next() {
@@ -106,17 +109,17 @@ async fn reach(
 
 /// A port that QEMU listens on for us.
 #[derive(Debug)]
-pub(crate) struct Opening {
-    live: Live,
+pub(crate) struct OpenPort {
+    live: LiveMachine,
     rule: String,
 }
 
 async fn open(
-    live: &Live,
+    live: &LiveMachine,
     interface: &str,
     port: u16,
     protocol: Protocol,
-) -> Result<(SocketAddr, Opening), DialError> {
+) -> Result<(SocketAddr, OpenPort), DialError> {
     let own = free_port().await.map_err(DialError::Port)?;
     let netdev = format!("host-ua-{interface}");
     let rule = format!("{netdev} {}:127.0.0.1:{own}", protocol.name());
@@ -125,10 +128,10 @@ async fn open(
         return Err(DialError::Forward { said });
     }
     let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), own);
-    Ok((address, Opening { live: live.clone(), rule }))
+    Ok((address, OpenPort { live: live.clone(), rule }))
 }
 
-impl Opening {
+impl OpenPort {
     /// No further connections; those that exist stay.
     pub(crate) async fn close(self) {
         if let Err(failure) = command(&self.live, &format!("hostfwd_remove {}", self.rule)).await {
@@ -137,7 +140,7 @@ impl Opening {
     }
 }
 
-async fn command(live: &Live, line: &str) -> Result<String, QmpError> {
+async fn command(live: &LiveMachine, line: &str) -> Result<String, QmpError> {
     let qmp = live.running.qmp().await?;
     let said: String = qmp.execute("human-monitor-command", json!({"command-line": line})).await?;
     Ok(said.trim().to_owned())

@@ -8,21 +8,21 @@ use qemu::qmp::RunState;
 use tracing::{debug, info, warn};
 use virt::reason::NotSynchronized;
 
-use super::actor::{Actor, After, Local};
+use super::actor::{LocalMachine, LoopControl, VmiActor};
 use super::object::Vmi;
-use super::plan::Outcome;
+use super::plan::RunOutcome;
 use super::resolve;
-use super::status::{Trouble, View};
-use crate::event::Note;
+use super::status::{MachineProblem, View};
+use crate::event::EventNote;
 use crate::network::{Attachment, RECORD};
 
-impl Actor {
-    pub(super) async fn press_button(&mut self, vmi: &Arc<Vmi>) -> After {
-        let Local::Running(live) = &self.local else { return After::Again };
+impl VmiActor {
+    pub(super) async fn press_button(&mut self, vmi: &Arc<Vmi>) -> LoopControl {
+        let LocalMachine::Running(live) = &self.local else { return LoopControl::Again };
         let asked = vmi.deleted.or_else(|| vmi.eviction_began());
         if self.pressed.is_none_or(|pressed| asked.is_some_and(|asked| pressed < asked)) {
             info!(namespace = vmi.namespace, name = vmi.name, "shutting down");
-            self.report(vmi, Note::normal("ShuttingDown", "Signaled Graceful Shutdown"));
+            self.report(vmi, EventNote::normal("ShuttingDown", "Signaled Graceful Shutdown"));
         }
         self.pressed = Some(clock::now());
         let pressed = async {
@@ -39,56 +39,57 @@ impl Actor {
             Ok(Err(failure)) => debug!(error = %Chain(&failure), "cannot press the power button"),
             Err(_) => debug!("QEMU does not answer"),
         }
-        After::Again
+        LoopControl::Again
     }
 
-    pub(super) async fn kill(&mut self) -> After {
-        let Local::Running(live) = &self.local else { return After::Again };
+    pub(super) async fn kill(&mut self) -> LoopControl {
+        let LocalMachine::Running(live) = &self.local else { return LoopControl::Again };
         info!(pid = live.running.process().pid, "killing a guest");
         let exit = live.running.kill().await;
         self.end(exit);
-        After::Again
+        LoopControl::Again
     }
 
-    pub(super) async fn finish(&mut self, vmi: &Arc<Vmi>, outcome: Outcome) -> After {
-        let trouble = self.condemned.take().map(|why| Trouble::new(NotSynchronized::Liveness, why));
+    pub(super) async fn finish(&mut self, vmi: &Arc<Vmi>, outcome: RunOutcome) -> LoopControl {
+        let trouble =
+            self.condemned.take().map(|why| MachineProblem::new(NotSynchronized::Liveness, why));
         let unhealthy = trouble.as_ref().map(|trouble| trouble.message.clone());
         let view = View { phase: outcome.phase(), trouble, guest: None };
         match self.write(vmi, &view).await {
             Ok(()) => {
                 if let Some(why) = unhealthy {
                     let message = format!("Liveness probe failed: {why}");
-                    self.report(vmi, Note::warning("Unhealthy", message));
+                    self.report(vmi, EventNote::warning("Unhealthy", message));
                 }
                 let evicted = vmi.deleted.is_none() && vmi.shut_down_by().is_some();
                 let note = match outcome {
-                    _ if evicted => Note::normal(
+                    _ if evicted => EventNote::normal(
                         "Stopped",
                         "The VirtualMachineInstance was shut down because its pod was evicted.",
                     ),
-                    Outcome::Succeeded => {
-                        Note::normal("Stopped", "The VirtualMachineInstance was shut down.")
+                    RunOutcome::Succeeded => {
+                        EventNote::normal("Stopped", "The VirtualMachineInstance was shut down.")
                     }
-                    Outcome::Failed => {
-                        Note::warning("Stopped", "The VirtualMachineInstance crashed.")
+                    RunOutcome::Failed => {
+                        EventNote::warning("Stopped", "The VirtualMachineInstance crashed.")
                     }
                 };
                 self.report(vmi, note);
                 self.succeeded();
-                After::Again
+                LoopControl::Again
             }
             Err(after) => after,
         }
     }
 
-    pub(super) async fn clean_up(&mut self) -> After {
+    pub(super) async fn clean_up(&mut self) -> LoopControl {
         let attachments: Vec<Attachment> = self.dir.load(RECORD).ok().flatten().unwrap_or_default();
         for attachment in &attachments {
             self.context.networks.disconnect(attachment).await;
         }
         let uid = self.dir.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if let Err(failure) = resolve::let_go(&self.context, &self.dir, &uid, None).await {
-            warn!(error = %Chain(&failure), "cannot let go of a machine's volumes");
+        if let Err(failure) = resolve::release(&self.context, &self.dir, &uid, None).await {
+            warn!(error = %Chain(&failure), "cannot release volumes of machine");
             return self.later();
         }
         if let Err(failure) = self.context.launcher.clean_up(&self.dir).await {
@@ -96,12 +97,12 @@ impl Actor {
             return self.later();
         }
         if let Some(uid) = self.uid.take() {
-            self.context.users.give_back(uid);
+            self.context.users.release(uid);
         }
         let name = self.dir.path().file_name().unwrap_or_default().to_string_lossy();
-        self.context.processors.give_back(&name);
-        self.local = Local::Nothing;
+        self.context.processors.release(&name);
+        self.local = LocalMachine::Nothing;
         self.succeeded();
-        After::Again
+        LoopControl::Again
     }
 }

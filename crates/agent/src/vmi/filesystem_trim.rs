@@ -5,18 +5,18 @@ use base::Chain;
 use qemu::guest_agent::TrimmedPath;
 use tracing::{info, warn};
 
-use super::actor::Actor;
-use super::live::Live;
+use super::actor::VmiActor;
+use super::live::LiveMachine;
 use super::object::Vmi;
 use super::status::AgentState;
-use crate::event::Note;
+use crate::event::EventNote;
 
 /// The last request that was carried out, in a machine's folder.
 const RECORD: &str = "filesystem-trim.json";
 
-impl Actor {
+impl VmiActor {
     /// Carries out a request once.
-    pub(super) fn trim_file_systems(&mut self, vmi: &Vmi, live: &Live) {
+    pub(super) fn trim_file_systems(&mut self, vmi: &Vmi, live: &LiveMachine) {
         let Some(at) = vmi.annotations.get(virt::FILESYSTEM_TRIM_AT) else { return };
         if self.trimmed.is_none() {
             self.trimmed = self.dir.load::<String>(RECORD).ok().flatten();
@@ -37,7 +37,7 @@ impl Actor {
     }
 }
 
-async fn trim(live: &Live) -> Note {
+async fn trim(live: &LiveMachine) -> EventNote {
     if live.info.borrow().agent == AgentState::Absent {
         return failed("the guest agent is not connected");
     }
@@ -54,12 +54,12 @@ async fn trim(live: &Live) -> Note {
     }
 }
 
-fn failed(why: &str) -> Note {
-    Note::warning("FailedFilesystemTrim", format!("Cannot trim file systems: {why}"))
+fn failed(why: &str) -> EventNote {
+    EventNote::warning("FailedFilesystemTrim", format!("Cannot trim file systems: {why}"))
 }
 
 /// What people are told of the answer of the guest agent.
-fn outcome(paths: &[TrimmedPath]) -> Note {
+fn outcome(paths: &[TrimmedPath]) -> EventNote {
     let errors: Vec<String> = paths
         .iter()
         .filter_map(|own| own.error.as_ref().map(|why| format!("{}: {why}", own.path)))
@@ -73,7 +73,7 @@ fn outcome(paths: &[TrimmedPath]) -> Note {
     if !errors.is_empty() {
         message = format!("{message}; failed: {}", errors.join("; "));
     }
-    Note::normal("FilesystemTrim", message)
+    EventNote::normal("FilesystemTrim", message)
 }
 
 #[cfg(test)]

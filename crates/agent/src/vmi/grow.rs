@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use base::Chain;
 use futures_util::FutureExt as _;
-use qemu::machine::{Disk, Source};
+use qemu::machine::{Disk, DiskSource};
 use qemu::qmp::{Qmp, QmpError};
 use serde_json::{Value, json};
 use tracing::{debug, info};
 
-use super::actor::Actor;
-use super::live::Live;
+use super::actor::VmiActor;
+use super::live::LiveMachine;
 use super::object::Vmi;
 use super::resolve::Resolver;
 use crate::context::Context;
@@ -39,9 +39,9 @@ enum GrowError {
     Link(#[from] LinkError),
 }
 
-impl Actor {
+impl VmiActor {
     /// Tells QEMU, and reads again what the claims of the disks say.
-    pub(super) async fn grow_disks(&mut self, vmi: &Arc<Vmi>, live: &Live) {
+    pub(super) async fn grow_disks(&mut self, vmi: &Arc<Vmi>, live: &LiveMachine) {
         let mut sizes = sizes(&self.context, live);
         // A volume that is not served for a moment has not changed.
         let missing =
@@ -51,7 +51,7 @@ impl Actor {
         if sizes == self.sizes {
             return;
         }
-        let grown = match self.tell(live, &sizes).await {
+        let grown = match self.notify_guest(live, &sizes).await {
             Ok(grown) => grown,
             Err(failure) => {
                 debug!(error = %Chain(&failure), "cannot grow a disk");
@@ -75,7 +75,11 @@ impl Actor {
     }
 
     /// The names of those that the guest knew to be smaller.
-    async fn tell(&self, live: &Live, sizes: &[Size]) -> Result<Vec<String>, GrowError> {
+    async fn notify_guest(
+        &self,
+        live: &LiveMachine,
+        sizes: &[Size],
+    ) -> Result<Vec<String>, GrowError> {
         let qmp = live.running.qmp().await?;
         let nodes: Vec<Value> =
             qmp.execute("query-named-block-nodes", json!({"flat": true})).await?;
@@ -94,7 +98,7 @@ impl Actor {
             if is_short && let Some(socket) = &size.socket {
                 self.connect_again(&qmp, size, socket).await?;
             }
-            info!(volume = size.name, bytes = size.bytes, "a disk has grown");
+            info!(volume = size.name, bytes = size.bytes, "disk expanded");
             qmp.resize_block(&size.node, size.bytes).await?;
             grown.push(size.name.clone());
         }
@@ -113,14 +117,14 @@ impl Actor {
     }
 }
 
-fn sizes(context: &Context, live: &Live) -> Vec<Size> {
+fn sizes(context: &Context, live: &LiveMachine) -> Vec<Size> {
     let machine = live.running.spec().machine;
     let size = |disk: &Disk| {
         let (bytes, socket) = match &disk.source {
-            Source::File(image) if image.backing.is_none() && !disk.read_only => {
+            DiskSource::File(image) if image.backing.is_none() && !disk.read_only => {
                 (std::fs::metadata(&image.path).ok()?.len(), None)
             }
-            Source::Nbd { socket, .. } => {
+            DiskSource::Nbd { socket, .. } => {
                 (context.storage.served_on(socket)?.size, Some(socket.clone()))
             }
             _ => return None,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base::{Backoff, Chain, Stop};
 use parking_lot::Mutex;
-use qemu::Running;
+use qemu::RunningMachine;
 use qemu::guest_agent::{AgentError, GuestAgent, Interface};
 use qemu::qmp::{Event, Qmp, QmpError};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use tracing::debug;
 use virt::v1::VirtualMachineInstanceGuestOSInfo as OsInfo;
 
 use super::credential::Credentials;
-use super::registry::Known;
+use super::registry::KnownMachine;
 use super::status::{AgentState, Readiness, Topology};
 use crate::context::Context;
 use crate::network::Attachment;
@@ -31,9 +31,9 @@ const PING: Duration = Duration::from_secs(15);
 /// The same for one that did not answer.
 const PING_SILENT: Duration = Duration::from_secs(2);
 /// A QEMU that takes longer to answer is called silent.
-const ANSWER: Duration = Duration::from_secs(5);
+const QMP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often the agent is asked.
-const OFTEN: Duration = Duration::from_secs(5);
+const AGENT_POLL_INTERVAL: Duration = Duration::from_secs(5);
 const SELDOM: Duration = Duration::from_secs(60);
 /// What an agent must know to be of use; upstream asks for these too.
 const NEEDED: &[&str] = &["guest-ping", "guest-get-osinfo", "guest-network-get-interfaces"];
@@ -89,10 +89,10 @@ pub(super) fn update(info: &watch::Sender<Info>, change: impl FnOnce(&mut Info))
     });
 }
 
-pub(super) struct Follower {
+pub(super) struct GuestMonitor {
     pub(super) context: Arc<Context>,
-    pub(super) object: watch::Receiver<Known>,
-    pub(super) running: Running,
+    pub(super) object: watch::Receiver<KnownMachine>,
+    pub(super) running: RunningMachine,
     pub(super) agent: GuestAgent,
     pub(super) info: Arc<watch::Sender<Info>>,
     /// Somebody knows that the answers have changed.
@@ -100,7 +100,7 @@ pub(super) struct Follower {
     pub(super) attachments: Arc<Mutex<Vec<Attachment>>>,
 }
 
-impl Follower {
+impl GuestMonitor {
     /// Asks until the machine or the agent of this node ends.
     pub(super) async fn run(self, mut stop: Stop) {
         tokio::select! {
@@ -115,7 +115,7 @@ impl Follower {
         let mut events = self.running.events();
         let mut credentials = Credentials::default();
         let mut open = self.look().await;
-        let mut pace = Backoff::new(OFTEN, SELDOM);
+        let mut pace = Backoff::new(AGENT_POLL_INTERVAL, SELDOM);
         let mut ping_at = Instant::now() + PING;
         let mut ask_at = Instant::now();
         loop {
@@ -163,8 +163,8 @@ impl Follower {
 
     /// Asks QEMU for a sign of life; true if it is back and everything is to be asked again.
     async fn ping(&self) -> bool {
-        let asked = tokio::time::timeout(ANSWER, async {
-            self.running.qmp().await?.with_limit(ANSWER).run_state().await
+        let asked = tokio::time::timeout(QMP_TIMEOUT, async {
+            self.running.qmp().await?.with_limit(QMP_TIMEOUT).run_state().await
         });
         let silent = !matches!(asked.await, Ok(Ok(_)));
         let was_silent = self.info.borrow().silent;
@@ -185,8 +185,8 @@ impl Follower {
     /// Asks QEMU about the board; tells whether the guest has the agent's channel open.
     async fn look(&self) -> bool {
         let mut board = self.info.borrow().clone();
-        let looked = tokio::time::timeout(ANSWER, async {
-            let qmp = self.running.qmp().await?.with_limit(ANSWER);
+        let looked = tokio::time::timeout(QMP_TIMEOUT, async {
+            let qmp = self.running.qmp().await?.with_limit(QMP_TIMEOUT);
             look(&qmp, &mut board).await
         });
         let (silent, open) = match looked.await {
@@ -237,7 +237,7 @@ impl Follower {
                 return;
             }
         }
-        let Known::Present(vmi) = self.object.borrow().clone() else { return };
+        let KnownMachine::Present(vmi) = self.object.borrow().clone() else { return };
         if let Some(synced) = credentials.sync(&self.context, &vmi, &self.agent).await {
             update(&self.info, |info| info.credentials = Some(synced));
         }

@@ -10,15 +10,15 @@ use qemu::guest_agent::AgentError;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::live::Live;
-use crate::event::{Note, Reporter};
+use super::live::LiveMachine;
+use crate::event::{EventNote, Reporter};
 
 /// How long the agent of a guest that goes on may take to answer.
 const LIMIT: Duration = Duration::from_secs(60);
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LAST_RETRY: Duration = Duration::from_secs(5);
 
-impl Live {
+impl LiveMachine {
     /// Sets the guest's clock in the background, after a pause.
     pub(crate) fn set_clock_soon(&self) {
         let live = self.clone();
@@ -40,7 +40,7 @@ impl Live {
                 "The guest was restored from memory and its clock was not set: {failure}. Set it \
                  in the guest, or install the QEMU guest agent."
             );
-            reporter.report(&about, Note::warning("GuestClockNotSet", message)).await;
+            reporter.report(&about, EventNote::warning("GuestClockNotSet", message)).await;
         });
     }
 

@@ -5,7 +5,7 @@
 //! saying so is the affair of the VirtualMachine's controller.
 
 use qemu::Machine;
-use qemu::machine::{Bus, Disk, DiskDevice, Link, Nic, Source};
+use qemu::machine::{Bus, Disk, DiskDevice, DiskSource, LinkState, Nic};
 
 use super::object::Vmi;
 use super::resolve::is_hotpluggable;
@@ -15,7 +15,7 @@ const BLOCK: u64 = 2 << 20;
 
 /// One change, in the words of `qemu`.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Change {
+pub(super) enum HotplugChange {
     PlugDisk(Disk),
     UnplugDisk(Disk),
     /// The drive with the medium that is to be in it.
@@ -32,30 +32,35 @@ pub(super) enum Change {
 
 /// What is true of the running machine beside what it was started with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Now {
+pub(super) struct RunningDevices {
     pub(super) sockets: u32,
     pub(super) growth: u64,
 }
 
 /// Brings `machine` nearer to the object. `wanted` are the disks of the object whose volumes
 /// have been found.
-pub(super) fn changes(vmi: &Vmi, wanted: &[Disk], machine: &Machine, now: Now) -> Vec<Change> {
+pub(super) fn changes(
+    vmi: &Vmi,
+    wanted: &[Disk],
+    machine: &Machine,
+    now: RunningDevices,
+) -> Vec<HotplugChange> {
     let mut changes = disks(vmi, wanted, machine);
     changes.extend(nics(vmi, machine));
     let cpu = vmi.spec.domain.cpu.as_ref();
     let sockets = cpu.and_then(|cpu| cpu.sockets).unwrap_or(machine.cpu.sockets);
     if sockets > now.sockets && sockets <= machine.cpu.max_sockets {
-        changes.push(Change::FillSockets(sockets));
+        changes.push(HotplugChange::FillSockets(sockets));
     }
     if let Some(growth) = growth(vmi, machine)
         && growth != now.growth
     {
-        changes.push(Change::Grow(growth));
+        changes.push(HotplugChange::Grow(growth));
     }
     changes
 }
 
-fn disks(vmi: &Vmi, wanted: &[Disk], machine: &Machine) -> Vec<Change> {
+fn disks(vmi: &Vmi, wanted: &[Disk], machine: &Machine) -> Vec<HotplugChange> {
     let mut changes = Vec::new();
     for disk in &machine.disks {
         let specified = vmi.spec.domain.devices.disks.iter().any(|each| each.name == disk.name);
@@ -65,25 +70,25 @@ fn disks(vmi: &Vmi, wanted: &[Disk], machine: &Machine) -> Vec<Change> {
             match (want, volume) {
                 (Some(want), _) if want.source != disk.source => {
                     let changed = Disk { source: want.source.clone(), ..disk.clone() };
-                    changes.push(Change::Medium(changed));
+                    changes.push(HotplugChange::Medium(changed));
                 }
-                (None, None) if disk.source != Source::Empty => {
-                    let empty = Disk { source: Source::Empty, ..disk.clone() };
-                    changes.push(Change::Medium(empty));
+                (None, None) if disk.source != DiskSource::Empty => {
+                    let empty = Disk { source: DiskSource::Empty, ..disk.clone() };
+                    changes.push(HotplugChange::Medium(empty));
                 }
                 _ => {}
             }
             continue;
         }
         if volume.is_none() && can_unplug(disk) {
-            changes.push(Change::UnplugDisk(disk.clone()));
+            changes.push(HotplugChange::UnplugDisk(disk.clone()));
         }
     }
     for disk in wanted {
         let volume = vmi.spec.volumes.iter().find(|volume| volume.name == disk.name);
         let attached = machine.disks.iter().any(|each| each.name == disk.name);
         if !attached && volume.is_some_and(is_hotpluggable) && disk.device != DiskDevice::Cdrom {
-            changes.push(Change::PlugDisk(disk.clone()));
+            changes.push(HotplugChange::PlugDisk(disk.clone()));
         }
     }
     changes
@@ -94,27 +99,27 @@ fn can_unplug(disk: &Disk) -> bool {
     matches!(disk.bus, Bus::Virtio | Bus::Scsi | Bus::Usb)
 }
 
-fn nics(vmi: &Vmi, machine: &Machine) -> Vec<Change> {
+fn nics(vmi: &Vmi, machine: &Machine) -> Vec<HotplugChange> {
     let mut changes = Vec::new();
     let interfaces = &vmi.spec.domain.devices.interfaces;
     for interface in interfaces {
         let state = interface.state.as_deref().unwrap_or_default();
         let attached = machine.nics.iter().find(|nic| nic.name == interface.name);
         match (attached, state) {
-            (Some(nic), "absent") => changes.push(Change::UnplugNic(nic.clone())),
+            (Some(nic), "absent") => changes.push(HotplugChange::UnplugNic(nic.clone())),
             (None, "absent") => {}
-            (None, _) => changes.push(Change::PlugNic(interface.name.clone())),
+            (None, _) => changes.push(HotplugChange::PlugNic(interface.name.clone())),
             (Some(nic), state) => {
-                let link = if state == "down" { Link::Down } else { Link::Up };
+                let link = if state == "down" { LinkState::Down } else { LinkState::Up };
                 if nic.link != link {
-                    changes.push(Change::SetLink(Nic { link, ..nic.clone() }));
+                    changes.push(HotplugChange::SetLink(Nic { link, ..nic.clone() }));
                 }
             }
         }
     }
     for nic in &machine.nics {
         if !interfaces.iter().any(|interface| interface.name == nic.name) {
-            changes.push(Change::UnplugNic(nic.clone()));
+            changes.push(HotplugChange::UnplugNic(nic.clone()));
         }
     }
     changes
@@ -137,7 +142,7 @@ mod tests {
     use crate::vmi::fixture::vmi;
 
     fn disk(name: &str, bus: Bus, path: &str) -> Disk {
-        Disk::new(name, bus, Source::File(FileImage::raw(path)))
+        Disk::new(name, bus, DiskSource::File(FileImage::raw(path)))
     }
 
     fn machine() -> Machine {
@@ -154,7 +159,12 @@ mod tests {
         Nic::new(name, "02:00:00:00:00:01", backend)
     }
 
-    fn check(change: impl Fn(&mut Value), machine: &Machine, wanted: &[Disk], want: &[Change]) {
+    fn check(
+        change: impl Fn(&mut Value),
+        machine: &Machine,
+        wanted: &[Disk],
+        want: &[HotplugChange],
+    ) {
         let mut spec = json!({
             "domain": {
                 "cpu": {"sockets": 1},
@@ -167,7 +177,7 @@ mod tests {
             "volumes": [{"name": "root", "persistentVolumeClaim": {"claimName": "root"}}],
         });
         change(&mut spec);
-        let now = Now { sockets: 1, growth: 0 };
+        let now = RunningDevices { sockets: 1, growth: 0 };
         assert_eq!(changes(&vmi(spec), wanted, machine, now), want);
     }
 
@@ -192,7 +202,7 @@ mod tests {
             with_new(true),
             &machine(),
             std::slice::from_ref(&new),
-            &[Change::PlugDisk(new.clone())],
+            &[HotplugChange::PlugDisk(new.clone())],
         );
         check(with_new(false), &machine(), std::slice::from_ref(&new), &[]);
         // Its claim is not bound yet.
@@ -200,7 +210,7 @@ mod tests {
         let mut attached = machine();
         attached.disks.push(new.clone());
         check(with_new(true), &attached, std::slice::from_ref(&new), &[]);
-        check(|_| {}, &attached, &[], &[Change::UnplugDisk(new)]);
+        check(|_| {}, &attached, &[], &[HotplugChange::UnplugDisk(new)]);
     }
 
     #[test]
@@ -213,10 +223,15 @@ mod tests {
             let disks = spec["domain"]["devices"]["disks"].as_array_mut().unwrap();
             disks.push(json!({"name": "cd", "cdrom": {}}));
         };
-        let empty = Disk { source: Source::Empty, ..cd.clone() };
-        check(drive, &with_cd, &[], &[Change::Medium(empty)]);
-        let other = Disk { source: Source::File(FileImage::raw("/two.iso")), ..cd };
-        check(drive, &with_cd, std::slice::from_ref(&other), &[Change::Medium(other.clone())]);
+        let empty = Disk { source: DiskSource::Empty, ..cd.clone() };
+        check(drive, &with_cd, &[], &[HotplugChange::Medium(empty)]);
+        let other = Disk { source: DiskSource::File(FileImage::raw("/two.iso")), ..cd };
+        check(
+            drive,
+            &with_cd,
+            std::slice::from_ref(&other),
+            &[HotplugChange::Medium(other.clone())],
+        );
     }
 
     #[test]
@@ -225,16 +240,16 @@ mod tests {
             let interfaces = &mut spec["domain"]["devices"]["interfaces"];
             interfaces.as_array_mut().unwrap().push(json!({"name": "b", "bridge": {}}));
         };
-        check(add, &machine(), &[], &[Change::PlugNic("b".into())]);
+        check(add, &machine(), &[], &[HotplugChange::PlugNic("b".into())]);
         let absent = |spec: &mut Value| {
             spec["domain"]["devices"]["interfaces"][0]["state"] = "absent".into();
         };
-        check(absent, &machine(), &[], &[Change::UnplugNic(nic("a"))]);
+        check(absent, &machine(), &[], &[HotplugChange::UnplugNic(nic("a"))]);
         let down = |spec: &mut Value| {
             spec["domain"]["devices"]["interfaces"][0]["state"] = "down".into();
         };
-        let unlinked = Nic { link: Link::Down, ..nic("a") };
-        check(down, &machine(), &[], &[Change::SetLink(unlinked)]);
+        let unlinked = Nic { link: LinkState::Down, ..nic("a") };
+        check(down, &machine(), &[], &[HotplugChange::SetLink(unlinked)]);
     }
 
     #[test]
@@ -244,14 +259,14 @@ mod tests {
                 spec["domain"]["cpu"]["sockets"] = count.into();
             }
         };
-        check(sockets(3), &machine(), &[], &[Change::FillSockets(3)]);
+        check(sockets(3), &machine(), &[], &[HotplugChange::FillSockets(3)]);
         check(sockets(5), &machine(), &[], &[]);
         let memory = |size: &'static str| {
             move |spec: &mut Value| {
                 spec["domain"]["memory"]["guest"] = size.into();
             }
         };
-        check(memory("2Gi"), &machine(), &[], &[Change::Grow(1 << 30)]);
+        check(memory("2Gi"), &machine(), &[], &[HotplugChange::Grow(1 << 30)]);
         check(memory("8Gi"), &machine(), &[], &[]);
         check(memory("512Mi"), &machine(), &[], &[]);
     }

@@ -9,17 +9,17 @@ use qemu::process::{open_tap, open_vhost_net};
 use qemu::qmp::Qmp;
 use tracing::warn;
 
-use super::actor::Actor;
-use super::live::Live;
+use super::actor::VmiActor;
+use super::live::LiveMachine;
 use super::object::Vmi;
-use super::tend::{ChangeError, RELEASE, record};
+use super::running::{ChangeError, RELEASE, record};
 use super::translate;
-use crate::network::{Attachment, Place, RECORD, binding};
+use crate::network::{Attachment, NetworkLocation, RECORD, binding};
 
-impl Actor {
+impl VmiActor {
     /// Gives a guest that was found its name, its lease and its open ports back: only its tap
     /// has outlived the process that made them.
-    pub(super) async fn reconnect(&mut self, vmi: &Arc<Vmi>, live: &Live) {
+    pub(super) async fn reconnect(&mut self, vmi: &Arc<Vmi>, live: &LiveMachine) {
         self.unknown_to_networks = false;
         let machine = live.running.spec().machine;
         let has = |attachment: &Attachment| {
@@ -31,7 +31,7 @@ impl Actor {
             let Some(interface) = interface else { continue };
             let connected = self.context.networks.connect(vmi, interface, &attachment).await;
             if let Err(failure) = connected {
-                warn!(error = %Chain(&failure), "cannot connect a guest again");
+                warn!(error = %Chain(&failure), "cannot reconnect guest network");
             }
         }
     }
@@ -39,7 +39,7 @@ impl Actor {
     pub(super) async fn plug_nic(
         &mut self,
         vmi: &Arc<Vmi>,
-        live: &Live,
+        live: &LiveMachine,
         qmp: &Qmp,
         name: &str,
     ) -> Result<(), ChangeError> {
@@ -70,22 +70,23 @@ impl Actor {
     async fn connect_further(
         &self,
         vmi: &Arc<Vmi>,
-        live: &Live,
+        live: &LiveMachine,
         interface: &virt::v1::Interface,
-    ) -> Result<translate::Outlet, ChangeError> {
+    ) -> Result<translate::InterfaceBackend, ChangeError> {
         let owner = live.running.spec().confinement.identity.map_or(0, |identity| identity.uid);
         let mut attachments = live.attachments();
         let known = attachments.iter().position(|each| each.interface == interface.name);
         let known = known.map(|index| attachments.remove(index));
         let networks = &self.context.networks;
-        let chosen = match known.filter(|known| !matches!(known.place, Place::Bridge { .. })) {
-            Some(known) => known,
-            None => {
-                let definition = self.definition(vmi, &interface.name).await?;
-                let binding = binding(vmi, interface, definition.as_ref())?;
-                networks.choose(vmi, interface, binding, owner)?
-            }
-        };
+        let chosen =
+            match known.filter(|known| !matches!(known.place, NetworkLocation::Bridge { .. })) {
+                Some(known) => known,
+                None => {
+                    let definition = self.definition(vmi, &interface.name).await?;
+                    let binding = binding(vmi, interface, definition.as_ref())?;
+                    networks.choose(vmi, interface, binding, owner)?
+                }
+            };
         attachments.push(chosen.clone());
         self.dir.store(RECORD, &attachments).map_err(ChangeError::Record)?;
         live.set_attachments(attachments.clone());
@@ -103,7 +104,7 @@ impl Actor {
 
     pub(super) async fn unplug_nic(
         &mut self,
-        live: &Live,
+        live: &LiveMachine,
         qmp: &Qmp,
         nic: &Nic,
     ) -> Result<(), ChangeError> {

@@ -18,23 +18,25 @@ use kube::core::GroupVersionKind;
 use qemu::Spec;
 use qemu::machine::{Accelerator, Backing, Start};
 use qemu::process::cgroup::Limits;
-use qemu::process::{Confinement, Identity, LaunchError};
+use qemu::process::{Confinement, LaunchError, ProcessUser};
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 use virt::reason::NotSynchronized;
 
-use super::actor::{Actor, After, Local};
+use super::actor::{LocalMachine, LoopControl, VmiActor};
 use super::object::Vmi;
 use super::resolve::{ATTACHING, ResolveError, Resolved, Resolver};
 use super::resume::{self, ResumeError, Resumed};
-use super::state::State;
-use super::status::{Trouble, View};
-use super::translate::{self, Host, Outlet, Surroundings, TranslateError};
+use super::state::StateDir;
+use super::status::{MachineProblem, View};
+use super::translate::{
+    self, HostCapabilities, InterfaceBackend, TranslateContext, TranslateError,
+};
 use super::view;
 use crate::api::present;
-use crate::event::Note;
-use crate::network::{Attachment, ConnectError, Place, RECORD, binding, definition_of};
+use crate::event::EventNote;
+use crate::network::{Attachment, ConnectError, NetworkLocation, RECORD, binding, definition_of};
 use crate::order;
 use crate::processors::{self, TooFew};
 
@@ -54,7 +56,7 @@ pub(super) enum StartError {
     Launch(#[from] LaunchError),
     #[error("this node cannot run guests: {what}")]
     NoQemu { what: String },
-    #[error("no user is left for another machine")]
+    #[error("no free user id for another machine")]
     NoUser,
     #[error(transparent)]
     Processors(#[from] TooFew),
@@ -69,7 +71,7 @@ pub(super) enum StartError {
 }
 
 impl StartError {
-    fn trouble(&self) -> Trouble {
+    fn trouble(&self) -> MachineProblem {
         let reason = match self {
             Self::Volume(failure) => failure.reason(),
             Self::Network(_) | Self::Definition { .. } => NotSynchronized::Network,
@@ -78,14 +80,14 @@ impl StartError {
             Self::Order { .. } => NotSynchronized::StartOrder,
             _ => NotSynchronized::Domain,
         };
-        Trouble::new(reason, Chain(self).to_string())
+        MachineProblem::new(reason, Chain(self).to_string())
     }
 }
 
-impl Actor {
-    pub(super) async fn launch(&mut self, vmi: &Arc<Vmi>) -> After {
+impl VmiActor {
+    pub(super) async fn launch(&mut self, vmi: &Arc<Vmi>) -> LoopControl {
         if let Some(at) = self.is_early() {
-            return After::Wait(Some(at));
+            return LoopControl::Wait(Some(at));
         }
         match self.try_launch(vmi).await {
             Ok(()) => {
@@ -93,7 +95,7 @@ impl Actor {
                 self.trouble = None;
                 self.awaited.set(&self.context.client, BTreeSet::new());
                 self.succeeded();
-                After::Again
+                LoopControl::Again
             }
             Err(failure) => {
                 let trouble = failure.trouble();
@@ -102,7 +104,7 @@ impl Actor {
                     // How far it is stands in the condition; that it is under way is told once.
                     if known.is_none_or(|known| known.reason != PULLING) {
                         info!(message = trouble.message, "guest waits for an image");
-                        let note = Note::normal(PULLING, trouble.message.clone());
+                        let note = EventNote::normal(PULLING, trouble.message.clone());
                         self.report(vmi, note);
                     }
                 } else if trouble.reason == ATTACHING {
@@ -115,7 +117,7 @@ impl Actor {
                         error = trouble.message,
                         "guest cannot be started yet"
                     );
-                    let note = Note::warning("SyncFailed", trouble.message.clone());
+                    let note = EventNote::warning("SyncFailed", trouble.message.clone());
                     self.report(vmi, note);
                 }
                 self.trouble = Some(trouble.clone());
@@ -124,9 +126,9 @@ impl Actor {
                     return after;
                 }
                 match failure {
-                    StartError::Order { until, .. } => After::Wait(Some(until)),
+                    StartError::Order { until, .. } => LoopControl::Wait(Some(until)),
                     // The bell rings when there is one.
-                    StartError::NoQemu { .. } => After::Wait(None),
+                    StartError::NoQemu { .. } => LoopControl::Wait(None),
                     StartError::Volume(failure) => {
                         self.later_or_with(failure.awaited(&vmi.namespace).into_iter().collect())
                     }
@@ -156,14 +158,14 @@ impl Actor {
             move |source| StartError::File { doing, path, source }
         };
         // From here on there is something to clean up, even if nothing comes of it.
-        self.local = Local::Unstarted;
+        self.local = LocalMachine::Unstarted;
         self.dir.create(identity.as_ref()).map_err(failed("make"))?;
         let outlets = self.connect(vmi, identity.as_ref()).await?;
         let resolver =
             Resolver { context: &self.context, vmi, dir: &self.dir, identity: identity.as_ref() };
         let volumes = resolver.all().await?;
         let kernel = resolver.kernel().await?;
-        let state = State::of(&self.context, vmi, &self.dir);
+        let state = StateDir::of(&self.context, vmi, &self.dir);
         let mut machine = self.machine(vmi, &host, &volumes, &outlets, &state)?;
         let mut groups = shared_groups(&host, &volumes);
         if let Some(found) = kernel {
@@ -179,7 +181,7 @@ impl Actor {
             };
             machine.numa = self.context.processors.mirror(own, machine.memory.guest, page);
         }
-        let identity = identity.map(|identity| Identity { groups, ..identity });
+        let identity = identity.map(|identity| ProcessUser { groups, ..identity });
         let confinement = Confinement {
             identity,
             limits: Some(limits(vmi, &machine)),
@@ -197,19 +199,19 @@ impl Actor {
         if let Some(own) = own {
             let each: Vec<Vec<usize>> = own.iter().map(|cpu| vec![*cpu]).collect();
             if let Err(failure) = running.pin(&each).await {
-                warn!(error = %Chain(&failure), "cannot tie a machine to its processors");
+                warn!(error = %Chain(&failure), "cannot pin machine to its CPUs");
             }
         }
         if resumed.is_some() {
-            self.go_on(vmi).await?;
+            self.resume_saved(vmi).await?;
         }
         running.begin().await.map_err(LaunchError::from)?;
         Ok(())
     }
 
     /// A guest that cannot go on ends: its next run boots.
-    async fn go_on(&mut self, vmi: &Vmi) -> Result<(), StartError> {
-        let Local::Running(live) = &self.local else { return Ok(()) };
+    async fn resume_saved(&mut self, vmi: &Vmi) -> Result<(), StartError> {
+        let LocalMachine::Running(live) = &self.local else { return Ok(()) };
         let live = live.clone();
         match live.resume().await {
             Ok(Resumed::FromMemory) => {
@@ -228,16 +230,16 @@ impl Actor {
     fn machine(
         &self,
         vmi: &Vmi,
-        host: &Host,
+        host: &HostCapabilities,
         volumes: &BTreeMap<String, Resolved>,
-        outlets: &BTreeMap<String, Outlet>,
-        state: &State,
+        outlets: &BTreeMap<String, InterfaceBackend>,
+        state: &StateDir,
     ) -> Result<qemu::Machine, StartError> {
         let volumes: BTreeMap<_, _> = volumes
             .iter()
             .map(|(name, resolved)| (name.clone(), resolved.backing.clone()))
             .collect();
-        let around = Surroundings {
+        let around = TranslateContext {
             host,
             volumes: &volumes,
             outlets,
@@ -261,22 +263,22 @@ impl Actor {
     }
 
     /// The user of the machine; the same for every attempt.
-    fn identity(&mut self) -> Result<Option<Identity>, StartError> {
+    fn identity(&mut self) -> Result<Option<ProcessUser>, StartError> {
         if self.uid.is_none() {
             self.uid = self.context.users.take();
             if self.uid.is_none() && self.context.users.are_many() {
                 return Err(StartError::NoUser);
             }
         }
-        Ok(self.uid.map(|uid| Identity { uid, gid: uid, groups: Vec::new() }))
+        Ok(self.uid.map(|uid| ProcessUser { uid, gid: uid, groups: Vec::new() }))
     }
 
     /// Connects all interfaces. What was chosen is on disk before anything is made of it.
     async fn connect(
         &self,
         vmi: &Vmi,
-        identity: Option<&Identity>,
-    ) -> Result<BTreeMap<String, Outlet>, StartError> {
+        identity: Option<&ProcessUser>,
+    ) -> Result<BTreeMap<String, InterfaceBackend>, StartError> {
         let failed = |doing| {
             let path = self.dir.path().join(RECORD);
             move |source| StartError::File { doing, path, source }
@@ -292,7 +294,7 @@ impl Actor {
             if let Some(index) = known {
                 // Which bridge a network means may have changed since the last attempt; an
                 // address is kept.
-                if !matches!(attachments[index].place, Place::Bridge { .. }) {
+                if !matches!(attachments[index].place, NetworkLocation::Bridge { .. }) {
                     attachments[index].owner = owner;
                     continue;
                 }
@@ -341,7 +343,7 @@ fn mirrors_numa(vmi: &Vmi) -> bool {
 }
 
 /// The groups that give the machine's user what it needs beside its own files.
-fn shared_groups(host: &Host, volumes: &BTreeMap<String, Resolved>) -> Vec<u32> {
+fn shared_groups(host: &HostCapabilities, volumes: &BTreeMap<String, Resolved>) -> Vec<u32> {
     let mut groups: Vec<u32> = volumes.values().filter_map(|volume| volume.group).collect();
     if host.accelerator == Accelerator::Kvm {
         groups.extend(crate::host::kvm_group());

@@ -6,39 +6,39 @@ use std::sync::Arc;
 
 use base::Tasks;
 use parking_lot::Mutex;
-use qemu::Running;
+use qemu::RunningMachine;
 use qemu::console::Console;
 use qemu::guest_agent::GuestAgent;
 use qemu::machine::USB_SLOTS;
 use qemu::qmp::RunState;
 use tokio::sync::{Notify, watch};
 
-use super::guest::{Follower, Info};
-use super::hold::Holding;
+use super::freeze::FreezeState;
+use super::guest::{GuestMonitor, Info};
 use super::probe;
-use super::registry::Known;
+use super::registry::KnownMachine;
 use crate::context::Context;
 use crate::network::Attachment;
 
 /// Handles to a running machine; clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct Live {
-    pub(crate) running: Running,
+pub(crate) struct LiveMachine {
+    pub(crate) running: RunningMachine,
     pub(crate) console: Console,
     pub(crate) agent: GuestAgent,
     pub(crate) info: watch::Receiver<Info>,
     attachments: Arc<Mutex<Vec<Attachment>>>,
     again: Arc<Notify>,
-    pub(super) holding: Holding,
+    pub(super) holding: FreezeState,
     pub(crate) usb_slots: UsbSlots,
 }
 
-impl Live {
+impl LiveMachine {
     /// Begins to listen to a machine.
     pub(super) async fn attend(
         context: &Arc<Context>,
-        running: Running,
-        object: watch::Receiver<Known>,
+        running: RunningMachine,
+        object: watch::Receiver<KnownMachine>,
         attachments: Vec<Attachment>,
         tasks: &Tasks,
     ) -> Self {
@@ -53,15 +53,15 @@ impl Live {
             info,
             attachments: Arc::new(Mutex::new(attachments)),
             again: Arc::new(Notify::new()),
-            holding: Holding::default(),
+            holding: FreezeState::default(),
             usb_slots: UsbSlots::default(),
         };
-        if let Known::Present(vmi) = object.borrow().clone() {
+        if let KnownMachine::Present(vmi) = object.borrow().clone() {
             probe::start(&live, &vmi, &sender, tasks);
         }
         let context = Arc::clone(context);
         let again = Arc::clone(&live.again);
-        let follower = Follower {
+        let follower = GuestMonitor {
             context,
             object,
             running,
@@ -98,9 +98,9 @@ impl Live {
     }
 
     /// A way to wait for what is new.
-    pub(super) fn news(&self) -> News {
+    pub(super) fn news(&self) -> MachineChanges {
         let running = self.running.clone();
-        News { states: running.states(), info: self.info.clone(), running }
+        MachineChanges { states: running.states(), info: self.info.clone(), running }
     }
 }
 
@@ -132,13 +132,13 @@ impl Drop for UsbSlot {
 }
 
 /// Remembers what its owner has seen of a machine.
-pub(super) struct News {
-    running: Running,
+pub(super) struct MachineChanges {
+    running: RunningMachine,
     states: watch::Receiver<Option<RunState>>,
     info: watch::Receiver<Info>,
 }
 
-impl News {
+impl MachineChanges {
     /// Resolves when there is something that the last call did not tell of. Cancel-safe.
     pub(super) async fn wait(&mut self) {
         tokio::select! {

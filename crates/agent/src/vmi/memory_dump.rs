@@ -14,7 +14,7 @@ use std::time::Duration;
 use base::{Chain, clock};
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
-use qemu::machine::Source;
+use qemu::machine::DiskSource;
 use qemu::qmp::MemoryDumpError;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
@@ -23,12 +23,12 @@ use tokio::sync::{oneshot, watch};
 use tracing::{debug, info, warn};
 use virt::v1::Volume;
 
-use super::actor::Actor;
-use super::live::Live;
+use super::actor::VmiActor;
+use super::live::LiveMachine;
 use super::object::Vmi;
 use super::resolve::Resolver;
 use super::status::{DumpReport, Ended};
-use crate::event::Note;
+use crate::event::EventNote;
 use crate::storage::NbdClient;
 
 /// What is copied at a time.
@@ -70,9 +70,9 @@ impl MemoryDump {
     }
 }
 
-impl Actor {
+impl VmiActor {
     /// Starts the dumps that the object requests; true if one must be tried again later.
-    pub(super) async fn dump_memory(&mut self, vmi: &Arc<Vmi>, live: &Live) -> bool {
+    pub(super) async fn dump_memory(&mut self, vmi: &Arc<Vmi>, live: &LiveMachine) -> bool {
         let is_wanted = |name: &String| {
             vmi.spec.volumes.iter().any(|own| own.memory_dump.is_some() && own.name == *name)
         };
@@ -96,7 +96,7 @@ impl Actor {
     }
 
     /// False if the volume is not there yet.
-    async fn start_dump(&mut self, vmi: &Arc<Vmi>, live: &Live, volume: &Volume) -> bool {
+    async fn start_dump(&mut self, vmi: &Arc<Vmi>, live: &LiveMachine, volume: &Volume) -> bool {
         let Some(source) = &volume.memory_dump else { return true };
         let identity = live.running.spec().confinement.identity;
         let context = Arc::clone(&self.context);
@@ -138,7 +138,7 @@ impl Actor {
                 }
             }
             context.reporter.report(&about, job.note(&name)).await;
-            context.bell.ring();
+            context.bell.notify();
         });
         true
     }
@@ -146,7 +146,7 @@ impl Actor {
 
 /// One dump on its way.
 struct DumpJob {
-    live: Live,
+    live: LiveMachine,
     target: Option<Target>,
     reports: watch::Sender<DumpReport>,
 }
@@ -182,16 +182,16 @@ impl DumpJob {
         Ok(bytes)
     }
 
-    fn note(&self, volume: &str) -> Note {
+    fn note(&self, volume: &str) -> EventNote {
         let report = self.reports.borrow();
         match report.ended.as_ref().and_then(|ended| ended.failure.as_ref()) {
             Some(why) => {
                 let message = format!("Memory dump to pvc {volume} failed: {why}");
-                Note::warning("MemoryDumpError", message)
+                EventNote::warning("MemoryDumpError", message)
             }
             None => {
                 let message = format!("Memory dump to Volume {volume} has completed successfully");
-                Note::normal("VolumeReady", message)
+                EventNote::normal("VolumeReady", message)
             }
         }
     }
@@ -218,11 +218,11 @@ enum Target {
 }
 
 impl Target {
-    fn of(source: &Source) -> Option<Self> {
+    fn of(source: &DiskSource) -> Option<Self> {
         match source {
-            Source::Nbd { socket, .. } => Some(Self::Socket(socket.clone())),
-            Source::File(image) => Some(Self::File(image.path.clone())),
-            Source::BlockDevice { path } => Some(Self::File(path.clone())),
+            DiskSource::Nbd { socket, .. } => Some(Self::Socket(socket.clone())),
+            DiskSource::File(image) => Some(Self::File(image.path.clone())),
+            DiskSource::BlockDevice { path } => Some(Self::File(path.clone())),
             _ => None,
         }
     }

@@ -37,7 +37,7 @@ pub(crate) struct Vmi {
 
 /// Where a VMI is in its life; the wire's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum VmiPhase {
     /// Not handed over to a node yet.
     Early,
     Scheduled,
@@ -46,7 +46,7 @@ pub(crate) enum Phase {
     Failed,
 }
 
-impl Phase {
+impl VmiPhase {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Early => "Pending",
@@ -97,13 +97,13 @@ impl Vmi {
         })
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> VmiPhase {
         match self.status["phase"].as_str() {
-            Some("Scheduled") => Phase::Scheduled,
-            Some("Running") => Phase::Running,
-            Some("Succeeded") => Phase::Succeeded,
-            Some("Failed") => Phase::Failed,
-            _ => Phase::Early,
+            Some("Scheduled") => VmiPhase::Scheduled,
+            Some("Running") => VmiPhase::Running,
+            Some("Succeeded") => VmiPhase::Succeeded,
+            Some("Failed") => VmiPhase::Failed,
+            _ => VmiPhase::Early,
         }
     }
 

@@ -15,15 +15,15 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use qemu::Exit;
 
-use super::object::Phase;
+use super::object::VmiPhase;
 
 /// How often the power button is pressed: guests drop a press that comes while they boot.
 const PRESS_AGAIN: Duration = Duration::from_secs(5);
 
 /// What the object asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Want {
-    pub(crate) phase: Phase,
+pub(crate) struct DesiredMachine {
+    pub(crate) phase: VmiPhase,
     /// When it was asked to end, if it was.
     pub(crate) deleted: Option<Timestamp>,
     /// When the guest has to be down because its launcher pod was deleted or evicted.
@@ -37,7 +37,7 @@ pub(crate) struct Want {
 
 /// What there is of it on this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum ObservedMachine {
     Nothing,
     /// Preparations, and no process came of them.
     Unstarted,
@@ -51,20 +51,20 @@ pub(crate) enum Seen {
 
 /// How a run ended, as the phase will say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum RunOutcome {
     Succeeded,
     Failed,
 }
 
-impl Outcome {
-    pub(crate) fn phase(self) -> Phase {
+impl RunOutcome {
+    pub(crate) fn phase(self) -> VmiPhase {
         match self {
-            Self::Succeeded => Phase::Succeeded,
-            Self::Failed => Phase::Failed,
+            Self::Succeeded => VmiPhase::Succeeded,
+            Self::Failed => VmiPhase::Failed,
         }
     }
 
-    fn of(exit: &Exit, want: &Want) -> Self {
+    fn of(exit: &Exit, want: &DesiredMachine) -> Self {
         // The guest did not choose to end: what restarts failed instances restarts this one.
         if want.deleted.is_none() && want.evicted.is_some() {
             return Self::Failed;
@@ -81,7 +81,7 @@ impl Outcome {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum VmiStep {
     /// Prepare everything and start the process.
     Launch,
     /// Write the status of a running guest, and bring its devices to what the object says.
@@ -89,7 +89,7 @@ pub(crate) enum Step {
     PressButton,
     Kill,
     /// Write the final phase.
-    Finish(Outcome),
+    Finish(RunOutcome),
     /// Remove what is left on the node.
     CleanUp,
     /// Remove the finalizer.
@@ -101,57 +101,65 @@ pub(crate) enum Step {
 }
 
 /// The next step for a machine whose object is `want`, or is gone.
-pub(crate) fn next(want: Option<&Want>, seen: &Seen, now: Timestamp) -> Step {
+pub(crate) fn next(
+    want: Option<&DesiredMachine>,
+    seen: &ObservedMachine,
+    now: Timestamp,
+) -> VmiStep {
     let Some(want) = want else {
         return match seen {
-            Seen::Nothing => Step::Forget,
-            Seen::Running { .. } => Step::Kill,
-            Seen::Unstarted | Seen::Ended(_) => Step::CleanUp,
+            ObservedMachine::Nothing => VmiStep::Forget,
+            ObservedMachine::Running { .. } => VmiStep::Kill,
+            ObservedMachine::Unstarted | ObservedMachine::Ended(_) => VmiStep::CleanUp,
         };
     };
     match seen {
-        Seen::Running { pressed } => running(want, *pressed, now),
+        ObservedMachine::Running { pressed } => running(want, *pressed, now),
         // The status first: it is what must not be lost, and the leftovers are its witness.
-        Seen::Ended(exit) if !want.phase.is_final() => Step::Finish(Outcome::of(exit, want)),
-        Seen::Ended(_) => Step::CleanUp,
-        Seen::Nothing | Seen::Unstarted => absent(want, seen),
+        ObservedMachine::Ended(exit) if !want.phase.is_final() => {
+            VmiStep::Finish(RunOutcome::of(exit, want))
+        }
+        ObservedMachine::Ended(_) => VmiStep::CleanUp,
+        ObservedMachine::Nothing | ObservedMachine::Unstarted => absent(want, seen),
     }
 }
 
-fn absent(want: &Want, seen: &Seen) -> Step {
-    let leftovers = *seen == Seen::Unstarted;
+fn absent(want: &DesiredMachine, seen: &ObservedMachine) -> VmiStep {
+    let leftovers = *seen == ObservedMachine::Unstarted;
     match (want.phase, want.deleted) {
         // It ran, by its status, and is not here: the host lost it.
-        (Phase::Running, _) => Step::Finish(Outcome::Failed),
+        (VmiPhase::Running, _) => VmiStep::Finish(RunOutcome::Failed),
         // Never started, and now never will be.
-        (Phase::Scheduled | Phase::Early, Some(_)) => Step::Finish(Outcome::Succeeded),
-        (Phase::Scheduled, None) if want.evicted.is_some() => Step::Finish(Outcome::Failed),
-        (Phase::Scheduled, None) => Step::Launch,
-        (Phase::Succeeded | Phase::Failed, _) if leftovers => Step::CleanUp,
-        (Phase::Succeeded | Phase::Failed, Some(_)) if want.finalizer => Step::Release,
-        (Phase::Early | Phase::Succeeded | Phase::Failed, _) => Step::Wait(None),
+        (VmiPhase::Scheduled | VmiPhase::Early, Some(_)) => VmiStep::Finish(RunOutcome::Succeeded),
+        (VmiPhase::Scheduled, None) if want.evicted.is_some() => {
+            VmiStep::Finish(RunOutcome::Failed)
+        }
+        (VmiPhase::Scheduled, None) => VmiStep::Launch,
+        (VmiPhase::Succeeded | VmiPhase::Failed, _) if leftovers => VmiStep::CleanUp,
+        (VmiPhase::Succeeded | VmiPhase::Failed, Some(_)) if want.finalizer => VmiStep::Release,
+        (VmiPhase::Early | VmiPhase::Succeeded | VmiPhase::Failed, _) => VmiStep::Wait(None),
     }
 }
 
-fn running(want: &Want, pressed: Option<Timestamp>, now: Timestamp) -> Step {
+fn running(want: &DesiredMachine, pressed: Option<Timestamp>, now: Timestamp) -> VmiStep {
     if want.phase.is_final() || want.condemned {
-        return Step::Kill;
+        return VmiStep::Kill;
     }
     let (deleted, end) = match (want.deleted, want.evicted) {
         (Some(deleted), _) => (deleted, later(deleted, want.grace)),
         // The deadline is the request plus the grace period, which the request may shorten.
         (None, Some(end)) => (earlier(end, want.grace), end),
-        (None, None) => return Step::Tend,
+        (None, None) => return VmiStep::Tend,
     };
     if now >= end || !want.acpi {
-        return Step::Kill;
+        return VmiStep::Kill;
     }
     let again = match pressed {
         // A press from before the deletion was a soft reboot or the like.
         Some(pressed) if pressed >= deleted => later(pressed, PRESS_AGAIN),
         _ => now,
     };
-    if again <= now { Step::PressButton } else { Step::Wait(Some(again.min(end))) }
+    if again <= now { VmiStep::PressButton } else { VmiStep::Wait(Some(again.min(end))) }
 }
 
 fn later(time: Timestamp, by: Duration) -> Timestamp {
@@ -172,8 +180,8 @@ mod tests {
         Timestamp::from_second(1_800_000_000 + second).unwrap()
     }
 
-    fn want(phase: Phase) -> Want {
-        Want {
+    fn want(phase: VmiPhase) -> DesiredMachine {
+        DesiredMachine {
             phase,
             deleted: None,
             evicted: None,
@@ -184,115 +192,140 @@ mod tests {
         }
     }
 
-    fn deleted(phase: Phase) -> Want {
-        Want { deleted: Some(at(0)), ..want(phase) }
+    fn deleted(phase: VmiPhase) -> DesiredMachine {
+        DesiredMachine { deleted: Some(at(0)), ..want(phase) }
     }
 
-    fn live(pressed: Option<i64>) -> Seen {
-        Seen::Running { pressed: pressed.map(at) }
+    fn live(pressed: Option<i64>) -> ObservedMachine {
+        ObservedMachine::Running { pressed: pressed.map(at) }
     }
 
     const DIED: Exit = Exit::Died { status: None, signal: None };
 
     #[track_caller]
-    fn check(want: Option<Want>, seen: Seen, now: i64, step: Step) {
+    fn check(want: Option<DesiredMachine>, seen: ObservedMachine, now: i64, step: VmiStep) {
         assert_eq!(next(want.as_ref(), &seen, at(now)), step, "{want:?} {seen:?}");
     }
 
     #[test]
     fn a_run_begins_once_and_only_after_the_hand_over() {
-        check(Some(want(Phase::Early)), Seen::Nothing, 0, Step::Wait(None));
-        check(Some(want(Phase::Scheduled)), Seen::Nothing, 0, Step::Launch);
+        check(Some(want(VmiPhase::Early)), ObservedMachine::Nothing, 0, VmiStep::Wait(None));
+        check(Some(want(VmiPhase::Scheduled)), ObservedMachine::Nothing, 0, VmiStep::Launch);
         // Killed while preparing: once more.
-        check(Some(want(Phase::Scheduled)), Seen::Unstarted, 0, Step::Launch);
-        check(Some(want(Phase::Scheduled)), live(None), 0, Step::Tend);
-        check(Some(want(Phase::Running)), live(None), 0, Step::Tend);
+        check(Some(want(VmiPhase::Scheduled)), ObservedMachine::Unstarted, 0, VmiStep::Launch);
+        check(Some(want(VmiPhase::Scheduled)), live(None), 0, VmiStep::Tend);
+        check(Some(want(VmiPhase::Running)), live(None), 0, VmiStep::Tend);
         // After a power cut the object says Running and there is no process.
-        check(Some(want(Phase::Running)), Seen::Nothing, 0, Step::Finish(Outcome::Failed));
-        check(Some(want(Phase::Running)), Seen::Unstarted, 0, Step::Finish(Outcome::Failed));
-        check(Some(want(Phase::Failed)), Seen::Nothing, 0, Step::Wait(None));
-        check(Some(want(Phase::Failed)), Seen::Unstarted, 0, Step::CleanUp);
+        check(
+            Some(want(VmiPhase::Running)),
+            ObservedMachine::Nothing,
+            0,
+            VmiStep::Finish(RunOutcome::Failed),
+        );
+        check(
+            Some(want(VmiPhase::Running)),
+            ObservedMachine::Unstarted,
+            0,
+            VmiStep::Finish(RunOutcome::Failed),
+        );
+        check(Some(want(VmiPhase::Failed)), ObservedMachine::Nothing, 0, VmiStep::Wait(None));
+        check(Some(want(VmiPhase::Failed)), ObservedMachine::Unstarted, 0, VmiStep::CleanUp);
     }
 
     #[test]
     fn an_end_is_written_before_its_traces_are_removed() {
-        for phase in [Phase::Scheduled, Phase::Running] {
-            let ended = |exit| Seen::Ended(exit);
-            let (good, bad) = (Outcome::Succeeded, Outcome::Failed);
-            check(Some(want(phase)), ended(Exit::GuestShutdown), 0, Step::Finish(good));
-            check(Some(want(phase)), ended(Exit::GuestPanic), 0, Step::Finish(bad));
-            check(Some(want(phase)), ended(Exit::Killed), 0, Step::Finish(bad));
-            check(Some(want(phase)), ended(DIED), 0, Step::Finish(bad));
+        for phase in [VmiPhase::Scheduled, VmiPhase::Running] {
+            let ended = |exit| ObservedMachine::Ended(exit);
+            let (good, bad) = (RunOutcome::Succeeded, RunOutcome::Failed);
+            check(Some(want(phase)), ended(Exit::GuestShutdown), 0, VmiStep::Finish(good));
+            check(Some(want(phase)), ended(Exit::GuestPanic), 0, VmiStep::Finish(bad));
+            check(Some(want(phase)), ended(Exit::Killed), 0, VmiStep::Finish(bad));
+            check(Some(want(phase)), ended(DIED), 0, VmiStep::Finish(bad));
         }
-        for phase in [Phase::Succeeded, Phase::Failed] {
-            check(Some(want(phase)), Seen::Ended(DIED), 0, Step::CleanUp);
+        for phase in [VmiPhase::Succeeded, VmiPhase::Failed] {
+            check(Some(want(phase)), ObservedMachine::Ended(DIED), 0, VmiStep::CleanUp);
         }
     }
 
     #[test]
     fn a_deleted_guest_hears_the_button_until_its_time_is_over() {
-        let running = || Some(deleted(Phase::Running));
-        check(running(), live(None), 0, Step::PressButton);
-        check(running(), live(Some(-60)), 1, Step::PressButton);
-        check(running(), live(Some(1)), 2, Step::Wait(Some(at(6))));
-        check(running(), live(Some(1)), 6, Step::PressButton);
-        check(running(), live(Some(28)), 29, Step::Wait(Some(at(30))));
-        check(running(), live(Some(28)), 30, Step::Kill);
-        check(running(), Seen::Ended(Exit::Killed), 31, Step::Finish(Outcome::Failed));
+        let running = || Some(deleted(VmiPhase::Running));
+        check(running(), live(None), 0, VmiStep::PressButton);
+        check(running(), live(Some(-60)), 1, VmiStep::PressButton);
+        check(running(), live(Some(1)), 2, VmiStep::Wait(Some(at(6))));
+        check(running(), live(Some(1)), 6, VmiStep::PressButton);
+        check(running(), live(Some(28)), 29, VmiStep::Wait(Some(at(30))));
+        check(running(), live(Some(28)), 30, VmiStep::Kill);
+        check(
+            running(),
+            ObservedMachine::Ended(Exit::Killed),
+            31,
+            VmiStep::Finish(RunOutcome::Failed),
+        );
     }
 
     #[test]
     fn an_evicted_guest_is_shut_down_and_has_failed() {
-        let evicted = |phase| Want { evicted: Some(at(30)), ..want(phase) };
-        check(Some(evicted(Phase::Running)), live(None), 1, Step::PressButton);
-        check(Some(evicted(Phase::Running)), live(Some(1)), 2, Step::Wait(Some(at(6))));
-        check(Some(evicted(Phase::Running)), live(Some(26)), 30, Step::Kill);
+        let evicted = |phase| DesiredMachine { evicted: Some(at(30)), ..want(phase) };
+        check(Some(evicted(VmiPhase::Running)), live(None), 1, VmiStep::PressButton);
+        check(Some(evicted(VmiPhase::Running)), live(Some(1)), 2, VmiStep::Wait(Some(at(6))));
+        check(Some(evicted(VmiPhase::Running)), live(Some(26)), 30, VmiStep::Kill);
         for exit in [Exit::GuestShutdown, Exit::Killed] {
-            let step = Step::Finish(Outcome::Failed);
-            check(Some(evicted(Phase::Running)), Seen::Ended(exit), 9, step);
+            let step = VmiStep::Finish(RunOutcome::Failed);
+            check(Some(evicted(VmiPhase::Running)), ObservedMachine::Ended(exit), 9, step);
         }
         // It was about to start: it does not any more.
-        let step = Step::Finish(Outcome::Failed);
-        check(Some(evicted(Phase::Scheduled)), Seen::Nothing, 1, step);
-        check(Some(evicted(Phase::Failed)), Seen::Ended(Exit::GuestShutdown), 9, Step::CleanUp);
+        let step = VmiStep::Finish(RunOutcome::Failed);
+        check(Some(evicted(VmiPhase::Scheduled)), ObservedMachine::Nothing, 1, step);
+        check(
+            Some(evicted(VmiPhase::Failed)),
+            ObservedMachine::Ended(Exit::GuestShutdown),
+            9,
+            VmiStep::CleanUp,
+        );
         // A deletion counts more: it was asked for by a person.
-        let deleted = Want { deleted: Some(at(0)), ..evicted(Phase::Running) };
-        let step = Step::Finish(Outcome::Succeeded);
-        check(Some(deleted), Seen::Ended(Exit::GuestShutdown), 9, step);
+        let deleted = DesiredMachine { deleted: Some(at(0)), ..evicted(VmiPhase::Running) };
+        let step = VmiStep::Finish(RunOutcome::Succeeded);
+        check(Some(deleted), ObservedMachine::Ended(Exit::GuestShutdown), 9, step);
     }
 
     #[test]
     fn who_cannot_hear_the_button_is_ended_without_blame() {
-        let deaf = || Want { acpi: false, ..deleted(Phase::Running) };
-        let at_once = || Want { grace: Duration::ZERO, ..deleted(Phase::Running) };
+        let deaf = || DesiredMachine { acpi: false, ..deleted(VmiPhase::Running) };
+        let at_once = || DesiredMachine { grace: Duration::ZERO, ..deleted(VmiPhase::Running) };
         for want in [deaf, at_once] {
-            check(Some(want()), live(None), 0, Step::Kill);
-            let killed = Seen::Ended(Exit::Killed);
-            check(Some(want()), killed, 0, Step::Finish(Outcome::Succeeded));
+            check(Some(want()), live(None), 0, VmiStep::Kill);
+            let killed = ObservedMachine::Ended(Exit::Killed);
+            check(Some(want()), killed, 0, VmiStep::Finish(RunOutcome::Succeeded));
         }
     }
 
     #[test]
     fn a_deleted_object_is_released_last() {
-        check(Some(deleted(Phase::Scheduled)), Seen::Nothing, 0, Step::Finish(Outcome::Succeeded));
-        check(Some(deleted(Phase::Succeeded)), Seen::Nothing, 0, Step::Release);
-        let released = Want { finalizer: false, ..deleted(Phase::Succeeded) };
-        check(Some(released), Seen::Nothing, 0, Step::Wait(None));
-        check(Some(deleted(Phase::Failed)), Seen::Ended(DIED), 0, Step::CleanUp);
+        check(
+            Some(deleted(VmiPhase::Scheduled)),
+            ObservedMachine::Nothing,
+            0,
+            VmiStep::Finish(RunOutcome::Succeeded),
+        );
+        check(Some(deleted(VmiPhase::Succeeded)), ObservedMachine::Nothing, 0, VmiStep::Release);
+        let released = DesiredMachine { finalizer: false, ..deleted(VmiPhase::Succeeded) };
+        check(Some(released), ObservedMachine::Nothing, 0, VmiStep::Wait(None));
+        check(Some(deleted(VmiPhase::Failed)), ObservedMachine::Ended(DIED), 0, VmiStep::CleanUp);
     }
 
     #[test]
     fn what_has_no_object_is_removed() {
-        check(None, live(None), 0, Step::Kill);
-        check(None, Seen::Ended(DIED), 0, Step::CleanUp);
-        check(None, Seen::Unstarted, 0, Step::CleanUp);
-        check(None, Seen::Nothing, 0, Step::Forget);
+        check(None, live(None), 0, VmiStep::Kill);
+        check(None, ObservedMachine::Ended(DIED), 0, VmiStep::CleanUp);
+        check(None, ObservedMachine::Unstarted, 0, VmiStep::CleanUp);
+        check(None, ObservedMachine::Nothing, 0, VmiStep::Forget);
     }
 
     #[test]
     fn a_guest_that_must_not_live_is_killed() {
-        let condemned = Want { condemned: true, ..want(Phase::Running) };
-        check(Some(condemned), live(None), 0, Step::Kill);
-        check(Some(want(Phase::Failed)), live(None), 0, Step::Kill);
+        let condemned = DesiredMachine { condemned: true, ..want(VmiPhase::Running) };
+        check(Some(condemned), live(None), 0, VmiStep::Kill);
+        check(Some(want(VmiPhase::Failed)), live(None), 0, VmiStep::Kill);
     }
 }

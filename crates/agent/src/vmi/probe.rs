@@ -13,13 +13,13 @@ use virt::v1::Probe;
 
 use super::dial;
 use super::guest::{Info, update};
-use super::live::Live;
+use super::live::LiveMachine;
 use super::object::Vmi;
 use super::status::Readiness;
 
 /// How often and how patiently is asked; upstream's defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Rhythm {
+struct ProbeTiming {
     delay: Duration,
     period: Duration,
     timeout: Duration,
@@ -27,7 +27,7 @@ struct Rhythm {
     failures: u32,
 }
 
-impl Rhythm {
+impl ProbeTiming {
     fn of(probe: &Probe) -> Self {
         let count = |given: Option<i32>, default: u32| {
             given.and_then(|given| u32::try_from(given).ok()).filter(|n| *n > 0).unwrap_or(default)
@@ -45,14 +45,14 @@ impl Rhythm {
 
 /// Answers in a row, and what they amount to.
 #[derive(Debug, Default)]
-struct Tally {
+struct ProbeCounter {
     successes: u32,
     failures: u32,
 }
 
-impl Tally {
+impl ProbeCounter {
     /// True or false once there were enough answers of one kind in a row.
-    fn count(&mut self, success: bool, rhythm: Rhythm) -> Option<bool> {
+    fn count(&mut self, success: bool, rhythm: ProbeTiming) -> Option<bool> {
         if success {
             self.failures = 0;
             self.successes = self.successes.saturating_add(1);
@@ -66,7 +66,7 @@ impl Tally {
 }
 
 /// Starts the probes that the object asks for. They end with the machine.
-pub(super) fn start(live: &Live, vmi: &Vmi, info: &Arc<watch::Sender<Info>>, tasks: &Tasks) {
+pub(super) fn start(live: &LiveMachine, vmi: &Vmi, info: &Arc<watch::Sender<Info>>, tasks: &Tasks) {
     if let Some(probe) = vmi.spec.readiness_probe.clone() {
         let why = "the readiness probe has not succeeded yet".to_owned();
         update(info, |info| info.readiness = Readiness::Unready(why));
@@ -90,7 +90,7 @@ pub(super) fn start(live: &Live, vmi: &Vmi, info: &Arc<watch::Sender<Info>>, tas
 }
 
 fn spawn(
-    live: &Live,
+    live: &LiveMachine,
     probe: Probe,
     tasks: &Tasks,
     verdict: impl Fn(bool, String) + Send + 'static,
@@ -105,9 +105,9 @@ fn spawn(
     });
 }
 
-async fn repeat(live: &Live, probe: &Probe, verdict: impl Fn(bool, String)) {
-    let rhythm = Rhythm::of(probe);
-    let mut tally = Tally::default();
+async fn repeat(live: &LiveMachine, probe: &Probe, verdict: impl Fn(bool, String)) {
+    let rhythm = ProbeTiming::of(probe);
+    let mut tally = ProbeCounter::default();
     tokio::time::sleep(rhythm.delay).await;
     loop {
         let answer = match tokio::time::timeout(rhythm.timeout, ask(live, probe)).await {
@@ -124,7 +124,7 @@ async fn repeat(live: &Live, probe: &Probe, verdict: impl Fn(bool, String)) {
     }
 }
 
-async fn ask(live: &Live, probe: &Probe) -> Result<(), String> {
+async fn ask(live: &LiveMachine, probe: &Probe) -> Result<(), String> {
     if let Some(tcp) = &probe.tcp_socket {
         let port = port(&tcp.0["port"])?;
         return dial::tcp(live, port).await.map(drop).map_err(|why| Chain(&why).to_string());
@@ -168,14 +168,14 @@ mod tests {
 
     use super::*;
 
-    fn rhythm(probe: Value) -> Rhythm {
-        Rhythm::of(&serde_json::from_value(probe).unwrap())
+    fn rhythm(probe: Value) -> ProbeTiming {
+        ProbeTiming::of(&serde_json::from_value(probe).unwrap())
     }
 
     #[test]
     fn a_verdict_takes_as_many_answers_in_a_row_as_asked() {
         let rhythm = rhythm(json!({"successThreshold": 2, "failureThreshold": 3}));
-        let mut tally = Tally::default();
+        let mut tally = ProbeCounter::default();
         let verdicts = [true, true, false, false, true, false, false, false]
             .map(|success| tally.count(success, rhythm));
         assert_eq!(verdicts, [None, Some(true), None, None, None, None, None, Some(false)]);

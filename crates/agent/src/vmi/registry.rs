@@ -6,13 +6,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::live::Live;
+use super::live::LiveMachine;
 use super::object::Vmi;
 use crate::usage;
 
 /// What is known of a machine's object.
 #[derive(Debug, Clone)]
-pub(super) enum Known {
+pub(super) enum KnownMachine {
     /// The server has not been heard yet.
     Unknown,
     Present(Arc<Vmi>),
@@ -21,22 +21,22 @@ pub(super) enum Known {
 
 /// The ends that others hold of a machine's task.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) object: watch::Sender<Known>,
-    pub(super) live: watch::Receiver<Option<Live>>,
+pub(super) struct MachineEntry {
+    pub(super) object: watch::Sender<KnownMachine>,
+    pub(super) live: watch::Receiver<Option<LiveMachine>>,
 }
 
 /// All machines of the node, by uid; clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Machines(Arc<Mutex<BTreeMap<String, Entry>>>);
+pub(crate) struct Machines(Arc<Mutex<BTreeMap<String, MachineEntry>>>);
 
 impl Machines {
     /// The running machine of this name.
-    pub(crate) fn live(&self, namespace: &str, name: &str) -> Option<Live> {
+    pub(crate) fn live(&self, namespace: &str, name: &str) -> Option<LiveMachine> {
         let machines = self.0.lock();
         machines.values().find_map(|entry| {
             let object = entry.object.borrow();
-            let Known::Present(vmi) = &*object else { return None };
+            let KnownMachine::Present(vmi) = &*object else { return None };
             let named = vmi.namespace == namespace && vmi.name == name;
             named.then(|| entry.live.borrow().clone()).flatten()
         })
@@ -54,7 +54,7 @@ impl Machines {
             let machines = self.0.lock();
             let running = machines.values().filter_map(|entry| {
                 let object = entry.object.borrow();
-                let Known::Present(vmi) = &*object else { return None };
+                let KnownMachine::Present(vmi) = &*object else { return None };
                 let pid = entry.live.borrow().as_ref()?.running.process().pid;
                 Some((vmi.namespace.clone(), vmi.name.clone(), pid))
             });
@@ -67,14 +67,14 @@ impl Machines {
     }
 
     /// Tells a machine's task of its object; false if there is no such task.
-    pub(super) fn tell(&self, uid: &str, object: Known) -> bool {
+    pub(super) fn notify_watchers(&self, uid: &str, object: KnownMachine) -> bool {
         let machines = self.0.lock();
         let Some(entry) = machines.get(uid) else { return false };
         entry.object.send_replace(object);
         true
     }
 
-    pub(super) fn insert(&self, uid: String, entry: Entry) {
+    pub(super) fn insert(&self, uid: String, entry: MachineEntry) {
         self.0.lock().insert(uid, entry);
     }
 
@@ -86,8 +86,8 @@ impl Machines {
     fn present(&self) -> Vec<Arc<Vmi>> {
         let machines = self.0.lock();
         let known = machines.values().filter_map(|entry| match &*entry.object.borrow() {
-            Known::Present(vmi) => Some(Arc::clone(vmi)),
-            Known::Unknown | Known::Gone => None,
+            KnownMachine::Present(vmi) => Some(Arc::clone(vmi)),
+            KnownMachine::Unknown | KnownMachine::Gone => None,
         });
         known.collect()
     }

@@ -16,21 +16,21 @@ use std::path::PathBuf;
 use client::Fault;
 use futures_util::FutureExt as _;
 use qemu::RunDir;
-use qemu::machine::{FileImage, ImageFormat, Source};
-use qemu::process::Identity;
+use qemu::machine::{DiskSource, FileImage, ImageFormat};
+use qemu::process::ProcessUser;
 use serde_json::Value;
 use virt::reason::NotSynchronized;
 use virt::v1::{MemoryDumpVolumeSource, Volume};
 
-pub(crate) use replicated::let_go;
+pub(crate) use replicated::release;
 
-use super::awaited::{Kind, Object};
+use super::awaited::{AwaitedKind, Object};
 use super::object::Vmi;
 use super::seed;
-use super::status::Trouble;
-use super::translate::Backing;
+use super::status::MachineProblem;
+use super::translate::VolumeBacking;
 use crate::context::Context;
-use crate::event::Note;
+use crate::event::EventNote;
 use crate::storage::{LinkError, TicketError};
 use crate::volume::MissingDisk;
 
@@ -40,7 +40,7 @@ pub(crate) const ATTACHING: &str = NotSynchronized::Attaching.as_str();
 /// A volume that can be attached.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Resolved {
-    pub(crate) backing: Backing,
+    pub(crate) backing: VolumeBacking,
     pub(crate) size: Option<u64>,
     /// As in `persistentVolumeClaimInfo`.
     pub(crate) claim: Option<Value>,
@@ -101,12 +101,12 @@ impl ResolveError {
         else {
             return None;
         };
-        let kind = Kind::named(kind)?;
+        let kind = AwaitedKind::named(kind)?;
         Some(Object { kind, namespace: namespace.to_owned(), name: name.clone() })
     }
 
-    pub(crate) fn trouble(&self) -> Trouble {
-        Trouble::new(self.reason(), base::Chain(self).to_string())
+    pub(crate) fn trouble(&self) -> MachineProblem {
+        MachineProblem::new(self.reason(), base::Chain(self).to_string())
     }
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct Resolver<'a> {
     pub(crate) context: &'a Context,
     pub(crate) vmi: &'a Vmi,
     pub(crate) dir: &'a RunDir,
-    pub(crate) identity: Option<&'a Identity>,
+    pub(crate) identity: Option<&'a ProcessUser>,
 }
 
 impl Resolver<'_> {
@@ -185,11 +185,12 @@ impl Resolver<'_> {
     async fn seed(&self, volume: &Volume) -> Result<Option<seed::Seed>, ResolveError> {
         let vmi = self.vmi;
         if let Some(source) = &volume.cloud_init_no_cloud {
-            let data = self.cloud_init(source.into(), data::Carrier::NoCloud).boxed().await?;
+            let data = self.cloud_init(source.into(), data::KeyDelivery::NoCloud).boxed().await?;
             return Ok(Some(seed::no_cloud(vmi, &data)));
         }
         if let Some(source) = &volume.cloud_init_config_drive {
-            let data = self.cloud_init(source.into(), data::Carrier::ConfigDrive).boxed().await?;
+            let data =
+                self.cloud_init(source.into(), data::KeyDelivery::ConfigDrive).boxed().await?;
             return Ok(Some(seed::config_drive(vmi, &data, &data::tagged(vmi))));
         }
         if let Some(source) = &volume.sysprep {
@@ -231,7 +232,7 @@ impl Resolver<'_> {
             volume.name
         );
         tracing::warn!(name = self.vmi.name, reason = complaint, "user data is wrong");
-        let note = Note::warning("InvalidUserData", message);
+        let note = EventNote::warning("InvalidUserData", message);
         self.context.reporter.report(&self.vmi.reference(), note).await;
     }
 
@@ -248,8 +249,8 @@ impl Resolver<'_> {
             .and_then(|()| file::hand_over(&path, self.identity, 0o600))
             .map_err(|source| ResolveError::File { doing: "write", path: path.clone(), source })?;
         Ok(Resolved {
-            backing: Backing {
-                source: Source::File(FileImage::raw(path)),
+            backing: VolumeBacking {
+                source: DiskSource::File(FileImage::raw(path)),
                 // It is this run's own, and some buses have no disks that cannot be written.
                 read_only: false,
                 direct: false,
@@ -297,8 +298,8 @@ impl Resolver<'_> {
 fn plain_file(path: PathBuf, size: Option<u64>) -> Resolved {
     let facts = file::facts(&path);
     Resolved {
-        backing: Backing {
-            source: Source::File(FileImage { path, format: ImageFormat::Raw, backing: None }),
+        backing: VolumeBacking {
+            source: DiskSource::File(FileImage { path, format: ImageFormat::Raw, backing: None }),
             read_only: false,
             direct: facts.direct,
             allocated: facts.allocated,

@@ -16,7 +16,7 @@ use qemu::qmp::{QmpError, RunState, StateError};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
-use super::live::Live;
+use super::live::LiveMachine;
 use super::object::Vmi;
 
 /// The note, in a machine's folder.
@@ -27,7 +27,7 @@ const FOLDER: &str = "memory";
 const ANSWER: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Note {
+struct ResumeRecord {
     memory: PathBuf,
 }
 
@@ -36,7 +36,7 @@ struct Note {
 pub(crate) enum ResumeError {
     #[error("cannot read the memory of the guest from {}", path.display())]
     Open { path: PathBuf, source: io::Error },
-    #[error("the guest does not go on from {}", path.display())]
+    #[error("cannot resume the guest from {}", path.display())]
     Load { path: PathBuf, source: StateError },
     #[error(transparent)]
     Qmp(#[from] QmpError),
@@ -48,7 +48,7 @@ pub(crate) fn memory(agent_dir: &Path, instant: &str) -> PathBuf {
 }
 
 /// Removes the memory of all other instants. A few files in one folder: not worth a thread.
-pub(crate) fn forget_memory(agent_dir: &Path, kept: &BTreeSet<String>) {
+pub(crate) fn remove_memory_dump(agent_dir: &Path, kept: &BTreeSet<String>) {
     let entries = std::fs::read_dir(agent_dir.join(FOLDER)).into_iter().flatten().flatten();
     for entry in entries {
         let path = entry.path();
@@ -57,8 +57,10 @@ pub(crate) fn forget_memory(agent_dir: &Path, kept: &BTreeSet<String>) {
             continue;
         }
         match std::fs::remove_file(&path) {
-            Ok(()) => info!(instant, "memory of a snapshot is removed"),
-            Err(failure) => warn!(error = %Chain(&failure), "memory of a snapshot is left"),
+            Ok(()) => info!(instant, "memory dump of snapshot removed"),
+            Err(failure) => {
+                warn!(error = %Chain(&failure), "cannot remove memory dump of snapshot")
+            }
         }
     }
 }
@@ -71,7 +73,7 @@ pub(super) fn source(vmi: &Vmi, agent_dir: &Path) -> Option<PathBuf> {
 }
 
 pub(super) fn note(dir: &qemu::RunDir, memory: &Path) -> io::Result<()> {
-    dir.store(NOTE, &Note { memory: memory.to_path_buf() })
+    dir.store(NOTE, &ResumeRecord { memory: memory.to_path_buf() })
 }
 
 /// What became of a guest that may wait for its memory.
@@ -83,10 +85,10 @@ pub(super) enum Resumed {
     NotNeeded,
 }
 
-impl Live {
+impl LiveMachine {
     /// Has a guest go on that waits for its memory; nothing happens to others.
     pub(super) async fn resume(&self) -> Result<Resumed, ResumeError> {
-        let Ok(Some(note)) = self.running.dir().load::<Note>(NOTE) else {
+        let Ok(Some(note)) = self.running.dir().load::<ResumeRecord>(NOTE) else {
             return Ok(Resumed::NotNeeded);
         };
         let qmp = self.running.qmp().await?.with_limit(ANSWER);
@@ -99,7 +101,7 @@ impl Live {
         let loaded = qmp.load_state(file.into()).await;
         loaded.map_err(|source| ResumeError::Load { path, source })?;
         qmp.resume().await?;
-        info!("a guest goes on where it was");
+        info!("guest resumed from saved memory");
         Ok(Resumed::FromMemory)
     }
 }

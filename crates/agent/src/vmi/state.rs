@@ -12,12 +12,12 @@ use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use qemu::RunDir;
 use qemu::machine::Firmware;
-use qemu::process::Identity;
+use qemu::process::ProcessUser;
 use tracing::{info, warn};
 
 use super::launch::StartError;
 use super::object::Vmi;
-use super::translate::Host;
+use super::translate::HostCapabilities;
 use crate::api::present;
 use crate::context::Context;
 
@@ -25,14 +25,14 @@ const SWEEP: std::time::Duration = std::time::Duration::from_secs(3600);
 
 /// Where the state of one machine lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct State {
+pub(super) struct StateDir {
     pub(super) nvram: PathBuf,
     pub(super) tpm: PathBuf,
     /// What must exist for them.
     folder: Option<PathBuf>,
 }
 
-impl State {
+impl StateDir {
     pub(super) fn of(context: &Context, vmi: &Vmi, dir: &RunDir) -> Self {
         let domain = &vmi.spec.domain;
         let loader = domain.firmware.as_ref().and_then(|firmware| firmware.bootloader.as_ref());
@@ -52,9 +52,9 @@ impl State {
     /// Makes what is not there yet.
     pub(super) fn provide(
         &self,
-        host: &Host,
+        host: &HostCapabilities,
         machine: &qemu::Machine,
-        identity: Option<&Identity>,
+        identity: Option<&ProcessUser>,
     ) -> Result<(), StartError> {
         let failed = |doing, path: &PathBuf| {
             let path = path.clone();
@@ -94,7 +94,7 @@ async fn sweep_once(context: &Context) {
         match is_owned(context, namespace, owner).await {
             Ok(true) => {}
             Ok(false) => {
-                info!(namespace, name = owner, "removing the state of a machine that is gone");
+                info!(namespace, name = owner, "removing state of deleted machine");
                 if let Err(failure) = std::fs::remove_dir_all(entry.path()) {
                     warn!(error = %Chain(&failure), "cannot remove a machine's state");
                 }

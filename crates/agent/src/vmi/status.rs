@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use virt::reason::{NotReady, NotSynchronized, Pause as PauseReason};
 use virt::v1::{VirtualMachineInstanceGuestOSInfo, VirtualMachineInstanceNetworkInterface};
 
-use super::object::{Phase, Vmi};
+use super::object::{Vmi, VmiPhase};
 use condition::Conditions;
 pub(crate) use memory_dump::{DumpReport, Ended};
 use memory_dump::{dump_info, dump_phase, has_dumped};
@@ -21,21 +21,21 @@ use memory_dump::{dump_info, dump_phase, has_dumped};
 /// All that status is made of.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct View {
-    pub(crate) phase: Phase,
+    pub(crate) phase: VmiPhase,
     /// Why the machine is not as its specification says.
-    pub(crate) trouble: Option<Trouble>,
+    pub(crate) trouble: Option<MachineProblem>,
     /// What is known of the guest; nothing before it runs and after it ended.
     pub(crate) guest: Option<Guest>,
 }
 
 /// A reason in one word, and a message that says what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Trouble {
+pub(crate) struct MachineProblem {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
 }
 
-impl Trouble {
+impl MachineProblem {
     pub(crate) fn new(reason: NotSynchronized, message: impl Into<String>) -> Self {
         Self { reason: reason.as_str(), message: message.into() }
     }
@@ -52,9 +52,9 @@ pub(crate) struct Guest {
     pub(crate) credentials: Option<Result<(), String>>,
     pub(crate) machine_type: String,
     pub(crate) topology: Topology,
-    pub(crate) memory: Memory,
+    pub(crate) memory: GuestMemory,
     pub(crate) user: u32,
-    pub(crate) volumes: Vec<Volume>,
+    pub(crate) volumes: Vec<VolumeReport>,
     pub(crate) interfaces: Vec<VirtualMachineInstanceNetworkInterface>,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Topology {
 
 /// Sizes in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Memory {
+pub(crate) struct GuestMemory {
     pub(crate) at_boot: u64,
     pub(crate) current: u64,
     pub(crate) requested: u64,
@@ -99,7 +99,7 @@ pub(crate) struct Memory {
 
 /// A volume of the guest, attached or on its way.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Volume {
+pub(crate) struct VolumeReport {
     pub(crate) name: String,
     /// The guest's name for it, `vda`; empty while it is not attached.
     pub(crate) target: String,
@@ -169,7 +169,7 @@ impl Patch<'_> {
     }
 }
 
-fn transitions(vmi: &Vmi, phase: Phase, stamp: &str) -> Value {
+fn transitions(vmi: &Vmi, phase: VmiPhase, stamp: &str) -> Value {
     let mut all = vmi.status["phaseTransitionTimestamps"].as_array().cloned().unwrap_or_default();
     if !all.iter().any(|each| each["phase"] == phase.name()) {
         all.push(json!({"phase": phase.name(), "phaseTransitionTimestamp": stamp}));
@@ -285,7 +285,7 @@ fn guest_fields(patch: &mut Patch<'_>, vmi: &Vmi, guest: &Guest) {
     patch.put("migrationMethod", method.into());
     patch.put("migrationTransport", "Unix".into());
     patch.put("fsFreezeStatus", if guest.frozen { "frozen".into() } else { Value::Null });
-    let mut volumes: Vec<&Volume> = guest.volumes.iter().collect();
+    let mut volumes: Vec<&VolumeReport> = guest.volumes.iter().collect();
     volumes.sort_by(|one, two| one.name.cmp(&two.name));
     let have = vmi.status["volumeStatus"].as_array().cloned().unwrap_or_default();
     let volumes: Vec<Value> =
@@ -293,7 +293,7 @@ fn guest_fields(patch: &mut Patch<'_>, vmi: &Vmi, guest: &Guest) {
     patch.put("volumeStatus", if volumes.is_empty() { Value::Null } else { volumes.into() });
 }
 
-fn volume_status(volume: &Volume, have: &[Value]) -> Value {
+fn volume_status(volume: &VolumeReport, have: &[Value]) -> Value {
     let before = have.iter().find(|each| each["name"] == volume.name.as_str());
     let mut status = json!({"name": volume.name, "target": volume.target});
     if let Some(size) = volume.size {

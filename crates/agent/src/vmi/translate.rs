@@ -21,7 +21,7 @@ pub(crate) use nic::{mac, nic};
 
 /// What the node can do.
 #[derive(Debug, Clone)]
-pub(crate) struct Host {
+pub(crate) struct HostCapabilities {
     pub(crate) accelerator: Accelerator,
     pub(crate) firmware: Vec<Efi>,
     /// Whether a software TPM is installed.
@@ -38,8 +38,8 @@ pub(crate) struct Efi {
 
 /// Where the bytes of a volume are.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Backing {
-    pub(crate) source: qemu::machine::Source,
+pub(crate) struct VolumeBacking {
+    pub(crate) source: qemu::machine::DiskSource,
     pub(crate) read_only: bool,
     /// Whether the file system takes direct I/O.
     pub(crate) direct: bool,
@@ -49,19 +49,19 @@ pub(crate) struct Backing {
 
 /// Where an interface ends on the host.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Outlet {
+pub(crate) struct InterfaceBackend {
     pub(crate) backend: qemu::machine::NicBackend,
     pub(crate) mtu: Option<u16>,
 }
 
 /// Everything beside the specification that decides the command line.
 #[derive(Debug, Clone)]
-pub(crate) struct Surroundings<'a> {
-    pub(crate) host: &'a Host,
+pub(crate) struct TranslateContext<'a> {
+    pub(crate) host: &'a HostCapabilities,
     /// By the name of the volume.
-    pub(crate) volumes: &'a BTreeMap<String, Backing>,
+    pub(crate) volumes: &'a BTreeMap<String, VolumeBacking>,
     /// By the name of the interface.
-    pub(crate) outlets: &'a BTreeMap<String, Outlet>,
+    pub(crate) outlets: &'a BTreeMap<String, InterfaceBackend>,
     /// This machine's own copy of the firmware's variables.
     pub(crate) nvram: PathBuf,
     /// Where this machine's TPM keeps its state.
@@ -84,7 +84,7 @@ pub(crate) enum TranslateError {
 }
 
 /// The machine that `vmi` describes.
-pub(crate) fn machine(vmi: &Vmi, around: &Surroundings<'_>) -> Result<Machine, TranslateError> {
+pub(crate) fn machine(vmi: &Vmi, around: &TranslateContext<'_>) -> Result<Machine, TranslateError> {
     let domain = &vmi.spec.domain;
     device::refuse_unknown(domain)?;
     let memory = board::memory(domain)?;

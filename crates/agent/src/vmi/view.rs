@@ -3,24 +3,26 @@
 
 use std::collections::BTreeMap;
 
-use qemu::machine::{Bus, Disk, DiskDevice, Link, Source};
+use qemu::machine::{Bus, Disk, DiskDevice, DiskSource, LinkState};
 use qemu::qmp::RunState;
 use serde_json::Value;
 use virt::v1::VirtualMachineInstanceNetworkInterface as InterfaceStatus;
 
 use super::guest::Info;
-use super::live::Live;
+use super::live::LiveMachine;
 use super::object::Vmi;
 use super::resolve::{Resolved, is_hotpluggable};
-use super::status::{DumpReport, Guest, Hotplug, Memory, Pause, Readiness, Topology, Volume};
-use crate::network::{Attachment, Place};
+use super::status::{
+    DumpReport, Guest, GuestMemory, Hotplug, Pause, Readiness, Topology, VolumeReport,
+};
+use crate::network::{Attachment, NetworkLocation};
 
 /// The address that QEMU's user-mode network gives to its only guest.
 const USER_ADDRESS: &str = "10.0.2.15";
 
 pub(super) fn guest(
     vmi: &Vmi,
-    live: &Live,
+    live: &LiveMachine,
     volumes: &BTreeMap<String, Resolved>,
     pending: &BTreeMap<String, String>,
     dumps: &BTreeMap<String, DumpReport>,
@@ -52,7 +54,7 @@ pub(super) fn guest(
         credentials: info.credentials.clone(),
         machine_type: kind,
         topology: info.topology.unwrap_or(booted),
-        memory: Memory {
+        memory: GuestMemory {
             at_boot: machine.memory.guest,
             current: machine.memory.guest + info.growth,
             requested: requested(vmi).unwrap_or(machine.memory.guest),
@@ -84,7 +86,7 @@ fn volume_list(
     resolved: &BTreeMap<String, Resolved>,
     pending: &BTreeMap<String, String>,
     dumps: &BTreeMap<String, DumpReport>,
-) -> Vec<Volume> {
+) -> Vec<VolumeReport> {
     let have = vmi.status["volumeStatus"].as_array().cloned().unwrap_or_default();
     let before = |name: &str| have.iter().find(|each| each["name"] == name);
     let targets = targets(disks, &have);
@@ -101,7 +103,7 @@ fn volume_list(
                 _ => Hotplug::Attached,
             }),
         };
-        all.push(Volume {
+        all.push(VolumeReport {
             name: volume.name.clone(),
             target,
             size: found
@@ -113,9 +115,9 @@ fn volume_list(
                 .or_else(|| before(&volume.name)?.get("persistentVolumeClaimInfo").cloned()),
         });
     }
-    for disk in disks.iter().filter(|disk| disk.source != Source::Empty) {
+    for disk in disks.iter().filter(|disk| disk.source != DiskSource::Empty) {
         if !vmi.spec.volumes.iter().any(|volume| volume.name == disk.name) {
-            all.push(Volume {
+            all.push(VolumeReport {
                 name: disk.name.clone(),
                 target: targets.get(disk.name.as_str()).cloned().unwrap_or_default(),
                 size: None,
@@ -204,9 +206,9 @@ fn interface(
     info: &Info,
 ) -> InterfaceStatus {
     let given = attachment.and_then(|attachment| match &attachment.place {
-        Place::Nat { address, .. } => Some(address.to_string()),
-        Place::User => Some(USER_ADDRESS.to_owned()),
-        Place::Bridge { .. } => info.learned.get(&attachment.interface).cloned(),
+        NetworkLocation::Nat { address, .. } => Some(address.to_string()),
+        NetworkLocation::User => Some(USER_ADDRESS.to_owned()),
+        NetworkLocation::Bridge { .. } => info.learned.get(&attachment.interface).cloned(),
     });
     let told =
         info.interfaces.iter().find(|told| nic.mac.eq_ignore_ascii_case(&told.hardware_address));
@@ -226,7 +228,7 @@ fn interface(
         interface_name: told.map(|told| told.name.clone()),
         info_source: Some(if told.is_some() { "domain, guest-agent" } else { "domain" }.into()),
         queue_count: Some(attachment.map_or(1, |attachment| i32::from(attachment.queues))),
-        link_state: Some(if nic.link == Link::Up { "up" } else { "down" }.into()),
+        link_state: Some(if nic.link == LinkState::Up { "up" } else { "down" }.into()),
     }
 }
 
@@ -249,7 +251,7 @@ mod tests {
     use super::*;
 
     fn disk(name: &str, bus: Bus) -> Disk {
-        Disk::new(name, bus, Source::Empty)
+        Disk::new(name, bus, DiskSource::Empty)
     }
 
     #[test]

@@ -13,9 +13,9 @@ use qemu::RunDir;
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
-use super::actor::Actor;
-use super::object::{Phase, Vmi};
-use super::registry::{Entry, Known, Machines};
+use super::actor::VmiActor;
+use super::object::{Vmi, VmiPhase};
+use super::registry::{KnownMachine, MachineEntry, Machines};
 use crate::context::Context;
 use crate::order;
 
@@ -30,9 +30,9 @@ pub(crate) async fn run(
     tasks: Tasks,
     mut stop: Stop,
 ) {
-    let mut keeper = Keeper { context, machines, tasks, listed: vec![], uids: BTreeSet::new() };
+    let mut keeper = VmiWatcher { context, machines, tasks, listed: vec![], uids: BTreeSet::new() };
     for uid in found {
-        keeper.start(uid, Known::Unknown);
+        keeper.start(uid, KnownMachine::Unknown);
     }
     let label = format!("kubevirt.io/nodeName={}", keeper.context.config.node_name);
     let api = crate::api::vmis(&keeper.context.client);
@@ -53,7 +53,7 @@ pub(crate) async fn run(
                 if failing {
                     debug!(error = %Chain(&failure), "still cannot follow machines");
                 } else {
-                    warn!(error = %Chain(&failure), "cannot follow machines");
+                    warn!(error = %Chain(&failure), "cannot watch virtual machine instances");
                 }
                 failing = true;
                 tokio::time::sleep(RETRY).await;
@@ -63,7 +63,7 @@ pub(crate) async fn run(
     }
 }
 
-struct Keeper {
+struct VmiWatcher {
     context: Arc<Context>,
     machines: Machines,
     tasks: Tasks,
@@ -74,7 +74,7 @@ struct Keeper {
     uids: BTreeSet<String>,
 }
 
-impl Keeper {
+impl VmiWatcher {
     fn apply(&mut self, event: Event<DynamicObject>) {
         match event {
             Event::Init => {
@@ -88,7 +88,7 @@ impl Keeper {
             Event::InitDone => {
                 let listed = std::mem::take(&mut self.listed);
                 let was_here = |vmi: &&Vmi| {
-                    matches!(vmi.phase(), Phase::Scheduled | Phase::Running)
+                    matches!(vmi.phase(), VmiPhase::Scheduled | VmiPhase::Running)
                         && vmi.deleted.is_none()
                 };
                 self.context.order.expect(listed.iter().filter(was_here), order::uptime());
@@ -97,7 +97,7 @@ impl Keeper {
                 }
                 for uid in self.machines.uids() {
                     if !self.uids.contains(&uid) {
-                        self.machines.tell(&uid, Known::Gone);
+                        self.machines.notify_watchers(&uid, KnownMachine::Gone);
                     }
                 }
             }
@@ -108,25 +108,26 @@ impl Keeper {
             }
             Event::Delete(object) => {
                 if let Some(uid) = object.metadata.uid {
-                    self.machines.tell(&uid, Known::Gone);
+                    self.machines.notify_watchers(&uid, KnownMachine::Gone);
                 }
             }
         }
     }
 
     fn present(&mut self, vmi: Vmi) {
-        let (uid, known) = (vmi.uid.clone(), Known::Present(Arc::new(vmi)));
-        if !self.machines.tell(&uid, known.clone()) {
+        let (uid, known) = (vmi.uid.clone(), KnownMachine::Present(Arc::new(vmi)));
+        if !self.machines.notify_watchers(&uid, known.clone()) {
             self.start(uid, known);
         }
     }
 
-    fn start(&self, uid: String, known: Known) {
+    fn start(&self, uid: String, known: KnownMachine) {
         let (object, objects) = watch::channel(known);
         let (live, lives) = watch::channel(None);
-        self.machines.insert(uid.clone(), Entry { object, live: lives });
+        self.machines.insert(uid.clone(), MachineEntry { object, live: lives });
         let dir = RunDir::new(self.context.config.machines_dir().join(&uid));
-        let actor = Actor::new(Arc::clone(&self.context), dir, objects, live, self.tasks.clone());
+        let actor =
+            VmiActor::new(Arc::clone(&self.context), dir, objects, live, self.tasks.clone());
         let machines = self.machines.clone();
         self.tasks.spawn("vmi", async move {
             if actor.run().await {

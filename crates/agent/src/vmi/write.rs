@@ -7,14 +7,14 @@ use client::Fault;
 use serde_json::json;
 use tracing::{debug, warn};
 
-use super::actor::{Actor, After};
+use super::actor::{LoopControl, VmiActor};
 use super::object::{FINALIZER, Vmi};
 use super::status::{self, View};
 use crate::api;
-use crate::event::Note;
+use crate::event::EventNote;
 
-impl Actor {
-    pub(super) async fn release(&mut self, vmi: &Arc<Vmi>) -> After {
+impl VmiActor {
+    pub(super) async fn release(&mut self, vmi: &Arc<Vmi>) -> LoopControl {
         let rest: Vec<&String> = vmi.finalizers.iter().filter(|each| *each != FINALIZER).collect();
         let patch = json!({
             "metadata": {"resourceVersion": vmi.version, "finalizers": rest},
@@ -23,14 +23,14 @@ impl Actor {
         match api::merge(&vmis, &vmi.name, &patch).await {
             Ok(object) => {
                 self.remember(object);
-                After::Wait(None)
+                LoopControl::Wait(None)
             }
             Err(failure) => self.write_failed(failure),
         }
     }
 
     /// Writes what differs between the stored status and `view`.
-    pub(super) async fn write(&mut self, vmi: &Arc<Vmi>, view: &View) -> Result<(), After> {
+    pub(super) async fn write(&mut self, vmi: &Arc<Vmi>, view: &View) -> Result<(), LoopControl> {
         let Some(patch) = status::patch(vmi, view, clock::now()) else { return Ok(()) };
         let vmis = api::vmis_in(&self.context.client, &vmi.namespace);
         match api::merge(&vmis, &vmi.name, &patch).await {
@@ -45,11 +45,11 @@ impl Actor {
     fn remember(&mut self, object: kube::api::DynamicObject) {
         match Vmi::read(object) {
             Ok(vmi) => self.written = Some(Arc::new(vmi)),
-            Err(failure) => warn!(error = %Chain(&failure), "cannot read what was written"),
+            Err(failure) => warn!(error = %Chain(&failure), "cannot read own output"),
         }
     }
 
-    fn write_failed(&mut self, failure: kube::Error) -> After {
+    fn write_failed(&mut self, failure: kube::Error) -> LoopControl {
         self.written = None;
         if api::is_conflict(&failure) || matches!(&failure, kube::Error::Api(s) if s.code == 404) {
             // The watch tells what happened; a look in a moment is for the case that it did.
@@ -60,7 +60,7 @@ impl Actor {
         self.later()
     }
 
-    pub(super) fn report(&self, vmi: &Vmi, note: Note) {
+    pub(super) fn report(&self, vmi: &Vmi, note: EventNote) {
         let (reporter, about) = (self.context.reporter.clone(), vmi.reference());
         self.tasks.spawn("event", async move { reporter.report(&about, note).await });
     }

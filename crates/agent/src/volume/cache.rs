@@ -21,23 +21,23 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 use virt::reason::NotSynchronized;
 
-use self::entry::{Shelf, Used};
+use self::entry::{CacheDir, Used};
 use super::gauge::Gauge;
-use super::image::{self, ConvertError, Scratch};
+use super::image::{self, ConvertError, TemporaryFile};
 use super::lookup::LookupError;
 use super::registry::{Image, PullError};
 use crate::api::vmis;
-use crate::bell::Bell;
+use crate::change_notifier::ChangeNotifier;
 
 /// A pull that takes longer than this is asked for again by whoever wants it.
-const PATIENCE: Duration = Duration::from_secs(3);
-const FIRST_PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const PULL_WAIT: Duration = Duration::from_secs(3);
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(2);
+const LONGEST_RETRY_DELAY: Duration = Duration::from_secs(60);
 const COLLECTION: Duration = Duration::from_secs(600);
 
 /// When an image is fetched although there is one of that name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Policy {
+pub(crate) enum PullPolicy {
     Always,
     IfNotPresent,
     Never,
@@ -54,14 +54,14 @@ pub(crate) enum Content {
 
 /// A container disk that a machine wants.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedContainerDisk {
     pub(crate) namespace: String,
     pub(crate) image: String,
     /// Which file of the image; the only one in `/disk` if none is named.
     pub(crate) path: Option<String>,
     pub(crate) content: Content,
     pub(crate) secret: Option<String>,
-    pub(crate) policy: Policy,
+    pub(crate) policy: PullPolicy,
     /// Who wants it: the same start of a machine does not ask a registry twice. Empty for all
     /// who are content with what is here.
     pub(crate) user: String,
@@ -116,15 +116,15 @@ enum StoreError {
 
 /// All container disks; clones share them.
 #[derive(Clone)]
-pub(crate) struct Images(Arc<Inner>);
+pub(crate) struct Images(Arc<CacheInner>);
 
-struct Inner {
+struct CacheInner {
     client: Client,
     node: String,
-    shelf: Shelf,
+    shelf: CacheDir,
     tasks: Tasks,
-    bell: Bell,
-    pulls: Mutex<BTreeMap<Wanted, Pull>>,
+    bell: ChangeNotifier,
+    pulls: Mutex<BTreeMap<WantedContainerDisk, Pull>>,
 }
 
 enum Pull {
@@ -144,34 +144,37 @@ impl Images {
         client: Client,
         node: String,
         root: PathBuf,
-        bell: Bell,
+        bell: ChangeNotifier,
         tasks: &Tasks,
     ) -> std::io::Result<Self> {
-        let shelf = Shelf::open(root)?;
+        let shelf = CacheDir::open(root)?;
         let pulls = Mutex::new(BTreeMap::new());
-        let inner = Inner { client, node, shelf, tasks: tasks.clone(), bell, pulls };
+        let inner = CacheInner { client, node, shelf, tasks: tasks.clone(), bell, pulls };
         let images = Self(Arc::new(inner));
         tasks.spawn("images", images.clone().collect(tasks.stop_signal()));
         Ok(images)
     }
 
     /// The disk, if it is here or comes soon.
-    pub(crate) async fn disk(&self, wanted: &Wanted) -> Result<ContainerDisk, MissingDisk> {
-        if wanted.policy != Policy::Always
+    pub(crate) async fn disk(
+        &self,
+        wanted: &WantedContainerDisk,
+    ) -> Result<ContainerDisk, MissingDisk> {
+        if wanted.policy != PullPolicy::Always
             && let Some(disk) = self.0.shelf.find(&wanted.image, wanted.path.as_deref())
         {
             return Ok(disk);
         }
         let image = wanted.image.clone();
-        if wanted.policy == Policy::Never {
+        if wanted.policy == PullPolicy::Never {
             return Err(MissingDisk::Never { image });
         }
         let (gauge, mut ended) = match self.ask(wanted) {
-            Asked::Here(disk) => return Ok(disk),
-            Asked::Later(problem) => return Err(MissingDisk::BackOff { image, problem }),
-            Asked::Running(gauge, ended) => (gauge, ended),
+            PullRequest::Here(disk) => return Ok(disk),
+            PullRequest::Later(problem) => return Err(MissingDisk::BackOff { image, problem }),
+            PullRequest::Running(gauge, ended) => (gauge, ended),
         };
-        let _ = tokio::time::timeout(PATIENCE, ended.changed()).await;
+        let _ = tokio::time::timeout(PULL_WAIT, ended.changed()).await;
         match self.0.pulls.lock().get(wanted) {
             Some(Pull::Done(disk)) => Ok(disk.clone()),
             Some(Pull::Failed { problem, .. }) => {
@@ -182,18 +185,18 @@ impl Images {
     }
 
     /// What is known of a pull; begins one if there is none.
-    fn ask(&self, wanted: &Wanted) -> Asked {
+    fn ask(&self, wanted: &WantedContainerDisk) -> PullRequest {
         let mut pulls = self.0.pulls.lock();
         let pauses = match pulls.get(wanted) {
             Some(Pull::Running { gauge, ended }) => {
-                return Asked::Running(gauge.clone(), ended.clone());
+                return PullRequest::Running(gauge.clone(), ended.clone());
             }
-            Some(Pull::Done(disk)) if disk.path.exists() => return Asked::Here(disk.clone()),
+            Some(Pull::Done(disk)) if disk.path.exists() => return PullRequest::Here(disk.clone()),
             Some(Pull::Failed { problem, again, .. }) if Instant::now() < *again => {
-                return Asked::Later(problem.clone());
+                return PullRequest::Later(problem.clone());
             }
             Some(Pull::Failed { pauses, .. }) => pauses.clone(),
-            _ => Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+            _ => Backoff::new(FIRST_RETRY_DELAY, LONGEST_RETRY_DELAY),
         };
         let (end, ended) = watch::channel(());
         let gauge = Gauge::default();
@@ -204,10 +207,10 @@ impl Images {
             images.pull(wanted, own, pauses).await;
             drop(end);
         });
-        Asked::Running(gauge, ended)
+        PullRequest::Running(gauge, ended)
     }
 
-    async fn pull(&self, wanted: Wanted, gauge: Gauge, mut pauses: Backoff) {
+    async fn pull(&self, wanted: WantedContainerDisk, gauge: Gauge, mut pauses: Backoff) {
         let mut stop = self.0.tasks.stop_signal();
         let stored = tokio::select! {
             stored = self.store(&wanted, &gauge) => stored,
@@ -226,11 +229,15 @@ impl Images {
             }
         };
         self.0.pulls.lock().insert(wanted, pull);
-        self.0.bell.ring();
+        self.0.bell.notify();
     }
 
-    async fn store(&self, wanted: &Wanted, gauge: &Gauge) -> Result<ContainerDisk, StoreError> {
-        let Inner { client, shelf, .. } = &*self.0;
+    async fn store(
+        &self,
+        wanted: &WantedContainerDisk,
+        gauge: &Gauge,
+    ) -> Result<ContainerDisk, StoreError> {
+        let CacheInner { client, shelf, .. } = &*self.0;
         let secret = wanted.secret.as_deref();
         let access = keys::access(client, &wanted.namespace, secret, &wanted.image).await?;
         let image = Image::new(&wanted.image, &access)?;
@@ -241,7 +248,7 @@ impl Images {
             return Ok(disk);
         }
         let folder = shelf.begin().map_err(StoreError::File)?;
-        let pulled = Scratch(folder.path().join("image"));
+        let pulled = TemporaryFile(folder.path().join("image"));
         image.extract(&manifest, path, &pulled.0, gauge).await?;
         let disk = match wanted.content {
             Content::Disk => {
@@ -280,7 +287,7 @@ impl Images {
     }
 }
 
-enum Asked {
+enum PullRequest {
     Here(ContainerDisk),
     Running(Gauge, watch::Receiver<()>),
     Later(String),

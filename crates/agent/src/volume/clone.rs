@@ -15,10 +15,10 @@ use kube::api::ListParams;
 use serde_json::Value;
 use virt::reason::FillFailure;
 
+use super::controller::VolumeContext;
 use super::disk::duplicate;
 use super::gauge::Gauge;
-use super::image::Scratch;
-use super::keep::Shared;
+use super::image::TemporaryFile;
 use super::replicated::{self, ReplicatedError};
 use super::source;
 use crate::api::{are_bound, present, vmis_in};
@@ -66,7 +66,7 @@ impl CloneError {
 
 /// A copy that is to be made.
 pub(super) struct Copy<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a VolumeContext,
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
     /// The volume that gets it, and its size.
@@ -76,12 +76,12 @@ pub(super) struct Copy<'a> {
 
 impl Copy<'_> {
     /// Makes a complete copy beside the disk of the target.
-    pub(super) async fn run(&self, gauge: &Gauge) -> Result<Scratch, CloneError> {
+    pub(super) async fn run(&self, gauge: &Gauge) -> Result<TemporaryFile, CloneError> {
         let from = self.find().await?;
         let _mark = self.shared.readers.mark(&from);
         self.check_unused().await?;
         if let Some(handle) = self.shared.handles.of(&from) {
-            let scratch = Scratch(self.shared.disks.scratch(self.volume));
+            let scratch = TemporaryFile(self.shared.disks.scratch(self.volume));
             let ticket = format!("export-{handle}-{}", self.volume);
             let reading = replicated::read(self.shared, &handle, &ticket, &scratch.0, self.size);
             let length = reading.await?;
@@ -102,8 +102,8 @@ impl Copy<'_> {
         Err(CloneError::Smaller { namespace, name, from: length, to: self.size })
     }
 
-    async fn copy(&self, from: PathBuf, gauge: &Gauge) -> Result<Scratch, CloneError> {
-        let scratch = Scratch(self.shared.disks.scratch(self.volume));
+    async fn copy(&self, from: PathBuf, gauge: &Gauge) -> Result<TemporaryFile, CloneError> {
+        let scratch = TemporaryFile(self.shared.disks.scratch(self.volume));
         let to = scratch.0.clone();
         let stopped = Arc::new(AtomicBool::new(false));
         // Whoever stops waiting stops the copy.
@@ -173,7 +173,7 @@ impl Copy<'_> {
 
 /// The machine that has the claim, if one does.
 pub(super) async fn user_of(
-    shared: &Shared,
+    shared: &VolumeContext,
     namespace: &str,
     claim: &str,
 ) -> Result<Option<String>, CloneError> {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{SeekFrom, copy_file_range, ioctl_ficlone, seek, statvfs};
 
-use super::plan::Found;
+use super::plan::FoundVolume;
 
 const DISK: &str = "disk.img";
 const MARK: &str = "new";
@@ -38,7 +38,7 @@ pub(super) struct Disks {
 
 /// Free and total bytes of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Room {
+pub(super) struct FileSystemSpace {
     pub(super) free: u64,
     pub(super) total: u64,
 }
@@ -80,16 +80,16 @@ impl Disks {
         self.root.join(format!("{LOOSE}{volume}.{number:x}"))
     }
 
-    pub(super) fn room(&self) -> io::Result<Room> {
+    pub(super) fn room(&self) -> io::Result<FileSystemSpace> {
         let stat = statvfs(&self.root)?;
         let (free, total) = (stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize);
         // Some file systems have no fixed number of inodes and say so with zeros.
         let full = stat.f_files > 0 && stat.f_favail == 0;
-        Ok(Room { free: if full { 0 } else { free }, total })
+        Ok(FileSystemSpace { free: if full { 0 } else { free }, total })
     }
 
     /// What there is, by the names of volumes.
-    pub(super) fn scan(&self) -> io::Result<Vec<(String, Found)>> {
+    pub(super) fn scan(&self) -> io::Result<Vec<(String, FoundVolume)>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.root)? {
             let entry = entry?;
@@ -102,10 +102,10 @@ impl Disks {
     }
 
     /// What there is of one volume.
-    pub(super) fn look(&self, volume: &str) -> Found {
+    pub(super) fn look(&self, volume: &str) -> FoundVolume {
         let dir = self.dir(volume);
         let size = fs::metadata(dir.join(DISK)).ok().map(|data| data.len());
-        Found { is_new: dir.join(MARK).exists(), size }
+        FoundVolume { is_new: dir.join(MARK).exists(), size }
     }
 
     pub(super) fn exists(&self, volume: &str) -> bool {
@@ -319,7 +319,7 @@ mod tests {
             disks.settle("pvc-1").unwrap();
         }
         let found = disks.scan().unwrap();
-        assert_eq!(found, [("pvc-1".into(), Found { is_new: false, size: Some(1 << 30) })]);
+        assert_eq!(found, [("pvc-1".into(), FoundVolume { is_new: false, size: Some(1 << 30) })]);
         assert_eq!(fs::metadata(disks.disk("pvc-1")).unwrap().blocks(), 0);
         disks.make("pvc-1", 1 << 20).unwrap();
         assert_eq!(disks.look("pvc-1").size, Some(1 << 30), "a disk never shrinks");

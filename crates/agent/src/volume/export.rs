@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tracing::warn;
 
 use super::clone::user_of;
-use super::keep::Shared;
+use super::controller::VolumeContext;
 use crate::storage::{HeldError, NbdClient};
 
 /// What is read at a time.
@@ -58,7 +58,7 @@ impl ExportError {
 
 /// What is to be sent, and how.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct ExportSelection {
     pub(crate) volume: String,
     /// The claim of the volume, by which its users are found.
     pub(crate) namespace: String,
@@ -74,18 +74,22 @@ pub(crate) struct Export {
     pub(crate) pieces: mpsc::Receiver<io::Result<Bytes>>,
 }
 
-pub(super) struct Request {
-    pub(super) wanted: Wanted,
+pub(super) struct ExportRequest {
+    pub(super) wanted: ExportSelection,
     pub(super) answer: oneshot::Sender<Result<Export, ExportError>>,
 }
 
 /// Answers requests until `stop`.
-pub(super) async fn run(shared: Shared, mut requests: mpsc::Receiver<Request>, mut stop: Stop) {
+pub(super) async fn run(
+    shared: VolumeContext,
+    mut requests: mpsc::Receiver<ExportRequest>,
+    mut stop: Stop,
+) {
     let mut exports = JoinSet::new();
     let mut running = BTreeSet::new();
     loop {
         tokio::select! {
-            Some(Request { wanted, answer }) = requests.recv() => {
+            Some(ExportRequest { wanted, answer }) = requests.recv() => {
                 let volume = wanted.volume.clone();
                 if !running.insert(volume.clone()) {
                     let _ = answer.send(Err(ExportError::Busy { volume }));
@@ -103,7 +107,7 @@ pub(super) async fn run(shared: Shared, mut requests: mpsc::Receiver<Request>, m
                 }
                 // Which one it was is not known; none of them may be left out for good.
                 Err(failure) => {
-                    warn!(error = %failure, "an export ended unexpectedly");
+                    warn!(error = %failure, "export ended unexpectedly");
                     running.clear();
                 }
             },
@@ -113,8 +117,8 @@ pub(super) async fn run(shared: Shared, mut requests: mpsc::Receiver<Request>, m
 }
 
 async fn serve(
-    shared: &Shared,
-    wanted: Wanted,
+    shared: &VolumeContext,
+    wanted: ExportSelection,
     answer: oneshot::Sender<Result<Export, ExportError>>,
 ) {
     let _mark = shared.readers.mark(&wanted.volume);
@@ -152,7 +156,7 @@ async fn serve(
     }
 }
 
-async fn check_unused(shared: &Shared, wanted: &Wanted) -> Result<(), ExportError> {
+async fn check_unused(shared: &VolumeContext, wanted: &ExportSelection) -> Result<(), ExportError> {
     let (namespace, claim) = (wanted.namespace.clone(), wanted.claim.clone());
     let user = user_of(shared, &namespace, &claim).await;
     match user.map_err(|failure| ExportError::Unknown(Box::new(failure)))? {
@@ -162,7 +166,7 @@ async fn check_unused(shared: &Shared, wanted: &Wanted) -> Result<(), ExportErro
 }
 
 fn refuse(
-    wanted: &Wanted,
+    wanted: &ExportSelection,
     source: io::Error,
     answer: oneshot::Sender<Result<Export, ExportError>>,
 ) {
@@ -199,7 +203,7 @@ impl Input {
 /// Sends until the end, or until the client is gone.
 async fn send(
     mut input: Input,
-    wanted: &Wanted,
+    wanted: &ExportSelection,
     answer: oneshot::Sender<Result<Export, ExportError>>,
 ) {
     let size = input.size();
@@ -208,7 +212,7 @@ async fn send(
     if answer.send(Ok(Export { length, pieces })).is_err() {
         return;
     }
-    let mut packer = wanted.compressed.then(Packer::default);
+    let mut packer = wanted.compressed.then(ExportCompressor::default);
     let mut offset = 0;
     while offset < size {
         let length = u32::try_from(size - offset).unwrap_or(PIECE).min(PIECE);
@@ -231,15 +235,15 @@ async fn send(
 }
 
 /// Compresses piece after piece, on threads for that.
-struct Packer(Option<GzEncoder<Vec<u8>>>);
+struct ExportCompressor(Option<GzEncoder<Vec<u8>>>);
 
-impl Default for Packer {
+impl Default for ExportCompressor {
     fn default() -> Self {
         Self(Some(GzEncoder::new(Vec::new(), Compression::fast())))
     }
 }
 
-impl Packer {
+impl ExportCompressor {
     async fn pack(&mut self, data: Bytes) -> io::Result<Bytes> {
         let mut encoder = self.0.take().ok_or_else(|| io::Error::other("compression failed"))?;
         let packed = tokio::task::spawn_blocking(move || {
@@ -270,8 +274,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("disk.img");
         std::fs::write(&path, &data).unwrap();
-        let wanted =
-            Wanted { volume: "v".into(), namespace: "n".into(), claim: "c".into(), compressed };
+        let wanted = ExportSelection {
+            volume: "v".into(),
+            namespace: "n".into(),
+            claim: "c".into(),
+            compressed,
+        };
         let (answer, answered) = oneshot::channel::<Result<Export, ExportError>>();
         let input = Input::File(File::open(&path).await.unwrap(), size as u64);
         let receive = async {

@@ -19,13 +19,13 @@ use tracing::debug;
 use virt::reason::FillFailure;
 
 use super::checksum::Checksum;
-use super::gauge::{Gauge, Trouble};
+use super::gauge::{Gauge, StallReason};
 
-const CONNECT: Duration = Duration::from_secs(30);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// A server that is silent for this long is asked again.
-const SILENCE: Duration = Duration::from_secs(60);
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// Why an image cannot be fetched.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +61,7 @@ impl FetchError {
 
 /// What tells some content of a server from another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Mark {
+pub(crate) struct ContentMark {
     pub(crate) validator: String,
     pub(crate) length: Option<u64>,
 }
@@ -77,7 +77,7 @@ pub(crate) struct Access {
 
 /// How the fetching ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum FetchEnd {
     /// Everything was fetched.
     Complete,
     /// Nobody takes more.
@@ -134,15 +134,15 @@ impl Download {
     }
 
     /// Goes on after `at` bytes that came before, of content with this mark.
-    pub(crate) fn resume(&mut self, at: u64, mark: &Mark) {
+    pub(crate) fn resume(&mut self, at: u64, mark: &ContentMark) {
         (self.at, self.length) = (at, mark.length);
         self.validator = mark.validator.parse().ok();
     }
 
     /// What tells the content from another; nothing if the server says nothing.
-    pub(crate) fn mark(&self) -> Option<Mark> {
+    pub(crate) fn mark(&self) -> Option<ContentMark> {
         let validator = self.validator.as_ref()?.to_str().ok()?.to_owned();
-        Some(Mark { validator, length: self.length })
+        Some(ContentMark { validator, length: self.length })
     }
 
     /// The whole length, if the server has said it.
@@ -151,7 +151,7 @@ impl Download {
     }
 
     /// Lets it fail after more connections in a row than this have brought nothing.
-    pub(crate) fn give_up_after(&mut self, connections: u32) {
+    pub(crate) fn retry_deadline(&mut self, connections: u32) {
         self.patience = Some(connections);
     }
 
@@ -172,12 +172,12 @@ impl Download {
         &mut self,
         mut into: Option<&Sender<io::Result<Bytes>>>,
         gauge: &Gauge,
-    ) -> Result<End, FetchError> {
-        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+    ) -> Result<FetchEnd, FetchError> {
+        let mut backoff = Backoff::new(FIRST_RETRY_DELAY, LONGEST_RETRY_DELAY);
         let mut fruitless = 0;
         loop {
             if self.at > 0 && self.length == Some(self.at) {
-                return Ok(End::Complete);
+                return Ok(FetchEnd::Complete);
             }
             let before = self.at;
             let failure = match self.pass(&mut into, gauge).await {
@@ -198,7 +198,7 @@ impl Download {
             let pause = backoff.delay();
             let text = format!("{}; trying again in {} s", Chain(&failure), pause.as_secs());
             debug!(url = %self.url, at = self.at, error = text, "fetching is held up");
-            gauge.stumble(Trouble { reason: FillFailure::Error, message: text });
+            gauge.stumble(StallReason { reason: FillFailure::Error, message: text });
             tokio::time::sleep(pause).await;
         }
     }
@@ -208,7 +208,7 @@ impl Download {
         &mut self,
         into: &mut Option<&Sender<io::Result<Bytes>>>,
         gauge: &Gauge,
-    ) -> Result<End, FetchError> {
+    ) -> Result<FetchEnd, FetchError> {
         let mut response = match self.response.take() {
             Some(response) => response,
             None => self.open().await?,
@@ -229,12 +229,12 @@ impl Download {
                 && sender.send(Ok(piece)).await.is_err()
             {
                 self.response = Some(response);
-                return Ok(End::Closed);
+                return Ok(FetchEnd::Closed);
             }
         }
         match self.length {
             Some(length) if self.at < length => Err(FetchError::Cut { got: self.at }),
-            _ => Ok(End::Complete),
+            _ => Ok(FetchEnd::Complete),
         }
     }
 
@@ -300,8 +300,8 @@ fn client(certificates: Option<&(String, Vec<u8>)>) -> Result<Client, FetchError
     // Proxies come from the environment of the process, as everywhere.
     let mut builder = Client::builder()
         .user_agent(concat!("sheaf/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(CONNECT)
-        .read_timeout(SILENCE);
+        .connect_timeout(CONNECT_TIMEOUT)
+        .read_timeout(READ_TIMEOUT);
     if let Some((name, pem)) = certificates {
         let bad = |source| FetchError::Certificates { name: name.clone(), source };
         builder = builder.tls_certs_merge(Certificate::from_pem_bundle(pem).map_err(bad)?);

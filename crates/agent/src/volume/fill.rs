@@ -15,21 +15,21 @@ use virt::reason::FillFailure;
 
 use super::checksum::{Checksum, ChecksumError, Mismatch};
 use super::clone::CloneError;
-use super::fetch::{Download, End, FetchError};
-use super::gauge::{Gauge, Trouble};
-use super::image::{self, ConvertError, Scratch};
-use super::keep::Shared;
+use super::controller::VolumeContext;
+use super::fetch::{Download, FetchEnd, FetchError};
+use super::gauge::{Gauge, StallReason};
+use super::image::{self, ConvertError, TemporaryFile};
 use super::lookup::{self, LookupError};
-use super::object::{Claim, Progress};
+use super::object::{Claim, FillProgress};
 use super::registry::PullError;
 use super::replicated::{self, ReplicatedError};
-use super::source::{Remote, Source};
-use super::tell::Teller;
-use crate::event::Note;
+use super::source::{FillSource, RemoteSource};
+use super::status_writer::ClaimStatusWriter;
+use crate::event::EventNote;
 use qemu::image::{ReceiveError, Received, receive::receive};
 
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// Why a claim is not filled.
 #[derive(Debug, thiserror::Error)]
@@ -98,35 +98,35 @@ impl FillError {
         }
     }
 
-    pub(super) fn trouble(&self) -> Trouble {
-        Trouble { reason: self.reason(), message: Chain(self).to_string() }
+    pub(super) fn trouble(&self) -> StallReason {
+        StallReason { reason: self.reason(), message: Chain(self).to_string() }
     }
 }
 
 /// A claim that is to be filled.
 pub(super) struct Job {
-    pub(super) shared: Shared,
+    pub(super) shared: VolumeContext,
     pub(super) volume: String,
     pub(super) claim: Claim,
-    pub(super) source: Source,
+    pub(super) source: FillSource,
 }
 
 impl Job {
     /// Works until the claim is filled or cannot be. Dropping it stops it; the next attempt
     /// removes what is left behind.
     pub(super) async fn run(self) -> Result<Option<PersistentVolumeClaim>, FillError> {
-        let mut teller = Teller::new(self.shared.client.clone(), &self.claim);
+        let mut teller = ClaimStatusWriter::new(self.shared.client.clone(), &self.claim);
         self.work(&mut teller).await?;
         Ok(teller.into_claim())
     }
 
-    async fn work(&self, teller: &mut Teller) -> Result<(), FillError> {
+    async fn work(&self, teller: &mut ClaimStatusWriter) -> Result<(), FillError> {
         // What the watch has told may be older than what we wrote ourselves.
-        let now = teller.look().await.map_err(FillError::Tell)?;
-        if now.is_none_or(|claim| claim.progress == Progress::Over) {
+        let now = teller.read_claim().await.map_err(FillError::Tell)?;
+        if now.is_none_or(|claim| claim.progress == FillProgress::Over) {
             return Ok(());
         }
-        if self.source == Source::Upload {
+        if self.source == FillSource::Upload {
             return teller.ready().await.map_err(FillError::Tell);
         }
         let gauge = Gauge::default();
@@ -150,7 +150,7 @@ impl Job {
                     error = trouble.message,
                     "claim cannot be filled"
                 );
-                let note = Note::warning("ImportFailed", trouble.message.clone());
+                let note = EventNote::warning("ImportFailed", trouble.message.clone());
                 self.shared.reporter.report(&about, note).await;
                 teller.failed(&trouble).await.map_err(FillError::Tell)
             }
@@ -159,7 +159,7 @@ impl Job {
 
     /// Tries until it works or is hopeless.
     async fn persist(&self, gauge: &Gauge) -> Result<(), FillError> {
-        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut backoff = Backoff::new(FIRST_RETRY_DELAY, LONGEST_RETRY_DELAY);
         loop {
             self.sweep().await;
             let failure = match self.attempt(gauge).await {
@@ -167,10 +167,10 @@ impl Job {
                 result => return result,
             };
             let pause = backoff.delay();
-            let Trouble { reason, message } = failure.trouble();
+            let StallReason { reason, message } = failure.trouble();
             let message = format!("{message}; trying again in {} s", pause.as_secs());
             debug!(volume = self.volume, error = message, "filling is held up");
-            gauge.stumble(Trouble { reason, message });
+            gauge.stumble(StallReason { reason, message });
             tokio::time::sleep(pause).await;
             gauge.recover();
         }
@@ -178,20 +178,20 @@ impl Job {
 
     async fn attempt(&self, gauge: &Gauge) -> Result<(), FillError> {
         match &self.source {
-            Source::Http(remote) => self.http(remote, gauge).await,
-            Source::Registry(remote) => self.registry(remote, gauge).await,
-            Source::Clone { namespace, name } => {
+            FillSource::Http(remote) => self.http(remote, gauge).await,
+            FillSource::Registry(remote) => self.registry(remote, gauge).await,
+            FillSource::Clone { namespace, name } => {
                 let copy = self.shared.clone_claim(namespace, name, &self.volume, self.claim.size);
                 let scratch = copy.run(gauge).await?;
                 self.publish(scratch).await
             }
             // The disk was empty when it was made.
-            Source::Blank | Source::Upload => Ok(()),
-            Source::Unsupported(what) => Err(FillError::Unsupported { what: what.clone() }),
+            FillSource::Blank | FillSource::Upload => Ok(()),
+            FillSource::Unsupported(what) => Err(FillError::Unsupported { what: what.clone() }),
         }
     }
 
-    async fn http(&self, remote: &Remote, gauge: &Gauge) -> Result<(), FillError> {
+    async fn http(&self, remote: &RemoteSource, gauge: &Gauge) -> Result<(), FillError> {
         let checksum = match remote.checksum.as_str() {
             "" => None,
             text => Some(Checksum::parse(text)?),
@@ -199,7 +199,7 @@ impl Job {
         let access = lookup::access(&self.shared.client, &self.claim.namespace, remote).await?;
         let mut download = Download::new(&remote.url, access, checksum)?;
         let (sender, feed) = qemu::image::feed();
-        let scratch = Scratch(self.shared.disks.scratch(&self.volume));
+        let scratch = TemporaryFile(self.shared.disks.scratch(&self.volume));
         let (path, most) = (scratch.0.clone(), image::most(self.claim.size));
         let receiving = tokio::task::spawn_blocking(move || receive(feed, &path, most, |_| {}));
         let ended = download.run(Some(&sender), gauge).await;
@@ -210,7 +210,7 @@ impl Job {
         let received = receiving.await.map_err(|_| FillError::Interrupted)?;
         let ended = ended?;
         received.map_err(|failure| measured(failure, self.claim.size))?;
-        if download.checksum.is_some() && ended == End::Closed {
+        if download.checksum.is_some() && ended == FetchEnd::Closed {
             // A decoder that has all it wants leaves the rest to us.
             download.run(None, gauge).await?;
         }
@@ -220,19 +220,19 @@ impl Job {
         self.finish(scratch, gauge).await
     }
 
-    async fn registry(&self, remote: &Remote, gauge: &Gauge) -> Result<(), FillError> {
+    async fn registry(&self, remote: &RemoteSource, gauge: &Gauge) -> Result<(), FillError> {
         let access = lookup::access(&self.shared.client, &self.claim.namespace, remote).await?;
-        let scratch = Scratch(self.shared.disks.scratch(&self.volume));
+        let scratch = TemporaryFile(self.shared.disks.scratch(&self.volume));
         super::registry::extract(&remote.url, &access, None, &scratch.0, gauge).await?;
         self.finish(scratch, gauge).await
     }
 
     /// From an image in a file to the claim's disk.
-    async fn finish(&self, scratch: Scratch, gauge: &Gauge) -> Result<(), FillError> {
+    async fn finish(&self, scratch: TemporaryFile, gauge: &Gauge) -> Result<(), FillError> {
         finish(&self.shared, &self.volume, self.claim.size, scratch, gauge).await
     }
 
-    async fn publish(&self, complete: Scratch) -> Result<(), FillError> {
+    async fn publish(&self, complete: TemporaryFile) -> Result<(), FillError> {
         publish(&self.shared, &self.volume, self.claim.size, complete).await
     }
 
@@ -247,23 +247,23 @@ impl Job {
 
 /// Turns an image in a file into a volume's disk.
 pub(super) async fn finish(
-    shared: &Shared,
+    shared: &VolumeContext,
     volume: &str,
     size: u64,
-    scratch: Scratch,
+    scratch: TemporaryFile,
     gauge: &Gauge,
 ) -> Result<(), FillError> {
     let at = shared.disks.scratch(volume);
     let complete = image::to_disk(&scratch.0, &at, Some(size), gauge).await;
     let complete = complete.inspect_err(|_| drop(std::fs::remove_file(&at)))?;
-    publish(shared, volume, size, Scratch(complete)).await
+    publish(shared, volume, size, TemporaryFile(complete)).await
 }
 
 async fn publish(
-    shared: &Shared,
+    shared: &VolumeContext,
     volume: &str,
     size: u64,
-    complete: Scratch,
+    complete: TemporaryFile,
 ) -> Result<(), FillError> {
     if let Some(handle) = shared.handles.of(volume) {
         return Ok(replicated::write(shared, &handle, &complete.0, size).await?);
@@ -278,14 +278,14 @@ async fn publish(
 
 /// Takes in an image that a client sends.
 pub(super) async fn take_in(
-    shared: &Shared,
+    shared: &VolumeContext,
     volume: &str,
     size: u64,
     feed: qemu::image::receive::Feed,
     gauge: &Gauge,
 ) -> Result<Received, FillError> {
     let disks = shared.disks.clone();
-    let scratch = Scratch(disks.scratch(volume));
+    let scratch = TemporaryFile(disks.scratch(volume));
     let (path, most) = (scratch.0.clone(), image::most(size));
     let receiving = tokio::task::spawn_blocking(move || receive(feed, &path, most, |_| {}));
     let received = receiving.await.map_err(|_| FillError::Interrupted)?;

@@ -11,19 +11,19 @@ const UNKNOWN: u32 = u32::MAX;
 
 /// Clones show the same.
 #[derive(Debug, Clone)]
-pub(crate) struct Gauge(Arc<Inner>);
+pub(crate) struct Gauge(Arc<GaugeInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct GaugeInner {
     /// Tenths of a percent.
     done: AtomicU32,
     restarts: AtomicU32,
-    trouble: Mutex<Option<Trouble>>,
+    trouble: Mutex<Option<StallReason>>,
 }
 
 /// Why there is no progress, for conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Trouble {
+pub(crate) struct StallReason {
     pub(crate) reason: FillFailure,
     pub(crate) message: String,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Trouble {
 impl Default for Gauge {
     fn default() -> Self {
         let (done, restarts) = (AtomicU32::new(UNKNOWN), AtomicU32::new(0));
-        Self(Arc::new(Inner { done, restarts, trouble: Mutex::new(None) }))
+        Self(Arc::new(GaugeInner { done, restarts, trouble: Mutex::new(None) }))
     }
 }
 
@@ -67,7 +67,7 @@ impl Gauge {
     }
 
     /// Something has to be tried again.
-    pub(super) fn stumble(&self, trouble: Trouble) {
+    pub(super) fn stumble(&self, trouble: StallReason) {
         self.0.restarts.fetch_add(1, Ordering::Relaxed);
         *self.0.trouble.lock() = Some(trouble);
     }
@@ -76,7 +76,7 @@ impl Gauge {
         *self.0.trouble.lock() = None;
     }
 
-    pub(super) fn trouble(&self) -> Option<Trouble> {
+    pub(super) fn trouble(&self) -> Option<StallReason> {
         self.0.trouble.lock().clone()
     }
 

@@ -8,9 +8,9 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use qemu::image::{self, ImageError, Kind, Tool};
+use qemu::image::{self, ImageError, ImageKind, Tool};
 use qemu::machine::ImageFormat;
-use qemu::process::Identity;
+use qemu::process::ProcessUser;
 
 use super::disk::remove_slowly;
 use super::fetch::FETCHING;
@@ -35,7 +35,7 @@ pub(crate) enum ConvertError {
     )]
     TooLarge { size: u64, room: u64 },
     /// A small image may hold a large disk, on purpose even.
-    #[error("the node runs out of storage while the image is unpacked ({free} bytes are left)")]
+    #[error("not enough storage to unpack the image ({free} bytes available)")]
     NoRoom { free: u64 },
     #[error("cannot prepare {}", path.display())]
     File { path: PathBuf, source: io::Error },
@@ -61,7 +61,7 @@ impl ConvertError {
 
 /// The tool, run by whom it can do the least harm.
 pub(crate) fn tool() -> Tool {
-    let identity = rustix::process::geteuid().is_root().then(|| Identity {
+    let identity = rustix::process::geteuid().is_root().then(|| ProcessUser {
         uid: READER,
         gid: READER,
         groups: Vec::new(),
@@ -99,10 +99,10 @@ pub(crate) async fn disk_of(
     {
         return Err(ConvertError::TooLarge { size: info.virtual_size, room });
     }
-    if info.kind == Kind::Raw {
+    if info.kind == ImageKind::Raw {
         return Ok(from.to_owned());
     }
-    if info.kind == Kind::Qcow2 {
+    if info.kind == ImageKind::Qcow2 {
         check(&tool, from).await?;
     }
     let failed = |source| ConvertError::File { path: at.to_owned(), source };
@@ -164,9 +164,9 @@ pub(super) fn most(room: u64) -> u64 {
 
 /// Removes a file when it goes out of scope, unless it has been renamed by then.
 #[derive(Debug)]
-pub(crate) struct Scratch(pub(crate) PathBuf);
+pub(crate) struct TemporaryFile(pub(crate) PathBuf);
 
-impl Drop for Scratch {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }

@@ -23,27 +23,27 @@ use tokio::time::Instant;
 use tracing::debug;
 use virt::api::cdi::{DataImportCron, DataVolumeSource};
 
+use super::controller::steady;
 use super::fetch::{Download, FetchError};
-use super::keep::steady;
 use super::lookup::{self, LookupError};
-use super::mirror::Mirror;
+use super::object_cache::ObjectCache;
 use super::registry::{Image, PullError};
-use super::source::Remote;
+use super::source::RemoteSource;
 use crate::api::merge;
-use crate::event::{Note, Reporter};
+use crate::event::{EventNote, Reporter};
 
 const DESIRED: &str = "cdi.kubevirt.io/storage.import.sourceDesiredDigest";
-const LAST_LOOK: &str = "cdi.kubevirt.io/storage.import.lastCronTime";
+const LAST_CRON_TIME: &str = "cdi.kubevirt.io/storage.import.lastCronTime";
 /// After a look that failed.
-const PAUSE: Duration = Duration::from_secs(60);
+const RETRY_DELAY: Duration = Duration::from_secs(60);
 /// A look that takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(120);
+const POLL_TIMEOUT: Duration = Duration::from_secs(120);
 /// When nothing is due.
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// Why a source was not looked at.
 #[derive(Debug, thiserror::Error)]
-enum LookError {
+enum PollError {
     #[error("the source can only be a registry or http")]
     Unsupported,
     #[error(transparent)]
@@ -52,9 +52,9 @@ enum LookError {
     Registry(#[from] PullError),
     #[error(transparent)]
     Http(#[from] FetchError),
-    #[error("the server tells neither ETag nor Last-Modified, so changes cannot be noticed")]
+    #[error("the server sends neither ETag nor Last-Modified; changes cannot be detected")]
     Unmarked,
-    #[error("the source does not answer within {} s", PATIENCE.as_secs())]
+    #[error("the source does not answer within {} s", POLL_TIMEOUT.as_secs())]
     Slow,
     #[error("cannot write to the import cron")]
     Write(#[source] Fault),
@@ -87,7 +87,7 @@ fn read(object: &DynamicObject) -> Option<(String, Option<Cron>)> {
     let Ok(cron) = serde_json::from_value::<DataImportCron>(value) else {
         return Some((key, None));
     };
-    let looked = cron.metadata.annotations.get(LAST_LOOK).and_then(|time| time.parse().ok());
+    let looked = cron.metadata.annotations.get(LAST_CRON_TIME).and_then(|time| time.parse().ok());
     let source = cron.spec.template.spec.source;
     let (uid, schedule) = (meta.uid.clone().unwrap_or_default(), cron.spec.schedule);
     let wanted = meta.deletion_timestamp.is_none();
@@ -96,17 +96,17 @@ fn read(object: &DynamicObject) -> Option<(String, Option<Cron>)> {
 }
 
 /// The task that looks.
-pub(super) struct Looker {
+pub(super) struct SourcePoller {
     pub(super) client: Client,
     pub(super) node: String,
     pub(super) reporter: Reporter,
 }
 
-impl Looker {
+impl SourcePoller {
     pub(super) async fn run(self, mut stop: Stop) {
         let watched = watcher::watcher(self.crons(None), watcher::Config::default());
         let mut watched = std::pin::pin!(steady(watched, "import crons"));
-        let mut crons = Mirror::<Cron>::default();
+        let mut crons = ObjectCache::<Cron>::default();
         let mut paused = BTreeMap::<String, Instant>::new();
         loop {
             let now = Instant::now();
@@ -132,11 +132,11 @@ impl Looker {
                 continue;
             };
             let looked = tokio::select! {
-                looked = self.look(&cron) => looked,
+                looked = self.poll_source(&cron) => looked,
                 () = stop.requested() => return,
             };
             // What was written comes back through the watch; until then it is left alone.
-            paused.insert(key, Instant::now() + PAUSE);
+            paused.insert(key, Instant::now() + RETRY_DELAY);
             if let Err(failure) = looked {
                 self.complain(&cron, &failure).await;
             }
@@ -152,19 +152,19 @@ impl Looker {
         }
     }
 
-    async fn look(&self, cron: &Cron) -> Result<(), LookError> {
+    async fn poll_source(&self, cron: &Cron) -> Result<(), PollError> {
         if !self.is_first().await {
             return Ok(());
         }
         let began = clock::now();
-        let digest = tokio::time::timeout(PATIENCE, self.digest(cron)).await;
-        let digest = digest.map_err(|_| LookError::Slow)??;
+        let digest = tokio::time::timeout(POLL_TIMEOUT, self.digest(cron)).await;
+        let digest = digest.map_err(|_| PollError::Slow)??;
         debug!(cron = cron.name, namespace = cron.namespace, digest, "source looked at");
-        let annotations = json!({DESIRED: digest, LAST_LOOK: clock::rfc3339(began)});
+        let annotations = json!({DESIRED: digest, LAST_CRON_TIME: clock::rfc3339(began)});
         let patch = json!({"metadata": {"uid": cron.uid, "annotations": annotations}});
         let crons = self.crons(Some(&cron.namespace));
         let written = merge(&crons, &cron.name, &patch).await;
-        written.map(drop).map_err(|failure| LookError::Write(Fault(failure)))
+        written.map(drop).map_err(|failure| PollError::Write(Fault(failure)))
     }
 
     /// Whether this node is the first of those that are ready.
@@ -179,38 +179,38 @@ impl Looker {
         ready.filter_map(|node| node.metadata.name).min().as_ref() == Some(&self.node)
     }
 
-    async fn digest(&self, cron: &Cron) -> Result<String, LookError> {
+    async fn digest(&self, cron: &Cron) -> Result<String, PollError> {
         let source = cron.source.clone().unwrap_or_default();
         if let Some(registry) = source.registry {
-            let remote = Remote {
+            let remote = RemoteSource {
                 url: registry.url.unwrap_or_default(),
                 secret: registry.secret_ref.unwrap_or_default(),
                 certificates: registry.cert_config_map.unwrap_or_default(),
-                ..Remote::default()
+                ..RemoteSource::default()
             };
             let access = lookup::access(&self.client, &cron.namespace, &remote).await?;
             return Ok(Image::new(&remote.url, &access)?.manifest().await?.digest);
         }
-        let http = source.http.ok_or(LookError::Unsupported)?;
-        let remote = Remote {
+        let http = source.http.ok_or(PollError::Unsupported)?;
+        let remote = RemoteSource {
             url: http.url,
             secret: http.secret_ref.unwrap_or_default(),
             certificates: http.cert_config_map.unwrap_or_default(),
             headers: http.extra_headers,
             secret_headers: http.secret_extra_headers,
-            ..Remote::default()
+            ..RemoteSource::default()
         };
         let access = lookup::access(&self.client, &cron.namespace, &remote).await?;
         let mut download = Download::new(&remote.url, access, None)?;
         download.prepare().await?;
         let mark =
-            download.mark().filter(|mark| !mark.validator.is_empty()).ok_or(LookError::Unmarked)?;
+            download.mark().filter(|mark| !mark.validator.is_empty()).ok_or(PollError::Unmarked)?;
         let seen = format!("{} {} {:?}", remote.url, mark.validator, mark.length);
         let hash = Sha256::digest(seen);
         Ok(format!("sha256:{}", super::hex(&hash)))
     }
 
-    async fn complain(&self, cron: &Cron, failure: &LookError) {
+    async fn complain(&self, cron: &Cron, failure: &PollError) {
         let about = ObjectReference {
             api_version: Some("cdi.kubevirt.io/v1beta1".into()),
             kind: Some("DataImportCron".into()),
@@ -219,7 +219,7 @@ impl Looker {
             uid: Some(cron.uid.clone()),
             ..ObjectReference::default()
         };
-        let note = Note::warning("ErrSourcePoll", Chain(failure).to_string());
+        let note = EventNote::warning("ErrSourcePoll", Chain(failure).to_string());
         self.reporter.report(&about, note).await;
     }
 }
@@ -242,7 +242,7 @@ mod tests {
         let fresh = object(json!({}), "0 * * * *");
         assert_eq!(due(&fresh), Some(Timestamp::UNIX_EPOCH));
         assert!(fresh.source.as_ref().is_some_and(|source| source.registry.is_some()));
-        let looked = json!({LAST_LOOK: "2026-11-16T08:10:00Z"});
+        let looked = json!({LAST_CRON_TIME: "2026-11-16T08:10:00Z"});
         let later = object(looked.clone(), "0 * * * *");
         assert_eq!(due(&later), Some("2026-11-16T09:00:00Z".parse().unwrap()));
         assert_eq!(due(&object(looked, "")), None);

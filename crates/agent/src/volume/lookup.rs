@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client};
 
 use super::fetch::Access;
-use super::source::Remote;
+use super::source::RemoteSource;
 use crate::api::present;
 
 /// Why access could not be had; it may come.
@@ -23,7 +23,7 @@ pub(crate) enum LookupError {
 pub(super) async fn access(
     client: &Client,
     namespace: &str,
-    remote: &Remote,
+    remote: &RemoteSource,
 ) -> Result<Access, LookupError> {
     let mut access = Access { headers: remote.headers.clone(), ..Access::default() };
     for name in &remote.secret_headers {

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::source::{self, Source};
+use super::source::{self, FillSource};
 
 /// Who makes the volumes of the classes `local` and `local-immediate`.
 pub(super) const PROVISIONER: &str = "sheaf.io/local";
@@ -22,7 +22,7 @@ const GRAIN: u64 = 4096;
 
 /// How far the filling of a claim has come, as it says itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum FillProgress {
     /// Nothing was begun, or it has to begin again.
     Open,
     /// An upload may come.
@@ -51,10 +51,10 @@ pub(super) struct Claim {
     pub(super) is_bound: bool,
     pub(super) is_deleting: bool,
     /// What goes onto the disk once there is one.
-    pub(super) source: Option<Source>,
+    pub(super) source: Option<FillSource>,
     /// What goes onto the disk before anybody may have it.
-    pub(super) origin: Option<source::Origin>,
-    pub(super) progress: Progress,
+    pub(super) origin: Option<source::VolumeOrigin>,
+    pub(super) progress: FillProgress,
 }
 
 /// A claim that cannot be worked with has no uid or asks for nothing.
@@ -68,9 +68,9 @@ pub(super) fn claim(object: &PersistentVolumeClaim) -> Option<Claim> {
     let ours = note(ANNOUNCED) == Some(PROVISIONER);
     let node = note(SELECTED_NODE).filter(|node| ours && !node.is_empty());
     let progress = match note(POD_PHASE) {
-        Some("Succeeded" | "Failed") => Progress::Over,
-        Some(_) if note(POD_READY) == Some("true") => Progress::Ready,
-        _ => Progress::Open,
+        Some("Succeeded" | "Failed") => FillProgress::Over,
+        Some(_) if note(POD_READY) == Some("true") => FillProgress::Ready,
+        _ => FillProgress::Open,
     };
     let notes = meta.annotations.clone().unwrap_or_default();
     Some(Claim {
@@ -113,7 +113,7 @@ impl Claim {
 
 /// A volume of this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Volume {
+pub(super) struct LocalVolume {
     pub(super) name: String,
     pub(super) phase: String,
     /// Whether its files go when nobody claims them any more.
@@ -128,11 +128,11 @@ pub(super) struct Volume {
 }
 
 /// Nothing for volumes that this node neither made nor could fill.
-pub(super) fn volume(object: &PersistentVolume, node: &str) -> Option<Volume> {
+pub(super) fn volume(object: &PersistentVolume, node: &str) -> Option<LocalVolume> {
     let csi = object.spec.as_ref()?.csi.as_ref();
     if let Some(csi) = csi.filter(|csi| csi.driver == crate::storage::DRIVER) {
         let claim = object.spec.as_ref()?.claim_ref.as_ref();
-        return Some(Volume {
+        return Some(LocalVolume {
             name: object.metadata.name.clone()?,
             phase: String::new(),
             is_dropped: false,
@@ -152,7 +152,7 @@ pub(super) fn volume(object: &PersistentVolume, node: &str) -> Option<Volume> {
     let status = object.status.as_ref();
     let reclaim = spec.persistent_volume_reclaim_policy.as_deref();
     let owner = spec.claim_ref.as_ref().and_then(|claim| claim.uid.clone());
-    Some(Volume {
+    Some(LocalVolume {
         name: meta.name.clone()?,
         phase: status.and_then(|status| status.phase.clone()).unwrap_or_default(),
         is_dropped: reclaim == Some("Delete"),
@@ -218,11 +218,11 @@ mod tests {
     #[test]
     fn progress_is_what_the_annotations_say() {
         for (notes, expected) in [
-            (json!({}), Progress::Open),
-            (json!({POD_PHASE: "Running"}), Progress::Open),
-            (json!({POD_PHASE: "Running", POD_READY: "true"}), Progress::Ready),
-            (json!({POD_PHASE: "Succeeded", POD_READY: "true"}), Progress::Over),
-            (json!({POD_PHASE: "Failed"}), Progress::Over),
+            (json!({}), FillProgress::Open),
+            (json!({POD_PHASE: "Running"}), FillProgress::Open),
+            (json!({POD_PHASE: "Running", POD_READY: "true"}), FillProgress::Ready),
+            (json!({POD_PHASE: "Succeeded", POD_READY: "true"}), FillProgress::Over),
+            (json!({POD_PHASE: "Failed"}), FillProgress::Over),
         ] {
             assert_eq!(read(notes.clone()).progress, expected, "{notes}");
         }

@@ -12,28 +12,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::object::{Claim, Progress, Volume};
-use super::source::Source;
+use super::object::{Claim, FillProgress, LocalVolume};
+use super::source::FillSource;
 
 /// What is known.
 #[derive(Debug, Default)]
-pub(super) struct World<'a> {
+pub(super) struct VolumeWorld<'a> {
     pub(super) node: &'a str,
     /// By uid.
     pub(super) claims: BTreeMap<&'a str, &'a Claim>,
     /// Those of this node, by name.
-    pub(super) volumes: BTreeMap<&'a str, &'a Volume>,
+    pub(super) volumes: BTreeMap<&'a str, &'a LocalVolume>,
     /// Replicated volumes that this node fills, by their own names.
     pub(super) filled_here: BTreeSet<String>,
     /// Directories on disk, by the name of their volume.
-    pub(super) found: BTreeMap<&'a str, Found>,
+    pub(super) found: BTreeMap<&'a str, FoundVolume>,
     /// What is under way, or rests after a failure, by the name of its volume.
-    pub(super) under_way: BTreeMap<&'a str, Doing>,
+    pub(super) under_way: BTreeMap<&'a str, LongAction>,
 }
 
 /// A directory of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundVolume {
     /// Carries the mark: its volume may not exist yet.
     pub(super) is_new: bool,
     /// The length of its disk, if there is one.
@@ -42,13 +42,13 @@ pub(super) struct Found {
 
 /// The kinds of actions that take time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(super) enum LongAction {
     Filling,
     Other,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum VolumeAction {
     /// Make a volume for the claim with this uid.
     Provision {
         claim: String,
@@ -60,7 +60,7 @@ pub(super) enum Action {
     Fill {
         volume: String,
         claim: String,
-        source: Source,
+        source: FillSource,
     },
     /// Make disk, volume and claim say this size.
     Grow {
@@ -87,7 +87,7 @@ pub(super) enum Action {
 }
 
 /// Decides what would bring the volumes nearer to what the claims want.
-pub(super) fn plan(world: &World<'_>) -> Vec<Action> {
+pub(super) fn plan(world: &VolumeWorld<'_>) -> Vec<VolumeAction> {
     let mut actions = Vec::new();
     for claim in world.claims.values() {
         actions.extend(for_claim(world, claim));
@@ -100,7 +100,7 @@ pub(super) fn plan(world: &World<'_>) -> Vec<Action> {
             let owner = name.strip_prefix("pvc-").unwrap_or_default();
             let is_wanted = world.claims.get(owner).is_some_and(|claim| wants(world, claim));
             if !is_wanted {
-                actions.push(Action::Discard { volume: (*name).into() });
+                actions.push(VolumeAction::Discard { volume: (*name).into() });
             }
         }
     }
@@ -108,28 +108,28 @@ pub(super) fn plan(world: &World<'_>) -> Vec<Action> {
 }
 
 /// Whether a claim waits for this node to make a volume.
-fn wants(world: &World<'_>, claim: &Claim) -> bool {
+fn wants(world: &VolumeWorld<'_>, claim: &Claim) -> bool {
     claim.wanted_on.as_deref() == Some(world.node) && claim.volume.is_none() && !claim.is_deleting
 }
 
-fn is_idle(world: &World<'_>, volume: &str) -> bool {
+fn is_idle(world: &VolumeWorld<'_>, volume: &str) -> bool {
     !world.under_way.contains_key(volume)
 }
 
-fn for_claim(world: &World<'_>, claim: &Claim) -> Option<Action> {
+fn for_claim(world: &VolumeWorld<'_>, claim: &Claim) -> Option<VolumeAction> {
     let volume = claim.volume_name();
     let missing = !world.volumes.contains_key(volume.as_str());
     (wants(world, claim) && missing && is_idle(world, &volume))
-        .then(|| Action::Provision { claim: claim.uid.clone() })
+        .then(|| VolumeAction::Provision { claim: claim.uid.clone() })
 }
 
-fn for_volume(world: &World<'_>, volume: &Volume) -> Option<Action> {
+fn for_volume(world: &VolumeWorld<'_>, volume: &LocalVolume) -> Option<VolumeAction> {
     let name = volume.name.clone();
     let claim = world.claims.get(volume.owner.as_str()).copied();
     let claim = claim.filter(|claim| claim.volume.as_deref() == Some(&volume.name));
     let doing = world.under_way.get(name.as_str());
-    if doing == Some(&Doing::Filling) && claim.is_none_or(|claim| claim.is_deleting) {
-        return Some(Action::Cancel { volume: name });
+    if doing == Some(&LongAction::Filling) && claim.is_none_or(|claim| claim.is_deleting) {
+        return Some(VolumeAction::Cancel { volume: name });
     }
     if !is_idle(world, &name) {
         return None;
@@ -143,20 +143,20 @@ fn for_volume(world: &World<'_>, volume: &Volume) -> Option<Action> {
     }
     let found = world.found.get(name.as_str())?;
     if found.is_new {
-        return Some(Action::Settle { volume: name });
+        return Some(VolumeAction::Settle { volume: name });
     }
     let claim = claim.filter(|claim| claim.is_bound && !claim.is_deleting)?;
     fill(volume, claim).or_else(|| grow(volume, claim, *found))
 }
 
-fn fill(volume: &Volume, claim: &Claim) -> Option<Action> {
+fn fill(volume: &LocalVolume, claim: &Claim) -> Option<VolumeAction> {
     if !claim.is_bound || claim.is_deleting {
         return None;
     }
     match (&claim.source, claim.progress) {
         // An upload begins when it comes.
-        (Some(Source::Upload), Progress::Ready) => None,
-        (Some(source), Progress::Open | Progress::Ready) => Some(Action::Fill {
+        (Some(FillSource::Upload), FillProgress::Ready) => None,
+        (Some(source), FillProgress::Open | FillProgress::Ready) => Some(VolumeAction::Fill {
             volume: volume.name.clone(),
             claim: claim.uid.clone(),
             source: source.clone(),
@@ -166,24 +166,24 @@ fn fill(volume: &Volume, claim: &Claim) -> Option<Action> {
 }
 
 /// A volume that nobody claims, or that is to go.
-fn end(volume: &Volume, claim: Option<&Claim>) -> Option<Action> {
+fn end(volume: &LocalVolume, claim: Option<&Claim>) -> Option<VolumeAction> {
     let name = volume.name.clone();
     // Whoever deletes a volume that is claimed waits for the claim.
     if claim.is_some() {
         return None;
     }
     if volume.is_dropped {
-        return Some(Action::Remove { volume: name });
+        return Some(VolumeAction::Remove { volume: name });
     }
-    (volume.is_deleting && volume.holds_finalizer).then_some(Action::Release { volume: name })
+    (volume.is_deleting && volume.holds_finalizer).then_some(VolumeAction::Release { volume: name })
 }
 
-fn grow(volume: &Volume, claim: &Claim, found: Found) -> Option<Action> {
+fn grow(volume: &LocalVolume, claim: &Claim, found: FoundVolume) -> Option<VolumeAction> {
     let size = claim.size;
     let disk = found.size?;
     let short = disk < size || volume.capacity < claim_bytes(claim);
     let told = claim.capacity.is_none_or(|capacity| capacity >= claim_bytes(claim));
-    (short || !told).then(|| Action::Grow {
+    (short || !told).then(|| VolumeAction::Grow {
         volume: volume.name.clone(),
         claim: claim.uid.clone(),
         size,

@@ -14,19 +14,19 @@ use serde_json::{Value, json};
 use tracing::info;
 
 use super::clone::CloneError;
+use super::controller::VolumeContext;
 use super::disk::{Disks, ROOM};
 use super::fill::FillError;
 use super::gauge::Gauge;
-use super::keep::Shared;
 use super::object::{Claim, FINALIZER, HOSTNAME, PROVISIONED_BY, PROVISIONER};
-use super::source::Origin;
+use super::source::VolumeOrigin;
 use crate::api::{MANAGER, is_conflict, merge, present};
-use crate::event::Note;
+use crate::event::EventNote;
 
 /// Why a volume is not as it should be; it is tried again.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProvisionError {
-    #[error("no room for a volume: {free} bytes are free and {need} are needed at least")]
+    #[error("not enough space for the volume: {free} bytes free, at least {need} needed")]
     NoRoom { free: u64, need: u64 },
     #[error(
         "cannot make a volume from {what}: only a PersistentVolumeClaim of the same namespace can be copied"
@@ -49,11 +49,11 @@ impl ProvisionError {
     }
 }
 
-trait Asking<T> {
+trait ProvisionContext<T> {
     fn to(self, doing: &'static str) -> Result<T, ProvisionError>;
 }
 
-impl<T> Asking<T> for kube::Result<T> {
+impl<T> ProvisionContext<T> for kube::Result<T> {
     fn to(self, doing: &'static str) -> Result<T, ProvisionError> {
         self.map_err(|source| ProvisionError::Request { doing, source: Fault(source) })
     }
@@ -61,7 +61,7 @@ impl<T> Asking<T> for kube::Result<T> {
 
 /// Makes files, then the volume, and then takes the mark off the files.
 pub(super) async fn provision(
-    shared: &Shared,
+    shared: &VolumeContext,
     claim: &Claim,
 ) -> Result<Option<PersistentVolume>, ProvisionError> {
     let name = claim.volume_name();
@@ -73,10 +73,10 @@ pub(super) async fn provision(
     let size = claim.size;
     match &claim.origin {
         None => files(shared, &name, "make", move |disks, name| disks.make(name, size)).await?,
-        Some(Origin::Unsupported(what)) => {
+        Some(VolumeOrigin::Unsupported(what)) => {
             return Err(ProvisionError::Origin { what: what.clone() });
         }
-        Some(Origin::Claim(from)) => {
+        Some(VolumeOrigin::Claim(from)) => {
             files(shared, &name, "sweep", |disks, name| disks.sweep(name)).await?;
             let copy = shared.clone_claim(&claim.namespace, from, &name, size);
             let copied = copy.run(&Gauge::default()).await?;
@@ -100,13 +100,16 @@ pub(super) async fn provision(
         made => Some(made.to("create the volume")?),
     };
     settle(shared, &name).await?;
-    info!(volume = name, claim = claim.name, namespace = claim.namespace, size, "volume made");
+    info!(volume = name, claim = claim.name, namespace = claim.namespace, size, "volume created");
     let text = format!("Successfully provisioned volume {name}");
-    shared.reporter.report(&claim.reference(), Note::normal("ProvisioningSucceeded", text)).await;
+    shared
+        .reporter
+        .report(&claim.reference(), EventNote::normal("ProvisioningSucceeded", text))
+        .await;
     Ok(made)
 }
 
-fn volume_object(shared: &Shared, claim: &Claim, reclaim: &str) -> Value {
+fn volume_object(shared: &VolumeContext, claim: &Claim, reclaim: &str) -> Value {
     let name = claim.volume_name();
     json!({
         "apiVersion": "v1", "kind": "PersistentVolume",
@@ -133,13 +136,13 @@ fn volume_object(shared: &Shared, claim: &Claim, reclaim: &str) -> Value {
     })
 }
 
-pub(super) async fn settle(shared: &Shared, volume: &str) -> Result<(), ProvisionError> {
+pub(super) async fn settle(shared: &VolumeContext, volume: &str) -> Result<(), ProvisionError> {
     files(shared, volume, "settle", |disks, name| disks.settle(name)).await
 }
 
 /// Makes disk, volume and claim as large as the claim asks.
 pub(super) async fn grow(
-    shared: &Shared,
+    shared: &VolumeContext,
     volume: &str,
     claim: &Claim,
     size: u64,
@@ -157,14 +160,17 @@ pub(super) async fn grow(
     let told = claims.patch_status(&claim.name, &params, &Patch::Merge(&patch)).await;
     let told = told.to("tell the claim's size")?;
     info!(volume, size, "volume grown");
-    shared.bell.ring();
+    shared.bell.notify();
     let text = "Resize volume succeeded";
-    shared.reporter.report(&claim.reference(), Note::normal("VolumeResizeSuccessful", text)).await;
+    shared
+        .reporter
+        .report(&claim.reference(), EventNote::normal("VolumeResizeSuccessful", text))
+        .await;
     Ok(told)
 }
 
 /// Files first: a volume that is still there says that something may be left.
-pub(super) async fn remove(shared: &Shared, volume: &str) -> Result<(), ProvisionError> {
+pub(super) async fn remove(shared: &VolumeContext, volume: &str) -> Result<(), ProvisionError> {
     files(shared, volume, "remove", |disks, name| disks.remove(name)).await?;
     let volumes = Api::<PersistentVolume>::all(shared.client.clone());
     present(volumes.delete(volume, &DeleteParams::default()).await).to("delete the volume")?;
@@ -174,7 +180,7 @@ pub(super) async fn remove(shared: &Shared, volume: &str) -> Result<(), Provisio
 }
 
 /// Takes our finalizer off.
-pub(super) async fn release(shared: &Shared, volume: &str) -> Result<(), ProvisionError> {
+pub(super) async fn release(shared: &VolumeContext, volume: &str) -> Result<(), ProvisionError> {
     let volumes = Api::<PersistentVolume>::all(shared.client.clone());
     loop {
         let found = present(volumes.get(volume).await).to("read the volume")?;
@@ -197,28 +203,31 @@ pub(super) async fn release(shared: &Shared, volume: &str) -> Result<(), Provisi
 
 /// Removes a directory that no volume was made for. What the watch says may be late, so the
 /// server is asked.
-pub(super) async fn discard(shared: &Shared, volume: &str) -> Result<(), ProvisionError> {
+pub(super) async fn discard(shared: &VolumeContext, volume: &str) -> Result<(), ProvisionError> {
     let volumes = Api::<PersistentVolume>::all(shared.client.clone());
     if present(volumes.get(volume).await).to("read the volume")?.is_some() {
         return Ok(());
     }
-    info!(volume, "removing a volume that was never finished");
+    info!(volume, "removing incomplete volume");
     files(shared, volume, "remove", |disks, name| disks.remove(name)).await
 }
 
 /// Tells a claim why it has no volume.
-pub(super) async fn complain(shared: &Shared, claim: &Claim, failure: &ProvisionError) {
+pub(super) async fn complain(shared: &VolumeContext, claim: &Claim, failure: &ProvisionError) {
     let text = format!(
         "failed to provision volume with StorageClass {:?}: {}",
         claim.class,
         Chain(failure)
     );
-    shared.reporter.report(&claim.reference(), Note::warning("ProvisioningFailed", text)).await;
+    shared
+        .reporter
+        .report(&claim.reference(), EventNote::warning("ProvisioningFailed", text))
+        .await;
 }
 
 /// Work on files, on a thread that may block.
 async fn files(
-    shared: &Shared,
+    shared: &VolumeContext,
     volume: &str,
     doing: &'static str,
     work: impl FnOnce(&Disks, &str) -> io::Result<()> + Send + 'static,

@@ -5,25 +5,25 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::bell::Bell;
+use crate::change_notifier::ChangeNotifier;
 
 /// By volume, how many copies are under way; clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Readers {
     copies: Arc<Mutex<BTreeMap<String, usize>>>,
     /// Rung when a disk may be written again.
-    bell: Bell,
+    bell: ChangeNotifier,
 }
 
 impl Readers {
-    pub(super) fn new(bell: Bell) -> Self {
+    pub(super) fn new(bell: ChangeNotifier) -> Self {
         Self { copies: Arc::default(), bell }
     }
 
     /// Holds until the mark is dropped.
-    pub(super) fn mark(&self, volume: &str) -> Mark {
+    pub(super) fn mark(&self, volume: &str) -> ReaderMark {
         *self.copies.lock().entry(volume.to_owned()).or_default() += 1;
-        Mark { readers: self.clone(), volume: volume.to_owned() }
+        ReaderMark { readers: self.clone(), volume: volume.to_owned() }
     }
 
     pub(super) fn has(&self, volume: &str) -> bool {
@@ -32,19 +32,19 @@ impl Readers {
 }
 
 #[derive(Debug)]
-pub(super) struct Mark {
+pub(super) struct ReaderMark {
     readers: Readers,
     volume: String,
 }
 
-impl Drop for Mark {
+impl Drop for ReaderMark {
     fn drop(&mut self) {
         let mut readers = self.readers.copies.lock();
         if let Some(count) = readers.get_mut(&self.volume) {
             *count -= 1;
             if *count == 0 {
                 readers.remove(&self.volume);
-                self.readers.bell.ring();
+                self.readers.bell.notify();
             }
         }
     }
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_disk_is_free_when_the_last_copy_has_ended() {
-        let readers = Readers::new(Bell::default());
+        let readers = Readers::new(ChangeNotifier::default());
         let (one, two) = (readers.mark("v"), readers.mark("v"));
         drop(one);
         assert!(readers.has("v"));

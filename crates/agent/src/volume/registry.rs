@@ -140,7 +140,8 @@ impl Image {
         let pulled = self.client.pull_blob_stream(&self.reference, layer).await;
         let mut stream = pulled.map_err(|problem| self.failed(problem))?;
         let (sender, feed) = qemu::image::feed();
-        let search = Search { image: image.clone(), wanted: wanted.map(normal), to: to.to_owned() };
+        let search =
+            LayerSearch { image: image.clone(), wanted: wanted.map(normal), to: to.to_owned() };
         let searching = tokio::task::spawn_blocking(move || search.run(feed));
         let (mut at, mut is_open) = (0, true);
         let mut broken = None;
@@ -189,13 +190,13 @@ pub(super) async fn extract(
 }
 
 /// Looking for one file in a layer.
-struct Search {
+struct LayerSearch {
     image: String,
     wanted: Option<PathBuf>,
     to: PathBuf,
 }
 
-impl Search {
+impl LayerSearch {
     fn run(self, from: impl Read + Send + 'static) -> Result<bool, PullError> {
         let unread = |source| PullError::Layer { image: self.image.clone(), source };
         let (_, plain) = decompress(from).map_err(unread)?;
@@ -295,7 +296,7 @@ mod tests {
     fn search(files: &[(&str, &[u8])], wanted: Option<&str>) -> Result<Option<Vec<u8>>, PullError> {
         let folder = tempfile::tempdir().unwrap();
         let to = folder.path().join("out");
-        let search = Search { image: "i".into(), wanted: wanted.map(normal), to: to.clone() };
+        let search = LayerSearch { image: "i".into(), wanted: wanted.map(normal), to: to.clone() };
         let found = search.run(io::Cursor::new(layer(files)))?;
         Ok(found.then(|| std::fs::read(to).unwrap()))
     }

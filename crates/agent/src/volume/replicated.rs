@@ -4,8 +4,8 @@ use std::path::Path;
 
 use qemu::image::{ImageError, Tool};
 
+use super::controller::VolumeContext;
 use super::image;
-use super::keep::Shared;
 use crate::storage::{HeldError, HeldVolume};
 
 /// Why a replicated volume was not written.
@@ -13,7 +13,7 @@ use crate::storage::{HeldError, HeldVolume};
 pub(super) enum ReplicatedError {
     #[error(transparent)]
     Held(#[from] HeldError),
-    #[error("volume {volume} has {has} bytes and {wants} are to be on it")]
+    #[error("volume {volume} has {has} bytes; {wants} are needed")]
     Small { volume: String, has: u64, wants: u64 },
     #[error("cannot read volume {volume}")]
     Read { volume: String, source: ImageError },
@@ -23,7 +23,7 @@ pub(super) enum ReplicatedError {
 
 /// Attaches the volume for as long as it takes.
 pub(super) async fn write(
-    shared: &Shared,
+    shared: &VolumeContext,
     volume: &str,
     disk: &Path,
     size: u64,
@@ -37,7 +37,7 @@ pub(super) async fn write(
 /// Copies a volume to a file, if it fits into `most` bytes; answers how large it is. Nobody may
 /// write to it meanwhile.
 pub(super) async fn read(
-    shared: &Shared,
+    shared: &VolumeContext,
     volume: &str,
     ticket: &str,
     to: &Path,

@@ -10,9 +10,9 @@ const CLONE: &str = "k8s.io/CloneRequest";
 
 /// What a claim is filled with after it was bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Source {
-    Http(Remote),
-    Registry(Remote),
+pub(super) enum FillSource {
+    Http(RemoteSource),
+    Registry(RemoteSource),
     /// Another claim.
     Clone {
         namespace: String,
@@ -26,7 +26,7 @@ pub(super) enum Source {
 
 /// Something to be fetched over the network.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Remote {
+pub(super) struct RemoteSource {
     pub(super) url: String,
     /// With `accessKeyId` and `secretKey`; empty for none.
     pub(super) secret: String,
@@ -42,32 +42,32 @@ pub(super) struct Remote {
 
 /// What is on a volume from its beginning: a claim's `dataSource`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum VolumeOrigin {
     /// Another claim of the same namespace.
     Claim(String),
     Unsupported(String),
 }
 
 /// The source in a claim's annotations; nothing if it has none and so is ready as it is.
-pub(super) fn read(notes: &BTreeMap<String, String>) -> Option<Source> {
+pub(super) fn read(notes: &BTreeMap<String, String>) -> Option<FillSource> {
     let note = |key: &str| notes.get(&format!("{PREFIX}{key}")).cloned().unwrap_or_default();
     if let Some(from) = notes.get(CLONE) {
         let (namespace, name) = from.split_once('/')?;
-        return Some(Source::Clone { namespace: namespace.into(), name: name.into() });
+        return Some(FillSource::Clone { namespace: namespace.into(), name: name.into() });
     }
     if note("contentType") == "archive" {
         let text = "an archive: volumes of this class are disks, not directories".into();
-        return Some(Source::Unsupported(text));
+        return Some(FillSource::Unsupported(text));
     }
     if notes.contains_key("cdi.kubevirt.io/storage.upload.target") {
-        return Some(Source::Upload);
+        return Some(FillSource::Upload);
     }
     let all = |key: &str| {
         let start = format!("{PREFIX}import.{key}.");
         let own = notes.iter().filter(|(key, _)| key.starts_with(&start));
         own.map(|(_, value)| value.clone()).collect::<Vec<_>>()
     };
-    let remote = || Remote {
+    let remote = || RemoteSource {
         url: note("import.endpoint"),
         secret: note("import.secretName"),
         certificates: note("import.certConfigMap"),
@@ -77,17 +77,17 @@ pub(super) fn read(notes: &BTreeMap<String, String>) -> Option<Source> {
     };
     let kind = note("import.source");
     match kind.as_str() {
-        "http" => Some(Source::Http(remote())),
-        "registry" => Some(Source::Registry(remote())),
-        "none" => Some(Source::Blank),
+        "http" => Some(FillSource::Http(remote())),
+        "registry" => Some(FillSource::Registry(remote())),
+        "none" => Some(FillSource::Blank),
         // CDI's default when only an address is given.
-        "" if !note("import.endpoint").is_empty() => Some(Source::Http(remote())),
+        "" if !note("import.endpoint").is_empty() => Some(FillSource::Http(remote())),
         "" => None,
-        _ => Some(Source::Unsupported(format!("the source {kind}"))),
+        _ => Some(FillSource::Unsupported(format!("the source {kind}"))),
     }
 }
 
-pub(super) fn origin(spec: &PersistentVolumeClaimSpec) -> Option<Origin> {
+pub(super) fn origin(spec: &PersistentVolumeClaimSpec) -> Option<VolumeOrigin> {
     let reference = spec.data_source_ref.as_ref().map(|from| {
         let other = from.namespace.as_deref().is_some_and(|namespace| !namespace.is_empty());
         (&from.api_group, &from.kind, &from.name, other)
@@ -97,10 +97,10 @@ pub(super) fn origin(spec: &PersistentVolumeClaimSpec) -> Option<Origin> {
     let (group, kind, name, other) = reference.or(plain)?;
     let core = group.as_deref().unwrap_or_default().is_empty();
     Some(match kind.as_str() {
-        "PersistentVolumeClaim" if core && !other => Origin::Claim(name.clone()),
+        "PersistentVolumeClaim" if core && !other => VolumeOrigin::Claim(name.clone()),
         // Filled afterwards, as the annotations say.
         _ if group.as_deref() == Some("cdi.kubevirt.io") && !other => return None,
-        _ => Origin::Unsupported(format!("{kind} {name}")),
+        _ => VolumeOrigin::Unsupported(format!("{kind} {name}")),
     })
 }
 
@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    fn check(notes: serde_json::Value, expected: Option<Source>) {
+    fn check(notes: serde_json::Value, expected: Option<FillSource>) {
         let read = read(&serde_json::from_value(notes.clone()).unwrap());
         assert_eq!(read, expected, "{notes}");
     }
@@ -132,17 +132,17 @@ mod tests {
     #[test]
     fn sources_are_read_from_annotations() {
         check(json!({}), None);
-        check(json!({"cdi.kubevirt.io/storage.import.source": "none"}), Some(Source::Blank));
-        check(json!({"cdi.kubevirt.io/storage.upload.target": ""}), Some(Source::Upload));
-        let clone = Source::Clone { namespace: "n".into(), name: "c".into() };
+        check(json!({"cdi.kubevirt.io/storage.import.source": "none"}), Some(FillSource::Blank));
+        check(json!({"cdi.kubevirt.io/storage.upload.target": ""}), Some(FillSource::Upload));
+        let clone = FillSource::Clone { namespace: "n".into(), name: "c".into() };
         check(json!({"k8s.io/CloneRequest": "n/c"}), Some(clone));
-        let remote = Remote {
+        let remote = RemoteSource {
             url: "http://x/i".into(),
             secret: "s".into(),
             checksum: "md5:1".into(),
             headers: vec!["A: b".into()],
             secret_headers: vec!["h".into()],
-            ..Remote::default()
+            ..RemoteSource::default()
         };
         let notes = json!({
             "cdi.kubevirt.io/storage.import.source": "http",
@@ -152,10 +152,10 @@ mod tests {
             "cdi.kubevirt.io/storage.import.extraHeaders.0": "A: b",
             "cdi.kubevirt.io/storage.import.secretExtraHeaders.0": "h",
         });
-        check(notes, Some(Source::Http(remote)));
+        check(notes, Some(FillSource::Http(remote)));
         check(
             json!({"cdi.kubevirt.io/storage.import.source": "vddk"}),
-            Some(Source::Unsupported("the source vddk".into())),
+            Some(FillSource::Unsupported("the source vddk".into())),
         );
     }
 
@@ -163,11 +163,11 @@ mod tests {
     fn a_data_source_is_another_claim_or_refused() {
         let read = |spec: serde_json::Value| origin(&serde_json::from_value(spec).unwrap());
         let claim = json!({"dataSource": {"kind": "PersistentVolumeClaim", "name": "c"}});
-        assert_eq!(read(claim), Some(Origin::Claim("c".into())));
+        assert_eq!(read(claim), Some(VolumeOrigin::Claim("c".into())));
         let snapshot = json!({"dataSource": {
             "apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s",
         }});
-        assert_eq!(read(snapshot), Some(Origin::Unsupported("VolumeSnapshot s".into())));
+        assert_eq!(read(snapshot), Some(VolumeOrigin::Unsupported("VolumeSnapshot s".into())));
         assert_eq!(read(json!({})), None);
         let populated = json!({"dataSourceRef": {
             "apiGroup": "cdi.kubevirt.io", "kind": "VolumeImportSource", "name": "s",

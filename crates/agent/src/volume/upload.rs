@@ -12,12 +12,12 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
 
 use super::clone::{CloneError, user_of};
+use super::controller::VolumeContext;
 use super::fetch::FETCHING;
 use super::fill::{FillError, take_in};
 use super::gauge::Gauge;
-use super::keep::Shared;
 use super::object::Claim;
-use super::tell::Teller;
+use super::status_writer::ClaimStatusWriter;
 
 /// Why an upload is refused or has failed.
 #[derive(Debug, thiserror::Error)]
@@ -52,13 +52,13 @@ impl UploadError {
 }
 
 /// An upload that has come in and waits for its turn.
-pub(super) struct Arrival {
+pub(super) struct PendingUpload {
     pub(super) volume: String,
     pub(super) body: Incoming,
     pub(super) answer: oneshot::Sender<Result<(), UploadError>>,
 }
 
-impl Arrival {
+impl PendingUpload {
     /// Says why not, once the client listens.
     pub(super) fn refuse(self, why: UploadError) {
         let Self { body, answer, .. } = self;
@@ -71,11 +71,11 @@ impl Arrival {
 
 /// Takes an image in and tells the claim.
 pub(super) async fn upload(
-    shared: &Shared,
+    shared: &VolumeContext,
     claim: &Claim,
     volume: &str,
     body: Incoming,
-    teller: &mut Teller,
+    teller: &mut ClaimStatusWriter,
 ) -> Result<(), UploadError> {
     let unknown = |failure: CloneError| UploadError::Unknown(Box::new(failure));
     let user = user_of(shared, &claim.namespace, &claim.name).await.map_err(unknown)?;
@@ -109,7 +109,7 @@ pub(super) async fn upload(
             gauge.stumble(failure.trouble());
             warn!(claim = claim.name, namespace = claim.namespace, error = %Chain(&failure),
                   "upload failed");
-            let _ = teller.write(super::tell::running(&gauge)).await;
+            let _ = teller.write(super::status_writer::running(&gauge)).await;
             Err(judged(failure))
         }
     }
@@ -152,7 +152,7 @@ pub(crate) async fn pump(mut body: Incoming, into: mpsc::Sender<io::Result<Bytes
 /// long, or hardly at all, are not waited for.
 async fn drain(mut body: Incoming) {
     const MOST: usize = 64 << 20;
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
     let rest = async {
         let mut left = MOST;
         while let Some(Ok(frame)) = body.frame().await {
@@ -162,5 +162,5 @@ async fn drain(mut body: Incoming) {
             }
         }
     };
-    let _ = tokio::time::timeout(PATIENCE, rest).await;
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, rest).await;
 }

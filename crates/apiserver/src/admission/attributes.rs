@@ -4,23 +4,23 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{Act, Operation};
+use super::{AdmissionOperation, Operation};
 use crate::api::Api;
 use crate::call::Call;
-use crate::matching::Asked;
+use crate::matching::WriteAttributes;
 use crate::object;
-use crate::served::Served;
+use crate::served::ServedKind;
 
 /// Group, version and kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Kind {
+pub(super) struct GroupVersionKind {
     pub(super) group: String,
     pub(super) version: String,
     pub(super) kind: String,
 }
 
-impl Kind {
-    fn of(served: &Served) -> Self {
+impl GroupVersionKind {
+    fn of(served: &ServedKind) -> Self {
         let text = |text: &Arc<str>| text.to_string();
         Self {
             group: text(&served.group),
@@ -41,7 +41,7 @@ pub(super) struct Attributes<'a, 'c> {
     pub(super) operation: Operation,
     pub(super) dry_run: bool,
     /// Of the object as it is sent, which below some subresources is not the resource's own.
-    pub(super) kind: Kind,
+    pub(super) kind: GroupVersionKind,
     pub(super) namespace: String,
     pub(super) name: String,
     options: Option<&'a Value>,
@@ -50,7 +50,7 @@ pub(super) struct Attributes<'a, 'c> {
 impl<'a, 'c> Attributes<'a, 'c> {
     pub(super) fn new(
         call: &'a Call<'c>,
-        act: &Act<'a>,
+        act: &AdmissionOperation<'a>,
         object: Option<&Value>,
         old: Option<&Value>,
     ) -> Self {
@@ -63,8 +63,8 @@ impl<'a, 'c> Attributes<'a, 'c> {
         let namespace = if is_namespace { name } else { call.namespace() };
         let sent = object.or(old);
         let kind = match sent.filter(|_| !call.path.subresource.is_empty()) {
-            Some(object) => kind_of(object).unwrap_or_else(|| Kind::of(&call.served)),
-            None => Kind::of(&call.served),
+            Some(object) => kind_of(object).unwrap_or_else(|| GroupVersionKind::of(&call.served)),
+            None => GroupVersionKind::of(&call.served),
         };
         Self {
             call,
@@ -86,13 +86,13 @@ impl<'a, 'c> Attributes<'a, 'c> {
     }
 
     /// For rules: the resource as it was asked for.
-    pub(super) fn asked(&self) -> Asked<'_> {
+    pub(super) fn asked(&self) -> WriteAttributes<'_> {
         self.asked_as(&self.call.served)
     }
 
     /// The same in another version, or another group that shows the same objects.
-    pub(super) fn asked_as<'s>(&'s self, served: &'s Served) -> Asked<'s> {
-        Asked {
+    pub(super) fn asked_as<'s>(&'s self, served: &'s ServedKind) -> WriteAttributes<'s> {
+        WriteAttributes {
             operation: self.operation.word(),
             group: &served.group,
             version: &served.version,
@@ -104,11 +104,11 @@ impl<'a, 'c> Attributes<'a, 'c> {
     }
 
     /// Other ways in which the resource is served.
-    pub(super) fn equivalents(&self) -> Vec<Arc<Served>> {
+    pub(super) fn equivalents(&self) -> Vec<Arc<ServedKind>> {
         let own = &self.call.served;
         let subresource = self.call.path.subresource;
         // An object that is not the resource's own has no other version.
-        if self.kind != Kind::of(own) {
+        if self.kind != GroupVersionKind::of(own) {
             return Vec::new();
         }
         let catalog = self.call.api.catalog.load();
@@ -121,10 +121,10 @@ impl<'a, 'c> Attributes<'a, 'c> {
     }
 
     /// `AdmissionRequest` without its uid and its objects; `seen` is how a rule matched.
-    pub(super) fn request(&self, seen: Option<&Served>) -> Value {
+    pub(super) fn request(&self, seen: Option<&ServedKind>) -> Value {
         let own = &self.call.served;
-        let kind = seen.map_or_else(|| self.kind.clone(), Kind::of);
-        let resource = |served: &Served| {
+        let kind = seen.map_or_else(|| self.kind.clone(), GroupVersionKind::of);
+        let resource = |served: &ServedKind| {
             json!({
                 "group": &*served.group, "version": &*served.version, "resource": &*served.plural,
             })
@@ -179,8 +179,12 @@ impl<'a, 'c> Attributes<'a, 'c> {
     }
 }
 
-fn kind_of(object: &Value) -> Option<Kind> {
+fn kind_of(object: &Value) -> Option<GroupVersionKind> {
     let (version, kind) = (object["apiVersion"].as_str()?, object["kind"].as_str()?);
     let (group, version) = version.split_once('/').unwrap_or(("", version));
-    Some(Kind { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned() })
+    Some(GroupVersionKind {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        kind: kind.to_owned(),
+    })
 }

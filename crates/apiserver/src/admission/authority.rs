@@ -1,7 +1,7 @@
 //! `authorizer` of expressions: answers from the policy that is in force.
 
 use auth::{Attributes, Decision, ResourceRequest, User};
-use schema::cel::{Authorize, Question, ResourceTarget, Target, Verdict};
+use schema::cel::{AccessQuery, Authorize, AuthorizerTarget, AuthorizerVerdict, ResourceTarget};
 
 use super::attributes;
 use crate::api::Api;
@@ -15,19 +15,19 @@ pub(super) struct Authority<'a> {
 }
 
 impl Authorize for Authority<'_> {
-    fn decide(&self, question: &Question) -> Verdict {
+    fn decide(&self, question: &AccessQuery) -> AuthorizerVerdict {
         let account = question
             .service_account
             .as_ref()
             .map(|(namespace, name)| User::service_account(namespace, name, "").authenticated());
         let user = account.as_ref().unwrap_or(self.user);
         if user.is_in(auth::user::MASTERS) {
-            return Verdict { allowed: true, ..Verdict::default() };
+            return AuthorizerVerdict { allowed: true, ..AuthorizerVerdict::default() };
         }
         let target = match &question.target {
-            Target::Path(path) => auth::Target::Path(path),
-            Target::Group(_) => return Verdict::default(),
-            Target::Resource(at) => auth::Target::Resource(ResourceRequest {
+            AuthorizerTarget::Path(path) => auth::AccessTarget::Path(path),
+            AuthorizerTarget::Group(_) => return AuthorizerVerdict::default(),
+            AuthorizerTarget::Resource(at) => auth::AccessTarget::Resource(ResourceRequest {
                 group: &at.group,
                 version: "*",
                 resource: &at.resource,
@@ -39,19 +39,19 @@ impl Authorize for Authority<'_> {
         let asked = Attributes { verb: &question.verb, target };
         match rights::policy(self.api).authorize(user, &asked) {
             Decision::Allow(reason) => {
-                Verdict { allowed: true, reason: reason.to_string(), error: None }
+                AuthorizerVerdict { allowed: true, reason: reason.to_string(), error: None }
             }
             Decision::NoOpinion(reason) => {
-                Verdict { allowed: false, reason: reason.to_string(), error: None }
+                AuthorizerVerdict { allowed: false, reason: reason.to_string(), error: None }
             }
         }
     }
 }
 
 /// What `authorizer.requestResource` is about.
-pub(super) fn requested(attributes: &attributes::Attributes<'_, '_>) -> Target {
+pub(super) fn requested(attributes: &attributes::Attributes<'_, '_>) -> AuthorizerTarget {
     let path = &attributes.call.path;
-    Target::Resource(ResourceTarget {
+    AuthorizerTarget::Resource(ResourceTarget {
         group: path.group.to_owned(),
         resource: path.resource.to_owned(),
         subresource: path.subresource.to_owned(),

@@ -4,8 +4,8 @@
 //! The right to update `/approval` or `/status` is not enough: the caller also needs the verb
 //! `approve` or `sign` on the signer, and no request may ask for the group `system:masters`.
 
-use auth::pki::Request;
-use auth::{Attributes, Decision, ResourceRequest, Target};
+use auth::pki::CertificateRequest;
+use auth::{AccessTarget, Attributes, Decision, ResourceRequest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -54,7 +54,7 @@ fn restricted_group(request: &Value) -> Option<String> {
     }
     let encoded = request["spec"]["request"].as_str().unwrap_or("");
     let pem = STANDARD.decode(encoded).unwrap_or_default();
-    match Request::parse(&String::from_utf8_lossy(&pem)) {
+    match CertificateRequest::parse(&String::from_utf8_lossy(&pem)) {
         Err(error) => Some(format!("failed to parse CSR: {}", base::Chain(&error))),
         Ok(parsed) => {
             let masters = auth::user::MASTERS;
@@ -75,7 +75,7 @@ fn changes_verdict(new: &Value, old: &Value) -> bool {
 fn may(call: &Call<'_>, verb: &str, request: &Value) -> Option<String> {
     let signer = request["spec"]["signerName"].as_str().unwrap_or("");
     let allowed = signer_names(signer).iter().any(|name| {
-        let target = Target::Resource(ResourceRequest {
+        let target = AccessTarget::Resource(ResourceRequest {
             group: "certificates.k8s.io",
             version: "*",
             resource: "signers",

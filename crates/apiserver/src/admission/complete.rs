@@ -28,7 +28,7 @@ pub(crate) async fn complete(
             if operation == Operation::Create {
                 object::metadata_mut(object).insert("finalizers".to_owned(), json!([crd::CLEANUP]));
             }
-            judge_definition(call, object);
+            check_definition(call, object);
             Ok(Reserved::default())
         }
         "validatingadmissionpolicies" => {
@@ -81,7 +81,7 @@ fn signed_by(request: &mut Value, user: &auth::User) {
 }
 
 /// A definition is judged as it is written, so that its kinds are served at once.
-fn judge_definition(call: &Call<'_>, definition: &mut Value) {
+fn check_definition(call: &Call<'_>, definition: &mut Value) {
     let all = crate::refresh::entries(call.api, crd::TABLE);
     let taken = crd::Accepted::by_others(definition, &all);
     let now = base::clock::now_rfc3339();

@@ -1,6 +1,6 @@
 //! Match conditions: expressions that narrow what a webhook or a policy is meant for.
 
-use schema::cel::{Expression, Names, Scene, Wanted};
+use schema::cel::{Declarations, EvalContext, ExpectedType, Expression};
 use serde_json::Value;
 
 /// What all conditions of one webhook or policy may cost together.
@@ -14,7 +14,7 @@ pub(super) struct Condition {
 }
 
 impl Condition {
-    pub(super) fn list(list: &Value, names: &Names<'_>) -> Vec<Self> {
+    pub(super) fn list(list: &Value, names: &Declarations<'_>) -> Vec<Self> {
         let conditions = list.as_array().into_iter().flatten();
         conditions
             .map(|condition| Self {
@@ -22,7 +22,7 @@ impl Condition {
                 expression: Expression::compile(
                     condition["expression"].as_str().unwrap_or(""),
                     names,
-                    Wanted::Bool,
+                    ExpectedType::Bool,
                 )
                 .map_err(|error| error.to_string()),
             })
@@ -31,7 +31,10 @@ impl Condition {
 }
 
 /// Whether all conditions hold. One that does not outweighs others that cannot be told.
-pub(super) fn hold<'a>(conditions: &'a [Condition], scene: &Scene<'a>) -> Result<bool, String> {
+pub(super) fn hold<'a>(
+    conditions: &'a [Condition],
+    scene: &EvalContext<'a>,
+) -> Result<bool, String> {
     let mut budget = BUDGET;
     let mut errors = Vec::new();
     for condition in conditions {

@@ -1,13 +1,13 @@
 //! Rules of kinds that others brought along.
 
-use auth::{Attributes, Decision, ResourceRequest, Target, User};
+use auth::{AccessTarget, Attributes, Decision, ResourceRequest, User};
 use serde_json::Value;
 
 use super::Operation;
 use crate::api::Api;
 use crate::authorize;
 use crate::call::Call;
-use crate::extension::{Access, Act, Attempt, Lookup, Review};
+use crate::extension::{Access, Attempt, ExtensionOperation, Lookup, Review};
 use crate::object;
 use crate::refresh;
 use crate::status::{ApiError, ApiResult};
@@ -40,7 +40,7 @@ pub(super) fn validate(
     let mut warnings = Vec::new();
     for rules in &call.api.extensions.rules {
         if rules.concern(review.group, review.resource) {
-            warnings.extend(rules.judge(&review, object, old).map_err(ApiError::denied)?);
+            warnings.extend(rules.validate(&review, object, old).map_err(ApiError::denied)?);
         }
     }
     Ok(warnings)
@@ -49,9 +49,9 @@ pub(super) fn validate(
 fn review<'a>(call: &'a Call<'_>, operation: Operation, name: &'a str) -> Review<'a> {
     Review {
         act: match operation {
-            Operation::Create => Act::Create,
-            Operation::Update => Act::Update,
-            Operation::Delete => Act::Delete,
+            Operation::Create => ExtensionOperation::Create,
+            Operation::Update => ExtensionOperation::Update,
+            Operation::Delete => ExtensionOperation::Delete,
         },
         group: &call.served.group,
         version: &call.served.version,
@@ -98,7 +98,7 @@ impl Access for Api {
             namespace,
             name,
         };
-        let attributes = Attributes { verb, target: Target::Resource(request) };
+        let attributes = Attributes { verb, target: AccessTarget::Resource(request) };
         user.is_in(auth::user::MASTERS)
             || matches!(authorize::decide(self, user, &attributes), Decision::Allow(_))
     }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use store::Revision;
 
-use super::policy::{Binding, Mutations, Policy, Rules};
+use super::policy::{AdmissionPolicy, Binding, Mutations, ValidationRules};
 use super::webhook::Webhook;
 use crate::api::Api;
 use crate::object;
@@ -36,7 +36,7 @@ const VALIDATING_BINDINGS: &str = "validatingadmissionpolicybindings";
 
 #[derive(Debug)]
 pub(crate) struct Hooks {
-    current: ArcSwap<Snapshot>,
+    current: ArcSwap<WebhookSnapshot>,
     /// Counts changes of configurations.
     changes: AtomicU64,
     /// The count that `current` was built at; moves only after it is in place.
@@ -58,12 +58,12 @@ impl Default for Hooks {
 
 /// All of them, in the order in which they are asked.
 #[derive(Debug, Default)]
-pub(crate) struct Snapshot {
+pub(crate) struct WebhookSnapshot {
     pub(super) mutating: Vec<Arc<Read<Vec<Webhook>>>>,
     pub(super) validating: Vec<Arc<Read<Vec<Webhook>>>>,
-    pub(super) mutating_policies: Vec<Arc<Read<Policy<Mutations>>>>,
+    pub(super) mutating_policies: Vec<Arc<Read<AdmissionPolicy<Mutations>>>>,
     pub(super) mutating_bindings: Vec<Arc<Read<Binding>>>,
-    pub(super) validating_policies: Vec<Arc<Read<Policy<Rules>>>>,
+    pub(super) validating_policies: Vec<Arc<Read<AdmissionPolicy<ValidationRules>>>>,
     pub(super) validating_bindings: Vec<Arc<Read<Binding>>>,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Read<T> {
     pub(super) what: T,
 }
 
-impl Snapshot {
+impl WebhookSnapshot {
     /// Nobody changes objects on their way in.
     pub(super) fn changes_nothing(&self) -> bool {
         self.mutating.is_empty() && self.mutating_bindings.is_empty()
@@ -93,7 +93,7 @@ pub(crate) fn changed(api: &Api) {
 }
 
 /// Everybody who was configured before this call.
-pub(crate) fn current(api: &Api) -> Arc<Snapshot> {
+pub(crate) fn current(api: &Api) -> Arc<WebhookSnapshot> {
     let hooks = &api.hooks;
     let wanted = hooks.changes.load(Ordering::Acquire);
     if hooks.built.load(Ordering::Acquire) < wanted {
@@ -108,22 +108,22 @@ pub(crate) fn current(api: &Api) -> Arc<Snapshot> {
     hooks.current.load_full()
 }
 
-fn snapshot(api: &Api, before: &Snapshot) -> Snapshot {
-    Snapshot {
+fn snapshot(api: &Api, before: &WebhookSnapshot) -> WebhookSnapshot {
+    WebhookSnapshot {
         mutating: read(api, MUTATING_WEBHOOKS, &before.mutating, Webhook::list),
         validating: read(api, VALIDATING_WEBHOOKS, &before.validating, Webhook::list),
         mutating_policies: read(
             api,
             MUTATING_POLICIES,
             &before.mutating_policies,
-            Policy::mutating,
+            AdmissionPolicy::mutating,
         ),
         mutating_bindings: read(api, MUTATING_BINDINGS, &before.mutating_bindings, Binding::of),
         validating_policies: read(
             api,
             VALIDATING_POLICIES,
             &before.validating_policies,
-            Policy::validating,
+            AdmissionPolicy::validating,
         ),
         validating_bindings: read(
             api,

@@ -95,7 +95,7 @@ pub(super) fn validate(call: &Call<'_>, operation: Operation, object: &Value) ->
     if is_claim {
         let requests = &object["spec"]["resources"]["requests"];
         for item in items(&ranges, "PersistentVolumeClaim") {
-            let asked = Asked { requests, limits: requests, word: "request" };
+            let asked = RequestedAmount { requests, limits: requests, word: "request" };
             bound(item, "PersistentVolumeClaim", asked, &mut problems);
         }
     }
@@ -104,13 +104,18 @@ pub(super) fn validate(call: &Call<'_>, operation: Operation, object: &Value) ->
             for container in object["spec"]["containers"].as_array().into_iter().flatten() {
                 let resources = &container["resources"];
                 let (requests, limits) = (&resources["requests"], &resources["limits"]);
-                bound(item, "Container", Asked { requests, limits, word: "limit" }, &mut problems);
+                bound(
+                    item,
+                    "Container",
+                    RequestedAmount { requests, limits, word: "limit" },
+                    &mut problems,
+                );
             }
         }
         for item in items(&ranges, "Pod") {
             let sum = |kind: &str| total(&object["spec"]["containers"], kind);
             let (requests, limits) = (&sum("requests"), &sum("limits"));
-            bound(item, "Pod", Asked { requests, limits, word: "limit" }, &mut problems);
+            bound(item, "Pod", RequestedAmount { requests, limits, word: "limit" }, &mut problems);
         }
     }
     match problems.as_slice() {
@@ -141,15 +146,15 @@ fn total(containers: &Value, kind: &str) -> Value {
 
 /// What somebody asks for; `word` is what its upper end is called.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct RequestedAmount<'a> {
     requests: &'a Value,
     limits: &'a Value,
     word: &'a str,
 }
 
 /// One item's minimum and maximum against what is requested and limited.
-fn bound(item: &Value, ty: &str, asked: Asked<'_>, problems: &mut Vec<String>) {
-    let Asked { requests, limits, word } = asked;
+fn bound(item: &Value, ty: &str, asked: RequestedAmount<'_>, problems: &mut Vec<String>) {
+    let RequestedAmount { requests, limits, word } = asked;
     let read = |value: &Value| Quantity::from_json(value).ok();
     for (resource, least) in item["min"].as_object().into_iter().flatten() {
         let Some(least) = read(least) else { continue };
@@ -205,7 +210,7 @@ mod tests {
         let asks = |amount: &str| json!({"storage": amount});
         for size in ["512Mi", "6Gi", "2Gi"] {
             let requests = &asks(size);
-            let asked = Asked { requests, limits: requests, word: "request" };
+            let asked = RequestedAmount { requests, limits: requests, word: "request" };
             bound(&item, "PersistentVolumeClaim", asked, &mut problems);
         }
         assert_eq!(

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::Operation;
 use crate::call::Call;
 use crate::object;
-use crate::status::{ApiError, ApiResult, Subject};
+use crate::status::{ApiError, ApiResult, StatusSubject};
 
 const NAMESPACES: &str = "namespaces";
 const UNDELETABLE: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -23,7 +23,7 @@ pub(super) async fn exists(call: &Call<'_>, object: &Value) -> ApiResult<()> {
         found = call.api.store.get(NAMESPACES, namespace);
     }
     let Some(found) = found else {
-        return Err(ApiError::not_found(Subject {
+        return Err(ApiError::not_found(StatusSubject {
             group: "",
             resource: NAMESPACES,
             name: namespace,

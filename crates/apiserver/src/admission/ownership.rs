@@ -2,7 +2,7 @@
 //! to delete it, and who holds up another's deletion must be able to finalise that. Upstream
 //! leaves it out unless asked, and so do we.
 
-use auth::{Attributes, Decision, ResourceRequest, Target};
+use auth::{AccessTarget, Attributes, Decision, ResourceRequest};
 use serde_json::Value;
 
 use super::Operation;
@@ -90,7 +90,7 @@ fn may_block(call: &Call<'_>, new: &Value, owner: &Value) -> ApiResult<()> {
 
 /// The reason as upstream prints it: its own, and an error that there is none of.
 fn denied(call: &Call<'_>, verb: &str, request: ResourceRequest<'_>) -> Option<String> {
-    let attributes = Attributes { verb, target: Target::Resource(request) };
+    let attributes = Attributes { verb, target: AccessTarget::Resource(request) };
     match authorize::decide(call.api, call.user, &attributes) {
         Decision::Allow(_) => None,
         Decision::NoOpinion(reason) => Some(format!("{reason}, <nil>")),

@@ -12,7 +12,7 @@ use crate::status::{ApiError, ApiResult};
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 /// Seconds for which a pod bears either.
-const PATIENCE: i64 = 300;
+const TOLERATION_SECONDS: i64 = 300;
 
 /// `Priority`: the class becomes a number.
 pub(super) fn prioritize(
@@ -99,7 +99,7 @@ pub(super) fn tolerate(call: &Call<'_>, pod: &mut Value) {
         .map(|key| {
             json!({
                 "key": key, "operator": "Exists", "effect": "NoExecute",
-                "tolerationSeconds": PATIENCE,
+                "tolerationSeconds": TOLERATION_SECONDS,
             })
         })
         .collect();

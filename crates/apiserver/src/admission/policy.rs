@@ -9,29 +9,29 @@ mod validating;
 use std::sync::Arc;
 
 use kinds::{admission_names, params_of};
-use schema::cel::{Expression, Names, Scene};
+use schema::cel::{Declarations, EvalContext, Expression};
 use serde_json::Value;
 
 use super::attributes::Attributes;
 use super::authority::{Authority, requested};
 use super::condition::Condition;
 use super::hooks::Read;
-use crate::matching::{Constraints, Meant};
+use crate::matching::{Constraints, WriteOperation};
 use crate::object;
-use crate::served::Served;
+use crate::served::ServedKind;
 use crate::status::ApiResult;
 
 pub(super) use mutating::{Mutations, mutate};
 pub(super) use param::{ParamKind, ParamRef};
 pub(super) use typecheck::check_types;
-pub(super) use validating::{Action, Rules, validate};
+pub(super) use validating::{ValidationAction, ValidationRules, validate};
 
 /// What all expressions of one policy may cost for one request.
 const BUDGET: u64 = 10_000_000;
 
 /// A policy with its expressions compiled; `R` is what it does.
 #[derive(Debug)]
-pub(super) struct Policy<R> {
+pub(super) struct AdmissionPolicy<R> {
     constraints: Constraints,
     param_kind: Option<ParamKind>,
     fails_open: bool,
@@ -48,7 +48,7 @@ pub(super) struct Binding {
     policy: String,
     constraints: Constraints,
     param_ref: Option<ParamRef>,
-    actions: Vec<Action>,
+    actions: Vec<ValidationAction>,
 }
 
 impl Binding {
@@ -58,13 +58,13 @@ impl Binding {
             policy: spec["policyName"].as_str().unwrap_or("").to_owned(),
             constraints: Constraints::of_match(&spec["matchResources"]),
             param_ref: ParamRef::of(&spec["paramRef"]),
-            actions: Action::list(&spec["validationActions"]),
+            actions: ValidationAction::list(&spec["validationActions"]),
         }
     }
 }
 
-impl<R> Policy<R> {
-    fn read(policy: &Value, body: impl FnOnce(&Value, &Names<'_>) -> R) -> Self {
+impl<R> AdmissionPolicy<R> {
+    fn read(policy: &Value, body: impl FnOnce(&Value, &Declarations<'_>) -> R) -> Self {
         let spec = &policy["spec"];
         let mut names = admission_names(params_of(policy));
         let conditions = Condition::list(&spec["matchConditions"], &names);
@@ -91,9 +91,9 @@ impl<R> Policy<R> {
 
 /// A policy that applies to a write, by a binding, with a parameter.
 struct Invocation<'h, R> {
-    policy: &'h Read<Policy<R>>,
+    policy: &'h Read<AdmissionPolicy<R>>,
     binding: &'h Read<Binding>,
-    seen: Option<Arc<Served>>,
+    seen: Option<Arc<ServedKind>>,
     param: Option<Value>,
 }
 
@@ -108,7 +108,7 @@ struct Misconfigured<'h> {
 /// have been heeded.
 fn invocations<'h, R>(
     attributes: &Attributes<'_, '_>,
-    policies: &'h [Arc<Read<Policy<R>>>],
+    policies: &'h [Arc<Read<AdmissionPolicy<R>>>],
     bindings: &'h [Arc<Read<Binding>>],
     object: Option<&Value>,
     old: Option<&Value>,
@@ -123,9 +123,9 @@ fn invocations<'h, R>(
             continue;
         }
         let seen = match what.constraints.meant(&attributes.asked(), &others) {
-            Meant::No => continue,
-            Meant::AsAsked => None,
-            Meant::As(at) => Some(equivalents[at].clone()),
+            WriteOperation::No => continue,
+            WriteOperation::AsAsked => None,
+            WriteOperation::As(at) => Some(equivalents[at].clone()),
         };
         if !super::selected(attributes, &what.constraints, object, old)? {
             continue;
@@ -145,7 +145,7 @@ fn invocations<'h, R>(
         };
         for binding in bound {
             let constraints = &binding.what.constraints;
-            if constraints.meant(&attributes.asked(), &others) == Meant::No
+            if constraints.meant(&attributes.asked(), &others) == WriteOperation::No
                 || !super::selected(attributes, constraints, object, old)?
             {
                 continue;
@@ -166,15 +166,15 @@ fn invocations<'h, R>(
 }
 
 /// What expressions see besides the object.
-struct Surroundings<'a> {
+struct PolicyContext<'a> {
     authority: Authority<'a>,
-    requested: schema::cel::Target,
+    requested: schema::cel::AuthorizerTarget,
     request: Value,
     namespace: Option<Value>,
 }
 
-impl<'a> Surroundings<'a> {
-    fn of(attributes: &Attributes<'a, 'a>, seen: Option<&Served>) -> Self {
+impl<'a> PolicyContext<'a> {
+    fn of(attributes: &Attributes<'a, 'a>, seen: Option<&ServedKind>) -> Self {
         let api = attributes.api();
         let name = if attributes.is_namespace() { "" } else { attributes.namespace.as_str() };
         let entry = Some(name)
@@ -200,8 +200,8 @@ impl<'a> Surroundings<'a> {
         invocation: &'s Invocation<'_, R>,
         object: Option<&'s Value>,
         old: Option<&'s Value>,
-    ) -> Scene<'s> {
-        let mut scene = Scene::default()
+    ) -> EvalContext<'s> {
+        let mut scene = EvalContext::default()
             .with("object", object)
             .with("oldObject", old)
             .with("params", invocation.param.as_ref())

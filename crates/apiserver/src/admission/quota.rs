@@ -8,7 +8,7 @@ use base::clock;
 use bytes::Bytes;
 use kinds::quota::{self, Amounts};
 use serde_json::{Map, Value};
-use store::{Change, Expect, Range, Write, WriteError};
+use store::{Expect, Range, Write, WriteChange, WriteError};
 use types::Quantity;
 
 use super::Operation;
@@ -53,7 +53,7 @@ async fn charge(
 ) -> ApiResult<()> {
     for _ in 0..TRIES {
         let quota = entry.item.to_value();
-        let Some(used) = judge(call, &quota, new, old)? else { return Ok(()) };
+        let Some(used) = check_quota(call, &quota, new, old)? else { return Ok(()) };
         if dry_run {
             return Ok(());
         }
@@ -63,7 +63,7 @@ async fn charge(
             table: QUOTAS.into(),
             name: entry.name.clone(),
             expect: Expect::At(entry.revision),
-            change: Change::Put(Bytes::from(item::encode(&charged))),
+            change: WriteChange::Put(Bytes::from(item::encode(&charged))),
         };
         match call.api.store.write(write).await {
             Ok(_) => return Ok(()),
@@ -80,7 +80,7 @@ async fn charge(
 }
 
 /// The quota's new `used`, or nothing if this object does not count towards it.
-fn judge(
+fn check_quota(
     call: &Call<'_>,
     quota: &Value,
     new: &Value,

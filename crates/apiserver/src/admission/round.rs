@@ -2,7 +2,7 @@
 
 /// One kind of those who change objects: webhooks, or policies.
 #[derive(Debug, Default)]
-pub(super) struct Round {
+pub(super) struct MutationRound {
     /// Those who were asked and want to be asked again if need be.
     asked: Vec<String>,
     /// Those for whom need has come.
@@ -13,15 +13,15 @@ pub(super) struct Round {
 
 /// Both rounds of one write.
 #[derive(Debug, Default)]
-pub(super) struct Rounds {
-    pub(super) policies: Round,
-    pub(super) webhooks: Round,
+pub(super) struct MutationRounds {
+    pub(super) policies: MutationRound,
+    pub(super) webhooks: MutationRound,
     /// Somebody changed the object: there will be a second round.
     pub(super) changed: bool,
     pub(super) second: bool,
 }
 
-impl Round {
+impl MutationRound {
     /// The object was changed: whoever was asked before may want to see it.
     pub(super) fn object_changed(&mut self) {
         self.due.append(&mut self.asked);
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn only_those_before_a_change_are_due() {
-        let mut round = Round::default();
+        let mut round = MutationRound::default();
         round.was_asked("first");
         round.object_changed();
         round.was_asked("second");

@@ -16,7 +16,7 @@ const MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// A little longer than an hour, as clients are used to.
 const LIFETIME_SECONDS: u64 = 3607;
 /// The default account follows its namespace after a moment.
-const PATIENCE: usize = 100;
+const MAX_ATTEMPTS: usize = 100;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 pub(super) async fn mutate(
@@ -52,7 +52,7 @@ pub(super) async fn mutate(
 
 async fn find(call: &Call<'_>, name: &str) -> Option<Value> {
     let key = object::key(call.namespace(), name);
-    for _ in 0..PATIENCE {
+    for _ in 0..MAX_ATTEMPTS {
         if let Some(entry) = call.api.store.get("serviceaccounts", &key) {
             return Some(entry.item.to_value());
         }

@@ -7,18 +7,18 @@ use types::Filling;
 
 use super::attributes::Attributes;
 use crate::conversion;
-use crate::served::Served;
+use crate::served::ServedKind;
 use crate::status::{ApiError, ApiResult};
 
 /// An object, what it was before, and both in other versions as far as they were needed.
 pub(super) struct Versions<'a> {
-    served: &'a Arc<Served>,
+    served: &'a Arc<ServedKind>,
     api: &'a crate::api::Api,
     object: Option<&'a Value>,
     old: Option<&'a Value>,
     /// Below some subresources the object is not the resource's own.
     is_own: bool,
-    converted: Vec<(Arc<Served>, Option<Value>, Option<Value>)>,
+    converted: Vec<(Arc<ServedKind>, Option<Value>, Option<Value>)>,
 }
 
 impl<'a> Versions<'a> {
@@ -44,7 +44,7 @@ impl<'a> Versions<'a> {
     }
 
     /// Makes a version available for [`get`](Self::get).
-    pub(super) async fn prepare(&mut self, seen: Option<&Arc<Served>>) -> ApiResult<()> {
+    pub(super) async fn prepare(&mut self, seen: Option<&Arc<ServedKind>>) -> ApiResult<()> {
         let Some(seen) = seen else { return Ok(()) };
         if self.converted.iter().any(|(known, ..)| Arc::ptr_eq(known, seen)) {
             return Ok(());
@@ -58,7 +58,7 @@ impl<'a> Versions<'a> {
         Ok(())
     }
 
-    pub(super) fn get(&self, seen: Option<&Arc<Served>>) -> (Option<&Value>, Option<&Value>) {
+    pub(super) fn get(&self, seen: Option<&Arc<ServedKind>>) -> (Option<&Value>, Option<&Value>) {
         let Some(seen) = seen else { return (self.object, self.old) };
         let found = self.converted.iter().find(|(known, ..)| Arc::ptr_eq(known, seen));
         found.map_or((None, None), |(_, object, old)| (object.as_ref(), old.as_ref()))
@@ -67,7 +67,7 @@ impl<'a> Versions<'a> {
     /// Brings a changed object into shape, and back into the version of the request.
     pub(super) async fn take_back(
         &self,
-        seen: Option<&Arc<Served>>,
+        seen: Option<&Arc<ServedKind>>,
         mut changed: Value,
     ) -> ApiResult<Value> {
         if !self.is_own {

@@ -7,20 +7,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kinds::{Params, admission_names};
-use schema::cel::Scene;
+use schema::cel::EvalContext;
 use serde_json::{Value, json};
 use tracing::warn;
 
-use self::review::{Task, Verdict, Version};
+use self::review::{AdmissionReviewVersion, WebhookType, WebhookVerdict};
 use super::attributes::Attributes;
 use super::authority::{Authority, requested};
 use super::condition::{self, Condition};
 use super::hooks::Read;
-use super::round::Rounds;
+use super::round::MutationRounds;
 use super::version::Versions;
 use crate::fairness;
-use crate::matching::{Constraints, Meant};
-use crate::served::Served;
+use crate::matching::{Constraints, WriteOperation};
+use crate::served::ServedKind;
 use crate::status::{ApiError, ApiResult};
 use crate::traffic::timing::Timed;
 use crate::webhook::Hook;
@@ -37,7 +37,7 @@ pub(super) struct Webhook {
     may_run_dry: bool,
     asks_again: bool,
     time: Duration,
-    version: Option<Version>,
+    version: Option<AdmissionReviewVersion>,
     hook: Hook,
 }
 
@@ -61,7 +61,7 @@ impl Webhook {
             may_run_dry: matches!(hook["sideEffects"].as_str(), Some("None" | "NoneOnDryRun")),
             asks_again: hook["reinvocationPolicy"] == "IfNeeded",
             time: Duration::from_secs(hook["timeoutSeconds"].as_u64().unwrap_or(10)),
-            version: Version::of(hook),
+            version: AdmissionReviewVersion::of(hook),
             hook: Hook::of(&hook["clientConfig"]),
             name,
         }
@@ -74,11 +74,11 @@ struct Invocation<'h> {
     configuration: &'h str,
     /// Its place among all.
     index: usize,
-    seen: Option<Arc<Served>>,
+    seen: Option<Arc<ServedKind>>,
 }
 
 /// Why a webhook gave no verdict.
-enum Failure {
+enum WebhookError {
     /// It could not be asked, or its answer is none: its failure policy decides.
     Call(String),
     /// The answer cannot be used.
@@ -91,7 +91,7 @@ pub(super) async fn mutate(
     configured: &Configured,
     object: &mut Option<Value>,
     old: Option<&Value>,
-    rounds: &mut Rounds,
+    rounds: &mut MutationRounds,
 ) -> ApiResult<()> {
     if rounds.second {
         rounds.webhooks.resume(object.as_ref());
@@ -104,7 +104,7 @@ pub(super) async fn mutate(
         }
         let invocation = Invocation { webhook, configuration: owner, index, seen };
         let outcome = {
-            let asking = ask(attributes, &invocation, Task::Mutate, &mut versions);
+            let asking = ask(attributes, &invocation, WebhookType::Mutate, &mut versions);
             fairness::elsewhere(std::pin::pin!(asking)).await
         };
         let round = usize::from(rounds.second);
@@ -173,9 +173,9 @@ async fn verdict(
     attributes: &Attributes<'_, '_>,
     invocation: &Invocation<'_>,
     (document, uid): (Value, String),
-) -> Result<(), Failure> {
-    let verdict = call(attributes, invocation, Task::Validate, &document, &uid).await?;
-    judge(invocation, &verdict)
+) -> Result<(), WebhookError> {
+    let verdict = call(attributes, invocation, WebhookType::Validate, &document, &uid).await?;
+    decide(invocation, &verdict)
 }
 
 /// Whether a webhook is to be asked; the inner answer is the version that its rules name.
@@ -183,13 +183,13 @@ async fn meant(
     attributes: &Attributes<'_, '_>,
     webhook: &Webhook,
     versions: &mut Versions<'_>,
-) -> ApiResult<Option<Option<Arc<Served>>>> {
+) -> ApiResult<Option<Option<Arc<ServedKind>>>> {
     let equivalents = attributes.equivalents();
     let others: Vec<_> = equivalents.iter().map(|served| attributes.asked_as(served)).collect();
     let seen = match webhook.constraints.meant(&attributes.asked(), &others) {
-        Meant::No => return Ok(None),
-        Meant::AsAsked => None,
-        Meant::As(at) => Some(equivalents[at].clone()),
+        WriteOperation::No => return Ok(None),
+        WriteOperation::AsAsked => None,
+        WriteOperation::As(at) => Some(equivalents[at].clone()),
     };
     let (object, old) = versions.own();
     if !super::selected(attributes, &webhook.constraints, object, old)? {
@@ -202,7 +202,7 @@ async fn meant(
     let (object, old) = versions.get(seen.as_ref());
     let request = attributes.request(seen.as_deref());
     let authority = Authority { api: attributes.api(), user: attributes.call.user };
-    let scene = Scene::default()
+    let scene = EvalContext::default()
         .with("object", object)
         .with("oldObject", old)
         .with("request", Some(&request))
@@ -228,34 +228,34 @@ async fn question(
     let (object, old) = versions.get(invocation.seen.as_ref());
     let request = attributes.request(invocation.seen.as_deref());
     let uid = uuid::Uuid::new_v4().to_string();
-    let version = invocation.webhook.version.unwrap_or(Version::V1);
+    let version = invocation.webhook.version.unwrap_or(AdmissionReviewVersion::V1);
     Ok((review::question(version, &uid, request, object, old), uid))
 }
 
 async fn ask(
     attributes: &Attributes<'_, '_>,
     invocation: &Invocation<'_>,
-    task: Task,
+    task: WebhookType,
     versions: &mut Versions<'_>,
-) -> Result<Verdict, Failure> {
+) -> Result<WebhookVerdict, WebhookError> {
     let asked = question(attributes, invocation, versions).await;
-    let (document, uid) = asked.map_err(Failure::Api)?;
+    let (document, uid) = asked.map_err(WebhookError::Api)?;
     call(attributes, invocation, task, &document, &uid).await
 }
 
 async fn call(
     attributes: &Attributes<'_, '_>,
     invocation: &Invocation<'_>,
-    task: Task,
+    task: WebhookType,
     document: &Value,
     uid: &str,
-) -> Result<Verdict, Failure> {
+) -> Result<WebhookVerdict, WebhookError> {
     let webhook = invocation.webhook;
     let fail = |reason: String| {
-        Failure::Call(format!("failed calling webhook {:?}: {reason}", webhook.name))
+        WebhookError::Call(format!("failed calling webhook {:?}: {reason}", webhook.name))
     };
     if attributes.dry_run && !webhook.may_run_dry {
-        return Err(Failure::Api(ApiError::bad_request(format!(
+        return Err(WebhookError::Api(ApiError::bad_request(format!(
             "admission webhook {:?} does not support dry run",
             webhook.name
         ))));
@@ -280,36 +280,43 @@ async fn call(
     Ok(verdict)
 }
 
-fn time(attributes: &Attributes<'_, '_>, name: &str, task: Task, began: Instant, failed: bool) {
+fn time(
+    attributes: &Attributes<'_, '_>,
+    name: &str,
+    task: WebhookType,
+    began: Instant,
+    failed: bool,
+) {
     let labels = [
         ("name", name),
         ("operation", attributes.operation.word()),
         ("rejected", if failed { "true" } else { "false" }),
-        ("type", if matches!(task, Task::Mutate) { "admit" } else { "validating" }),
+        ("type", if matches!(task, WebhookType::Mutate) { "admit" } else { "validating" }),
     ];
     attributes.api().traffic.timings.note(Timed::Webhook, &labels, began.elapsed());
 }
 
-fn judge(invocation: &Invocation<'_>, verdict: &Verdict) -> Result<(), Failure> {
+fn decide(invocation: &Invocation<'_>, verdict: &WebhookVerdict) -> Result<(), WebhookError> {
     if verdict.allowed {
         return Ok(());
     }
     let status = verdict.status.as_ref();
-    Err(Failure::Api(ApiError::rejected(&invocation.webhook.name, status)))
+    Err(WebhookError::Api(ApiError::rejected(&invocation.webhook.name, status)))
 }
 
 /// The object with the patch of a verdict, or nothing if it stays as it is.
 async fn patched(
     attributes: &Attributes<'_, '_>,
     invocation: &Invocation<'_>,
-    verdict: Verdict,
+    verdict: WebhookVerdict,
     versions: &mut Versions<'_>,
     round: usize,
-) -> Result<Option<Value>, Failure> {
-    judge(invocation, &verdict)?;
+) -> Result<Option<Value>, WebhookError> {
+    decide(invocation, &verdict)?;
     let Some(patch) = &verdict.patch else { return Ok(None) };
     let name = &invocation.webhook.name;
-    let fail = |reason: String| Failure::Call(format!("failed calling webhook {name:?}: {reason}"));
+    let fail =
+        |reason: String| WebhookError::Call(format!("failed calling webhook {name:?}: {reason}"));
     let patch: Value = serde_json::from_slice(patch)
         .ok()
         .filter(Value::is_array)
@@ -317,7 +324,7 @@ async fn patched(
     if patch.as_array().is_some_and(Vec::is_empty) {
         return Ok(None);
     }
-    let internal = |text: String| Failure::Api(ApiError::internal(text));
+    let internal = |text: String| WebhookError::Api(ApiError::internal(text));
     let (Some(before), _) = versions.get(invocation.seen.as_ref()) else {
         return Err(internal(format!(
             "admission webhook {name:?} attempted to modify the object, which is not supported for this operation"
@@ -341,22 +348,22 @@ async fn patched(
         return Ok(None);
     }
     let back = versions.take_back(invocation.seen.as_ref(), after).await;
-    back.map(Some).map_err(Failure::Api)
+    back.map(Some).map_err(WebhookError::Api)
 }
 
 /// Applies the failure policy.
 fn settle<T>(
     attributes: &Attributes<'_, '_>,
     invocation: &Invocation<'_>,
-    outcome: Result<Option<T>, Failure>,
+    outcome: Result<Option<T>, WebhookError>,
     phase: &str,
     round: usize,
 ) -> ApiResult<Option<T>> {
     match outcome {
         Ok(changed) => Ok(changed),
-        Err(Failure::Api(error)) => Err(error),
-        Err(Failure::Call(text)) if invocation.webhook.fails_open => {
-            warn!(webhook = invocation.webhook.name, error = text, "going on without a webhook");
+        Err(WebhookError::Api(error)) => Err(error),
+        Err(WebhookError::Call(text)) if invocation.webhook.fails_open => {
+            warn!(webhook = invocation.webhook.name, error = text, "ignoring failed webhook");
             attributes.call.notes.annotate(
                 &format!(
                     "failed-open.{phase}.webhook.admission.k8s.io/round_{round}_index_{}",
@@ -366,6 +373,6 @@ fn settle<T>(
             );
             Ok(None)
         }
-        Err(Failure::Call(text)) => Err(ApiError::internal(text)),
+        Err(WebhookError::Call(text)) => Err(ApiError::internal(text)),
     }
 }

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use http::Request;
 use http::header::ACCEPT;
 use serde_json::{Value, json};
-use store::{Change, Expect, Write};
+use store::{Expect, Write, WriteChange};
 use tracing::warn;
 
-use super::{Found, Remote, TABLE, remotes};
+use super::{RemoteDiscovery, RemoteGroup, TABLE, remotes};
 use crate::api::Api;
 use crate::outbound::{self, ResolveError};
 use crate::{item, object};
@@ -26,7 +26,7 @@ const ANSWER_LIMIT: usize = 64 * 1024 * 1024;
 const USER: &str = "system:kube-aggregator";
 
 /// What was found out about one.
-struct Verdict {
+struct Availability {
     status: &'static str,
     reason: &'static str,
     message: String,
@@ -54,28 +54,28 @@ pub(crate) fn start(api: &Api, tasks: &Tasks) {
     });
 }
 
-fn forget(api: &Api, all: &[Arc<Remote>]) {
+fn forget(api: &Api, all: &[Arc<RemoteGroup>]) {
     let known = |name: &String| all.iter().any(|remote| remote.name == *name);
     api.aggregation.found.lock().retain(|name, _| known(name));
 }
 
 /// Asks one; whether it answers.
-async fn check(api: &Api, remote: Arc<Remote>) -> bool {
-    let verdict = match ask(api, &remote).await {
+async fn check(api: &Api, remote: Arc<RemoteGroup>) -> bool {
+    let verdict = match probe(api, &remote).await {
         Ok(found) => {
             api.aggregation.found.lock().insert(remote.name.clone(), Arc::new(found));
             let message = "all checks passed".to_owned();
-            Verdict { status: "True", reason: "Passed", message }
+            Availability { status: "True", reason: "Passed", message }
         }
         Err(verdict) => verdict,
     };
     let up = verdict.status == "True";
-    tell(api, &remote, &verdict).await;
+    write_condition(api, &remote, &verdict).await;
     up
 }
 
-async fn ask(api: &Api, remote: &Remote) -> Result<Found, Verdict> {
-    let failed = |reason, message| Verdict { status: "False", reason, message };
+async fn probe(api: &Api, remote: &RemoteGroup) -> Result<RemoteDiscovery, Availability> {
+    let failed = |reason, message| Availability { status: "False", reason, message };
     let place = format!("service/{} in {:?}", remote.service, remote.namespace);
     remote.route(api).map_err(|error| match error {
         ResolveError::NoService(_) => failed("ServiceNotFound", format!("{place} is not present")),
@@ -109,11 +109,11 @@ async fn ask(api: &Api, remote: &Remote) -> Result<Found, Verdict> {
         Some(before) if before.v2.is_some() => before.v2.clone(),
         _ => get(api, remote, "/openapi/v2").await.ok().filter(|v2| v2["paths"].is_object()),
     };
-    Ok(Found { resources, v3, v2 })
+    Ok(RemoteDiscovery { resources, v3, v2 })
 }
 
 /// A document of the other server, asked for as ourselves.
-async fn get(api: &Api, remote: &Remote, path: &str) -> Result<Value, String> {
+async fn get(api: &Api, remote: &RemoteGroup, path: &str) -> Result<Value, String> {
     let (route, authority) = remote.route(api).map_err(|error| error.to_string())?;
     let url = format!("https://{authority}{path}");
     let request = Request::get(&url)
@@ -138,7 +138,7 @@ pub(super) fn condition(service: &Value) -> &Value {
 }
 
 /// Writes the condition if it says something new.
-async fn tell(api: &Api, remote: &Remote, verdict: &Verdict) {
+async fn write_condition(api: &Api, remote: &RemoteGroup, verdict: &Availability) {
     let Some(entry) = api.store.get(TABLE, &remote.name) else { return };
     let mut service = entry.item.to_value();
     let known = condition(&service);
@@ -158,7 +158,7 @@ async fn tell(api: &Api, remote: &Remote, verdict: &Verdict) {
         table: TABLE.into(),
         name: entry.name.clone(),
         expect: Expect::At(entry.revision),
-        change: Change::Put(Bytes::from(item::encode(&service))),
+        change: WriteChange::Put(Bytes::from(item::encode(&service))),
     };
     match api.store.write(write).await {
         Ok(_) => {

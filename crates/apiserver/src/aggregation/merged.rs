@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Remote, found, remotes};
+use super::{RemoteGroup, found, remotes};
 use crate::api::Api;
 
 /// Adds their groups to those of `APIGroupList`.
@@ -30,7 +30,7 @@ pub(crate) fn versions_of(api: &Api, group: &str) -> Option<Value> {
     all.into_iter().find(|known| known["name"] == group)
 }
 
-fn version_value(remote: &Remote) -> Value {
+fn version_value(remote: &RemoteGroup) -> Value {
     let name = format!("{}/{}", remote.group, remote.version);
     json!({"groupVersion": name, "version": remote.version})
 }
@@ -57,7 +57,7 @@ pub(crate) fn aggregated(api: &Api, items: &mut Vec<Value>) {
 }
 
 /// The flat list of resources in the nested form.
-fn nested(list: &Value, remote: &Remote) -> Vec<Value> {
+fn nested(list: &Value, remote: &RemoteGroup) -> Vec<Value> {
     let mut resources: Vec<Value> = Vec::new();
     for resource in list["resources"].as_array().into_iter().flatten() {
         let text = |field: &str| resource[field].as_str().unwrap_or("");
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_flat_list_is_nested() {
-        let remote = Remote {
+        let remote = RemoteGroup {
             name: "v1.g".to_owned(),
             group: "g".to_owned(),
             version: "v1".to_owned(),

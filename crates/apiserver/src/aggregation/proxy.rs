@@ -13,11 +13,11 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::Remote;
+use super::RemoteGroup;
 use crate::api::Api;
 use crate::body::RequestBody;
 use crate::negotiate::is_websocket;
-use crate::respond::{self, Reply};
+use crate::respond::{self, HttpReply};
 use crate::status::{ApiError, ApiResult};
 use crate::websocket::Upgrade;
 
@@ -57,11 +57,11 @@ const IN_NAME: &AsciiSet = &CONTROLS
 /// Passes a request on and its answer back, as both come.
 pub(crate) async fn pass(
     api: &Api,
-    remote: &Remote,
+    remote: &RemoteGroup,
     user: &User,
     parts: &request::Parts,
     body: RequestBody,
-) -> ApiResult<Reply> {
+) -> ApiResult<HttpReply> {
     if remote.is_down {
         return Err(ApiError::unavailable("the server is currently unable to handle the request"));
     }
@@ -138,7 +138,7 @@ fn connected(
     api: &Api,
     upgrade: Option<hyper::upgrade::OnUpgrade>,
     mut answer: Response<Incoming>,
-) -> Reply {
+) -> HttpReply {
     let there = hyper::upgrade::on(&mut answer);
     if let Some(here) = upgrade {
         api.tasks.spawn("aggregated stream", async move {

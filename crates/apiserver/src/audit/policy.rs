@@ -7,14 +7,14 @@ use auth::User;
 
 /// How much of a request is written down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-pub(crate) enum Level {
+pub(crate) enum AuditLevel {
     None,
     Metadata,
     Request,
     RequestResponse,
 }
 
-impl Level {
+impl AuditLevel {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::None => "None",
@@ -27,14 +27,14 @@ impl Level {
 
 /// When a request is written down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub(crate) enum Stage {
+pub(crate) enum AuditStage {
     RequestReceived,
     ResponseStarted,
     ResponseComplete,
     Panic,
 }
 
-impl Stage {
+impl AuditStage {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::RequestReceived => "RequestReceived",
@@ -59,24 +59,24 @@ pub enum PolicyError {
 /// The rules, in order; the first that fits counts.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Policy {
+pub struct AuditPolicy {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
     kind: String,
     #[serde(default, rename = "metadata")]
     _metadata: serde_json::Value,
-    rules: Vec<Rule>,
+    rules: Vec<AuditRule>,
     #[serde(default)]
-    omit_stages: Vec<Stage>,
+    omit_stages: Vec<AuditStage>,
     #[serde(default)]
     omit_managed_fields: bool,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Rule {
-    level: Level,
+struct AuditRule {
+    level: AuditLevel,
     #[serde(default)]
     users: Vec<String>,
     #[serde(default)]
@@ -90,7 +90,7 @@ struct Rule {
     #[serde(default, rename = "nonResourceURLs")]
     urls: Vec<String>,
     #[serde(default)]
-    omit_stages: Vec<Stage>,
+    omit_stages: Vec<AuditStage>,
     omit_managed_fields: Option<bool>,
 }
 
@@ -107,14 +107,14 @@ struct Resources {
 
 /// What a policy decides by.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Facts<'a> {
+pub(crate) struct PolicyInput<'a> {
     pub(crate) user: &'a User,
     pub(crate) verb: &'a str,
-    pub(crate) target: Target<'a>,
+    pub(crate) target: AuditTarget<'a>,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Target<'a> {
+pub(crate) enum AuditTarget<'a> {
     Resource {
         group: &'a str,
         resource: &'a str,
@@ -127,19 +127,19 @@ pub(crate) enum Target<'a> {
 
 /// What is to be written down.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Verdict {
-    pub(crate) level: Level,
-    omitted: Vec<Stage>,
+pub(crate) struct AuditVerdict {
+    pub(crate) level: AuditLevel,
+    omitted: Vec<AuditStage>,
     pub(crate) omit_managed_fields: bool,
 }
 
-impl Verdict {
-    pub(crate) fn wants(&self, stage: Stage) -> bool {
-        self.level > Level::None && !self.omitted.contains(&stage)
+impl AuditVerdict {
+    pub(crate) fn wants(&self, stage: AuditStage) -> bool {
+        self.level > AuditLevel::None && !self.omitted.contains(&stage)
     }
 }
 
-impl Policy {
+impl AuditPolicy {
     pub fn parse(text: &str) -> Result<Self, PolicyError> {
         let policy: Self = serde_saphyr::from_str(text).map_err(PolicyError::Unreadable)?;
         if (policy.api_version.as_str(), policy.kind.as_str()) != ("audit.k8s.io/v1", "Policy") {
@@ -159,17 +159,21 @@ impl Policy {
         Ok(policy)
     }
 
-    pub(crate) fn judge(&self, facts: &Facts<'_>) -> Verdict {
+    pub(crate) fn judge(&self, facts: &PolicyInput<'_>) -> AuditVerdict {
         let Some(rule) = self.rules.iter().find(|rule| rule.fits(facts)) else {
-            return Verdict { level: Level::None, omitted: vec![], omit_managed_fields: false };
+            return AuditVerdict {
+                level: AuditLevel::None,
+                omitted: vec![],
+                omit_managed_fields: false,
+            };
         };
         let omitted = self.omit_stages.iter().chain(&rule.omit_stages).copied().collect();
         let omit_managed_fields = rule.omit_managed_fields.unwrap_or(self.omit_managed_fields);
-        Verdict { level: rule.level, omitted, omit_managed_fields }
+        AuditVerdict { level: rule.level, omitted, omit_managed_fields }
     }
 }
 
-impl Rule {
+impl AuditRule {
     fn check(&self) -> Result<(), (&'static str, &'static str)> {
         let of_resources = !self.resources.is_empty() || !self.namespaces.is_empty();
         if of_resources && !self.urls.is_empty() {
@@ -197,7 +201,7 @@ impl Rule {
         Ok(())
     }
 
-    fn fits(&self, facts: &Facts<'_>) -> bool {
+    fn fits(&self, facts: &PolicyInput<'_>) -> bool {
         let listed =
             |list: &[String], item: &str| list.is_empty() || list.iter().any(|it| it == item);
         if !listed(&self.users, &facts.user.name) || !listed(&self.verbs, facts.verb) {
@@ -210,14 +214,16 @@ impl Rule {
         }
         let of_resources = !self.resources.is_empty() || !self.namespaces.is_empty();
         match facts.target {
-            Target::Resource { group, resource, subresource, namespace, name } if of_resources => {
+            AuditTarget::Resource { group, resource, subresource, namespace, name }
+                if of_resources =>
+            {
                 listed(&self.namespaces, namespace)
                     && (self.resources.is_empty()
                         || self.resources.iter().any(|rule| {
                             rule.group == group && rule.fits(resource, subresource, name)
                         }))
             }
-            Target::Path(path) if !self.urls.is_empty() => {
+            AuditTarget::Path(path) if !self.urls.is_empty() => {
                 self.urls.iter().any(|url| match url.strip_suffix('*') {
                     Some(prefix) => path.starts_with(prefix),
                     None => path == url,
@@ -271,52 +277,60 @@ rules:
 - {level: Metadata, resources: [{group: ""}, {group: extensions}]}
 "#;
 
-    fn of<'a>(path: &'a str) -> Target<'a> {
+    fn of<'a>(path: &'a str) -> AuditTarget<'a> {
         let parts: Vec<&str> = path.split(' ').collect();
         match parts[..] {
             [group, resource, subresource, namespace, name] => {
-                Target::Resource { group, resource, subresource, namespace, name }
+                AuditTarget::Resource { group, resource, subresource, namespace, name }
             }
-            _ => Target::Path(path),
+            _ => AuditTarget::Path(path),
         }
     }
 
     #[test]
     fn the_first_rule_that_fits_decides() {
-        let policy = Policy::parse(POLICY).unwrap();
+        let policy = AuditPolicy::parse(POLICY).unwrap();
         let none: [&str; 0] = [];
         for (user, groups, verb, target, expected) in [
-            ("system:kube-proxy", &none[..], "watch", " services   ", Level::None),
-            ("system:kube-proxy", &none, "list", " services   ", Level::Metadata),
-            ("jane", &none, "get", "/healthz/etcd", Level::None),
-            ("jane", &none, "get", "/version/", Level::None),
-            ("jane", &none, "create", " pods  n ", Level::RequestResponse),
-            ("jane", &none, "get", " pods log n p", Level::Metadata),
-            ("jane", &none, "get", " pods exec n p", Level::Metadata),
-            ("jane", &none, "update", " configmaps  kube-system controller-leader", Level::None),
-            ("jane", &none, "update", " configmaps  kube-system other", Level::Request),
-            ("jane", &none, "update", " configmaps  n other", Level::Metadata),
-            ("jane", &none, "update", "apps deployments scale n d", Level::Metadata),
-            ("jane", &none, "update", "apps deployments  n d", Level::None),
-            ("jane", &["ops"], "update", "apps deployments  n d", Level::Request),
-            ("jane", &["ops"], "get", "/metrics", Level::Request),
+            ("system:kube-proxy", &none[..], "watch", " services   ", AuditLevel::None),
+            ("system:kube-proxy", &none, "list", " services   ", AuditLevel::Metadata),
+            ("jane", &none, "get", "/healthz/etcd", AuditLevel::None),
+            ("jane", &none, "get", "/version/", AuditLevel::None),
+            ("jane", &none, "create", " pods  n ", AuditLevel::RequestResponse),
+            ("jane", &none, "get", " pods log n p", AuditLevel::Metadata),
+            ("jane", &none, "get", " pods exec n p", AuditLevel::Metadata),
+            (
+                "jane",
+                &none,
+                "update",
+                " configmaps  kube-system controller-leader",
+                AuditLevel::None,
+            ),
+            ("jane", &none, "update", " configmaps  kube-system other", AuditLevel::Request),
+            ("jane", &none, "update", " configmaps  n other", AuditLevel::Metadata),
+            ("jane", &none, "update", "apps deployments scale n d", AuditLevel::Metadata),
+            ("jane", &none, "update", "apps deployments  n d", AuditLevel::None),
+            ("jane", &["ops"], "update", "apps deployments  n d", AuditLevel::Request),
+            ("jane", &["ops"], "get", "/metrics", AuditLevel::Request),
         ] {
             let user = User::new(user, groups.iter().copied());
             let target = if target == "/version/" { of("/version") } else { of(target) };
-            let verdict = policy.judge(&Facts { user: &user, verb, target });
+            let verdict = policy.judge(&PolicyInput { user: &user, verb, target });
             assert_eq!(verdict.level, expected, "{} {verb} {target:?}", user.name);
-            assert!(!verdict.wants(Stage::RequestReceived));
+            assert!(!verdict.wants(AuditStage::RequestReceived));
         }
     }
 
     #[test]
     fn stages_and_managed_fields_are_left_out_by_rule_or_by_policy() {
-        let policy = Policy::parse(POLICY).unwrap();
+        let policy = AuditPolicy::parse(POLICY).unwrap();
         let user = User::new("jane", Vec::<String>::new());
         let judge =
-            |target| policy.judge(&Facts { user: &user, verb: "update", target: of(target) });
+            |target| policy.judge(&PolicyInput { user: &user, verb: "update", target: of(target) });
         let scale = judge("apps deployments scale n d");
-        assert!(!scale.wants(Stage::ResponseStarted) && scale.wants(Stage::ResponseComplete));
+        assert!(
+            !scale.wants(AuditStage::ResponseStarted) && scale.wants(AuditStage::ResponseComplete)
+        );
         assert!(scale.omit_managed_fields && !judge(" pods  n p").omit_managed_fields);
     }
 
@@ -339,7 +353,7 @@ rules:
             ),
             (format!("{head}rules: [{{level: Some}}]"), "the policy is not readable"),
         ] {
-            assert_eq!(Policy::parse(&text).unwrap_err().to_string(), expected, "{text}");
+            assert_eq!(AuditPolicy::parse(&text).unwrap_err().to_string(), expected, "{text}");
         }
     }
 }

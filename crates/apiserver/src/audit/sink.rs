@@ -17,7 +17,7 @@ use super::log::{Log, LogConfig};
 const QUEUE: usize = 1000;
 
 /// Somebody who takes events in batches.
-pub trait Receiver: Send + Sync {
+pub trait AuditBackend: Send + Sync {
     /// Delivers an `EventList`, or says why not.
     fn deliver(
         &self,
@@ -49,13 +49,13 @@ impl Default for Batching {
 
 /// Everywhere that events go.
 #[derive(Debug, Default)]
-pub(super) struct Sinks {
+pub(super) struct AuditBackends {
     file: Option<mpsc::Sender<Bytes>>,
     webhook: Option<mpsc::Sender<Bytes>>,
     lost: Arc<AtomicU64>,
 }
 
-impl Sinks {
+impl AuditBackends {
     pub(super) fn add_file(&mut self, config: LogConfig, tasks: &Tasks) -> std::io::Result<()> {
         let log = Log::open(config)?;
         let (sender, queue) = mpsc::channel(QUEUE);
@@ -66,7 +66,7 @@ impl Sinks {
 
     pub(super) fn add_webhook(
         &mut self,
-        receiver: Arc<dyn Receiver>,
+        receiver: Arc<dyn AuditBackend>,
         batching: Batching,
         tasks: &Tasks,
     ) {
@@ -100,7 +100,7 @@ impl Sinks {
             && webhook.try_send(line.clone()).is_err()
             && self.lost.fetch_add(1, Ordering::Relaxed) == 0
         {
-            warn!("the audit webhook cannot keep up, events are lost");
+            warn!("audit webhook is too slow; dropping events");
         }
     }
 
@@ -147,7 +147,7 @@ async fn keep(log: Log, mut queue: mpsc::Receiver<Bytes>, mut stop: Stop) {
 }
 
 async fn deliver(
-    receiver: Arc<dyn Receiver>,
+    receiver: Arc<dyn AuditBackend>,
     batching: Batching,
     mut queue: mpsc::Receiver<Bytes>,
     mut stop: Stop,
@@ -187,13 +187,13 @@ async fn deliver(
 }
 
 /// Tries a few times, later and later.
-async fn attempt(receiver: &dyn Receiver, list: &Bytes, retry: Duration) -> bool {
+async fn attempt(receiver: &dyn AuditBackend, list: &Bytes, retry: Duration) -> bool {
     let mut backoff = Backoff::new(retry, retry * 8);
     for left in (0..4).rev() {
         match receiver.deliver(list.clone()).await {
             Ok(()) => return true,
             Err(failure) => {
-                warn!(error = %base::Chain(&*failure), "the audit webhook refused events");
+                warn!(error = %base::Chain(&*failure), "audit webhook rejected events");
             }
         }
         if left > 0 {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use auth::rbac::policy::RoleRef;
-use auth::{Attributes, Decision, Target, User};
+use auth::{AccessTarget, Attributes, Decision, User};
 use serde_json::Value;
 
 use crate::api::Api;
@@ -17,7 +17,7 @@ pub(super) fn decide(api: &Api, user: &User, attributes: &Attributes<'_>) -> Dec
     let Some(node) = user.name.strip_prefix(PREFIX).filter(|_| user.is_in(NODES)) else {
         return Decision::NoOpinion(String::new());
     };
-    if let Target::Resource(request) = &attributes.target
+    if let AccessTarget::Resource(request) = &attributes.target
         && request.group.is_empty()
         && let Some(uses) = uses_of(request.resource)
     {

@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 /// A version of the review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum ConversionReviewVersion {
     V1,
     V1Beta1,
 }
 
-impl Version {
+impl ConversionReviewVersion {
     /// The first that we speak.
     pub(super) fn of(versions: &Value) -> Option<Self> {
         let versions = versions.as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -35,7 +35,12 @@ pub(super) fn kind_of(objects: &[Value]) -> String {
     format!("{}, Kind={}", text("apiVersion"), text("kind"))
 }
 
-pub(super) fn question(version: Version, uid: &str, desired: &str, objects: &[Value]) -> Value {
+pub(super) fn question(
+    version: ConversionReviewVersion,
+    uid: &str,
+    desired: &str,
+    objects: &[Value],
+) -> Value {
     json!({
         "kind": "ConversionReview", "apiVersion": version.name(),
         "request": {"uid": uid, "desiredAPIVersion": desired, "objects": objects},
@@ -44,7 +49,7 @@ pub(super) fn question(version: Version, uid: &str, desired: &str, objects: &[Va
 
 /// The converted objects; an error continues "conversion webhook for … ".
 pub(super) fn answer(
-    version: Version,
+    version: ConversionReviewVersion,
     uid: &str,
     desired: &str,
     objects: &[Value],
@@ -52,7 +57,7 @@ pub(super) fn answer(
 ) -> Result<Vec<Value>, String> {
     let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
     let (group, kind) = (text(&review["apiVersion"]), text(&review["kind"]));
-    if version == Version::V1
+    if version == ConversionReviewVersion::V1
         && (group.as_str(), kind.as_str()) != (version.name(), "ConversionReview")
     {
         let group = if group.is_empty() { "/".to_owned() } else { group };
@@ -65,7 +70,7 @@ pub(super) fn answer(
         return Err("failed: no response provided".to_owned());
     }
     let given = text(&response["uid"]);
-    if version == Version::V1 && given != uid {
+    if version == ConversionReviewVersion::V1 && given != uid {
         return Err(format!("failed: expected response.uid={uid:?}, got {given:?}"));
     }
     let status = text(&response["result"]["status"]);
@@ -155,7 +160,7 @@ mod tests {
     }
 
     fn judged(review: Value) -> Result<Vec<Value>, String> {
-        answer(Version::V1, "u", "g/v2", &[object("v1")], review)
+        answer(ConversionReviewVersion::V1, "u", "g/v2", &[object("v1")], review)
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::document::{Document, Names};
+use super::document::{CrdNames, Document};
 use crate::api::ObjectEntry;
 use crate::object;
 
@@ -39,10 +39,11 @@ impl Accepted {
 
 /// The status that the definition should have: accepted names, conditions, stored versions.
 pub(crate) fn conditions(definition: &Value, taken: &Accepted, now: &str) -> Value {
-    let wanted: Names =
+    let wanted: CrdNames =
         serde_json::from_value(definition["spec"]["names"].clone()).unwrap_or_default();
     let mut status = definition.get("status").cloned().unwrap_or_else(|| json!({}));
-    let held: Names = serde_json::from_value(status["acceptedNames"].clone()).unwrap_or_default();
+    let held: CrdNames =
+        serde_json::from_value(status["acceptedNames"].clone()).unwrap_or_default();
     let (names, conflict) = accept(&wanted, &held, taken);
     status["acceptedNames"] = names;
     let accepted = match &conflict {
@@ -96,7 +97,7 @@ fn stored_versions(definition: &Value) -> Value {
 
 type Conflict = Option<(&'static str, String)>;
 
-fn accept(wanted: &Names, held: &Names, taken: &Accepted) -> (Value, Conflict) {
+fn accept(wanted: &CrdNames, held: &CrdNames, taken: &Accepted) -> (Value, Conflict) {
     let mut conflict: Conflict = None;
     let mut judge = |reason, wanted: &str, held: &str, used: &[String]| {
         if wanted == held || !used.iter().any(|name| name == wanted) {

@@ -12,7 +12,7 @@ pub(crate) struct Document {
     pub(crate) metadata: Metadata,
     pub(crate) spec: Spec,
     #[serde(default)]
-    pub(crate) status: Status,
+    pub(crate) status: CrdStatus,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -26,14 +26,14 @@ pub(crate) struct Metadata {
 pub(crate) struct Spec {
     pub(crate) group: String,
     pub(crate) scope: String,
-    pub(crate) versions: Vec<Version>,
+    pub(crate) versions: Vec<CrdVersion>,
     #[serde(default)]
     pub(crate) conversion: Value,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Names {
+pub(crate) struct CrdNames {
     pub(crate) plural: String,
     pub(crate) singular: String,
     pub(crate) kind: String,
@@ -44,7 +44,7 @@ pub(crate) struct Names {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Version {
+pub(crate) struct CrdVersion {
     pub(crate) name: String,
     pub(crate) served: bool,
     pub(crate) storage: bool,
@@ -79,8 +79,8 @@ pub(crate) struct SelectableField {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Status {
-    pub(crate) accepted_names: Names,
+pub(crate) struct CrdStatus {
+    pub(crate) accepted_names: CrdNames,
     pub(crate) conditions: Vec<Condition>,
 }
 
@@ -111,10 +111,10 @@ impl Document {
         #[derive(Deserialize)]
         struct Outer<'a> {
             #[serde(borrow)]
-            spec: Inner<'a>,
+            spec: DocumentInner<'a>,
         }
         #[derive(Deserialize)]
-        struct Inner<'a> {
+        struct DocumentInner<'a> {
             #[serde(borrow)]
             versions: Vec<OneVersion<'a>>,
         }

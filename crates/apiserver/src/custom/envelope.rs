@@ -3,14 +3,14 @@
 
 use std::sync::{Arc, LazyLock};
 
-use schema::{Additional, Node, Schema, Type};
+use schema::{Additional, Schema, SchemaNode, Type};
 
 /// `apiVersion`, `kind` and `metadata`, sorted as [`Node::properties`] must be.
 static ENVELOPE: LazyLock<[(Box<str>, Schema); 3]> = LazyLock::new(|| {
-    let text = Arc::new(Node { ty: Type::String, ..Node::default() });
+    let text = Arc::new(SchemaNode { ty: Type::String, ..SchemaNode::default() });
     let metadata = types::schema("", "v1", "ConfigMap")
         .and_then(|kind| kind.property("metadata").cloned())
-        .unwrap_or_else(Node::anything);
+        .unwrap_or_else(SchemaNode::anything);
     [("apiVersion".into(), text.clone()), ("kind".into(), text), ("metadata".into(), metadata)]
 });
 
@@ -42,7 +42,7 @@ fn inside(node: &Schema) -> Option<Schema> {
     if items.is_none() && additional.is_none() && properties.iter().all(Option::is_none) {
         return None;
     }
-    let mut changed = Node::clone(node);
+    let mut changed = SchemaNode::clone(node);
     for ((_, old), new) in changed.properties.iter_mut().zip(properties) {
         if let Some(new) = new {
             *old = new;
@@ -55,7 +55,7 @@ fn inside(node: &Schema) -> Option<Schema> {
     Some(Arc::new(changed))
 }
 
-fn enclosed(node: &Node) -> Node {
+fn enclosed(node: &SchemaNode) -> SchemaNode {
     let mut properties: Vec<_> = node
         .properties
         .iter()
@@ -64,7 +64,7 @@ fn enclosed(node: &Node) -> Node {
         .cloned()
         .collect();
     properties.sort_by(|(one, _), (other, _)| one.cmp(other));
-    Node { properties: properties.into(), ..node.clone() }
+    SchemaNode { properties: properties.into(), ..node.clone() }
 }
 
 #[cfg(test)]

@@ -6,14 +6,14 @@ use auth::User;
 use http::{Method, request};
 use serde_json::{Value, json};
 
-use super::{Asked, Group, Paths};
+use super::{AuthorizedRequest, Group, Paths};
 use crate::api::Api;
 use crate::authorize;
 use crate::body::RequestBody;
 use crate::identity::{self, Transport};
-use crate::respond::Reply;
+use crate::respond::HttpReply;
 use crate::route::{self, ResourcePath};
-use crate::status::{ApiError, ApiResult, Subject};
+use crate::status::{ApiError, ApiResult, StatusSubject};
 
 /// Who owns a path that is not part of the API.
 pub(crate) fn open<'a>(api: &'a Api, path: &str) -> Option<&'a Arc<dyn Paths>> {
@@ -36,7 +36,7 @@ pub(crate) async fn enter(
     let user = identity::impersonate(api, user, &parts.headers)?;
     let attributes = auth::Attributes {
         verb: needs.verb,
-        target: auth::Target::Resource(auth::ResourceRequest {
+        target: auth::AccessTarget::Resource(auth::ResourceRequest {
             group: needs.group,
             version: needs.version,
             resource: needs.resource,
@@ -45,7 +45,7 @@ pub(crate) async fn enter(
             name: needs.name,
         }),
     };
-    let subject = Subject { group: needs.group, resource: needs.resource, name: needs.name };
+    let subject = StatusSubject { group: needs.group, resource: needs.resource, name: needs.name };
     authorize::check(api, &user, &attributes, subject)?;
     Ok(Some(user))
 }
@@ -58,7 +58,7 @@ pub(crate) async fn call(
     user: User,
     parts: &request::Parts,
     body: RequestBody,
-) -> ApiResult<Reply> {
+) -> ApiResult<HttpReply> {
     if !group.versions().contains(&target.version) {
         return Err(ApiError::unknown_resource());
     }
@@ -73,7 +73,7 @@ pub(crate) async fn call(
     let below = target.below_name();
     let attributes = auth::Attributes {
         verb,
-        target: auth::Target::Resource(auth::ResourceRequest {
+        target: auth::AccessTarget::Resource(auth::ResourceRequest {
             group: target.group,
             version: target.version,
             resource: target.resource,
@@ -82,9 +82,10 @@ pub(crate) async fn call(
             name: target.name,
         }),
     };
-    let subject = Subject { group: target.group, resource: target.resource, name: target.name };
+    let subject =
+        StatusSubject { group: target.group, resource: target.resource, name: target.name };
     authorize::check(api, &user, &attributes, subject)?;
-    Ok(group.answer(Asked { user: Some(user), parts: parts.clone(), body }).await)
+    Ok(group.answer(AuthorizedRequest { user: Some(user), parts: parts.clone(), body }).await)
 }
 
 pub(crate) fn group_value(group: &Arc<dyn Group>) -> Value {

@@ -6,13 +6,13 @@ use std::sync::atomic::AtomicU64;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
-use super::doors::{Admission, Doors, Opened};
+use super::admission_queues::{Admission, AdmissionQueues, Opened};
 use super::meter::Meters;
 
 /// Seats of one kind.
 #[derive(Debug)]
 pub(super) struct Pool {
-    pub(super) doors: Mutex<Doors<oneshot::Sender<Admission>>>,
+    pub(super) doors: Mutex<AdmissionQueues<oneshot::Sender<Admission>>>,
     /// What each flow uses, of the seats of both kinds.
     pub(super) meters: Arc<Mutex<Meters>>,
     /// The most that a request takes of a processor, in seconds.
@@ -34,7 +34,7 @@ impl Pool {
     ) -> Arc<Self> {
         let away = usize::try_from(limit).unwrap_or(Semaphore::MAX_PERMITS);
         Arc::new(Self {
-            doors: Mutex::new(Doors::new(seats.min(limit), aside.min(limit))),
+            doors: Mutex::new(AdmissionQueues::new(seats.min(limit), aside.min(limit))),
             meters: Arc::clone(meters),
             dearest,
             left: Notify::new(),

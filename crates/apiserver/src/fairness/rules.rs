@@ -12,9 +12,9 @@ use super::schedule::{Limits, Queuing};
 
 /// All schemas in the order in which they are asked, and all levels.
 #[derive(Debug, Default)]
-pub(super) struct Rules {
+pub(super) struct FlowRules {
     schemas: Vec<Arc<Schema>>,
-    levels: BTreeMap<Arc<str>, Level>,
+    levels: BTreeMap<Arc<str>, PriorityLevel>,
 }
 
 #[derive(Debug)]
@@ -26,12 +26,12 @@ pub(super) struct Schema {
     pub(super) level: Arc<str>,
     pub(super) exempt: bool,
     precedence: i64,
-    by: By,
-    rules: Vec<Rule>,
+    by: FlowDistinguisher,
+    rules: Vec<FlowRule>,
 }
 
 #[derive(Debug)]
-struct Level {
+struct PriorityLevel {
     uid: HeaderValue,
     exempt: bool,
     shares: u64,
@@ -40,21 +40,21 @@ struct Level {
 
 /// What tells one flow from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
+enum FlowDistinguisher {
     Nothing,
     User,
     Namespace,
 }
 
 #[derive(Debug)]
-struct Rule {
-    subjects: Vec<Subject>,
+struct FlowRule {
+    subjects: Vec<FlowSubject>,
     resources: Vec<ResourceRule>,
     urls: Vec<UrlRule>,
 }
 
 #[derive(Debug)]
-enum Subject {
+enum FlowSubject {
     User(String),
     Group(String),
     Account { namespace: String, name: String },
@@ -77,22 +77,22 @@ struct UrlRule {
 
 /// What a request is about.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct FlowAttributes<'a> {
     pub(super) user: &'a User,
     pub(super) verb: &'a str,
-    pub(super) what: What<'a>,
+    pub(super) what: RequestKind<'a>,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum What<'a> {
+pub(super) enum RequestKind<'a> {
     Resource { group: &'a str, resource: &'a str, subresource: &'a str, namespace: &'a str },
     Path(&'a str),
 }
 
-impl Rules {
+impl FlowRules {
     pub(super) fn read(schemas: &[Value], levels: &[Value]) -> Self {
-        let levels: BTreeMap<Arc<str>, Level> =
-            levels.iter().map(|object| (name(object), Level::read(object))).collect();
+        let levels: BTreeMap<Arc<str>, PriorityLevel> =
+            levels.iter().map(|object| (name(object), PriorityLevel::read(object))).collect();
         let mut schemas: Vec<_> = schemas
             .iter()
             .filter_map(|object| Schema::read(object, &levels))
@@ -103,16 +103,18 @@ impl Rules {
     }
 
     /// The schema of a request and its flow; none if no schema is for it.
-    pub(super) fn classify(&self, asked: &Asked<'_>) -> Option<(Arc<Schema>, u64)> {
+    pub(super) fn classify(&self, asked: &FlowAttributes<'_>) -> Option<(Arc<Schema>, u64)> {
         let schema = self.schemas.iter().find(|schema| schema.fits(asked))?;
         let mut hash = DefaultHasher::new();
         schema.name.hash(&mut hash);
         match (schema.by, asked.what) {
-            (By::User, _) => asked.user.name.hash(&mut hash),
+            (FlowDistinguisher::User, _) => asked.user.name.hash(&mut hash),
             // Not to be queued, but to see that one of them is a crowd to the others.
             _ if schema.exempt => asked.user.name.hash(&mut hash),
-            (By::Namespace, What::Resource { namespace, .. }) => namespace.hash(&mut hash),
-            (By::Namespace | By::Nothing, _) => {}
+            (FlowDistinguisher::Namespace, RequestKind::Resource { namespace, .. }) => {
+                namespace.hash(&mut hash)
+            }
+            (FlowDistinguisher::Namespace | FlowDistinguisher::Nothing, _) => {}
         }
         Some((Arc::clone(schema), hash.finish()))
     }
@@ -121,7 +123,7 @@ impl Rules {
     pub(super) fn limits(&self, total: u32) -> BTreeMap<Arc<str>, Limits> {
         let limited = || self.levels.iter().filter(|(_, level)| !level.exempt);
         let sum: u64 = limited().map(|(_, level)| level.shares).sum();
-        let part = |level: &Level| {
+        let part = |level: &PriorityLevel| {
             let seats = (u64::from(total) * level.shares).div_ceil(sum.max(1));
             Limits {
                 seats: u32::try_from(seats).unwrap_or(u32::MAX),
@@ -151,7 +153,7 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-impl Level {
+impl PriorityLevel {
     fn read(object: &Value) -> Self {
         let limited = &object["spec"]["limited"];
         let response = &limited["limitResponse"];
@@ -173,14 +175,14 @@ impl Level {
 
 impl Schema {
     /// None if its level does not exist: it is dangling and counts for nothing.
-    fn read(object: &Value, levels: &BTreeMap<Arc<str>, Level>) -> Option<Self> {
+    fn read(object: &Value, levels: &BTreeMap<Arc<str>, PriorityLevel>) -> Option<Self> {
         let spec = &object["spec"];
         let wanted = spec["priorityLevelConfiguration"]["name"].as_str().unwrap_or("");
         let (level_name, level) = levels.get_key_value(wanted)?;
         let by = match spec["distinguisherMethod"]["type"].as_str() {
-            Some("ByUser") => By::User,
-            Some("ByNamespace") => By::Namespace,
-            _ => By::Nothing,
+            Some("ByUser") => FlowDistinguisher::User,
+            Some("ByNamespace") => FlowDistinguisher::Namespace,
+            _ => FlowDistinguisher::Nothing,
         };
         Some(Self {
             name: name(object),
@@ -190,22 +192,22 @@ impl Schema {
             exempt: level.exempt,
             precedence: spec["matchingPrecedence"].as_i64().unwrap_or(1000),
             by,
-            rules: list(&spec["rules"]).map(Rule::read).collect(),
+            rules: list(&spec["rules"]).map(FlowRule::read).collect(),
         })
     }
 
-    fn fits(&self, asked: &Asked<'_>) -> bool {
+    fn fits(&self, asked: &FlowAttributes<'_>) -> bool {
         self.rules.iter().any(|rule| rule.fits(asked))
     }
 }
 
-impl Rule {
+impl FlowRule {
     fn read(rule: &Value) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
         let subject = |subject: &Value| match subject["kind"].as_str() {
-            Some("User") => Some(Subject::User(text(&subject["user"]["name"]))),
-            Some("Group") => Some(Subject::Group(text(&subject["group"]["name"]))),
-            Some("ServiceAccount") => Some(Subject::Account {
+            Some("User") => Some(FlowSubject::User(text(&subject["user"]["name"]))),
+            Some("Group") => Some(FlowSubject::Group(text(&subject["group"]["name"]))),
+            Some("ServiceAccount") => Some(FlowSubject::Account {
                 namespace: text(&subject["serviceAccount"]["namespace"]),
                 name: text(&subject["serviceAccount"]["name"]),
             }),
@@ -229,13 +231,13 @@ impl Rule {
         }
     }
 
-    fn fits(&self, asked: &Asked<'_>) -> bool {
+    fn fits(&self, asked: &FlowAttributes<'_>) -> bool {
         if !self.subjects.iter().any(|subject| subject.is(asked.user)) {
             return false;
         }
         let any = |list: &[String], item: &str| list.iter().any(|it| it == "*" || it == item);
         match asked.what {
-            What::Resource { group, resource, subresource, namespace } => {
+            RequestKind::Resource { group, resource, subresource, namespace } => {
                 let joined;
                 let resource = if subresource.is_empty() {
                     resource
@@ -253,7 +255,7 @@ impl Rule {
                         }
                 })
             }
-            What::Path(path) => self.urls.iter().any(|rule| {
+            RequestKind::Path(path) => self.urls.iter().any(|rule| {
                 any(&rule.verbs, asked.verb)
                     && rule.urls.iter().any(|url| match url.strip_suffix('*') {
                         Some(prefix) => path.starts_with(prefix),
@@ -264,7 +266,7 @@ impl Rule {
     }
 }
 
-impl Subject {
+impl FlowSubject {
     fn is(&self, user: &User) -> bool {
         match self {
             Self::User(name) => name == "*" || *name == user.name,
@@ -279,35 +281,43 @@ impl Subject {
 mod tests {
     use super::*;
 
-    fn usual() -> Rules {
+    fn usual() -> FlowRules {
         let objects = super::super::objects::all();
         let of = |kind: &str| {
             objects.iter().filter(|object| object["kind"] == kind).cloned().collect::<Vec<_>>()
         };
-        Rules::read(&of("FlowSchema"), &of("PriorityLevelConfiguration"))
+        FlowRules::read(&of("FlowSchema"), &of("PriorityLevelConfiguration"))
     }
 
     #[test]
     fn everybody_has_their_place() {
         let rules = usual();
         let all = "system:authenticated";
-        let get =
-            |resource| What::Resource { group: "", resource, subresource: "", namespace: "n" };
-        let lease = What::Resource {
+        let get = |resource| RequestKind::Resource {
+            group: "",
+            resource,
+            subresource: "",
+            namespace: "n",
+        };
+        let lease = RequestKind::Resource {
             group: "coordination.k8s.io",
             resource: "leases",
             subresource: "",
             namespace: "kube-system",
         };
-        let cluster =
-            |resource| What::Resource { group: "", resource, subresource: "", namespace: "" };
+        let cluster = |resource| RequestKind::Resource {
+            group: "",
+            resource,
+            subresource: "",
+            namespace: "",
+        };
         for (user, groups, verb, what, schema, level) in [
             ("admin", &["system:masters", all][..], "get", get("pods"), "exempt", "exempt"),
             (
                 "system:anonymous",
                 &["system:unauthenticated"],
                 "get",
-                What::Path("/healthz"),
+                RequestKind::Path("/healthz"),
                 "probes",
                 "exempt",
             ),
@@ -315,7 +325,7 @@ mod tests {
                 "system:anonymous",
                 &["system:unauthenticated"],
                 "get",
-                What::Path("/api"),
+                RequestKind::Path("/api"),
                 "global-default",
                 "global-default",
             ),
@@ -363,7 +373,7 @@ mod tests {
             ("jane", &[all], "list", get("pods"), "global-default", "global-default"),
         ] {
             let user = User::new(user, groups.iter().copied());
-            let (found, _) = rules.classify(&Asked { user: &user, verb, what }).unwrap();
+            let (found, _) = rules.classify(&FlowAttributes { user: &user, verb, what }).unwrap();
             assert_eq!((&*found.name, &*found.level), (schema, level), "{} {what:?}", user.name);
         }
     }
@@ -373,8 +383,9 @@ mod tests {
         let rules = usual();
         let flow = |user: &str, namespace| {
             let user = User::new(user, ["system:authenticated"]);
-            let what = What::Resource { group: "", resource: "pods", subresource: "", namespace };
-            rules.classify(&Asked { user: &user, verb: "get", what }).unwrap().1
+            let what =
+                RequestKind::Resource { group: "", resource: "pods", subresource: "", namespace };
+            rules.classify(&FlowAttributes { user: &user, verb: "get", what }).unwrap().1
         };
         assert_ne!(flow("jane", "n"), flow("joe", "n"));
         assert_eq!(flow("jane", "n"), flow("jane", "m"));

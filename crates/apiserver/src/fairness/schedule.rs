@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::hand::hand_of;
+use super::shuffle_shard::hand_of;
 
 /// What a request is taken to cost until it is known, in seconds.
 const GUESS: f64 = 0.003;
@@ -34,7 +34,7 @@ pub(super) struct Queuing {
 
 /// A seat that was given; handed back at the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Slot {
+pub(super) struct SeatGrant {
     level: Arc<str>,
     queue: usize,
     width: u32,
@@ -43,7 +43,7 @@ pub(super) struct Slot {
 /// What becomes of a request that arrives.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
-    Begins(Slot),
+    Begins(SeatGrant),
     Waits,
     /// Every queue of its hand is full, or its level has none.
     Refused(&'static str),
@@ -56,11 +56,11 @@ pub(super) struct Scheduler<T> {
     waiting: usize,
     /// How far levels have come; who was idle does not save up.
     now: f64,
-    levels: BTreeMap<Arc<str>, Level<T>>,
+    levels: BTreeMap<Arc<str>, LevelQueues<T>>,
 }
 
 #[derive(Debug)]
-struct Level<T> {
+struct LevelQueues<T> {
     limits: Limits,
     running: u32,
     waiting: usize,
@@ -98,7 +98,7 @@ impl<T> Scheduler<T> {
         for (name, limits) in limits {
             let wanted = limits.queuing.map_or(1, |queuing| queuing.queues.max(1));
             let now = self.now;
-            let level = self.levels.entry(Arc::clone(name)).or_insert_with(|| Level {
+            let level = self.levels.entry(Arc::clone(name)).or_insert_with(|| LevelQueues {
                 limits: limits.clone(),
                 running: 0,
                 waiting: 0,
@@ -135,7 +135,7 @@ impl<T> Scheduler<T> {
         if allowed && ((idle && width <= free) || !queues) {
             let queue = state.deal(flow);
             self.begin(&name, queue, width);
-            return Arrival::Begins(Slot { level: name, queue, width });
+            return Arrival::Begins(SeatGrant { level: name, queue, width });
         }
         if queues {
             self.wait(level, flow, width, ticket)
@@ -180,7 +180,7 @@ impl<T> Scheduler<T> {
     }
 
     /// A request is over after `seconds`; its seats are free.
-    pub(super) fn finish(&mut self, slot: &Slot, seconds: f64) {
+    pub(super) fn finish(&mut self, slot: &SeatGrant, seconds: f64) {
         self.running = self.running.saturating_sub(slot.width);
         if let Some(level) = self.levels.get_mut(&slot.level) {
             level.running = level.running.saturating_sub(slot.width);
@@ -194,12 +194,12 @@ impl<T> Scheduler<T> {
     }
 
     /// Somebody who had this seat and gave it back takes it again, whether there is one or not.
-    pub(super) fn resume(&mut self, slot: &Slot) {
+    pub(super) fn resume(&mut self, slot: &SeatGrant) {
         self.begin(&slot.level, slot.queue, slot.width);
     }
 
     /// Gives free seats to those who wait.
-    pub(super) fn dispatch(&mut self) -> Vec<(T, Slot)> {
+    pub(super) fn dispatch(&mut self) -> Vec<(T, SeatGrant)> {
         let mut begun = Vec::new();
         while self.waiting > 0 {
             let next = self.levels.iter().filter(|(_, level)| level.may_begin());
@@ -216,7 +216,7 @@ impl<T> Scheduler<T> {
             level.waiting -= 1;
             self.waiting -= 1;
             self.begin(&name, queue, width);
-            begun.push((ticket, Slot { level: name, queue, width }));
+            begun.push((ticket, SeatGrant { level: name, queue, width }));
         }
         begun
     }
@@ -256,7 +256,7 @@ impl<T> Scheduler<T> {
     }
 }
 
-impl<T> Level<T> {
+impl<T> LevelQueues<T> {
     /// An idle level begins where the others are.
     fn wake(&mut self, now: f64) {
         if self.running == 0 && self.waiting == 0 {
@@ -311,7 +311,7 @@ mod tests {
         let levels = [("low", 100, 100.0, QUEUES), ("high", 100, 100.0, QUEUES)];
         let mut scheduler = scheduler(4, &levels);
         let mut served = vec![0; flows.len()];
-        let mut running: Vec<(Slot, usize)> = Vec::new();
+        let mut running: Vec<(SeatGrant, usize)> = Vec::new();
         let mut random = seed | 1;
         for (index, (level, flow, wants, _)) in flows.iter().enumerate() {
             for _ in 0..*wants {
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn a_wide_request_gets_its_turn() {
         let mut it = scheduler(4, &[("low", 100, 1.0, QUEUES)]);
-        let slots: Vec<Slot> = (0..3)
+        let slots: Vec<SeatGrant> = (0..3)
             .map(|_| match it.arrive("low", 1, 1, || 0) {
                 Arrival::Begins(slot) => slot,
                 other => panic!("{other:?}"),

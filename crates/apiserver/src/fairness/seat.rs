@@ -9,7 +9,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::Pool;
-use super::doors::Admission;
+use super::admission_queues::Admission;
 
 tokio::task_local! {
     /// The seat of the request that this task answers.
@@ -32,12 +32,12 @@ impl Seat {
     }
 
     /// Whether it was left: not if its owner is elsewhere, or too many are.
-    fn leave(&mut self) -> bool {
+    fn release(&mut self) -> bool {
         let (Some(since), Some(_)) = (self.since, &self.admission) else { return false };
         let Ok(permit) = self.pool.away.try_acquire() else { return false };
         permit.forget();
         self.since = None;
-        self.give(since);
+        self.grant(since);
         true
     }
 
@@ -50,7 +50,7 @@ impl Seat {
         self.since = Some(Instant::now());
     }
 
-    fn give(&self, since: Instant) {
+    fn grant(&self, since: Instant) {
         let now = Instant::now();
         let seconds = now.saturating_duration_since(since).as_secs_f64();
         self.pool.meters.lock().charge(self.flow, seconds.min(self.pool.dearest), now);
@@ -63,7 +63,7 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         match self.since {
-            Some(since) => self.give(since),
+            Some(since) => self.grant(since),
             None => self.pool.away.add_permits(1),
         }
     }
@@ -84,7 +84,7 @@ pub(crate) async fn sitting<T>(
 
 /// Waits for `others`, who need none of our processors, and lets somebody else sit meanwhile.
 pub(crate) async fn elsewhere<T>(others: impl Future<Output = T> + Unpin) -> T {
-    let left = OWN.try_with(|own| own.lock().as_mut().is_some_and(Seat::leave));
+    let left = OWN.try_with(|own| own.lock().as_mut().is_some_and(Seat::release));
     let done = others.await;
     if matches!(left, Ok(true)) {
         OWN.with(|own| own.lock().as_mut().into_iter().for_each(Seat::take_again));
@@ -97,10 +97,10 @@ mod tests {
     use auth::User;
     use tokio::sync::oneshot;
 
-    use super::super::{Fairness, InFlight, Place};
+    use super::super::{Fairness, FlowAssignment, InFlight};
     use super::*;
 
-    fn place(fairness: &Fairness) -> Place {
+    fn place(fairness: &Fairness) -> FlowAssignment {
         let user = User::new("jane", ["system:authenticated"]);
         fairness.place_path(&user, "post", "/api").unwrap()
     }

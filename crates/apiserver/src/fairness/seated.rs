@@ -13,15 +13,15 @@ use http_body_util::BodyExt as _;
 use parking_lot::Mutex;
 
 use super::Seat;
-use crate::respond::{Body, Reply};
+use crate::respond::{Body, HttpReply};
 
 /// Less than this is encoded already and fits into what the kernel takes at once.
 const LARGE: u64 = 32 * 1024;
 /// Who reads more slowly than this does not need our processors, and gives the seat back.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SLOW_READER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The answer, which keeps the seat until its last byte was asked for.
-pub(crate) fn seated(reply: Reply, seat: Option<Seat>) -> Reply {
+pub(crate) fn seated(reply: HttpReply, seat: Option<Seat>) -> HttpReply {
     let Some(seat) = seat else { return reply };
     if reply.body().size_hint().exact().is_some_and(|size| size < LARGE) {
         return reply;
@@ -29,18 +29,18 @@ pub(crate) fn seated(reply: Reply, seat: Option<Seat>) -> Reply {
     let seat = Arc::new(Mutex::new(Some(seat)));
     let late = Arc::clone(&seat);
     tokio::spawn(async move {
-        tokio::time::sleep(PATIENCE).await;
+        tokio::time::sleep(SLOW_READER_TIMEOUT).await;
         late.lock().take();
     });
-    reply.map(|body| Seated { body, seat }.boxed_unsync())
+    reply.map(|body| SeatedBody { body, seat }.boxed_unsync())
 }
 
-struct Seated {
+struct SeatedBody {
     body: Body,
     seat: Arc<Mutex<Option<Seat>>>,
 }
 
-impl http_body::Body for Seated {
+impl http_body::Body for SeatedBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -60,7 +60,7 @@ impl http_body::Body for Seated {
     }
 }
 
-impl Drop for Seated {
+impl Drop for SeatedBody {
     fn drop(&mut self) {
         self.seat.lock().take();
     }
@@ -81,7 +81,7 @@ mod tests {
         fairness.enter(Some(&place), false, 1).await.unwrap()
     }
 
-    fn long() -> Reply {
+    fn long() -> HttpReply {
         let chunks = futures_util::stream::iter(["a", "a"].map(Bytes::from));
         respond::reply(StatusCode::OK, "application/json", respond::streamed(chunks))
     }
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(taken(&fairness), 0, "its last byte was asked for");
 
         let reply = seated(long(), seat(&fairness).await);
-        tokio::time::sleep(PATIENCE * 2).await;
+        tokio::time::sleep(SLOW_READER_TIMEOUT * 2).await;
         assert_eq!(taken(&fairness), 0, "nobody asks for it");
         drop(reply);
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{TARGETS, Target};
+use super::{FuzzTarget, TARGETS};
 
 /// How many inputs a target sees in an ordinary run.
 const USUAL: usize = 3_000;
@@ -116,7 +116,7 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
 }
 
 fn fuzz(name: &str) {
-    let (_, target): &(_, Target) =
+    let (_, target): &(_, FuzzTarget) =
         TARGETS.iter().find(|(own, _)| *own == name).expect("a target of that name");
     let seeds = corpus(name);
     let mut random = Random(0x5eed);

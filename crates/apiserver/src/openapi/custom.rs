@@ -2,32 +2,36 @@
 //! of the author's own schema is decided in crate `schema`.
 
 use serde_json::{Map, Value, json};
-use types::openapi::Form;
+use types::openapi::OpenApiVersion;
 
-use super::resource::{Described, Source, gvk};
+use super::resource::{Described, SchemaSource, gvk};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 const API_VERSION: &str = "APIVersion defines the version that this object is written in.";
 const KIND: &str = "The kind of this object.";
 
 /// Adds the schemas of a custom kind and of its list.
-pub(super) fn schemas(resource: &Described<'_>, form: Form, into: &mut Map<String, Value>) {
-    let Source::Custom(raw) = &resource.source else { return };
+pub(super) fn schemas(
+    resource: &Described<'_>,
+    form: OpenApiVersion,
+    into: &mut Map<String, Value>,
+) {
+    let SchemaSource::Custom(raw) = &resource.source else { return };
     into.insert(resource.schema(), object(resource, raw.as_ref(), form));
     into.insert(resource.list_schema(), list(resource, form));
 }
 
-fn object(resource: &Described<'_>, raw: Option<&Value>, form: Form) -> Value {
+fn object(resource: &Described<'_>, raw: Option<&Value>, form: OpenApiVersion) -> Value {
     let raw = raw.unwrap_or(&Value::Null);
     let mut schema = match form {
-        Form::V3 => schema::to_openapi_v3(raw),
-        Form::V2 => schema::to_openapi_v2(raw),
+        OpenApiVersion::V3 => schema::to_openapi_v3(raw),
+        OpenApiVersion::V2 => schema::to_openapi_v2(raw),
     };
     schema["x-kubernetes-group-version-kind"] = json!([resource.gvk()]);
     schema
 }
 
-fn list(resource: &Described<'_>, form: Form) -> Value {
+fn list(resource: &Described<'_>, form: OpenApiVersion) -> Value {
     let (kind, list_kind) = (resource.kind, resource.list_kind);
     let mut schema = json!({
         "type": "object",
@@ -45,7 +49,7 @@ fn list(resource: &Described<'_>, form: Form) -> Value {
 }
 
 /// Declares apiVersion, kind and metadata.
-fn identify(schema: &mut Value, metadata: &str, text: &str, form: Form) {
+fn identify(schema: &mut Value, metadata: &str, text: &str, form: OpenApiVersion) {
     let target = reference(&format!("{META}.{metadata}"), form);
     let properties = &mut schema["properties"];
     if !properties.is_object() {
@@ -54,15 +58,15 @@ fn identify(schema: &mut Value, metadata: &str, text: &str, form: Form) {
     properties["apiVersion"] = json!({"type": "string", "description": API_VERSION});
     properties["kind"] = json!({"type": "string", "description": KIND});
     properties["metadata"] = match form {
-        Form::V3 => json!({"allOf": [{"$ref": target}], "description": text}),
-        Form::V2 => json!({"$ref": target, "description": text}),
+        OpenApiVersion::V3 => json!({"allOf": [{"$ref": target}], "description": text}),
+        OpenApiVersion::V2 => json!({"$ref": target, "description": text}),
     };
 }
 
-fn reference(name: &str, form: Form) -> String {
+fn reference(name: &str, form: OpenApiVersion) -> String {
     match form {
-        Form::V3 => format!("#/components/schemas/{name}"),
-        Form::V2 => format!("#/definitions/{name}"),
+        OpenApiVersion::V3 => format!("#/components/schemas/{name}"),
+        OpenApiVersion::V2 => format!("#/definitions/{name}"),
     }
 }
 
@@ -70,7 +74,7 @@ fn reference(name: &str, form: Form) -> String {
 mod tests {
     use super::*;
 
-    fn published(raw: Value, form: Form) -> Value {
+    fn published(raw: Value, form: OpenApiVersion) -> Value {
         let resource = Described {
             group: "example.com",
             version: "v1",
@@ -80,7 +84,7 @@ mod tests {
             namespaced: true,
             verbs: &["get"],
             subresources: Vec::new(),
-            source: Source::Custom(Some(raw)),
+            source: SchemaSource::Custom(Some(raw)),
         };
         let mut schemas = Map::new();
         super::schemas(&resource, form, &mut schemas);
@@ -90,7 +94,9 @@ mod tests {
     #[test]
     fn a_custom_kind_is_published_with_what_every_object_has() {
         let raw = json!({"type": "object", "properties": {"spec": {"type": "object"}}});
-        for (form, place) in [(Form::V3, "#/components/schemas/"), (Form::V2, "#/definitions/")] {
+        for (form, place) in
+            [(OpenApiVersion::V3, "#/components/schemas/"), (OpenApiVersion::V2, "#/definitions/")]
+        {
             let schema = published(raw.clone(), form);
             assert_eq!(schema["properties"]["spec"], json!({"type": "object"}));
             let target = format!("{place}io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 use types::Kind;
-use types::openapi::Form;
+use types::openapi::OpenApiVersion;
 
-use super::resource::{Described, Source, root};
+use super::resource::{Described, SchemaSource, root};
 use super::{custom, operation};
 
 /// The version 3 document of one group and version; `resources` are those of it.
@@ -17,17 +17,17 @@ pub(super) fn v3(group: &str, version: &str, resources: &[Described<'_>]) -> Val
     let mut paths = Map::new();
     paths.insert(
         format!("{}/", root(group, version)),
-        operation::discovery(group, version, Form::V3),
+        operation::discovery(group, version, OpenApiVersion::V3),
     );
     for resource in resources {
-        operation::paths(resource, Form::V3, &mut paths);
+        operation::paths(resource, OpenApiVersion::V3, &mut paths);
     }
     json!({
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": "unversioned"},
         "paths": paths,
         "components": {
-            "schemas": schemas(resources, Form::V3),
+            "schemas": schemas(resources, OpenApiVersion::V3),
             "securitySchemes": security(),
         },
         "security": [{"BearerToken": []}],
@@ -39,13 +39,13 @@ pub(super) fn v2(server: &str, resources: &[Described<'_>]) -> Value {
     let mut paths = Map::new();
     for (group, version) in group_versions(resources) {
         let path = format!("{}/", root(group, version));
-        paths.insert(path, operation::discovery(group, version, Form::V2));
+        paths.insert(path, operation::discovery(group, version, OpenApiVersion::V2));
     }
     roots::paths(resources.iter().map(|resource| resource.group), &mut paths);
     for resource in resources {
-        operation::paths(resource, Form::V2, &mut paths);
+        operation::paths(resource, OpenApiVersion::V2, &mut paths);
     }
-    let mut definitions = schemas(resources, Form::V2);
+    let mut definitions = schemas(resources, OpenApiVersion::V2);
     roots::schemas(&mut definitions);
     json!({
         "swagger": "2.0",
@@ -57,13 +57,13 @@ pub(super) fn v2(server: &str, resources: &[Described<'_>]) -> Value {
     })
 }
 
-fn schemas(resources: &[Described<'_>], form: Form) -> Map<String, Value> {
+fn schemas(resources: &[Described<'_>], form: OpenApiVersion) -> Map<String, Value> {
     let mut kinds = Vec::new();
-    if form == Form::V2 {
+    if form == OpenApiVersion::V2 {
         kinds.extend(roots::kinds());
     }
     for resource in resources {
-        if let Source::BuiltIn(kind) = &resource.source {
+        if let SchemaSource::BuiltIn(kind) = &resource.source {
             kinds.push(*kind);
             kinds.extend(Kind::find(resource.group, resource.version, resource.list_kind));
         }

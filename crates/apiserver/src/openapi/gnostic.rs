@@ -15,14 +15,14 @@ pub(super) fn encode(document: &Value) -> Vec<u8> {
 }
 
 /// One message: its fields by JSON key, and where vendor extensions go.
-struct Message {
-    fields: &'static [(&'static str, u64, As)],
+struct GnosticMessage {
+    fields: &'static [(&'static str, u64, FieldMapping)],
     extensions: Option<u64>,
 }
 
 /// How a JSON value becomes a field.
 #[derive(Clone, Copy)]
-enum As {
+enum FieldMapping {
     Text,
     Texts,
     Flag,
@@ -31,10 +31,10 @@ enum As {
     /// Any JSON, as text that a YAML reader understands.
     Any,
     Anys,
-    One(&'static Message),
-    Many(&'static Message),
+    One(&'static GnosticMessage),
+    Many(&'static GnosticMessage),
     /// A message of named entries, each with a value of this sort.
-    Named(&'static As),
+    Named(&'static FieldMapping),
     Paths,
     Responses,
     Parameters,
@@ -45,155 +45,164 @@ enum As {
     /// `type`: one name, or several.
     Types,
     /// A response's schema, one level deeper than elsewhere.
-    Wrapped(&'static Message),
+    Wrapped(&'static GnosticMessage),
     SecurityRequirements,
     SecurityDefinition,
 }
 
-static DOCUMENT: Message = Message {
+static DOCUMENT: GnosticMessage = GnosticMessage {
     fields: &[
-        ("swagger", 1, As::Text),
-        ("info", 2, As::One(&INFO)),
-        ("host", 3, As::Text),
-        ("basePath", 4, As::Text),
-        ("schemes", 5, As::Texts),
-        ("consumes", 6, As::Texts),
-        ("produces", 7, As::Texts),
-        ("paths", 8, As::Paths),
-        ("definitions", 9, As::Named(&As::One(&SCHEMA))),
-        ("security", 12, As::SecurityRequirements),
-        ("securityDefinitions", 13, As::Named(&As::SecurityDefinition)),
+        ("swagger", 1, FieldMapping::Text),
+        ("info", 2, FieldMapping::One(&INFO)),
+        ("host", 3, FieldMapping::Text),
+        ("basePath", 4, FieldMapping::Text),
+        ("schemes", 5, FieldMapping::Texts),
+        ("consumes", 6, FieldMapping::Texts),
+        ("produces", 7, FieldMapping::Texts),
+        ("paths", 8, FieldMapping::Paths),
+        ("definitions", 9, FieldMapping::Named(&FieldMapping::One(&SCHEMA))),
+        ("security", 12, FieldMapping::SecurityRequirements),
+        ("securityDefinitions", 13, FieldMapping::Named(&FieldMapping::SecurityDefinition)),
     ],
     extensions: Some(16),
 };
 
-static INFO: Message = Message {
-    fields: &[("title", 1, As::Text), ("version", 2, As::Text), ("description", 3, As::Text)],
+static INFO: GnosticMessage = GnosticMessage {
+    fields: &[
+        ("title", 1, FieldMapping::Text),
+        ("version", 2, FieldMapping::Text),
+        ("description", 3, FieldMapping::Text),
+    ],
     extensions: Some(7),
 };
 
-static PATH_ITEM: Message = Message {
+static PATH_ITEM: GnosticMessage = GnosticMessage {
     fields: &[
-        ("$ref", 1, As::Text),
-        ("get", 2, As::One(&OPERATION)),
-        ("put", 3, As::One(&OPERATION)),
-        ("post", 4, As::One(&OPERATION)),
-        ("delete", 5, As::One(&OPERATION)),
-        ("options", 6, As::One(&OPERATION)),
-        ("head", 7, As::One(&OPERATION)),
-        ("patch", 8, As::One(&OPERATION)),
-        ("parameters", 9, As::Parameters),
+        ("$ref", 1, FieldMapping::Text),
+        ("get", 2, FieldMapping::One(&OPERATION)),
+        ("put", 3, FieldMapping::One(&OPERATION)),
+        ("post", 4, FieldMapping::One(&OPERATION)),
+        ("delete", 5, FieldMapping::One(&OPERATION)),
+        ("options", 6, FieldMapping::One(&OPERATION)),
+        ("head", 7, FieldMapping::One(&OPERATION)),
+        ("patch", 8, FieldMapping::One(&OPERATION)),
+        ("parameters", 9, FieldMapping::Parameters),
     ],
     extensions: Some(10),
 };
 
-static OPERATION: Message = Message {
+static OPERATION: GnosticMessage = GnosticMessage {
     fields: &[
-        ("tags", 1, As::Texts),
-        ("summary", 2, As::Text),
-        ("description", 3, As::Text),
-        ("operationId", 5, As::Text),
-        ("produces", 6, As::Texts),
-        ("consumes", 7, As::Texts),
-        ("parameters", 8, As::Parameters),
-        ("responses", 9, As::Responses),
-        ("schemes", 10, As::Texts),
-        ("deprecated", 11, As::Flag),
+        ("tags", 1, FieldMapping::Texts),
+        ("summary", 2, FieldMapping::Text),
+        ("description", 3, FieldMapping::Text),
+        ("operationId", 5, FieldMapping::Text),
+        ("produces", 6, FieldMapping::Texts),
+        ("consumes", 7, FieldMapping::Texts),
+        ("parameters", 8, FieldMapping::Parameters),
+        ("responses", 9, FieldMapping::Responses),
+        ("schemes", 10, FieldMapping::Texts),
+        ("deprecated", 11, FieldMapping::Flag),
     ],
     extensions: Some(13),
 };
 
-static RESPONSE: Message = Message {
-    fields: &[("description", 1, As::Text), ("schema", 2, As::Wrapped(&SCHEMA))],
+static RESPONSE: GnosticMessage = GnosticMessage {
+    fields: &[
+        ("description", 1, FieldMapping::Text),
+        ("schema", 2, FieldMapping::Wrapped(&SCHEMA)),
+    ],
     extensions: Some(5),
 };
 
-static BODY_PARAMETER: Message = Message {
+static BODY_PARAMETER: GnosticMessage = GnosticMessage {
     fields: &[
-        ("description", 1, As::Text),
-        ("name", 2, As::Text),
-        ("in", 3, As::Text),
-        ("required", 4, As::Flag),
-        ("schema", 5, As::One(&SCHEMA)),
+        ("description", 1, FieldMapping::Text),
+        ("name", 2, FieldMapping::Text),
+        ("in", 3, FieldMapping::Text),
+        ("required", 4, FieldMapping::Flag),
+        ("schema", 5, FieldMapping::One(&SCHEMA)),
     ],
     extensions: Some(6),
 };
 
-static QUERY_PARAMETER: Message = Message {
+static QUERY_PARAMETER: GnosticMessage = GnosticMessage {
     fields: &[
-        ("required", 1, As::Flag),
-        ("in", 2, As::Text),
-        ("description", 3, As::Text),
-        ("name", 4, As::Text),
-        ("allowEmptyValue", 5, As::Flag),
-        ("type", 6, As::Text),
-        ("format", 7, As::Text),
-        ("uniqueItems", 20, As::Flag),
+        ("required", 1, FieldMapping::Flag),
+        ("in", 2, FieldMapping::Text),
+        ("description", 3, FieldMapping::Text),
+        ("name", 4, FieldMapping::Text),
+        ("allowEmptyValue", 5, FieldMapping::Flag),
+        ("type", 6, FieldMapping::Text),
+        ("format", 7, FieldMapping::Text),
+        ("uniqueItems", 20, FieldMapping::Flag),
     ],
     extensions: Some(23),
 };
 
 /// Of headers and of paths: the two have the same fields.
-static PATH_PARAMETER: Message = Message {
+static PATH_PARAMETER: GnosticMessage = GnosticMessage {
     fields: &[
-        ("required", 1, As::Flag),
-        ("in", 2, As::Text),
-        ("description", 3, As::Text),
-        ("name", 4, As::Text),
-        ("type", 5, As::Text),
-        ("format", 6, As::Text),
-        ("uniqueItems", 19, As::Flag),
+        ("required", 1, FieldMapping::Flag),
+        ("in", 2, FieldMapping::Text),
+        ("description", 3, FieldMapping::Text),
+        ("name", 4, FieldMapping::Text),
+        ("type", 5, FieldMapping::Text),
+        ("format", 6, FieldMapping::Text),
+        ("uniqueItems", 19, FieldMapping::Flag),
     ],
     extensions: Some(22),
 };
 
-static REFERENCE: Message =
-    Message { fields: &[("$ref", 1, As::Text), ("description", 2, As::Text)], extensions: None };
+static REFERENCE: GnosticMessage = GnosticMessage {
+    fields: &[("$ref", 1, FieldMapping::Text), ("description", 2, FieldMapping::Text)],
+    extensions: None,
+};
 
-static API_KEY: Message = Message {
+static API_KEY: GnosticMessage = GnosticMessage {
     fields: &[
-        ("type", 1, As::Text),
-        ("name", 2, As::Text),
-        ("in", 3, As::Text),
-        ("description", 4, As::Text),
+        ("type", 1, FieldMapping::Text),
+        ("name", 2, FieldMapping::Text),
+        ("in", 3, FieldMapping::Text),
+        ("description", 4, FieldMapping::Text),
     ],
     extensions: Some(5),
 };
 
-static SCHEMA: Message = Message {
+static SCHEMA: GnosticMessage = GnosticMessage {
     fields: &[
-        ("$ref", 1, As::Text),
-        ("format", 2, As::Text),
-        ("title", 3, As::Text),
-        ("description", 4, As::Text),
-        ("default", 5, As::Any),
-        ("multipleOf", 6, As::Double),
-        ("maximum", 7, As::Double),
-        ("exclusiveMaximum", 8, As::Flag),
-        ("minimum", 9, As::Double),
-        ("exclusiveMinimum", 10, As::Flag),
-        ("maxLength", 11, As::Integer),
-        ("minLength", 12, As::Integer),
-        ("pattern", 13, As::Text),
-        ("maxItems", 14, As::Integer),
-        ("minItems", 15, As::Integer),
-        ("uniqueItems", 16, As::Flag),
-        ("maxProperties", 17, As::Integer),
-        ("minProperties", 18, As::Integer),
-        ("required", 19, As::Texts),
-        ("enum", 20, As::Anys),
-        ("additionalProperties", 21, As::SchemaOrFlag),
-        ("type", 22, As::Types),
-        ("items", 23, As::Items),
-        ("allOf", 24, As::Many(&SCHEMA)),
-        ("properties", 25, As::Named(&As::One(&SCHEMA))),
-        ("readOnly", 27, As::Flag),
-        ("example", 30, As::Any),
+        ("$ref", 1, FieldMapping::Text),
+        ("format", 2, FieldMapping::Text),
+        ("title", 3, FieldMapping::Text),
+        ("description", 4, FieldMapping::Text),
+        ("default", 5, FieldMapping::Any),
+        ("multipleOf", 6, FieldMapping::Double),
+        ("maximum", 7, FieldMapping::Double),
+        ("exclusiveMaximum", 8, FieldMapping::Flag),
+        ("minimum", 9, FieldMapping::Double),
+        ("exclusiveMinimum", 10, FieldMapping::Flag),
+        ("maxLength", 11, FieldMapping::Integer),
+        ("minLength", 12, FieldMapping::Integer),
+        ("pattern", 13, FieldMapping::Text),
+        ("maxItems", 14, FieldMapping::Integer),
+        ("minItems", 15, FieldMapping::Integer),
+        ("uniqueItems", 16, FieldMapping::Flag),
+        ("maxProperties", 17, FieldMapping::Integer),
+        ("minProperties", 18, FieldMapping::Integer),
+        ("required", 19, FieldMapping::Texts),
+        ("enum", 20, FieldMapping::Anys),
+        ("additionalProperties", 21, FieldMapping::SchemaOrFlag),
+        ("type", 22, FieldMapping::Types),
+        ("items", 23, FieldMapping::Items),
+        ("allOf", 24, FieldMapping::Many(&SCHEMA)),
+        ("properties", 25, FieldMapping::Named(&FieldMapping::One(&SCHEMA))),
+        ("readOnly", 27, FieldMapping::Flag),
+        ("example", 30, FieldMapping::Any),
     ],
     extensions: Some(31),
 };
 
-fn message(shape: &Message, value: &Value, out: &mut Vec<u8>) {
+fn message(shape: &GnosticMessage, value: &Value, out: &mut Vec<u8>) {
     let Value::Object(object) = value else { return };
     for (key, number, how) in shape.fields {
         if let Some(value) = object.get(*key) {
@@ -202,77 +211,84 @@ fn message(shape: &Message, value: &Value, out: &mut Vec<u8>) {
     }
     if let Some(number) = shape.extensions {
         for (name, value) in object.iter().filter(|(name, _)| name.starts_with("x-")) {
-            nested(number, out, |out| named(name, As::Any, value, out));
+            nested(number, out, |out| named(name, FieldMapping::Any, value, out));
         }
     }
 }
 
-fn field(number: u64, how: As, value: &Value, out: &mut Vec<u8>) {
+fn field(number: u64, how: FieldMapping, value: &Value, out: &mut Vec<u8>) {
     match (how, value) {
-        (As::Text, Value::String(text)) => put_text(number, text, out),
-        (As::Texts, Value::Array(texts)) => {
+        (FieldMapping::Text, Value::String(text)) => put_text(number, text, out),
+        (FieldMapping::Texts, Value::Array(texts)) => {
             texts.iter().filter_map(Value::as_str).for_each(|text| put_text(number, text, out));
         }
-        (As::Flag, Value::Bool(true)) => {
+        (FieldMapping::Flag, Value::Bool(true)) => {
             put_varint(number << 3, out);
             put_varint(1, out);
         }
-        (As::Integer, Value::Number(integer)) => {
+        (FieldMapping::Integer, Value::Number(integer)) => {
             put_varint(number << 3, out);
             put_varint(integer.as_i64().unwrap_or_default().cast_unsigned(), out);
         }
-        (As::Double, Value::Number(double)) => {
+        (FieldMapping::Double, Value::Number(double)) => {
             put_varint(number << 3 | 1, out);
             out.extend(double.as_f64().unwrap_or_default().to_le_bytes());
         }
-        (As::Any, value) => nested(number, out, |out| put_text(2, &value.to_string(), out)),
-        (As::Anys, Value::Array(values)) => {
-            values.iter().for_each(|value| field(number, As::Any, value, out));
+        (FieldMapping::Any, value) => {
+            nested(number, out, |out| put_text(2, &value.to_string(), out))
         }
-        (As::One(shape), value) => nested(number, out, |out| message(shape, value, out)),
-        (As::Many(shape), Value::Array(values)) => {
-            values.iter().for_each(|value| field(number, As::One(shape), value, out));
+        (FieldMapping::Anys, Value::Array(values)) => {
+            values.iter().for_each(|value| field(number, FieldMapping::Any, value, out));
         }
-        (As::Named(how), Value::Object(entries)) => {
+        (FieldMapping::One(shape), value) => nested(number, out, |out| message(shape, value, out)),
+        (FieldMapping::Many(shape), Value::Array(values)) => {
+            values.iter().for_each(|value| field(number, FieldMapping::One(shape), value, out));
+        }
+        (FieldMapping::Named(how), Value::Object(entries)) => {
             nested(number, out, |out| put_entries(1, entries, *how, out));
         }
-        (As::Paths, Value::Object(entries)) => {
-            nested(number, out, |out| put_entries(2, entries, As::One(&PATH_ITEM), out));
+        (FieldMapping::Paths, Value::Object(entries)) => {
+            nested(number, out, |out| put_entries(2, entries, FieldMapping::One(&PATH_ITEM), out));
         }
-        (As::Responses, Value::Object(entries)) => {
+        (FieldMapping::Responses, Value::Object(entries)) => {
             // A response may also be a reference: one level for the choice.
-            nested(number, out, |out| put_entries(1, entries, As::Wrapped(&RESPONSE), out));
+            nested(number, out, |out| {
+                put_entries(1, entries, FieldMapping::Wrapped(&RESPONSE), out)
+            });
         }
-        (As::Parameters, Value::Array(values)) => {
+        (FieldMapping::Parameters, Value::Array(values)) => {
             values.iter().for_each(|value| nested(number, out, |out| parameter(value, out)));
         }
-        (As::SchemaOrFlag, Value::Bool(allowed)) => nested(number, out, |out| {
+        (FieldMapping::SchemaOrFlag, Value::Bool(allowed)) => nested(number, out, |out| {
             put_varint(2 << 3, out);
             put_varint(u64::from(*allowed), out);
         }),
-        (As::SchemaOrFlag | As::Items, Value::Object(_)) | (As::Wrapped(_), Value::Object(_)) => {
-            let shape = if let As::Wrapped(shape) = how { shape } else { &SCHEMA };
-            nested(number, out, |out| field(1, As::One(shape), value, out));
+        (FieldMapping::SchemaOrFlag | FieldMapping::Items, Value::Object(_))
+        | (FieldMapping::Wrapped(_), Value::Object(_)) => {
+            let shape = if let FieldMapping::Wrapped(shape) = how { shape } else { &SCHEMA };
+            nested(number, out, |out| field(1, FieldMapping::One(shape), value, out));
         }
-        (As::Items, Value::Array(_)) => {
-            nested(number, out, |out| field(1, As::Many(&SCHEMA), value, out));
+        (FieldMapping::Items, Value::Array(_)) => {
+            nested(number, out, |out| field(1, FieldMapping::Many(&SCHEMA), value, out));
         }
-        (As::Types, Value::String(ty)) => nested(number, out, |out| put_text(1, ty, out)),
-        (As::Types, Value::Array(_)) => nested(number, out, |out| field(1, As::Texts, value, out)),
-        (As::SecurityRequirements, Value::Array(values)) => {
+        (FieldMapping::Types, Value::String(ty)) => nested(number, out, |out| put_text(1, ty, out)),
+        (FieldMapping::Types, Value::Array(_)) => {
+            nested(number, out, |out| field(1, FieldMapping::Texts, value, out))
+        }
+        (FieldMapping::SecurityRequirements, Value::Array(values)) => {
             for entries in values.iter().filter_map(Value::as_object) {
                 nested(number, out, |out| {
                     for (name, scopes) in entries {
                         nested(1, out, |out| {
                             put_text(1, name, out);
-                            nested(2, out, |out| field(1, As::Texts, scopes, out));
+                            nested(2, out, |out| field(1, FieldMapping::Texts, scopes, out));
                         });
                     }
                 });
             }
         }
-        (As::SecurityDefinition, Value::Object(_)) => {
-            nested(number, out, |out| field(2, As::One(&API_KEY), value, out));
+        (FieldMapping::SecurityDefinition, Value::Object(_)) => {
+            nested(number, out, |out| field(2, FieldMapping::One(&API_KEY), value, out));
         }
         // A value of the wrong form says nothing that could be encoded.
         _ => {}
@@ -282,24 +298,24 @@ fn field(number: u64, how: As, value: &Value, out: &mut Vec<u8>) {
 /// A parameter is a reference, a body, or something in the query or the path.
 fn parameter(value: &Value, out: &mut Vec<u8>) {
     if value.get("$ref").is_some() {
-        return field(2, As::One(&REFERENCE), value, out);
+        return field(2, FieldMapping::One(&REFERENCE), value, out);
     }
     let place = value.get("in").and_then(Value::as_str).unwrap_or_default();
     nested(1, out, |out| match place {
-        "body" => field(1, As::One(&BODY_PARAMETER), value, out),
-        "path" => nested(2, out, |out| field(4, As::One(&PATH_PARAMETER), value, out)),
-        "header" => nested(2, out, |out| field(1, As::One(&PATH_PARAMETER), value, out)),
-        _ => nested(2, out, |out| field(3, As::One(&QUERY_PARAMETER), value, out)),
+        "body" => field(1, FieldMapping::One(&BODY_PARAMETER), value, out),
+        "path" => nested(2, out, |out| field(4, FieldMapping::One(&PATH_PARAMETER), value, out)),
+        "header" => nested(2, out, |out| field(1, FieldMapping::One(&PATH_PARAMETER), value, out)),
+        _ => nested(2, out, |out| field(3, FieldMapping::One(&QUERY_PARAMETER), value, out)),
     });
 }
 
-fn put_entries(number: u64, entries: &Map<String, Value>, how: As, out: &mut Vec<u8>) {
+fn put_entries(number: u64, entries: &Map<String, Value>, how: FieldMapping, out: &mut Vec<u8>) {
     for (name, value) in entries {
         nested(number, out, |out| named(name, how, value, out));
     }
 }
 
-fn named(name: &str, how: As, value: &Value, out: &mut Vec<u8>) {
+fn named(name: &str, how: FieldMapping, value: &Value, out: &mut Vec<u8>) {
     put_text(1, name, out);
     field(2, how, value, out);
 }

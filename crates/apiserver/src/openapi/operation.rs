@@ -5,10 +5,10 @@ mod watch;
 mod write;
 
 use serde_json::{Map, Value, json};
-use types::openapi::Form;
+use types::openapi::OpenApiVersion;
 
-use self::write::Writer;
-use super::resource::{Described, Sub, camel, operation_group, tag};
+use self::write::OperationWriter;
+use super::resource::{Described, OpenApiSubresource, camel, operation_group, tag};
 
 pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
@@ -21,14 +21,14 @@ struct Operation {
     id: String,
     description: String,
     parameters: Vec<Parameter>,
-    body: Body,
+    body: OperationBody,
     /// The schema of successful replies and their codes.
     reply: String,
     codes: &'static [(&'static str, &'static str)],
     gvk: Value,
 }
 
-enum Body {
+enum OperationBody {
     None,
     /// A schema's name.
     Object(String),
@@ -89,7 +89,7 @@ const WRITE: &[Parameter] = &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION];
 const PATCH: &[Parameter] = &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION, FORCE];
 
 /// All paths of a kind, ready for a document.
-pub(super) fn paths(resource: &Described<'_>, form: Form, into: &mut Map<String, Value>) {
+pub(super) fn paths(resource: &Described<'_>, form: OpenApiVersion, into: &mut Map<String, Value>) {
     let root = resource.root();
     let plural = resource.plural;
     let scope = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
@@ -109,7 +109,7 @@ pub(super) fn paths(resource: &Described<'_>, form: Form, into: &mut Map<String,
     }
     insert(into, form, resource, format!("{root}{scope}/{plural}"), collection);
     // Only the old document lists what `?watch` has replaced, and only for built-in kinds.
-    if form == Form::V2 && resource.has("watch") && !resource.is_custom() {
+    if form == OpenApiVersion::V2 && resource.has("watch") && !resource.is_custom() {
         watch::paths(resource, into);
     }
     let item = on_item(resource, resource.verbs, "", &resource.schema(), &resource.gvk());
@@ -121,22 +121,28 @@ pub(super) fn paths(resource: &Described<'_>, form: Form, into: &mut Map<String,
 }
 
 /// The path of a group's own list of resources.
-pub(super) fn discovery(group: &str, version: &str, form: Form) -> Value {
+pub(super) fn discovery(group: &str, version: &str, form: OpenApiVersion) -> Value {
     let id = format!("get{}APIResources", operation_group(group, version));
     let reply = format!("{META}.APIResourceList");
     document("get available resources", &id, &reply, &tag(group, version), form)
 }
 
 /// A path at which one document can be read.
-pub(super) fn document(description: &str, id: &str, reply: &str, tag: &str, form: Form) -> Value {
-    let writer = Writer { form, custom: false };
+pub(super) fn document(
+    description: &str,
+    id: &str,
+    reply: &str,
+    tag: &str,
+    form: OpenApiVersion,
+) -> Value {
+    let writer = OperationWriter { form, custom: false };
     let mut operation = json!({
         "description": description,
         "operationId": id,
         "responses": writer.responses(reply, OK),
         "tags": [tag],
     });
-    if form == Form::V2 {
+    if form == OpenApiVersion::V2 {
         operation["produces"] = json!(["application/json"]);
         operation["consumes"] = json!(["application/json"]);
         operation["schemes"] = json!(["https"]);
@@ -153,7 +159,7 @@ fn list(resource: &Described<'_>, suffix: &str) -> Operation {
         id: format!("list{}{middle}{kind}{suffix}", operations_of(resource)),
         description: format!("list or watch objects of kind {kind}"),
         parameters: LIST.to_vec(),
-        body: Body::None,
+        body: OperationBody::None,
         reply: resource.list_schema(),
         codes: OK,
         gvk: resource.gvk(),
@@ -168,7 +174,7 @@ fn create(resource: &Described<'_>) -> Operation {
         id: format!("create{}{}{kind}", operations_of(resource), scoped(resource)),
         description: format!("create a {kind}"),
         parameters: WRITE.to_vec(),
-        body: Body::Object(resource.schema()),
+        body: OperationBody::Object(resource.schema()),
         reply: resource.schema(),
         codes: CREATED,
         gvk: resource.gvk(),
@@ -185,14 +191,14 @@ fn delete_collection(resource: &Described<'_>) -> Operation {
         id: format!("delete{}Collection{}{kind}", operations_of(resource), scoped(resource)),
         description: format!("delete collection of {kind}"),
         parameters: DELETE.iter().chain(selectors).copied().collect(),
-        body: Body::DeleteOptions,
+        body: OperationBody::DeleteOptions,
         reply: format!("{META}.Status"),
         codes: OK,
         gvk: resource.gvk(),
     }
 }
 
-fn on_subresource(resource: &Described<'_>, sub: &Sub<'_>) -> Vec<Operation> {
+fn on_subresource(resource: &Described<'_>, sub: &OpenApiSubresource<'_>) -> Vec<Operation> {
     let suffix = camel(sub.name, true);
     let (schema, gvk) = (sub.schema(resource), sub.gvk(resource));
     let mut operations = on_item(resource, sub.verbs, &suffix, &schema, &gvk);
@@ -208,7 +214,7 @@ fn on_subresource(resource: &Described<'_>, sub: &Sub<'_>) -> Vec<Operation> {
             ),
             description: format!("create {} of a {}", sub.name, resource.kind),
             parameters: WRITE.to_vec(),
-            body: Body::Object(schema.clone()),
+            body: OperationBody::Object(schema.clone()),
             reply: schema,
             codes: CREATED,
             gvk,
@@ -247,16 +253,16 @@ fn on_item(
         operations.push(match *verb {
             "get" => {
                 let text = format!("read {what}the specified {kind}");
-                operation("get", "get", "read", text, &[], Body::None, OK)
+                operation("get", "get", "read", text, &[], OperationBody::None, OK)
             }
             "update" => {
                 let text = format!("replace {what}the specified {kind}");
-                let body = Body::Object(schema.to_owned());
+                let body = OperationBody::Object(schema.to_owned());
                 operation("put", "put", "replace", text, WRITE, body, REPLACED)
             }
             "patch" => {
                 let text = format!("partially update {what}the specified {kind}");
-                operation("patch", "patch", "patch", text, PATCH, Body::Patch, REPLACED)
+                operation("patch", "patch", "patch", text, PATCH, OperationBody::Patch, REPLACED)
             }
             "delete" => {
                 let text = format!("delete {what}a {kind}");
@@ -266,7 +272,7 @@ fn on_item(
                     "delete",
                     text,
                     DELETE,
-                    Body::DeleteOptions,
+                    OperationBody::DeleteOptions,
                     DELETED,
                 );
                 delete.reply = format!("{META}.Status");
@@ -289,7 +295,7 @@ fn scoped(resource: &Described<'_>) -> &'static str {
 /// Writes the operations of one path.
 fn insert(
     into: &mut Map<String, Value>,
-    form: Form,
+    form: OpenApiVersion,
     resource: &Described<'_>,
     path: String,
     operations: Vec<Operation>,
@@ -297,7 +303,7 @@ fn insert(
     if operations.is_empty() {
         return;
     }
-    let writer = Writer { form, custom: resource.is_custom() };
+    let writer = OperationWriter { form, custom: resource.is_custom() };
     let tag = tag(resource.group, resource.version);
     let mut item = Map::new();
     for operation in operations {
@@ -318,7 +324,7 @@ fn insert(
     into.insert(path, Value::Object(item));
 }
 
-impl Body {
+impl OperationBody {
     /// The name of its schema, and whether it must be there.
     fn schema(&self) -> Option<(String, bool)> {
         match self {

@@ -12,13 +12,13 @@ pub(crate) struct Described<'a> {
     pub(crate) plural: &'a str,
     pub(crate) namespaced: bool,
     pub(crate) verbs: &'a [&'a str],
-    pub(crate) subresources: Vec<Sub<'a>>,
-    pub(crate) source: Source,
+    pub(crate) subresources: Vec<OpenApiSubresource<'a>>,
+    pub(crate) source: SchemaSource,
 }
 
 /// A subresource of a kind.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sub<'a> {
+pub(crate) struct OpenApiSubresource<'a> {
     pub(crate) name: &'a str,
     /// Group, version and kind of its bodies, where they are not the parent's.
     pub(crate) kind: Option<(&'a str, &'a str, &'a str)>,
@@ -27,7 +27,7 @@ pub(crate) struct Sub<'a> {
 
 /// Where a kind's schema comes from.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum SchemaSource {
     BuiltIn(types::Kind),
     /// The `openAPIV3Schema` of a CustomResourceDefinition's version, as its author wrote it.
     Custom(Option<Value>),
@@ -35,7 +35,7 @@ pub(crate) enum Source {
 
 impl Described<'_> {
     pub(crate) fn is_custom(&self) -> bool {
-        matches!(self.source, Source::Custom(_))
+        matches!(self.source, SchemaSource::Custom(_))
     }
 
     /// `/api/v1` or `/apis/apps/v1`.
@@ -46,8 +46,8 @@ impl Described<'_> {
     /// The name of the object's schema.
     pub(crate) fn schema(&self) -> String {
         match &self.source {
-            Source::BuiltIn(kind) => kind.openapi_name(),
-            Source::Custom(_) => custom_name(self.group, self.version, self.kind),
+            SchemaSource::BuiltIn(kind) => kind.openapi_name(),
+            SchemaSource::Custom(_) => custom_name(self.group, self.version, self.kind),
         }
     }
 
@@ -69,7 +69,7 @@ impl Described<'_> {
     }
 }
 
-impl Sub<'_> {
+impl OpenApiSubresource<'_> {
     /// The name of the schema of its bodies.
     pub(crate) fn schema(&self, parent: &Described<'_>) -> String {
         let known =

@@ -28,18 +28,18 @@ pub(crate) enum Trust {
 
 /// A certificate and its key, as PEM.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct ClientIdentity {
     pub(crate) certificate: Vec<u8>,
     pub(crate) key: Vec<u8>,
 }
 
-impl Hash for Identity {
+impl Hash for ClientIdentity {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.certificate.hash(state);
     }
 }
 
-impl std::fmt::Debug for Identity {
+impl std::fmt::Debug for ClientIdentity {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Identity").finish_non_exhaustive()
     }
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Identity {
 impl Trust {
     pub(super) fn client_config(
         &self,
-        identity: Option<&Identity>,
+        identity: Option<&ClientIdentity>,
     ) -> Result<Arc<ClientConfig>, ConnectError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -62,7 +62,7 @@ impl Trust {
             }
             Self::Anything => builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Believing { provider })),
+                .with_custom_certificate_verifier(Arc::new(NoCertVerification { provider })),
         };
         let mut config = match identity {
             None => builder.with_no_client_auth(),
@@ -178,11 +178,11 @@ impl ServerCertVerifier for Named {
 
 /// Takes any certificate, but wants its key to be there.
 #[derive(Debug)]
-struct Believing {
+struct NoCertVerification {
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Believing {
+impl ServerCertVerifier for NoCertVerification {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{ApiError, Failure, Subject};
+use super::{ApiError, Failure, StatusSubject};
 
 impl ApiError {
     /// An extension refuses, in its own words.
@@ -43,7 +43,7 @@ impl ApiError {
 
     /// A policy refuses.
     pub(crate) fn denied_by_policy(
-        subject: Subject<'_>,
+        subject: StatusSubject<'_>,
         code: StatusCode,
         reason: &'static str,
         why: &str,
@@ -54,7 +54,7 @@ impl ApiError {
 
     /// Policies that change objects could not; there is at least one complaint.
     pub(crate) fn denied_mutation(
-        subject: Subject<'_>,
+        subject: StatusSubject<'_>,
         reason: &'static str,
         complaints: Vec<String>,
     ) -> Self {

@@ -7,14 +7,18 @@ use crate::body::{self, Accepts, RequestBody};
 use crate::call::Call;
 use crate::object;
 use crate::read;
-use crate::respond::Reply;
+use crate::respond::HttpReply;
 use crate::served::Endpoint;
 use crate::status::ApiResult;
 use crate::write::intake;
 use crate::write::patch::Patch;
 use crate::write::update::{self, Proposal};
 
-pub(super) async fn answer(call: &mut Call<'_>, verb: &str, body: RequestBody) -> ApiResult<Reply> {
+pub(super) async fn answer(
+    call: &mut Call<'_>,
+    verb: &str,
+    body: RequestBody,
+) -> ApiResult<HttpReply> {
     if verb == "get" {
         return Ok(read::get(call).await?.render(call));
     }

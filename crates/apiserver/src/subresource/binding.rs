@@ -5,18 +5,18 @@ use http::StatusCode;
 use schema::FieldError;
 use serde_json::{Value, json};
 
-use crate::admission::{self, Act, Operation};
-use crate::answer::Answer;
+use crate::admission::{self, AdmissionOperation, Operation};
 use crate::body::{self, Accepts, RequestBody};
 use crate::call::Call;
 use crate::object;
 use crate::options::WriteOptions;
-use crate::respond::Reply;
+use crate::respond::HttpReply;
 use crate::served::Endpoint;
-use crate::status::{ApiError, ApiResult, Subject};
+use crate::status::{ApiError, ApiResult, StatusSubject};
+use crate::verb_result::VerbResult;
 use crate::write::update::{self, Proposal};
 
-pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<Reply> {
+pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<HttpReply> {
     let bytes = body::read(body).await?;
     let options = WriteOptions::parse(call.query, "CreateOptions")?;
     let binding = body::parse(call.headers, &bytes, Accepts::All)?.value;
@@ -25,11 +25,12 @@ pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<
         return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
     }
     check(&binding)?;
-    let act = Act::new(Operation::Create, options.dry_run);
+    let act = AdmissionOperation::new(Operation::Create, options.dry_run);
     admission::outside(call, &act, &mut Some(binding.clone()), None).await?;
     update::change(call, &options, Endpoint::Binding, |call, live| {
         let object = bound(live, &binding).map_err(|why| {
-            let subject = Subject { group: "", resource: "pods/binding", name: call.path.name };
+            let subject =
+                StatusSubject { group: "", resource: "pods/binding", name: call.path.name };
             ApiError::conflict(subject, why)
         })?;
         Ok(Proposal { object, managers_done: false })
@@ -38,7 +39,7 @@ pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201,
     });
-    Ok(Answer::Status(StatusCode::CREATED, status).render(call))
+    Ok(VerbResult::Status(StatusCode::CREATED, status).render(call))
 }
 
 fn check(binding: &Value) -> ApiResult<()> {

@@ -4,18 +4,18 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::admission::{self, Act, Operation};
-use crate::answer::Answer;
+use crate::admission::{self, AdmissionOperation, Operation};
 use crate::body::{self, Accepts, RequestBody};
 use crate::call::Call;
 use crate::extension::EvictionMode;
 use crate::object;
-use crate::respond::Reply;
+use crate::respond::HttpReply;
 use crate::selector::LabelSelector;
 use crate::status::{ApiError, ApiResult};
+use crate::verb_result::VerbResult;
 use crate::write::delete::{self, DeleteOptions};
 
-pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<Reply> {
+pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<HttpReply> {
     let bytes = body::read(body).await?;
     let eviction = body::parse(call.headers, &bytes, Accepts::All)?.value;
     let name = object::name(&eviction);
@@ -29,7 +29,7 @@ pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<
     let wanted = &eviction["deleteOptions"];
     let dry_run = wanted["dryRun"].as_array().is_some_and(|list| !list.is_empty())
         || call.query.all("dryRun").iter().any(|value| value == "All");
-    let act = Act::new(Operation::Create, dry_run);
+    let act = AdmissionOperation::new(Operation::Create, dry_run);
     admission::outside(call, &act, &mut Some(eviction.clone()), None).await?;
     let pod = call.served.live(&entry);
     let mode = if dry_run { EvictionMode::DryRun } else { EvictionMode::Real };
@@ -47,7 +47,7 @@ pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201,
     });
-    Ok(Answer::Status(StatusCode::CREATED, status).render(call))
+    Ok(VerbResult::Status(StatusCode::CREATED, status).render(call))
 }
 
 fn check_budgets(call: &Call<'_>, pod: &Value) -> ApiResult<()> {

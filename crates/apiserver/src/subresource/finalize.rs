@@ -4,13 +4,13 @@ use crate::body::{self, Accepts, RequestBody};
 use crate::call::Call;
 use crate::object;
 use crate::options::WriteOptions;
-use crate::respond::Reply;
+use crate::respond::HttpReply;
 use crate::served::Endpoint;
 use crate::status::ApiResult;
 use crate::write::intake;
 use crate::write::update::{self, Proposal};
 
-pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<Reply> {
+pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<HttpReply> {
     let bytes = body::read(body).await?;
     let options = WriteOptions::parse(call.query, "UpdateOptions")?;
     let parsed = body::parse(call.headers, &bytes, Accepts::All)?;

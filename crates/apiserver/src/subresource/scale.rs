@@ -4,17 +4,17 @@ use http::StatusCode;
 use schema::FieldError;
 use serde_json::{Value, json};
 
-use crate::answer::Answer;
 use crate::body::{self, Accepts, RequestBody};
 use crate::call::Call;
 use crate::crd;
 use crate::object;
 use crate::options::WriteOptions;
 use crate::read;
-use crate::respond::Reply;
+use crate::respond::HttpReply;
 use crate::selector::LabelSelector;
-use crate::served::{Endpoint, Origin, Served};
-use crate::status::{ApiError, ApiResult, Subject};
+use crate::served::{Endpoint, KindOrigin, ServedKind};
+use crate::status::{ApiError, ApiResult, StatusSubject};
+use crate::verb_result::VerbResult;
 use crate::write::patch::{self, Patch};
 use crate::write::update::{self, Proposal};
 
@@ -25,10 +25,10 @@ struct Paths {
     selector: Option<String>,
 }
 
-fn paths(served: &Served) -> Paths {
+fn paths(served: &ServedKind) -> Paths {
     let dotted = |path: &str| path.trim_start_matches('.').to_owned();
     match &served.origin {
-        Origin::Custom(custom) => {
+        KindOrigin::Custom(custom) => {
             let scale: crd::Scale = custom.version.subresources.scale.clone().unwrap_or_default();
             Paths {
                 spec: dotted(&scale.spec_replicas_path),
@@ -36,7 +36,7 @@ fn paths(served: &Served) -> Paths {
                 selector: scale.label_selector_path.as_deref().map(dotted),
             }
         }
-        Origin::BuiltIn(_) => Paths {
+        KindOrigin::BuiltIn(_) => Paths {
             spec: "spec.replicas".to_owned(),
             status: "status.replicas".to_owned(),
             selector: Some("spec.selector".to_owned()),
@@ -49,7 +49,7 @@ fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
 }
 
 /// The Scale of an object.
-pub(crate) fn scale_of(served: &Served, live: &Value) -> Value {
+pub(crate) fn scale_of(served: &ServedKind, live: &Value) -> Value {
     let paths = paths(served);
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
@@ -78,7 +78,7 @@ pub(crate) fn scale_of(served: &Served, live: &Value) -> Value {
 }
 
 /// Takes over the number of replicas that a Scale asks for.
-pub(crate) fn set_replicas(served: &Served, object: &mut Value, scale: &Value) {
+pub(crate) fn set_replicas(served: &ServedKind, object: &mut Value, scale: &Value) {
     let mut slot = object;
     for field in paths(served).spec.split('.') {
         if slot.is_null() {
@@ -89,42 +89,46 @@ pub(crate) fn set_replicas(served: &Served, object: &mut Value, scale: &Value) {
     *slot = scale["spec"]["replicas"].as_i64().unwrap_or(0).into();
 }
 
-pub(super) async fn answer(call: &mut Call<'_>, verb: &str, body: RequestBody) -> ApiResult<Reply> {
+pub(super) async fn answer(
+    call: &mut Call<'_>,
+    verb: &str,
+    body: RequestBody,
+) -> ApiResult<HttpReply> {
     if verb == "get" {
-        let Answer::Stored(_, entry) = read::get(call).await? else {
+        let VerbResult::Stored(_, entry) = read::get(call).await? else {
             return Err(ApiError::internal("a read gives a stored object"));
         };
         let scale = scale_of(&call.served, &call.served.live(&entry));
-        return Ok(Answer::Made(StatusCode::OK, scale).render(call));
+        return Ok(VerbResult::Made(StatusCode::OK, scale).render(call));
     }
     let bytes = body::read(body).await?;
     let options = super::options(call, verb)?;
     let given = if verb == "update" {
-        Given::Whole(body::parse(call.headers, &bytes, Accepts::All)?.value)
+        ReplicasValue::Whole(body::parse(call.headers, &bytes, Accepts::All)?.value)
     } else {
-        Given::Patch(Patch::parse(call, &bytes)?)
+        ReplicasValue::Patch(Patch::parse(call, &bytes)?)
     };
     let answer = update::change(call, &options, Endpoint::Main, |call, live| {
         let scale = match &given {
-            Given::Whole(scale) => scale.clone(),
-            Given::Patch(Patch::Apply(scale)) => {
+            ReplicasValue::Whole(scale) => scale.clone(),
+            ReplicasValue::Patch(Patch::Apply(scale)) => {
                 propose(call, live, &scale.value, false)?;
                 return applied(call, live, &scale.value, &options);
             }
-            Given::Patch(patch) => patch.apply_to(&scale_of(&call.served, live), call)?.0,
+            ReplicasValue::Patch(patch) => patch.apply_to(&scale_of(&call.served, live), call)?.0,
         };
-        propose(call, live, &scale, matches!(given, Given::Whole(_)))
+        propose(call, live, &scale, matches!(given, ReplicasValue::Whole(_)))
     })
     .await?;
     let scaled = match answer {
-        Answer::Stored(_, entry) => call.served.live(&entry),
-        Answer::Made(_, value) | Answer::Status(_, value) => value,
+        VerbResult::Stored(_, entry) => call.served.live(&entry),
+        VerbResult::Made(_, value) | VerbResult::Status(_, value) => value,
     };
     let scale = scale_of(&call.served, &scaled);
-    Ok(Answer::Made(StatusCode::OK, scale).render(call))
+    Ok(VerbResult::Made(StatusCode::OK, scale).render(call))
 }
 
-enum Given {
+enum ReplicasValue {
     Whole(Value),
     Patch(Patch),
 }
@@ -154,7 +158,7 @@ fn applied(
 
 fn propose(call: &Call<'_>, live: &Value, scale: &Value, whole: bool) -> ApiResult<Proposal> {
     let name = call.path.name;
-    let subject = Subject { group: "autoscaling", resource: "Scale", name };
+    let subject = StatusSubject { group: "autoscaling", resource: "Scale", name };
     let kind = scale["kind"].as_str().unwrap_or("");
     if !matches!(kind, "" | "Scale") {
         let version = scale["apiVersion"].as_str().unwrap_or("");

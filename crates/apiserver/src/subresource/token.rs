@@ -5,15 +5,15 @@ use base::clock;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::admission::{self, Act, Operation};
-use crate::answer::Answer;
+use crate::admission::{self, AdmissionOperation, Operation};
 use crate::body::{self, Accepts, RequestBody};
 use crate::call::Call;
 use crate::object;
-use crate::respond::Reply;
-use crate::status::{ApiError, ApiResult, Subject};
+use crate::respond::HttpReply;
+use crate::status::{ApiError, ApiResult, StatusSubject};
+use crate::verb_result::VerbResult;
 
-pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<Reply> {
+pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<HttpReply> {
     let bytes = body::read(body).await?;
     let mut request = body::parse(call.headers, &bytes, Accepts::All)?.value;
     if !matches!(request["kind"].as_str(), None | Some("" | "TokenRequest")) {
@@ -27,12 +27,13 @@ pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<
     let account = account.item.to_value();
     auth::token::default_token_request(&mut request);
     let errors = auth::token::validate_token_request(&request);
-    let subject = Subject { group: "authentication.k8s.io", resource: "TokenRequest", name: "" };
+    let subject =
+        StatusSubject { group: "authentication.k8s.io", resource: "TokenRequest", name: "" };
     if !errors.is_empty() {
         return Err(ApiError::invalid(subject, &errors));
     }
     let mut sent = Some(request);
-    let act = Act::new(Operation::Create, false);
+    let act = AdmissionOperation::new(Operation::Create, false);
     admission::outside(call, &act, &mut sent, None).await?;
     let mut request = sent.unwrap_or_default();
     let spec = TokenRequestSpec::of(&request);
@@ -55,7 +56,7 @@ pub(super) async fn answer(call: &mut Call<'_>, body: RequestBody) -> ApiResult<
     request["status"] = json!({
         "token": issued.token, "expirationTimestamp": clock::rfc3339(issued.expires),
     });
-    Ok(Answer::Made(StatusCode::CREATED, request).render(call))
+    Ok(VerbResult::Made(StatusCode::CREATED, request).render(call))
 }
 
 /// Ties the token to an object, so that it dies with it.
@@ -77,12 +78,12 @@ fn bind(call: &Call<'_>, spec: &TokenRequestSpec, grant: &mut TokenGrant) -> Api
     let namespace = if namespaced { call.path.namespace } else { "" };
     let found = call.api.store.get(table, &object::key(namespace, &bound.name));
     let Some(found) = found else {
-        return Err(ApiError::not_found(Subject { group: "", resource, name: &bound.name }));
+        return Err(ApiError::not_found(StatusSubject { group: "", resource, name: &bound.name }));
     };
     let found: Value = found.item.to_value();
     if !bound.uid.is_empty() && bound.uid != object::uid(&found) {
         return Err(ApiError::conflict(
-            Subject { group: "", resource, name: &bound.name },
+            StatusSubject { group: "", resource, name: &bound.name },
             format!(
                 "the UID in the bound object reference ({}) does not match the UID in record. The object might have been deleted and then recreated",
                 bound.uid

@@ -2,13 +2,13 @@
 
 use rustix::param::{clock_ticks_per_second, page_size};
 
-use super::Page;
+use super::MetricsPage;
 
 /// What is told: a name, its type, a help text and the value.
-type Told = (&'static str, &'static str, &'static str, f64);
+type Metric = (&'static str, &'static str, &'static str, f64);
 
 /// Nothing where the system does not tell.
-pub(super) fn render(page: &mut Page) {
+pub(super) fn render(page: &mut MetricsPage) {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}")).ok();
     let boot = std::fs::read_to_string("/proc/stat").ok().and_then(|text| boot_time(&text));
     if let (Some(stat), Some(boot)) = (read("stat"), boot) {
@@ -29,7 +29,7 @@ pub(super) fn render(page: &mut Page) {
 }
 
 /// From the text of `/proc/self/stat`, whose second field may hold anything.
-fn usage(stat: &str, ticks: f64, page: f64, boot: f64) -> Vec<Told> {
+fn usage(stat: &str, ticks: f64, page: f64, boot: f64) -> Vec<Metric> {
     let Some((_, rest)) = stat.rsplit_once(')') else { return Vec::new() };
     let fields: Vec<f64> =
         rest.split_whitespace().map(|field| field.parse().unwrap_or(0.0)).collect();
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn this_process_takes_something() {
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         render(&mut page);
         for name in
             ["process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds"]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 
-use super::{MOST_SERIES, Page, Series, histogram};
+use super::{MOST_SERIES, MetricsPage, RequestSeries, histogram};
 
 /// What is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,7 +42,7 @@ impl Timed {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Timings(RwLock<HashMap<u64, (Timed, Arc<Series>)>>);
+pub(crate) struct Timings(RwLock<HashMap<u64, (Timed, Arc<RequestSeries>)>>);
 
 impl Timings {
     /// Something took this long; labels are in the order of their names.
@@ -56,7 +56,12 @@ impl Timings {
     }
 
     /// Nothing if there are too many already: names of webhooks are of clients' making.
-    fn make(&self, key: u64, what: Timed, labels: &[(&'static str, &str)]) -> Option<Arc<Series>> {
+    fn make(
+        &self,
+        key: u64,
+        what: Timed,
+        labels: &[(&'static str, &str)],
+    ) -> Option<Arc<RequestSeries>> {
         let mut all = self.0.write();
         if all.len() >= MOST_SERIES {
             return None;
@@ -65,12 +70,12 @@ impl Timings {
             format!("{name}=\"{}\"", value.replace(['"', '\\', '\n'], "_"))
         };
         let text = labels.iter().map(label).collect::<Vec<_>>().join(",");
-        let made = || (what, Arc::new(Series::new(text, 0)));
+        let made = || (what, Arc::new(RequestSeries::new(text, 0)));
         Some(Arc::clone(&all.entry(key).or_insert_with(made).1))
     }
 
-    pub(super) fn render(&self, page: &mut Page) {
-        let mut all: Vec<(Timed, Arc<Series>)> = self.0.read().values().cloned().collect();
+    pub(super) fn render(&self, page: &mut MetricsPage) {
+        let mut all: Vec<(Timed, Arc<RequestSeries>)> = self.0.read().values().cloned().collect();
         all.sort_by(|a, b| (a.0, &a.1.labels).cmp(&(b.0, &b.1.labels)));
         for what in Timed::ALL {
             page.head(what.name(), "histogram", what.help());
@@ -92,7 +97,7 @@ mod tests {
         let labels = [("operation", "create"), ("type", "pods")];
         timings.note(Timed::Store, &labels, Duration::from_millis(1));
         timings.note(Timed::Store, &labels, Duration::from_millis(30));
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         timings.render(&mut page);
         let name = "etcd_request_duration_seconds";
         for line in [

@@ -2,9 +2,9 @@
 
 use base::{Durations, Workloads};
 
-use super::Page;
+use super::MetricsPage;
 
-pub(super) fn render(loads: &Workloads, page: &mut Page) {
+pub(super) fn render(loads: &Workloads, page: &mut MetricsPage) {
     let all = loads.all();
     if all.is_empty() {
         return;
@@ -32,7 +32,7 @@ pub(super) fn render(loads: &Workloads, page: &mut Page) {
     }
 }
 
-fn histogram(page: &mut Page, name: &str, queue: &str, durations: &Durations) {
+fn histogram(page: &mut MetricsPage, name: &str, queue: &str, durations: &Durations) {
     let labels = format!("name=\"{queue}\"");
     let bucket = format!("{name}_bucket");
     for (end, below) in durations.up_to() {
@@ -52,10 +52,10 @@ mod tests {
 
     #[test]
     fn queues_are_told_by_name() {
-        let (loads, mut page) = (Workloads::default(), Page::default());
+        let (loads, mut page) = (Workloads::default(), MetricsPage::default());
         render(&loads, &mut page);
         assert_eq!(page.0, "", "nobody works here");
-        loads.of("claim").tell((7, 2));
+        loads.of("claim").report((7, 2));
         loads.of("claim").waited.note(Duration::from_millis(3));
         render(&loads, &mut page);
         for line in [

@@ -6,17 +6,17 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use store::Revision;
 
-use crate::answer;
 use crate::api::{ObjectEntry, ObjectEvent};
 use crate::item;
-use crate::negotiate::{Encoding, Form, Wanted};
+use crate::negotiate::{AcceptedForm, Encoding, ResponseForm};
 use crate::object;
-use crate::served::Served;
+use crate::served::ServedKind;
 use crate::status::ApiError;
 use crate::table::{self, Include};
+use crate::verb_result;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum WatchEventKind {
     Added,
     Modified,
     Deleted,
@@ -24,7 +24,7 @@ pub(super) enum Kind {
     Error,
 }
 
-impl Kind {
+impl WatchEventKind {
     fn name(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -39,25 +39,30 @@ impl Kind {
 /// Writes events in the form that one client asked for.
 #[derive(Debug)]
 pub(super) struct Encoder {
-    served: Arc<Served>,
-    wanted: Wanted,
+    served: Arc<ServedKind>,
+    wanted: AcceptedForm,
     include: Include,
     /// Only the first table of a stream carries its columns.
     sent_columns: bool,
 }
 
 impl Encoder {
-    pub(super) fn new(served: Arc<Served>, wanted: Wanted, include: Include) -> Self {
+    pub(super) fn new(served: Arc<ServedKind>, wanted: AcceptedForm, include: Include) -> Self {
         Self { served, wanted, include, sent_columns: false }
     }
 
-    pub(super) fn object(&mut self, chunk: &mut Vec<u8>, kind: Kind, entry: &ObjectEntry) {
+    pub(super) fn object(
+        &mut self,
+        chunk: &mut Vec<u8>,
+        kind: WatchEventKind,
+        entry: &ObjectEntry,
+    ) {
         match self.wanted.form {
-            Form::Object if self.served.reads_verbatim(entry.revision) => {
+            ResponseForm::Object if self.served.reads_verbatim(entry.revision) => {
                 self.frame(chunk, kind, entry.item.bytes());
             }
-            Form::Metadata(version) => {
-                let partial = answer::partial(&entry.item.metadata(), version);
+            ResponseForm::Metadata(version) => {
+                let partial = verb_result::partial(&entry.item.metadata(), version);
                 self.frame(chunk, kind, &partial);
             }
             _ => {
@@ -70,17 +75,18 @@ impl Encoder {
     /// The last state of an object that is gone (or left the selection), with the
     /// revision at which that happened.
     pub(super) fn removed(&mut self, chunk: &mut Vec<u8>, old: &ObjectEntry, event: &ObjectEvent) {
-        let verbatim = self.wanted.form == Form::Object && self.served.reads_verbatim(old.revision);
+        let verbatim =
+            self.wanted.form == ResponseForm::Object && self.served.reads_verbatim(old.revision);
         if verbatim {
             let restamped =
                 event.frame.get_or_init(|| Bytes::from(old.item.restamped(event.revision)));
-            self.frame(chunk, Kind::Deleted, restamped);
+            self.frame(chunk, WatchEventKind::Deleted, restamped);
             return;
         }
         let mut object = self.served.live(old);
         let revision = event.revision.to_string();
         object::set_meta(&mut object, "resourceVersion", Some(revision.into()));
-        self.tree(chunk, Kind::Deleted, &object);
+        self.tree(chunk, WatchEventKind::Deleted, &object);
     }
 
     pub(super) fn bookmark(&mut self, chunk: &mut Vec<u8>, revision: Revision, ends_state: bool) {
@@ -94,12 +100,15 @@ impl Encoder {
             "metadata": metadata,
         });
         match self.wanted.form {
-            Form::Object => self.frame(chunk, Kind::Bookmark, object.to_string().as_bytes()),
-            Form::Metadata(version) => {
-                let partial = answer::partial(object["metadata"].to_string().as_bytes(), version);
-                self.frame(chunk, Kind::Bookmark, &partial);
+            ResponseForm::Object => {
+                self.frame(chunk, WatchEventKind::Bookmark, object.to_string().as_bytes())
             }
-            Form::Table(version) => {
+            ResponseForm::Metadata(version) => {
+                let partial =
+                    verb_result::partial(object["metadata"].to_string().as_bytes(), version);
+                self.frame(chunk, WatchEventKind::Bookmark, &partial);
+            }
+            ResponseForm::Table(version) => {
                 // A table without rows whose metadata carries the revision.
                 let mut table = table::of_event(
                     &self.served,
@@ -114,24 +123,25 @@ impl Encoder {
                     "metadata": object["metadata"],
                 }}]);
                 self.sent_columns = true;
-                self.frame(chunk, Kind::Bookmark, table.to_string().as_bytes());
+                self.frame(chunk, WatchEventKind::Bookmark, table.to_string().as_bytes());
             }
         }
     }
 
     pub(super) fn error(&mut self, chunk: &mut Vec<u8>, error: &ApiError) {
         let status = error.to_value().to_string();
-        self.frame(chunk, Kind::Error, status.as_bytes());
+        self.frame(chunk, WatchEventKind::Error, status.as_bytes());
     }
 
-    fn tree(&mut self, chunk: &mut Vec<u8>, kind: Kind, object: &Value) {
+    fn tree(&mut self, chunk: &mut Vec<u8>, kind: WatchEventKind, object: &Value) {
         match self.wanted.form {
-            Form::Object => self.frame(chunk, kind, &item::encode_for_client(object)),
-            Form::Metadata(version) => {
-                let partial = answer::partial(object["metadata"].to_string().as_bytes(), version);
+            ResponseForm::Object => self.frame(chunk, kind, &item::encode_for_client(object)),
+            ResponseForm::Metadata(version) => {
+                let partial =
+                    verb_result::partial(object["metadata"].to_string().as_bytes(), version);
                 self.frame(chunk, kind, &partial);
             }
-            Form::Table(version) => {
+            ResponseForm::Table(version) => {
                 let first = !std::mem::replace(&mut self.sent_columns, true);
                 let table = table::of_event(&self.served, self.include, object, version, first);
                 self.frame(chunk, kind, table.to_string().as_bytes());
@@ -139,7 +149,7 @@ impl Encoder {
         }
     }
 
-    fn frame(&self, chunk: &mut Vec<u8>, kind: Kind, object: &[u8]) {
+    fn frame(&self, chunk: &mut Vec<u8>, kind: WatchEventKind, object: &[u8]) {
         if self.wanted.encoding == Encoding::Protobuf
             && let Ok(value) = serde_json::from_slice::<Value>(object)
             && let Ok(frame) = types::encode_watch_event(kind.name(), &value)

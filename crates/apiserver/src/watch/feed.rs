@@ -12,13 +12,13 @@ use crate::api::{Api, ObjectEntry, ObjectEvent};
 use crate::call::Call;
 use crate::conversion;
 use crate::item::ObjectShape;
-use crate::negotiate::Form;
+use crate::negotiate::ResponseForm;
 use crate::options::ListOptions;
 use crate::selection::Selection;
-use crate::served::Served;
+use crate::served::ServedKind;
 use crate::status::{ApiError, ApiResult};
 use crate::table;
-use crate::watch::encode::{Encoder, Kind};
+use crate::watch::encode::{Encoder, WatchEventKind};
 
 /// How many events are taken from the log at once.
 const BATCH: usize = 256;
@@ -26,10 +26,10 @@ const BATCH: usize = 256;
 const CHUNK: usize = 32 * 1024;
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// A last bookmark is sent this long before the end.
-const FAREWELL: Duration = Duration::from_secs(2);
+const FINAL_BOOKMARK_LEAD: Duration = Duration::from_secs(2);
 
 /// Where the feed stands.
-enum Stage {
+enum FeedStage {
     /// The state at the start, still to be sent.
     State(VecDeque<ObjectEntry>, Revision),
     Live(Watcher<ObjectShape>),
@@ -38,14 +38,14 @@ enum Stage {
 }
 
 /// What a change is for one watch, and the state of the object that it shows.
-type Transition = (Kind, ObjectEntry);
+type Transition = (WatchEventKind, ObjectEntry);
 
 pub(crate) struct Feed {
     api: Api,
-    served: Arc<Served>,
+    served: Arc<ServedKind>,
     selection: Selection,
     encoder: Encoder,
-    stage: Stage,
+    stage: FeedStage,
     /// Entries must be converted before they are shown.
     converts: bool,
     bookmarks: bool,
@@ -72,20 +72,20 @@ impl Feed {
             match api.store.list(&call.served.table, range) {
                 Ok(page) => {
                     let entries = selection.select(&api, &call.served, page.entries).await?;
-                    Stage::State(entries.into(), page.revision)
+                    FeedStage::State(entries.into(), page.revision)
                 }
-                Err(_) => Stage::Over,
+                Err(_) => FeedStage::Over,
             }
         } else {
             let from = options.revision.filter(|revision| *revision != 0);
             let from = from.map_or_else(|| api.store.revision(), Revision::new);
-            Stage::State(VecDeque::new(), from)
+            FeedStage::State(VecDeque::new(), from)
         };
         Ok(Self {
             stop: api.tasks.stop_signal(),
             encoder: Encoder::new(call.served.clone(), call.wanted, table::include(call.query)),
             converts: conversion::is_needed(&call.served)
-                && (selection.converts() || !matches!(call.wanted.form, Form::Metadata(_))),
+                && (selection.converts() || !matches!(call.wanted.form, ResponseForm::Metadata(_))),
             served: call.served.clone(),
             selection,
             stage,
@@ -93,7 +93,7 @@ impl Feed {
             marks_end: options.initial_events == Some(true),
             next_bookmark: now + BOOKMARK_EVERY,
             ends: now + limit,
-            said_farewell: limit <= FAREWELL,
+            said_farewell: limit <= FINAL_BOOKMARK_LEAD,
             api,
         })
     }
@@ -102,22 +102,22 @@ impl Feed {
     pub(crate) async fn next(&mut self) -> Option<Vec<u8>> {
         loop {
             match &mut self.stage {
-                Stage::Over => return None,
-                Stage::State(entries, revision) if self.converts && !entries.is_empty() => {
+                FeedStage::Over => return None,
+                FeedStage::State(entries, revision) if self.converts && !entries.is_empty() => {
                     let revision = *revision;
                     let batch: Vec<ObjectEntry> =
                         entries.drain(..entries.len().min(BATCH)).collect();
                     let chunk = self.converted_state(batch).await;
-                    if matches!(self.stage, Stage::State(ref left, _) if left.is_empty()) {
-                        self.stage = Stage::State(VecDeque::new(), revision);
+                    if matches!(self.stage, FeedStage::State(ref left, _) if left.is_empty()) {
+                        self.stage = FeedStage::State(VecDeque::new(), revision);
                     }
                     return Some(chunk);
                 }
-                Stage::State(entries, revision) => {
+                FeedStage::State(entries, revision) => {
                     let revision = *revision;
                     let mut chunk = Vec::new();
                     while let Some(entry) = entries.pop_front() {
-                        self.encoder.object(&mut chunk, Kind::Added, &entry);
+                        self.encoder.object(&mut chunk, WatchEventKind::Added, &entry);
                         if chunk.len() >= CHUNK {
                             return Some(chunk);
                         }
@@ -127,7 +127,7 @@ impl Feed {
                         return Some(chunk);
                     }
                 }
-                Stage::Live(_) => {
+                FeedStage::Live(_) => {
                     let chunk = self.live().await;
                     if !chunk.is_empty() {
                         return Some(chunk);
@@ -142,24 +142,24 @@ impl Feed {
             self.encoder.bookmark(chunk, revision, true);
         }
         self.stage = match self.api.store.watch(&self.served.table, revision) {
-            Ok(watcher) => Stage::Live(watcher),
+            Ok(watcher) => FeedStage::Live(watcher),
             Err(compacted) => {
                 self.encoder.error(chunk, &too_old(revision, compacted.oldest));
-                Stage::Over
+                FeedStage::Over
             }
         };
     }
 
     /// Waits for something to send. An empty chunk means: look again.
     async fn live(&mut self) -> Vec<u8> {
-        let Stage::Live(watcher) = &mut self.stage else { return Vec::new() };
-        let farewell = if self.said_farewell { self.ends } else { self.ends - FAREWELL };
+        let FeedStage::Live(watcher) = &mut self.stage else { return Vec::new() };
+        let farewell = if self.said_farewell { self.ends } else { self.ends - FINAL_BOOKMARK_LEAD };
         let wake = if self.bookmarks { self.next_bookmark.min(farewell) } else { self.ends };
         let outcome = tokio::select! {
             events = watcher.next(BATCH) => Some(events),
             () = sleep_until(wake) => None,
             () = self.stop.requested() => {
-                self.stage = Stage::Over;
+                self.stage = FeedStage::Over;
                 return Vec::new();
             }
         };
@@ -178,9 +178,9 @@ impl Feed {
             }
             Some(Err(WatchError::Lagged { oldest })) => {
                 self.encoder.error(&mut chunk, &too_old(watcher.seen(), oldest));
-                self.stage = Stage::Over;
+                self.stage = FeedStage::Over;
             }
-            Some(Err(WatchError::Closed)) => self.stage = Stage::Over,
+            Some(Err(WatchError::Closed)) => self.stage = FeedStage::Over,
             None => self.tick(&mut chunk),
         }
         chunk
@@ -192,7 +192,7 @@ impl Feed {
         match conversion::shown(&self.api, &self.served, entries).await {
             Ok(entries) => {
                 for entry in &entries {
-                    self.encoder.object(&mut chunk, Kind::Added, entry);
+                    self.encoder.object(&mut chunk, WatchEventKind::Added, entry);
                 }
             }
             Err(error) => self.fail(&mut chunk, &error),
@@ -250,21 +250,21 @@ impl Feed {
 
     fn fail(&mut self, chunk: &mut Vec<u8>, error: &ApiError) {
         self.encoder.error(chunk, error);
-        self.stage = Stage::Over;
+        self.stage = FeedStage::Over;
     }
 
     fn tick(&mut self, chunk: &mut Vec<u8>) {
         let now = Instant::now();
         if now >= self.ends {
-            self.stage = Stage::Over;
+            self.stage = FeedStage::Over;
             return;
         }
-        let Stage::Live(watcher) = &mut self.stage else { return };
+        let FeedStage::Live(watcher) = &mut self.stage else { return };
         if self.bookmarks {
             let seen = watcher.seen();
             self.encoder.bookmark(chunk, seen, false);
             self.next_bookmark = now + BOOKMARK_EVERY;
-            self.said_farewell |= now + FAREWELL >= self.ends;
+            self.said_farewell |= now + FINAL_BOOKMARK_LEAD >= self.ends;
         }
     }
 
@@ -276,16 +276,16 @@ impl Feed {
     ) -> Option<Transition> {
         let matches = |entry: &&ObjectEntry| self.selection.matches(&self.served, entry);
         match (old.as_ref().filter(matches), new.as_ref().filter(matches)) {
-            (None, Some(new)) => Some((Kind::Added, new.clone())),
-            (Some(_), Some(new)) => Some((Kind::Modified, new.clone())),
-            (Some(old), None) => Some((Kind::Deleted, old.clone())),
+            (None, Some(new)) => Some((WatchEventKind::Added, new.clone())),
+            (Some(_), Some(new)) => Some((WatchEventKind::Modified, new.clone())),
+            (Some(old), None) => Some((WatchEventKind::Deleted, old.clone())),
             (None, None) => None,
         }
     }
 
     fn encode(&mut self, chunk: &mut Vec<u8>, (kind, entry): &Transition, event: &ObjectEvent) {
         match kind {
-            Kind::Deleted => self.encoder.removed(chunk, entry, event),
+            WatchEventKind::Deleted => self.encoder.removed(chunk, entry, event),
             kind => self.encoder.object(chunk, *kind, entry),
         }
     }

@@ -6,13 +6,13 @@ use futures_util::stream;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::answer::Answer;
 use crate::api::ObjectEntry;
 use crate::call::Call;
 use crate::conversion;
 use crate::options::ListOptions;
 use crate::read;
 use crate::status::ApiResult;
+use crate::verb_result::VerbResult;
 use crate::write::delete::{DeleteOptions, delete_key};
 
 /// Deletions under way at once: enough to share a sync, few enough to leave room for others.
@@ -22,7 +22,7 @@ pub(crate) async fn delete_collection(
     call: &mut Call<'_>,
     list: &ListOptions,
     options: &DeleteOptions,
-) -> ApiResult<Answer> {
+) -> ApiResult<VerbResult> {
     let mut page = read::page(call, list).await?;
     page.entries = conversion::shown(call.api, &call.served, page.entries).await?;
     let revision = page.revision;
@@ -36,7 +36,7 @@ pub(crate) async fn delete_collection(
     for outcome in outcomes {
         items.extend(outcome?);
     }
-    Ok(Answer::Status(StatusCode::OK, list_of(call, items, revision)))
+    Ok(VerbResult::Status(StatusCode::OK, list_of(call, items, revision)))
 }
 
 /// The object as it was, or nothing if it was gone already, which is what was asked for.

@@ -5,14 +5,14 @@ use http::StatusCode;
 use serde_json::Value;
 use store::Expect;
 
-use crate::admission::{self, Act, Operation};
-use crate::answer::Answer;
+use crate::admission::{self, AdmissionOperation, Operation};
 use crate::call::Call;
 use crate::decode::Parsed;
 use crate::object;
 use crate::options::WriteOptions;
 use crate::served::Endpoint;
 use crate::status::{ApiError, ApiResult};
+use crate::verb_result::VerbResult;
 use crate::write::{self, intake};
 
 /// How often a generated name that is taken is drawn anew.
@@ -22,7 +22,7 @@ pub(crate) async fn create(
     call: &mut Call<'_>,
     parsed: Parsed,
     options: &WriteOptions,
-) -> ApiResult<Answer> {
+) -> ApiResult<VerbResult> {
     let mut object = intake::take(call, parsed, options.field_validation)?;
     intake::check_namespace(call, &mut object)?;
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
@@ -38,14 +38,14 @@ pub(super) async fn admit(
     call: &mut Call<'_>,
     mut object: Value,
     dry_run: bool,
-) -> ApiResult<Answer> {
+) -> ApiResult<VerbResult> {
     if call.served.custom().is_some_and(|custom| custom.is_terminating) {
         let subject = call.served.subject(object::name(&object));
         let why = "create not allowed while custom resource definition is terminating";
         return Err(ApiError::forbidden_because(subject, why));
     }
     let generated = object::name(&object).is_empty();
-    let act = Act::new(Operation::Create, dry_run);
+    let act = AdmissionOperation::new(Operation::Create, dry_run);
     for field in ["uid", "creationTimestamp"] {
         object::set_meta(&mut object, field, None);
     }
@@ -75,22 +75,26 @@ async fn finish(
     object: Value,
     generated: bool,
     dry_run: bool,
-) -> ApiResult<Answer> {
-    let warnings =
-        admission::validate(call, &Act::new(Operation::Create, dry_run), Some(&object), None)
-            .await?;
+) -> ApiResult<VerbResult> {
+    let warnings = admission::validate(
+        call,
+        &AdmissionOperation::new(Operation::Create, dry_run),
+        Some(&object),
+        None,
+    )
+    .await?;
     warnings.into_iter().for_each(|warning| call.warn(warning));
     if dry_run {
         let name = call.served.key(object::namespace(&object), object::name(&object));
         if call.api.store.get(&call.served.table, &name).is_some() {
             return Err(taken(call, &object));
         }
-        return Ok(Answer::Made(StatusCode::CREATED, object));
+        return Ok(VerbResult::Made(StatusCode::CREATED, object));
     }
     store(call, object, generated).await
 }
 
-async fn store(call: &Call<'_>, mut object: Value, generated: bool) -> ApiResult<Answer> {
+async fn store(call: &Call<'_>, mut object: Value, generated: bool) -> ApiResult<VerbResult> {
     // Upstream's store refuses this, after everything else had its say and not in a dry run.
     if !object::meta(&object, "resourceVersion").is_empty() {
         return Err(ApiError::unclassified(
@@ -101,7 +105,7 @@ async fn store(call: &Call<'_>, mut object: Value, generated: bool) -> ApiResult
     loop {
         let name = object::name(&object).to_owned();
         match write::put(call, object.clone(), Expect::Absent).await {
-            Ok(written) => return Ok(Answer::Stored(StatusCode::CREATED, written.entry)),
+            Ok(written) => return Ok(VerbResult::Stored(StatusCode::CREATED, written.entry)),
             Err(error) if error.is_conflict() && generated && draws < NAME_DRAWS => {
                 draws += 1;
                 draw_name(&mut object);

@@ -6,10 +6,9 @@ use http::StatusCode;
 use kinds::DefaultPropagation;
 use schema::FieldError;
 use serde_json::{Value, json};
-use store::{Change, Expect, Write};
+use store::{Expect, Write, WriteChange};
 
-use crate::admission::{self, Act, Operation};
-use crate::answer::{self, Answer};
+use crate::admission::{self, AdmissionOperation, Operation};
 use crate::api::ObjectEntry;
 use crate::body;
 use crate::call::Call;
@@ -17,6 +16,7 @@ use crate::conversion;
 use crate::object;
 use crate::options::{self, Query};
 use crate::status::{ApiError, ApiResult};
+use crate::verb_result::{self, VerbResult};
 use crate::write::{self, PutError};
 
 pub(crate) const ORPHAN: &str = "orphan";
@@ -125,7 +125,7 @@ fn given(body: &Value, policy: Option<&str>) -> Value {
     given
 }
 
-pub(crate) async fn delete(call: &Call<'_>, options: &DeleteOptions) -> ApiResult<Answer> {
+pub(crate) async fn delete(call: &Call<'_>, options: &DeleteOptions) -> ApiResult<VerbResult> {
     let key = call.served.key(call.namespace(), call.path.name);
     delete_key(call, &key, options).await
 }
@@ -135,7 +135,7 @@ pub(crate) async fn delete_key(
     call: &Call<'_>,
     key: &str,
     options: &DeleteOptions,
-) -> ApiResult<Answer> {
+) -> ApiResult<VerbResult> {
     let name = key.rsplit('/').next().unwrap_or(key).to_owned();
     loop {
         let Some(entry) = call.api.store.get(&call.served.table, key) else {
@@ -159,7 +159,7 @@ pub(crate) async fn delete_key(
 }
 
 async fn admit(call: &Call<'_>, live: &Value, options: &DeleteOptions) -> ApiResult<()> {
-    let act = Act {
+    let act = AdmissionOperation {
         operation: Operation::Delete,
         dry_run: options.dry_run,
         options: Some(&options.given),
@@ -201,7 +201,7 @@ async fn attempt(
     entry: &ObjectEntry,
     live: Value,
     options: &DeleteOptions,
-) -> Result<Answer, PutError> {
+) -> Result<VerbResult, PutError> {
     let default = call.served.default_propagation();
     let finalizers = finalizers_after(&live, propagation(&live, options.propagation, default));
     let grace = grace_seconds(call, &live, options);
@@ -211,13 +211,13 @@ async fn attempt(
     }
     let marked = mark(&live, &finalizers, grace);
     if marked == live {
-        return Ok(Answer::Made(StatusCode::OK, live));
+        return Ok(VerbResult::Made(StatusCode::OK, live));
     }
     if options.dry_run {
-        return Ok(Answer::Made(StatusCode::OK, marked));
+        return Ok(VerbResult::Made(StatusCode::OK, marked));
     }
     let written = write::put(call, marked, Expect::At(entry.revision)).await?;
-    Ok(Answer::ok(written.entry))
+    Ok(VerbResult::ok(written.entry))
 }
 
 async fn remove(
@@ -225,13 +225,13 @@ async fn remove(
     entry: &ObjectEntry,
     mut live: Value,
     dry_run: bool,
-) -> Result<Answer, PutError> {
+) -> Result<VerbResult, PutError> {
     if !dry_run {
         let removal = Write {
             table: call.served.table.clone(),
             name: entry.name.clone(),
             expect: Expect::At(entry.revision),
-            change: Change::Delete,
+            change: WriteChange::Delete,
         };
         let written = write::store(call, removal).await?;
         let revision = written.revision.to_string();
@@ -242,9 +242,9 @@ async fn remove(
         object::set_meta(&mut live, "deletionGracePeriodSeconds", Some(0.into()));
     }
     if call.served.row().is_some_and(|row| row.strategy.returns_deleted) {
-        return Ok(Answer::Made(StatusCode::OK, live));
+        return Ok(VerbResult::Made(StatusCode::OK, live));
     }
-    Ok(answer::deleted(call, &live))
+    Ok(verb_result::deleted(call, &live))
 }
 
 /// A namespace is finalised by its controller, through `spec.finalizers`.

@@ -8,8 +8,8 @@ use crate::call::Call;
 use crate::decode::{self, Parsed};
 use crate::object;
 use crate::options::FieldValidation;
-use crate::served::Served;
-use crate::status::{ApiError, ApiResult, Subject};
+use crate::served::ServedKind;
+use crate::status::{ApiError, ApiResult, StatusSubject};
 
 /// Checks and cleans a body that was sent whole (POST, PUT).
 pub(crate) fn take(
@@ -51,7 +51,7 @@ pub(crate) fn take_patched(
     // What a patch makes of an object is the patch's fault, not that of a body.
     let refuse = |detail: String| {
         let error = FieldError::invalid("patch", shown.as_str(), detail);
-        ApiError::invalid(Subject { group: "", resource: "", name: "" }, &[error])
+        ApiError::invalid(StatusSubject { group: "", resource: "", name: "" }, &[error])
     };
     check_kind(&call.served, value).map_err(|error| refuse(error.message().to_owned()))?;
     let problems = clean(call, value, duplicates).map_err(|error| match error.reason() {
@@ -98,7 +98,7 @@ fn drop_null_metadata(value: &mut Value) {
 }
 
 /// The body must be of the kind that the path names; an absent kind is filled in.
-fn check_kind(served: &Served, value: &mut Value) -> ApiResult<()> {
+fn check_kind(served: &ServedKind, value: &mut Value) -> ApiResult<()> {
     let (expected_version, expected_kind) = (served.api_version(), &*served.kind);
     let (version, kind) = (text(value, "apiVersion")?, text(value, "kind")?);
     if !version.is_empty() && version != expected_version {
@@ -107,7 +107,8 @@ fn check_kind(served: &Served, value: &mut Value) -> ApiResult<()> {
         )));
     }
     if !kind.is_empty() && kind != expected_kind && served.is_custom() {
-        let subject = Subject { group: &served.group, resource: &kind, name: object::name(value) };
+        let subject =
+            StatusSubject { group: &served.group, resource: &kind, name: object::name(value) };
         let detail = format!("must be {expected_kind}");
         let error = FieldError::invalid("kind", kind.as_str(), detail);
         return Err(ApiError::invalid(subject, &[error]));

@@ -8,7 +8,6 @@ use schema::FieldError;
 use serde_json::Value;
 use types::Filling;
 
-use crate::answer::Answer;
 use crate::body;
 use crate::call::Call;
 use crate::decode::{self, Parsed};
@@ -16,6 +15,7 @@ use crate::object;
 use crate::options::{FieldValidation, WriteOptions};
 use crate::served::Endpoint;
 use crate::status::{ApiError, ApiResult};
+use crate::verb_result::VerbResult;
 use crate::write::update::{self, Proposal};
 use crate::write::{create, facts, intake, request};
 
@@ -106,7 +106,7 @@ pub(crate) async fn patch(
     bytes: &Bytes,
     options: &WriteOptions,
     endpoint: Endpoint,
-) -> ApiResult<Answer> {
+) -> ApiResult<VerbResult> {
     match Patch::parse(call, bytes)? {
         Patch::Apply(config) => apply(call, config, options, endpoint).await,
         patch => {
@@ -166,7 +166,7 @@ async fn apply(
     config: Parsed,
     options: &WriteOptions,
     endpoint: Endpoint,
-) -> ApiResult<Answer> {
+) -> ApiResult<VerbResult> {
     let Some(manager) = options.field_manager.clone() else {
         let error = FieldError::required("fieldManager", "is required for apply patch");
         return Err(ApiError::invalid_options("PatchOptions", &[error]));

@@ -4,10 +4,9 @@
 use http::StatusCode;
 use schema::FieldError;
 use serde_json::Value;
-use store::{Change, Expect, Write};
+use store::{Expect, Write, WriteChange};
 
-use crate::admission::{self, Act, Operation};
-use crate::answer::Answer;
+use crate::admission::{self, AdmissionOperation, Operation};
 use crate::api::ObjectEntry;
 use crate::call::Call;
 use crate::conversion;
@@ -17,6 +16,7 @@ use crate::options::WriteOptions;
 use crate::served::Endpoint;
 use crate::status::{ApiError, ApiResult};
 use crate::subresource::scale;
+use crate::verb_result::VerbResult;
 use crate::write::{self, PutError, intake};
 
 /// A changed object on its way in.
@@ -33,7 +33,7 @@ pub(crate) async fn replace(
     parsed: Parsed,
     options: &WriteOptions,
     endpoint: Endpoint,
-) -> ApiResult<Answer> {
+) -> ApiResult<VerbResult> {
     let mut object = intake::take(call, parsed, options.field_validation)?;
     intake::check_namespace(call, &mut object)?;
     intake::check_name(call, &object)?;
@@ -67,7 +67,7 @@ pub(crate) async fn change(
     options: &WriteOptions,
     endpoint: Endpoint,
     mut propose: impl FnMut(&mut Call<'_>, &Value) -> ApiResult<Proposal>,
-) -> ApiResult<Answer> {
+) -> ApiResult<VerbResult> {
     let name = call.path.name.to_owned();
     let key = call.served.key(call.namespace(), &name);
     loop {
@@ -148,7 +148,7 @@ async fn settle(
         let manager = call.manager(options.field_manager.as_deref());
         write::track(call, Some(live), &mut new, &manager, endpoint)?;
     }
-    let act = Act::new(Operation::Update, options.dry_run);
+    let act = AdmissionOperation::new(Operation::Update, options.dry_run);
     mutate(call, &act, &mut new, live).await?;
     call.served.prepare_update(&mut new, live, endpoint);
     object::copy_meta(&mut new, live, "resourceVersion");
@@ -176,7 +176,12 @@ async fn settle(
 }
 
 /// Lets others change the object; below `/scale` they are shown nothing else.
-async fn mutate(call: &Call<'_>, act: &Act<'_>, new: &mut Value, live: &Value) -> ApiResult<()> {
+async fn mutate(
+    call: &Call<'_>,
+    act: &AdmissionOperation<'_>,
+    new: &mut Value,
+    live: &Value,
+) -> ApiResult<()> {
     if call.path.subresource != "scale" {
         return admission::mutate(call, act, new, Some(live)).await;
     }
@@ -198,13 +203,13 @@ async fn finish(
     live: &Value,
     entry: &ObjectEntry,
     dry_run: bool,
-) -> Result<Answer, PutError> {
+) -> Result<VerbResult, PutError> {
     // Nothing changes: no new revision, and nobody is woken.
     if new == *live {
-        return Ok(Answer::ok(entry.clone()));
+        return Ok(VerbResult::ok(entry.clone()));
     }
     if dry_run {
-        return Ok(Answer::Made(StatusCode::OK, new));
+        return Ok(VerbResult::Made(StatusCode::OK, new));
     }
     let expect = Expect::At(entry.revision);
     // The last finalizer is gone: this update completes the deletion.
@@ -214,14 +219,14 @@ async fn finish(
             table: call.served.table.clone(),
             name: entry.name.clone(),
             expect,
-            change: Change::Delete,
+            change: WriteChange::Delete,
         };
         let written = write::store(call, removal).await?;
         crate::after::removed(call, &gone).await;
         object::set_meta(&mut gone, "resourceVersion", Some(written.revision.to_string().into()));
-        return Ok(Answer::Made(StatusCode::OK, gone));
+        return Ok(VerbResult::Made(StatusCode::OK, gone));
     }
-    write::put(call, new, expect).await.map(|written| Answer::ok(written.entry))
+    write::put(call, new, expect).await.map(|written| VerbResult::ok(written.entry))
 }
 
 /// No finalizer holds the object, and its grace period (pods only) is over.

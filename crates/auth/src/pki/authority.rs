@@ -11,11 +11,11 @@ use super::issue::{self, Lifetime};
 use super::pair::{Pair, certs_pem};
 use super::renewal::{AuthorityStep, authority_step};
 use super::serving::ServingNames;
-use super::{CA_LIFETIME, Change, Facts, PkiError, Reason, files};
+use super::{CA_LIFETIME, CertificateFacts, PkiChange, PkiError, Reason, files};
 
 /// Where an authority lives and what it is called.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct AuthorityFiles {
     file: &'static str,
     next_file: &'static str,
     /// The certificates alone, for others to read.
@@ -25,7 +25,7 @@ pub(super) struct Place {
     witnesses: &'static [&'static str],
 }
 
-pub(super) const CLUSTER: Place = Place {
+pub(super) const CLUSTER: AuthorityFiles = AuthorityFiles {
     file: "ca.pem",
     next_file: "ca-next.pem",
     public_file: "ca.crt",
@@ -33,7 +33,7 @@ pub(super) const CLUSTER: Place = Place {
     witnesses: &["ca-next.pem", "serving.pem", "admin.pem"],
 };
 
-pub(super) const FRONT_PROXY: Place = Place {
+pub(super) const FRONT_PROXY: AuthorityFiles = AuthorityFiles {
     file: "front-proxy-ca.pem",
     next_file: "front-proxy-ca-next.pem",
     public_file: "front-proxy-ca.crt",
@@ -43,7 +43,7 @@ pub(super) const FRONT_PROXY: Place = Place {
 
 #[derive(Debug)]
 pub(super) struct Authority {
-    place: &'static Place,
+    place: &'static AuthorityFiles,
     /// Its first certificate signs; the others are older and only trusted.
     current: Pair,
     next: Option<Pair>,
@@ -52,9 +52,9 @@ pub(super) struct Authority {
 impl Authority {
     pub(super) fn open(
         dir: &Path,
-        place: &'static Place,
+        place: &'static AuthorityFiles,
         now: Timestamp,
-        changes: &mut Vec<Change>,
+        changes: &mut Vec<PkiChange>,
     ) -> Result<Self, PkiError> {
         let read = |file: &str| -> Result<Option<Pair>, PkiError> {
             let path = dir.join(file);
@@ -71,7 +71,7 @@ impl Authority {
                 }
                 let pair = generate(dir, place, now)?;
                 files::write(&ca, &pair.to_pem())?;
-                changes.push(Change { file: place.file, reason: Reason::Created });
+                changes.push(PkiChange { file: place.file, reason: Reason::Created });
                 pair
             }
         };
@@ -88,7 +88,7 @@ impl Authority {
         &mut self,
         dir: &Path,
         now: Timestamp,
-        changes: &mut Vec<Change>,
+        changes: &mut Vec<PkiChange>,
     ) -> Result<(), PkiError> {
         let facts = self.current.facts();
         match authority_step(facts.not_before, facts.not_after, self.next.is_some(), now) {
@@ -98,7 +98,7 @@ impl Authority {
                 files::write(&dir.join(self.place.next_file), &next.to_pem())?;
                 self.next = Some(next);
                 let reason = Reason::AuthorityPrepared;
-                changes.push(Change { file: self.place.next_file, reason });
+                changes.push(PkiChange { file: self.place.next_file, reason });
                 // One that has ended already serves nobody while its successor waits.
                 if self.current.facts().not_after <= now {
                     self.switch(dir, changes)?;
@@ -110,13 +110,13 @@ impl Authority {
         self.publish(dir)
     }
 
-    fn switch(&mut self, dir: &Path, changes: &mut Vec<Change>) -> Result<(), PkiError> {
+    fn switch(&mut self, dir: &Path, changes: &mut Vec<PkiChange>) -> Result<(), PkiError> {
         let Some(next) = &self.next else { return Ok(()) };
         let certs: Vec<_> = next.certs().iter().chain(self.current.certs()).cloned().collect();
         self.current = self.rewrite(dir, next, certs)?;
         self.next = None;
         files::remove(&dir.join(self.place.next_file))?;
-        changes.push(Change { file: self.place.file, reason: Reason::AuthoritySwitched });
+        changes.push(PkiChange { file: self.place.file, reason: Reason::AuthoritySwitched });
         Ok(())
     }
 
@@ -124,15 +124,16 @@ impl Authority {
         &mut self,
         dir: &Path,
         now: Timestamp,
-        changes: &mut Vec<Change>,
+        changes: &mut Vec<PkiChange>,
     ) -> Result<(), PkiError> {
         let (own, older) = self.current.certs().split_at(1);
-        let is_alive =
-            |cert: &&CertificateDer<'_>| Facts::of(cert).is_ok_and(|facts| now < facts.not_after);
+        let is_alive = |cert: &&CertificateDer<'_>| {
+            CertificateFacts::of(cert).is_ok_and(|facts| now < facts.not_after)
+        };
         let kept: Vec<_> = own.iter().chain(older.iter().filter(is_alive)).cloned().collect();
         if kept.len() < self.current.certs().len() {
             self.current = self.rewrite(dir, &self.current, kept)?;
-            changes.push(Change { file: self.place.file, reason: Reason::Pruned });
+            changes.push(PkiChange { file: self.place.file, reason: Reason::Pruned });
         }
         Ok(())
     }
@@ -160,7 +161,7 @@ impl Authority {
         }
     }
 
-    pub(super) fn facts(&self) -> &Facts {
+    pub(super) fn facts(&self) -> &CertificateFacts {
         self.current.facts()
     }
 
@@ -221,7 +222,7 @@ impl Authority {
     }
 }
 
-fn generate(dir: &Path, place: &Place, now: Timestamp) -> Result<Pair, PkiError> {
+fn generate(dir: &Path, place: &AuthorityFiles, now: Timestamp) -> Result<Pair, PkiError> {
     let failed = |source| PkiError::Issue { subject: place.name.to_owned(), source };
     let key = KeyPair::generate().map_err(failed)?;
     // Generations must differ by name: a certificate names its issuer, and one made

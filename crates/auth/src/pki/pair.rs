@@ -31,7 +31,7 @@ pub enum PairError {
 
 /// What a certificate says about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
+pub struct CertificateFacts {
     pub not_before: Timestamp,
     pub not_after: Timestamp,
     /// Subject and issuer, as they are encoded.
@@ -43,7 +43,7 @@ pub struct Facts {
     subject_text: String,
 }
 
-impl Facts {
+impl CertificateFacts {
     pub fn of(der: &[u8]) -> Result<Self, PairError> {
         let (_, cert) = X509Certificate::from_der(der).map_err(|_| PairError::Certificate)?;
         let validity = cert.validity();
@@ -83,7 +83,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
 pub(super) struct Pair {
     key: KeyPair,
     certs: Vec<CertificateDer<'static>>,
-    facts: Facts,
+    facts: CertificateFacts,
 }
 
 impl Pair {
@@ -91,7 +91,7 @@ impl Pair {
         key: KeyPair,
         certs: Vec<CertificateDer<'static>>,
     ) -> Result<Self, PairError> {
-        let facts = Facts::of(certs.first().ok_or(PairError::NoCertificate)?)?;
+        let facts = CertificateFacts::of(certs.first().ok_or(PairError::NoCertificate)?)?;
         if facts.public_key != key.subject_public_key_info() {
             return Err(PairError::Mismatch { subject: facts.subject_text });
         }
@@ -128,7 +128,7 @@ impl Pair {
         self.certs
     }
 
-    pub(super) fn facts(&self) -> &Facts {
+    pub(super) fn facts(&self) -> &CertificateFacts {
         &self.facts
     }
 

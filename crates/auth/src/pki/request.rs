@@ -9,10 +9,10 @@ use x509_parser::prelude::{FromDer, X509CertificationRequest};
 
 use super::{Pki, issue};
 use crate::pki::encode_pem;
-use crate::subject::{Subject, SubjectError};
+use crate::subject::{CertificateSubject, SubjectError};
 
 /// The longest that anything is signed for.
-const LONGEST: SignedDuration = SignedDuration::from_hours(24 * 365);
+const MAX_LIFETIME: SignedDuration = SignedDuration::from_hours(24 * 365);
 const SHORTEST: SignedDuration = SignedDuration::from_mins(10);
 const NODES: &str = "system:nodes";
 const NODE_PREFIX: &str = "system:node:";
@@ -64,14 +64,14 @@ pub enum RequestError {
 
 /// A request, taken apart.
 #[derive(Debug)]
-pub struct Request {
+pub struct CertificateRequest {
     params: CertificateSigningRequestParams,
     /// As it is encoded, with every organization.
     encoded_subject: Vec<u8>,
-    pub subject: Subject,
+    pub subject: CertificateSubject,
 }
 
-impl Request {
+impl CertificateRequest {
     /// Reads PEM and checks that whoever made it has the key.
     pub fn parse(pem: &str) -> Result<Self, RequestError> {
         let unreadable =
@@ -86,7 +86,7 @@ impl Request {
         let (_, parsed) =
             X509CertificationRequest::from_der(&der).map_err(|error| unreadable(&error))?;
         let name = &parsed.certification_request_info.subject;
-        let subject = Subject::of(name).map_err(RequestError::Subject)?;
+        let subject = CertificateSubject::of(name).map_err(RequestError::Subject)?;
         Ok(Self { params, encoded_subject: name.as_raw().to_vec(), subject })
     }
 
@@ -156,15 +156,15 @@ impl Pki {
     /// Signs what [`Request::check`] has let pass, for as long as was asked, within reason.
     pub fn sign(
         &self,
-        request: &Request,
+        request: &CertificateRequest,
         signer: Signer,
         usages: &[String],
         seconds: Option<i64>,
         now: Timestamp,
     ) -> Result<String, RequestError> {
         request.check(signer, usages)?;
-        let wanted = seconds.map_or(LONGEST, SignedDuration::from_secs);
-        let length = wanted.clamp(SHORTEST, LONGEST);
+        let wanted = seconds.map_or(MAX_LIFETIME, SignedDuration::from_secs);
+        let length = wanted.clamp(SHORTEST, MAX_LIFETIME);
         let mut params = request.params.clone();
         let purpose = match signer {
             Signer::KubeletServing => ExtendedKeyUsagePurpose::ServerAuth,
@@ -231,7 +231,8 @@ mod tests {
             (KubeletServing, node(&[]), server, Some("DNS or IP subjectAltName is required")),
             (KubeletServing, node(&["host"]), client, Some("usages did not match")),
         ] {
-            let outcome = Request::parse(&request).unwrap().check(signer, &usages(given));
+            let outcome =
+                CertificateRequest::parse(&request).unwrap().check(signer, &usages(given));
             match (outcome, expected) {
                 (Ok(()), None) => {}
                 (Err(error), Some(part)) => {
@@ -247,7 +248,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let now = Timestamp::from_second(1_800_000_000).unwrap();
         let (pki, _) = Pki::open(dir.path(), &crate::pki::ServingNames::default(), now).unwrap();
-        let request = Request::parse(&pem("jane", "dev", &[])).unwrap();
+        let request = CertificateRequest::parse(&pem("jane", "dev", &[])).unwrap();
         let usages = usages(&["client auth"]);
         let cert = pki.sign(&request, Signer::Client, &usages, Some(3600), now).unwrap();
         let der = rustls::pki_types::CertificateDer::from_pem_slice(cert.as_bytes()).unwrap();
@@ -257,19 +258,19 @@ mod tests {
             panic!("it names a user")
         };
         assert_eq!((user.name.as_str(), user.groups), ("jane", vec!["dev".to_owned()]));
-        let facts = crate::pki::Facts::of(&der).unwrap();
+        let facts = crate::pki::CertificateFacts::of(&der).unwrap();
         assert_eq!(facts.not_after.as_second() - now.as_second(), 3600);
     }
 
     #[test]
     fn a_request_must_be_signed_by_its_own_key() {
-        assert!(matches!(Request::parse("nonsense"), Err(RequestError::Unreadable(_))));
+        assert!(matches!(CertificateRequest::parse("nonsense"), Err(RequestError::Unreadable(_))));
         let good = pem("jane", "", &[]);
         let der = CertificateSigningRequestDer::from_pem_slice(good.as_bytes()).unwrap();
         let mut bad = der.to_vec();
         let at = bad.windows(4).position(|part| part == b"jane").unwrap();
         bad[at] = b'k';
         let bad = encode_pem("CERTIFICATE REQUEST", &bad);
-        assert_eq!(Request::parse(&bad).unwrap_err(), RequestError::Signature);
+        assert_eq!(CertificateRequest::parse(&bad).unwrap_err(), RequestError::Signature);
     }
 }

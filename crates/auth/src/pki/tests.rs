@@ -15,7 +15,7 @@ fn names() -> ServingNames {
     ServingNames { dns: vec!["node1".into()], addresses: vec!["10.43.0.1".parse().unwrap()] }
 }
 
-fn open(dir: &Path, day: i64) -> (Pki, Vec<Change>) {
+fn open(dir: &Path, day: i64) -> (Pki, Vec<PkiChange>) {
     Pki::open(dir, &names(), at(day)).unwrap()
 }
 
@@ -59,7 +59,7 @@ fn certificates_say_whom_they_are_for() {
         (admin.name.as_str(), admin.groups.as_slice()),
         ("system:admin", &[MASTERS.to_owned()][..])
     );
-    let facts = Facts::of(&der(&pki.serving())).unwrap();
+    let facts = CertificateFacts::of(&der(&pki.serving())).unwrap();
     assert_eq!(facts.names, names().all());
     assert_eq!(facts.not_after, at(365));
     let groups = ["a", "b", &"long ".repeat(60)];
@@ -67,7 +67,7 @@ fn certificates_say_whom_they_are_for() {
     let user = user_from_certificate(&der(&alice)).unwrap();
     assert_eq!(user.name, "alice");
     assert_eq!(user.groups, groups);
-    let facts = Facts::of(&der(&alice)).unwrap();
+    let facts = CertificateFacts::of(&der(&alice)).unwrap();
     assert_eq!(facts.not_after.duration_since(at(0)), SignedDuration::from_hours(1));
 }
 
@@ -77,7 +77,7 @@ fn no_certificate_outlives_its_authority() {
     let (pki, _) = open(dir.path(), 0);
     let long = SignedDuration::from_hours(24 * 36_500);
     let identity = pki.issue_client("a", &[], long, at(0)).unwrap();
-    assert_eq!(Facts::of(&der(&identity)).unwrap().not_after, at(3650));
+    assert_eq!(CertificateFacts::of(&der(&identity)).unwrap().not_after, at(3650));
 }
 
 #[test]
@@ -112,8 +112,8 @@ fn new_names_bring_a_new_serving_certificate() {
     let (mut pki, _) = open(dir.path(), 0);
     let more = ServingNames { dns: vec!["node1".into(), "lb.example".into()], ..names() };
     let changes = pki.renew_if_due(&more, at(0)).unwrap();
-    assert_eq!(changes, [Change { file: "serving.pem", reason: Reason::NamesChanged }]);
-    assert_eq!(Facts::of(&der(&pki.serving())).unwrap().names, more.all());
+    assert_eq!(changes, [PkiChange { file: "serving.pem", reason: Reason::NamesChanged }]);
+    assert_eq!(CertificateFacts::of(&der(&pki.serving())).unwrap().names, more.all());
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_clock_that_went_back_renews_leaves_but_not_authorities() {
     let changes = pki.renew_if_due(&names(), at(0)).unwrap();
     assert_eq!(changes.len(), 3);
     assert_eq!(pki.ca_pem(), ca);
-    assert!(Facts::of(&der(&pki.serving())).unwrap().not_before < at(0));
+    assert!(CertificateFacts::of(&der(&pki.serving())).unwrap().not_before < at(0));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_new_authority_is_trusted_before_it_signs_and_the_old_one_after() {
     let dir = tempfile::tempdir().unwrap();
     let (mut pki, _) = open(dir.path(), 0);
     let first = pki.ca_pem();
-    let reasons = |changes: &[Change]| -> Vec<_> {
+    let reasons = |changes: &[PkiChange]| -> Vec<_> {
         changes.iter().map(|change| (change.file, change.reason)).collect()
     };
 
@@ -161,7 +161,7 @@ fn an_authority_that_ended_while_the_power_was_off_is_replaced_at_once() {
     let dir = tempfile::tempdir().unwrap();
     drop(open(dir.path(), 0));
     let (pki, _) = open(dir.path(), 5000);
-    let facts = Facts::of(&der(&pki.serving())).unwrap();
+    let facts = CertificateFacts::of(&der(&pki.serving())).unwrap();
     assert!(facts.not_after > at(5000));
     assert!(tls::Tls::new(&pki).unwrap().peer(&[der(&pki.admin())], at(5000)).is_ok());
 }
@@ -186,10 +186,10 @@ fn a_start_killed_at_any_moment_is_finished_by_the_next() {
     let (pki, changes) = open(whole.path(), 0);
     for written in 0..=changes.len() {
         let dir = tempfile::tempdir().unwrap();
-        for Change { file, .. } in &changes[..written] {
+        for PkiChange { file, .. } in &changes[..written] {
             std::fs::copy(whole.path().join(file), dir.path().join(file)).unwrap();
         }
-        if let Some(Change { file, .. }) = changes.get(written) {
+        if let Some(PkiChange { file, .. }) = changes.get(written) {
             // What an interrupted write leaves behind.
             let temporary = dir.path().join(format!(".{file}.tmp"));
             std::fs::write(&temporary, "-----BEGIN PRIV").unwrap();

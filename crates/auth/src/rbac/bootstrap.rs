@@ -117,14 +117,14 @@ fn role(namespace: &str, name: &str, rules: &[PolicyRule]) -> Value {
     role
 }
 
-enum Subject<'a> {
+enum BootstrapSubject<'a> {
     User(&'a str),
     Group(&'a str),
     /// In `kube-system`.
     ServiceAccount(&'a str),
 }
 
-impl Subject<'_> {
+impl BootstrapSubject<'_> {
     fn to_value(&self) -> Value {
         match self {
             Self::User(name) => json!({"kind": "User", "apiGroup": GROUP, "name": name}),
@@ -137,20 +137,25 @@ impl Subject<'_> {
 }
 
 /// Binds the cluster role of the same name.
-fn cluster_role_binding(name: &str, subjects: &[Subject<'_>]) -> Value {
+fn cluster_role_binding(name: &str, subjects: &[BootstrapSubject<'_>]) -> Value {
     bind(object("ClusterRoleBinding", name), "ClusterRole", name, subjects)
 }
 
-fn role_binding(namespace: &str, name: &str, role: &str, subjects: &[Subject<'_>]) -> Value {
+fn role_binding(
+    namespace: &str,
+    name: &str,
+    role: &str,
+    subjects: &[BootstrapSubject<'_>],
+) -> Value {
     let mut binding = bind(object("RoleBinding", name), "Role", role, subjects);
     binding["metadata"]["namespace"] = namespace.into();
     binding
 }
 
-fn bind(mut binding: Value, kind: &str, role: &str, subjects: &[Subject<'_>]) -> Value {
+fn bind(mut binding: Value, kind: &str, role: &str, subjects: &[BootstrapSubject<'_>]) -> Value {
     binding["roleRef"] = json!({"apiGroup": GROUP, "kind": kind, "name": role});
     if !subjects.is_empty() {
-        binding["subjects"] = subjects.iter().map(Subject::to_value).collect();
+        binding["subjects"] = subjects.iter().map(BootstrapSubject::to_value).collect();
     }
     binding
 }

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::GROUP;
 use super::policy::{
-    Attributes, Policy, ResourceRequest, RoleRef, RoleRefError, Target, full_authority, name, text,
+    AccessTarget, Attributes, RbacPolicy, ResourceRequest, RoleRef, RoleRefError, full_authority,
+    name, text,
 };
 use super::rule::{PolicyRule, quoted, url_covers};
 use crate::user::{MASTERS, User};
@@ -42,7 +43,7 @@ pub enum EscalationError {
 /// request, empty for a ClusterRole; `old` is what an update replaces.
 pub fn check_role(
     user: &User,
-    policy: &Policy,
+    policy: &RbacPolicy,
     namespace: &str,
     role: &Value,
     old: Option<&Value>,
@@ -57,7 +58,7 @@ pub fn check_role(
         name: old.map(name).unwrap_or_default(),
         ..ResourceRequest::default()
     };
-    let escalate = Attributes { verb: "escalate", target: Target::Resource(request) };
+    let escalate = Attributes { verb: "escalate", target: AccessTarget::Resource(request) };
     if user.is_in(MASTERS)
         || policy.authorize(user, &escalate).is_allowed()
         || old.is_some_and(|old| changes_only_ownership(role, old))
@@ -77,7 +78,7 @@ pub fn check_role(
 /// that of the request, empty for a ClusterRoleBinding.
 pub fn check_binding(
     user: &User,
-    policy: &Policy,
+    policy: &RbacPolicy,
     namespace: &str,
     binding: &Value,
     old: Option<&Value>,
@@ -93,7 +94,7 @@ pub fn check_binding(
     confirm(user, policy, namespace, &rules)
 }
 
-fn may_bind(user: &User, policy: &Policy, namespace: &str, role: &RoleRef) -> bool {
+fn may_bind(user: &User, policy: &RbacPolicy, namespace: &str, role: &RoleRef) -> bool {
     let resource = match role.kind.as_str() {
         "ClusterRole" => "clusterroles",
         "Role" => "roles",
@@ -102,13 +103,13 @@ fn may_bind(user: &User, policy: &Policy, namespace: &str, role: &RoleRef) -> bo
     let (group, name) = (role.api_group.as_str(), role.name.as_str());
     let request =
         ResourceRequest { group, resource, namespace, name, ..ResourceRequest::default() };
-    let bind = Attributes { verb: "bind", target: Target::Resource(request) };
+    let bind = Attributes { verb: "bind", target: AccessTarget::Resource(request) };
     policy.authorize(user, &bind).is_allowed()
 }
 
 fn confirm(
     user: &User,
-    policy: &Policy,
+    policy: &RbacPolicy,
     namespace: &str,
     wanted: &[PolicyRule],
 ) -> Result<(), EscalationError> {

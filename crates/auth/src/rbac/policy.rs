@@ -19,12 +19,12 @@ use crate::user::{MASTERS, User, service_account_name};
 pub struct Attributes<'a> {
     /// `get`, `list`, `create`, …; for a path the lower-case HTTP method.
     pub verb: &'a str,
-    pub target: Target<'a>,
+    pub target: AccessTarget<'a>,
 }
 
 /// What a request wants to do it to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target<'a> {
+pub enum AccessTarget<'a> {
     Resource(ResourceRequest<'a>),
     /// A path outside the resource tree, such as `/healthz`.
     Path(&'a str),
@@ -46,8 +46,8 @@ impl Attributes<'_> {
     /// The namespace whose bindings count; empty at the cluster scope.
     pub fn namespace(&self) -> &str {
         match &self.target {
-            Target::Resource(request) => request.namespace,
-            Target::Path(_) => "",
+            AccessTarget::Resource(request) => request.namespace,
+            AccessTarget::Path(_) => "",
         }
     }
 }
@@ -92,7 +92,7 @@ pub enum RoleRefError {
     UnsupportedKind { kind: String },
 }
 
-type Rules = Arc<[PolicyRule]>;
+type RoleRules = Arc<[PolicyRule]>;
 
 /// A binding as one of its subjects sees it.
 #[derive(Debug, Clone)]
@@ -100,7 +100,7 @@ struct Grant {
     /// Tells the grants of one binding from those of another.
     binding: usize,
     reason: Arc<str>,
-    rules: Result<Rules, Arc<RoleRefError>>,
+    rules: Result<RoleRules, Arc<RoleRefError>>,
 }
 
 #[derive(Debug, Default)]
@@ -112,22 +112,22 @@ struct Subjects {
 
 /// All roles and bindings of a cluster at one moment.
 #[derive(Debug)]
-pub struct Policy {
-    cluster_roles: HashMap<String, Rules>,
+pub struct RbacPolicy {
+    cluster_roles: HashMap<String, RoleRules>,
     /// By namespace, then by name.
-    roles: HashMap<String, HashMap<String, Rules>>,
+    roles: HashMap<String, HashMap<String, RoleRules>>,
     cluster: Subjects,
     namespaces: HashMap<String, Subjects>,
     masters: Arc<str>,
 }
 
-impl Default for Policy {
+impl Default for RbacPolicy {
     fn default() -> Self {
         Self::build([])
     }
 }
 
-impl Policy {
+impl RbacPolicy {
     /// Indexes roles and bindings; objects of any other kind are ignored.
     pub fn build<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Self {
         let mut policy = Self {
@@ -202,7 +202,7 @@ impl Policy {
     }
 
     /// The rules of a role that a binding in `namespace` refers to (empty for a cluster binding).
-    pub fn resolve(&self, role: &RoleRef, namespace: &str) -> Result<Rules, RoleRefError> {
+    pub fn resolve(&self, role: &RoleRef, namespace: &str) -> Result<RoleRules, RoleRefError> {
         let (found, resource) = match role.kind.as_str() {
             "ClusterRole" => (self.cluster_roles.get(&role.name), "clusterrole"),
             "Role" => {
@@ -302,10 +302,10 @@ pub fn full_authority() -> Vec<PolicyRule> {
 pub fn forbidden_message(user: &User, attributes: &Attributes<'_>, reason: &str) -> String {
     let (user, verb) = (&user.name, attributes.verb);
     let (mut what, subject) = match &attributes.target {
-        Target::Path(path) => {
+        AccessTarget::Path(path) => {
             (format!("User {user:?} cannot {verb} path {path:?}"), "forbidden".to_owned())
         }
-        Target::Resource(request) => {
+        AccessTarget::Resource(request) => {
             let ResourceRequest { group, resource, subresource, namespace, name, .. } = request;
             let mut full = (*resource).to_owned();
             if !subresource.is_empty() {
@@ -352,7 +352,7 @@ fn aggregate_text(errors: &[&RoleRefError]) -> String {
     }
 }
 
-fn rules(role: &Value) -> Rules {
+fn rules(role: &Value) -> RoleRules {
     PolicyRule::list(role).into()
 }
 

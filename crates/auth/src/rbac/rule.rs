@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::policy::{Attributes, ResourceRequest, Target};
+use super::policy::{AccessTarget, Attributes, ResourceRequest};
 
 const ALL: &str = "*";
 
@@ -46,8 +46,8 @@ impl PolicyRule {
     pub fn allows(&self, attributes: &Attributes<'_>) -> bool {
         has_or_all(&self.verbs, attributes.verb)
             && match &attributes.target {
-                Target::Resource(request) => self.allows_resource(request),
-                Target::Path(path) => {
+                AccessTarget::Resource(request) => self.allows_resource(request),
+                AccessTarget::Path(path) => {
                     self.non_resource_urls.iter().any(|url| url_covers(url, path))
                 }
             }
@@ -164,7 +164,7 @@ mod tests {
         let ask = |verb, name| {
             let request =
                 ResourceRequest { resource: "configmaps", name, ..ResourceRequest::default() };
-            named.allows(&Attributes { verb, target: Target::Resource(request) })
+            named.allows(&Attributes { verb, target: AccessTarget::Resource(request) })
         };
         assert!(ask("get", "a"));
         assert!(!ask("get", "b"));
@@ -177,10 +177,10 @@ mod tests {
     #[test]
     fn a_resource_rule_says_nothing_about_paths_and_the_reverse() {
         let all = rule(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
-        assert!(!all.allows(&Attributes { verb: "get", target: Target::Path("/healthz") }));
+        assert!(!all.allows(&Attributes { verb: "get", target: AccessTarget::Path("/healthz") }));
         let paths = rule(json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
         let pods = ResourceRequest { resource: "pods", ..ResourceRequest::default() };
-        assert!(!paths.allows(&Attributes { verb: "get", target: Target::Resource(pods) }));
+        assert!(!paths.allows(&Attributes { verb: "get", target: AccessTarget::Resource(pods) }));
     }
 
     #[test]

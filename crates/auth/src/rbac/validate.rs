@@ -11,14 +11,14 @@ use super::policy::text;
 /// What is wrong with a Role.
 pub fn validate_role(role: &Value, _old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    validate_rules(role, Scope::Namespace, &mut errors);
+    validate_rules(role, RuleScope::Namespace, &mut errors);
     errors
 }
 
 /// What is wrong with a ClusterRole.
 pub fn validate_cluster_role(role: &Value, _old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    validate_rules(role, Scope::Cluster, &mut errors);
+    validate_rules(role, RuleScope::Cluster, &mut errors);
     let Some(aggregation) = role.get("aggregationRule").filter(|rule| !rule.is_null()) else {
         return errors;
     };
@@ -38,12 +38,12 @@ pub fn validate_cluster_role(role: &Value, _old: Option<&Value>) -> Vec<FieldErr
 
 /// What is wrong with a RoleBinding.
 pub fn validate_role_binding(binding: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    validate_binding(binding, old, Scope::Namespace)
+    validate_binding(binding, old, RuleScope::Namespace)
 }
 
 /// What is wrong with a ClusterRoleBinding.
 pub fn validate_cluster_role_binding(binding: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    validate_binding(binding, old, Scope::Cluster)
+    validate_binding(binding, old, RuleScope::Cluster)
 }
 
 /// Fills in the API groups of the role and the subjects of a binding of either kind.
@@ -67,12 +67,12 @@ fn default_group(reference: &mut Value) {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Scope {
+enum RuleScope {
     Namespace,
     Cluster,
 }
 
-fn validate_rules(role: &Value, scope: Scope, errors: &mut Vec<FieldError>) {
+fn validate_rules(role: &Value, scope: RuleScope, errors: &mut Vec<FieldError>) {
     let root = Path::Root;
     let path = root.field("rules");
     for (index, rule) in list(role, "rules").iter().enumerate() {
@@ -80,7 +80,7 @@ fn validate_rules(role: &Value, scope: Scope, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn validate_rule(rule: &Value, scope: Scope, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn validate_rule(rule: &Value, scope: RuleScope, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let is_empty = |field: &str| list(rule, field).is_empty();
     if is_empty("verbs") {
         let detail = "verbs must contain at least one value";
@@ -91,7 +91,7 @@ fn validate_rule(rule: &Value, scope: Scope, path: &Path<'_>, errors: &mut Vec<F
             let urls = rule["nonResourceURLs"].clone();
             errors.push(FieldError::invalid(path.field("nonResourceURLs"), urls, detail));
         };
-        if scope == Scope::Namespace {
+        if scope == RuleScope::Namespace {
             refuse("namespaced rules cannot apply to non-resource URLs");
         }
         if !["apiGroups", "resources", "resourceNames"].into_iter().all(is_empty) {
@@ -109,7 +109,7 @@ fn validate_rule(rule: &Value, scope: Scope, path: &Path<'_>, errors: &mut Vec<F
     }
 }
 
-fn validate_binding(binding: &Value, old: Option<&Value>, scope: Scope) -> Vec<FieldError> {
+fn validate_binding(binding: &Value, old: Option<&Value>, scope: RuleScope) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let root = Path::Root;
     let role = &binding["roleRef"];
@@ -119,8 +119,8 @@ fn validate_binding(binding: &Value, old: Option<&Value>, scope: Scope) -> Vec<F
         errors.push(FieldError::not_supported(path.field("apiGroup"), group, &[GROUP]));
     }
     let kinds: &[&str] = match scope {
-        Scope::Namespace => &["Role", "ClusterRole"],
-        Scope::Cluster => &["ClusterRole"],
+        RuleScope::Namespace => &["Role", "ClusterRole"],
+        RuleScope::Cluster => &["ClusterRole"],
     };
     let kind = text(role, "kind");
     if !kinds.contains(&kind) {
@@ -146,7 +146,12 @@ fn validate_binding(binding: &Value, old: Option<&Value>, scope: Scope) -> Vec<F
     errors
 }
 
-fn validate_subject(subject: &Value, scope: Scope, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn validate_subject(
+    subject: &Value,
+    scope: RuleScope,
+    path: &Path<'_>,
+    errors: &mut Vec<FieldError>,
+) {
     let (name, group) = (text(subject, "name"), text(subject, "apiGroup"));
     if name.is_empty() {
         errors.push(FieldError::required(path.field("name"), ""));
@@ -162,7 +167,7 @@ fn validate_subject(subject: &Value, scope: Scope, path: &Path<'_>, errors: &mut
             if !group.is_empty() {
                 errors.push(FieldError::not_supported(path.field("apiGroup"), group, &[""]));
             }
-            if scope == Scope::Cluster && text(subject, "namespace").is_empty() {
+            if scope == RuleScope::Cluster && text(subject, "namespace").is_empty() {
                 errors.push(FieldError::required(path.field("namespace"), ""));
             }
         }

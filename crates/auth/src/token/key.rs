@@ -135,12 +135,12 @@ fn private_key(kind: SectionKind, der: Vec<u8>) -> Result<KeyPair, KeyError> {
 pub struct VerifyingKey {
     id: String,
     spki: Vec<u8>,
-    numbers: Numbers,
+    numbers: KeyNumbers,
 }
 
 /// What a key is made of, each as big-endian bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Numbers {
+enum KeyNumbers {
     P256 { x: Vec<u8>, y: Vec<u8> },
     Rsa { modulus: Vec<u8>, exponent: Vec<u8> },
 }
@@ -165,8 +165,8 @@ impl VerifyingKey {
 
     pub(super) fn algorithm(&self) -> Algorithm {
         match self.numbers {
-            Numbers::P256 { .. } => Algorithm::ES256,
-            Numbers::Rsa { .. } => Algorithm::RS256,
+            KeyNumbers::P256 { .. } => Algorithm::ES256,
+            KeyNumbers::Rsa { .. } => Algorithm::RS256,
         }
     }
 
@@ -174,11 +174,11 @@ impl VerifyingKey {
     pub fn jwk(&self) -> Value {
         let text = |bytes: &Vec<u8>| BASE64_URL_SAFE_NO_PAD.encode(bytes);
         match &self.numbers {
-            Numbers::P256 { x, y } => json!({
+            KeyNumbers::P256 { x, y } => json!({
                 "use": "sig", "kty": "EC", "kid": self.id, "crv": "P-256", "alg": "ES256",
                 "x": text(x), "y": text(y),
             }),
-            Numbers::Rsa { modulus, exponent } => json!({
+            KeyNumbers::Rsa { modulus, exponent } => json!({
                 "use": "sig", "kty": "RSA", "kid": self.id, "alg": "RS256",
                 "n": text(modulus), "e": text(exponent),
             }),
@@ -187,21 +187,21 @@ impl VerifyingKey {
 
     pub(super) fn decoding_key(&self) -> DecodingKey {
         match &self.numbers {
-            Numbers::P256 { x, y } => {
+            KeyNumbers::P256 { x, y } => {
                 let [x, y] = [x, y].map(|bytes| BASE64_URL_SAFE_NO_PAD.encode(bytes));
                 DecodingKey::from_ec_components(&x, &y).expect("two base64 texts that we just made")
             }
-            Numbers::Rsa { modulus, exponent } => {
+            KeyNumbers::Rsa { modulus, exponent } => {
                 DecodingKey::from_rsa_raw_components(modulus, exponent)
             }
         }
     }
 }
 
-fn numbers(spki: &[u8]) -> Option<Numbers> {
+fn numbers(spki: &[u8]) -> Option<KeyNumbers> {
     if let Some(point) = spki.strip_prefix(&P256_PREFIX) {
         let (x, y) = point.split_at_checked(32)?;
-        return (y.len() == 32).then(|| Numbers::P256 { x: x.to_vec(), y: y.to_vec() });
+        return (y.len() == 32).then(|| KeyNumbers::P256 { x: x.to_vec(), y: y.to_vec() });
     }
     let (_, info) = SubjectPublicKeyInfo::from_der(spki).ok()?;
     let Ok(PublicKey::RSA(key)) = info.parsed() else { return None };
@@ -209,7 +209,7 @@ fn numbers(spki: &[u8]) -> Option<Numbers> {
         let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
         bytes[zeros..].to_vec()
     };
-    Some(Numbers::Rsa { modulus: plain(key.modulus), exponent: plain(key.exponent) })
+    Some(KeyNumbers::Rsa { modulus: plain(key.modulus), exponent: plain(key.exponent) })
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ pub enum OidcError {
     /// Another authenticator may know it.
     #[error("token is not of the configured issuer")]
     NotTheirs,
-    #[error("oidc: no key {key:?} is known")]
+    #[error("oidc: unknown key {key:?}")]
     UnknownKey { key: String },
     #[error("oidc: token cannot be verified")]
     Signature,

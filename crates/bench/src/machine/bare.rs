@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, Command};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The command line of one of Sheaf's machines, to be used again.
 #[derive(Debug, Clone)]
@@ -67,13 +67,13 @@ impl Recipe {
 
 /// What one start needs and does not count: a folder, a disk, a tap.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct BareSetup {
     folder: PathBuf,
     disk: PathBuf,
     tap: String,
 }
 
-impl Place {
+impl BareSetup {
     pub(super) async fn prepare(
         under: &Path,
         number: usize,
@@ -92,7 +92,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for BareSetup {
     fn drop(&mut self) {
         let _ = std::process::Command::new("ip").args(["link", "del", &self.tap]).status();
     }
@@ -108,7 +108,7 @@ pub(super) struct Bare {
 
 impl Bare {
     /// Starts a guest and returns when QEMU says that it runs.
-    pub(super) async fn start(recipe: &Recipe, place: &Place) -> Result<Self> {
+    pub(super) async fn start(recipe: &Recipe, place: &BareSetup) -> Result<Self> {
         let arguments = recipe.adapt(&place.folder, &place.disk, &place.tap);
         let (program, arguments) = arguments.split_first().context("an empty command line")?;
         let mut child = Command::new(program)
@@ -130,7 +130,7 @@ impl Bare {
     }
 
     /// Waits until the guest has said something on its serial port.
-    pub(super) async fn heard(&mut self, place: &Place) -> Result<()> {
+    pub(super) async fn heard(&mut self, place: &BareSetup) -> Result<()> {
         let mut serial = connect(&place.folder.join("serial0"), &mut self.child).await?;
         let mut byte = [0];
         serial.read_exact(&mut byte).await?;
@@ -155,7 +155,7 @@ impl Bare {
 
     async fn answer(&mut self, is_it: impl Fn(&Value) -> bool) -> Result<Value> {
         loop {
-            let next = tokio::time::timeout(PATIENCE, self.answers.next_line()).await;
+            let next = tokio::time::timeout(START_TIMEOUT, self.answers.next_line()).await;
             let text = next.context("QEMU is silent")??.context("QEMU has hung up")?;
             let said = serde_json::from_str(&text)?;
             if is_it(&said) {
@@ -176,7 +176,7 @@ async fn connect(socket: &Path, child: &mut Child) -> Result<UnixStream> {
             return Ok(stream);
         }
         ensure!(child.try_wait()?.is_none(), "QEMU ended at once");
-        ensure!(begun.elapsed() < PATIENCE, "{} does not appear", socket.display());
+        ensure!(begun.elapsed() < START_TIMEOUT, "{} does not appear", socket.display());
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

@@ -19,18 +19,18 @@ const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstan
 const KUBEVIRT: &str = "/apis/kubevirt.io/v1/namespaces/kubevirt/kubevirts/kubevirt";
 const BRIDGE: &str = "sheafbench";
 const NETWORK: &str = "10.53.0.0/24";
-const PATIENCE: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A node whose machines end with it.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct MachineNode {
     pub(super) server: Server,
     connection: Connection,
     dir: TempDir,
     guest: Vec<u8>,
 }
 
-impl Node {
+impl MachineNode {
     pub(super) async fn start(sheaf: &Path, guest: Vec<u8>) -> Result<Self> {
         let dir = tempfile::tempdir()?;
         // Machines run as users of their own, who must be able to pass.
@@ -61,7 +61,7 @@ impl Node {
             if code == 200 && conditions.iter().any(ready) {
                 return Ok(());
             }
-            ensure!(begun.elapsed() < PATIENCE, "the node does not get ready: {node}");
+            ensure!(begun.elapsed() < START_TIMEOUT, "the node does not get ready: {node}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -155,7 +155,7 @@ impl Node {
             if logs.filter(|log| log.len() > 0).count() >= count {
                 return Ok(());
             }
-            ensure!(begun.elapsed() < PATIENCE, "not all guests came up");
+            ensure!(begun.elapsed() < START_TIMEOUT, "not all guests came up");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -173,7 +173,7 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for MachineNode {
     fn drop(&mut self) {
         // What is left here is left because something failed.
         for (pid, arguments) in crate::process::processes().unwrap_or_default() {
@@ -211,7 +211,9 @@ impl Watch {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, reading).await.context("waited in vain for a machine")?
+        tokio::time::timeout(START_TIMEOUT, reading)
+            .await
+            .context("waited in vain for a machine")?
     }
 
     pub(super) async fn until_running(&mut self, name: &str) -> Result<()> {

@@ -41,7 +41,7 @@ pub(crate) async fn run(
 }
 
 /// What the quiet one notices of a flood, and the flood of the quiet one.
-async fn notice<R: Request>(
+async fn notice<R: NumberedRequest>(
     figures: &mut Figures,
     what: &str,
     quiet: &Client,
@@ -124,8 +124,8 @@ async fn gets(client: &Client, path: &str) -> Result<Vec<Duration>> {
 }
 
 /// What the request of a number is: a path and a body.
-trait Request: Fn(usize) -> (String, Bytes) + Clone + Send + 'static {}
-impl<R: Fn(usize) -> (String, Bytes) + Clone + Send + 'static> Request for R {}
+trait NumberedRequest: Fn(usize) -> (String, Bytes) + Clone + Send + 'static {}
+impl<R: Fn(usize) -> (String, Bytes) + Clone + Send + 'static> NumberedRequest for R {}
 
 /// Requests from 64 connections, one after the other on each, until it is stopped.
 struct Flood<R> {
@@ -134,7 +134,7 @@ struct Flood<R> {
     request: R,
 }
 
-impl<R: Request> Flood<R> {
+impl<R: NumberedRequest> Flood<R> {
     fn new(client: &Client, method: Method, request: R) -> Self {
         Self { client: client.clone(), method, request }
     }

@@ -19,7 +19,7 @@ const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leas
 
 /// What all watchers report together.
 #[derive(Default)]
-struct Seen {
+struct WatchReport {
     events: AtomicUsize,
     worst_micros: AtomicU64,
 }
@@ -33,7 +33,7 @@ pub(super) async fn run(server: &Server, watchers: usize, figures: &mut Figures)
     let made = writer.expect(Method::POST, PATH, Bytes::from(lease.to_string())).await?;
     let made: serde_json::Value = serde_json::from_slice(&made)?;
     let revision = made["metadata"]["resourceVersion"].as_str().unwrap_or("0").to_owned();
-    let seen = Arc::new(Seen::default());
+    let seen = Arc::new(WatchReport::default());
     let epoch = Instant::now();
     for _ in 0..watchers {
         let mut connection = server.client.connect().await?;
@@ -77,7 +77,7 @@ pub(super) async fn run(server: &Server, watchers: usize, figures: &mut Figures)
 }
 
 /// Each event carries the time at which it was sent.
-fn note(seen: &Seen, data: &[u8], epoch: Instant) {
+fn note(seen: &WatchReport, data: &[u8], epoch: Instant) {
     let now = u64::try_from(epoch.elapsed().as_micros()).unwrap_or(u64::MAX);
     let text = String::from_utf8_lossy(data);
     for (at, _) in text.match_indices("\"sent-") {

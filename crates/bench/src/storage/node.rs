@@ -15,7 +15,7 @@ use crate::process::{Server, processes};
 pub(super) const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const BRIDGE: &str = "sheafbench";
 const NETWORK: &str = "10.53.0.0/24";
-const PATIENCE: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// Between two looks: short beside what is measured.
 const LOOK: Duration = Duration::from_millis(3);
 
@@ -34,13 +34,13 @@ pub(super) struct Footprint {
 
 /// A node whose processes end with it.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct StorageNode {
     server: Server,
     connection: Connection,
     dir: TempDir,
 }
 
-impl Node {
+impl StorageNode {
     pub(super) async fn start(sheaf: &Path) -> Result<Self> {
         let dir = tempfile::tempdir()?;
         // Machines run as users of their own, who must be able to pass.
@@ -119,7 +119,7 @@ impl Node {
             if let Some(found) = found.as_ref().filter(|found| is_it(found)) {
                 return Ok(found.clone());
             }
-            ensure!(begun.elapsed() < PATIENCE, "waited in vain for {path}: {found:?}");
+            ensure!(begun.elapsed() < START_TIMEOUT, "waited in vain for {path}: {found:?}");
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -127,7 +127,7 @@ impl Node {
     pub(super) async fn until_gone(&mut self, path: &str) -> Result<()> {
         let begun = Instant::now();
         while let Some(found) = self.find(path).await? {
-            ensure!(begun.elapsed() < PATIENCE, "{path} does not go: {found}");
+            ensure!(begun.elapsed() < START_TIMEOUT, "{path} does not go: {found}");
             tokio::time::sleep(LOOK).await;
         }
         Ok(())
@@ -205,7 +205,7 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for StorageNode {
     fn drop(&mut self) {
         let kill = |pid: u32| {
             let _ = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();

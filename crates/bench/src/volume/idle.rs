@@ -13,7 +13,7 @@ const VOLUMES: usize = 20;
 pub(super) fn measure(sheaf: &Path, figures: &mut Figures) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let data = dir.path().join("d");
-    let mut storage = Storage::start(sheaf, &data)?;
+    let mut storage = IdleStorage::start(sheaf, &data)?;
     for index in 0..VOLUMES {
         let volume = storage.ask(&["create", "100GiB"])?;
         let socket = dir.path().join(format!("{index}.sock"));
@@ -33,7 +33,7 @@ pub(super) fn measure(sheaf: &Path, figures: &mut Figures) -> Result<()> {
     storage.child.kill()?;
     storage.child.wait()?;
     let start = Instant::now();
-    storage = Storage::start(sheaf, &data)?;
+    storage = IdleStorage::start(sheaf, &data)?;
     storage.wait_active()?;
     let took = start.elapsed().as_secs_f64();
     figures.held(
@@ -46,13 +46,13 @@ pub(super) fn measure(sheaf: &Path, figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-struct Storage<'a> {
+struct IdleStorage<'a> {
     sheaf: &'a Path,
     dir: &'a Path,
     child: Child,
 }
 
-impl<'a> Storage<'a> {
+impl<'a> IdleStorage<'a> {
     fn start(sheaf: &'a Path, dir: &'a Path) -> Result<Self> {
         let mut command = Command::new(sheaf);
         command.arg("storage").arg("--dir").arg(dir);
@@ -109,7 +109,7 @@ impl<'a> Storage<'a> {
     }
 }
 
-impl Drop for Storage<'_> {
+impl Drop for IdleStorage<'_> {
     fn drop(&mut self) {
         let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         let _ = self.child.wait();

@@ -10,11 +10,11 @@ use serde_json::Value;
 use super::SPAN;
 
 const SIZE: &str = "1GiB";
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server of a volume, with all its processes.
 #[derive(Debug)]
-pub(super) struct Subject {
+pub(super) struct VolumeServer {
     child: Child,
     /// The program and the directory of a volume; none for qemu-nbd.
     volume: Option<(PathBuf, PathBuf)>,
@@ -44,7 +44,7 @@ pub(super) struct Sample {
     pub(super) cpu_micros: f64,
 }
 
-impl Subject {
+impl VolumeServer {
     /// qemu-nbd on a raw file, as it comes.
     pub(super) fn qemu(dir: &Path) -> Result<Self> {
         let (image, socket) = (dir.join("raw"), dir.join("qemu.sock"));
@@ -86,7 +86,7 @@ impl Subject {
                 return Ok(self);
             }
             ensure!(self.child.try_wait()?.is_none(), "a server ended at once");
-            ensure!(start.elapsed() < PATIENCE, "a server did not come up");
+            ensure!(start.elapsed() < START_TIMEOUT, "a server did not come up");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -146,7 +146,7 @@ impl Subject {
             if replicas.is_some_and(|all| all.len() == 3 && all.iter().all(in_sync)) {
                 return Ok(start.elapsed());
             }
-            ensure!(start.elapsed() < PATIENCE * 5, "the rebuild does not end: {status}");
+            ensure!(start.elapsed() < START_TIMEOUT * 5, "the rebuild does not end: {status}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -182,7 +182,7 @@ impl Subject {
     }
 }
 
-impl Drop for Subject {
+impl Drop for VolumeServer {
     fn drop(&mut self) {
         // Ours ends its replicas when it is asked to end.
         let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();

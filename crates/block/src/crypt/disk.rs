@@ -27,18 +27,18 @@ const PIECE: u64 = 1 << 20;
 pub enum DiskError {
     #[error(transparent)]
     Header(#[from] LuksError),
-    #[error("cannot read what is to be changed")]
+    #[error("cannot read the data to convert")]
     Read(#[source] io::Error),
     #[error("cannot write the result")]
     Write(#[source] io::Error),
-    #[error("there are {found} bytes where {expected} should be")]
+    #[error("found {found} bytes, expected {expected}")]
     Cut { found: u64, expected: u64 },
     #[error("it was stopped")]
     Stopped,
 }
 
 /// Told how far it is, from 0 to 1; answers whether to go on.
-pub type Step<'a> = &'a mut dyn FnMut(f32) -> bool;
+pub type ProgressFn<'a> = &'a mut dyn FnMut(f32) -> bool;
 
 /// Bytes of the file that a disk becomes when it is encrypted.
 pub fn encrypted_len(disk: u64) -> u64 {
@@ -52,7 +52,7 @@ pub fn encrypt(
     to: &File,
     passphrase: &Passphrase,
     cost: Cost,
-    step: Step<'_>,
+    step: ProgressFn<'_>,
 ) -> Result<(), DiskError> {
     let length = from.metadata().map_err(DiskError::Read)?.len();
     to.set_len(encrypted_len(length)).map_err(DiskError::Write)?;
@@ -69,7 +69,7 @@ pub fn decrypt(
     to: &File,
     length: u64,
     passphrase: &Passphrase,
-    step: Step<'_>,
+    step: ProgressFn<'_>,
 ) -> Result<(), DiskError> {
     let cipher = luks::unlock(&mut InFile(from), passphrase)?;
     let start = cipher.start();
@@ -90,7 +90,7 @@ fn walk(
     from: &File,
     start: u64,
     end: u64,
-    step: Step<'_>,
+    step: ProgressFn<'_>,
     hand_on: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>,
 ) -> Result<(), DiskError> {
     let mut buffer = vec![0; PIECE as usize];

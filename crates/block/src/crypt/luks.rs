@@ -41,7 +41,7 @@ pub trait HeaderDisk {
 /// Why a volume cannot be unlocked, or its passphrases not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum LuksError {
-    #[error("no passphrase that was set opens with this one")]
+    #[error("wrong passphrase")]
     WrongPassphrase,
     #[error("the volume has no LUKS2 header")]
     NotEncrypted,
@@ -49,11 +49,11 @@ pub enum LuksError {
     HoldsData,
     #[error("both copies of the LUKS2 header are damaged")]
     Damaged,
-    #[error("the LUKS2 header uses {what} {found:?}, which is not known here")]
+    #[error("the LUKS2 header uses {what} {found:?}, which is not supported")]
     Unsupported { what: &'static str, found: String },
-    #[error("there is no room for another passphrase")]
+    #[error("no free LUKS key slot")]
     Full,
-    #[error("it is the only passphrase: without it nobody could open the volume again")]
+    #[error("cannot remove the only passphrase")]
     Last,
     #[error("a passphrase has at least one byte")]
     Empty,

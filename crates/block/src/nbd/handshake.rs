@@ -43,7 +43,7 @@ pub struct Negotiated {
 
 /// Where the handshake stands after what has arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum HandshakeStep {
     NeedMore,
     Go(Negotiated),
     /// The client has said farewell.
@@ -83,10 +83,14 @@ impl Handshake {
     }
 
     /// Takes what it can of `input`; answers go to `out`.
-    pub fn on(&mut self, input: &mut BytesMut, out: &mut BytesMut) -> Result<Step, HandshakeError> {
+    pub fn on(
+        &mut self,
+        input: &mut BytesMut,
+        out: &mut BytesMut,
+    ) -> Result<HandshakeStep, HandshakeError> {
         if !self.flagged {
             if input.len() < 4 {
-                return Ok(Step::NeedMore);
+                return Ok(HandshakeStep::NeedMore);
             }
             let flags = input.get_u32();
             let known =
@@ -99,11 +103,11 @@ impl Handshake {
         }
         while let Some((number, data)) = next_option(input)? {
             match self.option(number, data, out)? {
-                Step::NeedMore => {}
+                HandshakeStep::NeedMore => {}
                 step => return Ok(step),
             }
         }
-        Ok(Step::NeedMore)
+        Ok(HandshakeStep::NeedMore)
     }
 
     fn option(
@@ -111,12 +115,12 @@ impl Handshake {
         number: u32,
         data: Bytes,
         out: &mut BytesMut,
-    ) -> Result<Step, HandshakeError> {
+    ) -> Result<HandshakeStep, HandshakeError> {
         match number {
             option::EXPORT_NAME => return self.export_name(&data, out),
             option::ABORT => {
                 answer(out, number, rep::ACK, &[]);
-                return Ok(Step::End);
+                return Ok(HandshakeStep::End);
             }
             option::LIST if data.is_empty() => {
                 let name = self.export.name.as_bytes();
@@ -139,7 +143,7 @@ impl Handshake {
             }
             _ => refuse(out, number, rep::UNSUPPORTED, "this option is not supported"),
         }
-        Ok(Step::NeedMore)
+        Ok(HandshakeStep::NeedMore)
     }
 
     fn serves(&self, name: &[u8]) -> bool {
@@ -156,7 +160,11 @@ impl Handshake {
     }
 
     /// The oldest way to open an export: it cannot be refused, only hung up on.
-    fn export_name(&self, name: &[u8], out: &mut BytesMut) -> Result<Step, HandshakeError> {
+    fn export_name(
+        &self,
+        name: &[u8],
+        out: &mut BytesMut,
+    ) -> Result<HandshakeStep, HandshakeError> {
         if !self.serves(name) {
             let name = String::from_utf8_lossy(name).into_owned();
             return Err(HandshakeError::UnknownExport(name));
@@ -166,17 +174,17 @@ impl Handshake {
         if !self.no_zeroes {
             out.put_bytes(0, 124);
         }
-        Ok(Step::Go(self.negotiated()))
+        Ok(HandshakeStep::Go(self.negotiated()))
     }
 
-    fn info(&self, number: u32, mut data: Bytes, out: &mut BytesMut) -> Step {
+    fn info(&self, number: u32, mut data: Bytes, out: &mut BytesMut) -> HandshakeStep {
         let Some((name, wanted)) = read_info(&mut data) else {
             refuse(out, number, rep::INVALID, "the option is malformed");
-            return Step::NeedMore;
+            return HandshakeStep::NeedMore;
         };
         if !self.serves(&name) {
             refuse(out, number, rep::UNKNOWN, "there is no such export");
-            return Step::NeedMore;
+            return HandshakeStep::NeedMore;
         }
         let mut entry = BytesMut::with_capacity(16);
         entry.put_u16(info::EXPORT);
@@ -198,7 +206,11 @@ impl Handshake {
         entry.put_u32(MAX_REQUEST);
         answer(out, number, rep::INFO, &entry);
         answer(out, number, rep::ACK, &[]);
-        if number == option::GO { Step::Go(self.negotiated()) } else { Step::NeedMore }
+        if number == option::GO {
+            HandshakeStep::Go(self.negotiated())
+        } else {
+            HandshakeStep::NeedMore
+        }
     }
 
     fn contexts(&mut self, number: u32, mut data: Bytes, out: &mut BytesMut) {

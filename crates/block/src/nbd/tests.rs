@@ -40,16 +40,16 @@ fn contexts(number: u32, queries: &[&str]) -> Vec<u8> {
 }
 
 /// Feeds one byte at a time: nothing may depend on how bytes arrive.
-fn shake(parts: &[Vec<u8>]) -> (Result<Step, HandshakeError>, Vec<u8>) {
+fn shake(parts: &[Vec<u8>]) -> (Result<HandshakeStep, HandshakeError>, Vec<u8>) {
     let mut out = BytesMut::new();
     let mut handshake = Handshake::begin(export(), &mut out);
     out.clear();
     let mut input = BytesMut::new();
-    let mut last = Ok(Step::NeedMore);
+    let mut last = Ok(HandshakeStep::NeedMore);
     for byte in [3_u32.to_be_bytes().to_vec()].iter().chain(parts).flatten() {
         input.put_u8(*byte);
         last = handshake.on(&mut input, &mut out);
-        if !matches!(last, Ok(Step::NeedMore)) {
+        if !matches!(last, Ok(HandshakeStep::NeedMore)) {
             break;
         }
     }
@@ -60,17 +60,17 @@ fn shake(parts: &[Vec<u8>]) -> (Result<Step, HandshakeError>, Vec<u8>) {
 fn a_client_agrees_on_an_export() {
     let (step, _) = shake(&[option(8, &[]), contexts(10, &["base:allocation"]), go("vol")]);
     let all = Negotiated { structured: true, block_status: true, read_only: false, size: SIZE };
-    assert_eq!(step, Ok(Step::Go(all)));
+    assert_eq!(step, Ok(HandshakeStep::Go(all)));
     let (step, _) = shake(&[go("")]);
     let plain = Negotiated { structured: false, block_status: false, ..all };
-    assert_eq!(step, Ok(Step::Go(plain)));
+    assert_eq!(step, Ok(HandshakeStep::Go(plain)));
 }
 
 #[test]
 fn what_is_not_served_is_refused_and_the_client_may_go_on() {
     let (step, out) =
         shake(&[go("other"), option(99, &[]), contexts(10, &["base:allocation"]), go("vol")]);
-    assert!(matches!(step, Ok(Step::Go(Negotiated { block_status: false, .. }))));
+    assert!(matches!(step, Ok(HandshakeStep::Go(Negotiated { block_status: false, .. }))));
     let refusals = out.windows(4).filter(|w| w[0] == 0x80 && w[1] == 0 && w[2] == 0).count();
     assert_eq!(refusals, 3, "unknown export, unknown option, context without structured replies");
 }
@@ -85,7 +85,7 @@ fn a_stranger_is_hung_up_on() {
     assert!(matches!(step, Err(HandshakeError::Magic(_))));
     let (step, _) = shake(&[option(1, b"other")]);
     assert_eq!(step, Err(HandshakeError::UnknownExport("other".to_owned())));
-    assert_eq!(shake(&[option(2, &[])]).0, Ok(Step::End));
+    assert_eq!(shake(&[option(2, &[])]).0, Ok(HandshakeStep::End));
 }
 
 fn request(kind: u16, flags: u16, offset: u64, length: u32, data: &[u8]) -> BytesMut {

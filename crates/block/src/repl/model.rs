@@ -39,7 +39,7 @@ struct Write {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct State {
+struct ModelState {
     generation: u8,
     isr: Set,
     promised: [u8; REPLICAS],
@@ -83,8 +83,8 @@ fn bit(index: usize) -> Set {
 }
 
 impl Model {
-    fn first(&self, engines: usize) -> State {
-        State {
+    fn first(&self, engines: usize) -> ModelState {
+        ModelState {
             generation: 0,
             isr: bit(REPLICAS) - 1,
             promised: [0; REPLICAS],
@@ -96,7 +96,7 @@ impl Model {
         }
     }
 
-    fn next(&self, state: &State) -> Vec<State> {
+    fn next(&self, state: &ModelState) -> Vec<ModelState> {
         let mut out = Vec::new();
         for index in 0..state.engines.len() {
             match state.engines[index] {
@@ -116,7 +116,7 @@ impl Model {
         out
     }
 
-    fn claim(&self, state: &State, index: usize) -> State {
+    fn claim(&self, state: &ModelState, index: usize) -> ModelState {
         let mut next = state.clone();
         next.generation += 1;
         let (generation, asked) = (next.generation, next.isr);
@@ -126,10 +126,10 @@ impl Model {
 
     fn claimed(
         &self,
-        state: &State,
+        state: &ModelState,
         index: usize,
         (generation, asked, promised): (u8, Set, Set),
-        out: &mut Vec<State>,
+        out: &mut Vec<ModelState>,
     ) {
         for replica in (0..REPLICAS).filter(|replica| has(asked & !promised, *replica)) {
             if state.promised[replica] <= generation {
@@ -161,10 +161,10 @@ impl Model {
 
     fn serve(
         &self,
-        state: &State,
+        state: &ModelState,
         index: usize,
         (generation, isr, write): (u8, Set, Option<Write>),
-        out: &mut Vec<State>,
+        out: &mut Vec<ModelState>,
     ) {
         let Some(write) = write else {
             if state.begun < self.writes {
@@ -200,10 +200,10 @@ impl Model {
 
     fn change_members(
         &self,
-        state: &State,
+        state: &ModelState,
         index: usize,
         (generation, isr, write): (u8, Set, Option<Write>),
-        out: &mut Vec<State>,
+        out: &mut Vec<ModelState>,
     ) {
         let fenced = state.generation != generation && self.without != Without::Compare;
         for replica in 0..REPLICAS {
@@ -242,7 +242,7 @@ impl Model {
     }
 
     /// Explores everything; the number of states, or one that breaks a rule.
-    fn explore(&self, engines: usize) -> Result<usize, State> {
+    fn explore(&self, engines: usize) -> Result<usize, ModelState> {
         let first = self.first(engines);
         let mut seen = HashSet::from([first.clone()]);
         let mut todo = VecDeque::from([first]);
@@ -260,7 +260,7 @@ impl Model {
     }
 }
 
-impl State {
+impl ModelState {
     fn begun_id(&self, index: usize) -> u8 {
         match self.engines[index] {
             Engine::Active { write: Some(write), .. } => write.id,
@@ -275,7 +275,7 @@ impl State {
     }
 }
 
-fn with(state: &State, index: usize, engine: Engine) -> State {
+fn with(state: &ModelState, index: usize, engine: Engine) -> ModelState {
     let mut next = state.clone();
     next.engines[index] = engine;
     next

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
-use self::translate::{Asked, Plan};
+use self::translate::{Asked, RequestPlan};
 use super::files::{Started, Table};
 use super::offload::{Done, Op};
 use super::witness::Witness;
@@ -147,13 +147,13 @@ impl Host {
             self.witness.rebuilt();
         }
         match translate::plan(request, store, &self.inherited) {
-            Plan::Answer(mut result) => {
+            RequestPlan::Answer(mut result) => {
                 if let Ok(DiskReply::Description(description)) = &mut result {
                     description.witnessed = self.witness.found();
                 }
                 self.answered(id, result, wanted);
             }
-            Plan::Ask { asked, requests } => {
+            RequestPlan::Ask { asked, requests } => {
                 self.asked.insert(id, asked);
                 for request in requests {
                     let number = RequestId(self.next);
@@ -300,7 +300,7 @@ impl Host {
         if let Err(RequestError::Stopped { reason }) = &result
             && !self.broken
         {
-            tracing::error!(replica = %self.replica, %reason, "the replica stopped and is opened anew");
+            tracing::error!(replica = %self.replica, %reason, "replica stopped; reopening it");
             self.broken = true;
         }
         let Some(asked) = self.asked.get_mut(&asker) else { return };

@@ -100,7 +100,7 @@ pub enum LabError {
     NotEncrypted { dir: PathBuf },
     #[error("--dir {dir} is used by another process")]
     InUse { dir: PathBuf },
-    #[error("an engine stands by in --dir {dir} already")]
+    #[error("a standby engine is already running in --dir {dir}")]
     StandsBy { dir: PathBuf },
     #[error("--standby needs replicas in processes of their own, not --in-process")]
     StandbyInProcess,

@@ -21,12 +21,12 @@ pub(super) struct Ready {
 
 /// What is wanted of a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Interest {
+pub(super) struct PollInterest {
     pub(super) read: bool,
     pub(super) write: bool,
 }
 
-impl Interest {
+impl PollInterest {
     pub(super) const READ: Self = Self { read: true, write: false };
 
     fn flags(self) -> epoll::EventFlags {
@@ -54,11 +54,21 @@ impl Poll {
         Ok(Self { epoll, events: Vec::with_capacity(128) })
     }
 
-    pub(super) fn add(&self, fd: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
+    pub(super) fn add(
+        &self,
+        fd: impl AsFd,
+        token: Token,
+        interest: PollInterest,
+    ) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), interest.flags())?)
     }
 
-    pub(super) fn change(&self, fd: impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
+    pub(super) fn change(
+        &self,
+        fd: impl AsFd,
+        token: Token,
+        interest: PollInterest,
+    ) -> io::Result<()> {
         Ok(epoll::modify(&self.epoll, fd, epoll::EventData::new_u64(token), interest.flags())?)
     }
 

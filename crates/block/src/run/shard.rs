@@ -40,7 +40,7 @@ pub use self::vault::{Encryption, KeyChange};
 use super::host::{Host, Wanted, boot_id};
 use super::listen::Listener;
 use super::offload::{Done, Driver, Job, Offload};
-use super::poll::{Interest, Poll, Ready, Token, Waker};
+use super::poll::{Poll, PollInterest, Ready, Token, Waker};
 use super::tls::Tls;
 use crate::ids::{BootId, ReplicaId};
 use crate::repl::session::ConnectionId;
@@ -138,7 +138,7 @@ impl Shard {
         let offload = Offload::new(driver, &waker)?;
         let mut sources = Sources::default();
         let token = sources.insert(Source::Waker);
-        poll.add(waker.fd(), token, Interest::READ)?;
+        poll.add(waker.fd(), token, PollInterest::READ)?;
         let (sender, inbox) = mpsc::channel();
         let handle = Handle::new(sender, waker.clone());
         Ok(Self {
@@ -242,7 +242,7 @@ impl Shard {
     fn listen(&mut self, source: Source) -> io::Result<()> {
         let token = self.sources.insert(source);
         let Some(source) = self.sources.get(token) else { return Ok(()) };
-        self.poll.add(source, token, Interest::READ)
+        self.poll.add(source, token, PollInterest::READ)
     }
 
     /// Serves until it is stopped, or until every volume that it had is over.
@@ -285,7 +285,7 @@ impl Shard {
         let nothing_away = self.hosts.values().all(|host| !host.is_away());
         let wanted = self.stopping.is_some() || idle || !(self.resident || self.volumes.is_empty());
         if self.stopping.is_some_and(|limit| self.now() >= limit) {
-            tracing::warn!("what does not answer is not waited for any more");
+            tracing::warn!("shutdown deadline reached; dropping unresponsive connections");
             return true;
         }
         wanted && volumes_over && nothing_away

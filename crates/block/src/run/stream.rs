@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use bytes::{Buf, Bytes, BytesMut};
 use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType};
 
-use super::poll::Interest;
+use super::poll::PollInterest;
 use super::sys::receive;
 use super::tls::Session;
 
@@ -57,12 +57,12 @@ pub(super) struct Stream {
     /// Between the socket and us, where the wire is not our own.
     tls: Option<Box<Session>>,
     /// What the poll was last told.
-    pub(super) interest: Interest,
+    pub(super) interest: PollInterest,
 }
 
 impl Stream {
     pub(super) fn new(fd: OwnedFd) -> Self {
-        Self { fd, out: VecDeque::new(), waiting: 0, tls: None, interest: Interest::READ }
+        Self { fd, out: VecDeque::new(), waiting: 0, tls: None, interest: PollInterest::READ }
     }
 
     pub(super) fn unix(socket: UnixStream) -> io::Result<Self> {

@@ -13,7 +13,7 @@ use crate::repl::engine::{Command, Event, Notice};
 use crate::wire::{BLOCK, SnapshotInfo};
 
 /// How long healing may take, in virtual time.
-const PATIENCE: Time = Time::from_secs(30);
+const HEALING_TIMEOUT: Time = Time::from_secs(30);
 
 /// How long service may take when an in-sync replica can be reached.
 const SERVICE_BOUND: Time = Time::from_secs(5);
@@ -134,7 +134,8 @@ impl World {
     fn has_healed(&self, all: &BTreeSet<ReplicaId>) -> bool {
         let Some(server) = self.live_engine() else { return false };
         let Some(engine) = &self.servers[server].engine else { return false };
-        let live = |it: &&super::hosts::Server| it.engine.as_ref().is_some_and(|it| !it.is_over());
+        let live =
+            |it: &&super::hosts::EngineHost| it.engine.as_ref().is_some_and(|it| !it.is_over());
         self.servers.iter().filter(live).count() == 1
             && self.servers[server].active
             && self.servers[server].waiting.is_empty()
@@ -153,7 +154,7 @@ impl World {
     }
 
     fn wait(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
-        let limit = self.now + PATIENCE;
+        let limit = self.now + HEALING_TIMEOUT;
         self.run_until(|world| world.now >= limit || done(world));
         if !done(self) {
             let status: Vec<_> =

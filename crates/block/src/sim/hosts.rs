@@ -90,7 +90,7 @@ impl Host {
 
 /// An engine with its guest.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct EngineHost {
     pub(crate) engine: Option<Engine>,
     /// The machine it runs on; may be one without a replica.
     pub(crate) host: usize,
@@ -123,7 +123,7 @@ pub(crate) enum AskedWhat {
     Other,
 }
 
-impl Server {
+impl EngineHost {
     /// Stands by for a guest that has not come.
     pub(crate) fn is_waiting(&self) -> bool {
         self.standby && !self.busy && !self.active
@@ -175,7 +175,7 @@ impl World {
         let mut engine = Engine::new(config);
         engine.sabotage(self.plan.sabotage);
         let server = self.servers.len();
-        self.servers.push(Server {
+        self.servers.push(EngineHost {
             engine: Some(engine),
             host,
             deadline: Time::ZERO,

@@ -212,7 +212,7 @@ impl World {
 
     /// A guest that goes on with another engine is alive.
     fn lives_elsewhere(&self, server: usize) -> bool {
-        let goes_on = |(at, it): (usize, &super::hosts::Server)| {
+        let goes_on = |(at, it): (usize, &super::hosts::EngineHost)| {
             at != server && it.busy && it.engine.as_ref().is_some_and(|engine| !engine.is_over())
         };
         self.servers.iter().enumerate().any(goes_on)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::disk::ModelDisk;
 use super::disks::Disk;
-use super::hosts::{Host, Server};
+use super::hosts::{EngineHost, Host};
 use super::net::{Net, Way, Wire};
 use super::oracle::{Oracle, View};
 use super::stored::StoredDisk;
@@ -87,7 +87,7 @@ pub(crate) struct World {
     pub(crate) queue: BTreeMap<(Time, u64), What>,
     counter: u64,
     pub(crate) hosts: Vec<Host>,
-    pub(crate) servers: Vec<Server>,
+    pub(crate) servers: Vec<EngineHost>,
     pub(crate) net: Net,
     pub(crate) record: Versioned,
     pub(crate) control_away: bool,

@@ -36,7 +36,7 @@ impl Shared {
                 }
                 Err(error) => {
                     let error = chain(&error);
-                    tracing::error!(%volume, %error, "a volume cannot be served");
+                    tracing::error!(%volume, %error, "cannot serve volume");
                     self.inner().failed.insert(volume, error);
                     break;
                 }

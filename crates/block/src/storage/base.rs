@@ -64,7 +64,7 @@ impl Shared {
     pub(super) fn let_go_of_base(&self, clone: ReplicaId, base: Option<&Base>) {
         let Some(Base::Replica { replica, .. }) = base else { return };
         if let Err(error) = self.ask_replica(*replica, Request::Unpin { replica: clone }) {
-            tracing::warn!(%replica, %clone, %error, "a snapshot stays kept for a clone that is gone");
+            tracing::warn!(%replica, %clone, %error, "snapshot is still retained for a deleted clone");
         }
     }
 
@@ -84,7 +84,7 @@ impl Shared {
                 |base: &Base| matches!(base, Base::Replica { replica: it, .. } if *it == replica);
             if is_being_made || clone.is_some_and(|it| it.body.base.as_ref().is_some_and(lies_on)) {
                 if let Err(error) = self.ask_replica(by, Request::Hydrate) {
-                    tracing::info!(replica = %by, %error, "a clone cannot be made whole now");
+                    tracing::info!(replica = %by, %error, "cannot flatten clone now");
                 }
                 return Some((pin.snapshot, by, path));
             }

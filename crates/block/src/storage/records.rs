@@ -12,7 +12,7 @@ use crate::repl::control::{ControlError, ControlPlane, Record, Version, Versione
 
 /// How long a question may take. The engine asks again, and serves nothing meanwhile that
 /// depends on the answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Who knows the records, and what was asked.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Records {
     /// A connection answers from now on, in place of whichever did.
     pub(super) fn served_by(&self, stream: UnixStream) -> u64 {
         // Somebody who does not read must not stop others from asking for ever.
-        let _ = stream.set_write_timeout(Some(PATIENCE));
+        let _ = stream.set_write_timeout(Some(QUERY_TIMEOUT));
         let mut asking = self.asking();
         asking.next += 1;
         let number = asking.next;
@@ -65,7 +65,7 @@ impl Records {
         let asking = self.asking();
         let (mut asking, _) = self
             .came
-            .wait_timeout_while(asking, PATIENCE, |asking| asking.server.is_none())
+            .wait_timeout_while(asking, QUERY_TIMEOUT, |asking| asking.server.is_none())
             .unwrap_or_else(PoisonError::into_inner);
         asking.next += 1;
         let ask = asking.next;
@@ -81,7 +81,7 @@ impl Records {
         let (answer, answered) = mpsc::channel();
         asking.waiting.insert(ask, answer);
         drop(asking);
-        let answer = answered.recv_timeout(PATIENCE);
+        let answer = answered.recv_timeout(QUERY_TIMEOUT);
         self.asking().waiting.remove(&ask);
         answer.unwrap_or(RecordAnswer::Unavailable)
     }

@@ -70,7 +70,7 @@ impl Shared {
                     scope.spawn(move || {
                         if let Err(error) = self.open_replica(*replica, dir) {
                             let error = chain(&error);
-                            tracing::error!(%replica, %error, "a replica cannot be served");
+                            tracing::error!(%replica, %error, "cannot serve replica");
                         }
                     });
                 }

@@ -45,7 +45,7 @@ pub(super) fn serve(shared: &Arc<Shared>, path: &Path, ready: impl FnOnce()) {
     let listener = match UnixListener::bind(path) {
         Ok(listener) => listener,
         Err(error) => {
-            tracing::error!(path = %path.display(), %error, "cannot take requests");
+            tracing::error!(path = %path.display(), %error, "cannot accept requests");
             return shared.handle.stop();
         }
     };
@@ -54,7 +54,7 @@ pub(super) fn serve(shared: &Arc<Shared>, path: &Path, ready: impl FnOnce()) {
     for stream in listener.incoming() {
         let Ok(stream) = stream else { continue };
         if connections.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
-            tracing::warn!("more connections than anybody needs; one is hung up on");
+            tracing::warn!("connection limit reached; closing connection");
             connections.fetch_sub(1, Ordering::Relaxed);
             continue;
         }
@@ -65,7 +65,7 @@ pub(super) fn serve(shared: &Arc<Shared>, path: &Path, ready: impl FnOnce()) {
             count.fetch_sub(1, Ordering::Relaxed);
         });
         if let Err(error) = started {
-            tracing::error!(%error, "cannot take a request");
+            tracing::error!(%error, "cannot accept request");
             connections.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -97,7 +97,7 @@ fn be_asked(shared: &Shared, mut reader: BufReader<UnixStream>, mut writer: Unix
         match serde_json::from_str::<Answered>(&line) {
             Ok(answered) => shared.records.answered(answered),
             Err(error) => {
-                tracing::warn!(%error, "an answer about a record cannot be understood");
+                tracing::warn!(%error, "invalid reply to volume record request");
                 break;
             }
         }

@@ -15,7 +15,7 @@ const VERSION: u32 = 1;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct State {
+pub(super) struct StoredState {
     version: u32,
     /// The life of the kernel in which volumes were served last: guests that were served in
     /// another one are gone.
@@ -47,7 +47,7 @@ pub(super) struct Kept {
     pub(super) dir: Option<PathBuf>,
 }
 
-impl State {
+impl StoredState {
     pub(super) fn load(dir: &Path) -> Result<Self, StorageError> {
         let path = dir.join("state.json");
         let bytes = match std::fs::read(&path) {
@@ -91,17 +91,17 @@ mod tests {
     #[test]
     fn what_was_saved_is_loaded_and_what_is_not_understood_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let mut state = State::load(dir.path()).unwrap();
+        let mut state = StoredState::load(dir.path()).unwrap();
         let kept = Kept { volume: VolumeId::random(), dir: Some(PathBuf::from("/srv/r")) };
         state.replicas.insert(ReplicaId::random(), kept);
         state.save(dir.path()).unwrap();
-        assert_eq!(State::load(dir.path()).unwrap().replicas, state.replicas);
+        assert_eq!(StoredState::load(dir.path()).unwrap().replicas, state.replicas);
         for (text, said) in [
             ("{\"version\":1,", "is not the state of a storage process"),
             ("{\"version\":2}", "is of version 2; this program knows version 1"),
         ] {
             std::fs::write(dir.path().join("state.json"), text).unwrap();
-            let error = State::load(dir.path()).unwrap_err().to_string();
+            let error = StoredState::load(dir.path()).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");
         }
     }

@@ -58,9 +58,9 @@ pub(super) enum VolumeError {
     Over { volume: VolumeId, why: String },
     #[error("cannot do that to volume {volume}")]
     Admin { volume: VolumeId, source: AdminError },
-    #[error("volume {volume} has no passphrase that its supervisor knows")]
+    #[error("no passphrase is known for volume {volume}")]
     NoPassphrase { volume: VolumeId },
-    #[error("cannot give {path} to those who may connect")]
+    #[error("cannot set the owner of {path}")]
     Give { path: PathBuf, source: io::Error },
     #[error("the storage process is ending; try again")]
     Ending,

@@ -53,7 +53,7 @@ use self::flush::Flush;
 use self::gate::Gate;
 use self::mark::LogMark;
 pub(crate) use self::opened::{Left, Opened};
-use self::ops::{Op, OpKind, Step};
+use self::ops::{Op, OpKind, OpStep};
 pub use self::status::{Progress, SnapshotStatus, Status};
 use self::trash::Trash;
 use self::work::WorkState;

@@ -37,7 +37,7 @@ pub(crate) fn converse(device: DeviceId, stream: UnixStream, attach: Box<dyn Att
             Err(Error::Disconnected | Error::SocketBroken(_) | Error::PartialMessage) => break,
             Err(Error::SocketRetry(_)) => {}
             Err(error) => {
-                tracing::warn!(device, %error, "a guest's device is ended");
+                tracing::warn!(device, %error, "vhost-user device closed");
                 break;
             }
         }

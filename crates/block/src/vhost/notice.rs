@@ -57,7 +57,7 @@ impl Notice {
         message[4..8].copy_from_slice(&VERSION.to_le_bytes());
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         if let Err(error) = send(&self.0, &message, flags) {
-            tracing::warn!(%error, "cannot tell a guest that its disk has grown");
+            tracing::warn!(%error, "cannot notify guest of disk expansion");
         }
     }
 }

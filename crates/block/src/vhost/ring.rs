@@ -160,7 +160,7 @@ impl Ring {
             inflight.answering(head);
         }
         if let Err(error) = self.queue.add_used(&*self.memory, head, written) {
-            tracing::warn!(%error, "a guest's ring takes no answer");
+            tracing::warn!(%error, "cannot complete request on virtqueue");
         }
         if let Some(inflight) = &self.inflight {
             inflight.end(head, self.queue.next_used());

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
 /// What a lease says, as far as it decides anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct LeaseRecord {
     pub(super) holder: String,
     pub(super) duration: Duration,
     /// Changes with every renewal.
@@ -16,7 +16,7 @@ pub(super) struct Record {
 
 /// What a candidate does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum ElectionStep {
     Create,
     /// Take over from another holder, or from none.
     Take,
@@ -24,10 +24,10 @@ pub(super) enum Step {
     Wait,
 }
 
-pub(super) fn read(lease: &Lease) -> Record {
+pub(super) fn read(lease: &Lease) -> LeaseRecord {
     let spec = lease.spec.clone().unwrap_or_default();
     let seconds = spec.lease_duration_seconds.unwrap_or(0);
-    Record {
+    LeaseRecord {
         holder: spec.holder_identity.unwrap_or_default(),
         duration: Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
         version: lease.metadata.resource_version.clone().unwrap_or_default(),
@@ -35,27 +35,27 @@ pub(super) fn read(lease: &Lease) -> Record {
 }
 
 /// `idle` is for how long this candidate has seen the lease unchanged.
-pub(super) fn step(lease: Option<&Record>, identity: &str, idle: Duration) -> Step {
+pub(super) fn step(lease: Option<&LeaseRecord>, identity: &str, idle: Duration) -> ElectionStep {
     match lease {
-        None => Step::Create,
-        Some(lease) if lease.holder == identity => Step::Renew,
-        Some(lease) if lease.holder.is_empty() || idle > lease.duration => Step::Take,
-        Some(_) => Step::Wait,
+        None => ElectionStep::Create,
+        Some(lease) if lease.holder == identity => ElectionStep::Renew,
+        Some(lease) if lease.holder.is_empty() || idle > lease.duration => ElectionStep::Take,
+        Some(_) => ElectionStep::Wait,
     }
 }
 
 /// Writes what `step` means into the lease.
 pub(super) fn apply(
-    step: Step,
+    step: ElectionStep,
     spec: &mut LeaseSpec,
     identity: &str,
     duration: Duration,
     now: MicroTime,
 ) {
-    if step == Step::Wait {
+    if step == ElectionStep::Wait {
         return;
     }
-    if step != Step::Renew {
+    if step != ElectionStep::Renew {
         spec.lease_transitions = Some(spec.lease_transitions.map_or(0, |count| count + 1));
         spec.acquire_time = Some(now.clone());
     }
@@ -76,20 +76,20 @@ pub(super) fn release(spec: &mut LeaseSpec, now: MicroTime) {
 mod tests {
     use super::*;
 
-    fn held(by: &str) -> Record {
-        Record { holder: by.into(), duration: Duration::from_secs(15), version: "1".into() }
+    fn held(by: &str) -> LeaseRecord {
+        LeaseRecord { holder: by.into(), duration: Duration::from_secs(15), version: "1".into() }
     }
 
     #[test]
     fn only_a_free_own_or_expired_lease_is_taken() {
         let cases = [
-            (None, 0, Step::Create),
-            (Some(held("me")), 0, Step::Renew),
-            (Some(held("me")), 60, Step::Renew),
-            (Some(held("")), 0, Step::Take),
-            (Some(held("you")), 0, Step::Wait),
-            (Some(held("you")), 15, Step::Wait),
-            (Some(held("you")), 16, Step::Take),
+            (None, 0, ElectionStep::Create),
+            (Some(held("me")), 0, ElectionStep::Renew),
+            (Some(held("me")), 60, ElectionStep::Renew),
+            (Some(held("")), 0, ElectionStep::Take),
+            (Some(held("you")), 0, ElectionStep::Wait),
+            (Some(held("you")), 15, ElectionStep::Wait),
+            (Some(held("you")), 16, ElectionStep::Take),
         ];
         for (lease, idle, expected) in cases {
             let found = step(lease.as_ref(), "me", Duration::from_secs(idle));
@@ -103,11 +103,11 @@ mod tests {
         let (first, second) = (at("2026-01-01T00:00:00Z"), at("2026-01-01T00:00:05Z"));
         let mut spec = LeaseSpec::default();
         let lease = Duration::from_secs(15);
-        apply(Step::Create, &mut spec, "a", lease, first.clone());
-        apply(Step::Renew, &mut spec, "a", lease, second.clone());
+        apply(ElectionStep::Create, &mut spec, "a", lease, first.clone());
+        apply(ElectionStep::Renew, &mut spec, "a", lease, second.clone());
         assert_eq!((spec.lease_transitions, &spec.acquire_time), (Some(0), &Some(first)));
         assert_eq!(spec.renew_time, Some(second.clone()));
-        apply(Step::Take, &mut spec, "b", lease, second.clone());
+        apply(ElectionStep::Take, &mut spec, "b", lease, second.clone());
         assert_eq!((spec.lease_transitions, &spec.acquire_time), (Some(1), &Some(second)));
     }
 }

@@ -10,7 +10,7 @@ use http_body_util::Full;
 use super::*;
 use crate::catalog::Catalog;
 
-fn nodes() -> Arc<Kind> {
+fn nodes() -> Arc<CatalogKind> {
     let core = serde_json::from_str(
         r#"{"items":[{"versions":[{"version":"v1","resources":[{"resource":"nodes",
         "scope":"Cluster","responseKind":{"kind":"Node"},"verbs":["list","watch"]}]}]}]}"#,
@@ -48,8 +48,8 @@ async fn changes(answers: &[(u16, &str)], count: usize) -> (Vec<String>, Vec<Str
     let mut seen = Vec::new();
     while seen.len() < count {
         seen.push(match updates.recv().await.unwrap().change {
-            Change::Applied(meta) => format!("+{}", meta.name),
-            Change::Deleted(meta) => format!("-{}", meta.name),
+            FeedChange::Applied(meta) => format!("+{}", meta.name),
+            FeedChange::Deleted(meta) => format!("-{}", meta.name),
             other => format!("{other:?}"),
         });
     }

@@ -9,7 +9,7 @@ use super::CertificateAsk;
 const NODE_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum CertificateStep {
     Nothing,
     /// Approve it if the one who asks has rights to this subresource.
     Consider {
@@ -59,21 +59,23 @@ fn is(object: &Value, kind: &str) -> bool {
 }
 
 /// `reviewed` is what the signer says of it: the name asked for, somebody else's, or why not.
-pub(super) fn step(object: &Value, reviewed: &Result<Option<String>, String>) -> Step {
+pub(super) fn step(object: &Value, reviewed: &Result<Option<String>, String>) -> CertificateStep {
     let signed = object["status"]["certificate"].as_str().is_some_and(|text| !text.is_empty());
     if signed || is(object, "Denied") || is(object, "Failed") {
-        return Step::Nothing;
+        return CertificateStep::Nothing;
     }
     match (reviewed, is(object, "Approved")) {
-        (Ok(None), _) | (Err(_), false) => Step::Nothing,
-        (Err(message), true) => Step::Refuse { message: message.clone() },
-        (Ok(Some(_)), true) => Step::Sign,
+        (Ok(None), _) | (Err(_), false) => CertificateStep::Nothing,
+        (Err(message), true) => CertificateStep::Refuse { message: message.clone() },
+        (Ok(Some(_)), true) => CertificateStep::Sign,
         // Only nodes get theirs without anybody looking.
         (Ok(Some(name)), false) if object["spec"]["signerName"] == NODE_CLIENT => {
             let own = object["spec"]["username"] == name.as_str();
-            Step::Consider { subresource: if own { "selfnodeclient" } else { "nodeclient" } }
+            CertificateStep::Consider {
+                subresource: if own { "selfnodeclient" } else { "nodeclient" },
+            }
         }
-        (Ok(Some(_)), false) => Step::Nothing,
+        (Ok(Some(_)), false) => CertificateStep::Nothing,
     }
 }
 
@@ -146,33 +148,33 @@ mod tests {
         let wrong = Err("usages did not match".to_owned());
         let client = "kubernetes.io/kube-apiserver-client";
         for (object, reviewed, expected) in [
-            (request(client, "jane", &[]), &fits, Step::Nothing),
-            (request(client, "jane", &["Approved"]), &fits, Step::Sign),
-            (request(client, "jane", &["Approved", "Failed"]), &fits, Step::Nothing),
-            (request(client, "jane", &["Denied"]), &fits, Step::Nothing),
-            (request(client, "jane", &["Approved"]), &Ok(None), Step::Nothing),
-            (request(client, "jane", &[]), &wrong, Step::Nothing),
+            (request(client, "jane", &[]), &fits, CertificateStep::Nothing),
+            (request(client, "jane", &["Approved"]), &fits, CertificateStep::Sign),
+            (request(client, "jane", &["Approved", "Failed"]), &fits, CertificateStep::Nothing),
+            (request(client, "jane", &["Denied"]), &fits, CertificateStep::Nothing),
+            (request(client, "jane", &["Approved"]), &Ok(None), CertificateStep::Nothing),
+            (request(client, "jane", &[]), &wrong, CertificateStep::Nothing),
             (
                 request(client, "jane", &["Approved"]),
                 &wrong,
-                Step::Refuse { message: "usages did not match".to_owned() },
+                CertificateStep::Refuse { message: "usages did not match".to_owned() },
             ),
             (
                 request(NODE_CLIENT, "system:bootstrap:abc", &[]),
                 &fits,
-                Step::Consider { subresource: "nodeclient" },
+                CertificateStep::Consider { subresource: "nodeclient" },
             ),
             (
                 request(NODE_CLIENT, "system:node:a", &[]),
                 &fits,
-                Step::Consider { subresource: "selfnodeclient" },
+                CertificateStep::Consider { subresource: "selfnodeclient" },
             ),
         ] {
             assert_eq!(step(&object, reviewed), expected, "{object}");
         }
         let mut done = request(client, "jane", &["Approved"]);
         done["status"]["certificate"] = "LS0t".into();
-        assert_eq!(step(&done, &fits), Step::Nothing);
+        assert_eq!(step(&done, &fits), CertificateStep::Nothing);
     }
 
     #[test]

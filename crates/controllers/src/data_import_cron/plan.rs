@@ -91,7 +91,7 @@ pub(super) fn data_source(object: &Value, cron: &DataImportCron, import: &str) -
 
 /// How the current import stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage<'a> {
+pub(super) enum ImportStage<'a> {
     /// The source was not looked at yet.
     NoDigest,
     /// A data volume in this phase.
@@ -103,7 +103,7 @@ pub(super) enum Stage<'a> {
 pub(super) fn status(
     object: &Value,
     cron: &DataImportCron,
-    stage: Stage<'_>,
+    stage: ImportStage<'_>,
     now: Timestamp,
 ) -> Value {
     let condition = |kind, status, message: &str, reason: &str| {
@@ -111,12 +111,14 @@ pub(super) fn status(
     };
     let none = || condition("Progressing", "False", "No current import", "NoImport");
     let (progressing, current) = match stage {
-        Stage::NoDigest => (none(), condition("UpToDate", "False", "No source digest", "NoDigest")),
-        Stage::Imported => {
+        ImportStage::NoDigest => {
+            (none(), condition("UpToDate", "False", "No source digest", "NoDigest"))
+        }
+        ImportStage::Imported => {
             let message = "Latest import is up to date";
             (none(), condition("UpToDate", "True", message, "UpToDate"))
         }
-        Stage::Importing(phase) => {
+        ImportStage::Importing(phase) => {
             let progressing = match phase {
                 "" | "Pending" | "ImportScheduled" | "WaitForFirstConsumer" => {
                     condition("Progressing", "False", "Import is scheduled", "ImportScheduled")
@@ -144,7 +146,7 @@ pub(super) fn status(
         let import = import_name(cron, digest);
         status["currentImports"] = json!([{"DataVolumeName": import, "Digest": digest}]);
         let known = text(object, "/status/lastImportedPVC/name");
-        if stage == Stage::Imported && known != import {
+        if stage == ImportStage::Imported && known != import {
             status["lastImportedPVC"] = json!({"namespace": namespace(object), "name": import});
             status["lastImportTimestamp"] = base::clock::rfc3339(now).into();
         }
@@ -222,11 +224,11 @@ mod tests {
             let reason = |index: usize| text(&conditions[index], "/reason").to_owned();
             (reason(0), reason(1), status)
         };
-        assert_eq!(told(Stage::NoDigest).1, "NoDigest");
-        assert_eq!(told(Stage::Importing("Pending")).0, "ImportScheduled");
-        assert_eq!(told(Stage::Importing("ImportInProgress")).0, "ImportProgressing");
-        assert_eq!(told(Stage::Importing("Failed")).0, "Failed");
-        let (progressing, current, status) = told(Stage::Imported);
+        assert_eq!(told(ImportStage::NoDigest).1, "NoDigest");
+        assert_eq!(told(ImportStage::Importing("Pending")).0, "ImportScheduled");
+        assert_eq!(told(ImportStage::Importing("ImportInProgress")).0, "ImportProgressing");
+        assert_eq!(told(ImportStage::Importing("Failed")).0, "Failed");
+        let (progressing, current, status) = told(ImportStage::Imported);
         assert_eq!((progressing.as_str(), current.as_str()), ("NoImport", "UpToDate"));
         let status = &status["status"];
         assert_eq!(status["lastImportedPVC"]["name"], "debian-0123456789ab");

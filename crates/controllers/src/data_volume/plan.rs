@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::source::{Hold, Source};
+use super::source::{CloneHold, DataVolumeSource};
 use crate::condition::{self, Condition};
 use crate::object::{annotation, is_controlled_by, list, name, namespace, text};
 use crate::populate::{CLONE_REQUEST, DRIVER_CLONE, IMMEDIATE, POD_PHASE, UPLOAD_TARGET};
@@ -20,7 +20,7 @@ const RESTARTS: &str = "cdi.kubevirt.io/storage.pod.restarts";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// What the agent has to know of the content of a claim, as annotations of it.
-pub(crate) fn annotations(content: &str, source: &Source) -> Map<String, Value> {
+pub(crate) fn annotations(content: &str, source: &DataVolumeSource) -> Map<String, Value> {
     let mut annotations = Map::new();
     let mut note = |key: &str, value: &str| {
         if !value.is_empty() {
@@ -29,7 +29,7 @@ pub(crate) fn annotations(content: &str, source: &Source) -> Map<String, Value> 
     };
     note("contentType", if content.is_empty() { "kubevirt" } else { content });
     match source {
-        Source::Http { url, secret, certificates, checksum, headers, secret_headers } => {
+        DataVolumeSource::Http { url, secret, certificates, checksum, headers, secret_headers } => {
             note("import.source", "http");
             note("import.endpoint", url);
             note("import.secretName", secret);
@@ -42,20 +42,22 @@ pub(crate) fn annotations(content: &str, source: &Source) -> Map<String, Value> 
                 note(&format!("import.secretExtraHeaders.{index}"), name);
             }
         }
-        Source::Registry { url, secret, certificates } => {
+        DataVolumeSource::Registry { url, secret, certificates } => {
             note("import.source", "registry");
             note("import.endpoint", url);
             note("import.secretName", secret);
             note("import.certConfigMap", certificates);
         }
-        Source::Clone { namespace, name } => {
+        DataVolumeSource::Clone { namespace, name } => {
             annotations.insert(CLONE_REQUEST.into(), format!("{namespace}/{name}").into());
         }
-        Source::Upload => {
+        DataVolumeSource::Upload => {
             annotations.insert(UPLOAD_TARGET.into(), "".into());
         }
-        Source::Snapshot { .. } => {}
-        Source::Blank | Source::Unresolved { .. } | Source::Unsupported(_) => {
+        DataVolumeSource::Snapshot { .. } => {}
+        DataVolumeSource::Blank
+        | DataVolumeSource::Unresolved { .. }
+        | DataVolumeSource::Unsupported(_) => {
             note("import.source", "none");
         }
     }
@@ -63,7 +65,7 @@ pub(crate) fn annotations(content: &str, source: &Source) -> Map<String, Value> 
 }
 
 /// The claim of a data volume, with what the agent has to know.
-pub(super) fn claim(dv: &Value, source: &Source) -> Value {
+pub(super) fn claim(dv: &Value, source: &DataVolumeSource) -> Value {
     let mut annotations: Map<String, Value> =
         dv.pointer("/metadata/annotations").and_then(Value::as_object).cloned().unwrap_or_default();
     annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
@@ -93,7 +95,7 @@ pub(super) fn class<'a>(claim: &Value, classes: &'a [Value]) -> Option<&'a Value
 }
 
 /// Has the driver copy the source, so that nobody has to fill the claim.
-pub(super) fn link(claim: &mut Value, source: &Source) {
+pub(super) fn link(claim: &mut Value, source: &DataVolumeSource) {
     let Some((kind, there, name)) = source.copied() else { return };
     let is_here = there == namespace(claim);
     if let Some(annotations) = claim["metadata"]["annotations"].as_object_mut() {
@@ -112,10 +114,10 @@ pub(super) fn link(claim: &mut Value, source: &Source) {
 }
 
 /// A copy that asks for no size gets that of its source.
-pub(super) fn default_size(claim: &mut Value, source: &Source, copied: &Value) {
+pub(super) fn default_size(claim: &mut Value, source: &DataVolumeSource, copied: &Value) {
     let pointer = match source {
-        Source::Clone { .. } => "/status/capacity/storage",
-        Source::Snapshot { .. } => "/status/restoreSize",
+        DataVolumeSource::Clone { .. } => "/status/capacity/storage",
+        DataVolumeSource::Snapshot { .. } => "/status/restoreSize",
         _ => return,
     };
     let asks = claim.pointer("/spec/resources/requests/storage").is_some_and(|own| !own.is_null());
@@ -156,17 +158,17 @@ pub(super) fn default_modes(claim: &mut Value, dv: &Value, sets: &[Set]) {
 
 /// Everything that a data volume's status follows from.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen<'a> {
+pub(super) struct DataVolumeInput<'a> {
     pub(super) dv: &'a Value,
-    pub(super) source: &'a Source,
+    pub(super) source: &'a DataVolumeSource,
     pub(super) claim: Option<&'a Value>,
     /// Why there is no claim yet.
-    pub(super) hold: Option<&'a Hold>,
+    pub(super) hold: Option<&'a CloneHold>,
     pub(super) waits_for_consumer: bool,
 }
 
-pub(super) fn phase(seen: Seen<'_>) -> &'static str {
-    if matches!(seen.source, Source::Unsupported(_)) {
+pub(super) fn phase(seen: DataVolumeInput<'_>) -> &'static str {
+    if matches!(seen.source, DataVolumeSource::Unsupported(_)) {
         return "Failed";
     }
     let Some(claim) = seen.claim else { return "Pending" };
@@ -179,11 +181,13 @@ pub(super) fn phase(seen: Seen<'_>) -> &'static str {
         return if seen.waits_for_consumer && !told { "WaitForFirstConsumer" } else { "Pending" };
     }
     let (scheduled, running) = match seen.source {
-        Source::Clone { .. } | Source::Snapshot { .. } => ("CloneScheduled", "CloneInProgress"),
-        Source::Upload if annotation(claim, POD_READY) == Some("true") => {
+        DataVolumeSource::Clone { .. } | DataVolumeSource::Snapshot { .. } => {
+            ("CloneScheduled", "CloneInProgress")
+        }
+        DataVolumeSource::Upload if annotation(claim, POD_READY) == Some("true") => {
             ("UploadReady", "UploadReady")
         }
-        Source::Upload => ("UploadScheduled", "UploadScheduled"),
+        DataVolumeSource::Upload => ("UploadScheduled", "UploadScheduled"),
         _ => ("ImportScheduled", "ImportInProgress"),
     };
     match annotation(claim, POD_PHASE) {
@@ -195,7 +199,7 @@ pub(super) fn phase(seen: Seen<'_>) -> &'static str {
 }
 
 /// The status that a data volume should have.
-pub(super) fn status(seen: Seen<'_>, now: Timestamp) -> Value {
+pub(super) fn status(seen: DataVolumeInput<'_>, now: Timestamp) -> Value {
     let phase = phase(seen);
     let note = |key: &str| seen.claim.and_then(|claim| annotation(claim, key)).unwrap_or("");
     let progress = match (phase, note(PROGRESS)) {
@@ -217,7 +221,12 @@ pub(super) fn status(seen: Seen<'_>, now: Timestamp) -> Value {
     json!({"status": status})
 }
 
-fn conditions_for(seen: Seen<'_>, phase: &str, trouble: &str, reason: &str) -> [Condition; 3] {
+fn conditions_for(
+    seen: DataVolumeInput<'_>,
+    phase: &str,
+    trouble: &str,
+    reason: &str,
+) -> [Condition; 3] {
     let own = name(seen.dv);
     let bound = match seen.claim {
         Some(claim) if !is_controlled_by(claim, seen.dv) => Condition::new("Bound", "False")
@@ -237,7 +246,7 @@ fn conditions_for(seen: Seen<'_>, phase: &str, trouble: &str, reason: &str) -> [
         .hold
         .map(|hold| Condition::new("Running", "False").because(hold.reason(), hold.to_string()));
     let running = held.unwrap_or_else(|| match (phase, seen.source) {
-        (_, Source::Unsupported(kind)) => Condition::new("Running", "False")
+        (_, DataVolumeSource::Unsupported(kind)) => Condition::new("Running", "False")
             .because("Error", format!("cannot fill a volume from source: {kind}")),
         ("ImportInProgress" | "CloneInProgress" | "UploadReady", _) if trouble.is_empty() => {
             Condition::new("Running", "True").because("Pod is running", "")

@@ -8,7 +8,7 @@ use crate::populate;
 
 /// Where the content of a data volume comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum DataVolumeSource {
     Http {
         url: String,
         secret: String,
@@ -44,7 +44,7 @@ pub(crate) enum Source {
 }
 
 /// What a data volume asks for; `data_source` is the one that `sourceRef` names, if it does.
-pub(crate) fn source(dv: &Value, data_source: Option<&Value>) -> Source {
+pub(crate) fn source(dv: &Value, data_source: Option<&Value>) -> DataVolumeSource {
     let own = &dv["spec"]["source"];
     let named = data_source.map(|found| &found["spec"]["source"]);
     let source = if own.is_object() { own } else { named.unwrap_or(&Value::Null) };
@@ -55,7 +55,7 @@ pub(crate) fn source(dv: &Value, data_source: Option<&Value>) -> Source {
         from => from,
     };
     if source["http"].is_object() {
-        return Source::Http {
+        return DataVolumeSource::Http {
             url: word("http", "/url"),
             secret: word("http", "/secretRef"),
             certificates: word("http", "/certConfigMap"),
@@ -65,35 +65,38 @@ pub(crate) fn source(dv: &Value, data_source: Option<&Value>) -> Source {
         };
     }
     if source["registry"].is_object() {
-        return Source::Registry {
+        return DataVolumeSource::Registry {
             url: word("registry", "/url"),
             secret: word("registry", "/secretRef"),
             certificates: word("registry", "/certConfigMap"),
         };
     }
     if source["pvc"].is_object() {
-        return Source::Clone { namespace: there("pvc"), name: word("pvc", "/name") };
+        return DataVolumeSource::Clone { namespace: there("pvc"), name: word("pvc", "/name") };
     }
     if source["snapshot"].is_object() {
-        return Source::Snapshot { namespace: there("snapshot"), name: word("snapshot", "/name") };
+        return DataVolumeSource::Snapshot {
+            namespace: there("snapshot"),
+            name: word("snapshot", "/name"),
+        };
     }
     if source["upload"].is_object() {
-        return Source::Upload;
+        return DataVolumeSource::Upload;
     }
     let reference = text(dv, "/spec/sourceRef/name");
     if source["blank"].is_object() || (source.is_null() && reference.is_empty()) {
-        return Source::Blank;
+        return DataVolumeSource::Blank;
     }
     let kinds = source.as_object().map(|kinds| kinds.keys().cloned().collect::<Vec<_>>());
     match kinds.unwrap_or_default() {
         kinds if kinds.is_empty() && !reference.is_empty() => {
-            Source::Unresolved { name: reference.to_owned() }
+            DataVolumeSource::Unresolved { name: reference.to_owned() }
         }
-        kinds => Source::Unsupported(kinds.join(", ")),
+        kinds => DataVolumeSource::Unsupported(kinds.join(", ")),
     }
 }
 
-impl Source {
+impl DataVolumeSource {
     /// The object that is copied: its kind, namespace and name.
     pub(crate) fn copied(&self) -> Option<(&'static str, &str, &str)> {
         match self {
@@ -106,7 +109,7 @@ impl Source {
 
 /// Why the claim of a data volume is not made yet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Hold {
+pub(crate) enum CloneHold {
     #[error("The source {kind} {name} doesn't exist")]
     Missing { kind: &'static str, name: String },
     #[error("The source {kind} {name} is not ready: {why}")]
@@ -120,7 +123,7 @@ pub(crate) enum Hold {
     Driver,
 }
 
-impl Hold {
+impl CloneHold {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Missing { .. } => "CloneWithoutSource",
@@ -138,7 +141,7 @@ pub(crate) enum Start {
     Plain,
     /// As a copy that the driver makes, which shares the space of its source.
     Linked,
-    Hold(Hold),
+    Hold(CloneHold),
 }
 
 /// What the start of a claim depends on.
@@ -153,31 +156,31 @@ pub(crate) struct Copied<'a> {
 }
 
 /// A source of another namespace counts only if admission authorized it for this DataVolume.
-pub(crate) fn unauthorized(dv: &Value, source: &Source) -> Option<Hold> {
+pub(crate) fn unauthorized(dv: &Value, source: &DataVolumeSource) -> Option<CloneHold> {
     let (kind, there, name) = source.copied()?;
     let authorized = annotation(dv, populate::AUTHORIZED).unwrap_or_default();
     if there == namespace(dv) || virt::admit::covers(authorized, kind, there, name) {
         return None;
     }
-    Some(Hold::Unauthorized { kind, namespace: there.to_owned(), name: name.to_owned() })
+    Some(CloneHold::Unauthorized { kind, namespace: there.to_owned(), name: name.to_owned() })
 }
 
-pub(crate) fn start(source: &Source, copied: Copied<'_>) -> Start {
-    if let Source::Unresolved { name } = source {
-        return Start::Hold(Hold::Missing { kind: "DataSource", name: name.clone() });
+pub(crate) fn start(source: &DataVolumeSource, copied: Copied<'_>) -> Start {
+    if let DataVolumeSource::Unresolved { name } = source {
+        return Start::Hold(CloneHold::Missing { kind: "DataSource", name: name.clone() });
     }
     let Some((kind, _, name)) = source.copied() else { return Start::Plain };
     let Some(object) = copied.object.filter(|object| !is_deleting(object)) else {
-        return Start::Hold(Hold::Missing { kind, name: name.to_owned() });
+        return Start::Hold(CloneHold::Missing { kind, name: name.to_owned() });
     };
     let by_driver = copied.class.is_some_and(|class| text(class, "/provisioner") == hci::DRIVER);
     if kind == "snapshot" {
-        return if by_driver { Start::Linked } else { Start::Hold(Hold::Driver) };
+        return if by_driver { Start::Linked } else { Start::Hold(CloneHold::Driver) };
     }
     if !by_driver {
         return Start::Plain;
     }
-    let not_ready = |why| Start::Hold(Hold::NotReady { kind, name: name.to_owned(), why });
+    let not_ready = |why| Start::Hold(CloneHold::NotReady { kind, name: name.to_owned(), why });
     let Some(volume) = copied.volume.filter(|_| text(object, "/status/phase") == "Bound") else {
         return not_ready("it is not bound to a volume");
     };
@@ -203,22 +206,24 @@ mod tests {
     #[test]
     fn sources_are_told_apart() {
         let http = dv(json!({"source": {"http": {"url": "http://x"}}}));
-        assert!(matches!(source(&http, None), Source::Http { url, .. } if url == "http://x"));
+        assert!(
+            matches!(source(&http, None), DataVolumeSource::Http { url, .. } if url == "http://x")
+        );
         let clone = dv(json!({"source": {"pvc": {"name": "p"}}}));
-        let from_here = Source::Clone { namespace: "n".into(), name: "p".into() };
+        let from_here = DataVolumeSource::Clone { namespace: "n".into(), name: "p".into() };
         assert_eq!(source(&clone, None), from_here);
         let by_name = dv(json!({"sourceRef": {"kind": "DataSource", "name": "s"}}));
         let found = json!({"spec": {"source": {"pvc": {"name": "p", "namespace": "m"}}}});
-        let from_there = Source::Clone { namespace: "m".into(), name: "p".into() };
+        let from_there = DataVolumeSource::Clone { namespace: "m".into(), name: "p".into() };
         assert_eq!(source(&by_name, Some(&found)), from_there);
-        let unresolved = Source::Unresolved { name: "s".into() };
+        let unresolved = DataVolumeSource::Unresolved { name: "s".into() };
         assert_eq!(source(&by_name, None), unresolved);
         assert_eq!(source(&by_name, Some(&json!({"spec": {"source": {}}}))), unresolved);
-        assert_eq!(source(&dv(json!({"source": {"blank": {}}})), None), Source::Blank);
+        assert_eq!(source(&dv(json!({"source": {"blank": {}}})), None), DataVolumeSource::Blank);
         let strange = dv(json!({"source": {"vddk": {}}}));
-        assert_eq!(source(&strange, None), Source::Unsupported("vddk".into()));
+        assert_eq!(source(&strange, None), DataVolumeSource::Unsupported("vddk".into()));
         let taken = dv(json!({"source": {"snapshot": {"name": "s", "namespace": "m"}}}));
-        let snapshot = Source::Snapshot { namespace: "m".into(), name: "s".into() };
+        let snapshot = DataVolumeSource::Snapshot { namespace: "m".into(), name: "s".into() };
         assert_eq!(source(&taken, None), snapshot);
     }
 
@@ -250,8 +255,8 @@ mod tests {
         });
         let replicated = json!({"spec": {"csi": {"driver": hci::DRIVER, "volumeHandle": "v"}}});
         let file = json!({"spec": {"local": {}}});
-        let claim = Source::Clone { namespace: "m".into(), name: "p".into() };
-        let snapshot = Source::Snapshot { namespace: "n".into(), name: "s".into() };
+        let claim = DataVolumeSource::Clone { namespace: "m".into(), name: "p".into() };
+        let snapshot = DataVolumeSource::Snapshot { namespace: "n".into(), name: "s".into() };
         let told = |start| match start {
             Start::Plain => "plain".to_owned(),
             Start::Linked => "linked".to_owned(),
@@ -288,9 +293,9 @@ mod tests {
                 None,
                 "a VolumeSnapshot can only be copied to a class of its own driver",
             ),
-            (&Source::Upload, &ours, None, None, "plain"),
+            (&DataVolumeSource::Upload, &ours, None, None, "plain"),
             (
-                &Source::Unresolved { name: "d".into() },
+                &DataVolumeSource::Unresolved { name: "d".into() },
                 &ours,
                 None,
                 None,

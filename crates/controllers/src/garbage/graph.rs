@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use client::{Kind, Meta, Owner};
+use client::{CatalogKind, Meta, Owner};
 
-use super::names::Names;
+use super::names::StringInterner;
 
 pub(crate) type Uid = Arc<str>;
 
@@ -25,7 +25,7 @@ const ABSENT_LIMIT: usize = 500;
 
 /// Where an object is: enough to ask the server for it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct ObjectLocation {
     pub(crate) api_version: Arc<str>,
     pub(crate) kind: Arc<str>,
     /// Empty for cluster-scoped objects.
@@ -35,7 +35,7 @@ pub(crate) struct Place {
 
 /// What should be looked at because of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Work {
+pub(crate) enum GarbageWork {
     /// Decide whether this object may stay.
     Examine(Uid),
     /// The same for an owner that waits for its dependents, once those created shortly
@@ -44,11 +44,11 @@ pub(crate) enum Work {
     /// Take this owner out of its dependents' references, then let it go.
     Orphan(Uid),
     /// Tell the user that `owner` cannot own this object from another namespace.
-    Report { uid: Uid, place: Place, owner: Owner },
+    Report { uid: Uid, place: ObjectLocation, owner: Owner },
 }
 
 #[derive(Debug)]
-struct Node {
+struct OwnerNode {
     resource: u16,
     /// The listing of its kind that last named it.
     listing: u32,
@@ -62,7 +62,7 @@ struct Node {
 
 /// One followed kind; compared by group and plural, because its version may change.
 #[derive(Debug)]
-struct Resource {
+struct FollowedKind {
     group: Box<str>,
     plural: Box<str>,
     version: Box<str>,
@@ -73,17 +73,17 @@ struct Resource {
 
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
-    nodes: BTreeMap<Uid, Node>,
+    nodes: BTreeMap<Uid, OwnerNode>,
     /// Owner to dependents, also for owners not observed.
     dependents: BTreeMap<Uid, BTreeSet<Uid>>,
-    resources: Vec<Resource>,
+    resources: Vec<FollowedKind>,
     absent: Absent,
-    names: Names,
+    names: StringInterner,
 }
 
 /// What the graph alone knows about an owner reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum OwnerState {
     Solid,
     Foreground,
     Absent,
@@ -93,31 +93,31 @@ pub(crate) enum Known {
 
 impl Graph {
     /// A list of all objects of `kind` begins.
-    pub(crate) fn listing(&mut self, kind: &Kind) {
+    pub(crate) fn listing(&mut self, kind: &CatalogKind) {
         let resource = usize::from(self.resource(kind));
         self.resources[resource].listing += 1;
     }
 
     /// The list has ended: what it did not name is gone.
-    pub(crate) fn listed(&mut self, kind: &Kind) -> Vec<Work> {
+    pub(crate) fn listed(&mut self, kind: &CatalogKind) -> Vec<GarbageWork> {
         let resource = self.resource(kind);
         let listing = self.resources[usize::from(resource)].listing;
-        let gone = |node: &Node| node.resource == resource && node.listing != listing;
+        let gone = |node: &OwnerNode| node.resource == resource && node.listing != listing;
         self.uids_where(gone).iter().flat_map(|uid| self.delete(uid)).collect()
     }
 
     /// The kind is not served any more. Whether its objects still exist is unknown: the
     /// server that has them may be away for a while.
-    pub(crate) fn dropped(&mut self, kind: &Kind) -> Vec<Work> {
+    pub(crate) fn dropped(&mut self, kind: &CatalogKind) -> Vec<GarbageWork> {
         let resource = self.resource(kind);
         let uids = self.uids_where(|node| node.resource == resource);
         uids.iter().flat_map(|uid| self.forget(uid)).collect()
     }
 
     /// An object was created or changed.
-    pub(crate) fn apply(&mut self, kind: &Kind, meta: &Meta) -> Vec<Work> {
+    pub(crate) fn apply(&mut self, kind: &CatalogKind, meta: &Meta) -> Vec<GarbageWork> {
         let resource = self.resource(kind);
-        let node = Node {
+        let node = OwnerNode {
             resource,
             listing: self.resources[usize::from(resource)].listing,
             namespace: self.names.share(&meta.namespace),
@@ -137,18 +137,18 @@ impl Graph {
             self.doubt_dependents(&uid, &mut work);
         }
         if orphans {
-            work.push(Work::Orphan(uid));
+            work.push(GarbageWork::Orphan(uid));
         } else if foreground {
             if !old.is_some_and(|old| old.foreground) {
-                work.extend(self.dependents_of(&uid).cloned().map(Work::Examine));
+                work.extend(self.dependents_of(&uid).cloned().map(GarbageWork::Examine));
             }
-            work.push(Work::Release(uid));
+            work.push(GarbageWork::Release(uid));
         }
         work
     }
 
     /// An object is gone.
-    pub(crate) fn delete(&mut self, uid: &Uid) -> Vec<Work> {
+    pub(crate) fn delete(&mut self, uid: &Uid) -> Vec<GarbageWork> {
         if let Some(place) = self.place(uid)
             && self.dependents.contains_key(uid)
         {
@@ -158,11 +158,11 @@ impl Graph {
     }
 
     /// The server said that there is no owner `uid` at `place`.
-    pub(crate) fn remember_absent(&mut self, uid: &Uid, place: Place) {
+    pub(crate) fn remember_absent(&mut self, uid: &Uid, place: ObjectLocation) {
         self.absent.add(uid, place);
     }
 
-    pub(crate) fn place(&self, uid: &Uid) -> Option<Place> {
+    pub(crate) fn place(&self, uid: &Uid) -> Option<ObjectLocation> {
         self.nodes.get(uid).map(|node| self.place_of(node))
     }
 
@@ -172,7 +172,7 @@ impl Graph {
         if node.deleting {
             return node.foreground;
         }
-        node.owners.iter().any(|owner| self.known(owner, &node.namespace) != Known::Solid)
+        node.owners.iter().any(|owner| self.known(owner, &node.namespace) != OwnerState::Solid)
     }
 
     pub(crate) fn is_foreground(&self, uid: &Uid) -> bool {
@@ -198,17 +198,17 @@ impl Graph {
     }
 
     /// What is known about `owner` as named by an object in `namespace`.
-    pub(crate) fn known(&self, owner: &Owner, namespace: &str) -> Known {
+    pub(crate) fn known(&self, owner: &Owner, namespace: &str) -> OwnerState {
         if let Some(node) = self.nodes.get(&owner.uid)
             && self.matches(node, owner, namespace)
         {
-            return if node.foreground { Known::Foreground } else { Known::Solid };
+            return if node.foreground { OwnerState::Foreground } else { OwnerState::Solid };
         }
-        if self.absent.has(owner, namespace) { Known::Absent } else { Known::Unknown }
+        if self.absent.has(owner, namespace) { OwnerState::Absent } else { OwnerState::Unknown }
     }
 
     /// Moves `uid` from the dependents of its old owners to those of the new.
-    fn relink(&mut self, uid: &Uid, old: &[Owner], new: &[Owner], work: &mut Vec<Work>) {
+    fn relink(&mut self, uid: &Uid, old: &[Owner], new: &[Owner], work: &mut Vec<GarbageWork>) {
         for owner in old {
             let kept = new.iter().find(|new| new.uid == owner.uid);
             if kept.is_none() {
@@ -216,7 +216,7 @@ impl Graph {
             }
             let unblocked = owner.blocks() && !kept.is_some_and(Owner::blocks);
             if unblocked && self.is_foreground(&owner.uid) {
-                work.push(Work::Examine(Arc::clone(&owner.uid)));
+                work.push(GarbageWork::Examine(Arc::clone(&owner.uid)));
             }
         }
         let Some(node) = self.nodes.get(uid) else { return };
@@ -226,12 +226,12 @@ impl Graph {
             let dependents = self.dependents.entry(Arc::clone(&owner.uid)).or_default();
             dependents.insert(Arc::clone(uid));
             if !old.contains(owner) {
-                doubtful |= self.known(owner, &namespace) != Known::Solid;
+                doubtful |= self.known(owner, &namespace) != OwnerState::Solid;
                 work.extend(self.report(uid, owner));
             }
         }
         if doubtful {
-            work.push(Work::Examine(Arc::clone(uid)));
+            work.push(GarbageWork::Examine(Arc::clone(uid)));
         }
     }
 
@@ -246,13 +246,13 @@ impl Graph {
 
     /// An owner that was only heard of is seen now: those whose references say something
     /// else about it have to be looked at.
-    fn doubt_dependents(&self, uid: &Uid, work: &mut Vec<Work>) {
+    fn doubt_dependents(&self, uid: &Uid, work: &mut Vec<GarbageWork>) {
         for dependent in self.dependents_of(uid) {
             let Some(node) = self.nodes.get(dependent) else { continue };
             for owner in node.owners.iter().filter(|owner| owner.uid == *uid) {
                 let known = self.known(owner, &node.namespace);
-                if known != Known::Solid {
-                    work.push(Work::Examine(Arc::clone(dependent)));
+                if known != OwnerState::Solid {
+                    work.push(GarbageWork::Examine(Arc::clone(dependent)));
                     work.extend(self.report(dependent, owner));
                 }
             }
@@ -260,10 +260,10 @@ impl Graph {
     }
 
     /// A report if `owner` was seen in another namespace than the object that names it.
-    fn report(&self, uid: &Uid, owner: &Owner) -> Option<Work> {
+    fn report(&self, uid: &Uid, owner: &Owner) -> Option<GarbageWork> {
         let (node, seen) = (self.nodes.get(uid)?, self.nodes.get(&owner.uid)?);
         let misplaced = !seen.namespace.is_empty() && seen.namespace != node.namespace;
-        misplaced.then(|| Work::Report {
+        misplaced.then(|| GarbageWork::Report {
             uid: Arc::clone(uid),
             place: self.place_of(node),
             owner: owner.clone(),
@@ -271,7 +271,7 @@ impl Graph {
     }
 
     /// Whether `owner`, named in `namespace`, means this node.
-    fn matches(&self, node: &Node, owner: &Owner, namespace: &str) -> bool {
+    fn matches(&self, node: &OwnerNode, owner: &Owner, namespace: &str) -> bool {
         let resource = &self.resources[usize::from(node.resource)];
         resource.kind == owner.kind
             && resource.api_version == owner.api_version
@@ -279,9 +279,9 @@ impl Graph {
             && (node.namespace.is_empty() || &*node.namespace == namespace)
     }
 
-    fn place_of(&self, node: &Node) -> Place {
+    fn place_of(&self, node: &OwnerNode) -> ObjectLocation {
         let resource = &self.resources[usize::from(node.resource)];
-        Place {
+        ObjectLocation {
             api_version: Arc::clone(&resource.api_version),
             kind: Arc::clone(&resource.kind),
             namespace: Arc::clone(&node.namespace),
@@ -290,31 +290,31 @@ impl Graph {
     }
 
     /// Removes a node; what hung on it has to be looked at.
-    fn forget(&mut self, uid: &Uid) -> Vec<Work> {
+    fn forget(&mut self, uid: &Uid) -> Vec<GarbageWork> {
         let Some(node) = self.nodes.remove(uid) else { return Vec::new() };
         let mut work = Vec::new();
         for owner in &node.owners {
             self.unlink(&owner.uid, uid);
             if self.is_foreground(&owner.uid) {
-                work.push(Work::Examine(Arc::clone(&owner.uid)));
+                work.push(GarbageWork::Examine(Arc::clone(&owner.uid)));
             }
         }
-        work.extend(self.dependents_of(uid).cloned().map(Work::Examine));
+        work.extend(self.dependents_of(uid).cloned().map(GarbageWork::Examine));
         work
     }
 
-    fn uids_where(&self, wanted: impl Fn(&Node) -> bool) -> Vec<Uid> {
+    fn uids_where(&self, wanted: impl Fn(&OwnerNode) -> bool) -> Vec<Uid> {
         let found = self.nodes.iter().filter(|(_, node)| wanted(node));
         found.map(|(uid, _)| Arc::clone(uid)).collect()
     }
 
-    fn resource(&mut self, kind: &Kind) -> u16 {
+    fn resource(&mut self, kind: &CatalogKind) -> u16 {
         let known = self
             .resources
             .iter()
             .position(|own| *own.group == *kind.group && *own.plural == *kind.plural);
         let index = known.unwrap_or_else(|| {
-            self.resources.push(Resource {
+            self.resources.push(FollowedKind {
                 group: kind.group.clone(),
                 plural: kind.plural.clone(),
                 version: "".into(),
@@ -338,12 +338,12 @@ impl Graph {
 /// here stays true; the oldest are forgotten first.
 #[derive(Debug, Default)]
 struct Absent {
-    known: BTreeSet<(Uid, Place)>,
-    order: VecDeque<(Uid, Place)>,
+    known: BTreeSet<(Uid, ObjectLocation)>,
+    order: VecDeque<(Uid, ObjectLocation)>,
 }
 
 impl Absent {
-    fn add(&mut self, uid: &Uid, place: Place) {
+    fn add(&mut self, uid: &Uid, place: ObjectLocation) {
         let entry = (Arc::clone(uid), place);
         if !self.known.insert(entry.clone()) {
             return;
@@ -366,8 +366,8 @@ impl Absent {
 }
 
 /// Where `owner` would be if it lived in `namespace`.
-pub(crate) fn place_of(owner: &Owner, namespace: &str) -> Place {
-    Place {
+pub(crate) fn place_of(owner: &Owner, namespace: &str) -> ObjectLocation {
+    ObjectLocation {
         api_version: Arc::clone(&owner.api_version),
         kind: Arc::clone(&owner.kind),
         namespace: namespace.into(),

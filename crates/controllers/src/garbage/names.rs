@@ -7,13 +7,13 @@ use client::Owner;
 
 /// Makes equal strings one: there are few namespaces and kinds, and many objects.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct StringInterner {
     known: BTreeSet<Arc<str>>,
     /// Size after the last sweep; at twice that, unused names are forgotten.
     swept: usize,
 }
 
-impl Names {
+impl StringInterner {
     pub(crate) fn share(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.known.get(name) {
             return Arc::clone(known);
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn equal_names_are_one_and_unused_ones_are_forgotten() {
-        let mut names = Names::default();
+        let mut names = StringInterner::default();
         let kept = names.share("kept");
         assert!(Arc::ptr_eq(&kept, &names.share("kept")));
         for count in 0..10_000 {

@@ -7,11 +7,11 @@
 
 use client::{Meta, Owner};
 
-use super::graph::{FOREGROUND, Graph, Known, ORPHAN, Place, Uid};
+use super::graph::{FOREGROUND, Graph, ORPHAN, ObjectLocation, OwnerState, Uid};
 
 /// What the server said about an owner that the graph does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum OwnerLookup {
     Present,
     /// Present, and deleted in the foreground.
     Foreground,
@@ -23,7 +23,7 @@ pub(crate) enum Answer {
 
 /// What happens to the dependents of an object that is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Policy {
+pub(crate) enum DeletionPropagation {
     Background,
     Foreground,
     Orphan,
@@ -31,14 +31,14 @@ pub(crate) enum Policy {
 
 /// One write, valid only for the version of the object that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Action {
-    Delete(Policy),
+pub(crate) enum GarbageAction {
+    Delete(DeletionPropagation),
     SetOwners(Vec<Owner>),
     SetFinalizers(Vec<String>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum GarbageVerdict {
     /// Nothing to do until something changes.
     Settled,
     /// Look again later: an owner exists that was not observed, and its deletion might
@@ -48,7 +48,7 @@ pub(crate) enum Verdict {
     Gone,
     /// These dependents have to go first.
     Examine(Vec<Uid>),
-    Act(Action),
+    Act(GarbageAction),
 }
 
 /// The owners that only the server knows about.
@@ -56,7 +56,7 @@ pub(crate) fn unknown_owners(graph: &Graph, latest: &Meta) -> Vec<Owner> {
     latest
         .owner_references
         .iter()
-        .filter(|owner| graph.known(owner, &latest.namespace) == Known::Unknown)
+        .filter(|owner| graph.known(owner, &latest.namespace) == OwnerState::Unknown)
         .cloned()
         .collect()
 }
@@ -67,14 +67,16 @@ pub(crate) fn decide(
     graph: &Graph,
     uid: &Uid,
     latest: Option<&Meta>,
-    answers: &[(Owner, Answer)],
-) -> Verdict {
-    let Some(latest) = latest.filter(|latest| latest.uid == *uid) else { return Verdict::Gone };
+    answers: &[(Owner, OwnerLookup)],
+) -> GarbageVerdict {
+    let Some(latest) = latest.filter(|latest| latest.uid == *uid) else {
+        return GarbageVerdict::Gone;
+    };
     if latest.deleting && latest.has_finalizer(FOREGROUND) {
         return release(graph, latest);
     }
     if latest.deleting || latest.owner_references.is_empty() {
-        return Verdict::Settled;
+        return GarbageVerdict::Settled;
     }
     let owners = match classify(graph, latest, answers) {
         Ok(owners) => owners,
@@ -82,60 +84,60 @@ pub(crate) fn decide(
     };
     if !owners.solid.is_empty() {
         return match owners.solid.len() == latest.owner_references.len() {
-            true if owners.unobserved => Verdict::Poll,
-            true => Verdict::Settled,
+            true if owners.unobserved => GarbageVerdict::Poll,
+            true => GarbageVerdict::Settled,
             // A waiting owner has to go as well, or it would wait for this object forever.
-            false => Verdict::Act(Action::SetOwners(owners.solid)),
+            false => GarbageVerdict::Act(GarbageAction::SetOwners(owners.solid)),
         };
     }
     if owners.waiting && graph.dependents_of(uid).next().is_some() {
         return delete_in_foreground(graph, uid, latest);
     }
-    Verdict::Act(Action::Delete(policy(latest)))
+    GarbageVerdict::Act(GarbageAction::Delete(policy(latest)))
 }
 
 /// The references of `dependent` without `owner`; nothing if it is not among them.
-pub(crate) fn without_owner(dependent: &Meta, owner: &Uid) -> Option<Action> {
+pub(crate) fn without_owner(dependent: &Meta, owner: &Uid) -> Option<GarbageAction> {
     let named = |reference: &Owner| reference.uid == *owner;
     dependent.owner_references.iter().any(named).then(|| {
         let kept = dependent.owner_references.iter().filter(|reference| !named(reference));
-        Action::SetOwners(kept.cloned().collect())
+        GarbageAction::SetOwners(kept.cloned().collect())
     })
 }
 
 /// The finalizers of an object without `finalizer`; nothing if it is not among them.
-pub(crate) fn without_finalizer(latest: &Meta, finalizer: &str) -> Option<Action> {
+pub(crate) fn without_finalizer(latest: &Meta, finalizer: &str) -> Option<GarbageAction> {
     latest.has_finalizer(finalizer).then(|| {
         let kept = latest.finalizers.iter().filter(|own| *own != finalizer);
-        Action::SetFinalizers(kept.cloned().collect())
+        GarbageAction::SetFinalizers(kept.cloned().collect())
     })
 }
 
 /// Where to look for an owner of an object in `namespace`, or why there is no such place.
-pub(crate) fn owner_namespace(namespaced: bool, namespace: &str) -> Result<&str, Answer> {
+pub(crate) fn owner_namespace(namespaced: bool, namespace: &str) -> Result<&str, OwnerLookup> {
     match (namespaced, namespace) {
         (false, _) => Ok(""),
-        (true, "") => Err(Answer::Impossible),
+        (true, "") => Err(OwnerLookup::Impossible),
         (true, namespace) => Ok(namespace),
     }
 }
 
 /// What a look at the place of `owner` found.
-pub(crate) fn answer(owner: &Owner, found: Option<&Meta>) -> Answer {
+pub(crate) fn answer(owner: &Owner, found: Option<&Meta>) -> OwnerLookup {
     match found {
         Some(meta) if meta.uid == owner.uid => {
             if meta.deleting && meta.has_finalizer(FOREGROUND) {
-                Answer::Foreground
+                OwnerLookup::Foreground
             } else {
-                Answer::Present
+                OwnerLookup::Present
             }
         }
-        _ => Answer::Absent,
+        _ => OwnerLookup::Absent,
     }
 }
 
 /// The text of the event about an owner in another namespace.
-pub(crate) fn misplaced_owner(place: &Place, owner: &Owner) -> String {
+pub(crate) fn misplaced_owner(place: &ObjectLocation, owner: &Owner) -> String {
     format!(
         "ownerRef [{}/{}, namespace: {}, name: {}, uid: {}] does not exist in namespace \"{}\"",
         owner.api_version, owner.kind, place.namespace, owner.name, owner.uid, place.namespace
@@ -150,62 +152,67 @@ struct Owners {
     waiting: bool,
 }
 
-fn classify(graph: &Graph, latest: &Meta, answers: &[(Owner, Answer)]) -> Result<Owners, Verdict> {
+fn classify(
+    graph: &Graph,
+    latest: &Meta,
+    answers: &[(Owner, OwnerLookup)],
+) -> Result<Owners, GarbageVerdict> {
     let mut owners = Owners { solid: Vec::new(), unobserved: false, waiting: false };
     for owner in &latest.owner_references {
         let answer = match graph.known(owner, &latest.namespace) {
-            Known::Solid => Answer::Present,
-            Known::Foreground => Answer::Foreground,
-            Known::Absent => Answer::Absent,
-            Known::Unknown => match answers.iter().find(|(asked, _)| asked == owner) {
+            OwnerState::Solid => OwnerLookup::Present,
+            OwnerState::Foreground => OwnerLookup::Foreground,
+            OwnerState::Absent => OwnerLookup::Absent,
+            OwnerState::Unknown => match answers.iter().find(|(asked, _)| asked == owner) {
                 Some((_, answer)) => *answer,
                 // Known when the server was asked about the others, and not any more.
-                None => return Err(Verdict::Poll),
+                None => return Err(GarbageVerdict::Poll),
             },
         };
         match answer {
-            Answer::Present => {
+            OwnerLookup::Present => {
                 owners.unobserved |= !graph.is_observed(&owner.uid);
                 owners.solid.push(owner.clone());
             }
-            Answer::Foreground => owners.waiting = true,
-            Answer::Absent => {}
-            Answer::Impossible => return Err(Verdict::Settled),
+            OwnerLookup::Foreground => owners.waiting = true,
+            OwnerLookup::Absent => {}
+            OwnerLookup::Impossible => return Err(GarbageVerdict::Settled),
         }
     }
     Ok(owners)
 }
 
 /// An object that waits for its dependents: let it go, or send them away.
-fn release(graph: &Graph, latest: &Meta) -> Verdict {
+fn release(graph: &Graph, latest: &Meta) -> GarbageVerdict {
     let blocking = graph.blocking_dependents(&latest.uid);
     if blocking.is_empty() {
-        return without_finalizer(latest, FOREGROUND).map_or(Verdict::Settled, Verdict::Act);
+        return without_finalizer(latest, FOREGROUND)
+            .map_or(GarbageVerdict::Settled, GarbageVerdict::Act);
     }
     // Dependents that themselves wait are on their way.
     let idle = blocking.into_iter().filter(|dependent| !graph.is_foreground(dependent));
-    Verdict::Examine(idle.collect())
+    GarbageVerdict::Examine(idle.collect())
 }
 
 /// If a dependent waits as well there may be a circle, in which each would wait for the
 /// other: this object then stops blocking its owners first.
-fn delete_in_foreground(graph: &Graph, uid: &Uid, latest: &Meta) -> Verdict {
+fn delete_in_foreground(graph: &Graph, uid: &Uid, latest: &Meta) -> GarbageVerdict {
     let circle = graph.dependents_of(uid).any(|dependent| graph.is_foreground(dependent));
     if circle && latest.owner_references.iter().any(Owner::blocks) {
         let owners = latest.owner_references.iter().cloned();
         let unblocked = |owner: Owner| Owner { block_owner_deletion: Some(false), ..owner };
-        return Verdict::Act(Action::SetOwners(owners.map(unblocked).collect()));
+        return GarbageVerdict::Act(GarbageAction::SetOwners(owners.map(unblocked).collect()));
     }
-    Verdict::Act(Action::Delete(Policy::Foreground))
+    GarbageVerdict::Act(GarbageAction::Delete(DeletionPropagation::Foreground))
 }
 
 /// Finalizers that are there already say what was wanted for the dependents.
-fn policy(latest: &Meta) -> Policy {
+fn policy(latest: &Meta) -> DeletionPropagation {
     if latest.has_finalizer(ORPHAN) {
-        Policy::Orphan
+        DeletionPropagation::Orphan
     } else if latest.has_finalizer(FOREGROUND) {
-        Policy::Foreground
+        DeletionPropagation::Foreground
     } else {
-        Policy::Background
+        DeletionPropagation::Background
     }
 }

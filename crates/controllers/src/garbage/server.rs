@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use client::{Catalog, Fault, Kind, Meta, Owner, objects};
+use client::{Catalog, CatalogKind, Fault, Meta, Owner, objects};
 use kube::Client;
 use kube::api::{DeleteParams, Preconditions, PropagationPolicy};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::graph::{ORPHAN, Place, Uid, place_of};
-use super::plan::{self, Action, Answer, Policy};
+use super::graph::{ORPHAN, ObjectLocation, Uid, place_of};
+use super::plan::{self, DeletionPropagation, GarbageAction, OwnerLookup};
 use crate::event;
 
 /// Why an object could not be dealt with now.
@@ -18,7 +18,7 @@ pub(crate) enum CollectError {
     #[error("no kind {kind} in {api_version} is served")]
     UnknownKind { api_version: Arc<str>, kind: Arc<str> },
     #[error("cannot {doing} {} {}/{}", place.kind, place.namespace, place.name)]
-    Request { doing: &'static str, place: Box<Place>, source: Fault },
+    Request { doing: &'static str, place: Box<ObjectLocation>, source: Fault },
 }
 
 impl CollectError {
@@ -29,16 +29,16 @@ impl CollectError {
         }
     }
 
-    fn request(doing: &'static str, place: &Place, source: kube::Error) -> Self {
+    fn request(doing: &'static str, place: &ObjectLocation, source: kube::Error) -> Self {
         Self::Request { doing, place: Box::new(place.clone()), source: Fault(source) }
     }
 }
 
 /// An owner the server was asked about: where it was looked for and what was found.
-pub(crate) struct Asked {
+pub(crate) struct OwnerQuery {
     pub(crate) owner: Owner,
-    pub(crate) place: Place,
-    pub(crate) answer: Answer,
+    pub(crate) place: ObjectLocation,
+    pub(crate) answer: OwnerLookup,
 }
 
 /// The requests of the collector.
@@ -49,7 +49,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    fn kind(&self, api_version: &Arc<str>, kind: &Arc<str>) -> Result<Arc<Kind>, CollectError> {
+    fn kind(
+        &self,
+        api_version: &Arc<str>,
+        kind: &Arc<str>,
+    ) -> Result<Arc<CatalogKind>, CollectError> {
         let found = self.catalog.borrow().find(api_version, kind).map(Arc::clone);
         found.ok_or_else(|| CollectError::UnknownKind {
             api_version: Arc::clone(api_version),
@@ -57,7 +61,7 @@ impl Server {
         })
     }
 
-    pub(crate) async fn get(&self, place: &Place) -> Result<Option<Meta>, CollectError> {
+    pub(crate) async fn get(&self, place: &ObjectLocation) -> Result<Option<Meta>, CollectError> {
         let kind = self.kind(&place.api_version, &place.kind)?;
         objects::get(&self.client, &kind, &place.namespace, &place.name)
             .await
@@ -68,7 +72,7 @@ impl Server {
         &self,
         latest: &Meta,
         owners: Vec<Owner>,
-    ) -> Result<Vec<Asked>, CollectError> {
+    ) -> Result<Vec<OwnerQuery>, CollectError> {
         let mut asked = Vec::with_capacity(owners.len());
         for owner in owners {
             let kind = self.kind(&owner.api_version, &owner.kind)?;
@@ -81,27 +85,27 @@ impl Server {
                     (place, answer)
                 }
             };
-            asked.push(Asked { owner, place, answer });
+            asked.push(OwnerQuery { owner, place, answer });
         }
         Ok(asked)
     }
 
     pub(crate) async fn write(
         &self,
-        place: &Place,
+        place: &ObjectLocation,
         latest: &Meta,
-        action: &Action,
+        action: &GarbageAction,
     ) -> Result<(), CollectError> {
         let kind = self.kind(&place.api_version, &place.kind)?;
         let (namespace, name) = (&*place.namespace, &*place.name);
         let (uid, version) = (&*latest.uid, &*latest.resource_version);
         let result = match action {
-            Action::Delete(policy) => {
+            GarbageAction::Delete(policy) => {
                 let params = DeleteParams {
                     propagation_policy: Some(match policy {
-                        Policy::Background => PropagationPolicy::Background,
-                        Policy::Foreground => PropagationPolicy::Foreground,
-                        Policy::Orphan => PropagationPolicy::Orphan,
+                        DeletionPropagation::Background => PropagationPolicy::Background,
+                        DeletionPropagation::Foreground => PropagationPolicy::Foreground,
+                        DeletionPropagation::Orphan => PropagationPolicy::Orphan,
                     }),
                     preconditions: Some(Preconditions {
                         uid: Some(uid.to_owned()),
@@ -111,12 +115,12 @@ impl Server {
                 };
                 objects::delete(&self.client, &kind, namespace, name, &params).await
             }
-            Action::SetOwners(owners) => {
+            GarbageAction::SetOwners(owners) => {
                 let patch = json!({"metadata": {"uid": uid, "resourceVersion": version,
                     "ownerReferences": owners}});
                 objects::merge(&self.client, &kind, namespace, name, &patch).await
             }
-            Action::SetFinalizers(finalizers) => {
+            GarbageAction::SetFinalizers(finalizers) => {
                 let patch = json!({"metadata": {"uid": uid, "resourceVersion": version,
                     "finalizers": finalizers}});
                 objects::merge(&self.client, &kind, namespace, name, &patch).await
@@ -129,8 +133,8 @@ impl Server {
     pub(crate) async fn orphan(
         &self,
         uid: &Uid,
-        place: &Place,
-        dependents: &[Place],
+        place: &ObjectLocation,
+        dependents: &[ObjectLocation],
     ) -> Result<(), CollectError> {
         for dependent in dependents {
             let Some(latest) = self.get(dependent).await? else { continue };
@@ -147,7 +151,7 @@ impl Server {
         }
     }
 
-    pub(crate) async fn report(&self, uid: &Uid, place: &Place, owner: &Owner) {
+    pub(crate) async fn report(&self, uid: &Uid, place: &ObjectLocation, owner: &Owner) {
         let about = event::About {
             api_version: &place.api_version,
             kind: &place.kind,

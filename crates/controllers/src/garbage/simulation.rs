@@ -6,18 +6,18 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use client::{Change, Kind, Meta, Owner};
+use client::{CatalogKind, FeedChange, Meta, Owner};
 
-use super::graph::{FOREGROUND, Graph, ORPHAN, Uid, Work};
-use super::plan::{self, Action, Answer, Policy, Verdict};
+use super::graph::{FOREGROUND, GarbageWork, Graph, ORPHAN, Uid};
+use super::plan::{self, DeletionPropagation, GarbageAction, GarbageVerdict, OwnerLookup};
 use super::tests::kinds;
 
 const NAMESPACES: [&str; 2] = ["x", "y"];
 
 /// Xorshift: the same seed is the same run.
-struct Dice(u64);
+struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     fn roll(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -27,21 +27,21 @@ impl Dice {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Task {
+enum SimulatedTask {
     Examine(Uid),
     Orphan(Uid),
 }
 
-struct World {
-    dice: Dice,
-    kinds: Vec<Arc<Kind>>,
+struct SimulatedCluster {
+    dice: SeededRng,
+    kinds: Vec<Arc<CatalogKind>>,
     /// The truth, by uid, with the index of its kind.
     objects: BTreeMap<Uid, (usize, Meta)>,
     /// Events on their way, by kind.
-    events: Vec<VecDeque<Change>>,
+    events: Vec<VecDeque<FeedChange>>,
     version: u64,
     graph: Graph,
-    tasks: BTreeSet<Task>,
+    tasks: BTreeSet<SimulatedTask>,
     /// Looked at, not yet decided.
     stale: Vec<(Uid, Option<Meta>)>,
     polls: BTreeSet<Uid>,
@@ -49,12 +49,12 @@ struct World {
     safe: BTreeSet<Uid>,
 }
 
-impl World {
+impl SimulatedCluster {
     fn new(seed: u64) -> Self {
         let kinds = kinds().kinds().to_vec();
         let events = kinds.iter().map(|_| VecDeque::new()).collect();
         Self {
-            dice: Dice(seed * 2 + 1),
+            dice: SeededRng(seed * 2 + 1),
             kinds,
             objects: BTreeMap::new(),
             events,
@@ -102,7 +102,7 @@ impl World {
     /// Any object, also one that cannot own from where it is; or none that ever was.
     fn some_owner(&mut self, namespace: &str) -> Option<Owner> {
         let block = self.dice.roll(2) == 0;
-        let owner = |kind: &Kind, name: &Uid, uid: &Uid| Owner {
+        let owner = |kind: &CatalogKind, name: &Uid, uid: &Uid| Owner {
             api_version: "v1".into(),
             kind: (*kind.kind).into(),
             name: Arc::clone(name),
@@ -123,8 +123,12 @@ impl World {
     }
 
     fn user_deletes(&mut self) {
-        let policy = [Policy::Background, Policy::Foreground, Policy::Orphan][self.dice.roll(3)];
-        if policy == Policy::Orphan {
+        let policy = [
+            DeletionPropagation::Background,
+            DeletionPropagation::Foreground,
+            DeletionPropagation::Orphan,
+        ][self.dice.roll(3)];
+        if policy == DeletionPropagation::Orphan {
             // Dependents created at the same moment may be missed, here as elsewhere.
             while self.events.iter().any(|events| !events.is_empty()) {
                 self.deliver();
@@ -141,7 +145,7 @@ impl World {
         }
         let uid = &alive[self.dice.roll(alive.len())];
         self.safe.remove(uid);
-        if policy == Policy::Orphan {
+        if policy == DeletionPropagation::Orphan {
             let only = |meta: &Meta| {
                 !meta.deleting
                     && meta.owner_references.len() == 1
@@ -159,13 +163,13 @@ impl World {
         self.delete(uid, policy);
     }
 
-    fn delete(&mut self, uid: &Uid, policy: Policy) {
+    fn delete(&mut self, uid: &Uid, policy: DeletionPropagation) {
         let Some((kind, mut meta)) = self.objects.get(uid).cloned() else { return };
         meta.finalizers.retain(|finalizer| finalizer != FOREGROUND && finalizer != ORPHAN);
         match policy {
-            Policy::Background => {}
-            Policy::Foreground => meta.finalizers.push(FOREGROUND.into()),
-            Policy::Orphan => meta.finalizers.push(ORPHAN.into()),
+            DeletionPropagation::Background => {}
+            DeletionPropagation::Foreground => meta.finalizers.push(FOREGROUND.into()),
+            DeletionPropagation::Orphan => meta.finalizers.push(ORPHAN.into()),
         }
         meta.deleting = true;
         self.store(kind, meta);
@@ -177,10 +181,10 @@ impl World {
         meta.resource_version = self.version.to_string();
         if meta.deleting && meta.finalizers.is_empty() {
             self.objects.remove(&meta.uid);
-            self.events[kind].push_back(Change::Deleted(meta));
+            self.events[kind].push_back(FeedChange::Deleted(meta));
         } else {
             self.objects.insert(Arc::clone(&meta.uid), (kind, meta.clone()));
-            self.events[kind].push_back(Change::Applied(meta));
+            self.events[kind].push_back(FeedChange::Applied(meta));
         }
     }
 
@@ -188,8 +192,8 @@ impl World {
     fn relist(&mut self) {
         let kind = self.dice.roll(self.kinds.len());
         let objects = self.objects.values().filter(|(own, _)| *own == kind);
-        let applied = objects.map(|(_, meta)| Change::Applied(meta.clone()));
-        let list = [Change::Listing].into_iter().chain(applied).chain([Change::Listed]);
+        let applied = objects.map(|(_, meta)| FeedChange::Applied(meta.clone()));
+        let list = [FeedChange::Listing].into_iter().chain(applied).chain([FeedChange::Listed]);
         self.events[kind] = list.collect();
     }
 
@@ -198,24 +202,26 @@ impl World {
         let kind = Arc::clone(&self.kinds[index]);
         let work = match self.events[index].pop_front() {
             None => return,
-            Some(Change::Listing) => {
+            Some(FeedChange::Listing) => {
                 self.graph.listing(&kind);
                 vec![]
             }
-            Some(Change::Listed) => self.graph.listed(&kind),
-            Some(Change::Applied(meta)) => self.graph.apply(&kind, &meta),
-            Some(Change::Deleted(meta)) => self.graph.delete(&meta.uid),
-            Some(Change::Dropped) => self.graph.dropped(&kind),
+            Some(FeedChange::Listed) => self.graph.listed(&kind),
+            Some(FeedChange::Applied(meta)) => self.graph.apply(&kind, &meta),
+            Some(FeedChange::Deleted(meta)) => self.graph.delete(&meta.uid),
+            Some(FeedChange::Dropped) => self.graph.dropped(&kind),
         };
         self.enqueue(work);
     }
 
-    fn enqueue(&mut self, work: Vec<Work>) {
+    fn enqueue(&mut self, work: Vec<GarbageWork>) {
         for work in work {
             match work {
-                Work::Examine(uid) | Work::Release(uid) => self.tasks.insert(Task::Examine(uid)),
-                Work::Orphan(uid) => self.tasks.insert(Task::Orphan(uid)),
-                Work::Report { .. } => false,
+                GarbageWork::Examine(uid) | GarbageWork::Release(uid) => {
+                    self.tasks.insert(SimulatedTask::Examine(uid))
+                }
+                GarbageWork::Orphan(uid) => self.tasks.insert(SimulatedTask::Orphan(uid)),
+                GarbageWork::Report { .. } => false,
             };
         }
     }
@@ -229,12 +235,12 @@ impl World {
         let task = self.tasks.iter().nth(nth).cloned().unwrap();
         self.tasks.remove(&task);
         match task {
-            Task::Examine(uid) if self.graph.needs_look(&uid) => {
+            SimulatedTask::Examine(uid) if self.graph.needs_look(&uid) => {
                 let latest = self.objects.get(&uid).map(|(_, meta)| meta.clone());
                 self.stale.push((uid, latest));
             }
-            Task::Examine(_) => {}
-            Task::Orphan(uid) => self.orphan(&uid),
+            SimulatedTask::Examine(_) => {}
+            SimulatedTask::Orphan(uid) => self.orphan(&uid),
         }
     }
 
@@ -246,20 +252,22 @@ impl World {
         let (uid, latest) = self.stale.swap_remove(self.dice.roll(self.stale.len()));
         let answers = latest.as_ref().map_or_else(Vec::new, |latest| self.ask(latest));
         match plan::decide(&self.graph, &uid, latest.as_ref(), &answers) {
-            Verdict::Settled => {}
-            Verdict::Poll => {
+            GarbageVerdict::Settled => {}
+            GarbageVerdict::Poll => {
                 self.polls.insert(uid);
             }
-            Verdict::Gone => {
+            GarbageVerdict::Gone => {
                 let work = self.graph.delete(&uid);
                 self.enqueue(work);
             }
-            Verdict::Examine(uids) => self.enqueue(uids.into_iter().map(Work::Examine).collect()),
-            Verdict::Act(action) => self.write(&latest.unwrap(), action),
+            GarbageVerdict::Examine(uids) => {
+                self.enqueue(uids.into_iter().map(GarbageWork::Examine).collect())
+            }
+            GarbageVerdict::Act(action) => self.write(&latest.unwrap(), action),
         }
     }
 
-    fn ask(&mut self, latest: &Meta) -> Vec<(Owner, Answer)> {
+    fn ask(&mut self, latest: &Meta) -> Vec<(Owner, OwnerLookup)> {
         let unknown = plan::unknown_owners(&self.graph, latest);
         let mut answers = Vec::new();
         for owner in unknown {
@@ -272,7 +280,7 @@ impl World {
                 .map(|(_, meta)| meta)
                 .find(|meta| meta.name == owner.name && &*meta.namespace == namespace);
             let answer = plan::answer(&owner, found);
-            if answer == Answer::Absent {
+            if answer == OwnerLookup::Absent {
                 let place = super::graph::place_of(&owner, namespace);
                 self.graph.remember_absent(&owner.uid, place);
             }
@@ -281,28 +289,30 @@ impl World {
         answers
     }
 
-    fn write(&mut self, looked_at: &Meta, action: Action) {
-        let again = Task::Examine(Arc::clone(&looked_at.uid));
+    fn write(&mut self, looked_at: &Meta, action: GarbageAction) {
+        let again = SimulatedTask::Examine(Arc::clone(&looked_at.uid));
         self.tasks.insert(again);
         let Some((kind, current)) = self.objects.get(&looked_at.uid).cloned() else { return };
         if current.resource_version != looked_at.resource_version {
             return;
         }
         match action {
-            Action::Delete(policy) => {
+            GarbageAction::Delete(policy) => {
                 let held =
                     current.owner_references.iter().any(|owner| self.is_solid(&current, owner));
                 assert!(!held, "{current:?} was deleted although somebody holds it");
                 self.delete(&current.uid, policy);
             }
-            Action::SetOwners(owner_references) => {
+            GarbageAction::SetOwners(owner_references) => {
                 for lost in &current.owner_references {
                     let kept = owner_references.iter().any(|owner| owner.uid == lost.uid);
                     assert!(kept || !self.is_solid(&current, lost), "{lost:?} was cut off");
                 }
                 self.store(kind, Meta { owner_references, ..current });
             }
-            Action::SetFinalizers(finalizers) => self.store(kind, Meta { finalizers, ..current }),
+            GarbageAction::SetFinalizers(finalizers) => {
+                self.store(kind, Meta { finalizers, ..current })
+            }
         }
     }
 
@@ -310,12 +320,16 @@ impl World {
         let dependents: Vec<Uid> = self.graph.dependents_of(uid).cloned().collect();
         for dependent in dependents {
             let Some((kind, meta)) = self.objects.get(&dependent).cloned() else { continue };
-            if let Some(Action::SetOwners(owner_references)) = plan::without_owner(&meta, uid) {
+            if let Some(GarbageAction::SetOwners(owner_references)) =
+                plan::without_owner(&meta, uid)
+            {
                 self.store(kind, Meta { owner_references, ..meta });
             }
         }
         let Some((kind, meta)) = self.objects.get(uid).cloned() else { return };
-        if let Some(Action::SetFinalizers(finalizers)) = plan::without_finalizer(&meta, ORPHAN) {
+        if let Some(GarbageAction::SetFinalizers(finalizers)) =
+            plan::without_finalizer(&meta, ORPHAN)
+        {
             self.store(kind, Meta { finalizers, ..meta });
         }
     }
@@ -340,7 +354,7 @@ impl World {
                     return;
                 }
                 let polls = std::mem::take(&mut self.polls);
-                self.tasks.extend(polls.into_iter().map(Task::Examine));
+                self.tasks.extend(polls.into_iter().map(SimulatedTask::Examine));
             }
             match self.dice.roll(3) {
                 0 => self.deliver(),
@@ -368,7 +382,7 @@ impl World {
 fn every_world_comes_to_rest_with_nothing_held_lost_and_nothing_else_left() {
     for seed in 1..=1000 {
         println!("seed {seed}");
-        let mut world = World::new(seed);
+        let mut world = SimulatedCluster::new(seed);
         for _ in 0..50 + seed % 250 {
             world.step();
         }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use client::{Catalog, Kind, Meta, Owner};
+use client::{Catalog, CatalogKind, Meta, Owner};
 
-use super::graph::{FOREGROUND, Graph, ORPHAN, Uid, Work};
-use super::plan::{self, Action, Answer, Policy, Verdict};
+use super::graph::{FOREGROUND, GarbageWork, Graph, ORPHAN, Uid};
+use super::plan::{self, DeletionPropagation, GarbageAction, GarbageVerdict, OwnerLookup};
 
 /// `Pod` and `Set` live in namespaces, `Node` does not.
 pub(super) fn kinds() -> Catalog {
@@ -19,7 +19,7 @@ pub(super) fn kinds() -> Catalog {
     Catalog::read(&[serde_json::from_value(list).unwrap()])
 }
 
-fn kind(name: &str) -> Arc<Kind> {
+fn kind(name: &str) -> Arc<CatalogKind> {
     Arc::clone(kinds().find("v1", name).unwrap())
 }
 
@@ -57,8 +57,8 @@ fn uid(name: &str) -> Uid {
     name.into()
 }
 
-fn examine(name: &str) -> Work {
-    Work::Examine(name.into())
+fn examine(name: &str) -> GarbageWork {
+    GarbageWork::Examine(name.into())
 }
 
 #[test]
@@ -113,7 +113,8 @@ fn owners_of_a_kind_that_is_not_served_any_more_are_not_taken_for_absent() {
 #[test]
 fn an_owner_in_another_namespace_is_reported_in_either_order() {
     let pod = object("n", "p", &[owner("Set", "s")]);
-    let reports = |work: &[Work]| work.iter().any(|work| matches!(work, Work::Report { .. }));
+    let reports =
+        |work: &[GarbageWork]| work.iter().any(|work| matches!(work, GarbageWork::Report { .. }));
     let mut graph = Graph::default();
     graph.apply(&kind("Set"), &object("other", "s", &[]));
     let work = graph.apply(&kind("Pod"), &pod);
@@ -138,7 +139,7 @@ fn foreground_deletion_looks_at_dependents_once_and_at_itself() {
     graph.apply(&kind("Set"), &object("n", "s", &[]));
     graph.apply(&kind("Pod"), &object("n", "p", &[blocking("Set", "s")]));
     let set = deleting(object("n", "s", &[]), FOREGROUND);
-    let release = Work::Release("s".into());
+    let release = GarbageWork::Release("s".into());
     assert_eq!(graph.apply(&kind("Set"), &set), [examine("p"), release.clone()]);
     assert_eq!(graph.apply(&kind("Set"), &set), [release]);
     assert_eq!(graph.delete(&uid("p")), [examine("s")]);
@@ -159,11 +160,11 @@ fn an_owner_is_looked_at_when_it_is_no_longer_blocked() {
 fn orphaning_is_its_own_work() {
     let mut graph = Graph::default();
     let set = deleting(object("n", "s", &[]), ORPHAN);
-    assert_eq!(graph.apply(&kind("Set"), &set), [Work::Orphan("s".into())]);
+    assert_eq!(graph.apply(&kind("Set"), &set), [GarbageWork::Orphan("s".into())]);
 }
 
 /// A pod with owners `a` and `b`, about which the server says what is given.
-fn judged(a: Answer, b: Answer) -> Verdict {
+fn judged(a: OwnerLookup, b: OwnerLookup) -> GarbageVerdict {
     let graph = Graph::default();
     let (first, second) = (owner("Set", "a"), owner("Set", "b"));
     let pod = object("n", "p", &[first.clone(), second.clone()]);
@@ -172,16 +173,16 @@ fn judged(a: Answer, b: Answer) -> Verdict {
 
 #[test]
 fn an_object_goes_only_if_no_owner_holds_it() {
-    let keep = |name| Verdict::Act(Action::SetOwners(vec![owner("Set", name)]));
-    let delete = Verdict::Act(Action::Delete(Policy::Background));
+    let keep = |name| GarbageVerdict::Act(GarbageAction::SetOwners(vec![owner("Set", name)]));
+    let delete = GarbageVerdict::Act(GarbageAction::Delete(DeletionPropagation::Background));
     let cases = [
-        (Answer::Present, Answer::Present, Verdict::Poll),
-        (Answer::Present, Answer::Absent, keep("a")),
-        (Answer::Foreground, Answer::Present, keep("b")),
-        (Answer::Absent, Answer::Absent, delete.clone()),
-        (Answer::Absent, Answer::Foreground, delete.clone()),
-        (Answer::Foreground, Answer::Foreground, delete),
-        (Answer::Impossible, Answer::Absent, Verdict::Settled),
+        (OwnerLookup::Present, OwnerLookup::Present, GarbageVerdict::Poll),
+        (OwnerLookup::Present, OwnerLookup::Absent, keep("a")),
+        (OwnerLookup::Foreground, OwnerLookup::Present, keep("b")),
+        (OwnerLookup::Absent, OwnerLookup::Absent, delete.clone()),
+        (OwnerLookup::Absent, OwnerLookup::Foreground, delete.clone()),
+        (OwnerLookup::Foreground, OwnerLookup::Foreground, delete),
+        (OwnerLookup::Impossible, OwnerLookup::Absent, GarbageVerdict::Settled),
     ];
     for (a, b, expected) in cases {
         assert_eq!(judged(a, b), expected, "{a:?} {b:?}");
@@ -190,15 +191,18 @@ fn an_object_goes_only_if_no_owner_holds_it() {
 
 #[test]
 fn existing_finalizers_say_what_becomes_of_the_dependents() {
-    let cases =
-        [(ORPHAN, Policy::Orphan), (FOREGROUND, Policy::Foreground), ("x", Policy::Background)];
+    let cases = [
+        (ORPHAN, DeletionPropagation::Orphan),
+        (FOREGROUND, DeletionPropagation::Foreground),
+        ("x", DeletionPropagation::Background),
+    ];
     for (finalizer, policy) in cases {
         let owner = owner("Set", "a");
         let mut pod = object("n", "p", std::slice::from_ref(&owner));
         pod.finalizers = vec![finalizer.into()];
-        let answers = [(owner, Answer::Absent)];
+        let answers = [(owner, OwnerLookup::Absent)];
         let verdict = plan::decide(&Graph::default(), &uid("p"), Some(&pod), &answers);
-        assert_eq!(verdict, Verdict::Act(Action::Delete(policy)));
+        assert_eq!(verdict, GarbageVerdict::Act(GarbageAction::Delete(policy)));
     }
 }
 
@@ -206,8 +210,8 @@ fn existing_finalizers_say_what_becomes_of_the_dependents() {
 fn an_object_replaced_by_another_of_its_name_is_gone() {
     let graph = Graph::default();
     let new = Meta { uid: "new".into(), ..object("n", "p", &[owner("Set", "a")]) };
-    assert_eq!(plan::decide(&graph, &uid("p"), Some(&new), &[]), Verdict::Gone);
-    assert_eq!(plan::decide(&graph, &uid("p"), None, &[]), Verdict::Gone);
+    assert_eq!(plan::decide(&graph, &uid("p"), Some(&new), &[]), GarbageVerdict::Gone);
+    assert_eq!(plan::decide(&graph, &uid("p"), None, &[]), GarbageVerdict::Gone);
 }
 
 #[test]
@@ -232,7 +236,10 @@ fn an_owner_that_was_seen_to_go_is_not_asked_for() {
     graph.delete(&uid("s"));
     assert_eq!(plan::unknown_owners(&graph, &pod), []);
     let verdict = plan::decide(&graph, &uid("p"), Some(&pod), &[]);
-    assert_eq!(verdict, Verdict::Act(Action::Delete(Policy::Background)));
+    assert_eq!(
+        verdict,
+        GarbageVerdict::Act(GarbageAction::Delete(DeletionPropagation::Background))
+    );
 }
 
 #[test]
@@ -241,10 +248,10 @@ fn a_waiting_owner_is_released_when_nothing_blocks_it() {
     let set = deleting(object("n", "s", &[]), FOREGROUND);
     graph.apply(&kind("Set"), &set);
     graph.apply(&kind("Pod"), &object("n", "free", &[owner("Set", "s")]));
-    let released = Verdict::Act(Action::SetFinalizers(vec![]));
+    let released = GarbageVerdict::Act(GarbageAction::SetFinalizers(vec![]));
     assert_eq!(plan::decide(&graph, &uid("s"), Some(&set), &[]), released);
     graph.apply(&kind("Pod"), &object("n", "p", &[blocking("Set", "s")]));
-    let waits = Verdict::Examine(vec![uid("p")]);
+    let waits = GarbageVerdict::Examine(vec![uid("p")]);
     assert_eq!(plan::decide(&graph, &uid("s"), Some(&set), &[]), waits);
 }
 
@@ -256,7 +263,10 @@ fn a_dependent_with_dependents_follows_its_waiting_owner_in_the_foreground() {
     graph.apply(&kind("Set"), &middle);
     graph.apply(&kind("Pod"), &object("n", "p", &[blocking("Set", "m")]));
     let verdict = plan::decide(&graph, &uid("m"), Some(&middle), &[]);
-    assert_eq!(verdict, Verdict::Act(Action::Delete(Policy::Foreground)));
+    assert_eq!(
+        verdict,
+        GarbageVerdict::Act(GarbageAction::Delete(DeletionPropagation::Foreground))
+    );
 }
 
 #[test]
@@ -268,17 +278,20 @@ fn a_circle_of_waiting_objects_is_cut() {
     graph.apply(&kind("Set"), &second);
     let cut = Owner { block_owner_deletion: Some(false), ..owner("Set", "a") };
     let verdict = plan::decide(&graph, &uid("b"), Some(&second), &[]);
-    assert_eq!(verdict, Verdict::Act(Action::SetOwners(vec![cut.clone()])));
+    assert_eq!(verdict, GarbageVerdict::Act(GarbageAction::SetOwners(vec![cut.clone()])));
     let second = object("n", "b", &[cut]);
     graph.apply(&kind("Set"), &second);
     let verdict = plan::decide(&graph, &uid("b"), Some(&second), &[]);
-    assert_eq!(verdict, Verdict::Act(Action::Delete(Policy::Foreground)));
+    assert_eq!(
+        verdict,
+        GarbageVerdict::Act(GarbageAction::Delete(DeletionPropagation::Foreground))
+    );
 }
 
 #[test]
 fn orphaning_takes_one_owner_out_and_keeps_the_others() {
     let pod = object("n", "p", &[owner("Set", "a"), owner("Set", "b")]);
-    let kept = Some(Action::SetOwners(vec![owner("Set", "b")]));
+    let kept = Some(GarbageAction::SetOwners(vec![owner("Set", "b")]));
     assert_eq!(plan::without_owner(&pod, &uid("a")), kept);
     assert_eq!(plan::without_owner(&pod, &uid("c")), None);
 }
@@ -287,7 +300,7 @@ fn orphaning_takes_one_owner_out_and_keeps_the_others() {
 fn owners_are_looked_for_where_they_can_be() {
     assert_eq!(plan::owner_namespace(true, "n"), Ok("n"));
     assert_eq!(plan::owner_namespace(false, "n"), Ok(""));
-    assert_eq!(plan::owner_namespace(true, ""), Err(Answer::Impossible));
+    assert_eq!(plan::owner_namespace(true, ""), Err(OwnerLookup::Impossible));
 }
 
 #[test]

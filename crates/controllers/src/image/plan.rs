@@ -29,12 +29,12 @@ pub(super) const IMAGE_ID: &str = "harvesterhci.io/imageId";
 /// Why an image is not begun with.
 const NO_DISK: &str = "NoDisk";
 
-const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(10);
-const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
+const FIRST_RETRY_DELAY: SignedDuration = SignedDuration::from_secs(10);
+const LONGEST_RETRY_DELAY: SignedDuration = SignedDuration::from_mins(5);
 
 /// What is known of an image.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen<'a> {
+pub(super) struct ImageInput<'a> {
     pub(super) image: &'a Value,
     pub(super) backing: Option<&'a Value>,
     pub(super) class: Option<&'a Value>,
@@ -50,7 +50,7 @@ pub(super) struct Seen<'a> {
 
 /// What is to be done, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Plan {
+pub(super) struct ImagePlan {
     pub(super) class: Option<Value>,
     pub(super) backing: Option<Value>,
     pub(super) copy: Option<Value>,
@@ -78,7 +78,7 @@ pub(super) fn copy_name(image: &Value) -> String {
 
 /// How the data of an image is, as the node that has it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Data {
+enum ImageData {
     /// Not begun.
     Waiting,
     /// An upload may come; the last one ended this way.
@@ -97,7 +97,7 @@ enum Data {
     },
 }
 
-fn data(backing: &Value) -> Data {
+fn data(backing: &Value) -> ImageData {
     let files: Vec<&Value> =
         entries(backing, "/status/diskFileStatusMap").map(|(_, file)| file).collect();
     let of =
@@ -107,25 +107,25 @@ fn data(backing: &Value) -> Data {
     let has_begun = int(backing, "/status/size").unwrap_or(0) > 0
         || files.iter().any(|file| progress(file) > 0);
     if of(&["ready", "ready-for-transfer"]).is_some() {
-        return Data::Ready;
+        return ImageData::Ready;
     }
     if let Some(file) = of(&["starting", "in-progress"]) {
-        return Data::Coming { progress: progress(file), has_begun };
+        return ImageData::Coming { progress: progress(file), has_begun };
     }
     if let Some(file) = of(&["failed", "failed-and-cleanup"]) {
         let message = text(file, "/message").to_owned();
-        return Data::Failed { progress: progress(file), has_begun, message };
+        return ImageData::Failed { progress: progress(file), has_begun, message };
     }
     match of(&["pending"]) {
         Some(file) if text(backing, "/spec/sourceType") == "upload" => {
-            Data::Uploadable { complaint: text(file, "/message").to_owned() }
+            ImageData::Uploadable { complaint: text(file, "/message").to_owned() }
         }
-        _ => Data::Waiting,
+        _ => ImageData::Waiting,
     }
 }
 
 /// Why there is no use in trying.
-fn refusal(seen: Seen<'_>) -> Option<String> {
+fn refusal(seen: ImageInput<'_>) -> Option<String> {
     let image = seen.image;
     if text(image, "/spec/backend") == "cdi" {
         return Some("spec.backend cdi is not supported: it must be backingimage".into());
@@ -159,9 +159,9 @@ fn refusal(seen: Seen<'_>) -> Option<String> {
     }
 }
 
-pub(super) fn plan(seen: Seen<'_>, now: Timestamp) -> Plan {
+pub(super) fn plan(seen: ImageInput<'_>, now: Timestamp) -> ImagePlan {
     let image = seen.image;
-    let mut status = Status::of(image, now);
+    let mut status = ImageStatus::of(image, now);
     if condition::is(image, "Imported", "True") {
         // Somebody took the data away, or brought it back.
         if seen.backing.is_none() {
@@ -172,16 +172,21 @@ pub(super) fn plan(seen: Seen<'_>, now: Timestamp) -> Plan {
         }
         let class = seen.class.is_none().then(|| class(image));
         let delete_copy = seen.copy.is_some();
-        return Plan { class, delete_copy, patch: status.patch(image), ..Plan::default() };
+        return ImagePlan {
+            class,
+            delete_copy,
+            patch: status.patch(image),
+            ..ImagePlan::default()
+        };
     }
     if condition::is(image, "RetryLimitExceeded", "True") {
-        return Plan { delete_copy: seen.copy.is_some(), ..Plan::default() };
+        return ImagePlan { delete_copy: seen.copy.is_some(), ..ImagePlan::default() };
     }
     if let Some(why) = refusal(seen) {
         status.set(Condition::new("Initialized", "False").because("Unsupported", why));
-        return Plan { patch: status.patch(image), ..Plan::default() };
+        return ImagePlan { patch: status.patch(image), ..ImagePlan::default() };
     }
-    let mut plan = Plan::default();
+    let mut plan = ImagePlan::default();
     match seen.backing {
         None => begin(seen, &mut plan, &mut status, now),
         // The next attempt begins when nothing is left of this one.
@@ -192,7 +197,7 @@ pub(super) fn plan(seen: Seen<'_>, now: Timestamp) -> Plan {
     plan
 }
 
-fn begin(seen: Seen<'_>, plan: &mut Plan, status: &mut Status, now: Timestamp) {
+fn begin(seen: ImageInput<'_>, plan: &mut ImagePlan, status: &mut ImageStatus, now: Timestamp) {
     let due = due(seen.image);
     if due.is_some_and(|due| due > now) {
         plan.again = due;
@@ -226,35 +231,41 @@ fn begin(seen: Seen<'_>, plan: &mut Plan, status: &mut Status, now: Timestamp) {
     }
 }
 
-fn follow(seen: Seen<'_>, backing: &Value, plan: &mut Plan, status: &mut Status, now: Timestamp) {
+fn follow(
+    seen: ImageInput<'_>,
+    backing: &Value,
+    plan: &mut ImagePlan,
+    status: &mut ImageStatus,
+    now: Timestamp,
+) {
     for (field, pointer) in [("size", "/status/size"), ("virtualSize", "/status/virtualSize")] {
         if let Some(bytes) = int(backing, pointer).filter(|bytes| *bytes > 0) {
             status.fields.insert(field.into(), json!(bytes));
         }
     }
-    let importing = |status: &mut Status| {
+    let importing = |status: &mut ImageStatus| {
         status.set(Condition::new("Initialized", "True"));
         status.set(Condition::new("Imported", "Unknown").because("Importing", ""));
     };
     match data(backing) {
-        Data::Waiting => wait(seen, status),
-        Data::Uploadable { complaint } if complaint.is_empty() => importing(status),
-        Data::Uploadable { complaint } => {
+        ImageData::Waiting => wait(seen, status),
+        ImageData::Uploadable { complaint } if complaint.is_empty() => importing(status),
+        ImageData::Uploadable { complaint } => {
             status.set(Condition::new("Imported", "False").because("UploadFailed", complaint));
         }
         // Before its server has answered nothing is known of a download.
-        Data::Coming { has_begun: false, .. } => {}
-        Data::Coming { progress, .. } => {
+        ImageData::Coming { has_begun: false, .. } => {}
+        ImageData::Coming { progress, .. } => {
             importing(status);
             status.fields.insert("progress".into(), json!(progress.clamp(0, 99)));
         }
-        Data::Ready => {
+        ImageData::Ready => {
             status.fields.insert("progress".into(), json!(100));
             status.set(Condition::new("RetryLimitExceeded", "False"));
             status.set(Condition::new("Initialized", "True"));
             status.set(Condition::new("Imported", "True").because("Imported", ""));
         }
-        Data::Failed { progress, has_begun, message } => {
+        ImageData::Failed { progress, has_begun, message } => {
             status.fields.insert("progress".into(), json!(progress.clamp(0, 100)));
             fail(seen, backing, (has_begun, &message), plan, status, now);
         }
@@ -262,7 +273,7 @@ fn follow(seen: Seen<'_>, backing: &Value, plan: &mut Plan, status: &mut Status,
 }
 
 /// Nothing has failed: the disk may come, or become free.
-fn wait(seen: Seen<'_>, status: &mut Status) {
+fn wait(seen: ImageInput<'_>, status: &mut ImageStatus) {
     let told = condition::find(&status.conditions, "Initialized");
     let had_none = told.is_some_and(|told| text(told, "/reason") == NO_DISK);
     match seen.obstacle {
@@ -276,11 +287,11 @@ fn wait(seen: Seen<'_>, status: &mut Status) {
 
 /// An attempt has failed. It is counted once: what failed before this one had begun was another.
 fn fail(
-    seen: Seen<'_>,
+    seen: ImageInput<'_>,
     backing: &Value,
     (has_begun, message): (bool, &str),
-    plan: &mut Plan,
-    status: &mut Status,
+    plan: &mut ImagePlan,
+    status: &mut ImageStatus,
     now: Timestamp,
 ) {
     let image = seen.image;
@@ -314,7 +325,10 @@ fn fail(
 
 fn pause(failed: i64) -> SignedDuration {
     let doubled = i32::try_from(failed.clamp(1, 6) - 1).unwrap_or(0);
-    FIRST_PAUSE.checked_mul(1 << doubled).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE)
+    FIRST_RETRY_DELAY
+        .checked_mul(1 << doubled)
+        .unwrap_or(LONGEST_RETRY_DELAY)
+        .min(LONGEST_RETRY_DELAY)
 }
 
 /// When the next attempt may begin.
@@ -328,13 +342,13 @@ fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
 }
 
 /// The status of an image as it becomes.
-struct Status {
+struct ImageStatus {
     fields: Map<String, Value>,
     conditions: Vec<Value>,
     now: Timestamp,
 }
 
-impl Status {
+impl ImageStatus {
     fn of(image: &Value, now: Timestamp) -> Self {
         Self { fields: Map::new(), conditions: condition::of(image), now }
     }

@@ -27,8 +27,8 @@ async fn an_image_gets_data_and_class_and_takes_them_along() {
         "spec": {"displayName": "i", "sourceType": "upload", "storageClassParameters": {}},
     });
     let uid = fake.create(IMAGE_KIND, "n", image);
-    let importer = Importer::new(fake.client(), Dependents::default());
-    let key = Key::new("n", "i");
+    let importer = ImageReconciler::new(fake.client(), Dependents::default());
+    let key = ObjectKey::new("n", "i");
     for _ in 0..3 {
         importer.image(&key).await.unwrap();
     }

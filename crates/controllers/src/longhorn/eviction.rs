@@ -9,19 +9,24 @@ use serde_json::{Value, json};
 
 use super::{REPLICAS, STORAGE_NODES};
 use crate::object::{self, entries, is_true, text};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::Objects;
 
 /// Every node with disks that changes.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes;
 
-impl Interest for Nodes {
+impl EventMapper for Nodes {
     type Key = Arc<str>;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Arc<str>> {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<Arc<str>> {
         match touch {
-            Touch::Object { kind, name, state: State::Live, .. } if STORAGE_NODES.is(kind) => {
+            ObjectChange::Object { kind, name, state: ObjectState::Live, .. }
+                if STORAGE_NODES.is(kind) =>
+            {
                 vec![Arc::clone(name)]
             }
             _ => Vec::new(),
@@ -29,20 +34,20 @@ impl Interest for Nodes {
     }
 }
 
-pub(crate) struct Marker(Objects);
+pub(crate) struct EvictionReconciler(Objects);
 
-impl Marker {
+impl EvictionReconciler {
     pub(crate) fn new(client: Client) -> Self {
         Self(Objects(client))
     }
 }
 
-impl Reconciler for Marker {
+impl Reconciler for EvictionReconciler {
     type Key = Arc<str>;
 
-    async fn reconcile(&self, name: &Arc<str>) -> Result<Next, Failure> {
+    async fn reconcile(&self, name: &Arc<str>) -> Result<ReconcileResult, ReconcileError> {
         let found = self.0.get(STORAGE_NODES, NAMESPACE, name).await.doing("get the node")?;
-        let Some(node) = found else { return Ok(Next::Done) };
+        let Some(node) = found else { return Ok(ReconcileResult::Done) };
         let labels = format!("longhornnode={name}");
         let replicas = self.0.list(REPLICAS, NAMESPACE, &labels).await;
         for (replica, leaves) in wrong(&node, &replicas.doing("list the replicas of a node")?) {
@@ -50,7 +55,7 @@ impl Reconciler for Marker {
             let written = self.0.merge(REPLICAS, NAMESPACE, replica, &patch).await;
             written.doing("mark a replica")?;
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 }
 

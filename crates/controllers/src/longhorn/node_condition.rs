@@ -12,21 +12,24 @@ use serde_json::{Value, json};
 use super::STORAGE_NODES;
 use crate::condition::{self, Condition};
 use crate::object::{is_merged, name};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{NODES, Objects, is_refused};
 
 /// Nodes of both kinds have the same name.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes;
 
-impl Interest for Nodes {
+impl EventMapper for Nodes {
     type Key = Arc<str>;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Arc<str>> {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<Arc<str>> {
         match touch {
-            Touch::Object { kind, name, state, .. }
-                if NODES.is(kind) && *state == State::Gone
-                    || STORAGE_NODES.is(kind) && *state == State::Live =>
+            ObjectChange::Object { kind, name, state, .. }
+                if NODES.is(kind) && *state == ObjectState::Gone
+                    || STORAGE_NODES.is(kind) && *state == ObjectState::Live =>
             {
                 vec![Arc::clone(name)]
             }
@@ -46,20 +49,20 @@ impl ConditionReconciler {
 impl Reconciler for ConditionReconciler {
     type Key = Arc<str>;
 
-    async fn reconcile(&self, name: &Arc<str>) -> Result<Next, Failure> {
+    async fn reconcile(&self, name: &Arc<str>) -> Result<ReconcileResult, ReconcileError> {
         let found = self.0.get(STORAGE_NODES, NAMESPACE, name).await.doing("get the node")?;
-        let Some(node) = found else { return Ok(Next::Done) };
+        let Some(node) = found else { return Ok(ReconcileResult::Done) };
         let owner = self.0.get(NODES, "", name).await.doing("get the Kubernetes node")?;
         if owner.is_some() {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let patch = gone(&node, clock::now());
         if is_merged(&node, &patch) {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         match self.0.merge_status(STORAGE_NODES, NAMESPACE, name, &patch).await {
-            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
-            written => written.map(|_| Next::Done).doing("mark a node that is gone"),
+            Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
+            written => written.map(|_| ReconcileResult::Done).doing("mark a node that is gone"),
         }
     }
 }

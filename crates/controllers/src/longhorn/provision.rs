@@ -19,15 +19,18 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use self::origin::{Content, Origin};
-use self::plan::{Fate, ProvisionError, Want};
+use self::plan::{Fate, ProvisionError, ProvisionRequest};
 use super::object::handle;
 use super::volume_snapshot::{CONTENTS, VOLUME_SNAPSHOTS};
-use super::{BACKING_IMAGES, BACKINGS};
-use crate::event::{self, About, Tone};
-use crate::key::{Dependents, Key};
+use super::{BACKING_IMAGES, LONGHORN_VOLUMES};
+use crate::event::{self, About, EventType};
+use crate::key::{Dependents, ObjectKey};
 use crate::object::{self, annotation, is_merged, text};
 use crate::populate;
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{CLAIMS, CLASSES, DATA_VOLUMES, Objects, VOLUMES, is_refused};
 
 const SOURCE: &str = hci::DRIVER;
@@ -35,8 +38,8 @@ const SOURCE: &str = hci::DRIVER;
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Work {
-    Claim(Key),
+pub(crate) enum ProvisionKey {
+    Claim(ObjectKey),
     /// A persistent volume.
     Volume(Arc<str>),
     /// A volume of Longhorn's.
@@ -47,19 +50,21 @@ pub(crate) enum Work {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Claimed(pub(crate) Dependents);
 
-impl Interest for Claimed {
-    type Key = Work;
+impl EventMapper for Claimed {
+    type Key = ProvisionKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Work> {
-        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
-        let key = Key { namespace: Arc::clone(namespace), name: Arc::clone(name) };
-        let waiting = || self.0.of(&key).into_iter().map(Work::Claim);
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<ProvisionKey> {
+        let ObjectChange::Object { kind, namespace, name, state } = touch else {
+            return Vec::new();
+        };
+        let key = ObjectKey { namespace: Arc::clone(namespace), name: Arc::clone(name) };
+        let waiting = || self.0.of(&key).into_iter().map(ProvisionKey::Claim);
         if CLAIMS.is(kind) {
-            waiting().chain([Work::Claim(key.clone())]).collect()
-        } else if VOLUMES.is(kind) && *state != State::Gone {
-            vec![Work::Volume(Arc::clone(name))]
-        } else if BACKINGS.is(kind) {
-            vec![Work::Backing(Arc::clone(name))]
+            waiting().chain([ProvisionKey::Claim(key.clone())]).collect()
+        } else if VOLUMES.is(kind) && *state != ObjectState::Gone {
+            vec![ProvisionKey::Volume(Arc::clone(name))]
+        } else if LONGHORN_VOLUMES.is(kind) {
+            vec![ProvisionKey::Backing(Arc::clone(name))]
         } else if CLASSES.is(kind) || VOLUME_SNAPSHOTS.is(kind) || BACKING_IMAGES.is(kind) {
             waiting().collect()
         } else {
@@ -72,17 +77,17 @@ pub(crate) struct Provisioner {
     objects: Objects,
     waiting: Dependents,
     /// What each claim was told last, so that it is told once.
-    told: Mutex<BTreeMap<Key, String>>,
+    told: Mutex<BTreeMap<ObjectKey, String>>,
 }
 
 impl Reconciler for Provisioner {
-    type Key = Work;
+    type Key = ProvisionKey;
 
-    async fn reconcile(&self, work: &Work) -> Result<Next, Failure> {
+    async fn reconcile(&self, work: &ProvisionKey) -> Result<ReconcileResult, ReconcileError> {
         match work {
-            Work::Claim(key) => self.claim(key).await,
-            Work::Volume(name) => self.volume(name).await,
-            Work::Backing(name) => self.backing(name).await,
+            ProvisionKey::Claim(key) => self.claim(key).await,
+            ProvisionKey::Volume(name) => self.volume(name).await,
+            ProvisionKey::Backing(name) => self.backing(name).await,
         }
     }
 }
@@ -92,22 +97,22 @@ impl Provisioner {
         Self { objects: Objects(client), waiting, told: Mutex::default() }
     }
 
-    async fn claim(&self, key: &Key) -> Result<Next, Failure> {
+    async fn claim(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(CLAIMS, &key.namespace, &key.name).await;
         let Some(claim) = found.doing("get the claim")? else {
             self.forget(key);
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
         if !text(&claim, "/spec/volumeName").is_empty() {
             self.forget(key);
             return self.grow(&claim).await;
         }
         let class = text(&claim, "/spec/storageClassName");
-        self.waiting.set(key, [Key::new("", class)].into());
+        self.waiting.set(key, [ObjectKey::new("", class)].into());
         let found = self.objects.get(CLASSES, "", class).await.doing("get the storage class")?;
-        let Some(class) = found else { return Ok(Next::Done) };
-        if plan::want(&claim, &class) != Want::Volume {
-            return Ok(Next::Done);
+        let Some(class) = found else { return Ok(ReconcileResult::Done) };
+        if plan::want(&claim, &class) != ProvisionRequest::Volume {
+            return Ok(ReconcileResult::Done);
         }
         match self.provision(&claim, &class).await? {
             Ok(next) => Ok(next),
@@ -117,18 +122,18 @@ impl Provisioner {
                 let message =
                     format!("failed to provision volume with StorageClass \"{class}\": {cause}");
                 self.complain(key, &claim, message).await;
-                Ok(Next::Again(LOOK_AGAIN))
+                Ok(ReconcileResult::Again(LOOK_AGAIN))
             }
         }
     }
 
     /// The claim is looked at again when the object changes, besides its class.
     fn wait_for(&self, claim: &Value, namespace: &str, name: &str) {
-        let class = Key::new("", text(claim, "/spec/storageClassName"));
-        self.waiting.set(&Key::of(claim), [class, Key::new(namespace, name)].into());
+        let class = ObjectKey::new("", text(claim, "/spec/storageClassName"));
+        self.waiting.set(&ObjectKey::of(claim), [class, ObjectKey::new(namespace, name)].into());
     }
 
-    fn forget(&self, key: &Key) {
+    fn forget(&self, key: &ObjectKey) {
         self.waiting.forget(key);
         self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
@@ -138,7 +143,7 @@ impl Provisioner {
         &self,
         claim: &Value,
         class: &Value,
-    ) -> Result<Result<Next, ProvisionError>, Failure> {
+    ) -> Result<Result<ReconcileResult, ProvisionError>, ReconcileError> {
         let content = match self.content(claim).await? {
             Ok(content) => content,
             Err(complaint) => return Ok(Err(complaint)),
@@ -151,11 +156,13 @@ impl Provisioner {
             Err(complaint) => return Ok(Err(complaint)),
         };
         let name = object::name(&wanted);
-        let backing = match self.objects.create(BACKINGS, NAMESPACE, &wanted).await {
+        let backing = match self.objects.create(LONGHORN_VOLUMES, NAMESPACE, &wanted).await {
             Ok(made) => made,
             Err(failure) if is_refused(&failure, 409) => {
-                let found = self.objects.get(BACKINGS, NAMESPACE, name).await;
-                let Some(found) = found.doing("get the volume")? else { return Ok(Ok(Next::Done)) };
+                let found = self.objects.get(LONGHORN_VOLUMES, NAMESPACE, name).await;
+                let Some(found) = found.doing("get the volume")? else {
+                    return Ok(Ok(ReconcileResult::Done));
+                };
                 found
             }
             Err(kube::Error::Api(refusal)) if (400..500).contains(&refusal.code) => {
@@ -167,16 +174,16 @@ impl Provisioner {
             return Ok(Err(ProvisionError::NotCopied { volume: name.to_owned() }));
         }
         if !plan::is_filled(&backing) {
-            return Ok(Ok(Next::Done));
+            return Ok(Ok(ReconcileResult::Done));
         }
         let volume = plan::persistent(claim, class, &backing);
         match self.objects.create(VOLUMES, "", &volume).await {
-            Err(failure) if is_refused(&failure, 409) => return Ok(Ok(Next::Done)),
+            Err(failure) if is_refused(&failure, 409) => return Ok(Ok(ReconcileResult::Done)),
             made => drop(made.doing("create the persistent volume")?),
         }
         let message = format!("Successfully provisioned volume {name}");
-        self.tell(claim, Tone::Normal, "ProvisioningSucceeded", message).await;
-        Ok(Ok(Next::Done))
+        self.record_event(claim, EventType::Normal, "ProvisioningSucceeded", message).await;
+        Ok(Ok(ReconcileResult::Done))
     }
 
     /// The image that the volumes of a class begin as has to exist.
@@ -184,7 +191,7 @@ impl Provisioner {
         &self,
         claim: &Value,
         class: &Value,
-    ) -> Result<Result<(), ProvisionError>, Failure> {
+    ) -> Result<Result<(), ProvisionError>, ReconcileError> {
         let Some(name) = image::wanted(class) else { return Ok(Ok(())) };
         self.wait_for(claim, NAMESPACE, name);
         let found = self.objects.get(BACKING_IMAGES, NAMESPACE, name).await;
@@ -195,7 +202,7 @@ impl Provisioner {
     async fn content(
         &self,
         claim: &Value,
-    ) -> Result<Result<Option<Content>, ProvisionError>, Failure> {
+    ) -> Result<Result<Option<Content>, ProvisionError>, ReconcileError> {
         let controller = match annotation(claim, populate::DRIVER_CLONE) {
             Some(_) => object::controller(claim).map_or("", |owner| text(owner, "/name")),
             None => "",
@@ -206,7 +213,7 @@ impl Provisioner {
             Origin::Nothing => Ok(None),
             Origin::Other(what) => Err(ProvisionError::Origin { what }),
             Origin::Unauthorized(from) => Err(ProvisionError::Unauthorized { from }),
-            Origin::Claim(Key { namespace, name }) => {
+            Origin::Claim(ObjectKey { namespace, name }) => {
                 self.wait_for(claim, &namespace, &name);
                 let source = self.objects.get(CLAIMS, &namespace, &name).await;
                 let source = source.doing("get the source claim")?;
@@ -214,7 +221,7 @@ impl Provisioner {
                 let volume = volume.doing("get the source volume")?;
                 origin::claim_content(&name, source.as_ref(), volume.as_ref()).map(Some)
             }
-            Origin::Snapshot(Key { namespace, name }) => {
+            Origin::Snapshot(ObjectKey { namespace, name }) => {
                 self.wait_for(claim, &namespace, &name);
                 let snapshot = self.objects.get(VOLUME_SNAPSHOTS, &namespace, &name).await;
                 let snapshot = snapshot.doing("get the source snapshot")?;
@@ -229,27 +236,31 @@ impl Provisioner {
     }
 
     /// A persistent volume changed: who claims it, or whether anybody does.
-    async fn volume(&self, name: &str) -> Result<Next, Failure> {
+    async fn volume(&self, name: &str) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(VOLUMES, "", name).await.doing("get the volume")?;
-        let Some(volume) = found else { return Ok(Next::Done) };
-        let Some(own) = handle(&volume) else { return Ok(Next::Done) };
-        let backing = self.objects.get(BACKINGS, NAMESPACE, own).await;
+        let Some(volume) = found else { return Ok(ReconcileResult::Done) };
+        let Some(own) = handle(&volume) else { return Ok(ReconcileResult::Done) };
+        let backing = self.objects.get(LONGHORN_VOLUMES, NAMESPACE, own).await;
         let backing = backing.doing("get the volume behind a claim")?;
         if let Some(backing) = &backing {
-            self.say_user(&volume, backing).await?;
+            self.update_kubernetes_status(&volume, backing).await?;
         }
         if annotation(&volume, plan::PROVISIONED_BY) != Some(hci::DRIVER) {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         self.carry_out(&volume, backing.as_ref()).await
     }
 
-    async fn carry_out(&self, volume: &Value, backing: Option<&Value>) -> Result<Next, Failure> {
+    async fn carry_out(
+        &self,
+        volume: &Value,
+        backing: Option<&Value>,
+    ) -> Result<ReconcileResult, ReconcileError> {
         let (name, uid) = (object::name(volume), object::uid(volume));
         match (plan::fate(volume, backing), backing) {
             (Fate::DeleteBacking, Some(backing)) => {
                 let (own, uid) = (object::name(backing), object::uid(backing));
-                let deleted = self.objects.delete(BACKINGS, NAMESPACE, own, uid).await;
+                let deleted = self.objects.delete(LONGHORN_VOLUMES, NAMESPACE, own, uid).await;
                 deleted.doing("delete the volume behind a claim")?;
             }
             (Fate::Delete, _) => {
@@ -268,10 +279,14 @@ impl Provisioner {
             }
             _ => {}
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 
-    async fn say_user(&self, volume: &Value, backing: &Value) -> Result<(), Failure> {
+    async fn update_kubernetes_status(
+        &self,
+        volume: &Value,
+        backing: &Value,
+    ) -> Result<(), ReconcileError> {
         let claim = self
             .objects
             .get(
@@ -290,15 +305,15 @@ impl Provisioner {
             patch["status"]["kubernetesStatus"]["lastPVCRefAt"] = clock::now_rfc3339().into();
         }
         let name = object::name(backing);
-        match self.objects.merge_status(BACKINGS, NAMESPACE, name, &patch).await {
+        match self.objects.merge_status(LONGHORN_VOLUMES, NAMESPACE, name, &patch).await {
             Err(failure) if is_refused(&failure, 404) => Ok(()),
             written => written.map(drop).doing("say who uses a volume"),
         }
     }
 
     /// A volume of Longhorn's changed: its claim may have waited for that.
-    async fn backing(&self, name: &str) -> Result<Next, Failure> {
-        let found = self.objects.get(BACKINGS, NAMESPACE, name).await;
+    async fn backing(&self, name: &str) -> Result<ReconcileResult, ReconcileError> {
+        let found = self.objects.get(LONGHORN_VOLUMES, NAMESPACE, name).await;
         let backing = found.doing("get the volume behind a claim")?;
         let told = backing.as_ref().map_or("", |own| text(own, "/status/kubernetesStatus/pvName"));
         let called = if told.is_empty() { name } else { told };
@@ -306,7 +321,7 @@ impl Provisioner {
         let Some(volume) = volume else {
             return match backing {
                 Some(backing) => self.unclaimed(&backing).await,
-                None => Ok(Next::Done),
+                None => Ok(ReconcileResult::Done),
             };
         };
         if handle(&volume) == Some(name) {
@@ -321,8 +336,10 @@ impl Provisioner {
     }
 
     /// There is no persistent volume yet, or the claim went before there was one.
-    async fn unclaimed(&self, backing: &Value) -> Result<Next, Failure> {
-        let Some(made_for) = annotation(backing, plan::MADE_FOR) else { return Ok(Next::Done) };
+    async fn unclaimed(&self, backing: &Value) -> Result<ReconcileResult, ReconcileError> {
+        let Some(made_for) = annotation(backing, plan::MADE_FOR) else {
+            return Ok(ReconcileResult::Done);
+        };
         let mut parts = made_for.splitn(3, '/');
         let (namespace, name) =
             (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -330,29 +347,29 @@ impl Provisioner {
         match claim {
             Some(claim) if plan::made_for(&claim) == made_for && !object::is_deleting(&claim) => {
                 // Filled by now, perhaps.
-                self.claim(&Key::new(namespace, name)).await
+                self.claim(&ObjectKey::new(namespace, name)).await
             }
-            _ if object::is_deleting(backing) => Ok(Next::Done),
+            _ if object::is_deleting(backing) => Ok(ReconcileResult::Done),
             _ => {
                 let (own, uid) = (object::name(backing), object::uid(backing));
-                let deleted = self.objects.delete(BACKINGS, NAMESPACE, own, uid).await;
-                deleted.map(|()| Next::Done).doing("delete a volume that nobody claims")
+                let deleted = self.objects.delete(LONGHORN_VOLUMES, NAMESPACE, own, uid).await;
+                deleted.map(|()| ReconcileResult::Done).doing("delete a volume that nobody claims")
             }
         }
     }
 
-    async fn complain(&self, key: &Key, claim: &Value, message: String) {
+    async fn complain(&self, key: &ObjectKey, claim: &Value, message: String) {
         let before = self
             .told
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(key.clone(), message.clone());
         if before.as_ref() != Some(&message) {
-            self.tell(claim, Tone::Warning, "ProvisioningFailed", message).await;
+            self.record_event(claim, EventType::Warning, "ProvisioningFailed", message).await;
         }
     }
 
-    async fn tell(&self, claim: &Value, tone: Tone, reason: &str, message: String) {
+    async fn record_event(&self, claim: &Value, tone: EventType, reason: &str, message: String) {
         let about = About {
             api_version: "v1",
             kind: "PersistentVolumeClaim",
@@ -360,7 +377,7 @@ impl Provisioner {
             name: object::name(claim),
             uid: object::uid(claim),
         };
-        event::tell(&self.objects.0, SOURCE, &about, tone, reason, message).await;
+        event::record(&self.objects.0, SOURCE, &about, tone, reason, message).await;
     }
 }
 

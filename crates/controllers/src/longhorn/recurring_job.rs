@@ -23,11 +23,14 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use self::plan::{JOB_LABEL, LAST_RUN, SOURCE_LABEL, Task};
-use super::{API, BACKINGS, SETTINGS, SNAPSHOTS, snapshot};
-use crate::event::{self, About, Tone};
+use self::plan::{JOB_LABEL, LAST_RUN, RecurringTask, SOURCE_LABEL};
+use super::{API, LONGHORN_VOLUMES, SETTINGS, SNAPSHOTS, snapshot};
+use crate::event::{self, About, EventType};
 use crate::object::text;
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{CLAIMS, Objects, Resource, VMIS, is_refused};
 
 const JOBS: Resource = Resource::new("longhorn.io", "v1beta2", "recurringjobs");
@@ -35,7 +38,7 @@ const SOURCE: &str = "longhorn-recurring-job";
 const WHILE_DETACHED: &str = "allow-recurring-job-while-volume-detached";
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Work {
+pub(crate) enum RecurringJobKey {
     Job(Arc<str>),
     /// A snapshot that is ready may make an older one expire.
     Snapshot(Arc<str>),
@@ -44,16 +47,18 @@ pub(crate) enum Work {
 #[derive(Debug, Default)]
 pub(crate) struct Jobs;
 
-impl Interest for Jobs {
-    type Key = Work;
+impl EventMapper for Jobs {
+    type Key = RecurringJobKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Work> {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<RecurringJobKey> {
         match touch {
-            Touch::Object { kind, name, state: State::Live, .. } if JOBS.is(kind) => {
-                vec![Work::Job(Arc::clone(name))]
+            ObjectChange::Object { kind, name, state: ObjectState::Live, .. } if JOBS.is(kind) => {
+                vec![RecurringJobKey::Job(Arc::clone(name))]
             }
-            Touch::Object { kind, name, state: State::Live, .. } if SNAPSHOTS.is(kind) => {
-                vec![Work::Snapshot(Arc::clone(name))]
+            ObjectChange::Object { kind, name, state: ObjectState::Live, .. }
+                if SNAPSHOTS.is(kind) =>
+            {
+                vec![RecurringJobKey::Snapshot(Arc::clone(name))]
             }
             _ => Vec::new(),
         }
@@ -63,12 +68,12 @@ impl Interest for Jobs {
 pub(crate) struct JobReconciler(Objects);
 
 impl Reconciler for JobReconciler {
-    type Key = Work;
+    type Key = RecurringJobKey;
 
-    async fn reconcile(&self, work: &Work) -> Result<Next, Failure> {
+    async fn reconcile(&self, work: &RecurringJobKey) -> Result<ReconcileResult, ReconcileError> {
         match work {
-            Work::Job(name) => self.job(name, clock::now()).await,
-            Work::Snapshot(name) => self.snapshot(name).await,
+            RecurringJobKey::Job(name) => self.job(name, clock::now()).await,
+            RecurringJobKey::Snapshot(name) => self.snapshot(name).await,
         }
     }
 }
@@ -78,14 +83,16 @@ impl JobReconciler {
         Self(Objects(client))
     }
 
-    async fn job(&self, name: &str, now: Timestamp) -> Result<Next, Failure> {
+    async fn job(&self, name: &str, now: Timestamp) -> Result<ReconcileResult, ReconcileError> {
         let found = self.0.get(JOBS, NAMESPACE, name).await.doing("get the recurring job")?;
-        let Some(job) = found.and_then(read::<RecurringJob>) else { return Ok(Next::Done) };
+        let Some(job) = found.and_then(read::<RecurringJob>) else {
+            return Ok(ReconcileResult::Done);
+        };
         let times = match plan::times(&job, now) {
             Ok(times) => times,
             Err(failure) => {
                 warn!(job = name, error = %Chain(&failure), "recurring job has no schedule");
-                return Ok(Next::Done);
+                return Ok(ReconcileResult::Done);
             }
         };
         if let Some(due) = times.due {
@@ -93,20 +100,22 @@ impl JobReconciler {
         }
         let wait = times.next.map(|next| next.duration_since(clock::now()));
         let wait = wait.map(|wait| Duration::try_from(wait).unwrap_or_default());
-        Ok(wait.map_or(Next::Done, |wait| Next::Again(wait.max(Duration::from_millis(10)))))
+        Ok(wait.map_or(ReconcileResult::Done, |wait| {
+            ReconcileResult::Again(wait.max(Duration::from_millis(10)))
+        }))
     }
 
-    async fn run(&self, job: &RecurringJob, due: Timestamp) -> Result<(), Failure> {
+    async fn run(&self, job: &RecurringJob, due: Timestamp) -> Result<(), ReconcileError> {
         let name = job.metadata.name.as_deref().unwrap_or_default();
         let spec = job.spec.clone().unwrap_or_default();
         let volumes = self.volumes(job).await?;
         info!(job = name, task = spec.task, volumes = volumes.len(), "recurring job runs");
         for volume in &volumes {
-            match Task::of(&spec) {
-                Task::Snapshot => self.take(job, volume, due).await?,
-                Task::Cleanup | Task::Delete => self.expire(job, volume).await?,
-                Task::Trim => self.trim(job, volume, due).await?,
-                Task::Unsupported => {
+            match RecurringTask::of(&spec) {
+                RecurringTask::Snapshot => self.take(job, volume, due).await?,
+                RecurringTask::Cleanup | RecurringTask::Delete => self.expire(job, volume).await?,
+                RecurringTask::Trim => self.trim(job, volume, due).await?,
+                RecurringTask::Unsupported => {
                     let task = spec.task.as_deref().unwrap_or_default();
                     let message = format!("volume {volume}: task {task} is not supported");
                     self.complain(job, "FailedCreating", message).await;
@@ -117,7 +126,7 @@ impl JobReconciler {
     }
 
     /// The names of the volumes that a job is for and that it can be done on now.
-    async fn volumes(&self, job: &RecurringJob) -> Result<Vec<String>, Failure> {
+    async fn volumes(&self, job: &RecurringJob) -> Result<Vec<String>, ReconcileError> {
         let found = self.0.get(SETTINGS, NAMESPACE, WHILE_DETACHED).await;
         let found = found.doing("get a setting")?;
         let while_detached = found.is_some_and(|setting| text(&setting, "/value") == "true");
@@ -129,7 +138,7 @@ impl JobReconciler {
             .map(|claim| claim.metadata)
             .map(|meta| ((meta.namespace, meta.name), meta.labels.unwrap_or_default()))
             .collect();
-        let all = self.0.list(BACKINGS, NAMESPACE, "").await.doing("list volumes")?;
+        let all = self.0.list(LONGHORN_VOLUMES, NAMESPACE, "").await.doing("list volumes")?;
         let chosen = all.into_iter().filter_map(read::<Volume>).filter(|volume| {
             let used = volume.status.clone().unwrap_or_default().kubernetes_status;
             let used = used.unwrap_or_default();
@@ -140,7 +149,12 @@ impl JobReconciler {
         Ok(chosen.filter_map(|volume| volume.metadata.name).collect())
     }
 
-    async fn take(&self, job: &RecurringJob, volume: &str, due: Timestamp) -> Result<(), Failure> {
+    async fn take(
+        &self,
+        job: &RecurringJob,
+        volume: &str,
+        due: Timestamp,
+    ) -> Result<(), ReconcileError> {
         let own = job.metadata.name.as_deref().unwrap_or_default();
         self.expire(job, volume).await?;
         if plan::is_pending(own, &self.snapshots(volume).await?) {
@@ -165,8 +179,14 @@ impl JobReconciler {
     }
 
     /// Requests that the guest with the volume discards the unused blocks of its file systems.
-    async fn trim(&self, job: &RecurringJob, volume: &str, due: Timestamp) -> Result<(), Failure> {
-        let found = self.0.get(BACKINGS, NAMESPACE, volume).await.doing("get the volume")?;
+    async fn trim(
+        &self,
+        job: &RecurringJob,
+        volume: &str,
+        due: Timestamp,
+    ) -> Result<(), ReconcileError> {
+        let found =
+            self.0.get(LONGHORN_VOLUMES, NAMESPACE, volume).await.doing("get the volume")?;
         let status = found.and_then(read::<Volume>).unwrap_or_default().status.unwrap_or_default();
         let used = status.kubernetes_status.unwrap_or_default();
         let (namespace, claim) =
@@ -184,7 +204,7 @@ impl JobReconciler {
     }
 
     /// Removes the snapshots of a volume that a job does not keep.
-    async fn expire(&self, job: &RecurringJob, volume: &str) -> Result<(), Failure> {
+    async fn expire(&self, job: &RecurringJob, volume: &str) -> Result<(), ReconcileError> {
         let own = job.metadata.name.as_deref().unwrap_or_default();
         let spec = job.spec.clone().unwrap_or_default();
         let snapshots = self.snapshots(volume).await?;
@@ -205,13 +225,18 @@ impl JobReconciler {
         Ok(())
     }
 
-    async fn snapshots(&self, volume: &str) -> Result<Vec<Snapshot>, Failure> {
+    async fn snapshots(&self, volume: &str) -> Result<Vec<Snapshot>, ReconcileError> {
         let label = format!("{VOLUME_LABEL}={volume}");
         let all = self.0.list(SNAPSHOTS, NAMESPACE, &label).await.doing("list snapshots")?;
         Ok(all.into_iter().filter_map(read).collect())
     }
 
-    async fn note(&self, job: &RecurringJob, name: &str, due: Timestamp) -> Result<(), Failure> {
+    async fn note(
+        &self,
+        job: &RecurringJob,
+        name: &str,
+        due: Timestamp,
+    ) -> Result<(), ReconcileError> {
         let uid = job.metadata.uid.as_deref().unwrap_or_default();
         let count = job.status.clone().unwrap_or_default().execution_count.unwrap_or_default();
         let patch = json!({"status": {"executionCount": count.saturating_add(1)}});
@@ -223,23 +248,25 @@ impl JobReconciler {
         written.map(drop).doing("note the run of a recurring job")
     }
 
-    async fn snapshot(&self, name: &str) -> Result<Next, Failure> {
+    async fn snapshot(&self, name: &str) -> Result<ReconcileResult, ReconcileError> {
         let found = self.0.get(SNAPSHOTS, NAMESPACE, name).await.doing("get the snapshot")?;
-        let Some(snapshot) = found.and_then(read::<Snapshot>) else { return Ok(Next::Done) };
+        let Some(snapshot) = found.and_then(read::<Snapshot>) else {
+            return Ok(ReconcileResult::Done);
+        };
         let ready = snapshot.status.unwrap_or_default().ready_to_use == Some(true);
         let spec = snapshot.spec.unwrap_or_default();
         let Some(job) = spec.labels.get(JOB_LABEL).filter(|_| ready) else {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
         let found = self.0.get(JOBS, NAMESPACE, job).await.doing("get the recurring job")?;
         let job = found.and_then(read::<RecurringJob>);
         let takes = |job: &RecurringJob| {
-            job.spec.as_ref().is_some_and(|spec| Task::of(spec) == Task::Snapshot)
+            job.spec.as_ref().is_some_and(|spec| RecurringTask::of(spec) == RecurringTask::Snapshot)
         };
         if let Some(job) = job.filter(takes) {
             self.expire(&job, &spec.volume).await?;
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 
     async fn complain(&self, job: &RecurringJob, reason: &str, message: String) {
@@ -250,7 +277,7 @@ impl JobReconciler {
             name: job.metadata.name.as_deref().unwrap_or_default(),
             uid: job.metadata.uid.as_deref().unwrap_or_default(),
         };
-        event::tell(&self.0.0, SOURCE, &about, Tone::Warning, reason, message).await;
+        event::record(&self.0.0, SOURCE, &about, EventType::Warning, reason, message).await;
     }
 }
 

@@ -13,127 +13,138 @@ use hci::longhorn::{NAMESPACE, VOLUME_LABEL};
 use kube::Client;
 use serde_json::{Value, json};
 
-use self::plan::Step;
-use super::{ATTACHMENTS, BACKINGS, REPLICAS, SNAPSHOTS};
+use self::plan::SnapshotStep;
+use super::{ATTACHMENTS, LONGHORN_VOLUMES, REPLICAS, SNAPSHOTS};
 use crate::object::{self, entries, text};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ReconcileError, ReconcileResult, Reconciler,
+};
 use crate::resource::{Objects, is_refused};
 
 /// When a volume has no replicas yet.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Work {
+pub(crate) enum SnapshotKey {
     Snapshot(Arc<str>),
     /// An attachment may hold tickets of snapshots that are gone.
     Attachment(Arc<str>),
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Taken;
+pub(crate) struct SnapshotMapper;
 
-impl Interest for Taken {
-    type Key = Work;
+impl EventMapper for SnapshotMapper {
+    type Key = SnapshotKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Work> {
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<SnapshotKey> {
         match touch {
-            Touch::Object { kind, name, .. } if SNAPSHOTS.is(kind) => {
-                vec![Work::Snapshot(Arc::clone(name))]
+            ObjectChange::Object { kind, name, .. } if SNAPSHOTS.is(kind) => {
+                vec![SnapshotKey::Snapshot(Arc::clone(name))]
             }
-            Touch::Object { kind, name, .. } if ATTACHMENTS.is(kind) => {
-                vec![Work::Attachment(Arc::clone(name))]
+            ObjectChange::Object { kind, name, .. } if ATTACHMENTS.is(kind) => {
+                vec![SnapshotKey::Attachment(Arc::clone(name))]
             }
             _ => Vec::new(),
         }
     }
 }
 
-pub(crate) struct Photographer(Objects);
+pub(crate) struct SnapshotReconciler(Objects);
 
-impl Reconciler for Photographer {
-    type Key = Work;
+impl Reconciler for SnapshotReconciler {
+    type Key = SnapshotKey;
 
-    async fn reconcile(&self, work: &Work) -> Result<Next, Failure> {
+    async fn reconcile(&self, work: &SnapshotKey) -> Result<ReconcileResult, ReconcileError> {
         match work {
-            Work::Snapshot(name) => self.snapshot(name).await,
-            Work::Attachment(name) => self.sweep(name).await,
+            SnapshotKey::Snapshot(name) => self.snapshot(name).await,
+            SnapshotKey::Attachment(name) => self.sweep(name).await,
         }
     }
 }
 
-impl Photographer {
+impl SnapshotReconciler {
     pub(crate) fn new(client: Client) -> Self {
         Self(Objects(client))
     }
 
-    async fn snapshot(&self, name: &str) -> Result<Next, Failure> {
+    async fn snapshot(&self, name: &str) -> Result<ReconcileResult, ReconcileError> {
         let found = self.0.get(SNAPSHOTS, NAMESPACE, name).await.doing("get the snapshot")?;
         let Some(snapshot) = found else { return self.gone(name).await };
         let volume = text(&snapshot, "/spec/volume");
-        let found = self.0.get(BACKINGS, NAMESPACE, volume).await.doing("get the volume")?;
+        let found =
+            self.0.get(LONGHORN_VOLUMES, NAMESPACE, volume).await.doing("get the volume")?;
         match plan::step(&snapshot, found.as_ref()) {
-            Step::Adopt(patch) => {
+            SnapshotStep::Adopt(patch) => {
                 let written = self.0.merge(SNAPSHOTS, NAMESPACE, name, &patch).await;
                 written.doing("adopt a snapshot")?;
-                Ok(Next::Done)
+                Ok(ReconcileResult::Done)
             }
-            Step::Fail(why) => {
+            SnapshotStep::Fail(why) => {
                 let patch = json!({"status": {"error": why, "readyToUse": false}});
                 let written = self.0.merge_status(SNAPSHOTS, NAMESPACE, name, &patch).await;
-                written.map(|_| Next::Done).doing("say why there is no snapshot")
+                written.map(|_| ReconcileResult::Done).doing("say why there is no snapshot")
             }
-            Step::Release(patch) => match self.0.merge(SNAPSHOTS, NAMESPACE, name, &patch).await {
-                Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
-                written => written.map(|_| Next::Done).doing("let go of a snapshot"),
-            },
-            Step::Attach => self.attach(name, volume).await,
-            Step::Done => self.drop_ticket(name, volume).await,
+            SnapshotStep::Release(patch) => {
+                match self.0.merge(SNAPSHOTS, NAMESPACE, name, &patch).await {
+                    Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
+                    written => written.map(|_| ReconcileResult::Done).doing("let go of a snapshot"),
+                }
+            }
+            SnapshotStep::Attach => self.attach(name, volume).await,
+            SnapshotStep::Done => self.drop_ticket(name, volume).await,
         }
     }
 
-    async fn attach(&self, name: &str, volume: &str) -> Result<Next, Failure> {
+    async fn attach(&self, name: &str, volume: &str) -> Result<ReconcileResult, ReconcileError> {
         let found = self.0.get(ATTACHMENTS, NAMESPACE, volume).await;
         let Some(attachment) = found.doing("get the attachment")? else {
-            return Ok(Next::Again(LOOK_AGAIN));
+            return Ok(ReconcileResult::Again(LOOK_AGAIN));
         };
         if plan::has_ticket(&attachment, name) {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let labels = format!("{VOLUME_LABEL}={volume}");
         let replicas = self.0.list(REPLICAS, NAMESPACE, &labels).await;
         let replicas = replicas.doing("list the replicas of a volume")?;
         let Some(node) = plan::home(&attachment, &replicas) else {
-            return Ok(Next::Again(LOOK_AGAIN));
+            return Ok(ReconcileResult::Again(LOOK_AGAIN));
         };
         let patch = plan::put(name, node);
         let written = self.0.merge(ATTACHMENTS, NAMESPACE, volume, &patch).await;
-        written.map(|_| Next::Done).doing("have the volume of a snapshot attached")
+        written.map(|_| ReconcileResult::Done).doing("have the volume of a snapshot attached")
     }
 
-    async fn drop_ticket(&self, name: &str, volume: &str) -> Result<Next, Failure> {
+    async fn drop_ticket(
+        &self,
+        name: &str,
+        volume: &str,
+    ) -> Result<ReconcileResult, ReconcileError> {
         let found = self.0.get(ATTACHMENTS, NAMESPACE, volume).await;
         let there = found.doing("get the attachment")?;
         if there.is_none_or(|attachment| !plan::has_ticket(&attachment, name)) {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         match self.0.merge(ATTACHMENTS, NAMESPACE, volume, &plan::drop(name)).await {
-            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
-            written => written.map(|_| Next::Done).doing("give a volume back"),
+            Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
+            written => written.map(|_| ReconcileResult::Done).doing("give a volume back"),
         }
     }
 
     /// Nothing tells of which volume it was.
-    async fn gone(&self, name: &str) -> Result<Next, Failure> {
+    async fn gone(&self, name: &str) -> Result<ReconcileResult, ReconcileError> {
         let all = self.0.list(ATTACHMENTS, NAMESPACE, "").await.doing("list attachments")?;
         for attachment in all.iter().filter(|own| plan::has_ticket(own, name)) {
             self.drop_ticket(name, object::name(attachment)).await?;
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 
-    async fn sweep(&self, volume: &str) -> Result<Next, Failure> {
+    async fn sweep(&self, volume: &str) -> Result<ReconcileResult, ReconcileError> {
         let found = self.0.get(ATTACHMENTS, NAMESPACE, volume).await;
-        let Some(attachment) = found.doing("get the attachment")? else { return Ok(Next::Done) };
+        let Some(attachment) = found.doing("get the attachment")? else {
+            return Ok(ReconcileResult::Done);
+        };
         let own = entries(&attachment, "/spec/attachmentTickets");
         let names: Vec<String> = own
             .filter(|(_, ticket)| text(ticket, "/type") == plan::KIND)
@@ -146,7 +157,7 @@ impl Photographer {
                 self.drop_ticket(&name, volume).await?;
             }
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 }
 
@@ -157,7 +168,7 @@ pub(super) fn wanted(name: &str, volume: &str, labels: &Value) -> Value {
         "metadata": {
             "name": name, "namespace": NAMESPACE, "labels": {VOLUME_LABEL: volume},
             "finalizers": [hci::longhorn::FINALIZER],
-            "annotations": {"sheaf.dev/requested-at": clock::now_rfc3339()},
+            "annotations": {"sheaf.io/requested-at": clock::now_rfc3339()},
         },
         "spec": {"volume": volume, "createSnapshot": true, "labels": labels},
     })

@@ -19,22 +19,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base::clock;
-use client::Kind;
+use client::CatalogKind;
 use hci::longhorn::{NAMESPACE, VOLUME_LABEL};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
 use tracing::info;
 
-use self::copy::Original;
-use self::place::Places;
-use self::plan::{Action, Seen};
+use self::copy::ResolvedSource;
+use self::place::ReplicaPlacements;
+use self::plan::{VolumeAction, VolumeInput};
 use super::object::{engine_name, volume_of};
-use super::{API, ATTACHMENTS, BACKINGS, ENGINES, REPLICAS, SETTINGS, SNAPSHOTS, STORAGE_NODES};
+use super::{
+    API, ATTACHMENTS, ENGINES, LONGHORN_VOLUMES, REPLICAS, SETTINGS, SNAPSHOTS, STORAGE_NODES,
+};
 use crate::event::{self, About};
-use crate::key::{Dependents, Key};
+use crate::key::{Dependents, ObjectKey};
 use crate::object;
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{NODES, Objects, Resource, is_refused};
 
 const SOURCE: &str = "longhorn-volume-controller";
@@ -46,11 +51,11 @@ const BUSY: Duration = Duration::from_millis(50);
 pub(crate) struct Watched {
     /// Copies wait for snapshots and volumes of others.
     waiting: Dependents,
-    memory: Arc<Mutex<Memory>>,
+    memory: Arc<Mutex<VolumeMemory>>,
 }
 
 #[derive(Debug, Default)]
-struct Memory {
+struct VolumeMemory {
     volumes: BTreeSet<Arc<str>>,
     /// Those that would take a place if there were one.
     homeless: BTreeSet<Arc<str>>,
@@ -61,30 +66,30 @@ struct Memory {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Work {
+pub(crate) enum VolumeKey {
     Volume(Arc<str>),
     /// A node with disks: what it offers may concern all volumes.
     Node(Arc<str>),
 }
 
 /// A volume that nobody else looks at meanwhile: two looks at once would make parts twice.
-struct Turn<'a> {
+struct VolumeLock<'a> {
     watched: &'a Watched,
     name: Arc<str>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for VolumeLock<'_> {
     fn drop(&mut self) {
         self.watched.lock().busy.remove(&self.name);
     }
 }
 
 impl Watched {
-    fn lock(&self) -> MutexGuard<'_, Memory> {
+    fn lock(&self) -> MutexGuard<'_, VolumeMemory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look_for_room(&self, name: &Arc<str>, wants: bool) {
+    fn find_placement(&self, name: &Arc<str>, wants: bool) {
         let mut memory = self.lock();
         if wants {
             memory.homeless.insert(Arc::clone(name));
@@ -94,13 +99,13 @@ impl Watched {
     }
 
     fn others(&self, name: &str) -> Vec<Arc<str>> {
-        let waiting = self.waiting.of(&Key::new(NAMESPACE, name));
+        let waiting = self.waiting.of(&ObjectKey::new(NAMESPACE, name));
         waiting.into_iter().map(|key| key.name).collect()
     }
 
-    fn turn(&self, name: &Arc<str>) -> Option<Turn<'_>> {
+    fn turn(&self, name: &Arc<str>) -> Option<VolumeLock<'_>> {
         let free = self.lock().busy.insert(Arc::clone(name));
-        free.then(|| Turn { watched: self, name: Arc::clone(name) })
+        free.then(|| VolumeLock { watched: self, name: Arc::clone(name) })
     }
 
     /// The next look at this node concerns everybody.
@@ -121,25 +126,25 @@ impl Watched {
     }
 }
 
-impl Interest for Watched {
-    type Key = Work;
+impl EventMapper for Watched {
+    type Key = VolumeKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Work> {
-        let Touch::Object { kind, name, state, .. } = touch else { return Vec::new() };
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<VolumeKey> {
+        let ObjectChange::Object { kind, name, state, .. } = touch else { return Vec::new() };
         if STORAGE_NODES.is(kind) {
-            return vec![Work::Node(Arc::clone(name))];
+            return vec![VolumeKey::Node(Arc::clone(name))];
         }
-        self.volumes(kind, name, *state).into_iter().map(Work::Volume).collect()
+        self.volumes(kind, name, *state).into_iter().map(VolumeKey::Volume).collect()
     }
 }
 
 impl Watched {
-    fn volumes(&self, kind: &Kind, name: &Arc<str>, state: State) -> Vec<Arc<str>> {
+    fn volumes(&self, kind: &CatalogKind, name: &Arc<str>, state: ObjectState) -> Vec<Arc<str>> {
         let own = |name: Option<&str>| name.map(Arc::from).into_iter().collect();
-        if BACKINGS.is(kind) {
+        if LONGHORN_VOLUMES.is(kind) {
             let mut keys = self.others(name);
             let mut memory = self.lock();
-            if state == State::Gone {
+            if state == ObjectState::Gone {
                 memory.volumes.remove(name);
                 memory.homeless.remove(name);
             } else {
@@ -163,42 +168,43 @@ impl Watched {
     }
 }
 
-pub(crate) struct Keeper {
+pub(crate) struct VolumeReconciler {
     objects: Objects,
     watched: Watched,
 }
 
-impl Reconciler for Keeper {
-    type Key = Work;
+impl Reconciler for VolumeReconciler {
+    type Key = VolumeKey;
 
-    async fn reconcile(&self, work: &Work) -> Result<Next, Failure> {
+    async fn reconcile(&self, work: &VolumeKey) -> Result<ReconcileResult, ReconcileError> {
         match work {
-            Work::Volume(name) => self.volume(name).await,
-            Work::Node(name) => self.node(name).await,
+            VolumeKey::Volume(name) => self.volume(name).await,
+            VolumeKey::Node(name) => self.node(name).await,
         }
     }
 }
 
-impl Keeper {
-    async fn node(&self, name: &Arc<str>) -> Result<Next, Failure> {
+impl VolumeReconciler {
+    async fn node(&self, name: &Arc<str>) -> Result<ReconcileResult, ReconcileError> {
         let node = self.objects.get(STORAGE_NODES, NAMESPACE, name).await.doing("get the node")?;
         let offer = node.as_ref().map(place::offer);
-        let mut next = Next::Done;
+        let mut next = ReconcileResult::Done;
         for volume in self.watched.concerned(name, offer) {
-            if !matches!(self.volume(&volume).await, Ok(own) if own != Next::Again(BUSY)) {
+            if !matches!(self.volume(&volume).await, Ok(own) if own != ReconcileResult::Again(BUSY))
+            {
                 // Whoever looks at it now may have seen the node as it was.
                 self.watched.forget_offer(name);
-                next = Next::Again(BUSY);
+                next = ReconcileResult::Again(BUSY);
             }
         }
         Ok(next)
     }
 
-    async fn volume(&self, name: &Arc<str>) -> Result<Next, Failure> {
-        let Some(_turn) = self.watched.turn(name) else { return Ok(Next::Again(BUSY)) };
+    async fn volume(&self, name: &Arc<str>) -> Result<ReconcileResult, ReconcileError> {
+        let Some(_turn) = self.watched.turn(name) else { return Ok(ReconcileResult::Again(BUSY)) };
         let Some(found) = self.find(name).await? else {
-            self.watched.waiting.forget(&Key::new(NAMESPACE, name));
-            return Ok(Next::Done);
+            self.watched.waiting.forget(&ObjectKey::new(NAMESPACE, name));
+            return Ok(ReconcileResult::Done);
         };
         let mut places = self.places(&found.volume).await?;
         let now = clock::now();
@@ -207,27 +213,27 @@ impl Keeper {
             places.count(&all.doing("list replicas")?);
         }
         let plan = plan::plan(&found.seen(&places, now));
-        self.watched.look_for_room(name, plan.wants_room);
+        self.watched.find_placement(name, plan.wants_room);
         for action in &plan.actions {
             self.carry_out(&found.volume, action).await?;
         }
-        Ok(plan.again.map_or(Next::Done, Next::Again))
+        Ok(plan.again.map_or(ReconcileResult::Done, ReconcileResult::Again))
     }
 }
 
 /// All objects that a volume consists of.
-struct Found {
+struct VolumeObjects {
     volume: Value,
     engine: Option<Value>,
     replicas: Vec<Value>,
     attachment: Option<Value>,
     snapshots: Vec<Value>,
-    original: Original,
+    original: ResolvedSource,
 }
 
-impl Found {
-    fn seen<'a>(&'a self, places: &'a Places, now: Timestamp) -> Seen<'a> {
-        Seen {
+impl VolumeObjects {
+    fn seen<'a>(&'a self, places: &'a ReplicaPlacements, now: Timestamp) -> VolumeInput<'a> {
+        VolumeInput {
             volume: &self.volume,
             engine: self.engine.as_ref(),
             replicas: &self.replicas,
@@ -240,13 +246,13 @@ impl Found {
     }
 }
 
-impl Keeper {
+impl VolumeReconciler {
     pub(crate) fn new(client: Client, watched: Watched) -> Self {
         Self { objects: Objects(client), watched }
     }
 
-    async fn find(&self, name: &str) -> Result<Option<Found>, Failure> {
-        let found = self.objects.get(BACKINGS, NAMESPACE, name).await;
+    async fn find(&self, name: &str) -> Result<Option<VolumeObjects>, ReconcileError> {
+        let found = self.objects.get(LONGHORN_VOLUMES, NAMESPACE, name).await;
         let Some(volume) = found.doing("get the volume")? else { return Ok(None) };
         let engine = self.objects.get(ENGINES, NAMESPACE, &engine_name(name)).await;
         let engine = engine.doing("get the engine")?;
@@ -258,7 +264,7 @@ impl Keeper {
             false => Vec::new(),
         };
         let original = self.original(&volume).await?;
-        Ok(Some(Found { volume, engine, replicas, attachment, snapshots, original }))
+        Ok(Some(VolumeObjects { volume, engine, replicas, attachment, snapshots, original }))
     }
 
     async fn of(&self, resource: Resource, volume: &str) -> Result<Vec<Value>, kube::Error> {
@@ -266,29 +272,29 @@ impl Keeper {
     }
 
     /// What a copy is made from, which is said to be waited for before it is read.
-    async fn original(&self, volume: &Value) -> Result<Original, Failure> {
-        let key = Key::of(volume);
+    async fn original(&self, volume: &Value) -> Result<ResolvedSource, ReconcileError> {
+        let key = ObjectKey::of(volume);
         let Some(source) = copy::source(volume) else {
             self.watched.waiting.forget(&key);
-            return Ok(Original::default());
+            return Ok(ResolvedSource::default());
         };
-        let needs = [&source.volume, &source.snapshot].map(|name| Key::new(NAMESPACE, name));
+        let needs = [&source.volume, &source.snapshot].map(|name| ObjectKey::new(NAMESPACE, name));
         self.watched.waiting.set(&key, needs.into());
-        let from = self.objects.get(BACKINGS, NAMESPACE, &source.volume).await;
+        let from = self.objects.get(LONGHORN_VOLUMES, NAMESPACE, &source.volume).await;
         let snapshot = self.objects.get(SNAPSHOTS, NAMESPACE, &source.snapshot).await;
         let replicas = self.of(REPLICAS, &source.volume).await;
-        Ok(Original {
+        Ok(ResolvedSource {
             volume: from.doing("get the source volume")?,
             snapshot: snapshot.doing("get the source snapshot")?,
             replicas: replicas.doing("list the replicas of the source")?,
         })
     }
 
-    async fn places(&self, volume: &Value) -> Result<Places, Failure> {
+    async fn places(&self, volume: &Value) -> Result<ReplicaPlacements, ReconcileError> {
         let storage = self.objects.list(STORAGE_NODES, NAMESPACE, "").await;
         let nodes = self.objects.list(NODES, "", "").await;
         let settings = self.objects.list(SETTINGS, NAMESPACE, "").await;
-        Ok(Places::new(
+        Ok(ReplicaPlacements::new(
             &storage.doing("list nodes with disks")?,
             &nodes.doing("list nodes")?,
             &settings.doing("list settings")?,
@@ -296,34 +302,34 @@ impl Keeper {
         ))
     }
 
-    async fn carry_out(&self, volume: &Value, action: &Action) -> Result<(), Failure> {
+    async fn carry_out(&self, volume: &Value, action: &VolumeAction) -> Result<(), ReconcileError> {
         let objects = &self.objects;
         match action {
-            Action::Create(resource, object) => {
+            VolumeAction::Create(resource, object) => {
                 match objects.create(*resource, NAMESPACE, object).await {
                     // Made a moment ago; the touch of it brings us back.
                     Err(failure) if is_refused(&failure, 409) => Ok(()),
                     made => made.map(drop).doing("create a part of a volume"),
                 }
             }
-            Action::Patch(resource, name, patch) => {
+            VolumeAction::Patch(resource, name, patch) => {
                 match objects.merge(*resource, NAMESPACE, name, patch).await {
                     Err(failure) if is_refused(&failure, 404) => Ok(()),
                     written => written.map(drop).doing("change a part of a volume"),
                 }
             }
-            Action::Tell(resource, name, patch) => {
+            VolumeAction::Tell(resource, name, patch) => {
                 match objects.merge_status(*resource, NAMESPACE, name, patch).await {
                     Err(failure) if is_refused(&failure, 404) => Ok(()),
                     written => written.map(drop).doing("say how a volume is"),
                 }
             }
-            Action::Delete(resource, object) => {
+            VolumeAction::Delete(resource, object) => {
                 let (name, uid) = (object::name(object), object::uid(object));
                 let deleted = objects.delete(*resource, NAMESPACE, name, uid).await;
                 deleted.doing("delete a part of a volume")
             }
-            Action::Event(tone, reason, message) => {
+            VolumeAction::Event(tone, reason, message) => {
                 let about = About {
                     api_version: API,
                     kind: "Volume",
@@ -332,7 +338,7 @@ impl Keeper {
                     uid: object::uid(volume),
                 };
                 info!(volume = object::name(volume), reason, "volume changes");
-                event::tell(&objects.0, SOURCE, &about, *tone, reason, message.clone()).await;
+                event::record(&objects.0, SOURCE, &about, *tone, reason, message.clone()).await;
                 Ok(())
             }
         }

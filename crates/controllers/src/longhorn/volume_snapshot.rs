@@ -16,10 +16,13 @@ use serde_json::{Value, json};
 
 use self::plan::SnapshotError;
 use super::{SNAPSHOTS, snapshot};
-use crate::event::{self, About, Tone};
-use crate::key::Key;
+use crate::event::{self, About, EventType};
+use crate::key::ObjectKey;
 use crate::object::{self, has_finalizer, is_deleting, is_merged, text};
-use crate::reconcile::{Doing, Failure, Interest, Next, Reconciler, State, Touch};
+use crate::reconcile::{
+    ErrorContext, EventMapper, ObjectChange, ObjectState, ReconcileError, ReconcileResult,
+    Reconciler,
+};
 use crate::resource::{CLAIMS, Objects, Resource, is_refused};
 
 pub(crate) const VOLUME_SNAPSHOTS: Resource =
@@ -33,52 +36,62 @@ const SOURCE: &str = "snapshot-controller";
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Work {
-    Snapshot(Key),
+pub(crate) enum VolumeSnapshotKey {
+    Snapshot(ObjectKey),
     Content(Arc<str>),
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Asked;
+pub(crate) struct VolumeSnapshotMapper;
 
-impl Interest for Asked {
-    type Key = Work;
+impl EventMapper for VolumeSnapshotMapper {
+    type Key = VolumeSnapshotKey;
 
-    fn keys(&mut self, touch: &Touch) -> Vec<Work> {
-        let Touch::Object { kind, namespace, name, state } = touch else { return Vec::new() };
-        if VOLUME_SNAPSHOTS.is(kind) && *state != State::Gone {
-            vec![Work::Snapshot(Key { namespace: Arc::clone(namespace), name: Arc::clone(name) })]
-        } else if CONTENTS.is(kind) && *state != State::Gone {
-            vec![Work::Content(Arc::clone(name))]
+    fn keys(&mut self, touch: &ObjectChange) -> Vec<VolumeSnapshotKey> {
+        let ObjectChange::Object { kind, namespace, name, state } = touch else {
+            return Vec::new();
+        };
+        if VOLUME_SNAPSHOTS.is(kind) && *state != ObjectState::Gone {
+            vec![VolumeSnapshotKey::Snapshot(ObjectKey {
+                namespace: Arc::clone(namespace),
+                name: Arc::clone(name),
+            })]
+        } else if CONTENTS.is(kind) && *state != ObjectState::Gone {
+            vec![VolumeSnapshotKey::Content(Arc::clone(name))]
         } else if SNAPSHOTS.is(kind) {
-            plan::content_of(name).map(|own| Work::Content(own.into())).into_iter().collect()
+            plan::content_of(name)
+                .map(|own| VolumeSnapshotKey::Content(own.into()))
+                .into_iter()
+                .collect()
         } else {
             Vec::new()
         }
     }
 }
 
-pub(crate) struct Archivist(Objects);
+pub(crate) struct VolumeSnapshotReconciler(Objects);
 
-impl Reconciler for Archivist {
-    type Key = Work;
+impl Reconciler for VolumeSnapshotReconciler {
+    type Key = VolumeSnapshotKey;
 
-    async fn reconcile(&self, work: &Work) -> Result<Next, Failure> {
+    async fn reconcile(&self, work: &VolumeSnapshotKey) -> Result<ReconcileResult, ReconcileError> {
         match work {
-            Work::Snapshot(key) => self.snapshot(key).await,
-            Work::Content(name) => self.content(name).await,
+            VolumeSnapshotKey::Snapshot(key) => self.snapshot(key).await,
+            VolumeSnapshotKey::Content(name) => self.content(name).await,
         }
     }
 }
 
-impl Archivist {
+impl VolumeSnapshotReconciler {
     pub(crate) fn new(client: Client) -> Self {
         Self(Objects(client))
     }
 
-    async fn snapshot(&self, key: &Key) -> Result<Next, Failure> {
+    async fn snapshot(&self, key: &ObjectKey) -> Result<ReconcileResult, ReconcileError> {
         let found = self.0.get(VOLUME_SNAPSHOTS, &key.namespace, &key.name).await;
-        let Some(snapshot) = found.doing("get the snapshot")? else { return Ok(Next::Done) };
+        let Some(snapshot) = found.doing("get the snapshot")? else {
+            return Ok(ReconcileResult::Done);
+        };
         let content = self.0.get(CONTENTS, "", &plan::content_name(&snapshot)).await;
         let content = content.doing("get the content of a snapshot")?;
         if is_deleting(&snapshot) {
@@ -88,7 +101,7 @@ impl Archivist {
             Some(content) => content,
             None => match self.make_content(&snapshot).await? {
                 Ok(Some(content)) => content,
-                Ok(None) => return Ok(Next::Done),
+                Ok(None) => return Ok(ReconcileResult::Done),
                 Err(complaint) => return self.complain(&snapshot, &complaint).await,
             },
         };
@@ -111,7 +124,7 @@ impl Archivist {
     async fn make_content(
         &self,
         snapshot: &Value,
-    ) -> Result<Result<Option<Value>, SnapshotError>, Failure> {
+    ) -> Result<Result<Option<Value>, SnapshotError>, ReconcileError> {
         let prepared = text(snapshot, "/spec/source/volumeSnapshotContentName");
         if !prepared.is_empty() {
             let content = prepared.to_owned();
@@ -145,11 +158,15 @@ impl Archivist {
     }
 
     /// The content goes first, unless it is to stay.
-    async fn remove(&self, snapshot: &Value, content: Option<Value>) -> Result<Next, Failure> {
+    async fn remove(
+        &self,
+        snapshot: &Value,
+        content: Option<Value>,
+    ) -> Result<ReconcileResult, ReconcileError> {
         let (namespace, name) = (object::namespace(snapshot), object::name(snapshot));
         let claims = self.0.list(CLAIMS, namespace, "").await.doing("list claims")?;
         if plan::is_source(snapshot, &claims) {
-            return Ok(Next::Again(Duration::from_secs(1)));
+            return Ok(ReconcileResult::Again(Duration::from_secs(1)));
         }
         let own = content.filter(|own| plan::belongs(own, snapshot));
         if let Some(content) = own.filter(|own| text(own, "/spec/deletionPolicy") == "Delete") {
@@ -158,7 +175,7 @@ impl Archivist {
                 let deleted = self.0.delete(CONTENTS, "", name, uid).await;
                 deleted.doing("delete the content of a snapshot")?;
             }
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         self.release(VOLUME_SNAPSHOTS, namespace, name, snapshot, plan::BOUND).await
     }
@@ -170,26 +187,26 @@ impl Archivist {
         name: &str,
         own: &Value,
         finalizer: &str,
-    ) -> Result<Next, Failure> {
+    ) -> Result<ReconcileResult, ReconcileError> {
         if !has_finalizer(own, finalizer) {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let mut meta = object::version(own);
         meta.insert("finalizers".into(), object::finalizers_without(own, &[finalizer]).into());
         match self.0.merge(resource, namespace, name, &json!({"metadata": meta})).await {
-            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
-            written => written.map(|_| Next::Done).doing("let go of a snapshot"),
+            Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
+            written => written.map(|_| ReconcileResult::Done).doing("let go of a snapshot"),
         }
     }
 
-    async fn content(&self, name: &str) -> Result<Next, Failure> {
+    async fn content(&self, name: &str) -> Result<ReconcileResult, ReconcileError> {
         let found = self.0.get(CONTENTS, "", name).await.doing("get the content")?;
         let Some(content) = found else {
             // Who waited for it to go is brought back by its own touch.
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         };
         if text(&content, "/spec/driver") != hci::DRIVER {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let own = plan::own_name(&content);
         let taken = self.0.get(SNAPSHOTS, NAMESPACE, &own).await.doing("get the snapshot")?;
@@ -197,7 +214,7 @@ impl Archivist {
             return self.remove_content(&content, taken).await;
         }
         let next = self.fill(&content, &own, taken).await?;
-        let key = Key::new(
+        let key = ObjectKey::new(
             text(&content, "/spec/volumeSnapshotRef/namespace"),
             text(&content, "/spec/volumeSnapshotRef/name"),
         );
@@ -211,7 +228,7 @@ impl Archivist {
         content: &Value,
         own: &str,
         taken: Option<Value>,
-    ) -> Result<Next, Failure> {
+    ) -> Result<ReconcileResult, ReconcileError> {
         let volume = text(content, "/spec/source/volumeHandle");
         let begun = !text(content, "/status/snapshotHandle").is_empty();
         let taken = match taken {
@@ -219,7 +236,7 @@ impl Archivist {
                 let class = text(content, "/spec/volumeSnapshotClassName");
                 let class = self.0.get(SNAPSHOT_CLASSES, "", class).await;
                 let class = class.doing("get the snapshot class")?;
-                if let Err(complaint) = plan::judge_class(class.as_ref()) {
+                if let Err(complaint) = plan::check_class(class.as_ref()) {
                     let patch = plan::content_fault(&complaint, clock::now());
                     return self.write_status(CONTENTS, content, &patch).await;
                 }
@@ -228,7 +245,7 @@ impl Archivist {
                     wanted["metadata"]["annotations"][TOGETHER] = together.into();
                 }
                 match self.0.create(SNAPSHOTS, NAMESPACE, &wanted).await {
-                    Err(failure) if is_refused(&failure, 409) => return Ok(Next::Done),
+                    Err(failure) if is_refused(&failure, 409) => return Ok(ReconcileResult::Done),
                     made => Some(made.doing("ask for a snapshot")?),
                 }
             }
@@ -237,10 +254,14 @@ impl Archivist {
         let patch = plan::content_status(content, own, taken.as_ref(), clock::now());
         self.write_status(CONTENTS, content, &patch).await?;
         let waits = taken.is_some_and(|own| plan::content_of(object::name(&own)).is_none());
-        Ok(if waits { Next::Again(LOOK_AGAIN) } else { Next::Done })
+        Ok(if waits { ReconcileResult::Again(LOOK_AGAIN) } else { ReconcileResult::Done })
     }
 
-    async fn remove_content(&self, content: &Value, taken: Option<Value>) -> Result<Next, Failure> {
+    async fn remove_content(
+        &self,
+        content: &Value,
+        taken: Option<Value>,
+    ) -> Result<ReconcileResult, ReconcileError> {
         let name = object::name(content);
         let dropped = text(content, "/spec/deletionPolicy") == "Delete";
         if let Some(taken) = taken.filter(|_| dropped) {
@@ -251,12 +272,12 @@ impl Archivist {
             }
             // Gone is told by name, where the name tells.
             return Ok(match plan::content_of(object::name(&taken)) {
-                Some(_) => Next::Done,
-                None => Next::Again(LOOK_AGAIN),
+                Some(_) => ReconcileResult::Done,
+                None => ReconcileResult::Again(LOOK_AGAIN),
             });
         }
         self.release(CONTENTS, "", name, content, plan::CONTENT_BOUND).await?;
-        let key = Key::new(
+        let key = ObjectKey::new(
             text(content, "/spec/volumeSnapshotRef/namespace"),
             text(content, "/spec/volumeSnapshotRef/name"),
         );
@@ -268,18 +289,22 @@ impl Archivist {
         resource: Resource,
         own: &Value,
         patch: &Value,
-    ) -> Result<Next, Failure> {
+    ) -> Result<ReconcileResult, ReconcileError> {
         if is_merged(own, patch) {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let (namespace, name) = (object::namespace(own), object::name(own));
         match self.0.merge_status(resource, namespace, name, patch).await {
-            Err(failure) if is_refused(&failure, 404) => Ok(Next::Done),
-            written => written.map(|_| Next::Done).doing("say how a snapshot is"),
+            Err(failure) if is_refused(&failure, 404) => Ok(ReconcileResult::Done),
+            written => written.map(|_| ReconcileResult::Done).doing("say how a snapshot is"),
         }
     }
 
-    async fn complain(&self, snapshot: &Value, why: &SnapshotError) -> Result<Next, Failure> {
+    async fn complain(
+        &self,
+        snapshot: &Value,
+        why: &SnapshotError,
+    ) -> Result<ReconcileResult, ReconcileError> {
         let message = Chain(why).to_string();
         if text(snapshot, "/status/error/message") != message {
             let patch = json!({"status": {
@@ -295,9 +320,9 @@ impl Archivist {
                 uid: object::uid(snapshot),
             };
             let reason = "SnapshotContentCreationFailed";
-            event::tell(&self.0.0, SOURCE, &about, Tone::Warning, reason, message).await;
+            event::record(&self.0.0, SOURCE, &about, EventType::Warning, reason, message).await;
         }
-        Ok(Next::Again(LOOK_AGAIN))
+        Ok(ReconcileResult::Again(LOOK_AGAIN))
     }
 }
 

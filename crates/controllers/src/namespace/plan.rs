@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use client::{Catalog, Kind, Meta, Verb};
+use client::{Catalog, CatalogKind, Meta, Verb};
 use std::sync::Arc;
 
 /// The finalizer in `spec.finalizers` that this controller takes off.
@@ -13,7 +13,7 @@ pub(crate) const FINALIZER: &str = "kubernetes";
 
 /// What is left of one kind in the namespace after all of it was deleted.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Left {
+pub(crate) struct RemainingObjects {
     pub(crate) resource: String,
     pub(crate) group: String,
     pub(crate) count: usize,
@@ -22,14 +22,14 @@ pub(crate) struct Left {
 
 /// What one pass over the namespace found.
 #[derive(Debug, Default)]
-pub(crate) struct Pass {
+pub(crate) struct DeletionPass {
     /// Group versions that could not be discovered.
     pub(crate) undiscovered: Vec<String>,
     pub(crate) failures: Vec<String>,
-    pub(crate) left: Vec<Left>,
+    pub(crate) left: Vec<RemainingObjects>,
 }
 
-impl Pass {
+impl DeletionPass {
     pub(crate) fn is_clean(&self) -> bool {
         self.undiscovered.is_empty() && self.failures.is_empty() && self.left.is_empty()
     }
@@ -37,8 +37,8 @@ impl Pass {
 
 /// The kinds to empty, in steps: the next step begins when the one before has left nothing.
 /// Pods go first, so that what they use outlives them.
-pub(crate) fn steps(catalog: &Catalog) -> [Vec<Arc<Kind>>; 2] {
-    let deletable = |kind: &&Arc<Kind>| kind.namespaced && kind.can(Verb::Delete);
+pub(crate) fn steps(catalog: &Catalog) -> [Vec<Arc<CatalogKind>>; 2] {
+    let deletable = |kind: &&Arc<CatalogKind>| kind.namespaced && kind.can(Verb::Delete);
     let (pods, rest) = catalog
         .kinds()
         .iter()
@@ -49,7 +49,7 @@ pub(crate) fn steps(catalog: &Catalog) -> [Vec<Arc<Kind>>; 2] {
 }
 
 /// What is left of `kind`, if anything. Objects without finalizers should have been gone.
-pub(crate) fn left(kind: &Kind, namespace: &str, objects: &[Meta], pass: &mut Pass) {
+pub(crate) fn left(kind: &CatalogKind, namespace: &str, objects: &[Meta], pass: &mut DeletionPass) {
     if objects.is_empty() {
         return;
     }
@@ -64,7 +64,7 @@ pub(crate) fn left(kind: &Kind, namespace: &str, objects: &[Meta], pass: &mut Pa
             kind.group, kind.version, kind.plural
         ));
     }
-    pass.left.push(Left {
+    pass.left.push(RemainingObjects {
         resource: kind.plural.to_string(),
         group: kind.group.to_string(),
         count: objects.len(),
@@ -93,7 +93,11 @@ pub(crate) fn without_finalizer(mut namespace: Namespace) -> Namespace {
 }
 
 /// Writes what the pass found into the status; true if that changed anything.
-pub(crate) fn update_conditions(namespace: &mut Namespace, pass: &Pass, now: &Time) -> bool {
+pub(crate) fn update_conditions(
+    namespace: &mut Namespace,
+    pass: &DeletionPass,
+    now: &Time,
+) -> bool {
     let status = namespace.status.get_or_insert_default();
     let old = status.conditions.get_or_insert_default();
     let mut changed = false;
@@ -121,7 +125,7 @@ pub(crate) fn update_conditions(namespace: &mut Namespace, pass: &Pass, now: &Ti
     changed
 }
 
-fn conditions(pass: &Pass, now: &Time) -> [NamespaceCondition; 5] {
+fn conditions(pass: &DeletionPass, now: &Time) -> [NamespaceCondition; 5] {
     let condition = |kind: &str, bad: Option<(&str, String)>, reason: &str, message: &str| {
         let is_bad = bad.is_some();
         let (reason, message) = bad.unwrap_or((reason, message.to_owned()));
@@ -168,7 +172,7 @@ fn conditions(pass: &Pass, now: &Time) -> [NamespaceCondition; 5] {
     ]
 }
 
-fn undiscovered(pass: &Pass) -> Option<String> {
+fn undiscovered(pass: &DeletionPass) -> Option<String> {
     let groups = &pass.undiscovered;
     let each: Vec<String> = groups
         .iter()
@@ -184,7 +188,7 @@ fn undiscovered(pass: &Pass) -> Option<String> {
     })
 }
 
-fn failed(pass: &Pass) -> Option<String> {
+fn failed(pass: &DeletionPass) -> Option<String> {
     let mut failures = pass.failures.clone();
     failures.sort();
     (!failures.is_empty()).then(|| {
@@ -193,7 +197,7 @@ fn failed(pass: &Pass) -> Option<String> {
     })
 }
 
-fn remaining(pass: &Pass) -> Option<String> {
+fn remaining(pass: &DeletionPass) -> Option<String> {
     let mut each: Vec<String> = pass
         .left
         .iter()
@@ -205,7 +209,7 @@ fn remaining(pass: &Pass) -> Option<String> {
     (!each.is_empty()).then(|| format!("Some resources are remaining: {}", each.join(", ")))
 }
 
-fn finalizers(pass: &Pass) -> Option<String> {
+fn finalizers(pass: &DeletionPass) -> Option<String> {
     let mut totals: BTreeMap<&str, usize> = BTreeMap::new();
     for (finalizer, count) in pass.left.iter().flat_map(|left| &left.finalizers) {
         *totals.entry(finalizer).or_default() += count;

@@ -24,7 +24,7 @@ const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pulse {
+pub(crate) enum LeaseState {
     /// Alive for at least this long.
     Beats(Duration),
     Silent,
@@ -32,13 +32,13 @@ pub(crate) enum Pulse {
 
 /// Whether a node lives whose lease was last seen to change this long ago. The time in the
 /// lease is that of another clock, and an old one when all was switched off.
-pub(crate) fn pulse(lease: Option<&Value>, unchanged: Duration) -> Pulse {
+pub(crate) fn pulse(lease: Option<&Value>, unchanged: Duration) -> LeaseState {
     let seconds = lease.and_then(|lease| int(lease, "/spec/leaseDurationSeconds"));
     let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
     let grace = seconds.map_or(GRACE, Duration::from_secs);
     match grace.checked_sub(unchanged) {
-        Some(left) if !left.is_zero() => Pulse::Beats(left),
-        _ => Pulse::Silent,
+        Some(left) if !left.is_zero() => LeaseState::Beats(left),
+        _ => LeaseState::Silent,
     }
 }
 
@@ -63,13 +63,13 @@ pub(crate) fn status(node: &Value, now: Timestamp) -> Option<Value> {
 }
 
 /// The patch that gives a node the taints of its state and takes those of other states away.
-pub(crate) fn taints(node: &Value, pulse: Pulse, now: Timestamp) -> Option<Value> {
+pub(crate) fn taints(node: &Value, pulse: LeaseState, now: Timestamp) -> Option<Value> {
     let wanted = match pulse {
-        Pulse::Silent => Some(UNREACHABLE),
-        Pulse::Beats(_) if condition::is(node, "Ready", "True") => None,
+        LeaseState::Silent => Some(UNREACHABLE),
+        LeaseState::Beats(_) if condition::is(node, "Ready", "True") => None,
         // Before it has told of itself it is neither.
-        Pulse::Beats(_) if condition::is(node, "Ready", "False") => Some(NOT_READY),
-        Pulse::Beats(_) => return None,
+        LeaseState::Beats(_) if condition::is(node, "Ready", "False") => Some(NOT_READY),
+        LeaseState::Beats(_) => return None,
     };
     let have = list(node, "/spec/taints");
     let ours = |taint: &&Value| [UNREACHABLE, NOT_READY].contains(&text(taint, "/key"));
@@ -127,10 +127,10 @@ mod tests {
     fn a_node_lives_while_its_lease_is_renewed() {
         let lease = json!({"spec": {"leaseDurationSeconds": 10}});
         let seconds = Duration::from_secs;
-        assert_eq!(pulse(Some(&lease), seconds(2)), Pulse::Beats(seconds(8)));
-        assert_eq!(pulse(Some(&lease), seconds(10)), Pulse::Silent);
-        assert_eq!(pulse(None, seconds(39)), Pulse::Beats(seconds(1)));
-        assert_eq!(pulse(None, seconds(41)), Pulse::Silent);
+        assert_eq!(pulse(Some(&lease), seconds(2)), LeaseState::Beats(seconds(8)));
+        assert_eq!(pulse(Some(&lease), seconds(10)), LeaseState::Silent);
+        assert_eq!(pulse(None, seconds(39)), LeaseState::Beats(seconds(1)));
+        assert_eq!(pulse(None, seconds(41)), LeaseState::Silent);
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn taints_follow_the_state() {
-        let alive = Pulse::Beats(GRACE);
+        let alive = LeaseState::Beats(GRACE);
         let keys = |node: &Value, pulse| {
             taints(node, pulse, at(0)).map(|patch| {
                 let list = list(&patch, "/spec/taints");
@@ -155,8 +155,8 @@ mod tests {
         };
         for (ready, have, pulse, want) in [
             ("True", &[][..], alive, None),
-            ("True", &[], Pulse::Silent, Some(vec![UNREACHABLE; 2])),
-            ("Unknown", &[UNREACHABLE], Pulse::Silent, None),
+            ("True", &[], LeaseState::Silent, Some(vec![UNREACHABLE; 2])),
+            ("Unknown", &[UNREACHABLE], LeaseState::Silent, None),
             ("True", &[UNREACHABLE], alive, Some(vec![])),
             ("False", &[UNREACHABLE], alive, Some(vec![NOT_READY; 2])),
             ("Unknown", &[UNREACHABLE], alive, None),

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use client::{Catalog, Kind, Verb};
+use client::{Catalog, CatalogKind, Verb};
 use jiff::Timestamp;
 use kinds::quota::{self, Amounts};
 use serde_json::{Value, json};
@@ -16,10 +16,11 @@ pub(crate) fn is_read_whole(group: &str, plural: &str) -> bool {
 }
 
 /// The kinds whose objects some of the quotas count.
-pub(crate) fn counted_kinds(quotas: &[Value], catalog: &Catalog) -> Vec<Arc<Kind>> {
+pub(crate) fn counted_kinds(quotas: &[Value], catalog: &Catalog) -> Vec<Arc<CatalogKind>> {
     let limits = quotas.iter().filter_map(|quota| quota.pointer("/spec/hard"));
     let names = limits.filter_map(Value::as_object).flat_map(|hard| hard.keys());
-    let kinds: BTreeSet<&Arc<Kind>> = names.filter_map(|name| counted(name, catalog)).collect();
+    let kinds: BTreeSet<&Arc<CatalogKind>> =
+        names.filter_map(|name| counted(name, catalog)).collect();
     kinds.into_iter().map(Arc::clone).collect()
 }
 
@@ -35,7 +36,7 @@ pub(crate) fn zero(quota: &Value, catalog: &Catalog) -> Amounts {
 pub(crate) fn charge(
     used: &mut Amounts,
     quota: &Value,
-    kind: &Kind,
+    kind: &CatalogKind,
     object: &Value,
     now: Timestamp,
 ) {
@@ -69,7 +70,7 @@ pub(crate) fn updated(mut quota: Value, used: &Amounts) -> Option<Value> {
 }
 
 /// Kinds that are not served, or cannot be listed, count for nothing.
-fn counted<'a>(name: &str, catalog: &'a Catalog) -> Option<&'a Arc<Kind>> {
+fn counted<'a>(name: &str, catalog: &'a Catalog) -> Option<&'a Arc<CatalogKind>> {
     let (group, plural) = quota::counted(name)?;
     catalog.resource(group, plural).filter(|kind| kind.namespaced && kind.can(Verb::List))
 }

@@ -16,9 +16,9 @@ pub(crate) const SETTLE: Duration = Duration::from_millis(500);
 
 /// Which quotas are to be lowered: their version, and since when it is known.
 #[derive(Debug, Default)]
-pub(crate) struct Settling(BTreeMap<String, (String, Instant)>);
+pub(crate) struct PendingQuotas(BTreeMap<String, (String, Instant)>);
 
-impl Settling {
+impl PendingQuotas {
     /// Whether `quota`, which counts too much, has not changed for long enough.
     pub(crate) fn is_over(&mut self, quota: &Value, now: Instant) -> bool {
         let text = |pointer| quota.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
@@ -49,7 +49,7 @@ mod tests {
     fn a_quota_is_lowered_when_it_has_stood_still() {
         let quota = |version: &str| json!({"metadata": {"uid": "u", "resourceVersion": version}});
         let start = Instant::now();
-        let mut settling = Settling::default();
+        let mut settling = PendingQuotas::default();
         for (version, after, over) in [
             ("1", 0, false),
             ("1", 100, false),

@@ -13,16 +13,16 @@ const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the k
     No other usage is guaranteed across distributions of Kubernetes clusters.";
 
 #[derive(Debug, PartialEq)]
-pub(crate) enum Step {
+pub(crate) enum RootCaStep {
     Nothing,
     Create(ConfigMap),
     Replace(ConfigMap),
 }
 
-pub(crate) fn step(found: Option<ConfigMap>, root_ca: &str) -> Step {
+pub(crate) fn step(found: Option<ConfigMap>, root_ca: &str) -> RootCaStep {
     let data = BTreeMap::from([(KEY.to_owned(), root_ca.to_owned())]);
     let Some(mut map) = found else {
-        return Step::Create(ConfigMap {
+        return RootCaStep::Create(ConfigMap {
             metadata: ObjectMeta {
                 name: Some(NAME.into()),
                 annotations: Some([(ANNOTATION.to_owned(), DESCRIPTION.to_owned())].into()),
@@ -34,12 +34,12 @@ pub(crate) fn step(found: Option<ConfigMap>, root_ca: &str) -> Step {
     };
     let described = map.metadata.annotations.as_ref().and_then(|own| own.get(ANNOTATION));
     if map.data.as_ref() == Some(&data) && described.is_some_and(|text| !text.is_empty()) {
-        return Step::Nothing;
+        return RootCaStep::Nothing;
     }
     map.data = Some(data);
     let annotations = map.metadata.annotations.get_or_insert_default();
     annotations.insert(ANNOTATION.into(), DESCRIPTION.into());
-    Step::Replace(map)
+    RootCaStep::Replace(map)
 }
 
 #[cfg(test)]
@@ -48,21 +48,21 @@ mod tests {
 
     fn created(ca: &str) -> ConfigMap {
         match step(None, ca) {
-            Step::Create(map) => map,
+            RootCaStep::Create(map) => map,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn what_is_right_stays() {
-        assert_eq!(step(Some(created("ca")), "ca"), Step::Nothing);
+        assert_eq!(step(Some(created("ca")), "ca"), RootCaStep::Nothing);
     }
 
     #[test]
     fn a_user_may_describe_it_otherwise() {
         let mut map = created("ca");
         map.metadata.annotations.as_mut().unwrap().insert(ANNOTATION.into(), "mine".into());
-        assert_eq!(step(Some(map), "ca"), Step::Nothing);
+        assert_eq!(step(Some(map), "ca"), RootCaStep::Nothing);
     }
 
     #[test]
@@ -80,7 +80,7 @@ mod tests {
         for change in changes {
             let mut map = created("ca");
             change(&mut map);
-            assert_eq!(step(Some(map), "ca"), Step::Replace(created("ca")));
+            assert_eq!(step(Some(map), "ca"), RootCaStep::Replace(created("ca")));
         }
     }
 }

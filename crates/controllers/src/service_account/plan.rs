@@ -9,7 +9,7 @@ const UID: &str = "kubernetes.io/service-account.uid";
 const TOKEN: &str = "token";
 
 #[derive(Debug, PartialEq)]
-pub(crate) enum Step {
+pub(crate) enum ServiceAccountStep {
     Nothing,
     /// The account is gone.
     Delete {
@@ -31,12 +31,16 @@ pub(crate) fn account_name(secret: &Secret) -> Option<String> {
 }
 
 /// `account` is what exists under the name the Secret asks for.
-pub(crate) fn step(mut secret: Secret, account: Option<&ServiceAccount>, root_ca: &str) -> Step {
+pub(crate) fn step(
+    mut secret: Secret,
+    account: Option<&ServiceAccount>,
+    root_ca: &str,
+) -> ServiceAccountStep {
     let expected = annotation(&secret, UID).unwrap_or_default();
     let account = account
         .filter(|account| expected.is_empty() || account.metadata.uid.as_deref() == Some(expected));
     let Some(account) = account else {
-        return Step::Delete { uid: secret.metadata.uid.unwrap_or_default() };
+        return ServiceAccountStep::Delete { uid: secret.metadata.uid.unwrap_or_default() };
     };
     let data = secret.data.get_or_insert_default();
     let has = |key: &str| data.get(key).is_some_and(|value| !value.0.is_empty());
@@ -44,7 +48,7 @@ pub(crate) fn step(mut secret: Secret, account: Option<&ServiceAccount>, root_ca
     let ca =
         root_ca.is_empty() || data.get("ca.crt").is_some_and(|own| own.0 == root_ca.as_bytes());
     if token && namespace && ca {
-        return Step::Nothing;
+        return ServiceAccountStep::Nothing;
     }
     if !ca {
         data.insert("ca.crt".into(), ByteString(root_ca.as_bytes().to_vec()));
@@ -58,7 +62,7 @@ pub(crate) fn step(mut secret: Secret, account: Option<&ServiceAccount>, root_ca
     let annotations = secret.metadata.annotations.get_or_insert_default();
     annotations.insert(NAME.into(), name);
     annotations.insert(UID.into(), uid.clone());
-    Step::Write { secret: Box::new(secret), mint: (!token).then_some(uid) }
+    ServiceAccountStep::Write { secret: Box::new(secret), mint: (!token).then_some(uid) }
 }
 
 pub(crate) fn put_token(secret: &mut Secret, token: String) {
@@ -97,7 +101,7 @@ mod tests {
     #[test]
     fn an_empty_secret_is_filled_and_asks_for_a_token() {
         let step = step(secret("", serde_json::json!({})), Some(&account()), "ca");
-        let Step::Write { mut secret, mint } = step else { panic!("{step:?}") };
+        let ServiceAccountStep::Write { mut secret, mint } = step else { panic!("{step:?}") };
         assert_eq!(mint.as_deref(), Some("au"));
         put_token(&mut secret, "t".into());
         assert_eq!(serde_json::to_value(&secret.data).unwrap(), full());
@@ -106,19 +110,19 @@ mod tests {
 
     #[test]
     fn a_full_secret_stays_as_it_is() {
-        assert_eq!(step(secret("au", full()), Some(&account()), "ca"), Step::Nothing);
-        assert_eq!(step(secret("au", full()), Some(&account()), ""), Step::Nothing);
+        assert_eq!(step(secret("au", full()), Some(&account()), "ca"), ServiceAccountStep::Nothing);
+        assert_eq!(step(secret("au", full()), Some(&account()), ""), ServiceAccountStep::Nothing);
     }
 
     #[test]
     fn a_new_ca_keeps_the_token() {
         let step = step(secret("au", full()), Some(&account()), "new");
-        assert!(matches!(step, Step::Write { mint: None, .. }), "{step:?}");
+        assert!(matches!(step, ServiceAccountStep::Write { mint: None, .. }), "{step:?}");
     }
 
     #[test]
     fn the_token_of_an_absent_or_replaced_account_is_deleted() {
-        let delete = Step::Delete { uid: "su".into() };
+        let delete = ServiceAccountStep::Delete { uid: "su".into() };
         assert_eq!(step(secret("au", full()), None, "ca"), delete);
         assert_eq!(step(secret("old", full()), Some(&account()), "ca"), delete);
     }

@@ -7,24 +7,24 @@ use serde_json::Value;
 use virt::reason::MachineFailure;
 
 use super::status::{CLASS, Disks};
-use super::{Keeper, Work, instance};
-use crate::event::Tone;
+use super::{VmObservation, VmReconciler, instance};
+use crate::event::EventType;
 use crate::object::{self, list, text};
-use crate::reconcile::{Doing, Failure};
+use crate::reconcile::{ErrorContext, ReconcileError};
 use crate::resource::{CLAIMS, CLASSES, DATA_VOLUMES, Resource, is_refused};
 use crate::vmi::any_claim_name;
 
 const SNAPSHOT_CLASSES: Resource =
     Resource::new("snapshot.storage.k8s.io", "v1", "volumesnapshotclasses");
 
-impl Keeper {
+impl VmReconciler {
     /// Creates the data volumes that are missing.
     pub(super) async fn make_data_volumes(
         &self,
         vm: &Value,
         disks: &mut Disks,
-        work: &mut Work,
-    ) -> Result<(), Failure> {
+        work: &mut VmObservation,
+    ) -> Result<(), ReconcileError> {
         for template in list(vm, "/spec/dataVolumeTemplates") {
             let name = object::name(template);
             if disks.data_volumes.iter().any(|own| object::name(own) == name) {
@@ -34,7 +34,13 @@ impl Keeper {
             match self.objects.create(DATA_VOLUMES, object::namespace(vm), &wanted).await {
                 Ok(made) => {
                     let message = format!("Created DataVolume {name}");
-                    self.tell(vm, Tone::Normal, "SuccessfulDataVolumeCreate", message).await;
+                    self.update_status(
+                        vm,
+                        EventType::Normal,
+                        "SuccessfulDataVolumeCreate",
+                        message,
+                    )
+                    .await;
                     disks.data_volumes.push(made);
                 }
                 Err(failure @ kube::Error::Api(_)) if !is_refused(&failure, 409) => {
@@ -52,7 +58,7 @@ impl Keeper {
     }
 
     /// Reads what stands behind the volumes.
-    pub(super) async fn disks(&self, vm: &Value) -> Result<Disks, Failure> {
+    pub(super) async fn disks(&self, vm: &Value) -> Result<Disks, ReconcileError> {
         let namespace = object::namespace(vm);
         let mut disks = Disks::default();
         let volumes = list(vm, "/spec/template/spec/volumes");
@@ -73,7 +79,7 @@ impl Keeper {
     }
 
     /// The classes of `claims` whose driver there is a class of snapshots for.
-    async fn snapshottable(&self, claims: &[Value]) -> Result<BTreeSet<String>, Failure> {
+    async fn snapshottable(&self, claims: &[Value]) -> Result<BTreeSet<String>, ReconcileError> {
         let mut classes: BTreeSet<String> =
             claims.iter().map(|claim| text(claim, CLASS).to_owned()).collect();
         classes.remove("");

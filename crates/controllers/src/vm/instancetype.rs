@@ -15,7 +15,7 @@ use virt::restart_required::{CHANGED, needs_restart};
 
 use super::status::{Findings, Restart};
 use crate::object::{namespace, text};
-use crate::reconcile::{Doing, Failure};
+use crate::reconcile::{ErrorContext, ReconcileError};
 use crate::resource::{KUBEVIRTS, Objects, REVISIONS, Resource, is_refused};
 
 pub(crate) const GROUP: &str = "instancetype.kubevirt.io";
@@ -49,7 +49,7 @@ pub(crate) async fn expand(
     objects: &Objects,
     vm: &Value,
     findings: &mut Findings,
-) -> Result<Option<Expanded>, Failure> {
+) -> Result<Option<Expanded>, ReconcileError> {
     if !refers(vm) {
         for (field, _) in FIELDS {
             if vm.pointer(&format!("/status/{field}Ref")).is_some() {
@@ -58,7 +58,7 @@ pub(crate) async fn expand(
         }
         return Ok(Some(as_written(vm)));
     }
-    let known = Known::of(objects, vm).await?;
+    let known = ReadObjects::of(objects, vm).await?;
     for (field, reason) in FIELDS {
         let name = text(vm, &format!("/spec/{field}/name"));
         let Some(found) = referenced(field, vm, namespace(vm), &known) else {
@@ -91,7 +91,7 @@ fn as_written(vm: &Value) -> Expanded {
     Expanded { spec: vm["spec"].clone(), annotations: Map::new() }
 }
 
-async fn configuration(objects: &Objects) -> Result<ClusterConfig, Failure> {
+async fn configuration(objects: &Objects) -> Result<ClusterConfig, ReconcileError> {
     let cluster = objects.list(KUBEVIRTS, "", "").await.doing("read the configuration")?;
     Ok(ClusterConfig::new(cluster.first().unwrap_or(&Value::Null), virt::ARCHITECTURE))
 }
@@ -103,7 +103,7 @@ async fn record(
     field: &str,
     found: &Value,
     findings: &mut Findings,
-) -> Result<(), Failure> {
+) -> Result<(), ReconcileError> {
     let mut kept = None;
     let reference = status_reference(field, vm, || {
         let wanted = revision(vm, found);
@@ -124,7 +124,12 @@ async fn record(
 
 /// The revision that a machine was recorded with before. What the machine itself names is not
 /// its own.
-fn own_revision(vm: &Value, field: &str, known: &Known, findings: &Findings) -> Option<Value> {
+fn own_revision(
+    vm: &Value,
+    field: &str,
+    known: &ReadObjects,
+    findings: &Findings,
+) -> Option<Value> {
     let key = format!("{field}Ref");
     let used = text(vm, &format!("/status/{key}/controllerRevisionRef/name"));
     let named = text(findings.references.get(&key)?, "/controllerRevisionRef/name");
@@ -143,7 +148,7 @@ async fn upgrade(
     field: &str,
     old: Value,
     findings: &mut Findings,
-) -> Result<(), Failure> {
+) -> Result<(), ReconcileError> {
     let Some(new) = upgraded(vm, &old) else { return Ok(()) };
     let name = text(&new, "/metadata/name");
     if name == text(&old, "/metadata/name") {
@@ -162,7 +167,7 @@ async fn upgrade(
     Ok(())
 }
 
-fn apply(vm: &Value, known: &Known, config: &ClusterConfig) -> Result<Expanded, ExpandError> {
+fn apply(vm: &Value, known: &ReadObjects, config: &ClusterConfig) -> Result<Expanded, ExpandError> {
     let mut vm = vm.clone();
     let sizing = Sizing::find(&vm, namespace(&vm), known);
     prefer_devices(&sizing, &mut vm["spec"]["template"]["spec"]);
@@ -181,12 +186,12 @@ pub(crate) async fn restart(
     expanded: &Expanded,
     started: &Value,
     vmi: &Value,
-) -> Result<Restart, Failure> {
+) -> Result<Restart, ReconcileError> {
     let config = configuration(objects).await?;
     let mut before = vm.clone();
     before["spec"] = started.clone();
     let before = if refers(&before) {
-        let known = Known::of(objects, &before).await?;
+        let known = ReadObjects::of(objects, &before).await?;
         apply(&before, &known, &config).ok()
     } else {
         Some(as_written(&before))
@@ -200,19 +205,19 @@ pub(crate) async fn restart(
 }
 
 /// Group, plural, namespace and name.
-type Place = (String, String, String, String);
+type ObjectPath = (String, String, String, String);
 
 /// Objects that were read for a decision that cannot wait.
 #[derive(Debug, Default)]
-struct Known {
-    found: BTreeMap<Place, Option<Value>>,
+struct ReadObjects {
+    found: BTreeMap<ObjectPath, Option<Value>>,
     /// Asked for and not known.
-    asked: RefCell<Vec<Place>>,
+    asked: RefCell<Vec<ObjectPath>>,
 }
 
-impl Known {
+impl ReadObjects {
     /// All that a machine refers to.
-    async fn of(objects: &Objects, vm: &Value) -> Result<Self, Failure> {
+    async fn of(objects: &Objects, vm: &Value) -> Result<Self, ReconcileError> {
         let mut known = Self::default();
         let decide = |known: &Self| {
             for (field, _) in FIELDS {
@@ -224,7 +229,11 @@ impl Known {
     }
 
     /// Tries `decide` until it has asked for nothing that is not known.
-    async fn learn(&mut self, objects: &Objects, decide: impl Fn(&Self)) -> Result<(), Failure> {
+    async fn learn(
+        &mut self,
+        objects: &Objects,
+        decide: impl Fn(&Self),
+    ) -> Result<(), ReconcileError> {
         loop {
             decide(self);
             let asked = self.asked.take();
@@ -239,7 +248,7 @@ impl Known {
     }
 }
 
-impl Source for Known {
+impl Source for ReadObjects {
     fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         let place = (group.into(), plural.into(), namespace.into(), name.into());
         match self.found.get(&place) {
@@ -256,7 +265,7 @@ impl Source for Known {
     }
 }
 
-async fn read(objects: &Objects, place: &Place) -> Result<Option<Value>, Failure> {
+async fn read(objects: &Objects, place: &ObjectPath) -> Result<Option<Value>, ReconcileError> {
     let (group, plural, namespace, name) = place;
     let kinds = [
         "virtualmachineinstancetypes",

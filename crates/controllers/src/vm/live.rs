@@ -27,27 +27,27 @@ pub(crate) struct Update {
 
 /// How much of a change is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum ChangeScope {
     Everything,
     /// What is plugged in and out. The rest has to wait for a restart anyway.
     Devices,
 }
 
 /// Compares a machine, given its template's spec with everything applied, with its instance.
-pub(crate) fn update(template: &Value, vmi: &Value, scope: Scope) -> Update {
+pub(crate) fn update(template: &Value, vmi: &Value, scope: ChangeScope) -> Update {
     let mut update = Update::default();
     if is_deleting(vmi) || matches!(text(vmi, "/status/phase"), "Succeeded" | "Failed") {
         return update;
     }
     let mut spec = Map::new();
-    if scope == Scope::Everything && !is_migrating(vmi) {
+    if scope == ChangeScope::Everything && !is_migrating(vmi) {
         placement(template, vmi, &mut spec);
     }
     let mut domain = Map::new();
     let mut requests = Map::new();
-    let parts: &[Part] = match scope {
-        Scope::Everything => &[processors, memory],
-        Scope::Devices => &[],
+    let parts: &[DomainChange] = match scope {
+        ChangeScope::Everything => &[processors, memory],
+        ChangeScope::Devices => &[],
     };
     for part in parts {
         match part(template, vmi) {
@@ -100,12 +100,12 @@ fn placement(template: &Value, vmi: &Value, spec: &mut Map<String, Value>) {
 }
 
 /// What one part of the domain changes, or why it cannot.
-type Part = fn(&Value, &Value) -> Result<Change, String>;
+type DomainChange = fn(&Value, &Value) -> Result<LiveChange, String>;
 
 /// A field of the domain, its value, and the request that follows.
-type Change = Option<(&'static str, Value, Option<(String, Value)>)>;
+type LiveChange = Option<(&'static str, Value, Option<(String, Value)>)>;
 
-fn processors(template: &Value, vmi: &Value) -> Result<Change, String> {
+fn processors(template: &Value, vmi: &Value) -> Result<LiveChange, String> {
     let wanted = int(template, "/domain/cpu/sockets");
     let own = int(vmi, "/spec/domain/cpu/sockets");
     let (Some(wanted), Some(own)) = (wanted, own) else { return Ok(None) };
@@ -133,7 +133,7 @@ fn processors(template: &Value, vmi: &Value) -> Result<Change, String> {
     Ok(Some(("cpu", json!({"sockets": wanted}), request)))
 }
 
-fn memory(template: &Value, vmi: &Value) -> Result<Change, String> {
+fn memory(template: &Value, vmi: &Value) -> Result<LiveChange, String> {
     let wanted = quantity(template, "/domain/memory/guest");
     let own = quantity(vmi, "/spec/domain/memory/guest");
     let (Some(wanted), Some(own)) = (wanted, own) else { return Ok(None) };

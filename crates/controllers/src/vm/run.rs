@@ -7,22 +7,22 @@ use virt::reason::MachineFailure;
 
 use super::instance::Start;
 use super::instancetype::Expanded;
-use super::live::Scope;
+use super::live::ChangeScope;
 use super::status::Restart;
-use super::{Keeper, Work, instance, instancetype, is_over, live};
-use crate::event::Tone;
+use super::{VmObservation, VmReconciler, instance, instancetype, is_over, live};
+use crate::event::EventType;
 use crate::object::{self, is_deleting, is_merged, text};
-use crate::reconcile::{Doing, Failure};
+use crate::reconcile::{ErrorContext, ReconcileError};
 use crate::resource::{REVISIONS, VMIS, VMS, is_refused};
 
-impl Keeper {
+impl VmReconciler {
     pub(super) async fn start(
         &self,
         vm: &Value,
         expanded: &Expanded,
         paused: bool,
-        work: &mut Work,
-    ) -> Result<Option<Value>, Failure> {
+        work: &mut VmObservation,
+    ) -> Result<Option<Value>, ReconcileError> {
         let namespace = object::namespace(vm);
         let mut annotations = expanded.annotations.clone();
         if let Some(instant) = object::annotation(vm, RESUME) {
@@ -46,7 +46,7 @@ impl Keeper {
                 let message = format!(
                     "Started the virtual machine by creating the new virtual machine instance {name}"
                 );
-                self.tell(vm, Tone::Normal, "SuccessfulCreate", message).await;
+                self.update_status(vm, EventType::Normal, "SuccessfulCreate", message).await;
                 Ok(Some(vmi))
             }
             Err(failure @ kube::Error::Api(_)) => {
@@ -67,8 +67,8 @@ impl Keeper {
         &self,
         vm: &Value,
         vmi: Value,
-        work: &mut Work,
-    ) -> Result<Option<Value>, Failure> {
+        work: &mut VmObservation,
+    ) -> Result<Option<Value>, ReconcileError> {
         if is_deleting(&vmi) {
             return Ok(Some(vmi));
         }
@@ -87,7 +87,7 @@ impl Keeper {
         work.findings.restart = Restart::NotNeeded;
         let message =
             format!("Stopped the virtual machine by deleting the virtual machine instance {uid}");
-        self.tell(vm, Tone::Normal, "SuccessfulDelete", message).await;
+        self.update_status(vm, EventType::Normal, "SuccessfulDelete", message).await;
         self.own_instance(vm).await
     }
 
@@ -97,8 +97,8 @@ impl Keeper {
         vm: &Value,
         expanded: &Expanded,
         vmi: Value,
-        work: &mut Work,
-    ) -> Result<Value, Failure> {
+        work: &mut VmObservation,
+    ) -> Result<Value, ReconcileError> {
         if is_deleting(&vmi) || is_over(&vmi) {
             return Ok(vmi);
         }
@@ -118,8 +118,8 @@ impl Keeper {
             }
         }
         let scope = match work.findings.restart {
-            Restart::Needed(_) => Scope::Devices,
-            Restart::Unknown | Restart::NotNeeded => Scope::Everything,
+            Restart::Needed(_) => ChangeScope::Devices,
+            Restart::Unknown | Restart::NotNeeded => ChangeScope::Everything,
         };
         let update = live::update(&expanded.spec["template"]["spec"], &vmi, scope);
         if let Some(reason) = update.restart {

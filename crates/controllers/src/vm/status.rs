@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use base::clock;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use virt::condition::{self, Failure, of_machine};
-use virt::printable_status::{Seen, printable_status};
+use virt::condition::{self, FailureCondition, of_machine};
+use virt::printable_status::{StatusInput, printable_status};
 use virt::reason::MachineFailure;
-use virt::run_strategy::{Situation, is_request_done, start_failure};
+use virt::run_strategy::{RunSituation, is_request_done, start_failure};
 
 use super::instance::GENERATION;
 use crate::object::{annotation, generation, list, name, text, uid};
@@ -67,7 +67,7 @@ pub(crate) fn status(
         status.insert("observedGeneration".into(), json!(seen));
         status.insert("desiredGeneration".into(), json!(generation(vm)));
     }
-    let situation = Situation::of(vm, vmi, now);
+    let situation = RunSituation::of(vm, vmi, now);
     // Known only from the first start on, which is how a first start is told from a later.
     if vmi.is_some() || !text(vm, "/status/runStrategy").is_empty() {
         let strategy = situation.map(|own| own.strategy.as_str()).unwrap_or_default();
@@ -84,7 +84,7 @@ pub(crate) fn status(
     }
     let printable = situation.map_or("Unknown", |situation| {
         let Disks { data_volumes, claims, .. } = disks;
-        printable_status(&Seen {
+        printable_status(&StatusInput {
             vm: &known,
             vmi,
             situation,
@@ -117,7 +117,8 @@ fn spread(uid: &str) -> u64 {
 fn conditions(vm: &Value, vmi: Option<&Value>, findings: &Findings, now: Timestamp) -> Vec<Value> {
     let now = clock::rfc3339(now);
     let failure = findings.failure.as_ref();
-    let failure = failure.map(|(reason, message)| Failure { reason: reason.as_str(), message });
+    let failure =
+        failure.map(|(reason, message)| FailureCondition { reason: reason.as_str(), message });
     let mut conditions = of_machine(vm, vmi, failure, &now);
     match &findings.restart {
         Restart::Needed(message) => {

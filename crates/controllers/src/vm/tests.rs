@@ -12,7 +12,7 @@ const REVISION: &str = "apps/controllerrevisions";
 
 struct World {
     fake: Fake,
-    keeper: Keeper,
+    keeper: VmReconciler,
 }
 
 impl World {
@@ -26,12 +26,12 @@ impl World {
         }
         let vm = json!({"metadata": {"name": "v", "generation": 1}, "spec": spec});
         fake.create(VM, "n", vm);
-        let keeper = Keeper::new(fake.client(), Dependents::default());
+        let keeper = VmReconciler::new(fake.client(), Dependents::default());
         Self { fake, keeper }
     }
 
-    async fn look(&self) -> Next {
-        self.keeper.reconcile(&Key::new("n", "v")).await.unwrap()
+    async fn look(&self) -> ReconcileResult {
+        self.keeper.reconcile(&ObjectKey::new("n", "v")).await.unwrap()
     }
 
     fn vm(&self) -> Value {
@@ -112,7 +112,10 @@ async fn a_machine_that_never_comes_up_waits_longer_each_time() {
     world.look().await;
     let next = world.look().await;
     assert!(world.vmi().is_none(), "the one that failed is gone");
-    assert!(matches!(next, Next::Again(delay) if delay > Duration::from_secs(5)), "{next:?}");
+    assert!(
+        matches!(next, ReconcileResult::Again(delay) if delay > Duration::from_secs(5)),
+        "{next:?}"
+    );
     assert_eq!(world.printable(), "CrashLoopBackOff");
     assert_eq!(world.vm()["status"]["startFailure"]["consecutiveFailCount"], 1);
 }
@@ -205,7 +208,7 @@ async fn an_instance_of_somebody_else_is_not_touched() {
     world.look().await;
     assert!(!is_deleting(&world.vmi().unwrap()));
     world.fake.merge(VM, "n", "v", &json!({"spec": {"runStrategy": "Always"}}));
-    assert_eq!(world.look().await, Next::Retry);
+    assert_eq!(world.look().await, ReconcileResult::Retry);
     let failure = &world.vm()["status"]["conditions"];
     assert!(failure.to_string().contains("FailedCreate"), "{failure}");
 }
@@ -221,7 +224,7 @@ async fn disks_are_made_before_the_machine_starts() {
     assert!(object::is_controlled_by(&made, &world.vm()));
     assert!(world.vmi().is_none());
     assert_eq!(world.printable(), "Provisioning");
-    assert_eq!(world.keeper.dependents.of(&Key::new("n", "d")), [Key::new("n", "v")]);
+    assert_eq!(world.keeper.dependents.of(&ObjectKey::new("n", "d")), [ObjectKey::new("n", "v")]);
     let failed = json!({"status": {"phase": "Failed"}});
     world.fake.merge(DATA_VOLUME, "n", "d", &failed);
     world.look().await;
@@ -272,7 +275,10 @@ async fn a_size_is_applied_recorded_and_kept() {
     assert!(world.vmi().is_none());
     let conditions = world.vm()["status"]["conditions"].to_string();
     assert!(conditions.contains("FailedFindInstancetype"), "{conditions}");
-    assert_eq!(world.keeper.dependents.of(&Key::new("", "small")), [Key::new("n", "v")]);
+    assert_eq!(
+        world.keeper.dependents.of(&ObjectKey::new("", "small")),
+        [ObjectKey::new("n", "v")]
+    );
     let sizes = "instancetype.kubevirt.io/virtualmachineclusterinstancetypes";
     let size = json!({"apiVersion": "instancetype.kubevirt.io/v1beta1",
         "kind": "VirtualMachineClusterInstancetype", "metadata": {"name": "small",

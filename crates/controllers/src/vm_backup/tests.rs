@@ -12,10 +12,10 @@ async fn a_backup_of_type_snapshot_repeats_its_snapshot() {
     };
     fake.create(kind, "n", backup("b", "snapshot"));
     fake.create(kind, "n", backup("far", "backup"));
-    let clerk = Clerk::new(fake.client());
-    let key = Key::new("n", "b");
+    let clerk = VmBackupReconciler::new(fake.client());
+    let key = ObjectKey::new("n", "b");
     clerk.backup(&key).await.unwrap();
-    clerk.backup(&Key::new("n", "far")).await.unwrap();
+    clerk.backup(&ObjectKey::new("n", "far")).await.unwrap();
     let inner = "snapshot.kubevirt.io/virtualmachinesnapshots";
     assert_eq!(fake.names(inner), ["b"]);
     let far = fake.get(kind, "n", "far").unwrap();

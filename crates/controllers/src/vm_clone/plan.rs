@@ -132,9 +132,9 @@ fn passes(filters: &[&str], key: &str) -> bool {
     wanted.into_iter().any(|own| *own == "*" || matches(own)) && !refused.into_iter().any(matches)
 }
 
-type Told<'a> = (&'static str, &'static str, &'a str);
+type CloneReport<'a> = (&'static str, &'static str, &'a str);
 
-fn conditions(clone: &Value, told: [Told<'_>; 2], now: Timestamp) -> Vec<Value> {
+fn conditions(clone: &Value, told: [CloneReport<'_>; 2], now: Timestamp) -> Vec<Value> {
     let mut conditions = condition::of(clone);
     for (kind, status, why) in told {
         let wanted = Condition::new(kind, status).because(why, "");

@@ -15,8 +15,8 @@ async fn a_machine_is_captured_restored_and_cleaned_up_after() {
         "source": {"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "m"},
         "target": {"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "t"}}});
     let uid = fake.create(KIND, "n", clone);
-    let cloner = Cloner::new(fake.client(), Dependents::default());
-    let key = Key::new("n", "c");
+    let cloner = VmCloneReconciler::new(fake.client(), Dependents::default());
+    let key = ObjectKey::new("n", "c");
     let status = || fake.get(KIND, "n", "c").unwrap()["status"].clone();
     cloner.reconcile(&key).await.unwrap();
     assert_eq!(status()["conditions"][1]["reason"], "Source doesnt exist");

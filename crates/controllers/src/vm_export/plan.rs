@@ -19,26 +19,26 @@ const DEFAULT_TTL: SignedDuration = SignedDuration::from_hours(2);
 
 /// What is exported.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum ExportSource {
     Claim(String),
     Machine(String),
     Snapshot(String),
 }
 
-pub(super) fn source(export: &VirtualMachineExport) -> Option<Source> {
+pub(super) fn source(export: &VirtualMachineExport) -> Option<ExportSource> {
     let source = &export.spec.source;
     let own = source.name.clone();
     match source.kind.as_str() {
-        "PersistentVolumeClaim" => Some(Source::Claim(own)),
-        "VirtualMachine" => Some(Source::Machine(own)),
-        "VirtualMachineSnapshot" => Some(Source::Snapshot(own)),
+        "PersistentVolumeClaim" => Some(ExportSource::Claim(own)),
+        "VirtualMachine" => Some(ExportSource::Machine(own)),
+        "VirtualMachineSnapshot" => Some(ExportSource::Snapshot(own)),
         _ => None,
     }
 }
 
 /// Why an export cannot be downloaded yet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Hold {
+pub(super) enum ExportHold {
     #[error("{kind} {namespace}/{name} does not exist")]
     Missing { kind: &'static str, namespace: String, name: String },
     #[error("VirtualMachineSnapshot {name} is not ready to use")]
@@ -51,7 +51,7 @@ pub(super) enum Hold {
     InUse { claim: String, vmi: String },
 }
 
-impl Hold {
+impl ExportHold {
     fn reason(&self) -> &'static str {
         match self {
             Self::Missing { .. } => "SourceNotFound",
@@ -67,10 +67,10 @@ impl Hold {
 
 /// How an export stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum ExportPhase {
     /// Its claims can be read.
     Ready(Vec<String>),
-    Held(Hold),
+    Held(ExportHold),
     /// There is nothing to export.
     Empty,
 }
@@ -88,25 +88,25 @@ pub(super) fn claims_of(machine: &Value) -> Vec<String> {
 }
 
 /// Whether claims can be read: each was found, or not.
-pub(super) fn standing(claims: &[(String, Option<Value>)], vmis: &[Value]) -> Standing {
+pub(super) fn phase(claims: &[(String, Option<Value>)], vmis: &[Value]) -> ExportPhase {
     for (name, claim) in claims {
         let Some(claim) = claim.as_ref().filter(|claim| !is_deleting(claim)) else {
-            return Standing::Held(Hold::Unbound { name: name.clone() });
+            return ExportPhase::Held(ExportHold::Unbound { name: name.clone() });
         };
         if text(claim, "/status/phase") != "Bound" {
-            return Standing::Held(Hold::Unbound { name: name.clone() });
+            return ExportPhase::Held(ExportHold::Unbound { name: name.clone() });
         }
         if !populate::is_populated(claim) {
-            return Standing::Held(Hold::Unpopulated { name: name.clone() });
+            return ExportPhase::Held(ExportHold::Unpopulated { name: name.clone() });
         }
         if let Some(vmi) = vmis.iter().find(|vmi| uses(vmi, name)) {
             let vmi = crate::object::name(vmi).to_owned();
-            return Standing::Held(Hold::InUse { claim: name.clone(), vmi });
+            return ExportPhase::Held(ExportHold::InUse { claim: name.clone(), vmi });
         }
     }
     match claims {
-        [] => Standing::Empty,
-        all => Standing::Ready(all.iter().map(|(name, _)| name.clone()).collect()),
+        [] => ExportPhase::Empty,
+        all => ExportPhase::Ready(all.iter().map(|(name, _)| name.clone()).collect()),
     }
 }
 
@@ -171,21 +171,21 @@ pub(super) fn expiration(export: &VirtualMachineExport) -> Option<Timestamp> {
 pub(super) fn status(
     object: &Value,
     export: &VirtualMachineExport,
-    standing: &Standing,
+    standing: &ExportPhase,
     proxy: Option<&UploadProxy>,
     now: Timestamp,
 ) -> Value {
     let phase = match standing {
-        Standing::Ready(_) => "Ready",
-        Standing::Held(_) => "Pending",
-        Standing::Empty => "Skipped",
+        ExportPhase::Ready(_) => "Ready",
+        ExportPhase::Held(_) => "Pending",
+        ExportPhase::Empty => "Skipped",
     };
     let (ready, claims) = match standing {
-        Standing::Ready(_) => (
+        ExportPhase::Ready(_) => (
             Condition::new("Ready", "True").because("PodReady", ""),
             Condition::new("PVCReady", "True").because("PVCBound", ""),
         ),
-        Standing::Held(hold) => {
+        ExportPhase::Held(hold) => {
             let told =
                 |kind| Condition::new(kind, "False").because(hold.reason(), hold.to_string());
             match hold.is_about_claims() {
@@ -193,7 +193,7 @@ pub(super) fn status(
                 false => (told("Ready"), Condition::new("PVCReady", "Unknown")),
             }
         }
-        Standing::Empty => {
+        ExportPhase::Empty => {
             let why = "the source has no disks on PersistentVolumeClaims";
             let told = |kind| Condition::new(kind, "False").because("NoVolumes", why);
             (told("Ready"), told("PVCReady"))
@@ -222,10 +222,10 @@ pub(super) fn status(
 fn links(
     object: &Value,
     export: &VirtualMachineExport,
-    standing: &Standing,
+    standing: &ExportPhase,
     proxy: Option<&UploadProxy>,
 ) -> Option<VirtualMachineExportLinks> {
-    let (Standing::Ready(claims), Some(proxy)) = (standing, proxy) else { return None };
+    let (ExportPhase::Ready(claims), Some(proxy)) = (standing, proxy) else { return None };
     let base = format!(
         "{}/api/export.kubevirt.io/v1/namespaces/{}/virtualmachineexports/{}",
         proxy.url.trim_end_matches('/'),
@@ -290,12 +290,12 @@ mod tests {
             json!({"metadata": {"name": "m"}, "status": {"phase": phase},
                 "spec": {"volumes": [{"dataVolume": {"name": "c"}}]}})
         };
-        let told =
-            |claims: Vec<(String, Option<Value>)>, vmis: &[Value]| match standing(&claims, vmis) {
-                Standing::Ready(claims) => claims.join(","),
-                Standing::Held(hold) => hold.to_string(),
-                Standing::Empty => "empty".to_owned(),
-            };
+        let told = |claims: Vec<(String, Option<Value>)>, vmis: &[Value]| match phase(&claims, vmis)
+        {
+            ExportPhase::Ready(claims) => claims.join(","),
+            ExportPhase::Held(hold) => hold.to_string(),
+            ExportPhase::Empty => "empty".to_owned(),
+        };
         let one = |claim| vec![("c".to_owned(), claim)];
         assert_eq!(told(one(bound()), &[]), "c");
         assert_eq!(told(one(bound()), &[vmi("Succeeded")]), "c");
@@ -315,7 +315,7 @@ mod tests {
         let proxy = UploadProxy { url: "https://h:6443".into(), ca: "PEM".into() };
         let now = "2026-11-16T08:00:00Z".parse().unwrap();
         let (object, read) = export("VirtualMachine", json!({"ttlDuration": "30m0s"}));
-        let ready = Standing::Ready(vec!["c".into()]);
+        let ready = ExportPhase::Ready(vec!["c".into()]);
         let told = &status(&object, &read, &ready, Some(&proxy), now)["status"];
         assert_eq!(told["phase"], "Ready");
         assert_eq!(told["tokenSecretRef"], "export-token-e");
@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(formats[1]["format"], "gzip");
         assert_eq!(external["manifests"][0]["url"], format!("{base}/external/manifests/all"));
         let (object, read) = export("PersistentVolumeClaim", json!({"tokenSecretRef": "t"}));
-        let held = Standing::Held(Hold::Unbound { name: "s".into() });
+        let held = ExportPhase::Held(ExportHold::Unbound { name: "s".into() });
         let told = &status(&object, &read, &held, Some(&proxy), now)["status"];
         assert_eq!((&told["phase"], &told["links"]), (&json!("Pending"), &Value::Null));
         assert_eq!(told["tokenSecretRef"], "t");

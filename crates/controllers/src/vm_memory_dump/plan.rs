@@ -16,7 +16,7 @@ const FAILED: &str = "Memory dump failed";
 
 /// What has to be done about a request.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Plan {
+pub(super) struct MemoryDumpPlan {
     /// What the volumes of the instance should become.
     pub(super) volumes: Option<Vec<Volume>>,
     /// The value of the claim's annotation `kubevirt.io/memory-dump`.
@@ -82,14 +82,14 @@ pub(super) fn plan(
     request: &Request,
     vmi: Option<&VirtualMachineInstance>,
     is_growing: bool,
-) -> Plan {
+) -> MemoryDumpPlan {
     let claim = request.claim_name.as_str();
     let seen = Observed::of(vmi, claim);
     match request.phase.as_str() {
-        "Associating" if is_growing && seen.running => Plan::default(),
+        "Associating" if is_growing && seen.running => MemoryDumpPlan::default(),
         "Associating" => associate(request, &seen),
         "InProgress" => follow(request, &seen),
-        "Unmounting" => Plan {
+        "Unmounting" => MemoryDumpPlan {
             volumes: seen.without(claim),
             annotation: request.file_name.clone(),
             change: match seen.is_released() {
@@ -97,22 +97,22 @@ pub(super) fn plan(
                 false => RequestChange::None,
             },
         },
-        "Failed" => Plan {
+        "Failed" => MemoryDumpPlan {
             volumes: seen.without(claim),
             annotation: Some(FAILED.to_owned()),
             change: RequestChange::None,
         },
-        "Dissociating" => Plan {
+        "Dissociating" => MemoryDumpPlan {
             volumes: seen.without(claim),
             annotation: None,
             change: if seen.is_released() { RequestChange::Remove } else { RequestChange::None },
         },
-        _ => Plan::default(),
+        _ => MemoryDumpPlan::default(),
     }
 }
 
 /// The volume of an earlier dump has to go before that of this one comes.
-fn associate(request: &Request, seen: &Observed<'_>) -> Plan {
+fn associate(request: &Request, seen: &Observed<'_>) -> MemoryDumpPlan {
     let claim = request.claim_name.as_str();
     let clash = seen.volumes.iter().any(|own| own.name == claim && own.memory_dump.is_none());
     let change = if !seen.running {
@@ -124,19 +124,19 @@ fn associate(request: &Request, seen: &Observed<'_>) -> Plan {
     } else {
         RequestChange::None
     };
-    Plan { volumes: seen.without(claim), annotation: None, change }
+    MemoryDumpPlan { volumes: seen.without(claim), annotation: None, change }
 }
 
-fn follow(request: &Request, seen: &Observed<'_>) -> Plan {
+fn follow(request: &Request, seen: &Observed<'_>) -> MemoryDumpPlan {
     if !seen.running {
         let why = "the virtual machine stopped before its memory was dumped".to_owned();
-        return Plan { change: failed(request, why), ..Plan::default() };
+        return MemoryDumpPlan { change: failed(request, why), ..MemoryDumpPlan::default() };
     }
     if seen.is_released() {
         let volumes = Some(seen.with(&request.claim_name));
-        return Plan { volumes, ..Plan::default() };
+        return MemoryDumpPlan { volumes, ..MemoryDumpPlan::default() };
     }
-    let Some(status) = &seen.status else { return Plan::default() };
+    let Some(status) = &seen.status else { return MemoryDumpPlan::default() };
     let info = status.memory_dump_volume.clone().unwrap_or_default();
     let mut next = request.clone();
     next.start_timestamp = info.start_timestamp.or(next.start_timestamp);
@@ -154,7 +154,7 @@ fn follow(request: &Request, seen: &Observed<'_>) -> Plan {
         _ => {}
     }
     let change = if next == *request { RequestChange::None } else { RequestChange::Set(next) };
-    Plan { change, ..Plan::default() }
+    MemoryDumpPlan { change, ..MemoryDumpPlan::default() }
 }
 
 fn into(request: &Request, phase: &str) -> RequestChange {
@@ -269,7 +269,7 @@ mod tests {
         };
         assert_eq!(next.message.as_deref(), Some("told"));
         let free = vmi("Running", false, Value::Null);
-        assert_eq!(plan(&request("Associating"), Some(&free), true), Plan::default());
+        assert_eq!(plan(&request("Associating"), Some(&free), true), MemoryDumpPlan::default());
     }
 
     fn next_with(file: &str) -> Request {

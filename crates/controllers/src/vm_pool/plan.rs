@@ -25,7 +25,7 @@ const BURST: usize = 20;
 
 /// What would bring a pool nearer to what it should be.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Plan {
+pub(crate) struct PoolPlan {
     /// Indices of machines to make.
     pub(crate) create: Vec<usize>,
     /// Names of machines to give up: too many, or not to be brought up.
@@ -48,7 +48,7 @@ pub(crate) struct Plan {
 
 /// All that a plan depends on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct PoolInput<'a> {
     /// The machines of the pool.
     pub(crate) own: &'a [&'a Value],
     /// The names of all machines of the namespace.
@@ -73,11 +73,11 @@ pub(crate) fn keeps_disks(pool: &Value) -> bool {
     )
 }
 
-pub(crate) fn plan(pool: &Value, seen: Seen<'_>, now: Timestamp) -> Plan {
+pub(crate) fn plan(pool: &Value, seen: PoolInput<'_>, now: Timestamp) -> PoolPlan {
     if is_deleting(pool) || is_true(pool, "/spec/paused") {
-        return Plan::default();
+        return PoolPlan::default();
     }
-    let mut plan = Plan::default();
+    let mut plan = PoolPlan::default();
     let alive: Vec<&Value> = seen.own.iter().filter(|vm| !is_deleting(vm)).copied().collect();
     let wanted = replicas(pool);
     if seen.own.len() < wanted {
@@ -107,7 +107,7 @@ pub(crate) fn plan(pool: &Value, seen: Seen<'_>, now: Timestamp) -> Plan {
     plan
 }
 
-impl Plan {
+impl PoolPlan {
     /// Whether every machine and every instance is what it should be.
     fn is_settled(&self) -> bool {
         let names = [&self.delete, &self.replace, &self.update, &self.restart];
@@ -121,7 +121,7 @@ impl Plan {
 fn give_up<'a>(
     pool: &Value,
     alive: &[&'a Value],
-    plan: &mut Plan,
+    plan: &mut PoolPlan,
     now: Timestamp,
 ) -> Vec<&'a Value> {
     let mut kept = Vec::new();
@@ -139,7 +139,7 @@ fn give_up<'a>(
 }
 
 /// Brings instances to the template that their machines have, as many as may be away.
-fn renew(pool: &Value, machines: &[&Value], seen: Seen<'_>, plan: &mut Plan) {
+fn renew(pool: &Value, machines: &[&Value], seen: PoolInput<'_>, plan: &mut PoolPlan) {
     let of = |vm: &Value| seen.vmis.iter().find(|vmi| is_controlled_by(vmi, vm));
     let is_up = |vm: &Value| of(vm).is_some_and(|vmi| condition::is(vmi, "Ready", "True"));
     let is_lazy = pool.pointer("/spec/updateStrategy/opportunistic").is_some();
@@ -281,18 +281,23 @@ mod tests {
             "status": {"conditions": [{"type": "Ready", "status": ready}]}})
     }
 
-    fn made(pool: &Value, machines: &[Value], vmis: &[Value]) -> Plan {
+    fn made(pool: &Value, machines: &[Value], vmis: &[Value]) -> PoolPlan {
         made_from(&[pool], pool, machines, vmis)
     }
 
     /// The plan of a pool that has recorded some of its templates.
-    fn made_from(recorded: &[&Value], pool: &Value, machines: &[Value], vmis: &[Value]) -> Plan {
+    fn made_from(
+        recorded: &[&Value],
+        pool: &Value,
+        machines: &[Value],
+        vmis: &[Value],
+    ) -> PoolPlan {
         let revisions: Vec<Value> = recorded.iter().map(|pool| revision(pool)).collect();
         let taken: Vec<&str> = machines.iter().map(name).collect();
         let own = own(pool, machines);
         let now = "2026-02-01T00:00:00Z".parse().unwrap();
         let revisions = own_revisions(pool, &revisions);
-        plan(pool, Seen { own: &own, taken: &taken, vmis, revisions: &revisions }, now)
+        plan(pool, PoolInput { own: &own, taken: &taken, vmis, revisions: &revisions }, now)
     }
 
     #[test]

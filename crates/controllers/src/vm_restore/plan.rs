@@ -1,7 +1,7 @@
 //! What a restore makes of a snapshot: pure.
 
 use base::clock;
-use hci::together::{RESUME, TOGETHER, Together};
+use hci::together::{RESUME, SnapshotGroup, TOGETHER};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use types::Quantity;
@@ -67,25 +67,25 @@ pub(super) fn disks(restore: &Value, content: &Value) -> Vec<Restored> {
 
 /// Whether the target may be replaced now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ready {
+pub(super) enum TargetReadiness {
     Yes,
     Stop,
     Wait,
     Fail,
 }
 
-pub(super) fn readiness(restore: &Value, runs: bool, now: Timestamp) -> Ready {
+pub(super) fn readiness(restore: &Value, runs: bool, now: Timestamp) -> TargetReadiness {
     if !runs {
-        return Ready::Yes;
+        return TargetReadiness::Yes;
     }
     let began = text(restore, "/metadata/creationTimestamp").parse::<Timestamp>();
     let late = began.is_ok_and(|began| now.duration_since(began) > GRACE);
     match text(restore, "/spec/targetReadinessPolicy") {
-        "StopTarget" => Ready::Stop,
-        "FailImmediate" => Ready::Fail,
-        "WaitEventually" => Ready::Wait,
-        _ if late => Ready::Fail,
-        _ => Ready::Wait,
+        "StopTarget" => TargetReadiness::Stop,
+        "FailImmediate" => TargetReadiness::Fail,
+        "WaitEventually" => TargetReadiness::Wait,
+        _ if late => TargetReadiness::Fail,
+        _ => TargetReadiness::Wait,
     }
 }
 
@@ -199,7 +199,7 @@ pub(super) fn machine_patch(
 /// The instant whose memory was captured with the disks. Only the machine itself goes on with it:
 /// another one would be in the network under the same addresses.
 fn memory(content: &Value) -> Option<String> {
-    let together = Together::parse(annotation(content, TOGETHER)?)?;
+    let together = SnapshotGroup::parse(annotation(content, TOGETHER)?)?;
     together.memory.then_some(together.instant)
 }
 
@@ -431,15 +431,15 @@ mod tests {
     fn a_target_that_runs_is_awaited_stopped_or_too_much() {
         let at = |second| Timestamp::from_second(second).unwrap();
         for (policy, second, expected) in [
-            ("WaitGracePeriod", 10, Ready::Wait),
-            ("WaitGracePeriod", 301, Ready::Fail),
-            ("WaitEventually", 301, Ready::Wait),
-            ("StopTarget", 10, Ready::Stop),
-            ("FailImmediate", 10, Ready::Fail),
+            ("WaitGracePeriod", 10, TargetReadiness::Wait),
+            ("WaitGracePeriod", 301, TargetReadiness::Fail),
+            ("WaitEventually", 301, TargetReadiness::Wait),
+            ("StopTarget", 10, TargetReadiness::Stop),
+            ("FailImmediate", 10, TargetReadiness::Fail),
         ] {
             let own = restore(json!({"targetReadinessPolicy": policy}));
             assert_eq!(readiness(&own, true, at(second)), expected, "{policy} at {second}");
-            assert_eq!(readiness(&own, false, at(second)), Ready::Yes);
+            assert_eq!(readiness(&own, false, at(second)), TargetReadiness::Yes);
         }
     }
 }

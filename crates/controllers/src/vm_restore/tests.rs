@@ -23,8 +23,8 @@ async fn a_machine_goes_back_to_its_snapshot() {
     let restore = json!({"metadata": {"name": "r"},
         "spec": {"target": {"name": "m"}, "virtualMachineSnapshotName": "s"}});
     let uid = fake.create(kind, "n", restore);
-    let restorer = Restorer::new(fake.client(), Dependents::default());
-    let key = Key::new("n", "r");
+    let restorer = VmRestoreReconciler::new(fake.client(), Dependents::default());
+    let key = ObjectKey::new("n", "r");
     restorer.reconcile(&key).await.unwrap();
     let claim = format!("restore-{uid}-root");
     assert_eq!(fake.names("/persistentvolumeclaims"), std::slice::from_ref(&claim));

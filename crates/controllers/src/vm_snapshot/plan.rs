@@ -1,7 +1,7 @@
 //! What a machine's snapshot consists of, and what it says: pure.
 
 use base::clock;
-use hci::together::{TOGETHER, Together};
+use hci::together::{SnapshotGroup, TOGETHER};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ const DEADLINE: SignedDuration = SignedDuration::from_mins(5);
 
 /// A disk of a machine.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Disk {
+pub(super) struct SnapshotDisk {
     pub(super) volume: String,
     /// Its claim, if that can be captured.
     pub(super) claim: Option<Value>,
@@ -31,17 +31,22 @@ pub(super) fn claims(vm: &Value) -> Vec<(&str, &str)> {
         .collect()
 }
 
-pub(super) fn disk(volume: &str, claim: Option<Value>, behind: Option<&Value>) -> Disk {
+pub(super) fn disk(volume: &str, claim: Option<Value>, behind: Option<&Value>) -> SnapshotDisk {
     let able = behind.and_then(handle).is_some();
     let claim = claim.filter(|own| able && text(own, "/status/phase") == "Bound");
-    Disk { volume: volume.to_owned(), claim }
+    SnapshotDisk { volume: volume.to_owned(), claim }
 }
 
 /// What ties the disks of a machine that runs to one instant. Those of one that does not are
 /// written by nobody, and one alone is always whole: but its guest is told to flush.
-fn together(snapshot: &Value, vm: &Value, vmi: Option<&Value>, count: usize) -> Option<Together> {
+fn together(
+    snapshot: &Value,
+    vm: &Value,
+    vmi: Option<&Value>,
+    count: usize,
+) -> Option<SnapshotGroup> {
     vmi.filter(|own| is_online(own))?;
-    Some(Together {
+    Some(SnapshotGroup {
         instant: uid(snapshot).to_owned(),
         count,
         namespace: namespace(vm).to_owned(),
@@ -61,7 +66,12 @@ pub(super) fn content_name(snapshot: &Value) -> String {
     }
 }
 
-pub(super) fn content(snapshot: &Value, vm: &Value, vmi: Option<&Value>, disks: &[Disk]) -> Value {
+pub(super) fn content(
+    snapshot: &Value,
+    vm: &Value,
+    vmi: Option<&Value>,
+    disks: &[SnapshotDisk],
+) -> Value {
     let mut machine = vm.clone();
     for field in ["resourceVersion", "managedFields", "generation"] {
         if let Some(meta) = machine["metadata"].as_object_mut() {
@@ -144,7 +154,7 @@ pub(super) fn snapshots(content: &Value, classes: &[Value]) -> Vec<Value> {
 
 /// How far the disks are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum DiskProgress {
     Waiting,
     Failed(String),
     /// All are captured.
@@ -153,16 +163,16 @@ pub(super) enum Progress {
     },
 }
 
-pub(super) fn progress(taken: &[Value]) -> Progress {
+pub(super) fn progress(taken: &[Value]) -> DiskProgress {
     let failed = taken.iter().find(|own| !text(own, "/status/error/message").is_empty());
     if let Some(own) = failed {
         let why = text(own, "/status/error/message");
-        return Progress::Failed(format!("VolumeSnapshot {}: {why}", name(own)));
+        return DiskProgress::Failed(format!("VolumeSnapshot {}: {why}", name(own)));
     }
     if !taken.iter().all(|own| !text(own, "/status/creationTime").is_empty()) {
-        return Progress::Waiting;
+        return DiskProgress::Waiting;
     }
-    Progress::Taken { ready: taken.iter().all(|own| is_true(own, "/status/readyToUse")) }
+    DiskProgress::Taken { ready: taken.iter().all(|own| is_true(own, "/status/readyToUse")) }
 }
 
 pub(super) fn is_over(snapshot: &Value) -> bool {
@@ -206,7 +216,7 @@ pub(super) fn begun(
     snapshot: &Value,
     vm: &Value,
     vmi: Option<&Value>,
-    disks: &[Disk],
+    disks: &[SnapshotDisk],
     now: Timestamp,
 ) -> Value {
     let mut indications = Vec::new();
@@ -298,9 +308,11 @@ pub(super) fn succeeded(snapshot: &Value, taken: &[Value], now: Timestamp) -> Va
 mod tests {
     use super::*;
 
-    fn disks(count: usize) -> Vec<Disk> {
+    fn disks(count: usize) -> Vec<SnapshotDisk> {
         let claim = |index: usize| Some(json!({"metadata": {"name": format!("c{index}")}}));
-        (0..count).map(|index| Disk { volume: format!("d{index}"), claim: claim(index) }).collect()
+        (0..count)
+            .map(|index| SnapshotDisk { volume: format!("d{index}"), claim: claim(index) })
+            .collect()
     }
 
     #[test]
@@ -326,7 +338,7 @@ mod tests {
         let vmi = json!({"status": {"phase": "Running"}});
         let made = content(&snapshot, &vm, Some(&vmi), &disks(2));
         assert_eq!(snapshot_names(&made), ["vmsnapshot-u-volume-d0", "vmsnapshot-u-volume-d1"]);
-        let together = Together::parse(annotation(&made, TOGETHER).unwrap()).unwrap();
+        let together = SnapshotGroup::parse(annotation(&made, TOGETHER).unwrap()).unwrap();
         assert_eq!((together.count, together.machine.as_str()), (2, "m"));
         assert_eq!(annotation(&content(&snapshot, &vm, None, &disks(2)), TOGETHER), None);
         let machine = &made["spec"]["source"]["virtualMachine"];
@@ -342,12 +354,12 @@ mod tests {
         let taken = || own(json!({"creationTime": "t", "readyToUse": true}));
         let early = own(json!({"creationTime": "t", "readyToUse": false}));
         let failed = own(json!({"error": {"message": "no room"}}));
-        assert_eq!(progress(&[taken(), own(json!({}))]), Progress::Waiting);
-        assert_eq!(progress(&[taken(), early]), Progress::Taken { ready: false });
-        assert_eq!(progress(&[taken()]), Progress::Taken { ready: true });
+        assert_eq!(progress(&[taken(), own(json!({}))]), DiskProgress::Waiting);
+        assert_eq!(progress(&[taken(), early]), DiskProgress::Taken { ready: false });
+        assert_eq!(progress(&[taken()]), DiskProgress::Taken { ready: true });
         assert_eq!(
             progress(&[taken(), failed]),
-            Progress::Failed("VolumeSnapshot d: no room".into())
+            DiskProgress::Failed("VolumeSnapshot d: no room".into())
         );
     }
 

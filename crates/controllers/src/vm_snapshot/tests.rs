@@ -25,8 +25,8 @@ async fn a_machine_is_captured_disk_by_disk() {
     let snapshot = json!({"metadata": {"name": "s"}, "spec": {"source": {"name": "m"}}});
     let kind = "snapshot.kubevirt.io/virtualmachinesnapshots";
     let uid = fake.create(kind, "n", snapshot);
-    let photographer = Photographer::new(fake.client(), Dependents::default());
-    let key = Key::new("n", "s");
+    let photographer = VmSnapshotReconciler::new(fake.client(), Dependents::default());
+    let key = ObjectKey::new("n", "s");
     photographer.reconcile(&key).await.unwrap();
     let disks = "snapshot.storage.k8s.io/volumesnapshots";
     let names = ["a", "b"].map(|name| format!("vmsnapshot-{uid}-volume-{name}"));
@@ -56,12 +56,12 @@ async fn two_snapshots_of_one_machine_are_taken_one_after_the_other() {
         let snapshot = json!({"metadata": {"name": name}, "spec": {"source": {"name": "m"}}});
         fake.create(kind, "n", snapshot);
     }
-    let reconciler = Photographer::new(fake.client(), Dependents::default());
+    let reconciler = VmSnapshotReconciler::new(fake.client(), Dependents::default());
     let held = json!({"status": {"snapshotInProgress": "first"}});
     fake.merge("kubevirt.io/virtualmachines", "n", "m", &held);
     assert_eq!(
-        reconciler.reconcile(&Key::new("n", "second")).await.unwrap(),
-        Next::Again(LOOK_AGAIN)
+        reconciler.reconcile(&ObjectKey::new("n", "second")).await.unwrap(),
+        ReconcileResult::Again(LOOK_AGAIN)
     );
     let second = fake.get(kind, "n", "second").unwrap();
     let progressing =
@@ -71,9 +71,9 @@ async fn two_snapshots_of_one_machine_are_taken_one_after_the_other() {
     assert!(fake.names("snapshot.kubevirt.io/virtualmachinesnapshotcontents").is_empty());
 
     // A machine without disks is captured at once, and unlocked.
-    reconciler.reconcile(&Key::new("n", "first")).await.unwrap();
+    reconciler.reconcile(&ObjectKey::new("n", "first")).await.unwrap();
     assert_eq!(text(&fake.get(kind, "n", "first").unwrap(), "/status/phase"), "Succeeded");
-    reconciler.reconcile(&Key::new("n", "second")).await.unwrap();
+    reconciler.reconcile(&ObjectKey::new("n", "second")).await.unwrap();
     assert_eq!(text(&fake.get(kind, "n", "second").unwrap(), "/status/phase"), "Succeeded");
 }
 
@@ -86,7 +86,7 @@ async fn a_lock_of_a_snapshot_that_is_gone_does_not_count() {
     fake.create("kubevirt.io/virtualmachines", "n", vm);
     let snapshot = json!({"metadata": {"name": "s"}, "spec": {"source": {"name": "m"}}});
     fake.create(kind, "n", snapshot);
-    let reconciler = Photographer::new(fake.client(), Dependents::default());
-    reconciler.reconcile(&Key::new("n", "s")).await.unwrap();
+    let reconciler = VmSnapshotReconciler::new(fake.client(), Dependents::default());
+    reconciler.reconcile(&ObjectKey::new("n", "s")).await.unwrap();
     assert_eq!(text(&fake.get(kind, "n", "s").unwrap(), "/status/phase"), "Succeeded");
 }

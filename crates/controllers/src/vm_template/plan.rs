@@ -4,20 +4,20 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::condition::{self, Condition};
-use crate::key::Key;
+use crate::key::ObjectKey;
 use crate::object::{self, int, is_merged, text};
 
 const LABEL: &str = "template.harvesterhci.io/templateID";
 
 /// The template that a version says it belongs to.
-pub(super) fn template_of(version: &Value) -> Option<Key> {
+pub(super) fn template_of(version: &Value) -> Option<ObjectKey> {
     let (namespace, name) = text(version, "/spec/templateId").split_once('/')?;
-    Some(Key::new(namespace, name))
+    Some(ObjectKey::new(namespace, name))
 }
 
 /// Those of a template, the oldest first.
 pub(super) fn versions_of(template: &Value, all: Vec<Value>) -> Vec<Value> {
-    let own = Key::of(template);
+    let own = ObjectKey::of(template);
     let mut versions: Vec<Value> = all
         .into_iter()
         .filter(|version| !object::is_deleting(version))

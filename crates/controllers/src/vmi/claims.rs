@@ -2,15 +2,19 @@
 
 use serde_json::Value;
 
-use super::Placer;
+use super::VmiReconciler;
 use super::storage::Need;
 use crate::object::{self, list, text};
-use crate::reconcile::{Doing, Failure};
+use crate::reconcile::{ErrorContext, ReconcileError};
 use crate::resource::{CLAIMS, CLASSES, DATA_VOLUMES};
 
-impl Placer {
+impl VmiReconciler {
     /// Reads the claims and what stands behind them.
-    pub(super) async fn needs(&self, vmi: &Value, names: &[&str]) -> Result<Vec<Need>, Failure> {
+    pub(super) async fn needs(
+        &self,
+        vmi: &Value,
+        names: &[&str],
+    ) -> Result<Vec<Need>, ReconcileError> {
         let mut needs = Vec::new();
         for name in names {
             needs.push(self.need(object::namespace(vmi), vmi, name).await?);
@@ -18,7 +22,7 @@ impl Placer {
         Ok(needs)
     }
 
-    async fn need(&self, namespace: &str, vmi: &Value, name: &str) -> Result<Need, Failure> {
+    async fn need(&self, namespace: &str, vmi: &Value, name: &str) -> Result<Need, ReconcileError> {
         let claim = self.objects.get(CLAIMS, namespace, name).await.doing("get a claim")?;
         let made_for = claim.as_ref().and_then(object::controller);
         let made_for = made_for.filter(|own| text(own, "/kind") == "DataVolume");
@@ -44,7 +48,7 @@ impl Placer {
         Ok(need)
     }
 
-    async fn waits_for_consumer(&self, claim: &Value) -> Result<bool, Failure> {
+    async fn waits_for_consumer(&self, claim: &Value) -> Result<bool, ReconcileError> {
         let class = text(claim, "/spec/storageClassName");
         if class.is_empty() {
             return Ok(false);

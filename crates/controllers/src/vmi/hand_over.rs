@@ -8,21 +8,21 @@ use virt::reason::NotSynchronized;
 
 use super::limits::AutoLimits;
 use super::storage::Need;
-use super::{Placer, launcher, plan};
+use super::{VmiReconciler, launcher, plan};
 use crate::condition;
-use crate::event::Tone;
-use crate::key::Key;
+use crate::event::EventType;
+use crate::key::ObjectKey;
 use crate::object::{self, is_merged, text};
-use crate::reconcile::{Doing, Failure, Next};
+use crate::reconcile::{ErrorContext, ReconcileError, ReconcileResult};
 use crate::resource::{KUBEVIRTS, NAMESPACES, PODS, QUOTAS, is_refused};
 
-impl Placer {
+impl VmiReconciler {
     pub(super) async fn hand_over(
         &self,
         vmi: &Value,
         node: &str,
         needs: &[Need],
-    ) -> Result<Next, Failure> {
+    ) -> Result<ReconcileResult, ReconcileError> {
         let patch = plan::scheduling(vmi, needs, clock::now());
         let scheduling = async {
             if is_merged(vmi, &patch) { Ok(vmi.clone()) } else { self.write(vmi, &patch).await }
@@ -42,26 +42,30 @@ impl Placer {
             Ok(pod) => pod,
             Err(failure) => return self.pod_refused(&vmi, failure).await,
         };
-        self.waiting.accepted(&Key::of(&vmi));
+        self.waiting.accepted(&ObjectKey::of(&vmi));
         let patch = plan::scheduled(&vmi, node, &pod, clock::now());
         let vmi = self.write(&vmi, &patch).await?;
         let message = format!("Created virtual machine pod {}", object::name(&pod));
-        self.tell(&vmi, Tone::Normal, "SuccessfulCreate", message).await;
-        Ok(Next::Done)
+        self.update_status(&vmi, EventType::Normal, "SuccessfulCreate", message).await;
+        Ok(ReconcileResult::Done)
     }
 
-    async fn pod_refused(&self, vmi: &Value, failure: kube::Error) -> Result<Next, Failure> {
+    async fn pod_refused(
+        &self,
+        vmi: &Value,
+        failure: kube::Error,
+    ) -> Result<ReconcileResult, ReconcileError> {
         if !is_refused(&failure, 403) && !is_refused(&failure, 422) {
             return Err(failure).doing("create the pod");
         }
-        self.waiting.wait_for_quota(&Key::of(vmi));
+        self.waiting.wait_for_quota(&ObjectKey::of(vmi));
         let message = format!("failed to create virtual machine pod: {}", Fault(failure));
         let patch = plan::refused(vmi, NotSynchronized::Create, &message, clock::now());
         if !is_merged(vmi, &patch) {
             self.write(vmi, &patch).await?;
-            self.tell(vmi, Tone::Warning, "FailedCreate", message).await;
+            self.update_status(vmi, EventType::Warning, "FailedCreate", message).await;
         }
-        Ok(Next::Retry)
+        Ok(ReconcileResult::Retry)
     }
 
     /// The pod of an instance on `node`; one from an attempt before is as good.

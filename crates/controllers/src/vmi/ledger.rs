@@ -9,24 +9,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use super::placement::{self, Reach, Tenant, Wish};
-use super::plan::{Stage, stage};
+use super::placement::{self, ScheduledInstance, SchedulingRequest, VolumeReach};
+use super::plan::{VmiStage, stage};
 use super::requests::requests;
-use crate::key::Key;
+use crate::key::ObjectKey;
 use crate::object::{list, namespace, text};
 
 #[derive(Debug, Default)]
-pub(crate) struct Ledger(Mutex<Places>);
+pub(crate) struct CapacityLedger(Mutex<CapacitySnapshot>);
 
 #[derive(Debug, Default)]
-struct Places {
+struct CapacitySnapshot {
     filled: bool,
-    tenants: BTreeMap<Key, Tenant>,
+    tenants: BTreeMap<ObjectKey, ScheduledInstance>,
     /// Places that are taken, but not written: their pods may still be refused.
-    unconfirmed: BTreeSet<Key>,
+    unconfirmed: BTreeSet<ObjectKey>,
 }
 
-impl Ledger {
+impl CapacityLedger {
     pub(crate) fn is_filled(&self) -> bool {
         self.lock().filled
     }
@@ -36,7 +36,7 @@ impl Ledger {
         let mut places = self.lock();
         for vmi in vmis {
             if let Some(tenant) = placed(vmi) {
-                places.tenants.entry(Key::of(vmi)).or_insert(tenant);
+                places.tenants.entry(ObjectKey::of(vmi)).or_insert(tenant);
             }
         }
         places.filled = true;
@@ -44,7 +44,7 @@ impl Ledger {
 
     /// Forgets those that are not among all instances there are.
     pub(crate) fn keep_only(&self, vmis: &[Value]) {
-        let alive: BTreeSet<Key> = vmis.iter().map(Key::of).collect();
+        let alive: BTreeSet<ObjectKey> = vmis.iter().map(ObjectKey::of).collect();
         let mut places = self.lock();
         places.tenants.retain(|key, _| alive.contains(key));
         places.unconfirmed.retain(|key| alive.contains(key));
@@ -52,30 +52,30 @@ impl Ledger {
 
     /// Takes note of an instance that changed.
     pub(crate) fn note(&self, vmi: &Value) {
-        let key = Key::of(vmi);
+        let key = ObjectKey::of(vmi);
         match placed(vmi) {
             Some(tenant) => self.lock().tenants.insert(key, tenant),
             None => self.lock().tenants.remove(&key),
         };
     }
 
-    pub(crate) fn remove(&self, key: &Key) {
+    pub(crate) fn remove(&self, key: &ObjectKey) {
         let mut places = self.lock();
         places.tenants.remove(key);
         places.unconfirmed.remove(key);
     }
 
     /// The instance keeps the place that it took.
-    pub(crate) fn confirm(&self, key: &Key) {
+    pub(crate) fn confirm(&self, key: &ObjectKey) {
         self.lock().unconfirmed.remove(key);
     }
 
     /// Whether an instance other than `key` has a place that it may give back.
-    pub(crate) fn has_unconfirmed(&self, key: &Key) -> bool {
+    pub(crate) fn has_unconfirmed(&self, key: &ObjectKey) -> bool {
         self.lock().unconfirmed.iter().any(|own| own != key)
     }
 
-    pub(crate) fn on_node(&self, node: &str) -> Vec<Key> {
+    pub(crate) fn on_node(&self, node: &str) -> Vec<ObjectKey> {
         let places = self.lock();
         let here = places.tenants.iter().filter(|(_, tenant)| tenant.node == node);
         here.map(|(key, _)| key.clone()).collect()
@@ -85,7 +85,7 @@ impl Ledger {
     pub(crate) fn look(
         &self,
         vmi: &Value,
-        reach: &[Reach],
+        reach: &[VolumeReach],
         nodes: &[Value],
     ) -> Result<String, String> {
         self.lock().choose(vmi, reach, nodes).map(str::to_owned)
@@ -95,35 +95,35 @@ impl Ledger {
     pub(crate) fn take(
         &self,
         vmi: &Value,
-        reach: &[Reach],
+        reach: &[VolumeReach],
         nodes: &[Value],
     ) -> Result<String, String> {
         let mut places = self.lock();
         let node = places.choose(vmi, reach, nodes)?;
-        let key = Key::of(vmi);
+        let key = ObjectKey::of(vmi);
         places.tenants.insert(key.clone(), tenant(vmi, node));
         places.unconfirmed.insert(key);
         Ok(node.to_owned())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Places> {
+    fn lock(&self) -> MutexGuard<'_, CapacitySnapshot> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Places {
+impl CapacitySnapshot {
     fn choose<'n>(
         &self,
         vmi: &Value,
-        reach: &[Reach],
+        reach: &[VolumeReach],
         nodes: &'n [Value],
     ) -> Result<&'n str, String> {
-        let key = Key::of(vmi);
-        let others: Vec<&Tenant> =
+        let key = ObjectKey::of(vmi);
+        let others: Vec<&ScheduledInstance> =
             self.tenants.iter().filter(|(own, _)| **own != key).map(|(_, own)| own).collect();
         let requests = requests(&vmi["spec"]);
         let labels = vmi.pointer("/metadata/labels").unwrap_or(&Value::Null);
-        let wish = Wish {
+        let wish = SchedulingRequest {
             namespace: namespace(vmi),
             labels,
             spec: &vmi["spec"],
@@ -135,14 +135,14 @@ impl Places {
 }
 
 /// What an instance takes, if it has a place.
-fn placed(vmi: &Value) -> Option<Tenant> {
+fn placed(vmi: &Value) -> Option<ScheduledInstance> {
     let node = text(vmi, "/status/nodeName");
-    (stage(vmi) == Stage::Placed && !node.is_empty()).then(|| tenant(vmi, node))
+    (stage(vmi) == VmiStage::Placed && !node.is_empty()).then(|| tenant(vmi, node))
 }
 
-fn tenant(vmi: &Value, node: &str) -> Tenant {
+fn tenant(vmi: &Value, node: &str) -> ScheduledInstance {
     let terms = "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution";
-    Tenant {
+    ScheduledInstance {
         namespace: namespace(vmi).to_owned(),
         labels: vmi.pointer("/metadata/labels").cloned().unwrap_or_default(),
         node: node.to_owned(),
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_place_is_taken_until_its_holder_is_over() {
-        let (ledger, nodes) = (Ledger::default(), [node()]);
+        let (ledger, nodes) = (CapacityLedger::default(), [node()]);
         let take = |name: &str| ledger.take(&vmi(name, "Pending", ""), &[], &nodes);
         assert_eq!(take("a").as_deref(), Ok("one"));
         assert_eq!(take("a").as_deref(), Ok("one"), "its own place is not in its way");
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn what_is_noted_is_newer_than_what_was_listed() {
-        let (ledger, nodes) = (Ledger::default(), [node()]);
+        let (ledger, nodes) = (CapacityLedger::default(), [node()]);
         ledger.note(&vmi("a", "Running", "one"));
         ledger.fill(&[vmi("a", "Scheduled", "two"), vmi("b", "Failed", "one")]);
         assert!(ledger.is_filled() && ledger.on_node("one").len() == 1);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Placer, plan};
-use crate::reconcile::{Doing, Failure, Next};
+use super::{VmiReconciler, plan};
+use crate::reconcile::{ErrorContext, ReconcileError, ReconcileResult};
 use crate::resource::NODES;
 
 /// How long a node may be absent before it is certain that it does not come back: an agent
@@ -24,27 +24,27 @@ pub(super) enum NodeState {
     Lost,
 }
 
-impl Placer {
+impl VmiReconciler {
     /// A node that has changed or gone.
-    pub(super) async fn node(&self, name: &str) -> Result<Next, Failure> {
+    pub(super) async fn node(&self, name: &str) -> Result<ReconcileResult, ReconcileError> {
         let tenants = self.ledger.on_node(name);
         if tenants.is_empty() {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let node = self.objects.get(NODES, "", name).await.doing("get the node")?;
-        match self.judge_node(name, node.as_ref()) {
-            NodeState::Known => Ok(Next::Done),
-            NodeState::Absent(left) => Ok(Next::Again(left)),
+        match self.check_node(name, node.as_ref()) {
+            NodeState::Known => Ok(ReconcileResult::Done),
+            NodeState::Absent(left) => Ok(ReconcileResult::Again(left)),
             NodeState::Lost => {
                 for key in tenants {
                     self.instance(&key).await?;
                 }
-                Ok(Next::Done)
+                Ok(ReconcileResult::Done)
             }
         }
     }
 
-    pub(super) fn judge_node(&self, name: &str, node: Option<&Value>) -> NodeState {
+    pub(super) fn check_node(&self, name: &str, node: Option<&Value>) -> NodeState {
         let mut absent = self.absent.lock().unwrap_or_else(PoisonError::into_inner);
         match node {
             Some(node) => {

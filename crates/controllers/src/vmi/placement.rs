@@ -18,18 +18,18 @@ use crate::{condition, selector};
 
 /// An instance that wants a place.
 #[derive(Debug)]
-pub(crate) struct Wish<'a> {
+pub(crate) struct SchedulingRequest<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) labels: &'a Value,
     pub(crate) spec: &'a Value,
     pub(crate) requests: &'a Requests,
     /// Where its volumes can be reached from.
-    pub(crate) reach: &'a [Reach],
+    pub(crate) reach: &'a [VolumeReach],
 }
 
 /// From where one volume can be reached.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Reach {
+pub(crate) enum VolumeReach {
     /// A `NodeSelector`.
     Nodes(Value),
     /// The node on which it is being made.
@@ -38,7 +38,7 @@ pub(crate) enum Reach {
 
 /// An instance that has a place.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Tenant {
+pub(crate) struct ScheduledInstance {
     pub(crate) namespace: String,
     pub(crate) labels: Value,
     pub(crate) node: String,
@@ -49,14 +49,14 @@ pub(crate) struct Tenant {
 
 /// The best node, or why there is none.
 pub(crate) fn choose<'a>(
-    wish: &Wish<'_>,
+    wish: &SchedulingRequest<'_>,
     nodes: &'a [Value],
-    tenants: &[&Tenant],
+    tenants: &[&ScheduledInstance],
 ) -> Result<&'a str, String> {
     if nodes.is_empty() {
         return Err(Unfit::NoNodes.as_str().into());
     }
-    let neighbours = neighbours::Neighbours::new(nodes, tenants);
+    let neighbours = neighbours::AffinityIndex::new(nodes, tenants);
     let mut reasons = BTreeMap::<String, usize>::new();
     let mut best: Option<((i64, i64), &Value)> = None;
     for node in nodes {
@@ -83,10 +83,10 @@ pub(crate) fn choose<'a>(
 }
 
 fn broken_rules(
-    wish: &Wish<'_>,
+    wish: &SchedulingRequest<'_>,
     node: &Value,
-    tenants: &[&Tenant],
-    neighbours: &neighbours::Neighbours<'_>,
+    tenants: &[&ScheduledInstance],
+    neighbours: &neighbours::AffinityIndex<'_>,
 ) -> Vec<String> {
     let tolerations = list(wish.spec, "/tolerations");
     let one = |unfit: Unfit| vec![unfit.as_str().to_owned()];
@@ -132,15 +132,19 @@ fn has_architecture(spec: &Value, labels: &Value) -> bool {
     wanted.is_empty() || own.is_none_or(|own| own == wanted)
 }
 
-fn is_reachable(reach: &Reach, node: &Value) -> bool {
+fn is_reachable(reach: &VolumeReach, node: &Value) -> bool {
     match reach {
-        Reach::Nodes(selector) => selector::matches_node(selector, node),
-        Reach::Node(wanted) => wanted == name(node),
+        VolumeReach::Nodes(selector) => selector::matches_node(selector, node),
+        VolumeReach::Node(wanted) => wanted == name(node),
     }
 }
 
-fn missing_resources(requests: &Requests, node: &Value, tenants: &[&Tenant]) -> Vec<String> {
-    let here: Vec<&Tenant> =
+fn missing_resources(
+    requests: &Requests,
+    node: &Value,
+    tenants: &[&ScheduledInstance],
+) -> Vec<String> {
+    let here: Vec<&ScheduledInstance> =
         tenants.iter().filter(|tenant| tenant.node == name(node)).copied().collect();
     let mut missing = Vec::new();
     let count = i64::try_from(here.len()).unwrap_or(i64::MAX);
@@ -156,7 +160,7 @@ fn missing_resources(requests: &Requests, node: &Value, tenants: &[&Tenant]) -> 
     missing
 }
 
-fn free(resource: &str, node: &Value, here: &[&Tenant]) -> Quantity {
+fn free(resource: &str, node: &Value, here: &[&ScheduledInstance]) -> Quantity {
     let allocatable = entries(node, "/status/allocatable")
         .find(|(key, _)| *key == resource)
         .and_then(|(_, value)| Quantity::from_json(value).ok());
@@ -171,10 +175,10 @@ fn free(resource: &str, node: &Value, here: &[&Tenant]) -> Quantity {
 
 /// What is preferred first, then how much memory is left, in thousandths.
 fn score(
-    wish: &Wish<'_>,
+    wish: &SchedulingRequest<'_>,
     node: &Value,
-    tenants: &[&Tenant],
-    neighbours: &neighbours::Neighbours<'_>,
+    tenants: &[&ScheduledInstance],
+    neighbours: &neighbours::AffinityIndex<'_>,
 ) -> (i64, i64) {
     let preferred = "/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution";
     let weight: i64 = list(wish.spec, preferred)
@@ -184,7 +188,7 @@ fn score(
         })
         .map(|own| int(own, "/weight").unwrap_or_default())
         .sum();
-    let here: Vec<&Tenant> =
+    let here: Vec<&ScheduledInstance> =
         tenants.iter().filter(|tenant| tenant.node == name(node)).copied().collect();
     let all = quantity(node, "/status/allocatable/memory").map_or(0, |all| all.units()).max(1);
     let left = i128::from(free("memory", node, &here).units()) * 1000 / i128::from(all);

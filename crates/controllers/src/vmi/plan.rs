@@ -23,7 +23,7 @@ pub(crate) const NODE_LABEL: &str = "kubevirt.io/nodeName";
 
 /// How far an instance has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum VmiStage {
     /// It waits for a place.
     Unplaced,
     /// It was deleted before it had one.
@@ -33,12 +33,12 @@ pub(crate) enum Stage {
     Over,
 }
 
-pub(crate) fn stage(vmi: &Value) -> Stage {
+pub(crate) fn stage(vmi: &Value) -> VmiStage {
     match text(vmi, "/status/phase") {
-        "Succeeded" | "Failed" => Stage::Over,
-        "" | "Pending" | "Scheduling" if is_deleting(vmi) => Stage::Abandoned,
-        "" | "Pending" | "Scheduling" => Stage::Unplaced,
-        _ => Stage::Placed,
+        "Succeeded" | "Failed" => VmiStage::Over,
+        "" | "Pending" | "Scheduling" if is_deleting(vmi) => VmiStage::Abandoned,
+        "" | "Pending" | "Scheduling" => VmiStage::Unplaced,
+        _ => VmiStage::Placed,
     }
 }
 

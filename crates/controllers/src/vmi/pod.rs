@@ -8,21 +8,25 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tracing::info;
 
-use super::plan::{self, Stage};
-use super::{Placer, launcher};
-use crate::event::Tone;
-use crate::key::Key;
+use super::plan::{self, VmiStage};
+use super::{VmiReconciler, launcher};
+use crate::event::EventType;
+use crate::key::ObjectKey;
 use crate::object::{self, is_merged, list, text};
-use crate::reconcile::{Doing, Failure, Next};
+use crate::reconcile::{ErrorContext, ReconcileError, ReconcileResult};
 use crate::resource::{PODS, VMIS, is_refused};
 
-impl Placer {
+impl VmiReconciler {
     /// Makes the pod show what the instance is. One whose deletion nobody saw is made again:
     /// that a pod is missing is no reason to end a guest.
-    pub(super) async fn reflect(&self, vmi: &Value, node: Option<&Value>) -> Result<(), Failure> {
+    pub(super) async fn reflect(
+        &self,
+        vmi: &Value,
+        node: Option<&Value>,
+    ) -> Result<(), ReconcileError> {
         let (namespace, name) = (object::namespace(vmi), launcher::pod_name(vmi));
         let found = self.objects.get(PODS, namespace, &name).await.doing("get the pod")?;
-        let over = plan::stage(vmi) == Stage::Over;
+        let over = plan::stage(vmi) == VmiStage::Over;
         let pod = match found {
             Some(pod) => pod,
             None if over || object::is_deleting(vmi) || plan::is_evicted(vmi) => return Ok(()),
@@ -48,9 +52,14 @@ impl Placer {
 
     /// A pod that is being deleted or was: its instance is shut down, and the pod is removed at
     /// once if no instance runs in it.
-    pub(super) async fn deleted_pod(&self, key: &Key) -> Result<Next, Failure> {
+    pub(super) async fn deleted_pod(
+        &self,
+        key: &ObjectKey,
+    ) -> Result<ReconcileResult, ReconcileError> {
         let found = self.objects.get(PODS, &key.namespace, &key.name).await.doing("get a pod")?;
-        let Some(instance) = launcher::instance_of(&key.name) else { return Ok(Next::Done) };
+        let Some(instance) = launcher::instance_of(&key.name) else {
+            return Ok(ReconcileResult::Done);
+        };
         let vmi = match found.as_ref().and_then(object::controller) {
             Some(owner) => self.objects.get(VMIS, &key.namespace, text(owner, "/name")).await,
             // Names that are too long are cut off in the pod's: its instance is not found then.
@@ -58,7 +67,7 @@ impl Placer {
         };
         let vmi = vmi.doing("get the instance")?.filter(|vmi| launcher::pod_name(vmi) == *key.name);
         let now = clock::now();
-        match (vmi.filter(|vmi| plan::stage(vmi) == Stage::Placed), found) {
+        match (vmi.filter(|vmi| plan::stage(vmi) == VmiStage::Placed), found) {
             // Its node is about to end it, and the end brings us back to the pod.
             (Some(vmi), _) if object::is_deleting(&vmi) => {}
             (Some(vmi), Some(pod)) if launcher::lingers(&pod) => {
@@ -69,11 +78,11 @@ impl Placer {
             (None, Some(pod)) => self.remove_pod(&pod).await?,
             (None, None) => {}
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 
     /// Has the node shut the guest down by `deadline`.
-    async fn evict(&self, vmi: &Value, deadline: Timestamp) -> Result<(), Failure> {
+    async fn evict(&self, vmi: &Value, deadline: Timestamp) -> Result<(), ReconcileError> {
         let Some(patch) = plan::evicted(vmi, deadline) else { return Ok(()) };
         let vmi = self.write(vmi, &patch).await?;
         info!(
@@ -82,12 +91,12 @@ impl Placer {
             "launcher pod deleted; shutting down the guest"
         );
         let message = "virt-launcher pod was deleted or evicted; shutting down the guest";
-        self.tell(&vmi, Tone::Normal, "Evicted", message.into()).await;
+        self.update_status(&vmi, EventType::Normal, "Evicted", message.into()).await;
         Ok(())
     }
 
     /// Ends the wait of a pod that is being deleted: no kubelet is there to end it.
-    async fn remove_pod(&self, pod: &Value) -> Result<(), Failure> {
+    async fn remove_pod(&self, pod: &Value) -> Result<(), ReconcileError> {
         if !launcher::lingers(pod) {
             return Ok(());
         }

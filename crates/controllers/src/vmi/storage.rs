@@ -4,7 +4,7 @@ use base::clock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::placement::Reach;
+use super::placement::VolumeReach;
 use crate::condition::{self, Condition};
 use crate::object::{annotation, is_true, list, name, text};
 
@@ -25,9 +25,9 @@ pub(crate) struct Need {
 
 /// What all claims together mean for the instance.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Storage {
+pub(crate) struct ClaimsSummary {
     /// From where they can be reached.
-    pub(crate) reach: Vec<Reach>,
+    pub(crate) reach: Vec<VolumeReach>,
     /// Claims that wait to be told a node.
     pub(crate) unassigned: Vec<String>,
     pub(crate) wait: Option<Wait>,
@@ -79,15 +79,15 @@ pub(crate) fn pluggable_names(spec: &Value) -> Vec<&str> {
     volumes.filter(|own| claim_name(own).is_none()).filter_map(any_claim_name).collect()
 }
 
-pub(crate) fn judge(needs: &[Need]) -> Storage {
-    let mut storage = Storage::default();
+pub(crate) fn check_claims(needs: &[Need]) -> ClaimsSummary {
+    let mut storage = ClaimsSummary::default();
     for need in needs {
-        judge_one(need, &mut storage);
+        check_claim(need, &mut storage);
     }
     storage
 }
 
-fn judge_one(need: &Need, storage: &mut Storage) {
+fn check_claim(need: &Need, storage: &mut ClaimsSummary) {
     let phase = need.data_volume.as_ref().map(|own| text(own, "/status/phase"));
     if let (Some("Failed"), Some(failed)) = (phase, &need.data_volume) {
         storage.failed.get_or_insert_with(|| name(failed).to_owned());
@@ -103,9 +103,9 @@ fn judge_one(need: &Need, storage: &mut Storage) {
     let bound = text(claim, "/status/phase") == "Bound";
     if bound && let Some(volume) = &need.volume {
         let nodes = volume.pointer("/spec/nodeAffinity/required");
-        storage.reach.extend(nodes.map(|nodes| Reach::Nodes(nodes.clone())));
+        storage.reach.extend(nodes.map(|nodes| VolumeReach::Nodes(nodes.clone())));
     } else if let Some(node) = selected {
-        storage.reach.push(Reach::Node(node.to_owned()));
+        storage.reach.push(VolumeReach::Node(node.to_owned()));
     }
     let wants_node = matches!(phase, None | Some("WaitForFirstConsumer" | "PendingPopulation"));
     if !bound && selected.is_none() && need.waits_for_consumer && wants_node {
@@ -181,7 +181,7 @@ mod tests {
 
     /// Reach, unassigned claims, what is waited for, failed data volume.
     fn outcome(need: Need) -> (usize, usize, Option<Wait>, bool) {
-        let storage = judge(&[need]);
+        let storage = check_claims(&[need]);
         let failed = storage.failed.is_some();
         (storage.reach.len(), storage.unassigned.len(), storage.wait, failed)
     }

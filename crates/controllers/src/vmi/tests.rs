@@ -6,7 +6,7 @@ use super::plan::FINALIZER;
 use super::*;
 use crate::fake::Fake;
 use crate::object::list;
-use crate::reconcile::Interest;
+use crate::reconcile::EventMapper;
 
 const INSTANCES: &str = "kubevirt.io/virtualmachineinstances";
 const CLAIM: &str = "/persistentvolumeclaims";
@@ -28,7 +28,7 @@ fn vmi(name: &str, spec: Value) -> Value {
 
 struct World {
     fake: Fake,
-    placer: Placer,
+    placer: VmiReconciler,
 }
 
 impl World {
@@ -36,7 +36,7 @@ impl World {
         let fake = Fake::new();
         fake.create("/namespaces", "", json!({"metadata": {"name": "n"}}));
         fake.create("/nodes", "", node(memory));
-        let placer = Placer::new(fake.client(), Waiting::default());
+        let placer = VmiReconciler::new(fake.client(), Waiting::default());
         Self { fake, placer }
     }
 
@@ -45,8 +45,8 @@ impl World {
     }
 
     /// Looks at an instance once.
-    async fn look(&self, name: &str) -> Next {
-        let work = Work::Instance(Key::new("n", name));
+    async fn look(&self, name: &str) -> ReconcileResult {
+        let work = VmiKey::Instance(ObjectKey::new("n", name));
         self.placer.reconcile(&work).await.unwrap()
     }
 
@@ -97,8 +97,8 @@ async fn the_last_place_is_given_once_and_again_when_it_is_free() {
     assert_eq!(conditions["message"], message);
     let mut waiting = world.placer.waiting.clone();
     let woken =
-        waiting.keys(&crate::fake::touch("nodes", "", "one", crate::reconcile::State::Live));
-    assert!(woken.contains(&Work::Instance(Key::new("n", "b"))));
+        waiting.keys(&crate::fake::touch("nodes", "", "one", crate::reconcile::ObjectState::Live));
+    assert!(woken.contains(&VmiKey::Instance(ObjectKey::new("n", "b"))));
     world.fake.merge(INSTANCES, "n", "a", &json!({"status": {"phase": "Succeeded"}}));
     world.look("a").await;
     world.look("b").await;
@@ -118,7 +118,10 @@ async fn an_instance_waits_for_its_claim_to_appear_and_to_be_bound() {
     world.create("v", with_claim("c"));
     world.look("v").await;
     assert_eq!(condition(&world.get("v"), "Synchronized")["reason"], "FailedPvcNotFound");
-    assert_eq!(world.placer.waiting.storage.of(&Key::new("n", "c")), [Key::new("n", "v")]);
+    assert_eq!(
+        world.placer.waiting.storage.of(&ObjectKey::new("n", "c")),
+        [ObjectKey::new("n", "v")]
+    );
 
     let claim = json!({"metadata": {"name": "c"}, "spec": {"storageClassName": "local"},
         "status": {"phase": "Pending"}});
@@ -202,7 +205,7 @@ async fn a_deleted_pod_goes_when_its_guest_is_down() {
     let world = World::new("4Gi");
     let pod = running(&world, "v").await;
     delete_gracefully(&world, &pod);
-    let work = Work::Pod(Key::new("n", object::name(&pod)));
+    let work = VmiKey::Pod(ObjectKey::new("n", object::name(&pod)));
     world.placer.reconcile(&work).await.unwrap();
     let vmi = world.get("v");
     assert_eq!(object::annotation(&vmi, virt::SHUT_DOWN_BY), Some("2026-01-01T00:00:30Z"));
@@ -229,7 +232,7 @@ async fn a_pod_deleted_by_force_ends_its_instance_and_is_not_made_again() {
     let world = World::new("4Gi");
     let pod = running(&world, "v").await;
     world.fake.delete("/pods", "n", object::name(&pod), "Background");
-    let work = Work::Pod(Key::new("n", object::name(&pod)));
+    let work = VmiKey::Pod(ObjectKey::new("n", object::name(&pod)));
     world.placer.reconcile(&work).await.unwrap();
     assert!(object::annotation(&world.get("v"), virt::SHUT_DOWN_BY).is_some());
     world.look("v").await;
@@ -252,7 +255,7 @@ async fn a_deleted_pod_whose_instance_never_ran_goes_at_once() {
     let pod = running(&world, "v").await;
     world.fake.merge(INSTANCES, "n", "v", &json!({"status": {"phase": "Succeeded"}}));
     delete_gracefully(&world, &pod);
-    let work = Work::Pod(Key::new("n", object::name(&pod)));
+    let work = VmiKey::Pod(ObjectKey::new("n", object::name(&pod)));
     world.placer.reconcile(&work).await.unwrap();
     assert!(removes_pods(&world.fake));
 }
@@ -262,11 +265,11 @@ async fn a_refused_pod_changes_nothing_the_second_time_and_takes_no_room() {
     let world = World::new("2Gi");
     world.fake.refuse("/pods", 403);
     world.create("a", json!({}));
-    assert_eq!(world.look("a").await, Next::Retry);
+    assert_eq!(world.look("a").await, ReconcileResult::Retry);
     let refused = world.get("a");
     assert_eq!(condition(&refused, "Synchronized")["reason"], "FailedCreate");
     let events = world.fake.names("/events").len();
-    assert_eq!(world.look("a").await, Next::Retry);
+    assert_eq!(world.look("a").await, ReconcileResult::Retry);
     assert_eq!(world.get("a"), refused);
     assert_eq!(world.fake.names("/events").len(), events);
     // There is room for one.
@@ -274,7 +277,7 @@ async fn a_refused_pod_changes_nothing_the_second_time_and_takes_no_room() {
     world.create("b", json!({}));
     world.look("b").await;
     assert_eq!(world.phase("b"), "Scheduled");
-    assert_eq!(world.look("a").await, Next::Done);
+    assert_eq!(world.look("a").await, ReconcileResult::Done);
     assert_eq!(condition(&world.get("a"), "PodScheduled")["reason"], "Unschedulable");
 }
 
@@ -296,8 +299,8 @@ async fn an_instance_fails_when_its_node_stays_away() {
     world.create("v", json!({}));
     world.look("v").await;
     world.fake.delete("/nodes", "", "one", "Background");
-    let node = Work::Node("one".into());
-    let Next::Again(left) = world.placer.reconcile(&node).await.unwrap() else {
+    let node = VmiKey::Node("one".into());
+    let ReconcileResult::Again(left) = world.placer.reconcile(&node).await.unwrap() else {
         panic!("not certain yet")
     };
     assert_eq!(world.phase("v"), "Scheduled");
@@ -314,7 +317,7 @@ async fn a_node_out_of_service_has_lost_its_instances_at_once() {
     world.look("v").await;
     let taints = json!([{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]);
     world.fake.merge("/nodes", "", "one", &json!({"spec": {"taints": taints}}));
-    world.placer.reconcile(&Work::Node("one".into())).await.unwrap();
+    world.placer.reconcile(&VmiKey::Node("one".into())).await.unwrap();
     assert_eq!(world.phase("v"), "Failed");
 }
 
@@ -329,7 +332,10 @@ async fn a_claim_to_plug_in_is_made_where_the_machine_is() {
     world.look("v").await;
     assert_eq!(world.phase("v"), "Scheduled", "nobody waits for it");
     world.look("v").await;
-    assert_eq!(world.placer.waiting.storage.of(&Key::new("n", "c")), [Key::new("n", "v")]);
+    assert_eq!(
+        world.placer.waiting.storage.of(&ObjectKey::new("n", "c")),
+        [ObjectKey::new("n", "v")]
+    );
     let claim = json!({"metadata": {"name": "c"}, "spec": {"storageClassName": "local"},
         "status": {"phase": "Pending"}});
     world.fake.create(CLAIM, "n", claim);

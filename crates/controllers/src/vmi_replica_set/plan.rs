@@ -12,7 +12,7 @@ const BURST: usize = 50;
 
 /// What would bring a replica set nearer to what it should be.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Plan {
+pub(crate) struct ReplicaSetPlan {
     pub(crate) create: usize,
     /// Names of instances that are too many, and of those that are over.
     pub(crate) delete: Vec<String>,
@@ -37,9 +37,9 @@ pub(crate) fn own<'a>(set: &Value, found: &'a [Value]) -> Vec<&'a Value> {
     found.iter().filter(belongs).collect()
 }
 
-pub(crate) fn plan(set: &Value, own: &[&Value]) -> Plan {
+pub(crate) fn plan(set: &Value, own: &[&Value]) -> ReplicaSetPlan {
     if is_deleting(set) || is_true(set, "/spec/paused") {
-        return Plan::default();
+        return ReplicaSetPlan::default();
     }
     let names = |vmis: &[&Value]| vmis.iter().map(|vmi| name(vmi).to_owned()).collect();
     let finished: Vec<&Value> =
@@ -51,7 +51,7 @@ pub(crate) fn plan(set: &Value, own: &[&Value]) -> Plan {
         (condition::is(vmi, "Ready", "True"), text(vmi, "/status/phase") == "Running")
     });
     let surplus = active.len().saturating_sub(wanted).min(BURST);
-    Plan {
+    ReplicaSetPlan {
         create: wanted.saturating_sub(active.len()).min(BURST),
         delete: names(&active[..surplus]),
         finished: names(&finished),
@@ -143,7 +143,7 @@ mod tests {
             "status": {"phase": phase, "conditions": [{"type": "Ready", "status": ready}]}})
     }
 
-    fn made(replicas: i64, phases: &[&str]) -> Plan {
+    fn made(replicas: i64, phases: &[&str]) -> ReplicaSetPlan {
         let found: Vec<Value> = phases
             .iter()
             .enumerate()
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn missing_instances_are_made_and_surplus_ones_go() {
         assert_eq!(made(2, &[]).create, 2);
-        assert_eq!(made(2, &["Running", "Pending"]), Plan::default());
+        assert_eq!(made(2, &["Running", "Pending"]), ReplicaSetPlan::default());
         assert_eq!(made(1, &["Running", "Pending"]).delete, ["v1"], "it is not ready");
         assert_eq!(made(0, &["Running", "Running"]).delete.len(), 2);
     }
@@ -171,7 +171,7 @@ mod tests {
     fn a_paused_set_does_nothing() {
         let mut set = set(3);
         set["spec"]["paused"] = json!(true);
-        assert_eq!(plan(&set, &[]), Plan::default());
+        assert_eq!(plan(&set, &[]), ReplicaSetPlan::default());
         let now = Timestamp::from_second(0).unwrap();
         let status = status(&set, &[], None, now);
         assert_eq!(status["status"]["conditions"][0]["type"], "ReplicaPaused");

@@ -4,18 +4,18 @@ use kinds::syntax::subdomain;
 use serde_json::Value;
 
 use super::reference::Reference;
-use super::{HARVESTER, Judgement, Refusal, Write, text};
+use super::{AdmissionResult, HARVESTER, Refusal, Write, text};
 
 const RESTORES: &str = "virtualmachinerestores";
 const BACKUPS: &str = "virtualmachinebackups";
 
-pub(super) fn judge(write: &Write<'_>) -> Judgement {
+pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
     match (write.object, write.old) {
-        (Some(object), None) => judge_new(write, object),
+        (Some(object), None) => validate_creation(write, object),
         (Some(object), Some(old)) if kind(object) != kind(old) => {
             Err(Refusal::invalid("spec.type", "VMBackup type is immutable"))
         }
-        (None, Some(_)) => judge_removal(write),
+        (None, Some(_)) => validate_removal(write),
         _ => Ok(()),
     }
 }
@@ -28,7 +28,7 @@ fn kind(backup: &Value) -> &str {
     }
 }
 
-fn judge_new(write: &Write<'_>, backup: &Value) -> Judgement {
+fn validate_creation(write: &Write<'_>, backup: &Value) -> AdmissionResult {
     let source = text(backup, "/spec/source/name");
     if source.is_empty() {
         return Err(Refusal::invalid("spec.source.name", "source VM name is empty"));
@@ -51,7 +51,7 @@ fn has_target(write: &Write<'_>) -> bool {
     !text(&target, "/endpoint").is_empty() || !text(&target, "/bucketName").is_empty()
 }
 
-fn judge_removal(write: &Write<'_>) -> Judgement {
+fn validate_removal(write: &Write<'_>) -> AdmissionResult {
     let all = write.objects.list(HARVESTER, RESTORES, write.namespace);
     let uses = |own: &&Value| {
         text(own, "/spec/virtualMachineBackupName") == write.name && is_under_way(own)
@@ -75,9 +75,9 @@ fn is_under_way(restore: &Value) -> bool {
         && restore["metadata"]["deletionTimestamp"].is_null()
 }
 
-pub(super) fn judge_restore(write: &Write<'_>) -> Judgement {
+pub(super) fn validate_restore(write: &Write<'_>) -> AdmissionResult {
     match (write.object, write.old) {
-        (Some(object), None) => judge_new_restore(write, object),
+        (Some(object), None) => validate_new_restore(write, object),
         (Some(object), Some(old)) if object["spec"] != old["spec"] && !write.trusted => {
             Err(Refusal::invalid("spec", "VirtualMachineRestore spec is immutable"))
         }
@@ -85,17 +85,17 @@ pub(super) fn judge_restore(write: &Write<'_>) -> Judgement {
     }
 }
 
-fn judge_new_restore(write: &Write<'_>, restore: &Value) -> Judgement {
+fn validate_new_restore(write: &Write<'_>, restore: &Value) -> AdmissionResult {
     let target = text(restore, "/spec/target/name");
     if let problems @ [_, ..] = subdomain(target).as_slice() {
         let message = format!("Target VM name is invalid, err: {}", problems.join("; "));
         return Err(Refusal::invalid("spec.target.name", message));
     }
-    judge_backup(write, restore)?;
-    judge_target(write, restore, target)
+    validate_backup(write, restore)?;
+    validate_target(write, restore, target)
 }
 
-fn judge_backup(write: &Write<'_>, restore: &Value) -> Judgement {
+fn validate_backup(write: &Write<'_>, restore: &Value) -> AdmissionResult {
     let field = "spec.virtualMachineBackupName";
     let name = text(restore, "/spec/virtualMachineBackupName");
     let namespace = match text(restore, "/spec/virtualMachineBackupNamespace") {
@@ -136,7 +136,7 @@ fn judge_backup(write: &Write<'_>, restore: &Value) -> Judgement {
     Ok(())
 }
 
-fn judge_target(write: &Write<'_>, restore: &Value, target: &str) -> Judgement {
+fn validate_target(write: &Write<'_>, restore: &Value, target: &str) -> AdmissionResult {
     let field = "spec.target.name";
     let machine = write.objects.get("kubevirt.io", "virtualmachines", write.namespace, target);
     match (restore["spec"]["newVM"] == true, machine) {

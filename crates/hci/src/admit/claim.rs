@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use super::reference::authorize_class;
-use super::{HARVESTER, Judgement, Refusal, Write, text};
+use super::{AdmissionResult, HARVESTER, Refusal, Write, text};
 
 /// Classes that the cluster keeps for itself.
 const KEPT: [&str; 2] = ["longhorn-static", "vmstate-persistence"];
 
-pub(super) fn judge(write: &Write<'_>) -> Judgement {
+pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
     match (write.object, write.old) {
         (Some(object), None) => {
             let class = text(object, "/spec/storageClassName");
@@ -20,12 +20,12 @@ pub(super) fn judge(write: &Write<'_>) -> Judgement {
             }
             authorize_class(write, "spec.storageClassName", class)
         }
-        (None, Some(_)) => judge_deletion(write),
+        (None, Some(_)) => validate_deletion(write),
         _ => Ok(()),
     }
 }
 
-fn judge_deletion(write: &Write<'_>) -> Judgement {
+fn validate_deletion(write: &Write<'_>) -> AdmissionResult {
     if write.trusted {
         return Ok(());
     }

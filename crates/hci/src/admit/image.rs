@@ -5,7 +5,7 @@ mod clone;
 use serde_json::{Map, Value, json};
 
 use super::reference::{authorize_class, authorize_secrets};
-use super::{HARVESTER, Judgement, Refusal, STORAGE, Write, split_id, text};
+use super::{AdmissionResult, HARVESTER, Refusal, STORAGE, Write, split_id, text};
 
 const DISPLAY_NAME: &str = "harvesterhci.io/imageDisplayName";
 const CLASS: &str = "harvesterhci.io/storageClassName";
@@ -84,16 +84,16 @@ fn parameters(class: &Value) -> Value {
     all.into()
 }
 
-pub(super) fn judge(write: &Write<'_>) -> Judgement {
+pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
     match (write.object, write.old) {
-        (None, Some(old)) => judge_deletion(write, old),
-        (Some(object), Some(old)) => judge_change(write, object, old),
-        (Some(object), None) => judge_creation(write, object),
+        (None, Some(old)) => validate_deletion(write, old),
+        (Some(object), Some(old)) => validate_change(write, object, old),
+        (Some(object), None) => validate_creation(write, object),
         (None, None) => Ok(()),
     }
 }
 
-fn judge_creation(write: &Write<'_>, object: &Value) -> Judgement {
+fn validate_creation(write: &Write<'_>, object: &Value) -> AdmissionResult {
     let display = text(object, "/spec/displayName");
     if display.is_empty() {
         return Err(Refusal::invalid("spec.displayName", "displayName is required"));
@@ -112,12 +112,12 @@ fn judge_creation(write: &Write<'_>, object: &Value) -> Judgement {
     if images.iter().any(is_taken) {
         return Err(Refusal::new(409, "spec.displayName", "A resource with the same name exists"));
     }
-    judge_class(write, object)?;
-    judge_source(write, object)
+    validate_class(write, object)?;
+    validate_source(write, object)
 }
 
 /// The class that the image's volumes are to be like, and the secrets of their parameters.
-fn judge_class(write: &Write<'_>, object: &Value) -> Judgement {
+fn validate_class(write: &Write<'_>, object: &Value) -> AdmissionResult {
     let wished = text(object, "/spec/targetStorageClassName");
     authorize_class(write, "spec.targetStorageClassName", wished)?;
     let class = write.objects.get(STORAGE, "storageclasses", "", wished).unwrap_or_default();
@@ -126,7 +126,7 @@ fn judge_class(write: &Write<'_>, object: &Value) -> Judgement {
     authorize_secrets(write, field, parameters, &class["parameters"])
 }
 
-fn judge_source(write: &Write<'_>, object: &Value) -> Judgement {
+fn validate_source(write: &Write<'_>, object: &Value) -> AdmissionResult {
     let url = text(object, "/spec/url");
     match text(object, "/spec/sourceType") {
         "download" | "restore" if url.is_empty() => {
@@ -139,19 +139,19 @@ fn judge_source(write: &Write<'_>, object: &Value) -> Judgement {
             "spec.url",
             "url should be empty when image source type is \"upload\"",
         )),
-        "clone" => clone::judge(write, object),
+        "clone" => clone::validate(write, object),
         _ if text(object, "/spec/storageClassParameters/encrypted") == "true" => {
             Err(Refusal::invalid(
                 "spec.storageClassParameters",
                 "an encrypted image is a clone: import it with a storage class that is not encrypted, then clone it with cryptoOperation \"encrypt\"",
             ))
         }
-        "export-from-volume" => judge_claim(write, object),
+        "export-from-volume" => validate_claim(write, object),
         _ => Ok(()),
     }
 }
 
-fn judge_claim(write: &Write<'_>, object: &Value) -> Judgement {
+fn validate_claim(write: &Write<'_>, object: &Value) -> AdmissionResult {
     let (namespace, name) = (text(object, "/spec/pvcNamespace"), text(object, "/spec/pvcName"));
     if namespace.is_empty() {
         return Err(Refusal::invalid(
@@ -196,7 +196,7 @@ const FIXED: [(&str, &str, &str); 6] = [
     ("/spec/securityParameters", "spec.securityParameters", "securityParameters"),
 ];
 
-fn judge_change(write: &Write<'_>, object: &Value, old: &Value) -> Judgement {
+fn validate_change(write: &Write<'_>, object: &Value, old: &Value) -> AdmissionResult {
     if write.trusted || !old["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());
     }
@@ -214,7 +214,7 @@ fn judge_change(write: &Write<'_>, object: &Value, old: &Value) -> Judgement {
     Ok(())
 }
 
-fn judge_deletion(write: &Write<'_>, old: &Value) -> Judgement {
+fn validate_deletion(write: &Write<'_>, old: &Value) -> AdmissionResult {
     let class = text(old, "/status/storageClassName");
     if class.is_empty() {
         return Ok(());

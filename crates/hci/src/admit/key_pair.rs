@@ -1,9 +1,9 @@
 //! Public keys must be public keys.
 
-use super::{Judgement, Refusal, Write, text};
+use super::{AdmissionResult, Refusal, Write, text};
 use crate::public_key;
 
-pub(super) fn judge(write: &Write<'_>) -> Judgement {
+pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
     let Some(object) = write.object else { return Ok(()) };
     let key = text(object, "/spec/publicKey");
     if key.is_empty() {

@@ -3,11 +3,11 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Judgement, Refusal, Write, text};
+use super::{AdmissionResult, Refusal, Write, text};
 use crate::longhorn::node::Node;
 use crate::setting;
 
-pub(super) fn judge_setting(write: &Write<'_>) -> Judgement {
+pub(super) fn validate_setting(write: &Write<'_>) -> AdmissionResult {
     let Some(object) = write.object else {
         return match setting::find(write.name) {
             Some(_) if !write.trusted => Err(Refusal::new(
@@ -63,7 +63,7 @@ pub(super) fn complete_volume(object: &mut Value) {
     }
 }
 
-pub(super) fn judge_volume(write: &Write<'_>) -> Judgement {
+pub(super) fn validate_volume(write: &Write<'_>) -> AdmissionResult {
     let Some(object) = write.object else { return Ok(()) };
     let size = bytes(object).ok_or_else(|| {
         Refusal::new(400, "spec.size", "spec.size must be a number of bytes above 0, as a text")
@@ -106,9 +106,9 @@ fn bytes(volume: &Value) -> Option<u64> {
 }
 
 /// A disk may go only when it is empty and closed, and a node when its Kubernetes node is gone.
-pub(super) fn judge_node(write: &Write<'_>) -> Judgement {
+pub(super) fn validate_node(write: &Write<'_>) -> AdmissionResult {
     if write.object.is_none() && !write.trusted {
-        return judge_node_deletion(write);
+        return validate_node_deletion(write);
     }
     let (Some(object), Some(old)) = (write.object, write.old) else { return Ok(()) };
     let disks = |node: &Value| node["spec"]["disks"].as_object().cloned().unwrap_or_default();
@@ -152,7 +152,7 @@ pub(super) fn judge_node(write: &Write<'_>) -> Judgement {
 
 /// Longhorn's rule. There, a node may also go when its manager is missing; ours has none beside
 /// the node itself.
-fn judge_node_deletion(write: &Write<'_>) -> Judgement {
+fn validate_node_deletion(write: &Write<'_>) -> AdmissionResult {
     const UNINSTALLING: &str = "longhorn.io/delete-node-from-longhorn";
     let node: Node = read(write.old);
     if node.metadata.annotations.contains_key(UNINSTALLING) {

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::{Judgement, Refusal, Write, reference, text};
+use super::{AdmissionResult, Refusal, Write, reference, text};
 use crate::claim_template::{claim_templates, requested};
 
 const STRATEGIES: [&str; 4] =
     ["Migrate", "Shutdown", "ShutdownAndRestartAfterEnable", "ShutdownAndRestartAfterDisable"];
 
-pub(super) fn judge(write: &Write<'_>) -> Judgement {
+pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
     let Some(object) = write.object else { return Ok(()) };
     if !object["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());
@@ -39,12 +39,12 @@ pub(super) fn judge(write: &Write<'_>) -> Judgement {
     if !is_known {
         reference::authorize_machine(write, &object["metadata"], &object["spec"])?;
     }
-    judge_sharing(write, object)
+    validate_sharing(write, object)
 }
 
 /// A disk of a Harvester machine belongs to that machine alone unless it can be shared. KubeVirt
 /// has no such rule: there only two guests that run at once conflict.
-fn judge_sharing(write: &Write<'_>, object: &Value) -> Judgement {
+fn validate_sharing(write: &Write<'_>, object: &Value) -> AdmissionResult {
     let own = claims(object);
     if !is_harvesters(object) || own.is_empty() || write.old.is_some_and(|old| claims(old) == own) {
         return Ok(());

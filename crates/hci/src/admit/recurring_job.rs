@@ -4,7 +4,7 @@ use crd::schedule::Schedule;
 use serde_json::{Value, json};
 
 use super::longhorn::read;
-use super::{Judgement, Refusal, Write, text};
+use super::{AdmissionResult, Refusal, Write, text};
 use crate::longhorn::NAMESPACE;
 use crate::longhorn::job::{RecurringJob, RecurringJobSpec};
 
@@ -44,7 +44,7 @@ pub(super) fn complete(name: &str, object: &mut Value) {
     spec.insert("retain".to_owned(), json!(retain));
 }
 
-pub(super) fn judge(write: &Write<'_>) -> Judgement {
+pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
     if write.object.is_none() {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{HARVESTER, Judgement, Refusal, STORAGE, Write, split_id, text};
+use super::{AdmissionResult, HARVESTER, Refusal, STORAGE, Write, split_id, text};
 use crate::claim_template::claim_templates;
 
 /// The image that a storage class makes volumes of, `NAMESPACE/NAME`.
@@ -20,7 +20,7 @@ pub(super) struct Reference<'a> {
 }
 
 impl Reference<'_> {
-    pub(super) fn authorize(&self, write: &Write<'_>) -> Judgement {
+    pub(super) fn authorize(&self, write: &Write<'_>) -> AdmissionResult {
         let Self { field, group, resource, namespace, name } = *self;
         if write.trusted
             || namespace == write.namespace
@@ -44,13 +44,17 @@ pub(super) fn authorize_id(
     field: &'static str,
     resource: &str,
     id: &str,
-) -> Judgement {
+) -> AdmissionResult {
     let Some((namespace, name)) = split_id(id) else { return Ok(()) };
     Reference { field, group: HARVESTER, resource, namespace, name }.authorize(write)
 }
 
 /// A storage class of an image makes volumes with its data.
-pub(super) fn authorize_class(write: &Write<'_>, field: &'static str, class: &str) -> Judgement {
+pub(super) fn authorize_class(
+    write: &Write<'_>,
+    field: &'static str,
+    class: &str,
+) -> AdmissionResult {
     if write.trusted || class.is_empty() {
         return Ok(());
     }
@@ -65,7 +69,7 @@ pub(super) fn authorize_secrets(
     field: &'static str,
     parameters: &Value,
     given: &Value,
-) -> Judgement {
+) -> AdmissionResult {
     for (key, value) in parameters.as_object().into_iter().flatten() {
         let Some(kind) = key.strip_suffix("-secret-namespace") else { continue };
         let name_key = format!("{kind}-secret-name");
@@ -86,7 +90,7 @@ pub(super) fn authorize_secrets(
 }
 
 /// Kinds that only say what controllers make claims of.
-pub(super) fn judge(write: &Write<'_>) -> Judgement {
+pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
     let Some(object) = write.object else { return Ok(()) };
     let spec = &object["spec"];
     if write.old.is_some_and(|old| old["spec"] == *spec) {
@@ -114,7 +118,11 @@ pub(super) fn judge(write: &Write<'_>) -> Judgement {
 }
 
 /// The classes of a machine's disks.
-pub(super) fn authorize_machine(write: &Write<'_>, metadata: &Value, spec: &Value) -> Judgement {
+pub(super) fn authorize_machine(
+    write: &Write<'_>,
+    metadata: &Value,
+    spec: &Value,
+) -> AdmissionResult {
     let templates = spec["dataVolumeTemplates"].as_array();
     for template in templates.into_iter().flatten() {
         authorize_data_volume(write, "spec.dataVolumeTemplates", &template["spec"])?;
@@ -131,7 +139,7 @@ pub(super) fn authorize_data_volume(
     write: &Write<'_>,
     field: &'static str,
     spec: &Value,
-) -> Judgement {
+) -> AdmissionResult {
     for class in ["/storage/storageClassName", "/pvc/storageClassName"] {
         authorize_class(write, field, text(spec, class))?;
     }
@@ -143,7 +151,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::admit::{Writer, judge};
+    use crate::admit::{RequestUser, validate};
     use crd::lookup::Objects;
 
     /// An image of namespace `victim` with its class, and objects beside it.
@@ -172,7 +180,7 @@ mod tests {
 
     struct Tenant;
 
-    impl Writer for Tenant {
+    impl RequestUser for Tenant {
         fn name(&self) -> &str {
             "mallory"
         }
@@ -194,7 +202,7 @@ mod tests {
             objects: &Cluster,
             writer: &Tenant,
         };
-        judge(&write).map_or_else(|refusal| refusal.message, |()| "admitted".to_owned())
+        validate(&write).map_or_else(|refusal| refusal.message, |()| "admitted".to_owned())
     }
 
     #[test]

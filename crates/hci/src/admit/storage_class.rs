@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::reference::authorize_secrets;
-use super::{HARVESTER, Judgement, Refusal, STORAGE, Write, text};
+use super::{AdmissionResult, HARVESTER, Refusal, STORAGE, Write, text};
 
 /// The driver whose classes these rules are for.
 pub const DRIVER: &str = "driver.longhorn.io";
@@ -28,18 +28,18 @@ pub(super) fn complete(write: &Write<'_>, object: &mut Value) {
     }
 }
 
-pub(super) fn judge(write: &Write<'_>) -> Judgement {
+pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
     match (write.object, write.old) {
-        (None, Some(old)) => judge_deletion(write, old),
+        (None, Some(old)) => validate_deletion(write, old),
         (Some(object), _) => {
-            judge_default(write, object)?;
-            judge_parameters(write, object)
+            validate_default(write, object)?;
+            validate_parameters(write, object)
         }
         (None, None) => Ok(()),
     }
 }
 
-fn judge_default(write: &Write<'_>, object: &Value) -> Judgement {
+fn validate_default(write: &Write<'_>, object: &Value) -> AdmissionResult {
     if !is_default(object) || write.old.is_some_and(is_default) {
         return Ok(());
     }
@@ -59,7 +59,7 @@ fn judge_default(write: &Write<'_>, object: &Value) -> Judgement {
     }
 }
 
-fn judge_parameters(write: &Write<'_>, object: &Value) -> Judgement {
+fn validate_parameters(write: &Write<'_>, object: &Value) -> AdmissionResult {
     if text(object, "/provisioner") != DRIVER || write.old.is_some() {
         return Ok(());
     }
@@ -87,7 +87,7 @@ fn judge_parameters(write: &Write<'_>, object: &Value) -> Judgement {
         ));
     }
     authorize_secrets(write, "parameters", parameters, &Value::Null)?;
-    judge_encryption(write, parameters)
+    validate_encryption(write, parameters)
 }
 
 /// Pairs of parameters that name the secret of an encrypted class.
@@ -109,7 +109,7 @@ const PASSPHRASE: &str = "CRYPTO_KEY_VALUE";
 const PROVIDER: &str = "CRYPTO_KEY_PROVIDER";
 
 /// Whether the secret that the parameters name is there and can be used, if they name one.
-pub(super) fn judge_encryption(write: &Write<'_>, parameters: &Value) -> Judgement {
+pub(super) fn validate_encryption(write: &Write<'_>, parameters: &Value) -> AdmissionResult {
     let encrypted = parameters["encrypted"].as_str();
     match encrypted {
         None | Some("false") => return Ok(()),
@@ -149,13 +149,13 @@ pub(super) fn judge_encryption(write: &Write<'_>, parameters: &Value) -> Judgeme
             format!("secret {first_space}/{first_name} not found"),
         ));
     };
-    judge_secret(&secret).map_err(|problem| {
+    validate_secret(&secret).map_err(|problem| {
         let told = format!("secret {first_space}/{first_name} is not a valid encryption secret");
         Refusal::invalid("parameters", format!("{told}, {problem}"))
     })
 }
 
-fn judge_secret(secret: &Value) -> Result<(), String> {
+fn validate_secret(secret: &Value) -> Result<(), String> {
     match secret["data"][PASSPHRASE].as_str() {
         None => return Err(format!("missing field: {PASSPHRASE}")),
         Some("") => return Err(format!("invalid field: {PASSPHRASE}")),
@@ -168,7 +168,7 @@ fn judge_secret(secret: &Value) -> Result<(), String> {
     }
 }
 
-fn judge_deletion(write: &Write<'_>, old: &Value) -> Judgement {
+fn validate_deletion(write: &Write<'_>, old: &Value) -> AdmissionResult {
     if write.trusted {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::reference::authorize_id;
-use super::{HARVESTER, Judgement, Refusal, Write, split_id, text};
+use super::{AdmissionResult, HARVESTER, Refusal, Write, split_id, text};
 use crate::claim_template::claim_templates;
 
 /// A version is named after its template.
@@ -16,21 +16,21 @@ pub(super) fn complete(object: &mut Value) {
     }
 }
 
-pub(super) fn judge_version(write: &Write<'_>) -> Judgement {
+pub(super) fn validate_version(write: &Write<'_>) -> AdmissionResult {
     match (write.object, write.old) {
-        (None, Some(_)) => judge_deletion(write),
+        (None, Some(_)) => validate_deletion(write),
         (Some(object), Some(old)) if !write.trusted => {
             if object["spec"] == old["spec"] {
                 return Ok(());
             }
             Err(Refusal::new(405, "spec", "Update templateVersion is not supported"))
         }
-        (Some(object), None) => judge_creation(write, object),
+        (Some(object), None) => validate_creation(write, object),
         _ => Ok(()),
     }
 }
 
-fn judge_creation(write: &Write<'_>, object: &Value) -> Judgement {
+fn validate_creation(write: &Write<'_>, object: &Value) -> AdmissionResult {
     let id = text(object, "/spec/templateId");
     if id.is_empty() {
         return Err(Refusal::invalid("spec.templateId", "TemplateId is empty"));
@@ -67,10 +67,10 @@ fn judge_creation(write: &Write<'_>, object: &Value) -> Judgement {
             ));
         }
     }
-    judge_machine(&object["spec"]["vm"])
+    validate_machine(&object["spec"]["vm"])
 }
 
-fn judge_machine(machine: &Value) -> Judgement {
+fn validate_machine(machine: &Value) -> AdmissionResult {
     if machine.is_null() {
         return Ok(());
     }
@@ -87,7 +87,7 @@ fn judge_machine(machine: &Value) -> Judgement {
     ))
 }
 
-fn judge_deletion(write: &Write<'_>) -> Judgement {
+fn validate_deletion(write: &Write<'_>) -> AdmissionResult {
     // The collector removes versions of templates that are gone.
     let own = format!("{}/{}", write.namespace, write.name);
     let templates = write.objects.list(HARVESTER, "virtualmachinetemplates", write.namespace);
@@ -102,7 +102,7 @@ fn judge_deletion(write: &Write<'_>) -> Judgement {
 }
 
 /// The default version must be one of the template's own.
-pub(super) fn judge(write: &Write<'_>) -> Judgement {
+pub(super) fn validate(write: &Write<'_>) -> AdmissionResult {
     let Some(object) = write.object else { return Ok(()) };
     let id = text(object, "/spec/defaultVersionId");
     let before = write.old.map(|old| text(old, "/spec/defaultVersionId"));

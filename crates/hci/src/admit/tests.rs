@@ -3,7 +3,7 @@
 use crd::lookup::Objects;
 use serde_json::{Value, json};
 
-use super::{LONGHORN_WEBHOOK, WEBHOOK, Write, Writer, complete, judge, recurring_job};
+use super::{LONGHORN_WEBHOOK, RequestUser, WEBHOOK, Write, complete, recurring_job, validate};
 
 const KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
@@ -26,7 +26,7 @@ impl Objects for Cluster {
 }
 
 /// May see all but one namespace.
-impl Writer for Cluster {
+impl RequestUser for Cluster {
     fn name(&self) -> &str {
         "ann"
     }
@@ -55,7 +55,7 @@ fn judged(
         objects: cluster,
         writer: cluster,
     };
-    judge(&write).map_err(|refusal| {
+    validate(&write).map_err(|refusal| {
         let webhook =
             if refusal.message.contains(LONGHORN_WEBHOOK) { LONGHORN_WEBHOOK } else { WEBHOOK };
         let prefix = format!("admission webhook \"{webhook}\" denied the request: ");

@@ -12,13 +12,13 @@ struct Template {
     about: &'static str,
     cpu: u32,
     memory: &'static str,
-    disks: &'static [Disk],
+    disks: &'static [TemplateDisk],
     user_data: Option<&'static str>,
     windows: bool,
     secure: bool,
 }
 
-struct Disk {
+struct TemplateDisk {
     name: &'static str,
     bus: &'static str,
     cdrom: bool,
@@ -28,12 +28,12 @@ struct Disk {
     image: bool,
 }
 
-const fn cdrom(order: u32, size: &'static str) -> Disk {
-    Disk { name: "cdrom-disk", bus: "sata", cdrom: true, order, size, image: true }
+const fn cdrom(order: u32, size: &'static str) -> TemplateDisk {
+    TemplateDisk { name: "cdrom-disk", bus: "sata", cdrom: true, order, size, image: true }
 }
 
-const fn root(bus: &'static str, order: u32, size: &'static str, image: bool) -> Disk {
-    Disk { name: "rootdisk", bus, cdrom: false, order, size, image }
+const fn root(bus: &'static str, order: u32, size: &'static str, image: bool) -> TemplateDisk {
+    TemplateDisk { name: "rootdisk", bus, cdrom: false, order, size, image }
 }
 
 const LINUX: Template = Template {
@@ -149,11 +149,11 @@ fn metadata(template: &Template) -> Value {
 }
 
 /// Names get a suffix of the machine that is made of the template.
-fn claim_name(template: &Template, disk: &Disk) -> String {
+fn claim_name(template: &Template, disk: &TemplateDisk) -> String {
     format!("pvc-{}-{}", template.version, disk.name)
 }
 
-fn claim(template: &Template, disk: &Disk) -> Value {
+fn claim(template: &Template, disk: &TemplateDisk) -> Value {
     let mut claim = json!({
         "metadata": {"name": claim_name(template, disk)},
         "spec": {
@@ -228,7 +228,7 @@ fn machine(template: &Template) -> Value {
     })
 }
 
-fn device(disk: &Disk) -> Value {
+fn device(disk: &TemplateDisk) -> Value {
     let kind = if disk.cdrom { "cdrom" } else { "disk" };
     json!({"name": disk.name, kind: {"bus": disk.bus}, "bootOrder": disk.order})
 }

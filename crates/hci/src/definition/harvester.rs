@@ -2,13 +2,13 @@
 
 use crd::record::Field as _;
 
-use super::{AGE, BETA1, Column, Kind, Scope, kind, with_status};
+use super::{AGE, BETA1, Column, DefinitionScope, KindDefinition, kind, with_status};
 use crate::harvester::{backup, image, key_pair, node_disk, operation, quota, setting, template};
 
 const GROUP: &str = "harvesterhci.io";
 
-pub(super) const CATALOG: &[Kind] = &[
-    Kind {
+pub(super) const CATALOG: &[KindDefinition] = &[
+    KindDefinition {
         columns: &[
             Column("HelmRepo", "string", ".spec.repo", "", 0),
             Column("ChartName", "string", ".spec.chart", "", 0),
@@ -16,12 +16,12 @@ pub(super) const CATALOG: &[Kind] = &[
         ],
         ..with_status(GROUP, "Addon", "addons", &[], BETA1, operation::Addon::schema)
     },
-    Kind {
+    KindDefinition {
         columns: &[Column("FINGER_PRINT", "string", ".status.fingerPrint", "", 0), AGE],
         ..kind(GROUP, "KeyPair", "keypairs", &["kp", "kps"], BETA1, key_pair::KeyPair::schema)
     },
     kind(GROUP, "Preference", "preferences", &[], BETA1, setting::Preference::schema),
-    Kind {
+    KindDefinition {
         columns: &[
             Column(
                 "NAMESPACE_TOTAL_SNAPSHOT_SIZE_QUOTA",
@@ -47,7 +47,7 @@ pub(super) const CATALOG: &[Kind] = &[
             quota::ResourceQuota::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("Cron", "string", ".spec.cron", "", 0),
             Column("Retain", "integer", ".spec.retain", "", 0),
@@ -66,12 +66,12 @@ pub(super) const CATALOG: &[Kind] = &[
             backup::ScheduleVMBackup::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[Column("VALUE", "string", ".value", "", 0)],
-        scope: Scope::Cluster,
+        scope: DefinitionScope::Cluster,
         ..kind(GROUP, "Setting", "settings", &[], BETA1, setting::Setting::schema)
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("ISSUE_URL", "string", ".spec.issueURL", "", 0),
             Column("DESCRIPTION", "string", ".spec.description", "", 0),
@@ -87,11 +87,11 @@ pub(super) const CATALOG: &[Kind] = &[
         )
     },
     kind(GROUP, "Upgrade", "upgrades", &[], BETA1, operation::Upgrade::schema),
-    Kind {
+    KindDefinition {
         columns: &[Column("UPGRADE", "string", ".spec.upgradeName", "", 0)],
         ..kind(GROUP, "UpgradeLog", "upgradelogs", &[], BETA1, operation::UpgradeLog::schema)
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("ISO-URL", "string", ".spec.isoURL", "", 0),
             Column("ReleaseDate", "string", ".spec.releaseDate", "", 0),
@@ -99,7 +99,7 @@ pub(super) const CATALOG: &[Kind] = &[
         ],
         ..kind(GROUP, "Version", "versions", &[], BETA1, operation::Version::schema)
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("SOURCE_KIND", "string", ".spec.source.kind", "", 0),
             Column("SOURCE_NAME", "string", ".spec.source.name", "", 0),
@@ -117,7 +117,7 @@ pub(super) const CATALOG: &[Kind] = &[
             backup::VirtualMachineBackup::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("BACKEND", "string", ".spec.backend", "", 0),
             Column("DISPLAY-NAME", "string", ".spec.displayName", "", 0),
@@ -134,7 +134,7 @@ pub(super) const CATALOG: &[Kind] = &[
             image::VirtualMachineImage::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("VMImage", "string", ".spec.imageName", "", 0),
             Column("CompressType", "string", ".spec.compressType", "", 0),
@@ -149,7 +149,7 @@ pub(super) const CATALOG: &[Kind] = &[
             image::VirtualMachineImageDownloader::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("TARGET_KIND", "string", ".spec.target.kind", "", 0),
             Column("TARGET_NAME", "string", ".spec.target.name", "", 0),
@@ -167,7 +167,7 @@ pub(super) const CATALOG: &[Kind] = &[
             backup::VirtualMachineRestore::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("VERSION_ID", "string", ".spec.defaultVersionId", "", 0),
             Column("DESCRIPTION", "string", ".spec.description", "", 10),
@@ -184,7 +184,7 @@ pub(super) const CATALOG: &[Kind] = &[
             template::VirtualMachineTemplate::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("TEMPLATE_ID", "string", ".spec.templateId", "", 0),
             Column("DESCRIPTION", "string", ".spec.description", "", 0),
@@ -200,7 +200,7 @@ pub(super) const CATALOG: &[Kind] = &[
             template::VirtualMachineTemplateVersion::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("type", "string", ".spec.type", "", 0),
             Column("source", "string", ".spec.source", "", 0),
@@ -217,7 +217,7 @@ pub(super) const CATALOG: &[Kind] = &[
             backup::VolumeRemoteBackup::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("type", "string", ".spec.type", "", 0),
             Column("from", "string", ".spec.from", "", 0),
@@ -232,7 +232,7 @@ pub(super) const CATALOG: &[Kind] = &[
             backup::VolumeRemoteRestore::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("Type", "string", ".status.deviceStatus.details.deviceType", "", 0),
             Column("DevPath", "string", ".spec.devPath", "", 0),
@@ -250,7 +250,7 @@ pub(super) const CATALOG: &[Kind] = &[
             node_disk::BlockDevice::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("Parameters", "string", ".spec.parameters", "", 0),
             Column("Status", "string", ".status.vgStatus", "", 0),

@@ -2,13 +2,13 @@
 
 use crd::record::Field as _;
 
-use super::{AGE, BETA2, Column, Kind, with_status};
+use super::{AGE, BETA2, Column, KindDefinition, with_status};
 use crate::longhorn::{attachment, backup, image, instance, job, node, setting, snapshot, volume};
 
 const GROUP: &str = "longhorn.io";
 
-pub(super) const CATALOG: &[Kind] = &[
-    Kind {
+pub(super) const CATALOG: &[KindDefinition] = &[
+    KindDefinition {
         columns: &[
             Column("Data Engine", "string", ".spec.dataEngine", "", 0),
             Column("State", "string", ".status.state", "", 0),
@@ -27,7 +27,7 @@ pub(super) const CATALOG: &[Kind] = &[
         ],
         ..with_status(GROUP, "Volume", "volumes", &["lhv"], BETA2, volume::Volume::schema)
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("Data Engine", "string", ".spec.dataEngine", "", 0),
             Column("State", "string", ".status.currentState", "", 0),
@@ -38,7 +38,7 @@ pub(super) const CATALOG: &[Kind] = &[
         ],
         ..with_status(GROUP, "Engine", "engines", &["lhe"], BETA2, volume::Engine::schema)
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("Data Engine", "string", ".spec.dataEngine", "", 0),
             Column("State", "string", ".status.currentState", "", 0),
@@ -50,7 +50,7 @@ pub(super) const CATALOG: &[Kind] = &[
         ],
         ..with_status(GROUP, "Replica", "replicas", &["lhr"], BETA2, volume::Replica::schema)
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("Ready", "string", ".status.conditions[?(@.type=='Ready')].status", "", 0),
             Column("AllowScheduling", "boolean", ".spec.allowScheduling", "", 0),
@@ -65,7 +65,7 @@ pub(super) const CATALOG: &[Kind] = &[
         ],
         ..with_status(GROUP, "Node", "nodes", &["lhn"], BETA2, node::Node::schema)
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("Value", "string", ".value", "", 0),
             Column("Applied", "boolean", ".status.applied", "", 0),
@@ -73,7 +73,7 @@ pub(super) const CATALOG: &[Kind] = &[
         ],
         ..with_status(GROUP, "Setting", "settings", &["lhs"], BETA2, setting::Setting::schema)
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("Volume", "string", ".spec.volume", "", 0),
             Column("CreationTime", "string", ".status.creationTime", "", 0),
@@ -91,7 +91,7 @@ pub(super) const CATALOG: &[Kind] = &[
             snapshot::Snapshot::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[AGE],
         ..with_status(
             GROUP,
@@ -102,7 +102,7 @@ pub(super) const CATALOG: &[Kind] = &[
             attachment::VolumeAttachment::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("UUID", "string", ".status.uuid", "", 0),
             Column("SourceType", "string", ".spec.sourceType", "", 0),
@@ -119,7 +119,7 @@ pub(super) const CATALOG: &[Kind] = &[
             image::BackingImage::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("UUID", "string", ".spec.uuid", "", 0),
             Column("State", "string", ".status.currentState", "", 0),
@@ -136,7 +136,7 @@ pub(super) const CATALOG: &[Kind] = &[
             image::BackingImageDataSource::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("URL", "string", ".spec.backupTargetURL", "", 0),
             Column("Credential", "string", ".spec.credentialSecret", "", 0),
@@ -153,7 +153,7 @@ pub(super) const CATALOG: &[Kind] = &[
             backup::BackupTarget::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("CreatedAt", "string", ".status.createdAt", "", 0),
             Column("LastBackupName", "string", ".status.lastBackupName", "", 0),
@@ -169,7 +169,7 @@ pub(super) const CATALOG: &[Kind] = &[
             backup::BackupVolume::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("SnapshotName", "string", ".status.snapshotName", "", 0),
             Column("SnapshotSize", "string", ".status.size", "", 0),
@@ -180,7 +180,7 @@ pub(super) const CATALOG: &[Kind] = &[
         ],
         ..with_status(GROUP, "Backup", "backups", &["lhb"], BETA2, backup::Backup::schema)
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("BackingImage", "string", ".status.backingImage", "", 0),
             Column("Size", "string", ".status.size", "", 0),
@@ -196,7 +196,7 @@ pub(super) const CATALOG: &[Kind] = &[
             backup::BackupBackingImage::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("Version", "string", ".status.version", "", 0),
             Column("State", "string", ".status.state", "", 0),
@@ -211,7 +211,7 @@ pub(super) const CATALOG: &[Kind] = &[
             backup::SystemBackup::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[Column("State", "string", ".status.state", "", 0), AGE],
         ..with_status(
             GROUP,
@@ -222,7 +222,7 @@ pub(super) const CATALOG: &[Kind] = &[
             backup::SystemRestore::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("Groups", "string", ".spec.groups", "", 0),
             Column("Task", "string", ".spec.task", "", 0),
@@ -240,7 +240,7 @@ pub(super) const CATALOG: &[Kind] = &[
             job::RecurringJob::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("Data Engine", "string", ".spec.dataEngine", "", 0),
             Column("State", "string", ".status.currentState", "", 0),
@@ -257,7 +257,7 @@ pub(super) const CATALOG: &[Kind] = &[
             instance::InstanceManager::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("Incompatible", "boolean", ".status.incompatible", "", 0),
             Column("State", "string", ".status.state", "", 0),
@@ -275,7 +275,7 @@ pub(super) const CATALOG: &[Kind] = &[
             instance::EngineImage::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("State", "string", ".status.state", "", 0),
             Column("Node", "string", ".status.ownerID", "", 0),
@@ -290,7 +290,7 @@ pub(super) const CATALOG: &[Kind] = &[
             instance::ShareManager::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("Type", "string", ".spec.orphanType", "", 0),
             Column("Node", "string", ".spec.nodeID", "", 0),

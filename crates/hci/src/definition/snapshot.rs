@@ -2,11 +2,11 @@
 
 use crd::record::Field as _;
 
-use super::{AGE, Column, Kind, ONE, Scope, kind, with_status};
+use super::{AGE, Column, DefinitionScope, KindDefinition, ONE, kind, with_status};
 use crate::snapshot::{self, GROUP};
 
-pub(super) const CATALOG: &[Kind] = &[
-    Kind {
+pub(super) const CATALOG: &[KindDefinition] = &[
+    KindDefinition {
         columns: &[
             Column("ReadyToUse", "boolean", ".status.readyToUse", "", 0),
             Column("SourcePVC", "string", ".spec.source.persistentVolumeClaimName", "", 0),
@@ -32,13 +32,13 @@ pub(super) const CATALOG: &[Kind] = &[
             snapshot::VolumeSnapshot::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("Driver", "string", ".driver", "", 0),
             Column("DeletionPolicy", "string", ".deletionPolicy", "", 0),
             AGE,
         ],
-        scope: Scope::Cluster,
+        scope: DefinitionScope::Cluster,
         ..kind(
             GROUP,
             "VolumeSnapshotClass",
@@ -48,7 +48,7 @@ pub(super) const CATALOG: &[Kind] = &[
             snapshot::VolumeSnapshotClass::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("ReadyToUse", "boolean", ".status.readyToUse", "", 0),
             Column("RestoreSize", "integer", ".status.restoreSize", "", 0),
@@ -59,7 +59,7 @@ pub(super) const CATALOG: &[Kind] = &[
             Column("VolumeSnapshotNamespace", "string", ".spec.volumeSnapshotRef.namespace", "", 0),
             AGE,
         ],
-        scope: Scope::Cluster,
+        scope: DefinitionScope::Cluster,
         ..with_status(
             GROUP,
             "VolumeSnapshotContent",

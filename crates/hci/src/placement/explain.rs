@@ -1,21 +1,28 @@
 //! Why no disk takes a replica, in words: each node and disk that could have, and what is wrong
 //! with it.
 
-use super::{Disk, Node, Obstacle, Policy, Wish, fits, has_room, percent};
+use super::{
+    Disk, PlacementError, PlacementPolicy, PlacementRequest, StorageNode, fits, has_room, percent,
+};
 
 /// More than these make no message clearer.
 const MOST: usize = 6;
 
 /// The obstacle as it is told in a volume's condition.
-pub fn explain(obstacle: Obstacle, nodes: &[Node], wish: &Wish, policy: Policy) -> String {
-    let wanted = |node: &&Node| wish.only.as_ref().is_none_or(|only| *only == node.name);
+pub fn explain(
+    obstacle: PlacementError,
+    nodes: &[StorageNode],
+    wish: &PlacementRequest,
+    policy: PlacementPolicy,
+) -> String {
+    let wanted = |node: &&StorageNode| wish.only.as_ref().is_none_or(|only| *only == node.name);
     let nodes = nodes.iter().filter(wanted);
-    let is_up = |node: &&Node| node.ready && node.open;
-    let is_fit = |node: &&Node| is_up(node) && fits(&node.tags, &wish.node_tags, policy);
+    let is_up = |node: &&StorageNode| node.ready && node.open;
+    let is_fit = |node: &&StorageNode| is_up(node) && fits(&node.tags, &wish.node_tags, policy);
     let details: Vec<String> = match obstacle {
-        Obstacle::NoNodes | Obstacle::AntiAffinity => Vec::new(),
-        Obstacle::NoNodeReady => nodes.map(down).collect(),
-        Obstacle::NodeTags => nodes.filter(is_up).map(|node| untagged(node, wish)).collect(),
+        PlacementError::NoNodes | PlacementError::AntiAffinity => Vec::new(),
+        PlacementError::NoNodeReady => nodes.map(down).collect(),
+        PlacementError::NodeTags => nodes.filter(is_up).map(|node| untagged(node, wish)).collect(),
         _ => nodes.filter(is_fit).flat_map(|node| disks(node, wish, policy)).collect(),
     };
     let mut text = obstacle.text().to_owned();
@@ -29,7 +36,7 @@ pub fn explain(obstacle: Obstacle, nodes: &[Node], wish: &Wish, policy: Policy) 
     text
 }
 
-fn down(node: &Node) -> String {
+fn down(node: &StorageNode) -> String {
     match (node.ready, node.trouble.as_str()) {
         (true, _) => format!("node {} takes no new replicas", node.name),
         (false, "") => format!("node {} is not ready", node.name),
@@ -37,7 +44,7 @@ fn down(node: &Node) -> String {
     }
 }
 
-fn untagged(node: &Node, wish: &Wish) -> String {
+fn untagged(node: &StorageNode, wish: &PlacementRequest) -> String {
     lacks(&format!("node {}", node.name), &node.tags, &wish.node_tags)
 }
 
@@ -55,14 +62,19 @@ fn lacks(what: &str, tags: &[String], wanted: &[String]) -> String {
     }
 }
 
-fn disks(node: &Node, wish: &Wish, policy: Policy) -> Vec<String> {
+fn disks(node: &StorageNode, wish: &PlacementRequest, policy: PlacementPolicy) -> Vec<String> {
     if node.disks.is_empty() {
         return vec![format!("node {} has no disks", node.name)];
     }
     node.disks.iter().filter_map(|disk| problem(node, disk, wish, policy)).collect()
 }
 
-fn problem(node: &Node, disk: &Disk, wish: &Wish, policy: Policy) -> Option<String> {
+fn problem(
+    node: &StorageNode,
+    disk: &Disk,
+    wish: &PlacementRequest,
+    policy: PlacementPolicy,
+) -> Option<String> {
     let shown = format!("disk {} of node {}", disk.name, node.name);
     if !disk.open {
         return Some(format!("{shown} takes no new replicas"));

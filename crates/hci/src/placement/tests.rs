@@ -1,6 +1,9 @@
 //! Tables of places.
 
-use super::{Disk, Node, Obstacle, Placed, Policy, Wish, explain, place, wanted_replicas};
+use super::{
+    Disk, ExistingReplica, PlacementError, PlacementPolicy, PlacementRequest, StorageNode, explain,
+    place, wanted_replicas,
+};
 
 const GIB: i64 = 1 << 30;
 
@@ -16,27 +19,27 @@ fn disk(id: &str, free: i64) -> Disk {
     }
 }
 
-fn node(name: &str, zone: &str, disks: Vec<Disk>) -> Node {
-    Node {
+fn node(name: &str, zone: &str, disks: Vec<Disk>) -> StorageNode {
+    StorageNode {
         name: name.to_owned(),
         zone: zone.to_owned(),
         open: true,
         ready: true,
         disks,
-        ..Node::default()
+        ..StorageNode::default()
     }
 }
 
-fn placed(node: &str, disk: &str) -> Placed {
-    Placed { node: node.to_owned(), disk: disk.to_owned(), leaving: false }
+fn placed(node: &str, disk: &str) -> ExistingReplica {
+    ExistingReplica { node: node.to_owned(), disk: disk.to_owned(), leaving: false }
 }
 
-fn wish() -> Wish {
-    Wish { size: 10 * GIB, ..Wish::default() }
+fn wish() -> PlacementRequest {
+    PlacementRequest { size: 10 * GIB, ..PlacementRequest::default() }
 }
 
 /// Three nodes in two zones; `a` has two disks.
-fn three() -> Vec<Node> {
+fn three() -> Vec<StorageNode> {
     vec![
         node("a", "east", vec![disk("a1", 90), disk("a2", 60)]),
         node("b", "east", vec![disk("b1", 80)]),
@@ -46,22 +49,22 @@ fn three() -> Vec<Node> {
 
 #[test]
 fn the_first_replica_goes_where_it_leaves_things_most_even() {
-    assert_eq!(place(&three(), &[], &wish(), Policy::default()), Ok(("a", "a1")));
+    assert_eq!(place(&three(), &[], &wish(), PlacementPolicy::default()), Ok(("a", "a1")));
 }
 
 #[test]
 fn replicas_are_apart_by_zone_first_then_by_node() {
     let nodes = three();
-    let policy = Policy::default();
+    let policy = PlacementPolicy::default();
     let first = [placed("a", "a1")];
     assert_eq!(place(&nodes, &first, &wish(), policy), Ok(("c", "c1")));
     let both = [placed("a", "a1"), placed("c", "c1")];
     assert_eq!(place(&nodes, &both, &wish(), policy), Ok(("b", "b1")));
-    let hard_zone = Policy { zone_soft: false, ..policy };
-    assert_eq!(place(&nodes, &both, &wish(), hard_zone), Err(Obstacle::AntiAffinity));
+    let hard_zone = PlacementPolicy { zone_soft: false, ..policy };
+    assert_eq!(place(&nodes, &both, &wish(), hard_zone), Err(PlacementError::AntiAffinity));
     let all = [placed("a", "a1"), placed("b", "b1"), placed("c", "c1")];
-    assert_eq!(place(&nodes, &all, &wish(), policy), Err(Obstacle::AntiAffinity));
-    let soft = Policy { node_soft: true, ..policy };
+    assert_eq!(place(&nodes, &all, &wish(), policy), Err(PlacementError::AntiAffinity));
+    let soft = PlacementPolicy { node_soft: true, ..policy };
     assert_eq!(place(&nodes, &all, &wish(), soft), Ok(("a", "a2")));
 }
 
@@ -70,59 +73,67 @@ fn a_place_that_clears_is_better_than_none() {
     let nodes = three();
     let mut all = [placed("a", "a1"), placed("b", "b1"), placed("c", "c1")];
     all[1].leaving = true;
-    assert_eq!(place(&nodes, &all, &wish(), Policy::default()), Ok(("b", "b1")));
+    assert_eq!(place(&nodes, &all, &wish(), PlacementPolicy::default()), Ok(("b", "b1")));
 }
 
 #[test]
 fn a_disk_that_holds_a_replica_is_second_choice_or_none() {
     let nodes = vec![node("a", "", vec![disk("a1", 90), disk("a2", 60)])];
-    let soft = Policy { node_soft: true, ..Policy::default() };
+    let soft = PlacementPolicy { node_soft: true, ..PlacementPolicy::default() };
     assert_eq!(place(&nodes, &[placed("a", "a1")], &wish(), soft), Ok(("a", "a2")));
     let two = [placed("a", "a1"), placed("a", "a2")];
     assert!(place(&nodes, &two, &wish(), soft).is_ok());
-    let hard_disk = Policy { disk_soft: false, ..soft };
-    assert_eq!(place(&nodes, &two, &wish(), hard_disk), Err(Obstacle::AntiAffinity));
+    let hard_disk = PlacementPolicy { disk_soft: false, ..soft };
+    assert_eq!(place(&nodes, &two, &wish(), hard_disk), Err(PlacementError::AntiAffinity));
 }
 
 #[test]
 fn the_engine_s_own_node_comes_first_where_that_is_wished() {
-    let near = Wish { near: Some("b".to_owned()), ..wish() };
-    assert_eq!(place(&three(), &[], &near, Policy::default()), Ok(("b", "b1")));
+    let near = PlacementRequest { near: Some("b".to_owned()), ..wish() };
+    assert_eq!(place(&three(), &[], &near, PlacementPolicy::default()), Ok(("b", "b1")));
     let there = [placed("b", "b1")];
-    assert_eq!(place(&three(), &there, &near, Policy::default()), Ok(("c", "c1")));
-    let only = Wish { only: Some("c".to_owned()), ..wish() };
-    assert_eq!(place(&three(), &[], &only, Policy::default()), Ok(("c", "c1")));
+    assert_eq!(place(&three(), &there, &near, PlacementPolicy::default()), Ok(("c", "c1")));
+    let only = PlacementRequest { only: Some("c".to_owned()), ..wish() };
+    assert_eq!(place(&three(), &[], &only, PlacementPolicy::default()), Ok(("c", "c1")));
 }
 
 #[test]
 fn what_stands_in_the_way_is_told() {
-    type Change = fn(&mut Vec<Node>, &mut Wish);
-    let cases: [(&str, Change, Obstacle); 8] = [
-        ("no node", |nodes, _| nodes.clear(), Obstacle::NoNodes),
+    type Change = fn(&mut Vec<StorageNode>, &mut PlacementRequest);
+    let cases: [(&str, Change, PlacementError); 8] = [
+        ("no node", |nodes, _| nodes.clear(), PlacementError::NoNodes),
         (
             "none ready",
             |nodes, _| nodes.iter_mut().for_each(|node| node.ready = false),
-            Obstacle::NoNodeReady,
+            PlacementError::NoNodeReady,
         ),
         (
             "all closed",
             |nodes, _| nodes.iter_mut().for_each(|node| node.open = false),
-            Obstacle::NoNodeReady,
+            PlacementError::NoNodeReady,
         ),
-        ("no node tag", |_, wish| wish.node_tags = vec!["fast".to_owned()], Obstacle::NodeTags),
-        ("no disk tag", |_, wish| wish.disk_tags = vec!["ssd".to_owned()], Obstacle::DiskTags),
+        (
+            "no node tag",
+            |_, wish| wish.node_tags = vec!["fast".to_owned()],
+            PlacementError::NodeTags,
+        ),
+        (
+            "no disk tag",
+            |_, wish| wish.disk_tags = vec!["ssd".to_owned()],
+            PlacementError::DiskTags,
+        ),
         (
             "no disk",
             |nodes, _| nodes.iter_mut().for_each(|node| node.disks.clear()),
-            Obstacle::NoDisks,
+            PlacementError::NoDisks,
         ),
-        ("too large", |_, wish| wish.size = 101 * GIB, Obstacle::NoSpace),
-        ("would fill the disks", |_, wish| wish.actual_size = 70 * GIB, Obstacle::NoSpace),
+        ("too large", |_, wish| wish.size = 101 * GIB, PlacementError::NoSpace),
+        ("would fill the disks", |_, wish| wish.actual_size = 70 * GIB, PlacementError::NoSpace),
     ];
     for (what, change, obstacle) in cases {
         let (mut nodes, mut wish) = (three(), wish());
         change(&mut nodes, &mut wish);
-        assert_eq!(place(&nodes, &[], &wish, Policy::default()), Err(obstacle), "{what}");
+        assert_eq!(place(&nodes, &[], &wish, PlacementPolicy::default()), Err(obstacle), "{what}");
     }
 }
 
@@ -132,9 +143,9 @@ fn space_is_counted_with_reservation_and_over_provisioning() {
     small.reserved = 50 * GIB;
     small.scheduled = 45 * GIB;
     let nodes = vec![node("a", "", vec![small])];
-    let tight = Policy::default();
-    assert_eq!(place(&nodes, &[], &wish(), tight), Err(Obstacle::NoSpace));
-    let generous = Policy { over_provisioning: 200, ..tight };
+    let tight = PlacementPolicy::default();
+    assert_eq!(place(&nodes, &[], &wish(), tight), Err(PlacementError::NoSpace));
+    let generous = PlacementPolicy { over_provisioning: 200, ..tight };
     assert_eq!(place(&nodes, &[], &wish(), generous), Ok(("a", "a1")));
 }
 
@@ -143,25 +154,25 @@ fn tagged_disks_take_untagged_volumes_unless_told_otherwise() {
     let mut tagged = disk("a1", 90);
     tagged.tags = vec!["ssd".to_owned()];
     let nodes = vec![node("a", "", vec![tagged])];
-    assert!(place(&nodes, &[], &wish(), Policy::default()).is_ok());
-    let strict = Policy { untagged_anywhere: false, ..Policy::default() };
-    assert_eq!(place(&nodes, &[], &wish(), strict), Err(Obstacle::DiskTags));
-    let ssd = Wish { disk_tags: vec!["ssd".to_owned()], ..wish() };
+    assert!(place(&nodes, &[], &wish(), PlacementPolicy::default()).is_ok());
+    let strict = PlacementPolicy { untagged_anywhere: false, ..PlacementPolicy::default() };
+    assert_eq!(place(&nodes, &[], &wish(), strict), Err(PlacementError::DiskTags));
+    let ssd = PlacementRequest { disk_tags: vec!["ssd".to_owned()], ..wish() };
     assert!(place(&nodes, &[], &ssd, strict).is_ok());
 }
 
 #[test]
 fn a_small_cluster_is_content_with_fewer_copies() {
-    let hard = Policy::default();
+    let hard = PlacementPolicy::default();
     for (asked, nodes, wanted) in [(3, 1, 1), (3, 2, 2), (3, 5, 3), (0, 3, 1), (3, 0, 1)] {
         assert_eq!(wanted_replicas(asked, nodes, hard), wanted, "{asked} on {nodes}");
     }
-    assert_eq!(wanted_replicas(3, 1, Policy { node_soft: true, ..hard }), 3);
+    assert_eq!(wanted_replicas(3, 1, PlacementPolicy { node_soft: true, ..hard }), 3);
 }
 
 #[test]
 fn what_is_in_the_way_is_said_of_each_disk() {
-    type Change = fn(&mut Vec<Node>, &mut Wish);
+    type Change = fn(&mut Vec<StorageNode>, &mut PlacementRequest);
     let cases: [(Change, &str); 7] = [
         (
             |nodes, _| {
@@ -226,7 +237,7 @@ fn what_is_in_the_way_is_said_of_each_disk() {
         let (mut nodes, mut wish) = (three(), wish());
         nodes.truncate(2);
         change(&mut nodes, &mut wish);
-        let policy = Policy::default();
+        let policy = PlacementPolicy::default();
         let obstacle = place(&nodes, &[], &wish, policy).unwrap_err();
         let told = explain(obstacle, &nodes, &wish, policy);
         assert!(told.ends_with(expected), "{told}");

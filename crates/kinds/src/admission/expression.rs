@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
-use schema::cel::{Expression, Names, Wanted};
-use schema::{FieldError, Node, Path, Schema};
+use schema::cel::{Declarations, ExpectedType, Expression};
+use schema::{FieldError, Path, Schema, SchemaNode};
 use serde_json::{Value, json};
 
 use crate::json;
@@ -30,7 +30,7 @@ static REQUEST: LazyLock<Schema> = LazyLock::new(|| {
     request["properties"]["userInfo"] = user;
     request["properties"]["dryRun"] = json!({"type": "boolean"});
     request["properties"]["options"] = json!({"x-kubernetes-int-or-string": true});
-    schema::parse(&request).unwrap_or_else(|_| Node::anything())
+    schema::parse(&request).unwrap_or_else(|_| SchemaNode::anything())
 });
 
 /// `namespaceObject`: metadata without what is the server's own business.
@@ -56,7 +56,7 @@ static NAMESPACE: LazyLock<Schema> = LazyLock::new(|| {
             "phase": text, "conditions": {"type": "array", "items": condition},
         })),
     }));
-    schema::parse(&namespace).unwrap_or_else(|_| Node::anything())
+    schema::parse(&namespace).unwrap_or_else(|_| SchemaNode::anything())
 });
 
 /// Whether a policy takes parameters.
@@ -68,8 +68,8 @@ pub enum Params {
 
 /// The names that every policy and every condition knows. Objects have no type: a policy
 /// may be meant for many kinds.
-pub fn admission_names(params: Params) -> Names<'static> {
-    let names = Names::default().dynamic("object").dynamic("oldObject");
+pub fn admission_names(params: Params) -> Declarations<'static> {
+    let names = Declarations::default().dynamic("object").dynamic("oldObject");
     surroundings(match params {
         Params::Taken => names.dynamic("params"),
         Params::None => names,
@@ -77,8 +77,11 @@ pub fn admission_names(params: Params) -> Names<'static> {
 }
 
 /// The same for objects of one kind, and parameters of one kind if there are any.
-pub fn typed_admission_names<'n>(object: &'n Node, params: Option<Option<&'n Node>>) -> Names<'n> {
-    let names = Names::default().typed("object", object).typed("oldObject", object);
+pub fn typed_admission_names<'n>(
+    object: &'n SchemaNode,
+    params: Option<Option<&'n SchemaNode>>,
+) -> Declarations<'n> {
+    let names = Declarations::default().typed("object", object).typed("oldObject", object);
     surroundings(match params {
         Some(Some(params)) => names.typed("params", params),
         Some(None) => names.dynamic("params"),
@@ -86,7 +89,7 @@ pub fn typed_admission_names<'n>(object: &'n Node, params: Option<Option<&'n Nod
     })
 }
 
-fn surroundings(names: Names<'_>) -> Names<'_> {
+fn surroundings(names: Declarations<'_>) -> Declarations<'_> {
     names.typed("request", &REQUEST).typed("namespaceObject", &NAMESPACE).authorizer()
 }
 
@@ -98,8 +101,8 @@ pub fn params_of(policy: &Value) -> Params {
 /// Compiles an expression only to see whether it can be.
 pub(super) fn check(
     source: &str,
-    names: &Names<'_>,
-    wanted: Wanted,
+    names: &Declarations<'_>,
+    wanted: ExpectedType,
     path: &Path<'_>,
     errors: &mut Vec<FieldError>,
 ) {

@@ -1,7 +1,7 @@
 //! Admission policies written in CEL.
 
 use jiff::Timestamp;
-use schema::cel::{Names, Wanted};
+use schema::cel::{Declarations, ExpectedType};
 use schema::{FieldError, Path};
 use serde_json::Value;
 
@@ -80,7 +80,7 @@ fn default(object: &mut Value) {
 }
 
 /// What both kinds of policies share; gives back what their expressions may use.
-fn validate(object: &Value, errors: &mut Vec<FieldError>) -> Names<'static> {
+fn validate(object: &Value, errors: &mut Vec<FieldError>) -> Declarations<'static> {
     let null = Value::Null;
     let spec = json::at(object, "/spec").unwrap_or(&null);
     check::required_one_of(spec, "failurePolicy", FAILURE_POLICIES, &SPEC, errors);
@@ -169,7 +169,7 @@ fn validate_validating(object: &Value, errors: &mut Vec<FieldError>) {
         let source = json::text(annotation, "/valueExpression");
         let plain = names.clone().without_authorizer();
         let at_value = at.field("valueExpression");
-        check_expression(source, &plain, Wanted::TextOrNull, &at_value, errors);
+        check_expression(source, &plain, ExpectedType::TextOrNull, &at_value, errors);
         if annotations[..index].iter().any(|other| json::text(other, "/key") == key) {
             errors.push(FieldError::duplicate(at.field("key"), key));
         }
@@ -178,15 +178,15 @@ fn validate_validating(object: &Value, errors: &mut Vec<FieldError>) {
 
 fn validate_validation(
     rule: &Value,
-    names: &Names<'_>,
+    names: &Declarations<'_>,
     path: &Path<'_>,
     errors: &mut Vec<FieldError>,
 ) {
     expression(rule, "expression is not specified", path, errors);
     let source = json::text(rule, "/expression");
-    check_expression(source, names, Wanted::Bool, &path.field("expression"), errors);
+    check_expression(source, names, ExpectedType::Bool, &path.field("expression"), errors);
     let (source, at) = (json::text(rule, "/messageExpression"), path.field("messageExpression"));
-    check_expression(source, &names.clone().without_authorizer(), Wanted::Text, &at, errors);
+    check_expression(source, &names.clone().without_authorizer(), ExpectedType::Text, &at, errors);
     for key in ["messageExpression", "message"] {
         let text = json::text(rule, &format!("/{key}"));
         if !text.is_empty() && text.trim().is_empty() {
@@ -219,7 +219,7 @@ fn validate_mutating(object: &Value, errors: &mut Vec<FieldError>) {
 
 fn validate_mutation(
     mutation: &Value,
-    names: &Names<'_>,
+    names: &Declarations<'_>,
     path: &Path<'_>,
     errors: &mut Vec<FieldError>,
 ) {
@@ -228,8 +228,8 @@ fn validate_mutation(
             errors.push(FieldError::required(path.field("patchType"), ""));
             return;
         }
-        "JSONPatch" => ("jsonPatch", "applyConfiguration", Wanted::JsonPatch),
-        "ApplyConfiguration" => ("applyConfiguration", "jsonPatch", Wanted::Configuration),
+        "JSONPatch" => ("jsonPatch", "applyConfiguration", ExpectedType::JsonPatch),
+        "ApplyConfiguration" => ("applyConfiguration", "jsonPatch", ExpectedType::Configuration),
         _ => {
             let types = &["ApplyConfiguration", "JSONPatch"];
             check::one_of(mutation, "patchType", types, path, errors);

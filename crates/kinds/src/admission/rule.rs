@@ -1,6 +1,6 @@
 //! Which requests are meant: rules, match conditions, parameters.
 
-use schema::cel::{Names, Wanted};
+use schema::cel::{Declarations, ExpectedType};
 use schema::{FieldError, Path};
 use serde_json::{Value, json};
 
@@ -135,7 +135,7 @@ fn validate_resources(resources: &[&str], path: &Path<'_>, errors: &mut Vec<Fiel
 /// Judges conditions that narrow a rule.
 pub(super) fn validate_conditions(
     holder: &Value,
-    names: &Names<'_>,
+    names: &Declarations<'_>,
     path: &Path<'_>,
     errors: &mut Vec<FieldError>,
 ) {
@@ -150,7 +150,7 @@ pub(super) fn validate_conditions(
             errors.push(FieldError::required(at.field("expression"), ""));
         }
         let source = json::text(condition, "/expression");
-        expression::check(source, names, Wanted::Bool, &at.field("expression"), errors);
+        expression::check(source, names, ExpectedType::Bool, &at.field("expression"), errors);
         let Some(name) = check::required(condition, "name", &at, errors) else { continue };
         check::each(syntax::qualified_name(name), name, &at.field("name"), errors);
         if conditions[..index].iter().any(|other| json::text(other, "/name") == name) {

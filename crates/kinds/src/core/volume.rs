@@ -160,7 +160,7 @@ fn secret_reference(source: &Value, key: &str, path: &Path<'_>, errors: &mut Vec
     let Some(reference) = source.get(key).filter(|reference| !reference.is_null()) else { return };
     let path = path.field(key);
     for (key, problems) in
-        [("name", syntax::subdomain as syntax::Rule), ("namespace", syntax::label)]
+        [("name", syntax::subdomain as syntax::SyntaxRule), ("namespace", syntax::label)]
     {
         if let Some(text) = check::required(reference, key, &path, errors) {
             check::each(problems(text), text, &path.field(key), errors);

@@ -5,13 +5,13 @@ use std::str::Chars;
 
 use serde_json::Value;
 
-use super::{Node, Operator, ParseError, Slice};
+use super::{JsonPathNode, Operator, ParseError, Slice};
 
 /// How deep filters may stand inside each other.
 const DEPTH_MAX: usize = 8;
 
 /// The nodes of one path.
-pub(super) fn nodes(text: &str, depth: usize) -> Result<Vec<Node>, ParseError> {
+pub(super) fn nodes(text: &str, depth: usize) -> Result<Vec<JsonPathNode>, ParseError> {
     if depth > DEPTH_MAX {
         return Err(ParseError::Depth);
     }
@@ -23,7 +23,7 @@ pub(super) fn nodes(text: &str, depth: usize) -> Result<Vec<Node>, ParseError> {
 struct Parser<'a> {
     rest: &'a str,
     depth: usize,
-    nodes: Vec<Node>,
+    nodes: Vec<JsonPathNode>,
 }
 
 impl<'a> Parser<'a> {
@@ -78,15 +78,19 @@ impl<'a> Parser<'a> {
             }
         }
         self.skip(end);
-        self.nodes.push(if name == "*" { Node::Wildcard } else { Node::Field(name) });
+        self.nodes.push(if name == "*" {
+            JsonPathNode::Wildcard
+        } else {
+            JsonPathNode::Field(name)
+        });
     }
 
     fn recursive(&mut self) -> Result<(), ParseError> {
-        if self.nodes.last() == Some(&Node::Recursive) {
+        if self.nodes.last() == Some(&JsonPathNode::Recursive) {
             return Err(ParseError::Recursive);
         }
         self.skip(2);
-        self.nodes.push(Node::Recursive);
+        self.nodes.push(JsonPathNode::Recursive);
         if self.rest.starts_with(|next: char| next == '_' || next.is_alphanumeric()) {
             self.field();
         }
@@ -105,7 +109,7 @@ impl<'a> Parser<'a> {
             },
         };
         self.skip(end);
-        self.nodes.push(Node::Literal(value));
+        self.nodes.push(JsonPathNode::Literal(value));
         Ok(())
     }
 
@@ -118,7 +122,7 @@ impl<'a> Parser<'a> {
             _ => return Err(ParseError::Identifier { name: name.to_owned() }),
         };
         self.skip(end);
-        self.nodes.push(Node::Literal(value));
+        self.nodes.push(JsonPathNode::Literal(value));
         Ok(())
     }
 
@@ -131,7 +135,7 @@ impl<'a> Parser<'a> {
                 '\\' => text.extend(chars.next().map(|(_, escaped)| unescape(escaped))),
                 _ if char == quote => {
                     self.skip(index + 1);
-                    self.nodes.push(Node::Literal(Value::String(text)));
+                    self.nodes.push(JsonPathNode::Literal(Value::String(text)));
                     return Ok(());
                 }
                 _ => text.push(char),
@@ -146,7 +150,7 @@ impl<'a> Parser<'a> {
         if text.contains(',') {
             let parts =
                 text.split(',').map(|part| nodes(&format!("[{}]", part.trim()), self.depth + 1));
-            self.nodes.push(Node::Union(parts.collect::<Result<_, _>>()?));
+            self.nodes.push(JsonPathNode::Union(parts.collect::<Result<_, _>>()?));
             return Ok(());
         }
         // A quoted key is read like a field, so its dots need a backslash too.
@@ -157,7 +161,7 @@ impl<'a> Parser<'a> {
         }
         let text = if text == "*" { ":" } else { text };
         let slice = slice(text).ok_or_else(|| ParseError::Index { text: text.to_owned() })?;
-        self.nodes.push(Node::Slice(slice));
+        self.nodes.push(JsonPathNode::Slice(slice));
         Ok(())
     }
 
@@ -173,13 +177,13 @@ impl<'a> Parser<'a> {
         let is_operator = |char: char| matches!(char, '!' | '<' | '>' | '=');
         let depth = self.depth + 1;
         let node = match text.find(is_operator).filter(|start| *start > 0) {
-            None => Node::Filter { left: nodes(text, depth)?, test: None },
+            None => JsonPathNode::Filter { left: nodes(text, depth)?, test: None },
             Some(start) => {
                 let (left, rest) = text.split_at(start);
                 let end = rest.find(|char| !is_operator(char)).unwrap_or(rest.len());
                 let (sign, right) = rest.split_at(end);
                 let test = (operator(sign)?, nodes(right, depth)?);
-                Node::Filter { left: nodes(left, depth)?, test: Some(test) }
+                JsonPathNode::Filter { left: nodes(left, depth)?, test: Some(test) }
             }
         };
         self.nodes.push(node);

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::conflict::Conflicts;
-use super::entries::{Entry, EntryError, Managed, Operation};
+use super::entries::{EntryError, Managed, ManagerEntry, Operation};
 use super::update::{changes, gain, reconcile};
 use super::{
-    MANAGED_FIELDS, NEVER_OWNED, Request, equal_but_managed_fields, equal_ignoring_timestamps,
+    MANAGED_FIELDS, MergeRequest, NEVER_OWNED, equal_but_managed_fields, equal_ignoring_timestamps,
     last_applied, managed_fields, metadata, set_managed_fields, take_managed_fields,
 };
 use crate::set::Set;
@@ -47,7 +47,7 @@ pub enum ApplyError {
 pub fn apply(
     live: Option<&Value>,
     config: &Value,
-    request: &Request<'_>,
+    request: &MergeRequest<'_>,
     force: bool,
 ) -> Result<Option<Value>, ApplyError> {
     check(config, request)?;
@@ -76,7 +76,7 @@ pub fn apply(
     Ok((!same).then_some(object))
 }
 
-fn check(config: &Value, request: &Request<'_>) -> Result<(), ApplyError> {
+fn check(config: &Value, request: &MergeRequest<'_>) -> Result<(), ApplyError> {
     let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or("");
     if text("apiVersion") != request.api_version || text("kind") != request.kind {
         return Err(ApplyError::WrongKind(kind_text(config)));
@@ -90,7 +90,7 @@ fn check(config: &Value, request: &Request<'_>) -> Result<(), ApplyError> {
 
 /// The managers before the apply. What an object holds that nobody tracked belongs to
 /// those before the first apply.
-fn managers<'a>(live: &'a Value, request: &Request<'_>) -> Result<Managed<'a>, ApplyError> {
+fn managers<'a>(live: &'a Value, request: &MergeRequest<'_>) -> Result<Managed<'a>, ApplyError> {
     let stored = managed_fields(live).map_or(Cow::Owned(Value::Null), Cow::Borrowed);
     let mut managed = Managed::read(stored).map_err(ApplyError::Entries)?;
     if managed.entries.is_empty()
@@ -108,7 +108,7 @@ fn managers<'a>(live: &'a Value, request: &Request<'_>) -> Result<Managed<'a>, A
 struct Apply<'a> {
     live: &'a Value,
     config: &'a Value,
-    request: &'a Request<'a>,
+    request: &'a MergeRequest<'a>,
 }
 
 impl Apply<'_> {
@@ -137,8 +137,8 @@ impl Apply<'_> {
             object = Value::Object(Map::new());
         }
         self.settle(&object, &mut managed, &own, force).map_err(|error| match error {
-            Unsettled::Conflict(conflicts) => ApplyError::Conflict(conflicts),
-            Unsettled::Faults(faults) => broken(faults),
+            ApplyRetry::Conflict(conflicts) => ApplyError::Conflict(conflicts),
+            ApplyRetry::Faults(faults) => broken(faults),
         })?;
         let changed = !equal_but_managed_fields(self.live, &object);
         self.finish(&mut managed, &own, last.as_ref(), changed);
@@ -146,14 +146,14 @@ impl Apply<'_> {
     }
 
     /// What the configuration mentions, in the name of its manager.
-    fn own(&self) -> Entry {
-        let Request { api_version, subresource, reset, schema, .. } = *self.request;
+    fn own(&self) -> ManagerEntry {
+        let MergeRequest { api_version, subresource, reset, schema, .. } = *self.request;
         let set = to_field_set(self.config, schema).recursive_difference(reset);
-        Entry::new(self.request.manager(), Operation::Apply, api_version, subresource, set)
+        ManagerEntry::new(self.request.manager(), Operation::Apply, api_version, subresource, set)
     }
 
     /// Removes what the manager applied last time, does not apply now, and nobody else owns.
-    fn prune(&self, merged: &Value, managed: &Managed<'_>, last: &Entry) -> Value {
+    fn prune(&self, merged: &Value, managed: &Managed<'_>, last: &ManagerEntry) -> Value {
         let schema = self.request.schema;
         let named = |set: &Set| with_named_parents(set, schema);
         let fields = |value: &Value| named(&to_field_set(value, schema));
@@ -175,22 +175,22 @@ impl Apply<'_> {
         &self,
         object: &Value,
         managed: &mut Managed<'_>,
-        own: &Entry,
+        own: &ManagerEntry,
         force: bool,
-    ) -> Result<(), Unsettled> {
+    ) -> Result<(), ApplyRetry> {
         let mut changes =
-            compare(self.live, object, self.request.schema).map_err(Unsettled::Faults)?;
+            compare(self.live, object, self.request.schema).map_err(ApplyRetry::Faults)?;
         changes.removed.subtract(&MANAGED_FIELDS);
         let changes = changes.without(self.request.reset);
         let changed = changes.modified.union(&changes.added);
         let others = || managed.entries.iter().filter(|entry| !entry.same_manager(own));
         if !force {
-            let conflicts: Vec<(&Entry, Set)> = others()
+            let conflicts: Vec<(&ManagerEntry, Set)> = others()
                 .map(|entry| (entry, entry.set.intersection(&changed)))
                 .filter(|(_, set)| !set.is_empty())
                 .collect();
             if !conflicts.is_empty() {
-                return Err(Unsettled::Conflict(Conflicts::new(conflicts)));
+                return Err(ApplyRetry::Conflict(Conflicts::new(conflicts)));
             }
         }
         for entry in managed.entries.iter_mut().filter(|entry| !entry.same_manager(own)) {
@@ -200,7 +200,13 @@ impl Apply<'_> {
     }
 
     /// Strips what nobody owns, and dates the entry if the object changed.
-    fn finish(&self, managed: &mut Managed<'_>, own: &Entry, last: Option<&Entry>, changed: bool) {
+    fn finish(
+        &self,
+        managed: &mut Managed<'_>,
+        own: &ManagerEntry,
+        last: Option<&ManagerEntry>,
+        changed: bool,
+    ) {
         managed.drop_empty();
         for entry in managed.entries.iter_mut().filter(|entry| entry.same_manager(own)) {
             entry.edit(|set| set.subtract(&NEVER_OWNED));
@@ -227,7 +233,7 @@ fn owned_by_version(managed: &Managed<'_>, first: &str) -> Vec<Set> {
     versions.into_values().collect()
 }
 
-enum Unsettled {
+enum ApplyRetry {
     Conflict(Conflicts),
     Faults(Faults),
 }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::entries::{Entry, Operation};
-use crate::path::{Path, Quoted};
+use super::entries::{ManagerEntry, Operation};
+use crate::path::{GoQuoted, Path};
 use crate::set::Set;
 
 /// One field that another manager owns.
@@ -34,7 +34,7 @@ pub struct Conflicts(pub Vec<Conflict>);
 
 impl Conflicts {
     /// Sorts what was found per manager.
-    pub(super) fn new(found: Vec<(&Entry, Set)>) -> Self {
+    pub(super) fn new(found: Vec<(&ManagerEntry, Set)>) -> Self {
         let mut conflicts = Vec::new();
         for (entry, set) in found {
             let (manager, identifier) = (shown(entry), entry.identifier());
@@ -76,10 +76,10 @@ impl fmt::Display for Conflicts {
     }
 }
 
-fn shown(entry: &Entry) -> String {
-    let mut text = Quoted(&entry.manager).to_string();
+fn shown(entry: &ManagerEntry) -> String {
+    let mut text = GoQuoted(&entry.manager).to_string();
     if !entry.subresource.is_empty() {
-        text = format!("{text} with subresource {}", Quoted(&entry.subresource));
+        text = format!("{text} with subresource {}", GoQuoted(&entry.subresource));
     }
     if entry.operation == Operation::Update {
         text = format!("{text} using {}", entry.api_version);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use crate::path::Quoted;
+use crate::path::GoQuoted;
 use crate::set::{Set, SetError};
 
 /// More entries of updates than this are merged, oldest first.
@@ -25,7 +25,7 @@ pub enum EntryError {
     NoVersion,
     #[error("missing fieldsType in managed fields entry {0}")]
     NoFieldsType(usize),
-    #[error("invalid fieldsType {kind} in managed fields entry {at}", kind = Quoted(.kind))]
+    #[error("invalid fieldsType {kind} in managed fields entry {at}", kind = GoQuoted(.kind))]
     FieldsType { kind: String, at: usize },
     #[error("error decoding set: {0}")]
     Fields(SetError),
@@ -53,7 +53,7 @@ impl Operation {
 
 /// What one manager owns.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct ManagerEntry {
     pub(super) manager: String,
     pub(super) operation: Operation,
     pub(super) api_version: String,
@@ -65,7 +65,7 @@ pub(super) struct Entry {
     raw: Option<usize>,
 }
 
-impl Entry {
+impl ManagerEntry {
     pub(super) fn new(
         manager: &str,
         operation: Operation,
@@ -175,7 +175,7 @@ impl Entry {
 /// All managers of an object, each once.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Managed<'a> {
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<ManagerEntry>,
     /// The list as it was read.
     source: Cow<'a, Value>,
 }
@@ -187,9 +187,9 @@ impl<'a> Managed<'a> {
             Value::Array(entries) => entries,
             _ => return Err(EntryError::NotAList),
         };
-        let mut entries: Vec<Entry> = Vec::with_capacity(list.len() + 1);
+        let mut entries: Vec<ManagerEntry> = Vec::with_capacity(list.len() + 1);
         for (at, entry) in list.iter().enumerate() {
-            put(&mut entries, Entry::read(entry, at)?);
+            put(&mut entries, ManagerEntry::read(entry, at)?);
         }
         Ok(Self { entries, source })
     }
@@ -201,11 +201,11 @@ impl<'a> Managed<'a> {
     }
 
     /// Adds an entry in place of the one with the same identity.
-    pub(super) fn put(&mut self, entry: Entry) {
+    pub(super) fn put(&mut self, entry: ManagerEntry) {
         put(&mut self.entries, entry);
     }
 
-    pub(super) fn find(&self, wanted: &Entry) -> Option<&Entry> {
+    pub(super) fn find(&self, wanted: &ManagerEntry) -> Option<&ManagerEntry> {
         self.entries.iter().find(|entry| entry.same_manager(wanted))
     }
 
@@ -214,7 +214,7 @@ impl<'a> Managed<'a> {
     }
 
     /// Adds what an update changed to what its manager owned before.
-    pub(super) fn add_update(&mut self, mut own: Entry) {
+    pub(super) fn add_update(&mut self, mut own: ManagerEntry) {
         if let Some(before) = self.find(&own) {
             own.set = std::mem::take(&mut own.set).union(&before.set);
         }
@@ -234,8 +234,9 @@ impl<'a> Managed<'a> {
             let entry = &self.entries[at];
             (seconds(entry.time.as_deref()), entry.identifier())
         });
-        let oldest: Vec<Entry> = updaters.iter().map(|&at| self.entries[at].clone()).collect();
-        let mut first: Vec<&Entry> = Vec::new();
+        let oldest: Vec<ManagerEntry> =
+            updaters.iter().map(|&at| self.entries[at].clone()).collect();
+        let mut first: Vec<&ManagerEntry> = Vec::new();
         for entry in &oldest {
             if count <= MOST_UPDATERS {
                 break;
@@ -251,9 +252,9 @@ impl<'a> Managed<'a> {
     }
 
     /// Moves `entry` into the bucket of its version, which begins as `first`.
-    fn merge_old(&mut self, first: &Entry, entry: &Entry) {
+    fn merge_old(&mut self, first: &ManagerEntry, entry: &ManagerEntry) {
         let version = &entry.api_version;
-        let mut bucket = Entry::new(OLD_UPDATES, Operation::Update, version, "", Set::new());
+        let mut bucket = ManagerEntry::new(OLD_UPDATES, Operation::Update, version, "", Set::new());
         match self.find(&bucket) {
             Some(existing) => bucket.set = existing.set.clone(),
             None => {
@@ -273,7 +274,7 @@ impl<'a> Managed<'a> {
     /// The list as it stands in the object, sorted.
     pub(super) fn write(mut self) -> Vec<Value> {
         self.entries.sort_by(|left, right| {
-            let time = |entry: &Entry| seconds(entry.time.as_deref());
+            let time = |entry: &ManagerEntry| seconds(entry.time.as_deref());
             left.operation
                 .cmp(&right.operation)
                 .then_with(|| time(left).cmp(&time(right)))
@@ -286,7 +287,7 @@ impl<'a> Managed<'a> {
     }
 }
 
-fn put(entries: &mut Vec<Entry>, entry: Entry) {
+fn put(entries: &mut Vec<ManagerEntry>, entry: ManagerEntry) {
     match entries.iter_mut().find(|other| other.same_manager(&entry)) {
         Some(other) => *other = entry,
         None => entries.push(entry),

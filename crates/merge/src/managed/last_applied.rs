@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::{Request, metadata};
+use super::{MergeRequest, metadata};
 use crate::set::Set;
 use crate::typed::{Duplicates, compare, to_field_set, validate};
 
@@ -17,7 +17,7 @@ const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const MOST_ANNOTATION_BYTES: usize = 256 << 10;
 
 /// The fields that are as they were last applied; `None` if that cannot be told.
-pub(super) fn allowed_conflicts(live: &Value, request: &Request<'_>) -> Option<Set> {
+pub(super) fn allowed_conflicts(live: &Value, request: &MergeRequest<'_>) -> Option<Set> {
     let text = annotation(live)?;
     validate(live, request.schema, Duplicates::Refused).ok()?;
     let applied: Value = serde_json::from_str(text).ok()?;

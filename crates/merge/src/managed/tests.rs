@@ -23,9 +23,9 @@ fn object(spec: Value) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec})
 }
 
-fn request<'a>(manager: &'a str, schema: &'a Schema) -> Request<'a> {
+fn request<'a>(manager: &'a str, schema: &'a Schema) -> MergeRequest<'a> {
     static NOTHING: Set = Set::new();
-    Request {
+    MergeRequest {
         manager,
         subresource: "",
         api_version: "apps/v1",
@@ -69,7 +69,7 @@ fn what_built_in_kinds_always_have_belongs_to_nobody() {
     let schema = deployment();
     let mut new = object(json!({"replicas": 1}));
     let blank = json!({"metadata": {}, "spec": {}, "status": {}});
-    track_update(None, &mut new, &Request { blank: Some(&blank), ..request("one", &schema) });
+    track_update(None, &mut new, &MergeRequest { blank: Some(&blank), ..request("one", &schema) });
     assert_eq!(entries(&new)[0]["fieldsV1"], json!({"f:spec": {"f:replicas": {}}}));
 }
 
@@ -99,7 +99,7 @@ fn conflicts_read_as_clients_know_them() {
     );
     assert_eq!(conflicts.0[0].field(), ".spec.replicas");
 
-    let other = Request { subresource: "scale", ..request("hpa", &schema) };
+    let other = MergeRequest { subresource: "scale", ..request("hpa", &schema) };
     let mut scaled = live.clone();
     scaled["spec"]["paused"] = true.into();
     track_update(Some(&live), &mut scaled, &other);
@@ -142,7 +142,7 @@ fn applying_the_same_again_changes_nothing() {
     let config = object(json!({"replicas": 2}));
     let me = request("me", &schema);
     let applied = apply(None, &config, &me, false).unwrap().unwrap();
-    let later = Request { now: "2027-01-01T00:00:00Z", ..me };
+    let later = MergeRequest { now: "2027-01-01T00:00:00Z", ..me };
     assert_eq!(apply(Some(&applied), &config, &later, false), Ok(None));
 }
 
@@ -165,7 +165,7 @@ fn managers_of_versions_that_are_gone_are_forgotten() {
     live["metadata"]["managedFields"][0]["apiVersion"] = "apps/v1beta1".into();
     let mut new = live.clone();
     new["spec"]["paused"] = true.into();
-    let me = Request { versions: &["apps/v1"], ..request("me", &schema) };
+    let me = MergeRequest { versions: &["apps/v1"], ..request("me", &schema) };
     track_update(Some(&live), &mut new, &me);
     let managers: Vec<&Value> = new["metadata"]["managedFields"]
         .as_array()

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::entries::{Entry, Managed, Operation};
+use super::entries::{Managed, ManagerEntry, Operation};
 use super::{
-    MANAGED_FIELDS, NEVER_OWNED, Request, has_uid, managed_fields, set_managed_fields,
+    MANAGED_FIELDS, MergeRequest, NEVER_OWNED, has_uid, managed_fields, set_managed_fields,
     take_managed_fields,
 };
 use crate::set::Set;
@@ -15,7 +15,7 @@ use crate::typed::{Comparison, compare, reconcile_field_set_with_schema};
 /// Brings `new.metadata.managedFields` up to date, given what is stored (`live`, if
 /// anything). Never fails: an object that cannot be read through its schema keeps the
 /// managers it had.
-pub fn track_update(live: Option<&Value>, new: &mut Value, request: &Request<'_>) {
+pub fn track_update(live: Option<&Value>, new: &mut Value, request: &MergeRequest<'_>) {
     let given = take_managed_fields(new);
     let stored = live.and_then(managed_fields);
     let Some(changes) = changes(live, new, request) else {
@@ -25,14 +25,14 @@ pub fn track_update(live: Option<&Value>, new: &mut Value, request: &Request<'_>
     };
     let mut managed = match source(given, stored, request) {
         // Nothing changed, and these entries were written by us.
-        Source::Known(entries) if changes.is_same() && entries.is_array() => {
+        ManagersSource::Known(entries) if changes.is_same() && entries.is_array() => {
             if let Value::Array(entries) = entries.into_owned() {
                 set_managed_fields(new, entries);
             }
             return;
         }
-        Source::Known(entries) => Managed::read(entries).unwrap_or_default(),
-        Source::Read(managed) => managed,
+        ManagersSource::Known(entries) => Managed::read(entries).unwrap_or_default(),
+        ManagersSource::Read(managed) => managed,
     };
     // An object whose managers nobody tracks stays so until it is applied.
     if managed.entries.is_empty() && live.is_some_and(has_uid) {
@@ -45,7 +45,7 @@ pub fn track_update(live: Option<&Value>, new: &mut Value, request: &Request<'_>
 }
 
 /// Where the managers before the write come from.
-enum Source<'a> {
+enum ManagersSource<'a> {
     /// As stored, not read yet.
     Known(Cow<'a, Value>),
     Read(Managed<'a>),
@@ -56,18 +56,20 @@ enum Source<'a> {
 fn source<'a>(
     given: Option<Value>,
     stored: Option<&'a Value>,
-    request: &Request<'_>,
-) -> Source<'a> {
-    let known = || Source::Known(stored.map_or(Cow::Owned(Value::Null), Cow::Borrowed));
+    request: &MergeRequest<'_>,
+) -> ManagersSource<'a> {
+    let known = || ManagersSource::Known(stored.map_or(Cow::Owned(Value::Null), Cow::Borrowed));
     let given = given.filter(|given| !given.is_null());
     match given {
-        Some(given) if Some(&given) == stored => Source::Known(Cow::Owned(given)),
+        Some(given) if Some(&given) == stored => ManagersSource::Known(Cow::Owned(given)),
         Some(given) if request.subresource.is_empty() => {
             if is_reset(&given) {
-                return Source::Read(Managed::default());
+                return ManagersSource::Read(Managed::default());
             }
             match Managed::read(Cow::Owned(given)) {
-                Ok(managed) if !managed.entries.is_empty() => Source::Read(managed.rewritten()),
+                Ok(managed) if !managed.entries.is_empty() => {
+                    ManagersSource::Read(managed.rewritten())
+                }
                 _ => known(),
             }
         }
@@ -89,7 +91,7 @@ fn is_reset(given: &Value) -> bool {
 pub(super) fn changes(
     live: Option<&Value>,
     new: &Value,
-    request: &Request<'_>,
+    request: &MergeRequest<'_>,
 ) -> Option<Comparison> {
     let nothing = Value::Object(Map::new());
     let old = live.or(request.blank).unwrap_or(&nothing);
@@ -99,7 +101,7 @@ pub(super) fn changes(
 }
 
 /// Takes what changed from everyone.
-fn lose(managed: &mut Managed<'_>, changes: &Comparison, request: &Request<'_>) {
+fn lose(managed: &mut Managed<'_>, changes: &Comparison, request: &MergeRequest<'_>) {
     managed.entries.retain(|entry| request.serves(&entry.api_version));
     for entry in &mut managed.entries {
         reconcile(entry, request);
@@ -115,7 +117,7 @@ fn lose(managed: &mut Managed<'_>, changes: &Comparison, request: &Request<'_>) 
 pub(super) fn gain(
     managed: &mut Managed<'_>,
     changes: Comparison,
-    request: &Request<'_>,
+    request: &MergeRequest<'_>,
     manager: &str,
 ) {
     let mut own: Set = changes.added.union(&changes.modified);
@@ -124,13 +126,13 @@ pub(super) fn gain(
         return;
     }
     let (version, subresource) = (request.api_version, request.subresource);
-    let mut entry = Entry::new(manager, Operation::Update, version, subresource, own);
+    let mut entry = ManagerEntry::new(manager, Operation::Update, version, subresource, own);
     entry.time = request.time();
     managed.add_update(entry);
 }
 
 /// Reads an entry that was written under an older schema in terms of today's.
-pub(super) fn reconcile(entry: &mut Entry, request: &Request<'_>) {
+pub(super) fn reconcile(entry: &mut ManagerEntry, request: &MergeRequest<'_>) {
     if let Some(set) = reconcile_field_set_with_schema(&entry.set, request.schema) {
         entry.edit(|old| {
             *old = set;

@@ -79,5 +79,5 @@ fn numbers_are_equal_by_what_they_are_worth() {
 
 #[test]
 fn quotes_are_those_of_go() {
-    assert_eq!(Quoted("a\"b\\c\n\u{1}é'").to_string(), r#""a\"b\\c\n\x01é'""#);
+    assert_eq!(GoQuoted("a\"b\\c\n\u{1}é'").to_string(), r#""a\"b\\c\n\x01é'""#);
 }

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::order::{self, Identity};
-use super::{PATCH, Place, StrategicError, merge_map, without_directives, wrong_type};
+use super::order::{self, ItemIdentity};
+use super::{PATCH, SchemaPosition, StrategicError, merge_map, without_directives, wrong_type};
 
 /// What the items of a list are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(super) fn element_kind(left: &[Value], right: &[Value]) -> Result<ElementKin
 pub(super) fn merge_list(
     live: Vec<Value>,
     patch: Vec<Value>,
-    list: Place<'_>,
+    list: SchemaPosition<'_>,
 ) -> Result<Vec<Value>, StrategicError> {
     if live.is_empty() && patch.is_empty() {
         return Ok(live);
@@ -49,7 +49,7 @@ pub(super) fn merge_list(
                     merged.push(item.clone());
                 }
             }
-            order::arrange(merged, &patch, &live, Identity::Scalar)
+            order::arrange(merged, &patch, &live, ItemIdentity::Scalar)
         }
         ElementKind::Map => {
             let Some(key) = list.key() else {
@@ -58,7 +58,7 @@ pub(super) fn merge_list(
             };
             let (live, patch) = special_items(live, patch, key)?;
             let merged = merge_items(live.clone(), &patch, key, list.item())?;
-            order::arrange(merged, &patch, &live, Identity::Key(key))
+            order::arrange(merged, &patch, &live, ItemIdentity::Key(key))
         }
     }
 }
@@ -104,7 +104,7 @@ fn merge_items(
     mut live: Vec<Value>,
     patch: &[Value],
     key: &str,
-    place: Place<'_>,
+    place: SchemaPosition<'_>,
 ) -> Result<Vec<Value>, StrategicError> {
     check_maps(&live)?;
     for item in patch {
@@ -125,9 +125,9 @@ pub(super) fn merge_ordered(
     live: Option<Vec<Value>>,
     patch: Option<Vec<Value>>,
     wanted: &[Value],
-    list: Place<'_>,
+    list: SchemaPosition<'_>,
 ) -> Result<Vec<Value>, StrategicError> {
-    let identity = list.key().map_or(Identity::Scalar, Identity::Key);
+    let identity = list.key().map_or(ItemIdentity::Scalar, ItemIdentity::Key);
     order::check(patch.as_deref().unwrap_or(&[]), wanted, identity)?;
     let serverside = match (&live, &patch) {
         (Some(live), Some(patch)) if list.merges() => order::after_edit(live, patch, identity),

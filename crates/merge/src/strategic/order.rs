@@ -8,7 +8,7 @@ use super::{PATCH, StrategicError, wrong_type};
 
 /// How items of a list are told apart.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Identity<'a> {
+pub(super) enum ItemIdentity<'a> {
     Scalar,
     Key(&'a str),
 }
@@ -23,7 +23,7 @@ pub(super) fn key_of<'a>(item: &'a Value, key: &str) -> Result<&'a Value, Strate
         .ok_or_else(|| StrategicError::NoMergeKey { map: item.clone(), key: key.to_owned() })
 }
 
-impl Identity<'_> {
+impl ItemIdentity<'_> {
     fn of<'a>(&self, item: &'a Value) -> Result<&'a Value, StrategicError> {
         match self {
             Self::Scalar => Ok(item),
@@ -41,7 +41,7 @@ pub(super) fn arrange(
     merged: Vec<Value>,
     wanted: &[Value],
     live: &[Value],
-    identity: Identity<'_>,
+    identity: ItemIdentity<'_>,
 ) -> Result<Vec<Value>, StrategicError> {
     let wanted = identity.identities(wanted)?;
     let live = identity.identities(live)?;
@@ -75,8 +75,12 @@ pub(super) fn arrange(
 /// The live order that `$setElementOrder` is weighed against. Upstream edits the live list in
 /// place, so that new items fill the room that deleted ones leave and thereby get a place in
 /// the live order. Clients see the outcome, so we do the same.
-pub(super) fn after_edit(live: &[Value], patch: &[Value], identity: Identity<'_>) -> Vec<Value> {
-    let Identity::Key(key) = identity else { return live.to_vec() };
+pub(super) fn after_edit(
+    live: &[Value],
+    patch: &[Value],
+    identity: ItemIdentity<'_>,
+) -> Vec<Value> {
+    let ItemIdentity::Key(key) = identity else { return live.to_vec() };
     let is =
         |item: &Value, directive: &str| item.get(PATCH).and_then(Value::as_str) == Some(directive);
     let held =
@@ -97,7 +101,7 @@ pub(super) fn after_edit(live: &[Value], patch: &[Value], identity: Identity<'_>
 pub(super) fn check(
     patch: &[Value],
     wanted: &[Value],
-    identity: Identity<'_>,
+    identity: ItemIdentity<'_>,
 ) -> Result<(), StrategicError> {
     if patch.is_empty() || wanted.is_empty() {
         return Ok(());

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::field_element;
 use super::validate::{Faults, FieldFault};
-use super::walk::{Kind, Ty};
+use super::walk::{Ty, ValueKind};
 use crate::path::{PathElement, same_value};
 use crate::set::Set;
 
@@ -35,7 +35,7 @@ impl Comparison {
         }
     }
 
-    fn graft(&mut self, element: PathElement, own: Own, below: Self) {
+    fn graft(&mut self, element: PathElement, own: OwnedSets, below: Self) {
         let place = |set: &mut Set, member: bool, below: Set| {
             if member || !below.is_empty() {
                 set.graft(element.clone(), member, below);
@@ -51,7 +51,7 @@ impl Comparison {
 
 /// To which sets the compared place itself belongs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Own {
+struct OwnedSets {
     added: bool,
     modified: bool,
     removed: bool,
@@ -73,24 +73,24 @@ fn walk(
     old: Option<&Value>,
     new: Option<&Value>,
     below: &mut Comparison,
-) -> Result<Own, Faults> {
+) -> Result<OwnedSets, Faults> {
     let (old, new) = match (old, new) {
         (Some(old), Some(new)) => (old, new),
         (None, Some(new)) => {
             everything(ty, new, &mut below.added)?;
-            return Ok(Own { added: true, ..Own::default() });
+            return Ok(OwnedSets { added: true, ..OwnedSets::default() });
         }
         (Some(old), None) => {
             everything(ty, old, &mut below.removed)?;
-            return Ok(Own { removed: true, ..Own::default() });
+            return Ok(OwnedSets { removed: true, ..OwnedSets::default() });
         }
-        (None, None) => return Ok(Own::default()),
+        (None, None) => return Ok(OwnedSets::default()),
     };
     let (old_kind, new_kind) = (ty.kind(Some(old)), ty.kind(Some(new)));
     // One kind replaces another: the old parts go, the new parts come.
     let mut modified = old_kind != new_kind && walk_as(ty, old_kind, old, new, below)?;
     modified |= walk_as(ty, new_kind, old, new, below)?;
-    Ok(Own { modified, ..Own::default() })
+    Ok(OwnedSets { modified, ..OwnedSets::default() })
 }
 
 /// All places below a value that is on one side only.
@@ -100,7 +100,7 @@ fn everything(ty: Ty<'_>, value: &Value, below: &mut Set) -> Result<(), Faults> 
         return Ok(());
     }
     match (kind, value) {
-        (Kind::Map, Value::Object(fields)) => {
+        (ValueKind::Map, Value::Object(fields)) => {
             below.nodes.reserve(fields.len());
             for (name, value) in fields {
                 let mut deeper = Set::new();
@@ -109,7 +109,7 @@ fn everything(ty: Ty<'_>, value: &Value, below: &mut Set) -> Result<(), Faults> 
                 below.graft(field_element(name), true, deeper);
             }
         }
-        (Kind::List, Value::Array(items)) => {
+        (ValueKind::List, Value::Array(items)) => {
             for (element, items) in group(ty, items)? {
                 let mut deeper = Set::new();
                 if let [item] = items.as_slice() {
@@ -127,7 +127,7 @@ fn everything(ty: Ty<'_>, value: &Value, below: &mut Set) -> Result<(), Faults> 
 /// Compares as one kind; whether the place as a whole differs.
 fn walk_as(
     ty: Ty<'_>,
-    kind: Kind,
+    kind: ValueKind,
     old: &Value,
     new: &Value,
     below: &mut Comparison,
@@ -137,8 +137,8 @@ fn walk_as(
         return whole();
     }
     match kind {
-        Kind::Scalar => whole(),
-        Kind::Map => {
+        ValueKind::Scalar => whole(),
+        ValueKind::Map => {
             let (old, new) = (old.as_object(), new.as_object());
             // Nothing inside either: compared as a whole, so that `{}` and null stay apart.
             if old.is_none_or(Map::is_empty) && new.is_none_or(Map::is_empty) {
@@ -147,7 +147,7 @@ fn walk_as(
             compare_fields(ty, old, new, below)?;
             Ok(false)
         }
-        Kind::List => {
+        ValueKind::List => {
             let (old, new) = (items(old), items(new));
             if old.is_empty() && new.is_empty() {
                 return whole();
@@ -191,7 +191,7 @@ fn compare_fields(
         let mut deeper = Comparison::default();
         let own = walk(ty.field(name), old, new, &mut deeper)
             .map_err(|faults| faults.within(&field_element(name)))?;
-        if own != Own::default() || !deeper.is_same() {
+        if own != OwnedSets::default() || !deeper.is_same() {
             below.graft(field_element(name), own, deeper);
         }
     }
@@ -258,21 +258,21 @@ fn compare_group(
         ([_, _, ..], [_, _, ..]) => {
             let same = old.len() == new.len()
                 && old.iter().zip(new).all(|(old, new)| same_value(old, new));
-            Own { modified: !same, ..Own::default() }
+            OwnedSets { modified: !same, ..OwnedSets::default() }
         }
         ([_, _, ..], _) => {
-            let mut own = Own::default();
+            let mut own = OwnedSets::default();
             if let Some(new) = new.first() {
                 own = item(None, Some(new))?;
             }
-            Own { removed: true, ..own }
+            OwnedSets { removed: true, ..own }
         }
         _ => {
-            let mut own = Own::default();
+            let mut own = OwnedSets::default();
             if let Some(old) = old.first() {
                 own = item(Some(old), None)?;
             }
-            Own { added: true, ..own }
+            OwnedSets { added: true, ..own }
         }
     };
     below.graft(element, own, deeper);

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::field_element;
-use super::walk::{Kind, Ty};
+use super::walk::{Ty, ValueKind};
 use crate::path::PathElement;
 use crate::set::{Set, SetNode};
 
@@ -15,7 +15,7 @@ pub(super) fn collect(ty: Ty<'_>, value: &Value, below: &mut Set) -> bool {
         return true;
     }
     match (kind, value) {
-        (Kind::Map, Value::Object(fields)) => {
+        (ValueKind::Map, Value::Object(fields)) => {
             below.nodes.reserve(fields.len());
             for (name, value) in fields {
                 let mut deeper = Set::new();
@@ -29,7 +29,7 @@ pub(super) fn collect(ty: Ty<'_>, value: &Value, below: &mut Set) -> bool {
                 below.graft(field_element(name), member, deeper);
             }
         }
-        (Kind::List, Value::Array(items)) => collect_items(ty, items, below),
+        (ValueKind::List, Value::Array(items)) => collect_items(ty, items, below),
         _ => {}
     }
     false
@@ -75,7 +75,7 @@ pub(super) fn with_named_parents(ty: Ty<'_>, set: &Set) -> Set {
 }
 
 fn reads_as_map(ty: Ty<'_>) -> bool {
-    ty.kind(None) == Kind::Map
+    ty.kind(None) == ValueKind::Map
 }
 
 /// The type one step down, where a schema can tell.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::field_element;
 use super::validate::{Faults, FieldFault};
-use super::walk::{Kind, Ty};
+use super::walk::{Ty, ValueKind};
 use crate::path::PathElement;
 
 pub(super) fn merge(
@@ -27,8 +27,8 @@ pub(super) fn merge(
     }
     let nothing = Map::new();
     match kind {
-        Kind::Scalar => Ok(Some(config.clone())),
-        Kind::Map => {
+        ValueKind::Scalar => Ok(Some(config.clone())),
+        ValueKind::Map => {
             let (old, new) = (live.as_object(), config.as_object());
             let (old, new) = (old.unwrap_or(&nothing), new.unwrap_or(&nothing));
             // Nothing inside either: the configuration decides between `{}` and null.
@@ -37,7 +37,7 @@ pub(super) fn merge(
             }
             Ok(Some(Value::Object(merge_fields(ty, old, new)?)))
         }
-        Kind::List => {
+        ValueKind::List => {
             let old = live.as_array().map_or(&[][..], Vec::as_slice);
             let new = config.as_array().map_or(&[][..], Vec::as_slice);
             if old.is_empty() && new.is_empty() {

@@ -1,6 +1,6 @@
 //! Sets that were recorded before the schema changed.
 
-use super::walk::{Kind, Ty};
+use super::walk::{Ty, ValueKind};
 use crate::path::PathElement;
 use crate::set::{Set, SetNode};
 
@@ -37,32 +37,32 @@ fn level(ty: Ty<'_>, set: &Set) -> Set {
 fn became_atomic(ty: Ty<'_>, node: &SetNode) -> bool {
     let kind = ty.kind(None);
     match kind {
-        Kind::Scalar => false,
-        Kind::List => ty.is_atomic(kind) && !node.below.is_empty(),
-        Kind::Map => ty.is_atomic(kind) && !ty.is_free_map() && !node.below.is_empty(),
+        ValueKind::Scalar => false,
+        ValueKind::List => ty.is_atomic(kind) && !node.below.is_empty(),
+        ValueKind::Map => ty.is_atomic(kind) && !ty.is_free_map() && !node.below.is_empty(),
     }
 }
 
 /// Whether the schema has anything to say below.
 fn descends(ty: Ty<'_>) -> bool {
     match ty.kind(None) {
-        Kind::Scalar => false,
-        Kind::List => true,
-        Kind::Map => !ty.is_free_map(),
+        ValueKind::Scalar => false,
+        ValueKind::List => true,
+        ValueKind::Map => !ty.is_free_map(),
     }
 }
 
 /// The type one step down; fields that the schema does not know are left alone.
 fn step<'a>(ty: Ty<'a>, element: &PathElement) -> Option<Ty<'a>> {
     match ty.kind(None) {
-        Kind::Map => match element {
+        ValueKind::Map => match element {
             PathElement::Field(name) => match ty.field(name) {
                 Ty::Undeclared => None,
                 field => Some(field),
             },
             _ => None,
         },
-        Kind::List => Some(ty.item()),
-        Kind::Scalar => None,
+        ValueKind::List => Some(ty.item()),
+        ValueKind::Scalar => None,
     }
 }

@@ -3,21 +3,21 @@
 use serde_json::{Map, Value};
 
 use super::field_element;
-use super::walk::{Kind, Ty};
+use super::walk::{Ty, ValueKind};
 use crate::set::Set;
 
 /// The value without `items`. What loses all its content becomes null: whoever
 /// wants it gone as well names it in the set.
 pub(super) fn remove(ty: Ty<'_>, value: &Value, items: &Set) -> Value {
     let kind = ty.kind(Some(value));
-    if kind == Kind::Scalar {
+    if kind == ValueKind::Scalar {
         return value.clone();
     }
     if ty.is_atomic(kind) {
         return Value::Null;
     }
     match (kind, value) {
-        (Kind::Map, Value::Object(fields)) => {
+        (ValueKind::Map, Value::Object(fields)) => {
             let mut kept = Map::new();
             for (name, value) in fields {
                 match items.node(&field_element(name)) {
@@ -33,7 +33,7 @@ pub(super) fn remove(ty: Ty<'_>, value: &Value, items: &Set) -> Value {
             }
             if kept.is_empty() { Value::Null } else { Value::Object(kept) }
         }
-        (Kind::List, Value::Array(list)) => {
+        (ValueKind::List, Value::Array(list)) => {
             let kept: Vec<Value> = list
                 .iter()
                 .filter_map(|item| {
@@ -58,7 +58,7 @@ pub(super) fn extract(ty: Ty<'_>, value: &Value, items: &Set) -> Value {
         return value.clone();
     }
     match (kind, value) {
-        (Kind::Map, Value::Object(fields)) if !fields.is_empty() => {
+        (ValueKind::Map, Value::Object(fields)) if !fields.is_empty() => {
             let mut kept = Map::new();
             for (name, value) in fields {
                 let Some(node) = items.node(&field_element(name)) else { continue };
@@ -69,7 +69,7 @@ pub(super) fn extract(ty: Ty<'_>, value: &Value, items: &Set) -> Value {
             }
             if kept.is_empty() { Value::Null } else { Value::Object(kept) }
         }
-        (Kind::List, Value::Array(list)) if !list.is_empty() => {
+        (ValueKind::List, Value::Array(list)) if !list.is_empty() => {
             let kept: Vec<Value> = list
                 .iter()
                 .filter_map(|item| {
@@ -83,7 +83,7 @@ pub(super) fn extract(ty: Ty<'_>, value: &Value, items: &Set) -> Value {
                 .collect();
             if kept.is_empty() { Value::Null } else { Value::Array(kept) }
         }
-        (Kind::Map, Value::Object(_)) | (Kind::List, Value::Array(_)) => value.clone(),
+        (ValueKind::Map, Value::Object(_)) | (ValueKind::List, Value::Array(_)) => value.clone(),
         _ => Value::Null,
     }
 }

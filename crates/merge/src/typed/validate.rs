@@ -3,11 +3,11 @@
 
 use std::fmt;
 
-use schema::{Node, Type};
+use schema::{SchemaNode, Type};
 use serde_json::Value;
 
 use super::field_element;
-use super::walk::{Kind, Ty};
+use super::walk::{Ty, ValueKind};
 use crate::go::go_print;
 use crate::path::{Path, PathElement};
 
@@ -103,7 +103,7 @@ impl Walk {
             return;
         }
         match (ty.kind(Some(value)), value) {
-            (Kind::Map, Value::Object(fields)) => {
+            (ValueKind::Map, Value::Object(fields)) => {
                 for (name, value) in fields {
                     self.path.push(field_element(name));
                     match ty.field(name) {
@@ -113,10 +113,10 @@ impl Walk {
                     self.path.pop();
                 }
             }
-            (Kind::Map, other) => self.instead_of("map", other),
-            (Kind::List, Value::Array(items)) => self.items(ty, items),
-            (Kind::List, other) => self.instead_of("list", other),
-            (Kind::Scalar, value) => {
+            (ValueKind::Map, other) => self.instead_of("map", other),
+            (ValueKind::List, Value::Array(items)) => self.items(ty, items),
+            (ValueKind::List, other) => self.instead_of("list", other),
+            (ValueKind::Scalar, value) => {
                 if let Ty::Node(node, _) = ty {
                     self.scalar(node, value);
                 }
@@ -125,7 +125,7 @@ impl Walk {
     }
 
     fn items(&mut self, list: Ty<'_>, items: &[Value]) {
-        let atomic = list.is_atomic(Kind::List);
+        let atomic = list.is_atomic(ValueKind::List);
         let mut seen: Vec<PathElement> = Vec::with_capacity(if atomic { 0 } else { items.len() });
         for (at, item) in items.iter().enumerate() {
             let element = if atomic {
@@ -154,7 +154,7 @@ impl Walk {
         }
     }
 
-    fn scalar(&mut self, node: &Node, value: &Value) {
+    fn scalar(&mut self, node: &SchemaNode, value: &Value) {
         let fits = match node.ty {
             // Formats of strings (quantities, times, int-or-string) come as other scalars too.
             Type::String if has_format(node) => !value.is_object() && !value.is_array(),
@@ -181,7 +181,7 @@ impl Walk {
     }
 }
 
-fn has_format(node: &Node) -> bool {
+fn has_format(node: &SchemaNode) -> bool {
     let format = node.validation.as_ref().and_then(|validation| validation.format.as_deref());
     format.is_some_and(|format| format != "byte")
 }

@@ -1,6 +1,6 @@
 //! How a schema reads at one place: as a map, a list or a scalar.
 
-use schema::{Additional, ListType, MapType, Node, Schema, Type};
+use schema::{Additional, ListType, MapType, Schema, SchemaNode, Type};
 use serde_json::Value;
 
 use crate::path::PathElement;
@@ -9,7 +9,7 @@ use crate::path::PathElement;
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Ty<'a> {
     /// A declared type; the flag says that an enclosing type keeps unknown fields.
-    Node(&'a Node, bool),
+    Node(&'a SchemaNode, bool),
     /// Nothing is known: maps merge field by field, lists are atomic.
     Deduced,
     /// Nothing is known inside an atomic value: everything is atomic.
@@ -21,7 +21,7 @@ pub(crate) enum Ty<'a> {
 
 /// What a value is taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ValueKind {
     Map,
     List,
     Scalar,
@@ -51,37 +51,37 @@ impl<'a> Ty<'a> {
         Self::node(schema, false)
     }
 
-    fn node(node: &'a Node, inherited: bool) -> Self {
+    fn node(node: &'a SchemaNode, inherited: bool) -> Self {
         Self::Node(node, inherited || node.preserve_unknown)
     }
 
     /// What `value` is here. A null, or nothing, is a map wherever a map is possible.
-    pub(crate) fn kind(self, value: Option<&Value>) -> Kind {
+    pub(crate) fn kind(self, value: Option<&Value>) -> ValueKind {
         let declared = match self {
             Self::Node(node, _) => node.ty,
             Self::Deduced | Self::Untyped | Self::Undeclared => Type::Any,
         };
         match declared {
-            Type::Object => Kind::Map,
-            Type::Array => Kind::List,
+            Type::Object => ValueKind::Map,
+            Type::Array => ValueKind::List,
             Type::String | Type::Integer | Type::Number | Type::Boolean | Type::IntOrString => {
-                Kind::Scalar
+                ValueKind::Scalar
             }
             Type::Any => match value {
-                None | Some(Value::Null | Value::Object(_)) => Kind::Map,
-                Some(Value::Array(_)) => Kind::List,
-                Some(_) => Kind::Scalar,
+                None | Some(Value::Null | Value::Object(_)) => ValueKind::Map,
+                Some(Value::Array(_)) => ValueKind::List,
+                Some(_) => ValueKind::Scalar,
             },
         }
     }
 
     /// Whether values of this kind are owned as a whole.
-    pub(crate) fn is_atomic(self, kind: Kind) -> bool {
+    pub(crate) fn is_atomic(self, kind: ValueKind) -> bool {
         match (self, kind) {
-            (_, Kind::Scalar) | (Self::Untyped, _) => true,
-            (Self::Node(node, _), Kind::List) => node.list == ListType::Atomic,
-            (Self::Node(node, _), Kind::Map) => node.map == MapType::Atomic,
-            (Self::Deduced | Self::Undeclared, kind) => kind == Kind::List,
+            (_, ValueKind::Scalar) | (Self::Untyped, _) => true,
+            (Self::Node(node, _), ValueKind::List) => node.list == ListType::Atomic,
+            (Self::Node(node, _), ValueKind::Map) => node.map == MapType::Atomic,
+            (Self::Deduced | Self::Undeclared, kind) => kind == ValueKind::List,
         }
     }
 
@@ -121,7 +121,7 @@ impl<'a> Ty<'a> {
     /// The type of a list's items.
     pub(crate) fn item(self) -> Ty<'a> {
         match self {
-            Self::Node(Node { items: Some(item), .. }, keeps) => Self::node(item, keeps),
+            Self::Node(SchemaNode { items: Some(item), .. }, keeps) => Self::node(item, keeps),
             _ => Self::Untyped,
         }
     }
@@ -139,11 +139,15 @@ impl<'a> Ty<'a> {
 }
 
 /// Whether an object type says nothing about its fields, and so takes any.
-fn is_free_form(node: &Node) -> bool {
+fn is_free_form(node: &SchemaNode) -> bool {
     node.properties.is_empty() && node.additional == Additional::Closed
 }
 
-fn keyed_element(list: &Node, keys: &[Box<str>], item: &Value) -> Result<PathElement, ItemError> {
+fn keyed_element(
+    list: &SchemaNode,
+    keys: &[Box<str>],
+    item: &Value,
+) -> Result<PathElement, ItemError> {
     let fields = match item {
         Value::Object(fields) => fields,
         Value::Null => return Err(ItemError::NullEntry),

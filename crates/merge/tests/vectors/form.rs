@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use schema::{Additional, ListType, MapType, Node, PatchStrategy, Schema, Type};
+use schema::{Additional, ListType, MapType, PatchStrategy, Schema, SchemaNode, Type};
 use serde_json::Value;
 
 /// `{"type":"object","properties":{…},"values":…,"atomic":true}`, `{"type":"array","items":…,
@@ -23,7 +23,7 @@ pub(crate) fn schema(form: &Value) -> Schema {
     let atomic = form.get("type") == Some(&Value::from("atomic"));
     let properties = form.get("properties").and_then(Value::as_object);
     let known = form.as_object().is_some_and(|form| !form.is_empty());
-    Arc::new(Node {
+    Arc::new(SchemaNode {
         ty,
         preserve_unknown: !known || atomic,
         properties: properties
@@ -53,7 +53,7 @@ pub(crate) fn schema(form: &Value) -> Schema {
         },
         default: form.get("default").cloned().map(Box::new),
         patch: strategy(form),
-        ..Node::default()
+        ..SchemaNode::default()
     })
 }
 

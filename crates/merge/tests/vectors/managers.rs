@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use merge::{ApplyError, Request, Set, apply, extract_items, merge as merge_values, track_update};
-use schema::{Node, Schema};
+use merge::{
+    ApplyError, MergeRequest, Set, apply, extract_items, merge as merge_values, track_update,
+};
+use schema::{Schema, SchemaNode};
 use serde_json::{Map, Value, json};
 
 use super::form::schema;
@@ -19,7 +21,7 @@ struct State {
 
 /// The type of the table with what every object has.
 fn with_metadata(form: &Schema) -> Schema {
-    let mut node = Node::clone(form);
+    let mut node = SchemaNode::clone(form);
     if node.properties.is_empty() && node.preserve_unknown {
         return Arc::new(node);
     }
@@ -52,8 +54,8 @@ fn content(object: Option<&Value>) -> Value {
 }
 
 impl State {
-    fn request<'a>(&'a self, manager: &'a str, version: &'a str) -> Request<'a> {
-        Request {
+    fn request<'a>(&'a self, manager: &'a str, version: &'a str) -> MergeRequest<'a> {
+        MergeRequest {
             manager,
             subresource: "",
             api_version: version,

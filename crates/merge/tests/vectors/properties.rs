@@ -1,9 +1,9 @@
 //! What holds for every object, however odd.
 
 use merge::{
-    Duplicates, Request, Set, apply, compare, extract_items, json_patch, merge as merge_values,
-    merge_patch, reconcile_field_set_with_schema, remove_items, strategic_merge, to_field_set,
-    track_update, validate,
+    Duplicates, MergeRequest, Set, apply, compare, extract_items, json_patch,
+    merge as merge_values, merge_patch, reconcile_field_set_with_schema, remove_items,
+    strategic_merge, to_field_set, track_update, validate,
 };
 use proptest::prelude::*;
 use schema::Schema;
@@ -97,8 +97,8 @@ fn whole(spec: Value) -> Value {
     json!({"apiVersion": "g/v1", "kind": "Thing", "metadata": {"name": "one"}, "spec": spec})
 }
 
-fn request<'a>(manager: &'a str, schema: &'a Schema, nothing: &'a Set) -> Request<'a> {
-    Request {
+fn request<'a>(manager: &'a str, schema: &'a Schema, nothing: &'a Set) -> MergeRequest<'a> {
+    MergeRequest {
         manager,
         subresource: "",
         api_version: "g/v1",

@@ -3,7 +3,7 @@
 //!
 //! `MERGE_SERIES` may name a file with more of them.
 
-use merge::{ApplyError, Request, Set, apply, equal_ignoring_timestamps, track_update};
+use merge::{ApplyError, MergeRequest, Set, apply, equal_ignoring_timestamps, track_update};
 use schema::Schema;
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ fn check(row: &Value, schema: &Schema) -> Option<String> {
     let text = |name: &str| row[name].as_str().unwrap_or("");
     let (status, rest) =
         (Set::of_fields(&[&["status"]]), Set::of_fields(&[&["spec"], &["metadata"]]));
-    let request = Request {
+    let request = MergeRequest {
         manager: text("manager"),
         subresource: text("sub"),
         api_version: text("version"),

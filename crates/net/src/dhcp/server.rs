@@ -12,14 +12,14 @@ use tokio::net::UdpSocket;
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
-use super::{Answer, Lease, Leases, OptionError, Verdict, answer};
+use super::{DhcpReply, DhcpVerdict, Lease, Leases, OptionError, answer};
 use crate::mac::Mac;
 use crate::name::LinkName;
 use crate::network::Network;
 
 const SERVER_PORT: u16 = 67;
 /// Between two attempts to bind to a bridge that is being made anew.
-const PAUSE: Duration = Duration::from_millis(500);
+const BIND_RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// A handle to the running server: changes to its leases hold from the next request on.
 #[derive(Debug, Clone)]
@@ -109,7 +109,7 @@ impl Server {
     async fn serve(&self, socket: &UdpSocket, datagram: &[u8]) {
         let verdict = answer(datagram, self.gateway, &self.leases.borrow());
         match verdict {
-            Verdict::Send(Answer { message, to }) => {
+            DhcpVerdict::Send(DhcpReply { message, to }) => {
                 if let Err(error) = socket.send_to(&message, to).await {
                     debug!(to = %to, error = %Chain(&error), "cannot send a DHCP answer");
                     // The host may not know the guest's Ethernet address yet.
@@ -117,10 +117,10 @@ impl Server {
                     let _ = socket.send_to(&message, all).await;
                 }
             }
-            Verdict::Declined { mac, address } => {
-                warn!(%mac, %address, "a guest found its address in use by somebody else");
+            DhcpVerdict::Declined { mac, address } => {
+                warn!(%mac, %address, "guest declined its DHCP address: another host uses it");
             }
-            Verdict::Ignore => {}
+            DhcpVerdict::Ignore => {}
         }
     }
 
@@ -131,7 +131,7 @@ impl Server {
                 Ok(socket) => return socket,
                 Err(error) => {
                     warn!(bridge = %self.bridge, error = %Chain(&error), "cannot listen for DHCP");
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(BIND_RETRY_DELAY).await;
                 }
             }
         }

@@ -26,14 +26,14 @@ fn leases(options: DhcpOptions) -> Leases {
 /// The kind of the answer, the address given, and where it goes.
 fn check(datagram: &[u8]) -> String {
     match answer(datagram, gateway(), &leases(DhcpOptions::default())) {
-        Verdict::Send(Answer { message, to }) => {
+        DhcpVerdict::Send(DhcpReply { message, to }) => {
             let message = Message::decode(&mut Decoder::new(&message)).unwrap();
             assert_eq!((message.xid(), message.opcode()), (42, Opcode::BootReply));
             let kind = message.opts().msg_type().unwrap();
             format!("{kind:?} {} to {to}", message.yiaddr())
         }
-        Verdict::Declined { address, .. } => format!("declined {address}"),
-        Verdict::Ignore => "ignored".to_owned(),
+        DhcpVerdict::Declined { address, .. } => format!("declined {address}"),
+        DhcpVerdict::Ignore => "ignored".to_owned(),
     }
 }
 
@@ -163,7 +163,7 @@ fn the_answer_carries_what_was_promised() {
     let discover = request(MessageType::Discover, |message| {
         message.opts_mut().insert(id());
     });
-    let Verdict::Send(sent) = answer(&discover, gateway(), &leases(options)) else {
+    let DhcpVerdict::Send(sent) = answer(&discover, gateway(), &leases(options)) else {
         panic!("no answer")
     };
     assert!(sent.message.len() >= SMALLEST_ANSWER);

@@ -14,7 +14,7 @@ const WEIGHT: usize = 100;
 
 /// What is known about services.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Records {
+pub struct ServiceRecords {
     addresses: BTreeMap<String, BTreeSet<Ipv4Addr>>,
     pointers: BTreeMap<Ipv4Addr, Name>,
     /// Ports, and the names of those who answer there.
@@ -22,7 +22,7 @@ pub struct Records {
     aliases: BTreeMap<String, Name>,
 }
 
-impl Records {
+impl ServiceRecords {
     /// Adds an address to a name.
     pub fn insert_address(&mut self, name: &str, address: Ipv4Addr) -> Result<(), NamesError> {
         self.addresses.entry(key(&parse(name)?)).or_default().insert(address);

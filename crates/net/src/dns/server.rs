@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use super::{Names, Transport, Verdict, answer, failure, with_alias};
+use super::{DnsNames, DnsVerdict, Transport, answer, failure, with_alias};
 use crate::network::Network;
 use crate::resolv::Upstreams;
 
@@ -26,7 +26,7 @@ const PORT: u16 = 53;
 const MOST: usize = 512;
 const MOST_OF_ONE: usize = 64;
 /// How long one server may take. Resolvers of guests give up after five seconds.
-const PATIENCE: Duration = Duration::from_millis(2000);
+const UPSTREAM_TIMEOUT: Duration = Duration::from_millis(2000);
 /// How long a guest may keep a connection without asking.
 const IDLE: Duration = Duration::from_secs(10);
 const LARGEST: usize = 65_535;
@@ -34,7 +34,7 @@ const LARGEST: usize = 65_535;
 /// A handle to the running server: changes to the names hold from the next question on.
 #[derive(Debug, Clone)]
 pub struct Dns {
-    names: Arc<watch::Sender<Names>>,
+    names: Arc<watch::Sender<DnsNames>>,
 }
 
 /// Why there is no name server.
@@ -56,20 +56,20 @@ impl Dns {
         let failed = |source| DnsError::Listen { address, source };
         let udp = UdpSocket::bind(address).await.map_err(failed)?;
         let tcp = TcpListener::bind(address).await.map_err(failed)?;
-        let (names, seen) = watch::channel(Names::default());
-        let shared = Arc::new(Shared { names: seen, upstreams, own });
+        let (names, seen) = watch::channel(DnsNames::default());
+        let shared = Arc::new(DnsShared { names: seen, upstreams, own });
         let server = Server { udp: Arc::new(udp), shared, open: HashMap::new() };
         tasks.spawn("dns", server.run(tcp, tasks.stop_signal()));
         Ok(Self { names: Arc::new(names) })
     }
 
     /// Forgets all names and takes these.
-    pub fn replace(&self, names: Names) {
+    pub fn replace(&self, names: DnsNames) {
         self.names.send_replace(names);
     }
 
     /// Changes the names in place.
-    pub fn modify<T>(&self, change: impl FnOnce(&mut Names) -> T) -> T {
+    pub fn modify<T>(&self, change: impl FnOnce(&mut DnsNames) -> T) -> T {
         let mut change = Some(change);
         let mut outcome = None;
         self.names.send_modify(|names| outcome = change.take().map(|change| change(names)));
@@ -78,15 +78,15 @@ impl Dns {
 }
 
 #[derive(Debug)]
-struct Shared {
-    names: watch::Receiver<Names>,
+struct DnsShared {
+    names: watch::Receiver<DnsNames>,
     upstreams: Upstreams,
     own: Ipv4Addr,
 }
 
 struct Server {
     udp: Arc<UdpSocket>,
-    shared: Arc<Shared>,
+    shared: Arc<DnsShared>,
     /// How much each guest has open.
     open: HashMap<IpAddr, usize>,
 }
@@ -151,7 +151,7 @@ impl Server {
 
 async fn serve_udp(
     udp: &UdpSocket,
-    shared: &Shared,
+    shared: &DnsShared,
     question: Vec<u8>,
     from: SocketAddr,
 ) -> IpAddr {
@@ -164,7 +164,7 @@ async fn serve_udp(
     from.ip()
 }
 
-async fn serve_tcp(mut stream: TcpStream, shared: &Shared, from: SocketAddr) -> IpAddr {
+async fn serve_tcp(mut stream: TcpStream, shared: &DnsShared, from: SocketAddr) -> IpAddr {
     while let Ok(Ok(question)) = timeout(IDLE, read_framed(&mut stream)).await {
         let response = respond(shared, &question, Transport::Tcp, ask_tcp).await;
         let Some(response) = response else { break };
@@ -177,7 +177,7 @@ async fn serve_tcp(mut stream: TcpStream, shared: &Shared, from: SocketAddr) -> 
 
 /// Answers one question; nothing for what is none.
 async fn respond<Asking>(
-    shared: &Shared,
+    shared: &DnsShared,
     question: &[u8],
     transport: Transport,
     ask: impl Fn(SocketAddr, Vec<u8>) -> Asking,
@@ -187,23 +187,23 @@ where
 {
     let look_up = |question: &[u8]| answer(question, &shared.names.borrow(), transport);
     let (target, other) = match look_up(question) {
-        Verdict::Answer(response) => return Some(response),
-        Verdict::Ignore => return None,
-        Verdict::PassOn => return pass_on(shared, question, ask).await,
-        Verdict::Alias { target, question } => (target, question),
+        DnsVerdict::Answer(response) => return Some(response),
+        DnsVerdict::Ignore => return None,
+        DnsVerdict::PassOn => return pass_on(shared, question, ask).await,
+        DnsVerdict::Alias { target, question } => (target, question),
     };
     let answered = match look_up(&other) {
-        Verdict::Answer(response) => Some(response),
-        Verdict::PassOn => pass_on(shared, &other, ask).await,
+        DnsVerdict::Answer(response) => Some(response),
+        DnsVerdict::PassOn => pass_on(shared, &other, ask).await,
         // An alias of an alias may lead back to the first.
-        Verdict::Alias { .. } | Verdict::Ignore => failure(&other),
+        DnsVerdict::Alias { .. } | DnsVerdict::Ignore => failure(&other),
     };
     with_alias(question, &target, &answered?)
 }
 
 /// Asks one server after the other; when none answers, says so instead of staying silent.
 async fn pass_on<Asking>(
-    shared: &Shared,
+    shared: &DnsShared,
     question: &[u8],
     ask: impl Fn(SocketAddr, Vec<u8>) -> Asking,
 ) -> Option<Vec<u8>>
@@ -213,12 +213,12 @@ where
     let servers = match shared.upstreams.servers(shared.own.into()) {
         Ok(servers) => servers,
         Err(error) => {
-            warn!(error = %Chain(&error), "cannot find out whom to ask about names");
+            warn!(error = %Chain(&error), "cannot determine upstream DNS servers");
             vec![]
         }
     };
     for server in servers {
-        match timeout(PATIENCE, ask(server, question.to_vec())).await {
+        match timeout(UPSTREAM_TIMEOUT, ask(server, question.to_vec())).await {
             Ok(Ok(response)) => return Some(response),
             Ok(Err(error)) => debug!(%server, error = %Chain(&error), "cannot ask a name server"),
             Err(_) => debug!(%server, "a name server is silent"),

@@ -1,7 +1,7 @@
 use super::*;
 
-fn names() -> Names {
-    let mut names = Names::default();
+fn names() -> DnsNames {
+    let mut names = DnsNames::default();
     names.own_zone("svc.example").unwrap();
     names.own_network("10.52.0.0/24".parse().unwrap());
     names.insert("Web.prod.svc.example", [10, 52, 0, 5].into()).unwrap();
@@ -19,9 +19,9 @@ fn ask(name: &str, kind: RecordType) -> Vec<u8> {
     message.to_vec().unwrap()
 }
 
-fn check(names: &Names, name: &str, kind: RecordType) -> String {
+fn check(names: &DnsNames, name: &str, kind: RecordType) -> String {
     match answer(&ask(name, kind), names, Transport::Udp) {
-        Verdict::Answer(bytes) => {
+        DnsVerdict::Answer(bytes) => {
             let message = Message::from_vec(&bytes).unwrap();
             assert_eq!(message.metadata.id, 7);
             assert_eq!(message.queries.len(), 1);
@@ -29,9 +29,9 @@ fn check(names: &Names, name: &str, kind: RecordType) -> String {
                 message.answers.iter().map(|record| record.data.to_string()).collect();
             format!("{} {}", u16::from(message.metadata.response_code), records.join(" "))
         }
-        Verdict::PassOn => "pass on".to_owned(),
-        Verdict::Alias { target, .. } => format!("alias of {target}"),
-        Verdict::Ignore => "ignore".to_owned(),
+        DnsVerdict::PassOn => "pass on".to_owned(),
+        DnsVerdict::Alias { target, .. } => format!("alias of {target}"),
+        DnsVerdict::Ignore => "ignore".to_owned(),
     }
 }
 
@@ -64,7 +64,7 @@ fn questions_are_answered_from_the_known_names() {
 #[test]
 fn names_that_are_none_are_refused() {
     for bad in ["", ".", "a..b", &"x".repeat(64), "bücher.example"] {
-        assert!(Names::default().insert(bad, [10, 0, 0, 1].into()).is_err(), "{bad:?}");
+        assert!(DnsNames::default().insert(bad, [10, 0, 0, 1].into()).is_err(), "{bad:?}");
     }
 }
 
@@ -74,8 +74,8 @@ fn garbage_is_survived_and_answers_are_not_answered() {
     let good = ask("web.prod.svc.example.", RecordType::A);
     let mut response = good.clone();
     response[2] |= 0x80;
-    assert_eq!(answer(&response, &names, Transport::Udp), Verdict::Ignore);
-    assert_eq!(answer(b"", &names, Transport::Udp), Verdict::Ignore);
+    assert_eq!(answer(&response, &names, Transport::Udp), DnsVerdict::Ignore);
+    assert_eq!(answer(b"", &names, Transport::Udp), DnsVerdict::Ignore);
     for at in 0..good.len() {
         for value in [0, 1, 0x3f, 0xc0, 0xff] {
             let mut bytes = good.clone();
@@ -86,8 +86,8 @@ fn garbage_is_survived_and_answers_are_not_answered() {
     }
 }
 
-fn services() -> Records {
-    let mut records = Records::default();
+fn services() -> ServiceRecords {
+    let mut records = ServiceRecords::default();
     records.insert_address("api.prod.svc.example", [10, 43, 0, 9].into()).unwrap();
     records.insert_pointer([10, 43, 0, 9].into(), "api.prod.svc.example").unwrap();
     records.insert_port("_https._tcp.api.prod.svc.example", 443, "api.prod.svc.example").unwrap();
@@ -125,7 +125,7 @@ fn services_have_addresses_ports_and_aliases() {
     ] {
         assert_eq!(check(&names, name, kind), expected, "{name} {kind}");
     }
-    names.replace_records(Records::default());
+    names.replace_records(ServiceRecords::default());
     assert_eq!(check(&names, "api.prod.svc.example.", RecordType::A), "3 ");
     assert_eq!(check(&names, "web.prod.svc.example.", RecordType::A), "0 10.52.0.5");
 }
@@ -135,7 +135,7 @@ fn ports_come_with_the_addresses_of_their_targets() {
     let mut names = names();
     names.replace_records(services());
     let question = ask("_sql._tcp.db.prod.svc.example.", RecordType::SRV);
-    let Verdict::Answer(bytes) = answer(&question, &names, Transport::Udp) else { panic!() };
+    let DnsVerdict::Answer(bytes) = answer(&question, &names, Transport::Udp) else { panic!() };
     let glue = Message::from_vec(&bytes).unwrap().additionals;
     let glue: Vec<_> = glue.iter().map(|each| format!("{} {}", each.name, each.data)).collect();
     assert_eq!(
@@ -150,7 +150,7 @@ fn an_alias_is_answered_with_what_is_behind_it() {
     names.replace_records(services());
     let original = ask("ext.prod.svc.example.", RecordType::A);
     let verdict = answer(&original, &names, Transport::Udp);
-    let Verdict::Alias { target, question } = verdict else { panic!("{verdict:?}") };
+    let DnsVerdict::Alias { target, question } = verdict else { panic!("{verdict:?}") };
     let asked = Message::from_vec(&question).unwrap();
     assert_eq!(asked.queries[0].name().to_string(), "db.example.org.");
     let mut answered = response_to(&asked, ResponseCode::NoError);
@@ -166,14 +166,14 @@ fn an_alias_is_answered_with_what_is_behind_it() {
 #[test]
 fn what_does_not_fit_into_a_datagram_says_so() {
     let mut names = names();
-    let mut records = Records::default();
+    let mut records = ServiceRecords::default();
     for last in 0..100 {
         records.insert_address("big.prod.svc.example", [10, 52, 0, last].into()).unwrap();
     }
     names.replace_records(records);
     let question = ask("big.prod.svc.example.", RecordType::A);
     let read = |transport| match answer(&question, &names, transport) {
-        Verdict::Answer(bytes) => (bytes.len(), Message::from_vec(&bytes).unwrap()),
+        DnsVerdict::Answer(bytes) => (bytes.len(), Message::from_vec(&bytes).unwrap()),
         other => panic!("{other:?}"),
     };
     let (length, message) = read(Transport::Udp);

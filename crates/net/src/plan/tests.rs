@@ -1,7 +1,7 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::want::{Guard, Inbound};
+use crate::want::{InboundPolicy, SpoofGuard};
 
 fn bridge_spec() -> Bridge {
     Bridge::new("10.52.0.1/24".parse().unwrap())
@@ -17,17 +17,20 @@ fn nat(number: u8) -> Port {
         mac: Mac::new([2, 0, 0, 0, 0, number]),
         owner: 1000,
         queues: Queues::Single,
-        attachment: Attachment::Nat { address: [10, 52, 0, number].into(), inbound: Inbound::All },
+        attachment: Attachment::Nat {
+            address: [10, 52, 0, number].into(),
+            inbound: InboundPolicy::All,
+        },
     }
 }
 
 fn on(bridge: &str, number: u8) -> Port {
-    let attachment = Attachment::Bridge { name: name(bridge), guard: Guard::default() };
+    let attachment = Attachment::Bridge { name: name(bridge), guard: SpoofGuard::default() };
     Port { attachment, ..nat(number) }
 }
 
-fn link(index: u32, kind: LinkKind) -> Link {
-    Link { index, kind, mac: None, mtu: 1500, is_up: true, group: GROUP, master: None }
+fn link(index: u32, kind: LinkKind) -> NetworkInterface {
+    NetworkInterface { index, kind, mac: None, mtu: 1500, is_up: true, group: GROUP, master: None }
 }
 
 fn idle_tap() -> LinkKind {
@@ -35,46 +38,48 @@ fn idle_tap() -> LinkKind {
 }
 
 /// A node that is exactly as `ports` want it.
-fn converged(ports: &[Port]) -> Seen {
+fn converged(ports: &[Port]) -> ObservedNetwork {
     let bridge = bridge_spec();
-    let want = Want { bridge: bridge.clone(), ports: ports.to_vec(), services: None };
-    let ours = Link { mac: Some(bridge.mac()), ..link(1, LinkKind::Bridge) };
+    let want = DesiredNetwork { bridge: bridge.clone(), ports: ports.to_vec(), services: None };
+    let ours = NetworkInterface { mac: Some(bridge.mac()), ..link(1, LinkKind::Bridge) };
     let taps = ports.iter().zip(10..).map(|(port, index)| {
-        (port.tap.clone(), Link { master: Some(1), ..link(index, idle_tap()) })
+        (port.tap.clone(), NetworkInterface { master: Some(1), ..link(index, idle_tap()) })
     });
-    Seen {
+    ObservedNetwork {
         links: taps.chain([(bridge.name.clone(), ours)]).collect(),
         addresses: vec![bridge.gateway],
         neighbours: ports.iter().filter_map(|port| Some((port.address()?, port.mac))).collect(),
-        rules: Some(Rules::new(&want).digest),
+        rules: Some(Ruleset::new(&want).digest),
         service_chains: None,
         reroute: None,
         sysctls: sysctls(&bridge).into_iter().map(|(key, value)| (key, value.to_owned())).collect(),
     }
 }
 
-fn say(action: &Action) -> String {
+fn say(action: &NetworkAction) -> String {
     match action {
-        Action::DeleteTap { tap } => format!("delete {tap}"),
-        Action::CreateBridge { name, mtu, .. } => format!("create bridge {name}, mtu {mtu}"),
-        Action::ChangeBridge { name, mtu, .. } => format!("change bridge {name}, mtu {mtu}"),
-        Action::RemoveAddress { address } => format!("remove address {address}"),
-        Action::AddAddress { address } => format!("add address {address}"),
-        Action::SetSysctl { key, value } => format!("set {key} to {value}"),
-        Action::CreateTap { tap, owner, queues } => format!("create {tap} for {owner}, {queues:?}"),
-        Action::ReplaceRules(_) => "replace the rules".to_owned(),
-        Action::ReplaceServices(_) => "replace the rules of services".to_owned(),
-        Action::ReplaceReroute(_) => "replace the rules of taps".to_owned(),
-        Action::RemoveNeighbour { address } => format!("forget {address}"),
-        Action::SetNeighbour { address, mac } => format!("{address} is at {mac}"),
-        Action::Attach { tap, bridge, mtu, isolation } => {
+        NetworkAction::DeleteTap { tap } => format!("delete {tap}"),
+        NetworkAction::CreateBridge { name, mtu, .. } => format!("create bridge {name}, mtu {mtu}"),
+        NetworkAction::ChangeBridge { name, mtu, .. } => format!("change bridge {name}, mtu {mtu}"),
+        NetworkAction::RemoveAddress { address } => format!("remove address {address}"),
+        NetworkAction::AddAddress { address } => format!("add address {address}"),
+        NetworkAction::SetSysctl { key, value } => format!("set {key} to {value}"),
+        NetworkAction::CreateTap { tap, owner, queues } => {
+            format!("create {tap} for {owner}, {queues:?}")
+        }
+        NetworkAction::ReplaceRules(_) => "replace the rules".to_owned(),
+        NetworkAction::ReplaceServices(_) => "replace the rules of services".to_owned(),
+        NetworkAction::ReplaceReroute(_) => "replace the rules of taps".to_owned(),
+        NetworkAction::RemoveNeighbour { address } => format!("forget {address}"),
+        NetworkAction::SetNeighbour { address, mac } => format!("{address} is at {mac}"),
+        NetworkAction::Attach { tap, bridge, mtu, isolation } => {
             format!("attach {tap} to {bridge}, mtu {mtu}, {isolation:?}")
         }
     }
 }
 
-fn check(ports: &[Port], seen: &Seen, expected: Expect) {
-    let want = Want { bridge: bridge_spec(), ports: ports.to_vec(), services: None };
+fn check(ports: &[Port], seen: &ObservedNetwork, expected: Expect) {
+    let want = DesiredNetwork { bridge: bridge_spec(), ports: ports.to_vec(), services: None };
     let (actions, conflicts) = plan(&want, seen);
     let lines = actions.iter().map(say);
     let conflicts = conflicts.iter().map(|conflict| format!("conflict: {conflict}"));
@@ -85,7 +90,7 @@ fn check(ports: &[Port], seen: &Seen, expected: Expect) {
 fn a_bare_node_gets_everything_with_rules_before_ports() {
     check(
         &[nat(2)],
-        &Seen::default(),
+        &ObservedNetwork::default(),
         expect![[r"
             create bridge sheaf0, mtu 1500
             add address 10.52.0.1/24
@@ -153,7 +158,10 @@ fn a_tap_that_a_guest_uses_is_not_taken_away() {
         conflict: tap shf-3 is not wanted, but a running guest uses it"#]],
     );
     assert_eq!(
-        taps_to_remove(&Want { bridge: bridge_spec(), ports: vec![nat(2)], services: None }, &seen),
+        taps_to_remove(
+            &DesiredNetwork { bridge: bridge_spec(), ports: vec![nat(2)], services: None },
+            &seen
+        ),
         [name("shf-2"), name("shf-3")]
     );
 }
@@ -169,7 +177,8 @@ fn links_of_others_are_never_deleted() {
 
 #[test]
 fn a_bridge_without_our_mark_is_refused() {
-    let changes: [fn(&mut Link); 2] = [|link| link.group = 0, |link| link.kind = LinkKind::Other];
+    let changes: [fn(&mut NetworkInterface); 2] =
+        [|link| link.group = 0, |link| link.kind = LinkKind::Other];
     for change in changes {
         let mut seen = converged(&[nat(2)]);
         change(seen.links.get_mut(&name("sheaf0")).unwrap());
@@ -218,7 +227,7 @@ fn an_idle_tap_of_another_owner_is_made_anew_and_one_in_use_is_kept() {
 
 #[test]
 fn every_deviation_of_a_port_leads_to_attaching_it_again() {
-    let deviations: [fn(&mut Link); 5] = [
+    let deviations: [fn(&mut NetworkInterface); 5] = [
         |link| link.is_up = false,
         |link| link.master = None,
         |link| link.master = Some(99),
@@ -243,7 +252,10 @@ fn every_deviation_of_a_port_leads_to_attaching_it_again() {
 fn a_port_on_a_bridge_of_the_host_takes_its_mtu_and_is_not_isolated() {
     let ports = [on("br-lan", 2)];
     let mut seen = converged(&[]);
-    seen.links.insert(name("br-lan"), Link { group: 0, mtu: 9000, ..link(5, LinkKind::Bridge) });
+    seen.links.insert(
+        name("br-lan"),
+        NetworkInterface { group: 0, mtu: 9000, ..link(5, LinkKind::Bridge) },
+    );
     check(
         &ports,
         &seen,
@@ -288,8 +300,8 @@ fn chains(text: &str) -> BTreeSet<String> {
 #[test]
 fn services_are_left_alone_until_they_are_known_and_then_kept_as_wanted() {
     let ports = [nat(2)];
-    let want = |services| Want { bridge: bridge_spec(), ports: ports.to_vec(), services };
-    let steps = |services, seen: &Seen| {
+    let want = |services| DesiredNetwork { bridge: bridge_spec(), ports: ports.to_vec(), services };
+    let steps = |services, seen: &ObservedNetwork| {
         let (actions, _) = plan(&want(services), seen);
         actions.iter().map(say).collect::<Vec<_>>().join(", ")
     };

@@ -18,7 +18,7 @@ use std::fmt::Write;
 use ipnet::Ipv4Net;
 use sha2::{Digest, Sha256};
 
-use super::{Endpoint, Location, Scope, Service, hex, table};
+use super::{Endpoint, EndpointScope, Location, Service, hex, table};
 use crate::rules::{DIGEST_CHAIN, set};
 use crate::want::Bridge;
 
@@ -137,8 +137,8 @@ impl Compiled {
     fn add_node_port(&mut self, service: &Service, port: u16) {
         let key = format!("{} . {port}", service.protocol);
         let chain = match service.external {
-            Scope::Cluster => self.balance(service, Scope::Cluster),
-            Scope::Local => self.local_first(service),
+            EndpointScope::Cluster => self.balance(service, EndpointScope::Cluster),
+            EndpointScope::Local => self.local_first(service),
         };
         match chain {
             Some(chain) => self.node_ports.push(format!("{key} : goto {chain}")),
@@ -149,8 +149,8 @@ impl Compiled {
     /// Guests and the node itself may use any endpoint; others are served by this node's, or not at
     /// all, so that endpoints see the addresses of their clients.
     fn local_first(&mut self, service: &Service) -> Option<String> {
-        let all = self.balance(service, Scope::Cluster)?;
-        let outside = match self.balance(service, Scope::Local) {
+        let all = self.balance(service, EndpointScope::Cluster)?;
+        let outside = match self.balance(service, EndpointScope::Local) {
             Some(here) => format!("goto {here}"),
             None => "drop".to_owned(),
         };
@@ -165,9 +165,9 @@ impl Compiled {
     }
 
     /// The chain that chooses an endpoint; nothing when there is none to choose.
-    fn balance(&mut self, service: &Service, scope: Scope) -> Option<String> {
+    fn balance(&mut self, service: &Service, scope: EndpointScope) -> Option<String> {
         let endpoints = service.endpoints_in(scope);
-        let prefix = if scope == Scope::Cluster { PREFIXES[0] } else { PREFIXES[1] };
+        let prefix = if scope == EndpointScope::Cluster { PREFIXES[0] } else { PREFIXES[1] };
         let chain = format!("{prefix}{}", service.key());
         if endpoints.is_empty() || self.chains.contains_key(&chain) {
             return (!endpoints.is_empty()).then_some(chain);

@@ -7,7 +7,7 @@ use super::rules::ServiceRules;
 use super::*;
 use crate::mac::Mac;
 use crate::tap::Queues;
-use crate::want::{Attachment, Bridge, Inbound, Port};
+use crate::want::{Attachment, Bridge, InboundPolicy, Port};
 
 fn bridge() -> Bridge {
     let mut bridge = Bridge::new("10.52.0.1/24".parse().unwrap());
@@ -31,8 +31,8 @@ fn service(id: &str, last: u8, endpoints: Vec<Endpoint>) -> Service {
         port: 80,
         node_port: None,
         affinity: None,
-        internal: Scope::Cluster,
-        external: Scope::Cluster,
+        internal: EndpointScope::Cluster,
+        external: EndpointScope::Cluster,
         endpoints,
     }
 }
@@ -59,17 +59,17 @@ fn one_of_each() -> Vec<Service> {
             ..service("default/sticky", 5, vec![here(2, 80), here(3, 80)])
         },
         Service {
-            internal: Scope::Local,
+            internal: EndpointScope::Local,
             ..service("default/local", 6, vec![here(2, 80), elsewhere(9, 80)])
         },
         Service {
-            internal: Scope::Local,
-            external: Scope::Local,
+            internal: EndpointScope::Local,
+            external: EndpointScope::Local,
             node_port: Some(30082),
             ..service("default/not-here", 7, vec![elsewhere(9, 80)])
         },
         Service {
-            external: Scope::Local,
+            external: EndpointScope::Local,
             node_port: Some(30083),
             ..service("default/outside", 8, vec![here(2, 80), elsewhere(9, 80)])
         },
@@ -134,7 +134,10 @@ fn port(number: u8) -> Port {
         mac: Mac::new([2, 0, 0, 0, 0, number]),
         owner: 0,
         queues: Queues::Single,
-        attachment: Attachment::Nat { address: [10, 52, 0, number].into(), inbound: Inbound::All },
+        attachment: Attachment::Nat {
+            address: [10, 52, 0, number].into(),
+            inbound: InboundPolicy::All,
+        },
     }
 }
 

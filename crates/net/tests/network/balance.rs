@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use net::{Endpoint, Location, Protocol, Scope, Service};
+use net::{Endpoint, EndpointScope, Location, Protocol, Service};
 
 use crate::world::{
     GATEWAY, Guest, HOST_OUTSIDE, LIMIT, Namespace, OUTSIDE, World, address, in_both_worlds,
@@ -32,8 +32,8 @@ fn service(address: Ipv4Addr, endpoints: &[Ipv4Addr]) -> Service {
         port: 80,
         node_port: None,
         affinity: None,
-        internal: Scope::Cluster,
-        external: Scope::Cluster,
+        internal: EndpointScope::Cluster,
+        external: EndpointScope::Cluster,
         endpoints: endpoints.iter().map(here).collect(),
     }
 }
@@ -99,8 +99,8 @@ fn connections_that_nobody_serves_are_refused() {
         run(&format!("ip route add default via {OUTSIDE}"));
         let elsewhere = Endpoint { location: Location::Elsewhere, ..far() };
         let local = Service {
-            internal: Scope::Local,
-            external: Scope::Local,
+            internal: EndpointScope::Local,
+            external: EndpointScope::Local,
             node_port: Some(NODE_PORT + 1),
             endpoints: vec![elsewhere],
             ..service(OTHER, &[])

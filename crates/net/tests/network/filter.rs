@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, UdpSocket};
 
-use net::{Attachment, Guard, Mac, Network, Port, Protocol, Want};
+use net::{Attachment, DesiredNetwork, Mac, Network, Port, Protocol, SpoofGuard};
 
 use crate::world::{
     GATEWAY, Guest, HOST_OUTSIDE, Namespace, OUTSIDE, World, address, bridge, closed_but,
@@ -40,7 +40,7 @@ fn what_leaves_the_host_has_its_address_unless_the_way_back_is_known() {
         assert_eq!(peer_of(&network, &guest), HOST_OUTSIDE);
         let mut direct = bridge();
         direct.direct = vec!["192.0.2.0/24".parse().unwrap()];
-        let want = Want { bridge: direct, ports: vec![port(2)], services: None };
+        let want = DesiredNetwork { bridge: direct, ports: vec![port(2)], services: None };
         let network = Network::start(want, &world.tasks).await.unwrap();
         assert_eq!(peer_of(&network, &guest), guest.address());
     });
@@ -197,14 +197,14 @@ fn a_port_on_a_bridge_of_the_host_is_guarded_as_asked() {
             attachment: Attachment::Bridge { name: "br-lan".parse().unwrap(), guard },
             ..port(7)
         };
-        network.attach(on_lan(Guard::default())).await.unwrap();
-        let guest = Guest::plug(on_lan(Guard::default()));
+        network.attach(on_lan(SpoofGuard::default())).await.unwrap();
+        let guest = Guest::plug(on_lan(SpoofGuard::default()));
         guest.inside.run("ip address add 198.51.100.7/24 dev eth0");
         assert!(guest.inside.reaches([198, 51, 100, 1].into()), "any address is fine there");
         let rename = |mac: Mac| guest.inside.run(&format!("ip link set eth0 address {mac}"));
         rename(Mac::new([2, 0, 0, 0, 0, 99]));
         assert!(guest.inside.reaches([198, 51, 100, 1].into()), "and any Ethernet address");
-        let strict = Guard { own_mac_only: true, no_servers: true };
+        let strict = SpoofGuard { own_mac_only: true, no_servers: true };
         network.attach(on_lan(strict)).await.unwrap();
         assert!(!guest.inside.pings([198, 51, 100, 1].into()), "until its own is asked for");
         rename(guest.port.mac);
@@ -218,7 +218,7 @@ fn guests_on_a_bridge_of_the_host_are_found_by_what_they_announce() {
     in_world(async |world: World| {
         let somebody = lan();
         let attachment =
-            Attachment::Bridge { name: "br-lan".parse().unwrap(), guard: Guard::default() };
+            Attachment::Bridge { name: "br-lan".parse().unwrap(), guard: SpoofGuard::default() };
         let on_lan = Port { attachment, ..port(7) };
         let network = world.network(vec![on_lan.clone()]).await;
         let guest = Guest::plug(on_lan.clone());

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use net::{
-    Attachment, Bridge, Guard, Network, NetworkError, Obstacle, Port, Queues, Unavailable, Want,
+    Attachment, Bridge, DesiredNetwork, Network, NetworkError, NetworkObstacle, Port, Queues,
+    SpoofGuard, Unavailable,
 };
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
@@ -98,7 +99,7 @@ fn a_forgotten_guest_keeps_its_tap_until_it_ends() {
 #[test]
 fn what_was_interrupted_anywhere_is_finished_by_the_next_start() {
     in_world(async |mut world: World| {
-        let want = |ports: Vec<Port>| Want { bridge: bridge(), ports, services: None };
+        let want = |ports: Vec<Port>| DesiredNetwork { bridge: bridge(), ports, services: None };
         let many = || want((2..12).map(port).collect());
         for moment in 0..30 {
             let limit = Duration::from_millis(moment * 2);
@@ -192,7 +193,7 @@ fn a_bridge_that_somebody_else_made_is_not_taken() {
     in_world(async |world: World| {
         run("ip link add sheaf0 type bridge");
         run("ip address add 198.51.100.1/24 dev sheaf0");
-        let want = Want { bridge: bridge(), ports: vec![port(2)], services: None };
+        let want = DesiredNetwork { bridge: bridge(), ports: vec![port(2)], services: None };
         let refused = Network::start(want, &world.tasks).await.unwrap_err();
         assert!(matches!(refused, NetworkError::Conflict(_)), "{refused}");
         assert!(refused.to_string().contains("sheaf0 exists and was not made by us"));
@@ -211,7 +212,7 @@ fn two_networks_live_side_by_side() {
             table: "other".to_owned(),
             ..Bridge::new("10.53.0.1/24".parse().unwrap())
         };
-        let second = Want { bridge: second, ports: vec![], services: None };
+        let second = DesiredNetwork { bridge: second, ports: vec![], services: None };
         let second = Network::start(second, &world.tasks).await.unwrap();
         let guest = Guest::configured(port(2));
         first.resync().await.unwrap();
@@ -226,7 +227,7 @@ fn a_port_that_cannot_be_had_does_not_hold_up_the_others() {
     in_world(async |world: World| {
         let network = world.network(vec![]).await;
         let attachment =
-            Attachment::Bridge { name: "br-none".parse().unwrap(), guard: Guard::default() };
+            Attachment::Bridge { name: "br-none".parse().unwrap(), guard: SpoofGuard::default() };
         let lost = Port { attachment, ..port(9) };
         run("ip link add shf-8 type veth peer name veth8");
         let (two, eight, nine) =
@@ -254,13 +255,13 @@ fn firewalls_of_others_that_block_are_named() {
             "nft add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }",
         );
         let found = network.obstacles(&[]).await.unwrap();
-        assert!(matches!(found.as_slice(), [Obstacle::ForwardPolicy { .. }]), "{found:?}");
+        assert!(matches!(found.as_slice(), [NetworkObstacle::ForwardPolicy { .. }]), "{found:?}");
         run("nft add rule ip filter FORWARD iifname sheaf0 accept");
         assert_eq!(network.obstacles(&[]).await.unwrap(), []);
         run("ip link add veth8 type veth peer name veth9");
         run("ip address add 10.52.0.200/25 dev veth8");
         let found = network.obstacles(&[]).await.unwrap();
-        assert!(matches!(found.as_slice(), [Obstacle::Overlap { .. }]), "{found:?}");
+        assert!(matches!(found.as_slice(), [NetworkObstacle::Overlap { .. }]), "{found:?}");
     });
 }
 

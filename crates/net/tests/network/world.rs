@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use base::Tasks;
 use net::{
-    Attachment, Bridge, Inbound, LinkName, Mac, Network, Port, Protocol, Queues, Want, open_tap,
+    Attachment, Bridge, DesiredNetwork, InboundPolicy, LinkName, Mac, Network, Port, Protocol,
+    Queues, open_tap,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -79,7 +80,9 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn network(&self, ports: Vec<Port>) -> Network {
-        Network::start(Want { bridge: bridge(), ports, services: None }, &self.tasks).await.unwrap()
+        Network::start(DesiredNetwork { bridge: bridge(), ports, services: None }, &self.tasks)
+            .await
+            .unwrap()
     }
 
     /// Somebody beyond the host, who knows the way to the guests.
@@ -114,12 +117,12 @@ pub(crate) fn port(number: u8) -> Port {
         mac: Mac::new([2, 0, 0, 0, 0, number]),
         owner: 1234,
         queues: Queues::Single,
-        attachment: Attachment::Nat { address: address(number), inbound: Inbound::All },
+        attachment: Attachment::Nat { address: address(number), inbound: InboundPolicy::All },
     }
 }
 
 pub(crate) fn closed_but(number: u8, open: &[(Protocol, u16)]) -> Port {
-    let inbound = Inbound::Only(open.iter().copied().collect());
+    let inbound = InboundPolicy::Only(open.iter().copied().collect());
     Port { attachment: Attachment::Nat { address: address(number), inbound }, ..port(number) }
 }
 

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::line::{Line, object, set_some, slot};
 use crate::machine::{
-    Aio, Bus, Cache, Disk, DiskDevice, ErrorPolicy, FileImage, ImageFormat, InputBus, Machine,
-    Source,
+    Aio, Bus, Cache, Disk, DiskDevice, DiskSource, ErrorPolicy, FileImage, ImageFormat, InputBus,
+    Machine,
 };
 
 /// The controller of all SCSI disks.
@@ -18,7 +18,7 @@ const SATA_PORTS: usize = 6;
 
 /// Where on its bus a disk sits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum BusPosition {
     /// A root port, by name.
     Pci(String),
     /// A logical unit of the SCSI controller.
@@ -36,18 +36,18 @@ pub(super) fn plug_all(line: &mut Line, machine: &Machine) {
     let (mut luns, mut sata) = (0u32, 0usize);
     for disk in &machine.disks {
         let place = match disk.bus {
-            Bus::Virtio => Place::Pci(line.port()),
-            Bus::Usb => Place::Usb,
+            Bus::Virtio => BusPosition::Pci(line.port()),
+            Bus::Usb => BusPosition::Usb,
             Bus::Scsi => {
                 luns += 1;
-                Place::Lun(luns - 1)
+                BusPosition::Lun(luns - 1)
             }
             Bus::Sata => {
                 sata += 1;
-                Place::Sata(sata_bus(line, sata - 1))
+                BusPosition::Sata(sata_bus(line, sata - 1))
             }
         };
-        if let Source::VhostUser { socket } = &disk.source {
+        if let DiskSource::VhostUser { socket } = &disk.source {
             let id = disk.storage_node();
             let path = super::line::escape(&socket.to_string_lossy());
             line.option("-chardev", format!("socket,id={id},path={path},reconnect=1"));
@@ -110,20 +110,20 @@ fn sata_bus(line: &mut Line, index: usize) -> String {
 /// The block nodes of a disk, lowest first; none for an empty drive or a vhost-user server.
 pub fn nodes(disk: &Disk) -> Vec<Value> {
     let (storage, format, backing) = match &disk.source {
-        Source::Empty | Source::VhostUser { .. } => return Vec::new(),
-        Source::File(image) => {
+        DiskSource::Empty | DiskSource::VhostUser { .. } => return Vec::new(),
+        DiskSource::File(image) => {
             let backing = image.backing.as_deref().map(|image| lower(disk, image));
             (file(disk, &image.path), image.format, backing)
         }
-        Source::BlockDevice { path } => {
+        DiskSource::BlockDevice { path } => {
             let node = json!({ "driver": "host_device", "filename": path });
             (with_io(disk, node), ImageFormat::Raw, None)
         }
-        Source::Nbd { socket, export, reconnect_delay } => {
+        DiskSource::Nbd { socket, export, reconnect_delay } => {
             let node = nbd(socket, export, *reconnect_delay);
             (with_cache(disk, node), ImageFormat::Raw, None)
         }
-        Source::Overlay { path, socket, export, reconnect_delay } => {
+        DiskSource::Overlay { path, socket, export, reconnect_delay } => {
             let mut server = nbd(socket, export, *reconnect_delay);
             server["read-only"] = json!(true);
             let server = with_cache(disk, server);
@@ -199,32 +199,32 @@ fn with_cache(disk: &Disk, mut node: Value) -> Value {
 }
 
 /// The device that the guest sees.
-pub fn device(disk: &Disk, place: &Place) -> Value {
+pub fn device(disk: &Disk, place: &BusPosition) -> Value {
     let mut device = object();
     device["id"] = json!(disk.id());
     device["driver"] = json!(driver(disk));
     match place {
-        Place::Pci(port) => device["bus"] = json!(port),
-        Place::Lun(_) | Place::AnyLun => {
+        BusPosition::Pci(port) => device["bus"] = json!(port),
+        BusPosition::Lun(_) | BusPosition::AnyLun => {
             device["bus"] = json!(format!("{SCSI}.0"));
             device["channel"] = json!(0);
             device["scsi-id"] = json!(0);
-            if let Place::Lun(lun) = place {
+            if let BusPosition::Lun(lun) = place {
                 device["lun"] = json!(lun);
             }
         }
-        Place::Sata(bus) => {
+        BusPosition::Sata(bus) => {
             device["bus"] = json!(bus);
             device["unit"] = json!(0);
         }
-        Place::Usb => device["bus"] = json!("usb.0"),
+        BusPosition::Usb => device["bus"] = json!("usb.0"),
     }
     set_some(&mut device, "bootindex", disk.boot_index);
-    if let Source::VhostUser { .. } = disk.source {
+    if let DiskSource::VhostUser { .. } = disk.source {
         device["chardev"] = json!(disk.storage_node());
         return device;
     }
-    if disk.source != Source::Empty {
+    if disk.source != DiskSource::Empty {
         device["drive"] = json!(disk.node());
     }
     if disk.device == DiskDevice::Lun {
@@ -246,7 +246,7 @@ pub fn device(disk: &Disk, place: &Place) -> Value {
 
 fn driver(disk: &Disk) -> &'static str {
     match (&disk.source, disk.bus, disk.device) {
-        (Source::VhostUser { .. }, ..) => "vhost-user-blk-pci",
+        (DiskSource::VhostUser { .. }, ..) => "vhost-user-blk-pci",
         (_, Bus::Virtio, _) => "virtio-blk-pci",
         (_, Bus::Scsi, DiskDevice::Disk) => "scsi-hd",
         (_, Bus::Scsi, DiskDevice::Cdrom) => "scsi-cd",
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn an_overlay_keeps_writes_and_only_reads_the_server_below() {
-        let source = Source::Overlay {
+        let source = DiskSource::Overlay {
             path: "/vm/overlay.qcow2".into(),
             socket: "/s.sock".into(),
             export: String::new(),

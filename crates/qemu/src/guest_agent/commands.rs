@@ -33,7 +33,7 @@ struct Pid {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct Status {
+struct AgentCommandStatus {
     exited: bool,
     exitcode: Option<i32>,
     signal: Option<i32>,
@@ -171,7 +171,8 @@ impl GuestAgent {
             let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
             loop {
                 let pid = json!({ "pid": started.pid });
-                let status: Status = self.execute("guest-exec-status", pid, limit).await?;
+                let status: AgentCommandStatus =
+                    self.execute("guest-exec-status", pid, limit).await?;
                 if status.exited {
                     return Ok(status.into());
                 }
@@ -184,8 +185,8 @@ impl GuestAgent {
     }
 }
 
-impl From<Status> for CommandResult {
-    fn from(status: Status) -> Self {
+impl From<AgentCommandStatus> for CommandResult {
+    fn from(status: AgentCommandStatus) -> Self {
         let decode = |data: Option<String>| {
             data.and_then(|data| STANDARD.decode(data).ok()).unwrap_or_default()
         };

@@ -4,7 +4,7 @@
 pub(super) const LOOKED_AT: u64 = 64 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ImageKind {
     /// A disk as it is, or an ISO, or whatever has no mark of its own.
     Raw,
     Qcow2,
@@ -14,7 +14,7 @@ pub enum Kind {
     Vpc,
 }
 
-impl Kind {
+impl ImageKind {
     /// What QEMU calls it.
     pub fn driver(self) -> &'static str {
         match self {
@@ -48,31 +48,31 @@ pub enum Refusal {
 }
 
 /// Tells the kind of an image from its start.
-pub fn sniff(start: &[u8]) -> Kind {
+pub fn sniff(start: &[u8]) -> ImageKind {
     let begins = |magic: &[u8]| start.starts_with(magic);
     if begins(b"QFI\xfb") {
-        Kind::Qcow2
+        ImageKind::Qcow2
     } else if begins(b"KDMV") || begins(b"COWD") || begins(b"# Disk DescriptorFile") {
-        Kind::Vmdk
+        ImageKind::Vmdk
     } else if begins(b"vhdxfile") {
-        Kind::Vhdx
+        ImageKind::Vhdx
     } else if begins(b"conectix") {
-        Kind::Vpc
+        ImageKind::Vpc
     } else if start.get(64..68) == Some(&[0x7f, 0x10, 0xda, 0xbe]) {
-        Kind::Vdi
+        ImageKind::Vdi
     } else {
-        Kind::Raw
+        ImageKind::Raw
     }
 }
 
 /// Refuses a header that leads to other files.
-pub(super) fn check(kind: Kind, start: &[u8]) -> Result<(), Refusal> {
+pub(super) fn check(kind: ImageKind, start: &[u8]) -> Result<(), Refusal> {
     match kind {
-        Kind::Qcow2 => qcow2(start),
-        Kind::Vmdk => vmdk(start),
-        Kind::Vhdx => vhdx(start),
-        Kind::Vpc => vpc(start),
-        Kind::Vdi | Kind::Raw => Ok(()),
+        ImageKind::Qcow2 => qcow2(start),
+        ImageKind::Vmdk => vmdk(start),
+        ImageKind::Vhdx => vhdx(start),
+        ImageKind::Vpc => vpc(start),
+        ImageKind::Vdi | ImageKind::Raw => Ok(()),
     }
 }
 

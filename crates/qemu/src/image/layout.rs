@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use super::header::{Kind, sniff};
+use super::header::{ImageKind, sniff};
 use super::receive::Compression;
 
 /// A raw disk is taken in steps of this, and left out where it is only zeros.
@@ -29,7 +29,7 @@ const ZERO: u64 = 1;
 
 /// Where a part of an image goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum PartPosition {
     /// It stays in the image: tables, and what nobody speaks of.
     Image,
     /// It is this part of the disk.
@@ -55,8 +55,8 @@ impl Layout {
             return Self::Whole;
         }
         match sniff(start) {
-            Kind::Raw => Self::Raw,
-            Kind::Qcow2 => Qcow2::parse(start).map_or(Self::Whole, Self::Qcow2),
+            ImageKind::Raw => Self::Raw,
+            ImageKind::Qcow2 => Qcow2::parse(start).map_or(Self::Whole, Self::Qcow2),
             _ => Self::Whole,
         }
     }
@@ -71,11 +71,11 @@ impl Layout {
 
     /// Where the next part goes; each whole one is asked for once, in order. Its bytes matter
     /// only if it stays in the image.
-    pub fn place(&mut self, index: u64, part: &[u8]) -> Place {
+    pub fn place(&mut self, index: u64, part: &[u8]) -> PartPosition {
         match self {
-            Self::Raw => Place::Disk { at: index * BLOCK },
+            Self::Raw => PartPosition::Disk { at: index * BLOCK },
             Self::Qcow2(image) => image.place(index, part),
-            Self::Whole => Place::Image,
+            Self::Whole => PartPosition::Image,
         }
     }
 
@@ -159,24 +159,28 @@ impl Qcow2 {
         })
     }
 
-    fn place(&mut self, index: u64, part: &[u8]) -> Place {
+    fn place(&mut self, index: u64, part: &[u8]) -> PartPosition {
         if self.l1.contains(&index) {
             self.table.extend_from_slice(part);
             if index + 1 == self.l1.end {
                 self.learn_tables(index);
             }
-            return Place::Image;
+            return PartPosition::Image;
         }
         if let Some(number) = self.tables.remove(&index) {
             self.learn_data(index, number, part);
-            return Place::Image;
+            return PartPosition::Image;
         }
-        let Some(run) = self.runs.remove(&index) else { return Place::Image };
+        let Some(run) = self.runs.remove(&index) else { return PartPosition::Image };
         if run.count > 1 {
             self.runs.insert(index + 1, Run { disk: run.disk + 1, count: run.count - 1 });
         }
         let at = run.disk * self.cluster;
-        if at + self.cluster > self.size { Place::Both { at } } else { Place::Disk { at } }
+        if at + self.cluster > self.size {
+            PartPosition::Both { at }
+        } else {
+            PartPosition::Disk { at }
+        }
     }
 
     fn learn_tables(&mut self, now: u64) {
@@ -276,7 +280,7 @@ mod tests {
         bytes
     }
 
-    fn places(image: &[u8]) -> (Vec<Place>, bool) {
+    fn places(image: &[u8]) -> (Vec<PartPosition>, bool) {
         let mut layout = Layout::of(image);
         let parts = image.chunks(CLUSTER).filter(|part| part.len() == CLUSTER);
         let places = (0..).zip(parts).map(|(index, part)| layout.place(index, part)).collect();
@@ -292,9 +296,9 @@ mod tests {
         let size = 5 * CLUSTER as u64 - 512;
         let table: &[_] = &[(0, at(4)), (1, at(3)), (2, at(9) | ZERO), (4, at(5))];
         let (found, is_complete) = places(&image(size, &[&[(0, at(2))], table, &[], &[], &[]]));
-        let disk = |cluster: u64| Place::Disk { at: cluster << 16 };
-        let last = Place::Both { at: 4 << 16 };
-        let kept = Place::Image;
+        let disk = |cluster: u64| PartPosition::Disk { at: cluster << 16 };
+        let last = PartPosition::Both { at: 4 << 16 };
+        let kept = PartPosition::Image;
         assert_eq!(found, [kept, kept, kept, disk(1), disk(0), last]);
         assert!(is_complete);
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use bytes::{Buf, Bytes};
 use tokio::sync::mpsc;
 
-use super::header::{self, Kind, Refusal};
+use super::header::{self, ImageKind, Refusal};
 use super::sparse::copy_sparse;
 
 /// Pieces between the network and the disk.
@@ -54,7 +54,7 @@ impl Compression {
 /// What has arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
-    pub kind: Kind,
+    pub kind: ImageKind,
     pub compression: Compression,
     /// After decompression.
     pub bytes: u64,

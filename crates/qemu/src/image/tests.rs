@@ -27,12 +27,12 @@ async fn every_kind_becomes_the_same_raw_disk() {
     let path = |name: &str| dir.path().join(name);
     std::fs::write(path("raw"), pattern()).unwrap();
     let kinds = [
-        (Kind::Qcow2, vec![]),
-        (Kind::Vmdk, vec!["-o", "subformat=streamOptimized"]),
-        (Kind::Vmdk, vec!["-o", "subformat=monolithicSparse"]),
-        (Kind::Vdi, vec![]),
-        (Kind::Vhdx, vec![]),
-        (Kind::Vpc, vec!["-o", "force_size=on"]),
+        (ImageKind::Qcow2, vec![]),
+        (ImageKind::Vmdk, vec!["-o", "subformat=streamOptimized"]),
+        (ImageKind::Vmdk, vec!["-o", "subformat=monolithicSparse"]),
+        (ImageKind::Vdi, vec![]),
+        (ImageKind::Vhdx, vec![]),
+        (ImageKind::Vpc, vec!["-o", "force_size=on"]),
     ];
     for (kind, options) in kinds {
         let mut arguments = vec!["convert", "-f", "raw", "-O", kind.driver()];
@@ -135,7 +135,7 @@ fn streams_are_decompressed_by_what_they_are() {
         let received = receive(stream, &path("target"), 1 << 30, |bytes| last = bytes).unwrap();
         let whole = pattern().repeat(2);
         assert_eq!(received.compression, compression);
-        assert_eq!((received.kind, received.bytes, last), (Kind::Raw, 1536 << 10, 1536 << 10));
+        assert_eq!((received.kind, received.bytes, last), (ImageKind::Raw, 1536 << 10, 1536 << 10));
         assert!(std::fs::read(path("target")).unwrap() == whole, "{packer}");
         let blocks = std::fs::metadata(path("target")).unwrap().blocks() * 512;
         assert!(blocks < 800_000, "{blocks} bytes on disk");

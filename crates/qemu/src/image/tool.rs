@@ -10,7 +10,7 @@ use rustix::process::Resource;
 use tokio::io::{AsyncReadExt, BufReader};
 use tokio::process::{ChildStdout, Command};
 
-use crate::process::{Identity, confine};
+use crate::process::{ProcessUser, confine};
 
 /// Address space: enough for any table of an honest image and for the stacks of 64 threads.
 const MEMORY: u64 = 2 << 30;
@@ -36,7 +36,7 @@ pub enum ToolError {
 pub struct Tool {
     pub program: PathBuf,
     /// Who it runs as; must be able to read and write the images.
-    pub identity: Option<Identity>,
+    pub identity: Option<ProcessUser>,
     /// For everything but conversions, which take as long as they take.
     pub limit: Duration,
 }

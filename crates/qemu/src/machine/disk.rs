@@ -12,7 +12,7 @@ pub struct Disk {
     pub bus: Bus,
     #[serde(default)]
     pub device: DiskDevice,
-    pub source: Source,
+    pub source: DiskSource,
     #[serde(default)]
     pub read_only: bool,
     /// Lower boots first; 0 belongs to a kernel that QEMU loads itself.
@@ -40,7 +40,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    pub fn new(name: impl Into<String>, bus: Bus, source: Source) -> Self {
+    pub fn new(name: impl Into<String>, bus: Bus, source: DiskSource) -> Self {
         Self {
             name: name.into(),
             bus,
@@ -121,7 +121,7 @@ pub enum DiskDevice {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Source {
+pub enum DiskSource {
     File(FileImage),
     BlockDevice {
         path: PathBuf,
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn node_names_fit_and_differ() {
-        let name = |name: &str| Disk::new(name, Bus::Virtio, Source::Empty).node();
+        let name = |name: &str| Disk::new(name, Bus::Virtio, DiskSource::Empty).node();
         assert_eq!(name("root"), "d-root");
         let (one, two) = (name(&format!("{}1", "x".repeat(62))), name(&"x".repeat(63)));
         assert_ne!(one, two);

@@ -16,7 +16,7 @@ pub struct Nic {
     #[serde(default)]
     pub boot_index: Option<u32>,
     #[serde(default)]
-    pub link: Link,
+    pub link: LinkState,
     #[serde(default)]
     pub mtu: Option<u16>,
     /// The index that firmware tells the guest, for names such as `eno1`.
@@ -32,7 +32,7 @@ impl Nic {
             mac: mac.into(),
             backend,
             boot_index: None,
-            link: Link::Up,
+            link: LinkState::Up,
             mtu: None,
             acpi_index: None,
         }
@@ -101,7 +101,7 @@ pub enum Protocol {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Link {
+pub enum LinkState {
     #[default]
     Up,
     Down,

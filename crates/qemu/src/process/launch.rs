@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::Tasks;
 
 use super::start::{self, Started};
-use super::{Binary, Exit, Running, Spec};
+use super::{Binary, Exit, RunningMachine, Spec};
 use crate::qmp::QmpError;
 use crate::run_dir::{EXIT, MACHINE, PROCESS, RunDir};
 
@@ -30,7 +30,7 @@ pub enum LaunchError {
     #[error("cannot run {}", binary.display())]
     Spawn { binary: PathBuf, source: io::Error },
     /// QEMU did not like its arguments, or could not open a disk.
-    #[error("QEMU ended before it was ready; it said: {said}")]
+    #[error("QEMU exited before it was ready: {said}")]
     EndedEarly { said: String },
     #[error("QEMU was not ready within {} s", limit.as_secs_f32())]
     NotReady { limit: Duration },
@@ -49,8 +49,8 @@ pub enum AdoptError {
 
 /// What is in a machine's folder.
 #[derive(Debug)]
-pub enum Found {
-    Running(Running),
+pub enum RunDirState {
+    Running(RunningMachine),
     /// It ran, and is gone.
     Ended {
         spec: Spec,
@@ -85,7 +85,7 @@ impl Launcher {
 
     /// Starts a machine in `dir` and waits until QEMU answers. The guest does not run yet:
     /// call [`Running::begin`] once its console is being read.
-    pub async fn launch(&self, dir: &RunDir, spec: Spec) -> Result<Running, LaunchError> {
+    pub async fn launch(&self, dir: &RunDir, spec: Spec) -> Result<RunningMachine, LaunchError> {
         let (folder, binary, plan) = (dir.clone(), self.binary.clone(), spec.clone());
         let started = blocking(move || start::start(&folder, &plan, &binary)).await?;
         let running = self.watch(dir, spec, started);
@@ -105,16 +105,16 @@ impl Launcher {
     }
 
     /// Finds out what is in `dir`. A process that does not answer is adopted all the same.
-    pub async fn adopt(&self, dir: &RunDir) -> Result<Found, AdoptError> {
+    pub async fn adopt(&self, dir: &RunDir) -> Result<RunDirState, AdoptError> {
         let deadline = tokio::time::Instant::now() + self.limit;
         loop {
             let folder = dir.clone();
             match blocking(move || look(&folder)).await? {
-                Look::Process(spec, started) => {
-                    return Ok(Found::Running(self.watch(dir, *spec, started)));
+                RunDirProbe::Process(spec, started) => {
+                    return Ok(RunDirState::Running(self.watch(dir, *spec, started)));
                 }
-                Look::Settled(found) => return Ok(*found),
-                Look::Hidden => {}
+                RunDirProbe::Settled(found) => return Ok(*found),
+                RunDirProbe::Hidden => {}
             }
             if tokio::time::Instant::now() >= deadline {
                 return Err(AdoptError::Hidden { dir: dir.path().into() });
@@ -144,40 +144,44 @@ impl Launcher {
         .await
     }
 
-    fn watch(&self, dir: &RunDir, spec: Spec, started: Started) -> Running {
-        Running::watch(&self.tasks, dir.clone(), spec, started, self.limit)
+    fn watch(&self, dir: &RunDir, spec: Spec, started: Started) -> RunningMachine {
+        RunningMachine::watch(&self.tasks, dir.clone(), spec, started, self.limit)
     }
 }
 
 /// What one look into a folder tells.
-enum Look {
+enum RunDirProbe {
     Process(Box<Spec>, Started),
-    Settled(Box<Found>),
+    Settled(Box<RunDirState>),
     /// The lock is held by somebody who does not look like QEMU (yet).
     Hidden,
 }
 
-fn look(dir: &RunDir) -> Result<Look, AdoptError> {
+fn look(dir: &RunDir) -> Result<RunDirProbe, AdoptError> {
     let unread = |source| AdoptError::Read { dir: dir.path().into(), source };
     let locked = dir.is_locked().map_err(unread)?;
     let Some(spec) = dir.load::<Spec>(MACHINE).map_err(unread)? else {
-        return Ok(if locked { Look::Hidden } else { Look::Settled(Box::new(Found::Nothing)) });
+        return Ok(if locked {
+            RunDirProbe::Hidden
+        } else {
+            RunDirProbe::Settled(Box::new(RunDirState::Nothing))
+        });
     };
     if locked {
         let started = start::find(dir).map_err(unread)?;
         return Ok(match started {
-            Some(started) => Look::Process(Box::new(spec), started),
-            None => Look::Hidden,
+            Some(started) => RunDirProbe::Process(Box::new(spec), started),
+            None => RunDirProbe::Hidden,
         });
     }
     let was_started = dir.load::<super::ProcessId>(PROCESS).map_err(unread)?.is_some();
     let exit = dir.load::<Exit>(EXIT).map_err(unread)?;
     let unseen = was_started.then_some(Exit::Died { status: None, signal: None });
     let found = match exit.or(unseen) {
-        Some(exit) => Found::Ended { spec, exit },
-        None => Found::Unstarted { spec },
+        Some(exit) => RunDirState::Ended { spec, exit },
+        None => RunDirState::Unstarted { spec },
     };
-    Ok(Look::Settled(Box::new(found)))
+    Ok(RunDirProbe::Settled(Box::new(found)))
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {

@@ -17,10 +17,10 @@ use tokio::sync::{broadcast, watch};
 use tracing::debug;
 
 use super::start::{self, Started};
-use super::watcher::{Watcher, reap, record};
+use super::watcher::{ProcessWatcher, reap, record};
 use super::{Exit, ProcessId, Spec, sys};
 use crate::argv::device::usb_socket;
-use crate::machine::{Link, Start};
+use crate::machine::{LinkState, Start};
 use crate::qmp::{Event, Qmp, QmpError, RunState};
 use crate::run_dir::{AGENT, MACHINE, RunDir, SERIAL};
 
@@ -32,12 +32,12 @@ const LARGEST_PICTURE: u64 = 64 << 20;
 
 /// A machine whose process exists, or did when this was made; clones share it.
 #[derive(Debug, Clone)]
-pub struct Running {
-    shared: Arc<Shared>,
+pub struct RunningMachine {
+    shared: Arc<ProcessShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ProcessShared {
     dir: RunDir,
     id: ProcessId,
     spec: Mutex<Spec>,
@@ -50,7 +50,7 @@ struct Shared {
     tasks: Tasks,
 }
 
-impl Running {
+impl RunningMachine {
     pub(super) fn watch(
         tasks: &Tasks,
         dir: RunDir,
@@ -64,7 +64,7 @@ impl Running {
         let (state, states) = watch::channel(None);
         let (qmp, qmps) = watch::channel(None);
         let (exit, exits) = watch::channel(None);
-        let watcher = Watcher {
+        let watcher = ProcessWatcher {
             dir: dir.clone(),
             pidfd: Arc::clone(&pidfd),
             limit,
@@ -78,7 +78,7 @@ impl Running {
         if let Some(tpm) = started.tpm {
             tasks.spawn("tpm", reap(tpm, tasks.stop_signal()));
         }
-        let shared = Shared {
+        let shared = ProcessShared {
             dir,
             id: started.id,
             spec: Mutex::new(spec),
@@ -161,7 +161,7 @@ impl Running {
         let machine = self.spec().machine;
         let qmp = self.qmp().await?;
         // What the command line has no words for.
-        for nic in machine.nics.iter().filter(|nic| nic.link == Link::Down) {
+        for nic in machine.nics.iter().filter(|nic| nic.link == LinkState::Down) {
             qmp.set_link(&nic.id(), false).await?;
         }
         if let Some(balloon) = &machine.devices.balloon {

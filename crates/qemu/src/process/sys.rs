@@ -18,12 +18,12 @@ use rustix::thread::CapabilitySet;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::Identity;
+use super::ProcessUser;
 
 /// What the child does to itself before it becomes QEMU.
 #[derive(Debug)]
 pub(crate) struct Preparation {
-    pub(crate) identity: Option<Identity>,
+    pub(crate) identity: Option<ProcessUser>,
     /// Descriptors that stay open over exec, under their numbers.
     pub(crate) inherit: Vec<OwnedFd>,
     /// Files to which the child writes itself, to enter its control groups.
@@ -39,7 +39,7 @@ const MOST_FILES: u64 = 65_536;
 /// Makes `command` run as somebody else, if there is somebody, within these limits.
 pub(crate) fn confine(
     command: &mut Command,
-    identity: Option<Identity>,
+    identity: Option<ProcessUser>,
     limits: Vec<(Resource, u64)>,
 ) {
     let preparation =
@@ -50,7 +50,7 @@ pub(crate) fn confine(
 /// Makes `command` run as somebody else, if there is somebody, with these descriptors.
 pub(crate) fn confine_with(
     command: &mut Command,
-    identity: Option<Identity>,
+    identity: Option<ProcessUser>,
     inherit: Vec<OwnedFd>,
 ) {
     let preparation =
@@ -106,7 +106,10 @@ fn become_child(
 }
 
 /// Becomes another user for good. The order matters: each step needs what the next gives up.
-fn drop_privileges(identity: &Identity, groups: &[rustix::process::Gid]) -> rustix::io::Result<()> {
+fn drop_privileges(
+    identity: &ProcessUser,
+    groups: &[rustix::process::Gid],
+) -> rustix::io::Result<()> {
     for number in 0..63 {
         let capability = CapabilitySet::from_bits_retain(1 << number);
         match rustix::thread::remove_capability_from_bounding_set(capability) {

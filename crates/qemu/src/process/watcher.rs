@@ -44,7 +44,7 @@ pub(super) fn record(dir: &RunDir, exit: &Exit) {
 }
 
 /// The task behind a [`Running`].
-pub(super) struct Watcher {
+pub(super) struct ProcessWatcher {
     pub(super) dir: RunDir,
     pub(super) pidfd: Arc<AsyncFd<OwnedFd>>,
     pub(super) limit: Duration,
@@ -55,7 +55,7 @@ pub(super) struct Watcher {
     pub(super) tasks: Tasks,
 }
 
-impl Watcher {
+impl ProcessWatcher {
     pub(super) async fn run(self, mut stop: Stop) {
         let pidfd = Arc::clone(&self.pidfd);
         tokio::select! {

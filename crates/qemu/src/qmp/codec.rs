@@ -24,12 +24,12 @@ pub enum WireError {
     Read(#[source] Arc<io::Error>),
     #[error("a line of more than {LONGEST_LINE} bytes")]
     TooLong,
-    #[error("a line that is no monitor message")]
+    #[error("invalid QMP message")]
     Malformed(#[source] Arc<serde_json::Error>),
 }
 
 #[derive(Debug)]
-pub enum Message {
+pub enum QmpMessage {
     Greeting,
     Event(Event),
     /// QEMU leaves the id out if it could not read the command.
@@ -47,15 +47,15 @@ struct Raw {
     event: Option<String>,
     #[serde(default)]
     data: Value,
-    timestamp: Option<Stamp>,
+    timestamp: Option<QmpTimestamp>,
     #[serde(rename = "return")]
     value: Option<Value>,
-    error: Option<Failure>,
+    error: Option<QmpFailure>,
     id: Option<Value>,
 }
 
 #[derive(Deserialize)]
-struct Stamp {
+struct QmpTimestamp {
     #[serde(default)]
     seconds: i64,
     #[serde(default)]
@@ -63,7 +63,7 @@ struct Stamp {
 }
 
 #[derive(Deserialize)]
-struct Failure {
+struct QmpFailure {
     #[serde(default)]
     class: String,
     #[serde(default)]
@@ -81,21 +81,23 @@ pub fn command(name: &str, arguments: Value, id: u64) -> Vec<u8> {
 }
 
 /// Reads one line.
-pub fn parse(line: &[u8]) -> Result<Message, WireError> {
+pub fn parse(line: &[u8]) -> Result<QmpMessage, WireError> {
     let malformed = |source| WireError::Malformed(Arc::new(source));
     let raw: Raw = serde_json::from_slice(line).map_err(malformed)?;
     if raw.greeting.is_some() {
-        return Ok(Message::Greeting);
+        return Ok(QmpMessage::Greeting);
     }
     if let Some(name) = raw.event {
-        let stamp = raw.timestamp.unwrap_or(Stamp { seconds: 0, microseconds: 0 });
+        let stamp = raw.timestamp.unwrap_or(QmpTimestamp { seconds: 0, microseconds: 0 });
         let micros = stamp.seconds.saturating_mul(1_000_000).saturating_add(stamp.microseconds);
-        return Ok(Message::Event(Event { name, data: raw.data, micros }));
+        return Ok(QmpMessage::Event(Event { name, data: raw.data, micros }));
     }
     let id = raw.id.as_ref().and_then(Value::as_u64);
     match (raw.value, raw.error) {
-        (_, Some(failure)) => Ok(Message::Reply { id, reply: Err((failure.class, failure.desc)) }),
-        (Some(value), None) => Ok(Message::Reply { id, reply: Ok(value) }),
+        (_, Some(failure)) => {
+            Ok(QmpMessage::Reply { id, reply: Err((failure.class, failure.desc)) })
+        }
+        (Some(value), None) => Ok(QmpMessage::Reply { id, reply: Ok(value) }),
         (None, None) => {
             let missing = <serde_json::Error as serde::de::Error>::missing_field("return");
             Err(malformed(missing))
@@ -118,7 +120,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 
     /// The next message. Cancel-safe: what was read stays in the buffer.
-    pub async fn next(&mut self) -> Result<Message, WireError> {
+    pub async fn next(&mut self) -> Result<QmpMessage, WireError> {
         loop {
             if let Some(end) = self.buffer[self.seen..].iter().position(|byte| *byte == b'\n') {
                 let line = self.buffer.split_to(self.seen + end);

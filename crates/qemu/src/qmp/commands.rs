@@ -9,7 +9,7 @@ use super::types::{BlockStats, CpuSlot, RunState, Vcpu};
 use super::{Qmp, QmpError};
 
 #[derive(Deserialize)]
-struct Status {
+struct VmRunStatus {
     status: String,
 }
 
@@ -20,7 +20,7 @@ struct Balloon {
 
 impl Qmp {
     pub async fn run_state(&self) -> Result<RunState, QmpError> {
-        let status: Status = self.execute("query-status", json!({})).await?;
+        let status: VmRunStatus = self.execute("query-status", json!({})).await?;
         Ok(RunState::from_name(&status.status))
     }
 

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{Qmp, QmpError};
-use crate::argv::disk::Place;
+use crate::argv::disk::BusPosition;
 use crate::argv::{self, GROWTH_DEVICE};
-use crate::machine::{Bus, Disk, Link, Nic, Source};
+use crate::machine::{Bus, Disk, DiskSource, LinkState, Nic};
 
 /// How often a tray that the guest closes is opened again.
 const TRAY_TRIES: u32 = 20;
@@ -23,7 +23,7 @@ const TRAY_TRIES: u32 = 20;
 pub enum UnplugError {
     #[error("cannot unplug {device}: the guest refused")]
     Refused { device: String },
-    #[error("cannot unplug {device}: the guest did not let go within {} s", limit.as_secs_f32())]
+    #[error("cannot unplug {device}: the guest did not release it within {} s", limit.as_secs_f32())]
     TimedOut { device: String, limit: Duration },
     #[error(transparent)]
     Qmp(#[from] QmpError),
@@ -55,9 +55,9 @@ impl Qmp {
             return Ok(());
         }
         let place = match disk.bus {
-            Bus::Virtio => Place::Pci(self.free_port(&command).await?),
-            Bus::Scsi => Place::AnyLun,
-            Bus::Usb => Place::Usb,
+            Bus::Virtio => BusPosition::Pci(self.free_port(&command).await?),
+            Bus::Scsi => BusPosition::AnyLun,
+            Bus::Usb => BusPosition::Usb,
             Bus::Sata => {
                 return Err(QmpError::Refused {
                     command,
@@ -67,7 +67,7 @@ impl Qmp {
             }
         };
         self.add_nodes(disk).await?;
-        if let Source::VhostUser { socket } = &disk.source {
+        if let DiskSource::VhostUser { socket } = &disk.source {
             let backend = json!({ "type": "socket", "data": {
                 "addr": { "type": "unix", "data": { "path": socket } },
                 "server": false,
@@ -104,7 +104,7 @@ impl Qmp {
     }
 
     async fn remove_nodes(&self, disk: &Disk) -> Result<(), QmpError> {
-        if let Source::VhostUser { .. } = disk.source {
+        if let DiskSource::VhostUser { .. } = disk.source {
             let removed = self.run("chardev-remove", json!({ "id": disk.storage_node() })).await;
             return ignore_missing(removed);
         }
@@ -161,7 +161,7 @@ impl Qmp {
         let id = drive.id();
         self.take_medium(&id).await?;
         self.remove_nodes(drive).await?;
-        if drive.source != Source::Empty {
+        if drive.source != DiskSource::Empty {
             self.add_nodes(drive).await?;
             let medium = json!({ "id": id, "node-name": drive.node() });
             self.with_open_tray(&id, "blockdev-insert-medium", medium).await?;
@@ -209,8 +209,8 @@ impl Qmp {
             return plugged;
         }
         match nic.link {
-            Link::Up => Ok(()),
-            Link::Down => self.set_link(&nic.id(), false).await,
+            LinkState::Up => Ok(()),
+            LinkState::Down => self.set_link(&nic.id(), false).await,
         }
     }
 

@@ -12,12 +12,12 @@ use tokio::net::unix::OwnedWriteHalf;
 const MOST_FDS: usize = 1;
 
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingQueue {
     pub(super) line: Vec<u8>,
     pub(super) fds: Vec<OwnedFd>,
 }
 
-impl Outgoing {
+impl OutgoingQueue {
     pub(super) async fn send(&self, socket: &OwnedWriteHalf) -> io::Result<()> {
         if self.fds.len() > MOST_FDS {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));

@@ -1,7 +1,7 @@
 //! ISO 9660 (ECMA-119) and Joliet on disk.
 
 use super::SeedFile;
-use super::tree::{Folder, Node, SeedError, Tree};
+use super::tree::{Folder, SeedError, Tree, TreeNode};
 
 const SECTOR: usize = 2048;
 const FIRST_TABLE: usize = 19;
@@ -105,12 +105,12 @@ fn folder_name(view: View, folder: &Folder) -> Vec<u8> {
 }
 
 /// The entries of a folder in the order that readers may rely on.
-fn entries(view: View, folder: &Folder) -> Vec<(Vec<u8>, &Node)> {
+fn entries(view: View, folder: &Folder) -> Vec<(Vec<u8>, &TreeNode)> {
     let mut entries: Vec<_> = folder
         .entries
         .iter()
         .map(|entry| match (view, &entry.node) {
-            (View::Plain, Node::File(_)) => {
+            (View::Plain, TreeNode::File(_)) => {
                 (format!("{};1", entry.short).into_bytes(), &entry.node)
             }
             _ => (spell(view, &entry.name, &entry.short), &entry.node),
@@ -152,8 +152,8 @@ fn records(view: View, number: usize, folder: &Folder, layout: &Layout) -> Vec<u
     put(record(&[1], extents[folder.parent], true));
     for (name, node) in entries(view, folder) {
         match node {
-            Node::File(file) => put(record(&name, layout.files[*file], false)),
-            Node::Folder(child) => put(record(&name, extents[*child], true)),
+            TreeNode::File(file) => put(record(&name, layout.files[*file], false)),
+            TreeNode::Folder(child) => put(record(&name, extents[*child], true)),
         }
     }
     bytes

@@ -28,7 +28,7 @@ pub enum SeedError {
 }
 
 #[derive(Debug)]
-pub(super) enum Node {
+pub(super) enum TreeNode {
     /// Which of the files it is.
     File(usize),
     /// Which of the folders it is.
@@ -36,11 +36,11 @@ pub(super) enum Node {
 }
 
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct DirectoryEntry {
     pub(super) name: String,
     /// `NAME.EXT`, unique in its folder.
     pub(super) short: String,
-    pub(super) node: Node,
+    pub(super) node: TreeNode,
 }
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub(super) struct Folder {
     pub(super) name: String,
     pub(super) short: String,
     pub(super) parent: usize,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<DirectoryEntry>,
 }
 
 /// Folders by level, the root first, as the path tables want them.
@@ -98,14 +98,14 @@ impl Tree {
                 for (name, child) in draft.children {
                     let short = short_name(&name, child.file.is_none(), &mut taken);
                     let node = match child.file {
-                        Some(file) => Node::File(file),
+                        Some(file) => TreeNode::File(file),
                         None => {
                             folders.push(new(name.clone(), short.clone(), number));
                             below.push((folders.len() - 1, child));
-                            Node::Folder(folders.len() - 1)
+                            TreeNode::Folder(folders.len() - 1)
                         }
                     };
-                    folders[number].entries.push(Entry { name, short, node });
+                    folders[number].entries.push(DirectoryEntry { name, short, node });
                 }
             }
             level = below;

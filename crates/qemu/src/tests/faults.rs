@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::{Stage, boot, hear, is_root, run, say, spec, within};
-use crate::machine::{ErrorPolicy, FileImage, Source};
-use crate::process::{Exit, Found};
+use crate::machine::{DiskSource, ErrorPolicy, FileImage};
+use crate::process::{Exit, RunDirState};
 use crate::qmp::RunState;
 
 /// Not a test: what the next one starts, kills and cleans up after.
@@ -49,7 +49,7 @@ async fn a_launcher_killed_at_any_moment_leaves_one_machine_or_none() {
         launcher.wait().unwrap();
         let dir = stage.run_dir("victim");
         match within("an answer", stage.launcher.adopt(&dir)).await.unwrap() {
-            Found::Running(running) => {
+            RunDirState::Running(running) => {
                 found[0] += 1;
                 assert_eq!(processes_of(stage.path()), 1);
                 let mut console = running.serial().await.unwrap();
@@ -57,8 +57,8 @@ async fn a_launcher_killed_at_any_moment_leaves_one_machine_or_none() {
                 hear(&mut console, ".").await;
                 assert_eq!(within("kill", running.kill()).await, Exit::Killed);
             }
-            Found::Unstarted { .. } | Found::Nothing => found[1] += 1,
-            Found::Ended { .. } => found[2] += 1,
+            RunDirState::Unstarted { .. } | RunDirState::Nothing => found[1] += 1,
+            RunDirState::Ended { .. } => found[2] += 1,
         }
         assert_eq!(processes_of(stage.path()), 0);
         assert!(!dir.is_locked().unwrap());
@@ -105,7 +105,7 @@ async fn a_full_disk_pauses_the_guest_until_there_is_room() {
     let full = std::io::copy(&mut std::io::repeat(1), &mut &ballast).unwrap_err();
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
     let source = FileImage { path: image, format: crate::machine::ImageFormat::Raw, backing: None };
-    machine.disks[0].source = Source::File(source);
+    machine.disks[0].source = DiskSource::File(source);
     machine.disks[0].on_error = ErrorPolicy::Stop;
     let dir = stage.run_dir("full");
     let running = stage.launcher.launch(&dir, spec(machine)).await.unwrap();

@@ -6,21 +6,21 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{BOUND, Stage, boot, hear, identity, is_root, run, say, spec, within};
-use crate::machine::{Bus, Disk, FileImage, Machine, OnReboot, Source, Start};
+use crate::machine::{Bus, Disk, DiskSource, FileImage, Machine, OnReboot, Start};
 use crate::process::{
-    AdoptError, Binary, Exit, Found, LaunchError, Launcher, PinError, Running, cgroup,
+    AdoptError, Binary, Exit, LaunchError, Launcher, PinError, RunDirState, RunningMachine, cgroup,
 };
 use crate::qmp::{QmpError, RunState};
 use crate::run_dir::{MACHINE, PROCESS};
 
-async fn reaches(running: &Running, state: RunState) {
+async fn reaches(running: &RunningMachine, state: RunState) {
     let mut states = running.states();
     within(&format!("{state:?}"), states.wait_for(|now| now.as_ref() == Some(&state)))
         .await
         .unwrap();
 }
 
-fn signal(running: &Running, signal: rustix::process::Signal) {
+fn signal(running: &RunningMachine, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(running.process().pid).unwrap();
     rustix::process::kill_process(pid, signal).unwrap();
 }
@@ -43,7 +43,7 @@ async fn a_guest_runs_pauses_resets_and_obeys_its_power_button() {
     assert_eq!(exit, Exit::GuestShutdown);
     assert!(!running.dir().is_locked().unwrap());
     let found = stage.launcher.adopt(running.dir()).await.unwrap();
-    assert!(matches!(found, Found::Ended { exit: Exit::GuestShutdown, .. }), "{found:?}");
+    assert!(matches!(found, RunDirState::Ended { exit: Exit::GuestShutdown, .. }), "{found:?}");
     stage.launcher.clean_up(running.dir()).await.unwrap();
     assert!(!running.dir().path().exists());
 }
@@ -92,7 +92,7 @@ async fn a_killed_process_is_noticed_at_once_and_stays_dead() {
     let exit = within("exit", running.exited()).await;
     assert_eq!(exit, Exit::Died { status: None, signal: Some(9) });
     let found = stage.launcher.adopt(running.dir()).await.unwrap();
-    assert!(matches!(found, Found::Ended { exit: Exit::Died { signal: Some(9), .. }, .. }));
+    assert!(matches!(found, RunDirState::Ended { exit: Exit::Died { signal: Some(9), .. }, .. }));
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn a_machine_is_found_again_when_everybody_has_forgotten_it() {
     let again = Stage::new();
     let refused = again.launcher.launch(&dir, spec(stage.machine("again"))).await;
     assert!(matches!(refused, Err(LaunchError::AlreadyRunning { .. })), "{refused:?}");
-    let Found::Running(running) = again.launcher.adopt(&dir).await.unwrap() else {
+    let RunDirState::Running(running) = again.launcher.adopt(&dir).await.unwrap() else {
         panic!("the machine runs");
     };
     assert_eq!(running.process(), process);
@@ -133,7 +133,7 @@ async fn a_machine_is_found_again_when_everybody_has_forgotten_it() {
     drop(running);
     say(&mut console, "o").await;
     let third = Stage::new();
-    let Found::Running(running) = third.launcher.adopt(&dir).await.unwrap() else {
+    let RunDirState::Running(running) = third.launcher.adopt(&dir).await.unwrap() else {
         panic!("the process waits");
     };
     assert_eq!(within("exit", running.exited()).await, Exit::GuestShutdown);
@@ -145,7 +145,7 @@ async fn a_machine_that_was_never_let_go_is_begun_by_who_finds_it() {
     let dir = stage.run_dir("early");
     let machine = stage.machine("early");
     drop(stage.launcher.launch(&dir, spec(machine)).await.unwrap());
-    let Found::Running(running) = stage.launcher.adopt(&dir).await.unwrap() else {
+    let RunDirState::Running(running) = stage.launcher.adopt(&dir).await.unwrap() else {
         panic!("the machine exists");
     };
     reaches(&running, RunState::Prelaunch).await;
@@ -171,11 +171,11 @@ async fn a_paused_start_waits_to_be_resumed() {
 async fn folders_without_a_process_say_what_they_are() {
     let stage = Stage::new();
     let dir = stage.run_dir("half");
-    assert!(matches!(stage.launcher.adopt(&dir).await.unwrap(), Found::Nothing));
+    assert!(matches!(stage.launcher.adopt(&dir).await.unwrap(), RunDirState::Nothing));
     dir.create(None).unwrap();
-    assert!(matches!(stage.launcher.adopt(&dir).await.unwrap(), Found::Nothing));
+    assert!(matches!(stage.launcher.adopt(&dir).await.unwrap(), RunDirState::Nothing));
     dir.store(MACHINE, &spec(stage.machine("half"))).unwrap();
-    assert!(matches!(stage.launcher.adopt(&dir).await.unwrap(), Found::Unstarted { .. }));
+    assert!(matches!(stage.launcher.adopt(&dir).await.unwrap(), RunDirState::Unstarted { .. }));
     let lock = dir.try_lock().unwrap();
     let hasty =
         Launcher::new(stage.tasks.clone(), Binary::default()).with_limit(Duration::from_millis(50));
@@ -191,7 +191,7 @@ async fn folders_without_a_process_say_what_they_are() {
 async fn what_qemu_refuses_is_told_in_its_own_words() {
     let stage = Stage::new();
     let mut machine = stage.machine("bad");
-    machine.disks[0].source = Source::File(FileImage::raw(stage.path().join("missing.img")));
+    machine.disks[0].source = DiskSource::File(FileImage::raw(stage.path().join("missing.img")));
     let dir = stage.run_dir("bad");
     let error = stage.launcher.launch(&dir, spec(machine)).await.unwrap_err();
     let LaunchError::EndedEarly { said } = &error else { panic!("{error:?}") };
@@ -252,7 +252,7 @@ async fn disks_come_and_go_while_the_guest_runs() {
     for bus in [Bus::Scsi, Bus::Virtio] {
         let image = stage.guest_image(&format!("data-{bus:?}"));
         let long = format!("data-with-a-rather-long-name-{bus:?}").to_lowercase();
-        let disk = Disk::new(long, bus, Source::File(FileImage::raw(image)));
+        let disk = Disk::new(long, bus, DiskSource::File(FileImage::raw(image)));
         qmp.plug_disk(&disk).await.unwrap();
         qmp.plug_disk(&disk).await.unwrap();
         assert!(qmp.device_ids().await.unwrap().contains(&disk.id()));
@@ -272,7 +272,7 @@ async fn disks_come_and_go_while_the_guest_runs() {
     let missing = Disk::new(
         "missing",
         Bus::Scsi,
-        Source::File(FileImage::raw(stage.path().join("missing.img"))),
+        DiskSource::File(FileImage::raw(stage.path().join("missing.img"))),
     );
     let refused = qmp.plug_disk(&missing).await;
     assert!(matches!(refused, Err(QmpError::Refused { .. })), "{refused:?}");

@@ -10,9 +10,9 @@ use std::time::Duration;
 use super::{BOUND, Stage, hear, identity, spec, within};
 use crate::guest_agent::GuestAgent;
 use crate::machine::{
-    Balloon, Bus, Disk, DiskDevice, FileImage, Kernel, Machine, Nic, NicBackend, Source,
+    Balloon, Bus, Disk, DiskDevice, DiskSource, FileImage, Kernel, Machine, Nic, NicBackend,
 };
-use crate::process::{Exit, Running};
+use crate::process::{Exit, RunningMachine};
 use crate::seed;
 
 fn guest(stage: &Stage) -> Machine {
@@ -37,13 +37,13 @@ fn guest(stage: &Stage) -> Machine {
     machine
 }
 
-fn own(stage: &Stage, name: &str, content: &[u8]) -> Source {
+fn own(stage: &Stage, name: &str, content: &[u8]) -> DiskSource {
     let path = stage.path().join(name);
     std::fs::write(&path, content).unwrap();
     if let Some(identity) = identity() {
         std::os::unix::fs::chown(&path, Some(identity.uid), Some(identity.gid)).unwrap();
     }
-    Source::File(FileImage::raw(path))
+    DiskSource::File(FileImage::raw(path))
 }
 
 async fn shell(agent: &GuestAgent, script: &str) -> String {
@@ -60,7 +60,7 @@ async fn sees(agent: &GuestAgent, script: &str, wanted: &str) {
     .await;
 }
 
-async fn disks(running: &Running, agent: &GuestAgent, stage: &Stage) {
+async fn disks(running: &RunningMachine, agent: &GuestAgent, stage: &Stage) {
     let qmp = running.qmp().await.unwrap();
     let mut fast = Disk::new("fast", Bus::Virtio, own(stage, "fast.img", &[0; 1 << 20]));
     fast.serial = Some("FAST1".to_owned());
@@ -79,7 +79,7 @@ async fn disks(running: &Running, agent: &GuestAgent, stage: &Stage) {
     qmp.unplug_disk(&data, BOUND).await.unwrap();
 }
 
-async fn media(running: &Running, agent: &GuestAgent, stage: &Stage) {
+async fn media(running: &RunningMachine, agent: &GuestAgent, stage: &Stage) {
     let qmp = running.qmp().await.unwrap();
     let other = seed::medium("other", &[seed::SeedFile::new("a-rather-long-name.txt", "text")]);
     let mut drive = running.spec().machine.disks[0].clone();
@@ -89,13 +89,13 @@ async fn media(running: &Running, agent: &GuestAgent, stage: &Stage) {
     let script = "mount -t iso9660 -o ro /dev/sr0 /mnt 2>/dev/null; ls /mnt";
     sees(agent, script, "a-rather-long-name.txt").await;
     assert_eq!(shell(agent, "cat /mnt/a-rather-long-name.txt; umount /mnt").await, "text");
-    drive.source = Source::Empty;
+    drive.source = DiskSource::Empty;
     qmp.change_medium(&drive).await.unwrap();
     sees(agent, "mount -t iso9660 -o ro /dev/sr0 /mnt 2>/dev/null; ls /mnt | grep -c txt", "0")
         .await;
 }
 
-async fn interfaces(running: &Running, agent: &GuestAgent) {
+async fn interfaces(running: &RunningMachine, agent: &GuestAgent) {
     let qmp = running.qmp().await.unwrap();
     let backend = NicBackend::User { network: None, hostname: None, forwards: Vec::new() };
     let nic = Nic::new("second", "52:54:00:aa:bb:cc", backend);
@@ -120,7 +120,7 @@ async fn interfaces(running: &Running, agent: &GuestAgent) {
     sees(agent, &format!("ls /sys/class/net | grep -c {named}"), "0").await;
 }
 
-async fn processors_and_memory(running: &Running, agent: &GuestAgent) {
+async fn processors_and_memory(running: &RunningMachine, agent: &GuestAgent) {
     let qmp = running.qmp().await.unwrap();
     assert_eq!(qmp.fill_sockets(2).await.unwrap(), 1);
     assert_eq!(qmp.fill_sockets(2).await.unwrap(), 0);

@@ -42,12 +42,12 @@ fn cloud(props: &Props) -> Machine {
         format: ImageFormat::Qcow2,
         backing: Some(Box::new(FileImage::raw(file(props, "base.img")))),
     };
-    let mut root = Disk::new("rootdisk", Bus::Virtio, Source::File(image));
+    let mut root = Disk::new("rootdisk", Bus::Virtio, DiskSource::File(image));
     root.boot_index = Some(1);
     root.serial = Some("ROOT1".to_owned());
     root.io_thread = Some("rootdisk".to_owned());
     let seed = FileImage::raw(file(props, "seed.iso"));
-    let mut seed = Disk::new("cloudinit", Bus::Sata, Source::File(seed));
+    let mut seed = Disk::new("cloudinit", Bus::Sata, DiskSource::File(seed));
     seed.device = DiskDevice::Cdrom;
     seed.read_only = true;
     machine.disks = vec![root, seed];
@@ -73,7 +73,7 @@ fn cloud(props: &Props) -> Machine {
 
 fn many_disks(props: &Props) -> Machine {
     let mut machine = Machine::new("disks", UUID, 64 << 20);
-    let raw = |name: &str| Source::File(FileImage::raw(file(props, name)));
+    let raw = |name: &str| DiskSource::File(FileImage::raw(file(props, name)));
     let mut scsi = Disk::new("data", Bus::Scsi, raw("a.img"));
     scsi.cache = Cache::None;
     scsi.aio = Aio::Native;
@@ -85,13 +85,13 @@ fn many_disks(props: &Props) -> Machine {
     through.cache = Cache::WriteThrough;
     through.on_error = ErrorPolicy::Enospace;
     let usb = Disk::new("stick", Bus::Usb, raw("c.img"));
-    let mut tray = Disk::new("tray", Bus::Sata, Source::Empty);
+    let mut tray = Disk::new("tray", Bus::Sata, DiskSource::Empty);
     tray.device = DiskDevice::Cdrom;
     tray.read_only = true;
     let mut scsi_tray = tray.clone();
     scsi_tray.name = "scsi-tray".to_owned();
     scsi_tray.bus = Bus::Scsi;
-    let nbd = Source::Nbd {
+    let nbd = DiskSource::Nbd {
         socket: file(props, "nbd.sock"),
         export: "volume".to_owned(),
         reconnect_delay: 30,
@@ -109,7 +109,7 @@ fn many_disks(props: &Props) -> Machine {
 fn fast_disk(props: &Props) -> Machine {
     let mut machine = Machine::new("vhost", UUID, 64 << 20);
     machine.memory.shared = true;
-    let source = Source::VhostUser { socket: file(props, "vhost.sock") };
+    let source = DiskSource::VhostUser { socket: file(props, "vhost.sock") };
     machine.disks = vec![Disk::new("fast", Bus::Virtio, source)];
     machine
 }

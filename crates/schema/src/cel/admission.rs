@@ -4,14 +4,14 @@ use super::check::{Checker, Info};
 use super::cost;
 use super::program::{Issue, Program, Report};
 use super::types::{Ty, Typed};
-use super::value::Resource;
+use super::value::ResourceValue;
 use crate::field::{FieldError, Path};
-use crate::node::{Additional, ListType, MapType, Node, Rule};
+use crate::node::{Additional, CelRule, ListType, MapType, SchemaNode};
 
 /// Everything that is wrong with the rules of a schema that is otherwise structural.
-pub(crate) fn check_rules(schema: &Node, at: &Path<'_>) -> Vec<FieldError> {
-    let mut auditor = Auditor { errors: Vec::new(), total: 0, expensive: Vec::new() };
-    let place = Place { count: Some(1), resource: Resource::Yes, no_old: None };
+pub(crate) fn check_rules(schema: &SchemaNode, at: &Path<'_>) -> Vec<FieldError> {
+    let mut auditor = SchemaRuleChecker { errors: Vec::new(), total: 0, expensive: Vec::new() };
+    let place = ValuePosition { count: Some(1), resource: ResourceValue::Yes, no_old: None };
     auditor.visit(schema, &place, at);
     if auditor.total > cost::SCHEMA_LIMIT {
         auditor.expensive.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
@@ -27,7 +27,7 @@ pub(crate) fn check_rules(schema: &Node, at: &Path<'_>) -> Vec<FieldError> {
     auditor.errors
 }
 
-struct Auditor {
+struct SchemaRuleChecker {
     errors: Vec<FieldError>,
     total: u64,
     /// Rules that take more than a hundredth of the limit each.
@@ -35,16 +35,16 @@ struct Auditor {
 }
 
 /// Where in an object the values of a schema stand.
-struct Place {
+struct ValuePosition {
     /// How many such values an object has at most, if its schema says so.
     count: Option<u64>,
-    resource: Resource,
+    resource: ResourceValue,
     /// The schema above this one whose parts cannot be told apart between old and new.
     no_old: Option<String>,
 }
 
-impl Auditor {
-    fn visit(&mut self, node: &Node, place: &Place, at: &Path<'_>) {
+impl SchemaRuleChecker {
+    fn visit(&mut self, node: &SchemaNode, place: &ValuePosition, at: &Path<'_>) {
         let rules = node.validation.as_ref().map(|validation| &*validation.rules);
         let here = at.field("x-kubernetes-validations");
         for (index, rule) in rules.unwrap_or_default().iter().enumerate() {
@@ -57,7 +57,7 @@ impl Auditor {
             known => known.clone(),
         };
         if let Additional::Of(values) = &node.additional {
-            let place = Place {
+            let place = ValuePosition {
                 count: count(validation.and_then(|validation| validation.max_properties)),
                 resource: resource(values),
                 no_old: place.no_old.clone(),
@@ -66,7 +66,7 @@ impl Auditor {
         }
         let properties = at.field("properties");
         for (name, property) in &node.properties {
-            let place = Place {
+            let place = ValuePosition {
                 count: place.count,
                 resource: resource(property),
                 no_old: inherit(node.map == MapType::Atomic),
@@ -74,7 +74,7 @@ impl Auditor {
             self.visit(property, &place, &properties.key(name));
         }
         if let Some(items) = &node.items {
-            let place = Place {
+            let place = ValuePosition {
                 count: count(validation.and_then(|validation| validation.max_items)),
                 resource: resource(items),
                 no_old: inherit(!matches!(node.list, ListType::Map(_))),
@@ -83,7 +83,13 @@ impl Auditor {
         }
     }
 
-    fn check_rule(&mut self, rule: &Rule, node: &Node, place: &Place, at: &Path<'_>) {
+    fn check_rule(
+        &mut self,
+        rule: &CelRule,
+        node: &SchemaNode,
+        place: &ValuePosition,
+        at: &Path<'_>,
+    ) {
         let Some(this) = Typed::of(node, place.resource) else { return };
         let (field, message_field) = (at.field("rule"), at.field("messageExpression"));
         let checked = compile(&rule.rule, &this, rule.optional_old_self);
@@ -143,8 +149,8 @@ impl Auditor {
     }
 }
 
-fn resource(node: &Node) -> Resource {
-    if node.embedded { Resource::Yes } else { Resource::No }
+fn resource(node: &SchemaNode) -> ResourceValue {
+    if node.embedded { ResourceValue::Yes } else { ResourceValue::No }
 }
 
 /// What an error shows of an expression, which may be refused for its very length.

@@ -13,7 +13,7 @@ use kube_cel::cel::common::ast::{
 };
 use kube_cel::cel::parser::Expression;
 
-use super::expression::{Names, named};
+use super::expression::{Declarations, named};
 use super::message;
 use super::program::Issue;
 use super::signature;
@@ -34,20 +34,20 @@ impl<'a> Info<'a> {
 }
 
 /// Variables of the macros around an expression.
-struct Scope<'s, 'a> {
-    parent: Option<&'s Scope<'s, 'a>>,
+struct CheckScope<'s, 'a> {
+    parent: Option<&'s CheckScope<'s, 'a>>,
     name: &'s str,
     typed: Typed<'a>,
 }
 
-type Around<'s, 'a> = Option<&'s Scope<'s, 'a>>;
+type Around<'s, 'a> = Option<&'s CheckScope<'s, 'a>>;
 
 pub(super) struct Checker<'c, 'a> {
     source: &'c str,
     this: &'c Typed<'a>,
     old: Typed<'a>,
     /// Takes the place of both where an expression is not a rule of a schema.
-    names: Option<&'c Names<'a>>,
+    names: Option<&'c Declarations<'a>>,
     issues: Vec<Issue>,
 }
 
@@ -73,7 +73,7 @@ impl<'c, 'a> Checker<'c, 'a> {
     pub(super) fn check_names(
         source: &'c str,
         expression: &Expression,
-        names: &'c Names<'a>,
+        names: &'c Declarations<'a>,
     ) -> (Info<'a>, Vec<Issue>) {
         let this = &Typed::dynamic();
         let old = this.clone();
@@ -237,7 +237,8 @@ impl<'c, 'a> Checker<'c, 'a> {
 
     fn construct(&mut self, message: &StructExpr, around: Around<'_, 'a>) -> Info<'a> {
         let name = message.type_name.trim_start_matches('.');
-        let known = self.names.is_some_and(Names::has_constructors) && message::is_known(name);
+        let known =
+            self.names.is_some_and(Declarations::has_constructors) && message::is_known(name);
         if self.names.is_some() && !known {
             self.report(name, format!("undeclared reference to '{name}' (in container '')"));
         }
@@ -273,8 +274,9 @@ impl<'c, 'a> Checker<'c, 'a> {
         let range = self.visit(&fold.iter_range, around);
         let item = self.iteration(&range.typed);
         let init = self.visit(&fold.accu_init, around);
-        let mut result = Scope { parent: around, name: &fold.accu_var, typed: init.typed.clone() };
-        let inner = Scope { parent: Some(&result), name: &fold.iter_var, typed: item };
+        let mut result =
+            CheckScope { parent: around, name: &fold.accu_var, typed: init.typed.clone() };
+        let inner = CheckScope { parent: Some(&result), name: &fold.iter_var, typed: item };
         let condition = self.visit(&fold.loop_cond, Some(&inner));
         let step = self.visit(&fold.loop_step, Some(&inner));
         let size = range.typed.size;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::library;
 use super::lookup;
-use super::value::{Key, Resource, Val};
+use super::value::{MapKey, ResourceValue, Val};
 use crate::node::ListType;
 
 /// `==`. Numbers compare across types; lists that a schema calls sets or maps compare
@@ -84,19 +84,19 @@ pub(super) fn items<'a>(value: &Val<'a>) -> Vec<Val<'a>> {
         Val::List(list) => list.to_vec(),
         Val::Array(list, node) => {
             let items = node.and_then(|node| node.items.as_deref());
-            list.iter().map(|item| Val::view(item, items, Resource::No)).collect()
+            list.iter().map(|item| Val::view(item, items, ResourceValue::No)).collect()
         }
         _ => Vec::new(),
     }
 }
 
 /// The entries of any kind of map, sorted by key.
-pub(super) fn entries<'a>(value: &Val<'a>) -> Vec<(Key, Val<'a>)> {
+pub(super) fn entries<'a>(value: &Val<'a>) -> Vec<(MapKey, Val<'a>)> {
     match value {
         Val::Map(map) => map.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
         other => lookup::fields(other)
             .into_iter()
-            .map(|(name, value)| (Key::Text(name.into()), value))
+            .map(|(name, value)| (MapKey::Text(name.into()), value))
             .collect(),
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::eval::{Error, Machine};
+use super::eval::{Error, Evaluator};
 use super::field_path;
 use super::program::Program;
-use super::value::{Resource, Val};
+use super::value::{ResourceValue, Val};
 use super::{MAX_MESSAGE, OBJECT_BUDGET, RULE_BUDGET};
 use crate::field::{FieldError, Path, Reason};
-use crate::node::{Additional, MapType, Node, Rule, Schema, Type};
+use crate::node::{Additional, CelRule, MapType, Schema, SchemaNode, Type};
 use crate::validate::{self, ratchet::Old};
 
 /// A schema and its compiled rules. Cheap to clone; made once per version of a
@@ -80,7 +80,7 @@ impl Compiled {
     ) -> Vec<FieldError> {
         let mut run = Run { plans: &self.plans, left: OBJECT_BUDGET, errors: Vec::new() };
         let correlated = old.map(|old| Old::new(old, &self.schema));
-        let site = Site { at, old, correlated, nearest: None, resource: Resource::Yes };
+        let site = EvalSite { at, old, correlated, nearest: None, resource: ResourceValue::Yes };
         // Running out ends the whole run; what was found until then stands.
         let _ended = run.visit(value, &self.schema, &site);
         run.errors
@@ -112,7 +112,7 @@ fn prepare(node: &Schema, plans: &mut HashMap<usize, Vec<Prepared>>) -> bool {
     any
 }
 
-fn prepare_rule(rule: &Rule, node: &Node) -> Prepared {
+fn prepare_rule(rule: &CelRule, node: &SchemaNode) -> Prepared {
     let parse = |source: &str| {
         Program::parse(source).map_err(|issues| {
             let texts: Vec<String> = issues.into_iter().map(|issue| issue.text).collect();
@@ -141,7 +141,7 @@ struct Exhausted;
 
 /// Where a value stands, and what it was before.
 #[derive(Clone, Copy)]
-struct Site<'a> {
+struct EvalSite<'a> {
     at: &'a Path<'a>,
     /// For `oldSelf`.
     old: Option<&'a Value>,
@@ -149,22 +149,22 @@ struct Site<'a> {
     correlated: Option<Old<'a>>,
     /// The closest value above that correlates, for those that do not.
     nearest: Option<(Old<'a>, &'a Value)>,
-    resource: Resource,
+    resource: ResourceValue,
 }
 
-impl<'a> Site<'a> {
+impl<'a> EvalSite<'a> {
     fn child(
         &self,
         at: &'a Path<'a>,
         old: Option<&'a Value>,
         correlated: Option<Old<'a>>,
         value: &'a Value,
-        node: &Node,
-    ) -> Site<'a> {
-        let resource = if node.embedded { Resource::Yes } else { Resource::No };
+        node: &SchemaNode,
+    ) -> EvalSite<'a> {
+        let resource = if node.embedded { ResourceValue::Yes } else { ResourceValue::No };
         match self.correlated {
-            Some(here) => Site { at, old, correlated, nearest: Some((here, value)), resource },
-            None => Site { at, old, correlated: None, nearest: self.nearest, resource },
+            Some(here) => EvalSite { at, old, correlated, nearest: Some((here, value)), resource },
+            None => EvalSite { at, old, correlated: None, nearest: self.nearest, resource },
         }
     }
 
@@ -178,7 +178,12 @@ impl<'a> Site<'a> {
 }
 
 impl Run<'_> {
-    fn visit(&mut self, value: &Value, node: &Schema, site: &Site<'_>) -> Result<(), Exhausted> {
+    fn visit(
+        &mut self,
+        value: &Value,
+        node: &Schema,
+        site: &EvalSite<'_>,
+    ) -> Result<(), Exhausted> {
         let plans = self.plans;
         let Some(prepared) = plans.get(&(Arc::as_ptr(node) as usize)) else { return Ok(()) };
         if value.is_null() || self.errors.len() >= validate::MAX_ERRORS {
@@ -223,11 +228,11 @@ impl Run<'_> {
 
     fn check(
         &mut self,
-        rule: &Rule,
+        rule: &CelRule,
         prepared: &Prepared,
         value: &Value,
-        node: &Node,
-        site: &Site<'_>,
+        node: &SchemaNode,
+        site: &EvalSite<'_>,
     ) -> Result<(), Exhausted> {
         let field = validate::name(site.at);
         let ty = type_text(node);
@@ -249,7 +254,7 @@ impl Run<'_> {
             old => old,
         };
         let budget = self.left.min(RULE_BUDGET);
-        let machine = Machine::new(view(value), old, budget);
+        let machine = Evaluator::new(view(value), old, budget);
         let outcome = machine.eval(&program.expression, None);
         self.left -= budget - machine.left();
         match outcome {
@@ -269,7 +274,7 @@ impl Run<'_> {
     fn fail(
         &mut self,
         error: Error,
-        rule: &Rule,
+        rule: &CelRule,
         field: String,
         ty: &str,
     ) -> Result<(), Exhausted> {
@@ -295,12 +300,12 @@ impl Run<'_> {
     /// The error for a rule that said no.
     fn failure<'v>(
         &mut self,
-        rule: &Rule,
+        rule: &CelRule,
         prepared: &'v Prepared,
         value: &Value,
-        node: &Node,
-        machine: &Machine<'v>,
-        site: &Site<'_>,
+        node: &SchemaNode,
+        machine: &Evaluator<'v>,
+        site: &EvalSite<'_>,
     ) -> FieldError {
         let field = match (site.at, prepared.field.as_str()) {
             (at, "") => validate::name(at),
@@ -322,13 +327,13 @@ impl Run<'_> {
 
     fn message<'v>(
         &mut self,
-        rule: &Rule,
+        rule: &CelRule,
         prepared: &'v Prepared,
-        machine: &Machine<'v>,
+        machine: &Evaluator<'v>,
     ) -> String {
         let computed = prepared.message.as_ref().and_then(|program| {
             let budget = self.left.min(RULE_BUDGET);
-            let machine = Machine::new(machine.this.clone(), machine.old.clone(), budget);
+            let machine = Evaluator::new(machine.this.clone(), machine.old.clone(), budget);
             let outcome = machine.eval(&program.expression, None);
             self.left -= budget - machine.left();
             match outcome {
@@ -345,7 +350,7 @@ impl Run<'_> {
     }
 }
 
-fn type_text(node: &Node) -> &'static str {
+fn type_text(node: &SchemaNode) -> &'static str {
     match node.ty {
         Type::IntOrString => "",
         ty => validate::type_name(ty),

@@ -1,6 +1,6 @@
 //! Worst cases: how large values can get, and what that makes expressions cost.
 
-use crate::node::{Additional, Node, Type};
+use crate::node::{Additional, SchemaNode, Type};
 
 /// The largest request body, in bytes: it bounds what a schema does not.
 pub(super) const MAX_REQUEST: u64 = 3 << 20;
@@ -9,12 +9,12 @@ pub(super) const RULE_LIMIT: u64 = 10_000_000;
 /// What all rules of a schema may cost together, by estimate.
 pub(super) const SCHEMA_LIMIT: u64 = 100_000_000;
 
-pub(super) fn format(node: &Node) -> Option<&str> {
+pub(super) fn format(node: &SchemaNode) -> Option<&str> {
     node.validation.as_ref()?.format.as_deref()
 }
 
 /// The most characters, items or entries of a value.
-pub(super) fn max_size(node: &Node) -> u64 {
+pub(super) fn max_size(node: &SchemaNode) -> u64 {
     let validation = node.validation.as_deref();
     match node.ty {
         Type::String | Type::IntOrString => max_text(node),
@@ -35,7 +35,7 @@ pub(super) fn max_size(node: &Node) -> u64 {
     }
 }
 
-fn max_text(node: &Node) -> u64 {
+fn max_text(node: &SchemaNode) -> u64 {
     let validation = node.validation.as_deref();
     let textual = node.ty == Type::String;
     match format(node).filter(|_| textual) {
@@ -53,7 +53,7 @@ fn max_text(node: &Node) -> u64 {
 }
 
 /// The fewest bytes of JSON that a value takes.
-pub(super) fn min_bytes(node: &Node) -> u64 {
+pub(super) fn min_bytes(node: &SchemaNode) -> u64 {
     match node.ty {
         Type::Integer | Type::Number | Type::IntOrString | Type::Any => 1,
         Type::Boolean => 4,
@@ -76,7 +76,7 @@ pub(super) fn min_bytes(node: &Node) -> u64 {
 }
 
 /// How many values of a schema one request can hold.
-pub(super) fn max_count(node: &Node) -> u64 {
+pub(super) fn max_count(node: &SchemaNode) -> u64 {
     MAX_REQUEST / (min_bytes(node) + 1)
 }
 

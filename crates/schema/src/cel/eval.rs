@@ -13,7 +13,7 @@ use kube_cel::cel::parser::Expression;
 use super::compare;
 use super::inquiry::Authorize;
 use super::lookup;
-use super::scene::Inside;
+use super::scene::EvalContextInner;
 use super::signature;
 use super::value::{Text, Val};
 
@@ -49,33 +49,33 @@ impl Error {
     }
 }
 
-pub(super) type Outcome<'a> = Result<Val<'a>, Error>;
+pub(super) type EvalResult<'a> = Result<Val<'a>, Error>;
 
 /// One evaluation: its variables and what is left of its budget.
-pub(super) struct Machine<'a> {
+pub(super) struct Evaluator<'a> {
     pub(super) this: Val<'a>,
     pub(super) old: Option<Val<'a>>,
     /// Takes the place of both where an expression is not a rule of a schema.
-    scene: Option<Rc<Inside<'a>>>,
+    scene: Option<Rc<EvalContextInner<'a>>>,
     left: Cell<u64>,
 }
 
 /// A variable of a macro, and those around it.
-pub(super) struct Scope<'s, 'a> {
-    pub(super) parent: Option<&'s Scope<'s, 'a>>,
+pub(super) struct EvalScope<'s, 'a> {
+    pub(super) parent: Option<&'s EvalScope<'s, 'a>>,
     pub(super) name: &'a str,
-    pub(super) value: Outcome<'a>,
+    pub(super) value: EvalResult<'a>,
 }
 
-pub(super) type Around<'s, 'a> = Option<&'s Scope<'s, 'a>>;
+pub(super) type Around<'s, 'a> = Option<&'s EvalScope<'s, 'a>>;
 
-impl<'a> Machine<'a> {
+impl<'a> Evaluator<'a> {
     pub(super) fn new(this: Val<'a>, old: Option<Val<'a>>, budget: u64) -> Self {
         Self { this, old, scene: None, left: Cell::new(budget) }
     }
 
     /// An evaluation over the names of a scene.
-    pub(super) fn on(scene: Rc<Inside<'a>>, budget: u64) -> Self {
+    pub(super) fn on(scene: Rc<EvalContextInner<'a>>, budget: u64) -> Self {
         Self { this: Val::Null, old: None, scene: Some(scene), left: Cell::new(budget) }
     }
 
@@ -97,7 +97,11 @@ impl<'a> Machine<'a> {
         left.map(drop).ok_or(Error::Exhausted)
     }
 
-    pub(super) fn eval(&self, expression: &'a Expression, around: Around<'_, 'a>) -> Outcome<'a> {
+    pub(super) fn eval(
+        &self,
+        expression: &'a Expression,
+        around: Around<'_, 'a>,
+    ) -> EvalResult<'a> {
         self.spend(1)?;
         match &expression.expr {
             Expr::Literal(literal) => Ok(literal_value(literal)),
@@ -112,7 +116,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn variable(&self, name: &str, around: Around<'_, 'a>) -> Outcome<'a> {
+    fn variable(&self, name: &str, around: Around<'_, 'a>) -> EvalResult<'a> {
         let mut scope = around;
         while let Some(here) = scope {
             if here.name == name {
@@ -137,7 +141,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn select(&self, select: &'a SelectExpr, around: Around<'_, 'a>) -> Outcome<'a> {
+    fn select(&self, select: &'a SelectExpr, around: Around<'_, 'a>) -> EvalResult<'a> {
         if let Some(name) = signature::type_name(select) {
             return Ok(Val::Type(name));
         }
@@ -164,7 +168,11 @@ impl<'a> Machine<'a> {
     }
 
     /// `variables.name` and `authorizer.requestResource`, which are no fields of anything.
-    fn scene_field(&self, select: &'a SelectExpr, around: Around<'_, 'a>) -> Option<Outcome<'a>> {
+    fn scene_field(
+        &self,
+        select: &'a SelectExpr,
+        around: Around<'_, 'a>,
+    ) -> Option<EvalResult<'a>> {
         let scene = self.scene.as_ref()?;
         let Expr::Ident(name) = &select.operand.expr else { return None };
         let mut shadow = around;
@@ -186,7 +194,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn list(&self, list: &'a ListExpr, around: Around<'_, 'a>) -> Outcome<'a> {
+    fn list(&self, list: &'a ListExpr, around: Around<'_, 'a>) -> EvalResult<'a> {
         let mut items = Vec::with_capacity(list.elements.len());
         for (index, element) in list.elements.iter().enumerate() {
             match self.eval(element, around)? {
@@ -199,7 +207,7 @@ impl<'a> Machine<'a> {
         Ok(Val::List(Rc::new(items)))
     }
 
-    fn map(&self, map: &'a MapExpr, around: Around<'_, 'a>) -> Outcome<'a> {
+    fn map(&self, map: &'a MapExpr, around: Around<'_, 'a>) -> EvalResult<'a> {
         let mut entries = BTreeMap::new();
         for entry in &map.entries {
             let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
@@ -237,18 +245,18 @@ impl<'a> Machine<'a> {
         })
     }
 
-    fn fold(&self, fold: &'a ComprehensionExpr, around: Around<'_, 'a>) -> Outcome<'a> {
+    fn fold(&self, fold: &'a ComprehensionExpr, around: Around<'_, 'a>) -> EvalResult<'a> {
         let items = self.range(&fold.iter_range, around)?;
         if let Some(step) = Append::of(fold) {
             return self.append(&items, fold, &step, around);
         }
         let value = self.eval(&fold.accu_init, around);
-        let mut result = Scope { parent: around, name: &fold.accu_var, value };
+        let mut result = EvalScope { parent: around, name: &fold.accu_var, value };
         for item in items {
             if let Val::Bool(false) = self.eval(&fold.loop_cond, Some(&result))? {
                 break;
             }
-            let inner = Scope { parent: Some(&result), name: &fold.iter_var, value: Ok(item) };
+            let inner = EvalScope { parent: Some(&result), name: &fold.iter_var, value: Ok(item) };
             let value = self.eval(&fold.loop_step, Some(&inner));
             // Nothing absorbs an exhausted budget.
             if matches!(value, Err(Error::Exhausted)) {
@@ -266,10 +274,10 @@ impl<'a> Machine<'a> {
         fold: &'a ComprehensionExpr,
         step: &Append<'a>,
         around: Around<'_, 'a>,
-    ) -> Outcome<'a> {
+    ) -> EvalResult<'a> {
         let mut result = Vec::new();
         for item in items {
-            let scope = Scope { parent: around, name: &fold.iter_var, value: Ok(item.clone()) };
+            let scope = EvalScope { parent: around, name: &fold.iter_var, value: Ok(item.clone()) };
             let wanted = match step.guard {
                 None => true,
                 Some(guard) => match self.eval(guard, Some(&scope))? {
@@ -286,7 +294,7 @@ impl<'a> Machine<'a> {
         Ok(Val::List(Rc::new(result)))
     }
 
-    fn call(&self, call: &'a CallExpr, around: Around<'_, 'a>) -> Outcome<'a> {
+    fn call(&self, call: &'a CallExpr, around: Around<'_, 'a>) -> EvalResult<'a> {
         match (call.func_name.as_str(), call.args.as_slice()) {
             (operators::LOGICAL_AND, [left, right]) => self.logic(left, right, false, around),
             (operators::LOGICAL_OR, [left, right]) => self.logic(left, right, true, around),
@@ -316,7 +324,7 @@ impl<'a> Machine<'a> {
         right: &'a Expression,
         decisive: bool,
         around: Around<'_, 'a>,
-    ) -> Outcome<'a> {
+    ) -> EvalResult<'a> {
         let left = self.eval(left, around);
         if let Ok(Val::Bool(value)) = left
             && value == decisive

@@ -7,8 +7,8 @@ use super::check::Checker;
 use super::inquiry;
 use super::program::{Issue, Program, Report};
 use super::types::{Ty, Typed};
-use super::value::Resource;
-use crate::node::Node;
+use super::value::ResourceValue;
+use crate::node::SchemaNode;
 
 /// A compiled expression; made once, used from any thread.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct Expression {
 
 /// What an expression may refer to. Borrows the schemas that give names their types.
 #[derive(Debug, Clone, Default)]
-pub struct Names<'n> {
+pub struct Declarations<'n> {
     values: Vec<(&'static str, Typed<'n>)>,
     variables: Vec<(String, Typed<'n>)>,
     authorizer: bool,
@@ -28,7 +28,7 @@ pub struct Names<'n> {
 
 /// What an expression is for, and hence what it must evaluate to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum ExpectedType {
     Bool,
     Text,
     TextOrNull,
@@ -61,7 +61,7 @@ impl fmt::Display for CompileError {
 
 impl std::error::Error for CompileError {}
 
-impl<'n> Names<'n> {
+impl<'n> Declarations<'n> {
     /// A name whose values are known at run time only.
     #[must_use]
     pub fn dynamic(mut self, name: &'static str) -> Self {
@@ -71,8 +71,8 @@ impl<'n> Names<'n> {
 
     /// A name whose values look as a schema says.
     #[must_use]
-    pub fn typed(mut self, name: &'static str, node: &'n Node) -> Self {
-        let typed = Typed::of(node, Resource::No).unwrap_or_else(Typed::dynamic);
+    pub fn typed(mut self, name: &'static str, node: &'n SchemaNode) -> Self {
+        let typed = Typed::of(node, ResourceValue::No).unwrap_or_else(Typed::dynamic);
         self.values.push((name, typed));
         self
     }
@@ -130,7 +130,11 @@ impl<'n> Names<'n> {
 }
 
 impl Expression {
-    pub fn compile(source: &str, names: &Names<'_>, wanted: Wanted) -> Result<Self, CompileError> {
+    pub fn compile(
+        source: &str,
+        names: &Declarations<'_>,
+        wanted: ExpectedType,
+    ) -> Result<Self, CompileError> {
         let (expression, typed) = compile(source, names)?;
         let Some(wrong_type) = wanted.refuses(&typed.ty) else { return Ok(expression) };
         let source = source.to_owned();
@@ -142,7 +146,10 @@ impl Expression {
     }
 }
 
-fn compile<'n>(source: &str, names: &Names<'n>) -> Result<(Expression, Typed<'n>), CompileError> {
+fn compile<'n>(
+    source: &str,
+    names: &Declarations<'n>,
+) -> Result<(Expression, Typed<'n>), CompileError> {
     let refuse = |issues| CompileError { issues, source: source.to_owned(), wrong_type: None };
     let program = Program::parse(source).map_err(refuse)?;
     let (info, issues) = Checker::check_names(source, &program.expression, names);
@@ -152,7 +159,7 @@ fn compile<'n>(source: &str, names: &Names<'n>) -> Result<(Expression, Typed<'n>
     Ok((Expression { source: source.into(), program }, info.typed))
 }
 
-impl Wanted {
+impl ExpectedType {
     /// Why a type is not what is wanted; what is not known until run time passes.
     fn refuses(self, ty: &Ty<'_>) -> Option<String> {
         let wanted = match self {

@@ -1,9 +1,9 @@
 //! `fieldPath` of a rule: `.spec.foo`, `.spec['foo']`.
 
-use crate::node::{Additional, Node};
+use crate::node::{Additional, SchemaNode};
 
 /// The path as errors print it (`spec.foo`, `map[key]`), if the schema has such a field.
-pub(crate) fn resolve(path: &str, schema: &Node) -> Option<String> {
+pub(crate) fn resolve(path: &str, schema: &SchemaNode) -> Option<String> {
     let mut node = schema;
     let mut text = String::new();
     let mut rest = path;

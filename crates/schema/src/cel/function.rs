@@ -4,15 +4,15 @@ use std::rc::Rc;
 
 use kube_cel::cel::common::ast::{CallExpr, Expr};
 
-use super::eval::{Around, Error, Machine, Outcome};
+use super::eval::{Around, Error, EvalResult, Evaluator};
 use super::library;
 use super::signature;
 use super::value::Val;
 use crate::validate::pattern;
 
-impl<'a> Machine<'a> {
+impl<'a> Evaluator<'a> {
     /// A call that evaluates its target and arguments first.
-    pub(super) fn strict_call(&self, call: &'a CallExpr, around: Around<'_, 'a>) -> Outcome<'a> {
+    pub(super) fn strict_call(&self, call: &'a CallExpr, around: Around<'_, 'a>) -> EvalResult<'a> {
         let mut arguments = Vec::with_capacity(call.args.len());
         let qualified = call.target.as_deref().and_then(|target| match &target.expr {
             Expr::Ident(space) => signature::qualified(space, &call.func_name),
@@ -50,7 +50,7 @@ impl<'a> Machine<'a> {
         name: &str,
         target: Option<&Val<'a>>,
         arguments: &[Val<'a>],
-    ) -> Option<Outcome<'a>> {
+    ) -> Option<EvalResult<'a>> {
         let bool = |value: bool| Ok(Val::Bool(value));
         Some(match (name, target, arguments) {
             ("size", None, [value]) | ("size", Some(value), []) => {
@@ -105,7 +105,7 @@ fn optional<'a>(
     name: &str,
     target: Option<&Val<'a>>,
     arguments: &[Val<'a>],
-) -> Option<Outcome<'a>> {
+) -> Option<EvalResult<'a>> {
     Some(match (name, target, arguments) {
         ("optional.of", None, [value]) => Ok(Val::Optional(Some(Rc::new(value.clone())))),
         ("optional.none", None, []) => Ok(Val::Optional(None)),

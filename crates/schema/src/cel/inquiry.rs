@@ -9,7 +9,7 @@
 
 use std::rc::Rc;
 
-use super::eval::{Error, Machine, Outcome};
+use super::eval::{Error, EvalResult, Evaluator};
 use super::value::Val;
 
 /// What one question costs: an authorizer may have to look far.
@@ -17,21 +17,21 @@ const CHECK_COST: u64 = 350_000;
 
 /// Answers questions about rights.
 pub trait Authorize {
-    fn decide(&self, question: &Question) -> Verdict;
+    fn decide(&self, question: &AccessQuery) -> AuthorizerVerdict;
 }
 
 /// May the sender of the request, or a service account, do this?
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
+pub struct AccessQuery {
     /// Namespace and name, if it is not about the sender of the request.
     pub service_account: Option<(String, String)>,
     pub verb: String,
-    pub target: Target,
+    pub target: AuthorizerTarget,
 }
 
 /// What is to be done something with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum AuthorizerTarget {
     Path(String),
     /// A group of which the resource is not said yet.
     Group(String),
@@ -48,7 +48,7 @@ pub struct ResourceTarget {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct AuthorizerVerdict {
     pub allowed: bool,
     pub reason: String,
     pub error: Option<String>,
@@ -58,16 +58,16 @@ pub struct Verdict {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Inquiry {
     pub(super) service_account: Option<(String, String)>,
-    pub(super) target: Option<Target>,
+    pub(super) target: Option<AuthorizerTarget>,
 }
 
 /// The type of a value in the chain, as cel-go names it.
 pub(super) fn type_name(inquiry: &Inquiry) -> &'static str {
     match &inquiry.target {
         None => AUTHORIZER,
-        Some(Target::Path(_)) => PATH_CHECK,
-        Some(Target::Group(_)) => GROUP_CHECK,
-        Some(Target::Resource(_)) => RESOURCE_CHECK,
+        Some(AuthorizerTarget::Path(_)) => PATH_CHECK,
+        Some(AuthorizerTarget::Group(_)) => GROUP_CHECK,
+        Some(AuthorizerTarget::Resource(_)) => RESOURCE_CHECK,
     }
 }
 
@@ -107,14 +107,14 @@ pub(super) fn cost(function: &str) -> u64 {
     if function == "check" { CHECK_COST } else { 1 }
 }
 
-impl<'a> Machine<'a> {
+impl<'a> Evaluator<'a> {
     /// A function of the chain; `None` if the target is not part of one.
     pub(super) fn inquire(
         &self,
         function: &str,
         target: Option<&Val<'a>>,
         arguments: &[Val<'a>],
-    ) -> Option<Outcome<'a>> {
+    ) -> Option<EvalResult<'a>> {
         match target? {
             Val::Inquiry(inquiry) => Some(self.extend(function, inquiry, arguments)),
             Val::Verdict(verdict) => Some(match (function, arguments) {
@@ -128,7 +128,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn extend(&self, function: &str, inquiry: &Inquiry, arguments: &[Val<'a>]) -> Outcome<'a> {
+    fn extend(&self, function: &str, inquiry: &Inquiry, arguments: &[Val<'a>]) -> EvalResult<'a> {
         let overload = || Error::overload(function, arguments);
         let texts: Vec<&str> = arguments
             .iter()
@@ -145,28 +145,34 @@ impl<'a> Machine<'a> {
             ("serviceAccount", [namespace, name], None) => {
                 next.service_account = Some(((*namespace).to_owned(), (*name).to_owned()));
             }
-            ("path", [path], target @ None) => *target = Some(Target::Path((*path).to_owned())),
-            ("group", [group], target @ None) => *target = Some(Target::Group((*group).to_owned())),
-            ("resource", [resource], Some(target @ Target::Group(_))) => {
-                let Target::Group(group) = target.clone() else { return Err(overload()) };
+            ("path", [path], target @ None) => {
+                *target = Some(AuthorizerTarget::Path((*path).to_owned()))
+            }
+            ("group", [group], target @ None) => {
+                *target = Some(AuthorizerTarget::Group((*group).to_owned()))
+            }
+            ("resource", [resource], Some(target @ AuthorizerTarget::Group(_))) => {
+                let AuthorizerTarget::Group(group) = target.clone() else { return Err(overload()) };
                 let resource = (*resource).to_owned();
-                *target = Target::Resource(ResourceTarget {
+                *target = AuthorizerTarget::Resource(ResourceTarget {
                     group,
                     resource,
                     ..ResourceTarget::default()
                 });
             }
-            ("subresource", [text], Some(Target::Resource(at))) => {
+            ("subresource", [text], Some(AuthorizerTarget::Resource(at))) => {
                 at.subresource = (*text).to_owned();
             }
-            ("namespace", [text], Some(Target::Resource(at))) => at.namespace = (*text).to_owned(),
-            ("name", [text], Some(Target::Resource(at))) => at.name = (*text).to_owned(),
+            ("namespace", [text], Some(AuthorizerTarget::Resource(at))) => {
+                at.namespace = (*text).to_owned()
+            }
+            ("name", [text], Some(AuthorizerTarget::Resource(at))) => at.name = (*text).to_owned(),
             // Our authorizer does not look at selectors, as RBAC does not.
-            ("fieldSelector" | "labelSelector", [_], Some(Target::Resource(_))) => {}
+            ("fieldSelector" | "labelSelector", [_], Some(AuthorizerTarget::Resource(_))) => {}
             ("check", [verb], Some(target)) => {
                 self.spend(CHECK_COST)?;
                 let Some(authority) = self.authority() else { return Err(overload()) };
-                let verdict = authority.decide(&Question {
+                let verdict = authority.decide(&AccessQuery {
                     service_account: inquiry.service_account.clone(),
                     verb: (*verb).to_owned(),
                     target: target.clone(),

@@ -16,7 +16,7 @@ use kube_cel::cel::{self, Context, ExecutionError};
 
 use super::eval::Error;
 use super::lookup;
-use super::value::{Key, Resource, Val};
+use super::value::{MapKey, ResourceValue, Val};
 
 thread_local! {
     /// Registering some hundred functions is too slow to be done for every object.
@@ -78,14 +78,14 @@ fn to_cel(value: &Val<'_>) -> cel::Value {
         Val::List(list) => cel::Value::List(Arc::new(list.iter().map(to_cel).collect())),
         Val::Array(list, node) => {
             let items = node.and_then(|node| node.items.as_deref());
-            let list = list.iter().map(|item| to_cel(&Val::view(item, items, Resource::No)));
+            let list = list.iter().map(|item| to_cel(&Val::view(item, items, ResourceValue::No)));
             cel::Value::List(Arc::new(list.collect()))
         }
         Val::Map(map) => cel_map(map.iter().map(|(key, value)| {
             let key = match key {
-                Key::Bool(key) => CelKey::Bool(*key),
-                Key::Int(key) => CelKey::Int(*key),
-                Key::Text(key) => CelKey::String(Arc::new(key.to_string())),
+                MapKey::Bool(key) => CelKey::Bool(*key),
+                MapKey::Int(key) => CelKey::Int(*key),
+                MapKey::Text(key) => CelKey::String(Arc::new(key.to_string())),
             };
             (key, to_cel(value))
         })),
@@ -128,10 +128,10 @@ fn from_cel(value: cel::Value) -> Val<'static> {
             #[expect(clippy::iter_over_hash_type, reason = "the target is sorted")]
             for (key, value) in map.map.iter() {
                 let key = match key {
-                    CelKey::Bool(key) => Key::Bool(*key),
-                    CelKey::Int(key) => Key::Int(*key),
-                    CelKey::Uint(key) => Key::Int(i64::try_from(*key).unwrap_or(i64::MAX)),
-                    CelKey::String(key) => Key::Text(key.as_str().into()),
+                    CelKey::Bool(key) => MapKey::Bool(*key),
+                    CelKey::Int(key) => MapKey::Int(*key),
+                    CelKey::Uint(key) => MapKey::Int(i64::try_from(*key).unwrap_or(i64::MAX)),
+                    CelKey::String(key) => MapKey::Text(key.as_str().into()),
                 };
                 entries.insert(key, from_cel(value.clone()));
             }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::compare;
 use super::eval::Error;
 use super::name;
-use super::value::{Key, Resource, Val, field_schema};
+use super::value::{MapKey, ResourceValue, Val, field_schema};
 
 /// `value.field` as written in an expression; `None` if there is no such field.
 pub(super) fn select<'a>(value: &Val<'a>, field: &str) -> Result<Option<Val<'a>>, Error> {
@@ -15,12 +15,12 @@ pub(super) fn select<'a>(value: &Val<'a>, field: &str) -> Result<Option<Val<'a>>
             let Some(schema) = field_schema(node, *resource, &name) else { return Ok(None) };
             // A null field is as good as absent.
             let value = map.get(&*name).filter(|value| !value.is_null());
-            Ok(value.map(|value| Val::view(value, Some(schema), Resource::No)))
+            Ok(value.map(|value| Val::view(value, Some(schema), ResourceValue::No)))
         }
         Val::Entries(map, values) => {
-            Ok(map.get(field).map(|value| Val::view(value, *values, Resource::No)))
+            Ok(map.get(field).map(|value| Val::view(value, *values, ResourceValue::No)))
         }
-        Val::Map(map) => Ok(map.get(&Key::Text(field.into())).cloned()),
+        Val::Map(map) => Ok(map.get(&MapKey::Text(field.into())).cloned()),
         Val::Message(message) => Ok(message.fields.get(field).cloned()),
         other => Err(Error::overload("select", [other])),
     }
@@ -42,7 +42,7 @@ pub(super) fn index<'a>(value: &Val<'a>, index: &Val<'a>) -> Result<Option<Val<'
         }
         (Val::Array(list, node), Val::Int(_) | Val::Uint(_) | Val::Double(_)) => {
             let items = node.and_then(|node| node.items.as_deref());
-            Ok(position(list.len()).map(|at| Val::view(&list[at], items, Resource::No)))
+            Ok(position(list.len()).map(|at| Val::view(&list[at], items, ResourceValue::No)))
         }
         (Val::Map(map), key) => Ok(self::key(key).and_then(|key| map.get(&key).cloned())),
         (Val::Entries(..), Val::Text(name)) => select(value, name),
@@ -58,7 +58,7 @@ pub(super) fn contains<'a>(haystack: &Val<'a>, needle: &Val<'a>) -> Result<bool,
             let items = node.and_then(|node| node.items.as_deref());
             Ok(list
                 .iter()
-                .any(|item| compare::equals(&Val::view(item, items, Resource::No), needle)))
+                .any(|item| compare::equals(&Val::view(item, items, ResourceValue::No), needle)))
         }
         Val::Map(map) => Ok(key(needle).is_some_and(|key| map.contains_key(&key))),
         Val::Entries(map, _) => match needle {
@@ -75,19 +75,19 @@ pub(super) fn contains<'a>(haystack: &Val<'a>, needle: &Val<'a>) -> Result<bool,
     }
 }
 
-pub(super) fn key(value: &Val<'_>) -> Option<Key> {
+pub(super) fn key(value: &Val<'_>) -> Option<MapKey> {
     Some(match value {
-        Val::Bool(key) => Key::Bool(*key),
-        Val::Int(key) => Key::Int(*key),
-        Val::Uint(key) => Key::Int(i64::try_from(*key).ok()?),
-        Val::Text(key) => Key::Text((**key).into()),
+        Val::Bool(key) => MapKey::Bool(*key),
+        Val::Int(key) => MapKey::Int(*key),
+        Val::Uint(key) => MapKey::Int(i64::try_from(*key).ok()?),
+        Val::Text(key) => MapKey::Text((**key).into()),
         _ => return None,
     })
 }
 
 /// Name and value of every field or entry of a JSON object, as far as it is visible.
 pub(super) fn fields<'a>(value: &Val<'a>) -> Vec<(&'a str, Val<'a>)> {
-    let view = |value: &'a Value, schema| Val::view(value, schema, Resource::No);
+    let view = |value: &'a Value, schema| Val::view(value, schema, ResourceValue::No);
     match value {
         Val::Object(map, node, resource) => map
             .iter()

@@ -9,15 +9,15 @@ use kube_cel::cel::common::ast::{CallExpr, Expr};
 use kube_cel::cel::parser::Expression;
 
 use super::compare;
-use super::eval::{Around, Error, Machine, Outcome, Scope};
-use super::value::{Key, Val};
+use super::eval::{Around, Error, EvalResult, EvalScope, Evaluator};
+use super::value::{MapKey, Val};
 
-impl From<Key> for Val<'_> {
-    fn from(key: Key) -> Self {
+impl From<MapKey> for Val<'_> {
+    fn from(key: MapKey) -> Self {
         match key {
-            Key::Bool(key) => Val::Bool(key),
-            Key::Int(key) => Val::Int(key),
-            Key::Text(key) => Val::text(key),
+            MapKey::Bool(key) => Val::Bool(key),
+            MapKey::Int(key) => Val::Int(key),
+            MapKey::Text(key) => Val::text(key),
         }
     }
 }
@@ -29,12 +29,12 @@ fn ident(expression: &Expression) -> Option<&str> {
     }
 }
 
-impl<'a> Machine<'a> {
+impl<'a> Evaluator<'a> {
     pub(super) fn macro_call(
         &self,
         call: &'a CallExpr,
         around: Around<'_, 'a>,
-    ) -> Option<Outcome<'a>> {
+    ) -> Option<EvalResult<'a>> {
         let target = call.target.as_deref()?;
         match (call.func_name.as_str(), call.args.as_slice()) {
             ("bind", [name, value, body]) if ident(target) == Some("cel") => {
@@ -68,9 +68,9 @@ impl<'a> Machine<'a> {
         value: &'a Expression,
         body: &'a Expression,
         around: Around<'_, 'a>,
-    ) -> Outcome<'a> {
+    ) -> EvalResult<'a> {
         let value = self.eval(value, around);
-        self.eval(body, Some(&Scope { parent: around, name, value }))
+        self.eval(body, Some(&EvalScope { parent: around, name, value }))
     }
 
     fn optional_map(
@@ -83,7 +83,7 @@ impl<'a> Machine<'a> {
         match self.eval(target, around)? {
             Val::Optional(None) => Ok(None),
             Val::Optional(Some(value)) => {
-                let scope = Scope { parent: around, name, value: Ok((*value).clone()) };
+                let scope = EvalScope { parent: around, name, value: Ok((*value).clone()) };
                 self.eval(body, Some(&scope)).map(Some)
             }
             other => Err(Error::overload("optMap", [&other])),
@@ -96,10 +96,10 @@ impl<'a> Machine<'a> {
         name: &'a str,
         by: &'a Expression,
         around: Around<'_, 'a>,
-    ) -> Outcome<'a> {
+    ) -> EvalResult<'a> {
         let mut keyed = Vec::new();
         for item in self.range(target, around)? {
-            let scope = Scope { parent: around, name, value: Ok(item.clone()) };
+            let scope = EvalScope { parent: around, name, value: Ok(item.clone()) };
             let key = self.eval(by, Some(&scope))?;
             if !compare::is_ordered(&key) {
                 return Err(Error::overload("sortBy", [&key]));
@@ -119,7 +119,7 @@ impl<'a> Machine<'a> {
         (first, second): (&'a str, &'a str),
         fold: &TwoVariables<'a>,
         around: Around<'_, 'a>,
-    ) -> Outcome<'a> {
+    ) -> EvalResult<'a> {
         let range = self.eval(target, around)?;
         self.spend(range.size().unwrap_or_default() as u64)?;
         let entries: Vec<(Val<'a>, Val<'a>)> = match &range {
@@ -134,10 +134,10 @@ impl<'a> Machine<'a> {
                 .collect(),
             other => return Err(Error::overload("range", [other])),
         };
-        let mut state = State::default();
+        let mut state = MacroState::default();
         for (key, value) in entries {
-            let outer = Scope { parent: around, name: first, value: Ok(key.clone()) };
-            let scope = Scope { parent: Some(&outer), name: second, value: Ok(value) };
+            let outer = EvalScope { parent: around, name: first, value: Ok(key.clone()) };
+            let scope = EvalScope { parent: Some(&outer), name: second, value: Ok(value) };
             if let Some(guard) = fold.guard
                 && !matches!(self.eval(guard, Some(&scope))?, Val::Bool(true))
             {
@@ -157,7 +157,7 @@ impl<'a> Machine<'a> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum MacroKind {
     All,
     Exists,
     ExistsOne,
@@ -168,7 +168,7 @@ enum Kind {
 }
 
 struct TwoVariables<'a> {
-    kind: Kind,
+    kind: MacroKind,
     guard: Option<&'a Expression>,
     body: &'a Expression,
 }
@@ -176,17 +176,19 @@ struct TwoVariables<'a> {
 impl<'a> TwoVariables<'a> {
     fn of(function: &str, arguments: &'a [Expression]) -> Option<Self> {
         let kind = match function {
-            "all" => Kind::All,
-            "exists" => Kind::Exists,
-            "existsOne" | "exists_one" => Kind::ExistsOne,
-            "transformList" => Kind::List,
-            "transformMap" => Kind::Map,
-            "transformMapEntry" => Kind::Entries,
+            "all" => MacroKind::All,
+            "exists" => MacroKind::Exists,
+            "existsOne" | "exists_one" => MacroKind::ExistsOne,
+            "transformList" => MacroKind::List,
+            "transformMap" => MacroKind::Map,
+            "transformMapEntry" => MacroKind::Entries,
             _ => return None,
         };
         match arguments {
             [body] => Some(Self { kind, guard: None, body }),
-            [guard, body] if matches!(kind, Kind::List | Kind::Map | Kind::Entries) => {
+            [guard, body]
+                if matches!(kind, MacroKind::List | MacroKind::Map | MacroKind::Entries) =>
+            {
                 Some(Self { kind, guard: Some(guard), body })
             }
             _ => None,
@@ -195,31 +197,36 @@ impl<'a> TwoVariables<'a> {
 }
 
 #[derive(Default)]
-struct State<'a> {
+struct MacroState<'a> {
     decided: bool,
     count: usize,
     error: Option<Error>,
     list: Vec<Val<'a>>,
-    map: BTreeMap<Key, Val<'a>>,
+    map: BTreeMap<MapKey, Val<'a>>,
 }
 
-impl<'a> State<'a> {
+impl<'a> MacroState<'a> {
     /// Takes one result; true if the rest cannot change anything.
-    fn add(&mut self, kind: Kind, key: Val<'a>, outcome: Outcome<'a>) -> Result<bool, Error> {
+    fn add(
+        &mut self,
+        kind: MacroKind,
+        key: Val<'a>,
+        outcome: EvalResult<'a>,
+    ) -> Result<bool, Error> {
         match (kind, outcome) {
-            (Kind::All, Ok(Val::Bool(false))) | (Kind::Exists, Ok(Val::Bool(true))) => {
+            (MacroKind::All, Ok(Val::Bool(false))) | (MacroKind::Exists, Ok(Val::Bool(true))) => {
                 self.decided = true;
             }
-            (Kind::ExistsOne, Ok(Val::Bool(value))) => self.count += usize::from(value),
-            (Kind::All | Kind::Exists, Ok(Val::Bool(_))) => {}
-            (Kind::All | Kind::Exists, Err(error)) => self.error = Some(error),
-            (Kind::List, Ok(value)) => self.list.push(value),
-            (Kind::Map, Ok(value)) => {
+            (MacroKind::ExistsOne, Ok(Val::Bool(value))) => self.count += usize::from(value),
+            (MacroKind::All | MacroKind::Exists, Ok(Val::Bool(_))) => {}
+            (MacroKind::All | MacroKind::Exists, Err(error)) => self.error = Some(error),
+            (MacroKind::List, Ok(value)) => self.list.push(value),
+            (MacroKind::Map, Ok(value)) => {
                 let key =
                     super::lookup::key(&key).ok_or_else(|| Error::overload("map key", [&key]))?;
                 self.map.insert(key, value);
             }
-            (Kind::Entries, Ok(Val::Map(entries))) => {
+            (MacroKind::Entries, Ok(Val::Map(entries))) => {
                 let entries = entries.iter().map(|(key, value)| (key.clone(), value.clone()));
                 self.map.extend(entries);
             }
@@ -229,14 +236,14 @@ impl<'a> State<'a> {
         Ok(self.decided)
     }
 
-    fn finish(self, kind: Kind) -> Outcome<'a> {
+    fn finish(self, kind: MacroKind) -> EvalResult<'a> {
         match (kind, self.error) {
-            (Kind::All | Kind::Exists, Some(error)) if !self.decided => Err(error),
-            (Kind::All, _) => Ok(Val::Bool(!self.decided)),
-            (Kind::Exists, _) => Ok(Val::Bool(self.decided)),
-            (Kind::ExistsOne, _) => Ok(Val::Bool(self.count == 1)),
-            (Kind::List, _) => Ok(Val::List(Rc::new(self.list))),
-            (Kind::Map | Kind::Entries, _) => Ok(Val::Map(Rc::new(self.map))),
+            (MacroKind::All | MacroKind::Exists, Some(error)) if !self.decided => Err(error),
+            (MacroKind::All, _) => Ok(Val::Bool(!self.decided)),
+            (MacroKind::Exists, _) => Ok(Val::Bool(self.decided)),
+            (MacroKind::ExistsOne, _) => Ok(Val::Bool(self.count == 1)),
+            (MacroKind::List, _) => Ok(Val::List(Rc::new(self.list))),
+            (MacroKind::Map | MacroKind::Entries, _) => Ok(Val::Map(Rc::new(self.map))),
         }
     }
 }

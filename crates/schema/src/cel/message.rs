@@ -8,13 +8,13 @@ use kube_cel::cel::common::ast::{EntryExpr, StructExpr};
 use serde_json::{Map, Number, Value};
 
 use super::compare;
-use super::eval::{Around, Error, Machine, Outcome};
+use super::eval::{Around, Error, EvalResult, Evaluator};
 use super::scene::PatchError;
-use super::value::{Key, Val};
+use super::value::{MapKey, Val};
 
 /// A named type and its fields.
 #[derive(Debug, Clone)]
-pub(super) struct Message<'a> {
+pub(super) struct CelMessage<'a> {
     pub(super) name: &'a str,
     pub(super) fields: BTreeMap<&'a str, Val<'a>>,
 }
@@ -33,8 +33,12 @@ pub(super) fn has_field(name: &str, field: &str) -> bool {
     name != PATCH || PATCH_FIELDS.contains(&field)
 }
 
-impl<'a> Machine<'a> {
-    pub(super) fn construct(&self, message: &'a StructExpr, around: Around<'_, 'a>) -> Outcome<'a> {
+impl<'a> Evaluator<'a> {
+    pub(super) fn construct(
+        &self,
+        message: &'a StructExpr,
+        around: Around<'_, 'a>,
+    ) -> EvalResult<'a> {
         if !is_known(&message.type_name) || !self.has_scene() {
             return Err(Error::Other(format!("unknown type: {}", message.type_name)));
         }
@@ -51,7 +55,7 @@ impl<'a> Machine<'a> {
             }
         }
         let name = message.type_name.trim_start_matches('.');
-        Ok(Val::Message(Rc::new(Message { name, fields })))
+        Ok(Val::Message(Rc::new(CelMessage { name, fields })))
     }
 }
 
@@ -118,9 +122,9 @@ fn to_json(value: &Val<'_>) -> Result<Value, PatchError> {
         Val::Object(map, ..) | Val::Entries(map, _) => Value::Object((*map).clone()),
         Val::Map(map) => {
             let entries = map.iter().map(|(key, value)| match key {
-                Key::Text(key) => Ok((key.to_string(), to_json(value)?)),
-                Key::Bool(key) => Ok((key.to_string(), to_json(value)?)),
-                Key::Int(key) => Ok((key.to_string(), to_json(value)?)),
+                MapKey::Text(key) => Ok((key.to_string(), to_json(value)?)),
+                MapKey::Bool(key) => Ok((key.to_string(), to_json(value)?)),
+                MapKey::Int(key) => Ok((key.to_string(), to_json(value)?)),
             });
             Value::Object(entries.collect::<Result<_, PatchError>>()?)
         }

@@ -8,15 +8,15 @@ use std::rc::Rc;
 use kube_cel::cel::common::ast::operators;
 
 use super::compare;
-use super::eval::{Error, Machine, Outcome};
+use super::eval::{Error, EvalResult, Evaluator};
 use super::library;
 use super::lookup;
 use super::value::Val;
 use crate::node::ListType;
 
-impl<'a> Machine<'a> {
+impl<'a> Evaluator<'a> {
     /// `None` if `name` is not an operator.
-    pub(super) fn operator(&self, name: &str, operands: &[Val<'a>]) -> Option<Outcome<'a>> {
+    pub(super) fn operator(&self, name: &str, operands: &[Val<'a>]) -> Option<EvalResult<'a>> {
         Some(match (name, operands) {
             (operators::EQUALS, [left, right]) => self.equality(left, right).map(Val::Bool),
             (operators::NOT_EQUALS, [left, right]) => {
@@ -73,7 +73,7 @@ impl<'a> Machine<'a> {
         left: &Val<'a>,
         right: &Val<'a>,
         wanted: fn(Ordering) -> bool,
-    ) -> Outcome<'a> {
+    ) -> EvalResult<'a> {
         self.spend(left.weight(self.left() + 1))?;
         match compare::order(left, right) {
             Some(order) => Ok(Val::Bool(wanted(order))),
@@ -85,7 +85,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn arithmetic(&self, name: &str, left: &Val<'a>, right: &Val<'a>) -> Outcome<'a> {
+    fn arithmetic(&self, name: &str, left: &Val<'a>, right: &Val<'a>) -> EvalResult<'a> {
         match (left, right) {
             (Val::Int(left), Val::Int(right)) => integers(name, *left, *right).map(Val::Int),
             (Val::Uint(left), Val::Uint(right)) => naturals(name, *left, *right).map(Val::Uint),
@@ -115,7 +115,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-impl<'a> Machine<'a> {
+impl<'a> Evaluator<'a> {
     /// Lists one after the other; sets without repetition, list maps with the right one's
     /// items in place of the left one's.
     fn concatenate(&self, left: &Val<'a>, right: &Val<'a>) -> Result<Vec<Val<'a>>, Error> {
@@ -158,7 +158,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-fn element<'a>(value: &Val<'a>, index: &Val<'a>) -> Outcome<'a> {
+fn element<'a>(value: &Val<'a>, index: &Val<'a>) -> EvalResult<'a> {
     if let Val::Optional(_) = value {
         return optional_element(value, index);
     }
@@ -170,7 +170,7 @@ fn element<'a>(value: &Val<'a>, index: &Val<'a>) -> Outcome<'a> {
 }
 
 /// `value.?field`, `value[?index]`
-fn optional_element<'a>(value: &Val<'a>, index: &Val<'a>) -> Outcome<'a> {
+fn optional_element<'a>(value: &Val<'a>, index: &Val<'a>) -> EvalResult<'a> {
     let found = match value {
         Val::Optional(None) => None,
         Val::Optional(Some(value)) => optional_lookup(value, index)?,

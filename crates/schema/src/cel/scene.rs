@@ -11,41 +11,41 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use super::RULE_BUDGET;
-use super::eval::{Error, Machine, Outcome};
+use super::eval::{Error, EvalResult, Evaluator};
 use super::expression::Expression;
-use super::inquiry::{Authorize, Inquiry, Target};
+use super::inquiry::{Authorize, AuthorizerTarget, Inquiry};
 use super::message;
-use super::value::{Resource, Val};
+use super::value::{ResourceValue, Val};
 
 /// Named values, the variables that are computed from them, and whom to ask about rights.
 #[derive(Clone)]
-pub struct Scene<'a>(Rc<Inside<'a>>);
+pub struct EvalContext<'a>(Rc<EvalContextInner<'a>>);
 
 #[derive(Default, Clone)]
-pub(super) struct Inside<'a> {
+pub(super) struct EvalContextInner<'a> {
     values: Vec<(&'static str, Val<'a>)>,
     variables: Vec<Variable<'a>>,
     pub(super) authority: Option<&'a dyn Authorize>,
-    request: Option<Target>,
+    request: Option<AuthorizerTarget>,
 }
 
 #[derive(Clone)]
 struct Variable<'a> {
     name: &'a str,
     expression: &'a Expression,
-    value: OnceCell<Outcome<'a>>,
+    value: OnceCell<EvalResult<'a>>,
 }
 
-impl std::fmt::Debug for Scene<'_> {
+impl std::fmt::Debug for EvalContext<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names: Vec<&str> = self.0.values.iter().map(|(name, _)| *name).collect();
         out.debug_tuple("Scene").field(&names).finish()
     }
 }
 
-impl Default for Scene<'_> {
+impl Default for EvalContext<'_> {
     fn default() -> Self {
-        Self(Rc::new(Inside::default()))
+        Self(Rc::new(EvalContextInner::default()))
     }
 }
 
@@ -61,18 +61,22 @@ pub enum EvalError {
     Failed { expression: String, reason: String },
 }
 
-impl<'a> Scene<'a> {
+impl<'a> EvalContext<'a> {
     /// Names a value; what is absent is null.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: Option<&'a Value>) -> Self {
-        let value = value.map_or(Val::Null, |value| Val::view(value, None, Resource::No));
+        let value = value.map_or(Val::Null, |value| Val::view(value, None, ResourceValue::No));
         Rc::make_mut(&mut self.0).values.push((name, value));
         self
     }
 
     /// Gives the scene an `authorizer`; `request` is what `authorizer.requestResource` asks for.
     #[must_use]
-    pub fn with_authorizer(mut self, authority: &'a dyn Authorize, request: Target) -> Self {
+    pub fn with_authorizer(
+        mut self,
+        authority: &'a dyn Authorize,
+        request: AuthorizerTarget,
+    ) -> Self {
         let inside = Rc::make_mut(&mut self.0);
         inside.authority = Some(authority);
         inside.request = Some(request);
@@ -92,13 +96,13 @@ impl<'a> Scene<'a> {
         &self,
         expression: &'a Expression,
         budget: &mut u64,
-    ) -> Result<Found<'a>, EvalError> {
+    ) -> Result<EvaluatedVariable<'a>, EvalError> {
         let limit = (*budget).min(RULE_BUDGET);
-        let machine = Machine::on(Rc::clone(&self.0), limit);
+        let machine = Evaluator::on(Rc::clone(&self.0), limit);
         let outcome = machine.eval(&expression.program.expression, None);
         *budget -= limit - machine.left();
         match outcome {
-            Ok(value) => Ok(Found(value)),
+            Ok(value) => Ok(EvaluatedVariable(value)),
             Err(Error::Exhausted) if *budget == 0 => Err(EvalError::OutOfBudget),
             Err(error) => Err(EvalError::Failed {
                 expression: expression.source.to_string(),
@@ -108,8 +112,8 @@ impl<'a> Scene<'a> {
     }
 }
 
-impl<'a> Inside<'a> {
-    pub(super) fn value(&self, name: &str) -> Option<Outcome<'a>> {
+impl<'a> EvalContextInner<'a> {
+    pub(super) fn value(&self, name: &str) -> Option<EvalResult<'a>> {
         if name == "authorizer" && self.authority.is_some() {
             return Some(Ok(Val::Inquiry(Rc::new(Inquiry::default()))));
         }
@@ -118,7 +122,7 @@ impl<'a> Inside<'a> {
     }
 
     /// `variables.name`, computed by `machine` the first time.
-    pub(super) fn variable(&self, name: &str, machine: &Machine<'a>) -> Option<Outcome<'a>> {
+    pub(super) fn variable(&self, name: &str, machine: &Evaluator<'a>) -> Option<EvalResult<'a>> {
         let variable = self.variables.iter().find(|variable| variable.name == name)?;
         if let Some(known) = variable.value.get() {
             return Some(known.clone());
@@ -139,9 +143,9 @@ impl<'a> Inside<'a> {
 
 /// The value of an expression.
 #[derive(Debug, Clone)]
-pub struct Found<'a>(Val<'a>);
+pub struct EvaluatedVariable<'a>(Val<'a>);
 
-impl Found<'_> {
+impl EvaluatedVariable<'_> {
     pub fn as_bool(&self) -> Option<bool> {
         match self.0 {
             Val::Bool(value) => Some(value),

@@ -4,8 +4,8 @@ use std::fmt;
 use std::rc::Rc;
 
 use super::cost;
-use super::value::{Resource, field_schema};
-use crate::node::{Additional, Node, Type};
+use super::value::{ResourceValue, field_schema};
+use crate::node::{Additional, SchemaNode, Type};
 
 #[derive(Debug, Clone)]
 pub(super) enum Ty<'a> {
@@ -22,7 +22,7 @@ pub(super) enum Ty<'a> {
     Duration,
     List(Rc<Typed<'a>>),
     Map(Rc<Typed<'a>>),
-    Object(&'a Node, Resource),
+    Object(&'a SchemaNode, ResourceValue),
     Optional(Rc<Typed<'a>>),
     /// What is known by its name alone: constructed objects, questions about rights.
     Named(Rc<str>),
@@ -46,7 +46,7 @@ impl<'a> Typed<'a> {
     }
 
     /// The type that a schema gives to its values; without one, rules cannot see them.
-    pub(super) fn of(node: &'a Node, resource: Resource) -> Option<Self> {
+    pub(super) fn of(node: &'a SchemaNode, resource: ResourceValue) -> Option<Self> {
         let size = cost::max_size(node);
         let ty = match node.ty {
             Type::Any => return None,
@@ -60,11 +60,11 @@ impl<'a> Typed<'a> {
                 Some("byte") => Ty::Bytes,
                 _ => Ty::Text,
             },
-            Type::Array => Ty::List(Rc::new(Self::of(node.items.as_deref()?, Resource::No)?)),
+            Type::Array => Ty::List(Rc::new(Self::of(node.items.as_deref()?, ResourceValue::No)?)),
             Type::Object => match &node.additional {
-                Additional::Of(values) => Ty::Map(Rc::new(Self::of(values, Resource::No)?)),
+                Additional::Of(values) => Ty::Map(Rc::new(Self::of(values, ResourceValue::No)?)),
                 Additional::Anything | Additional::Closed => {
-                    let resource = if node.embedded { Resource::Yes } else { resource };
+                    let resource = if node.embedded { ResourceValue::Yes } else { resource };
                     Ty::Object(node, resource)
                 }
             },
@@ -80,7 +80,7 @@ impl<'a> Typed<'a> {
             Ty::Object(node, resource) => {
                 let name = super::name::unescape(name);
                 field_schema(node, *resource, &name)
-                    .and_then(|schema| Self::of(schema, Resource::No))
+                    .and_then(|schema| Self::of(schema, ResourceValue::No))
                     .map_or(Field::Undefined, Field::Known)
             }
             Ty::Optional(inner) => match inner.field(name) {

@@ -9,10 +9,10 @@ use std::sync::{Arc, LazyLock};
 use kube_cel::cel;
 use serde_json::{Map, Value};
 
-use super::inquiry::{self, Inquiry, Verdict};
+use super::inquiry::{self, AuthorizerVerdict, Inquiry};
 use super::library;
-use super::message::Message;
-use crate::node::{Additional, Node, Schema, Type};
+use super::message::CelMessage;
+use crate::node::{Additional, Schema, SchemaNode, Type};
 
 #[derive(Debug, Clone)]
 pub(super) enum Val<'a> {
@@ -24,19 +24,19 @@ pub(super) enum Val<'a> {
     Text(Text<'a>),
     Bytes(Rc<[u8]>),
     List(Rc<Vec<Val<'a>>>),
-    Map(Rc<BTreeMap<Key, Val<'a>>>),
+    Map(Rc<BTreeMap<MapKey, Val<'a>>>),
     /// A JSON list, and the schema of the list.
-    Array(&'a [Value], Option<&'a Node>),
+    Array(&'a [Value], Option<&'a SchemaNode>),
     /// A JSON object whose fields a schema names. As a resource it has metadata, too.
-    Object(&'a Map<String, Value>, &'a Node, Resource),
+    Object(&'a Map<String, Value>, &'a SchemaNode, ResourceValue),
     /// A JSON object with free keys, and the schema of its values.
-    Entries(&'a Map<String, Value>, Option<&'a Node>),
+    Entries(&'a Map<String, Value>, Option<&'a SchemaNode>),
     Optional(Option<Rc<Val<'a>>>),
     /// What an expression constructs by name.
-    Message(Rc<Message<'a>>),
+    Message(Rc<CelMessage<'a>>),
     /// A question about rights, and the answer to one.
     Inquiry(Rc<Inquiry>),
-    Verdict(Rc<Verdict>),
+    Verdict(Rc<AuthorizerVerdict>),
     /// A name of a type.
     Type(&'static str),
     /// A value that only the libraries understand: times, quantities, addresses.
@@ -44,14 +44,14 @@ pub(super) enum Val<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Resource {
+pub(super) enum ResourceValue {
     Yes,
     No,
 }
 
 /// A key of a map made by an expression.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Key {
+pub(super) enum MapKey {
     Bool(bool),
     Int(i64),
     Text(Rc<str>),
@@ -76,21 +76,25 @@ impl Deref for Text<'_> {
 
 /// What rules may know about metadata.
 pub(super) static METADATA: LazyLock<Schema> = LazyLock::new(|| {
-    let text = Arc::new(Node { ty: Type::String, ..Node::default() });
-    Arc::new(Node {
+    let text = Arc::new(SchemaNode { ty: Type::String, ..SchemaNode::default() });
+    Arc::new(SchemaNode {
         ty: Type::Object,
         properties: [("generateName".into(), Arc::clone(&text)), ("name".into(), text)].into(),
-        ..Node::default()
+        ..SchemaNode::default()
     })
 });
 
 /// `apiVersion` and `kind`.
 pub(super) static TEXT: LazyLock<Schema> =
-    LazyLock::new(|| Arc::new(Node { ty: Type::String, ..Node::default() }));
+    LazyLock::new(|| Arc::new(SchemaNode { ty: Type::String, ..SchemaNode::default() }));
 
 /// The schema of a field of an object that is possibly a resource.
-pub(super) fn field_schema<'a>(node: &'a Node, resource: Resource, name: &str) -> Option<&'a Node> {
-    if resource == Resource::Yes {
+pub(super) fn field_schema<'a>(
+    node: &'a SchemaNode,
+    resource: ResourceValue,
+    name: &str,
+) -> Option<&'a SchemaNode> {
+    if resource == ResourceValue::Yes {
         match name {
             "apiVersion" | "kind" => return Some(&TEXT),
             "metadata" => {
@@ -110,7 +114,11 @@ impl<'a> Val<'a> {
     }
 
     /// A JSON value through its schema; without one, as it is.
-    pub(super) fn view(value: &'a Value, node: Option<&'a Node>, resource: Resource) -> Self {
+    pub(super) fn view(
+        value: &'a Value,
+        node: Option<&'a SchemaNode>,
+        resource: ResourceValue,
+    ) -> Self {
         match value {
             Value::Null => Self::Null,
             Value::Bool(value) => Self::Bool(*value),
@@ -131,8 +139,9 @@ impl<'a> Val<'a> {
                     Additional::Of(values) => Self::Entries(map, Some(values)),
                     Additional::Anything => Self::Entries(map, None),
                     Additional::Closed => {
-                        let embedded = node.embedded || resource == Resource::Yes;
-                        let resource = if embedded { Resource::Yes } else { Resource::No };
+                        let embedded = node.embedded || resource == ResourceValue::Yes;
+                        let resource =
+                            if embedded { ResourceValue::Yes } else { ResourceValue::No };
                         Self::Object(map, node, resource)
                     }
                 },
@@ -140,7 +149,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    fn view_text(text: &'a str, node: Option<&'a Node>) -> Self {
+    fn view_text(text: &'a str, node: Option<&'a SchemaNode>) -> Self {
         let plain = Self::Text(Text::Borrowed(text));
         let Some(node) = node.filter(|node| node.ty == Type::String) else { return plain };
         let format = node.validation.as_ref().and_then(|validation| validation.format.as_deref());

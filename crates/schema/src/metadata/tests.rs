@@ -11,7 +11,7 @@ fn coerce(value: &mut Value, malformed: Malformed) -> Result<Vec<String>, String
         }}},
     }}))
     .unwrap();
-    coerce_metadata(value, &schema, Level::Root, malformed).map_err(|error| error.to_string())
+    coerce_metadata(value, &schema, ObjectLevel::Root, malformed).map_err(|error| error.to_string())
 }
 
 #[test]

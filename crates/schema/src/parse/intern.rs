@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use crate::node::{Additional, Node, Schema, Validation};
+use crate::node::{Additional, Schema, SchemaNode, Validation};
 
 /// Every distinct node seen so far, by fingerprint.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(super) struct Interner {
 
 impl Interner {
     /// The one allocation that stands for all nodes equal to this one.
-    pub(super) fn share(&mut self, node: Node) -> Schema {
+    pub(super) fn share(&mut self, node: SchemaNode) -> Schema {
         let candidates = self.known.entry(fingerprint(&node)).or_default();
         if let Some(known) = candidates.iter().find(|known| ***known == node) {
             return Arc::clone(known);
@@ -29,7 +29,7 @@ impl Interner {
 }
 
 /// Equal nodes have equal fingerprints; the converse is not needed.
-fn fingerprint(node: &Node) -> u64 {
+fn fingerprint(node: &SchemaNode) -> u64 {
     let mut state = DefaultHasher::new();
     std::mem::discriminant(&node.ty).hash(&mut state);
     [node.nullable, node.preserve_unknown, node.embedded].hash(&mut state);

@@ -17,7 +17,7 @@ pub(crate) fn is_keyword(name: &str) -> bool {
 }
 
 /// What the value of a keyword is made of, as far as looking for unknown fields goes.
-enum Holds {
+enum KeywordContent {
     /// A scalar, a list of scalars, or any JSON.
     Plain,
     Schema,
@@ -29,7 +29,7 @@ enum Holds {
     Docs,
 }
 
-fn holds(keyword: &str) -> Option<Holds> {
+fn holds(keyword: &str) -> Option<KeywordContent> {
     Some(match keyword {
         "id"
         | "$schema"
@@ -61,12 +61,14 @@ fn holds(keyword: &str) -> Option<Holds> {
         | "x-kubernetes-int-or-string"
         | "x-kubernetes-list-map-keys"
         | "x-kubernetes-list-type"
-        | "x-kubernetes-map-type" => Holds::Plain,
-        "not" | "items" | "additionalProperties" | "additionalItems" => Holds::Schema,
-        "allOf" | "anyOf" | "oneOf" => Holds::Schemas,
-        "properties" | "patternProperties" | "definitions" | "dependencies" => Holds::Named,
-        "x-kubernetes-validations" => Holds::Rules,
-        "externalDocs" => Holds::Docs,
+        | "x-kubernetes-map-type" => KeywordContent::Plain,
+        "not" | "items" | "additionalProperties" | "additionalItems" => KeywordContent::Schema,
+        "allOf" | "anyOf" | "oneOf" => KeywordContent::Schemas,
+        "properties" | "patternProperties" | "definitions" | "dependencies" => {
+            KeywordContent::Named
+        }
+        "x-kubernetes-validations" => KeywordContent::Rules,
+        "externalDocs" => KeywordContent::Docs,
         _ => return None,
     })
 }
@@ -83,25 +85,27 @@ fn visit(raw: &Value, at: &mut String, depth: usize, unknown: &mut Vec<String>) 
     for (name, value) in map {
         descend(at, name, |at| match (holds(name), value) {
             (None, _) => unknown.push(at.clone()),
-            (Some(Holds::Plain), _) => {}
-            (Some(Holds::Schema | Holds::Schemas), Value::Array(list)) => {
+            (Some(KeywordContent::Plain), _) => {}
+            (Some(KeywordContent::Schema | KeywordContent::Schemas), Value::Array(list)) => {
                 for (index, raw) in list.iter().enumerate() {
                     descend_index(at, index, |at| visit(raw, at, depth + 1, unknown));
                 }
             }
-            (Some(Holds::Schema | Holds::Schemas), _) => visit(value, at, depth + 1, unknown),
-            (Some(Holds::Named), Value::Object(named)) => {
+            (Some(KeywordContent::Schema | KeywordContent::Schemas), _) => {
+                visit(value, at, depth + 1, unknown)
+            }
+            (Some(KeywordContent::Named), Value::Object(named)) => {
                 for (name, raw) in named {
                     descend(at, name, |at| visit(raw, at, depth + 1, unknown));
                 }
             }
-            (Some(Holds::Rules), Value::Array(rules)) => {
+            (Some(KeywordContent::Rules), Value::Array(rules)) => {
                 for (index, rule) in rules.iter().filter_map(Value::as_object).enumerate() {
                     descend_index(at, index, |at| flat(rule, RULE, at, unknown));
                 }
             }
-            (Some(Holds::Docs), Value::Object(docs)) => flat(docs, DOCS, at, unknown),
-            (Some(Holds::Named | Holds::Rules | Holds::Docs), _) => {}
+            (Some(KeywordContent::Docs), Value::Object(docs)) => flat(docs, DOCS, at, unknown),
+            (Some(KeywordContent::Named | KeywordContent::Rules | KeywordContent::Docs), _) => {}
         });
     }
 }

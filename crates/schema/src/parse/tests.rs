@@ -73,7 +73,7 @@ fn keywords_of_the_wrong_type_are_named() {
 fn nulls_are_unset() {
     let schema =
         parse(&json!({"type": null, "default": null, "items": null, "not": null})).unwrap();
-    assert_eq!(*schema, Node::default());
+    assert_eq!(*schema, SchemaNode::default());
 }
 
 fn nested(depth: usize) -> Value {

@@ -2,14 +2,14 @@ use serde_json::json;
 
 use super::*;
 
-fn check(schema: Value, mut value: Value, level: Level, kept: Value, dropped: &[&str]) {
+fn check(schema: Value, mut value: Value, level: ObjectLevel, kept: Value, dropped: &[&str]) {
     let schema = crate::parse(&schema).unwrap();
     assert_eq!(prune(&mut value, &schema, level), dropped);
     assert_eq!(value, kept);
 }
 
 fn field(schema: Value, value: Value, kept: Value, dropped: &[&str]) {
-    check(schema, value, Level::Field, kept, dropped);
+    check(schema, value, ObjectLevel::Field, kept, dropped);
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn embedded_resources_keep_their_type_and_metadata() {
     check(
         embedding(),
         value,
-        Level::Root,
+        ObjectLevel::Root,
         json!({
             "apiVersion": "foo/v1", "kind": "Foo",
             "metadata": {"name": "instance", "unspecified": "bar"},

@@ -1,11 +1,11 @@
 use super::*;
 
 /// The published schema of the field `f`.
-fn field(schema: Value, version: Version) -> Value {
+fn field(schema: Value, version: OpenApiVersion) -> Value {
     let schema = json!({"type": "object", "properties": {"f": schema}});
     let published = match version {
-        Version::V2 => to_openapi_v2(&schema),
-        Version::V3 => to_openapi_v3(&schema),
+        OpenApiVersion::V2 => to_openapi_v2(&schema),
+        OpenApiVersion::V3 => to_openapi_v3(&schema),
     };
     published["properties"]["f"].clone()
 }
@@ -47,14 +47,14 @@ fn v3_keeps_validations() {
         "properties": {"a": {"type": "string", "maxLength": 5, "default": "x"}},
         "oneOf": [{"required": ["a"]}], "not": {"required": ["b"]},
         "x-kubernetes-validations": [{"rule": "true"}]});
-    assert_eq!(field(schema.clone(), Version::V3), schema);
+    assert_eq!(field(schema.clone(), OpenApiVersion::V3), schema);
 }
 
 #[test]
 fn v3_spells_out_int_or_string() {
     let either = json!([{"type": "integer"}, {"type": "string"}]);
     let check = |schema: Value, published: Value| {
-        assert_eq!(field(schema, Version::V3), published);
+        assert_eq!(field(schema, OpenApiVersion::V3), published);
     };
     check(
         json!({"x-kubernetes-int-or-string": true}),
@@ -74,7 +74,7 @@ fn v3_spells_out_int_or_string() {
 #[test]
 fn v2_drops_what_it_cannot_say() {
     let check = |schema: Value, published: Value| {
-        assert_eq!(field(schema, Version::V2), published);
+        assert_eq!(field(schema, OpenApiVersion::V2), published);
     };
     check(
         json!({"type": "object", "allOf": [{}], "anyOf": [{}], "oneOf": [{}], "not": {},
@@ -116,21 +116,25 @@ fn v2_drops_what_it_cannot_say() {
 fn embedded_resources_are_resources() {
     let schema = json!({"type": "object", "x-kubernetes-embedded-resource": true,
         "properties": {"spec": {"type": "object"}}, "required": ["kind"]});
-    for version in [Version::V2, Version::V3] {
+    for version in [OpenApiVersion::V2, OpenApiVersion::V3] {
         let published = field(schema.clone(), version);
         assert_eq!(published["required"], json!(["kind", "apiVersion"]));
         assert!(published["properties"]["metadata"].is_object());
     }
     let preserving = json!({"type": "object", "x-kubernetes-embedded-resource": true,
         "x-kubernetes-preserve-unknown-fields": true});
-    let published = field(preserving.clone(), Version::V2);
+    let published = field(preserving.clone(), OpenApiVersion::V2);
     assert_eq!(published.get("properties"), None);
     assert!(
-        field(preserving, Version::V3)["properties"]["metadata"]["allOf"][0]["$ref"].is_string()
+        field(preserving, OpenApiVersion::V3)["properties"]["metadata"]["allOf"][0]["$ref"]
+            .is_string()
     );
 }
 
 #[test]
 fn unknown_keywords_are_not_published() {
-    assert_eq!(field(json!({"type": "string", "foo": 1}), Version::V3), json!({"type": "string"}));
+    assert_eq!(
+        field(json!({"type": "string", "foo": 1}), OpenApiVersion::V3),
+        json!({"type": "string"})
+    );
 }

@@ -6,12 +6,13 @@ use crate::cel::Compiled;
 use crate::field::{FieldError, Path};
 use crate::metadata::{self, Malformed};
 use crate::node::Schema;
-use crate::prune::{self, Level};
+use crate::prune::{self, ObjectLevel};
 use crate::validate::{self, embedded};
 
 pub(super) fn check(schema: &Schema, at: &Path<'_>) -> Vec<FieldError> {
     let mut checker = Checker { errors: Vec::new() };
-    let inside = Inside { resource: schema, parent: None, step: Step::Root, metadata: false };
+    let inside =
+        MetadataPath { resource: schema, parent: None, step: DefaultsStep::Root, metadata: false };
     checker.visit(schema, true, &inside, at);
     checker.errors
 }
@@ -23,31 +24,31 @@ struct Checker {
 /// The way from the innermost resource to a schema, for defaults inside its metadata:
 /// they are judged as part of a whole object.
 #[derive(Clone, Copy)]
-struct Inside<'a> {
+struct MetadataPath<'a> {
     resource: &'a Schema,
-    parent: Option<&'a Inside<'a>>,
-    step: Step<'a>,
+    parent: Option<&'a MetadataPath<'a>>,
+    step: DefaultsStep<'a>,
     metadata: bool,
 }
 
 #[derive(Clone, Copy)]
-enum Step<'a> {
+enum DefaultsStep<'a> {
     Root,
     Field(&'a str),
     Item,
 }
 
-impl<'a> Inside<'a> {
-    fn step(&'a self, step: Step<'a>, metadata: bool) -> Inside<'a> {
-        Inside { resource: self.resource, parent: Some(self), step, metadata }
+impl<'a> MetadataPath<'a> {
+    fn step(&'a self, step: DefaultsStep<'a>, metadata: bool) -> MetadataPath<'a> {
+        MetadataPath { resource: self.resource, parent: Some(self), step, metadata }
     }
 
     /// The smallest object that has `value` in this place.
     fn surround(&self, value: Value) -> Value {
         let value = match self.step {
-            Step::Root => value,
-            Step::Field(name) => Value::Object(Map::from_iter([(name.to_owned(), value)])),
-            Step::Item => Value::Array(vec![value]),
+            DefaultsStep::Root => value,
+            DefaultsStep::Field(name) => Value::Object(Map::from_iter([(name.to_owned(), value)])),
+            DefaultsStep::Item => Value::Array(vec![value]),
         };
         match self.parent {
             Some(parent) => parent.surround(value),
@@ -57,11 +58,16 @@ impl<'a> Inside<'a> {
 }
 
 impl Checker {
-    fn visit(&mut self, schema: &Schema, root: bool, inside: &Inside<'_>, at: &Path<'_>) {
+    fn visit(&mut self, schema: &Schema, root: bool, inside: &MetadataPath<'_>, at: &Path<'_>) {
         let fresh;
         let resource = root || schema.embedded;
         let inside = if resource {
-            fresh = Inside { resource: schema, parent: None, step: Step::Root, metadata: false };
+            fresh = MetadataPath {
+                resource: schema,
+                parent: None,
+                step: DefaultsStep::Root,
+                metadata: false,
+            };
             &fresh
         } else {
             inside
@@ -76,19 +82,19 @@ impl Checker {
         }
         // Maps are left out: a default there never applies to an absent field.
         if let Some(items) = &schema.items {
-            let inside = inside.step(Step::Item, inside.metadata);
+            let inside = inside.step(DefaultsStep::Item, inside.metadata);
             self.visit(items, false, &inside, &at.field("items"));
         }
         let properties = at.field("properties");
         for (name, property) in &schema.properties {
             let metadata = inside.metadata || resource && prune::is_meta(name);
-            let inside = inside.step(Step::Field(name), metadata);
+            let inside = inside.step(DefaultsStep::Field(name), metadata);
             self.visit(property, false, &inside, &properties.key(name));
         }
     }
 
     fn check_field(&mut self, default: &Value, schema: &Schema, root: bool, at: &Path<'_>) {
-        let level = if root || schema.embedded { Level::Root } else { Level::Field };
+        let level = if root || schema.embedded { ObjectLevel::Root } else { ObjectLevel::Field };
         let mut copy = default.clone();
         prune::prune(&mut copy, schema, level);
         if copy != *default {
@@ -113,7 +119,7 @@ impl Checker {
         &mut self,
         default: &Value,
         schema: &Schema,
-        inside: &Inside<'_>,
+        inside: &MetadataPath<'_>,
         at: &Path<'_>,
     ) {
         let mut object = inside.surround(default.clone());
@@ -124,7 +130,7 @@ impl Checker {
         let coerced = metadata::coerce_at(
             &mut object,
             inside.resource,
-            Level::Root,
+            ObjectLevel::Root,
             Malformed::Refuse,
             &Path::Root,
         );

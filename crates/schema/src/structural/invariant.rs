@@ -6,7 +6,7 @@ use crate::validate::pattern;
 
 /// Where a schema stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Level {
+enum SchemaLevel {
     Root,
     Item,
     Field,
@@ -14,13 +14,13 @@ enum Level {
 
 pub(super) fn check(raw: Raw<'_>, at: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    check_node(raw, Level::Root, at, &mut errors);
+    check_node(raw, SchemaLevel::Root, at, &mut errors);
     errors
 }
 
-fn check_node(raw: Raw<'_>, level: Level, at: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn check_node(raw: Raw<'_>, level: SchemaLevel, at: &Path<'_>, errors: &mut Vec<FieldError>) {
     match raw.items() {
-        Some(items) => check_node(items, Level::Item, &at.field("items"), errors),
+        Some(items) => check_node(items, SchemaLevel::Item, &at.field("items"), errors),
         None if raw.ty() == "array" => {
             errors.push(FieldError::required(at.field("items"), "must be specified"));
         }
@@ -28,15 +28,15 @@ fn check_node(raw: Raw<'_>, level: Level, at: &Path<'_>, errors: &mut Vec<FieldE
     }
     let properties = at.field("properties");
     for (name, property) in raw.properties() {
-        check_node(property, Level::Field, &properties.key(name), errors);
+        check_node(property, SchemaLevel::Field, &properties.key(name), errors);
     }
     if let Some(additional) = raw.additional() {
         let at = at.field("additionalProperties");
-        if level == Level::Root {
+        if level == SchemaLevel::Root {
             errors.push(FieldError::forbidden(at, "must not be used at the root"));
         }
         if let Additional::Schema(schema) = additional {
-            check_node(schema, Level::Field, &at, errors);
+            check_node(schema, SchemaLevel::Field, &at, errors);
         }
     }
     check_extensions(raw, at, errors);
@@ -58,7 +58,7 @@ fn check_extensions(raw: Raw<'_>, at: &Path<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn check_type(raw: Raw<'_>, level: Level, at: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn check_type(raw: Raw<'_>, level: SchemaLevel, at: &Path<'_>, errors: &mut Vec<FieldError>) {
     let ty = raw.ty();
     let embedded = raw.flag("x-kubernetes-embedded-resource");
     let preserving = raw.flag("x-kubernetes-preserve-unknown-fields");
@@ -71,9 +71,9 @@ fn check_type(raw: Raw<'_>, level: Level, at: &Path<'_>, errors: &mut Vec<FieldE
         });
     } else if ty.is_empty() && !raw.flag("x-kubernetes-int-or-string") && !preserving {
         let text = match level {
-            Level::Root => "must not be empty at the root",
-            Level::Item => "must not be empty for specified array items",
-            Level::Field => "must not be empty for specified object fields",
+            SchemaLevel::Root => "must not be empty at the root",
+            SchemaLevel::Item => "must not be empty for specified array items",
+            SchemaLevel::Field => "must not be empty for specified object fields",
         };
         errors.push(FieldError::required(here, text));
     }
@@ -81,7 +81,7 @@ fn check_type(raw: Raw<'_>, level: Level, at: &Path<'_>, errors: &mut Vec<FieldE
         let text = "must not be used if x-kubernetes-embedded-resource is set";
         errors.push(FieldError::forbidden(at.field("additionalProperties"), text));
     }
-    if level == Level::Root && !matches!(ty, "" | "object") {
+    if level == SchemaLevel::Root && !matches!(ty, "" | "object") {
         errors.push(FieldError::invalid(here, ty, "must be object at the root"));
     }
     if embedded && !preserving && !raw.has_properties() {
@@ -92,8 +92,8 @@ fn check_type(raw: Raw<'_>, level: Level, at: &Path<'_>, errors: &mut Vec<FieldE
 }
 
 /// The server itself owns `apiVersion`, `kind` and `metadata`; a schema may only narrow names.
-fn check_metadata(raw: Raw<'_>, level: Level, at: &Path<'_>, errors: &mut Vec<FieldError>) {
-    let resource = level == Level::Root || raw.flag("x-kubernetes-embedded-resource");
+fn check_metadata(raw: Raw<'_>, level: SchemaLevel, at: &Path<'_>, errors: &mut Vec<FieldError>) {
+    let resource = level == SchemaLevel::Root || raw.flag("x-kubernetes-embedded-resource");
     let properties = at.field("properties");
     for name in ["kind", "apiVersion"] {
         if let Some(property) = raw.property(name).filter(|_| resource)
@@ -114,7 +114,7 @@ fn check_metadata(raw: Raw<'_>, level: Level, at: &Path<'_>, errors: &mut Vec<Fi
         "properties" => only_names,
         _ => false,
     });
-    if level == Level::Root && !else_empty {
+    if level == SchemaLevel::Root && !else_empty {
         let text = "must not specify anything other than name and generateName, but metadata \
             is implicitly specified";
         errors.push(FieldError::forbidden(at, text));

@@ -6,20 +6,20 @@ use super::MAX_ERRORS;
 use super::format::is_label;
 use crate::field::{FieldError, Path, Reason};
 use crate::metadata::{self, Malformed};
-use crate::node::Node;
+use crate::node::SchemaNode;
 
 /// The most bytes that keys and values of all annotations may have together.
 const ANNOTATIONS_SIZE: usize = 256 << 10;
 
 /// Checks the resources embedded in a value. The root is the caller's business unless its
 /// schema says that it is embedded.
-pub(crate) fn validate(value: &Value, node: &Node, at: &Path<'_>) -> Vec<FieldError> {
+pub(crate) fn validate(value: &Value, node: &SchemaNode, at: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     visit(value, node, at, &mut errors);
     errors
 }
 
-fn visit(value: &Value, node: &Node, at: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn visit(value: &Value, node: &SchemaNode, at: &Path<'_>, errors: &mut Vec<FieldError>) {
     if errors.len() >= MAX_ERRORS {
         return;
     }

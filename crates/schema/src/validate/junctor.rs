@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::{Outcome, Site};
+use super::{ValidationOutcome, ValueSite};
 use crate::node::{Schema, Validation};
 
 pub(super) fn check(
     value: &Value,
     validation: &Validation,
-    site: &Site<'_>,
-    outcome: &mut Outcome,
+    site: &ValueSite<'_>,
+    outcome: &mut ValidationOutcome,
 ) {
     outcome.score += 2;
     if !validation.any_of.is_empty() {
@@ -29,12 +29,17 @@ pub(super) fn check(
     }
 }
 
-fn quoted(site: &Site<'_>) -> String {
+fn quoted(site: &ValueSite<'_>) -> String {
     format!("{:?}", site.at.to_string())
 }
 
-fn check_any(value: &Value, schemas: &[Schema], site: &Site<'_>, outcome: &mut Outcome) {
-    let mut best: Option<Outcome> = None;
+fn check_any(
+    value: &Value,
+    schemas: &[Schema],
+    site: &ValueSite<'_>,
+    outcome: &mut ValidationOutcome,
+) {
+    let mut best: Option<ValidationOutcome> = None;
     for schema in schemas {
         let result = super::check(value, schema, site);
         if result.is_valid() {
@@ -49,8 +54,13 @@ fn check_any(value: &Value, schemas: &[Schema], site: &Site<'_>, outcome: &mut O
     }
 }
 
-fn check_one(value: &Value, schemas: &[Schema], site: &Site<'_>, outcome: &mut Outcome) {
-    let mut best: Option<Outcome> = None;
+fn check_one(
+    value: &Value,
+    schemas: &[Schema],
+    site: &ValueSite<'_>,
+    outcome: &mut ValidationOutcome,
+) {
+    let mut best: Option<ValidationOutcome> = None;
     let mut first = None;
     let mut valid = 0;
     for schema in schemas {
@@ -75,7 +85,12 @@ fn check_one(value: &Value, schemas: &[Schema], site: &Site<'_>, outcome: &mut O
     }
 }
 
-fn check_all(value: &Value, schemas: &[Schema], site: &Site<'_>, outcome: &mut Outcome) {
+fn check_all(
+    value: &Value,
+    schemas: &[Schema],
+    site: &ValueSite<'_>,
+    outcome: &mut ValidationOutcome,
+) {
     let mut valid = 0;
     for schema in schemas {
         let result = super::check(value, schema, site);
@@ -89,7 +104,7 @@ fn check_all(value: &Value, schemas: &[Schema], site: &Site<'_>, outcome: &mut O
     }
 }
 
-fn keep_better(best: &mut Option<Outcome>, result: Outcome) {
+fn keep_better(best: &mut Option<ValidationOutcome>, result: ValidationOutcome) {
     if best.as_ref().is_none_or(|best| result.score > best.score) {
         *best = Some(result);
     }

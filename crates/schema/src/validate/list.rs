@@ -6,16 +6,16 @@ use serde_json::{Map, Value};
 
 use super::MAX_ERRORS;
 use crate::field::{FieldError, Path};
-use crate::node::{ListType, Node};
+use crate::node::{ListType, SchemaNode};
 
 /// Every first repetition in a list that must not have any.
-pub(crate) fn validate(value: &Value, node: &Node, at: &Path<'_>) -> Vec<FieldError> {
+pub(crate) fn validate(value: &Value, node: &SchemaNode, at: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     visit(value, node, at, &mut errors);
     errors
 }
 
-fn visit(value: &Value, node: &Node, at: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn visit(value: &Value, node: &SchemaNode, at: &Path<'_>, errors: &mut Vec<FieldError>) {
     if errors.len() >= MAX_ERRORS {
         return;
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Number, Value};
 
-use super::{Outcome, Site};
+use super::{ValidationOutcome, ValueSite};
 use crate::node::{Type, Validation};
 
 /// The largest integer that a double represents together with its neighbours.
@@ -30,8 +30,8 @@ pub(super) fn check(
     number: &Number,
     ty: Type,
     validation: &Validation,
-    site: &Site<'_>,
-    outcome: &mut Outcome,
+    site: &ValueSite<'_>,
+    outcome: &mut ValidationOutcome,
 ) {
     outcome.score += 2;
     let check = Check { ty, format: validation.format.as_deref(), site };
@@ -92,12 +92,12 @@ impl Operand {
 struct Check<'a> {
     ty: Type,
     format: Option<&'a str>,
-    site: &'a Site<'a>,
+    site: &'a ValueSite<'a>,
 }
 
 impl Check<'_> {
     /// Bounds of an integer field are held against the same range as its values.
-    fn range(&self, number: Operand, what: &str, outcome: &mut Outcome) {
+    fn range(&self, number: Operand, what: &str, outcome: &mut ValidationOutcome) {
         let fits = match (self.ty, self.format, number) {
             (Type::Integer, Some("int32"), Operand::Integer(value)) => i32::try_from(value).is_ok(),
             (Type::Integer, Some("int32"), Operand::Float(value)) => {
@@ -125,7 +125,7 @@ impl Check<'_> {
         );
     }
 
-    fn multiple(&self, number: Operand, factor: f64, outcome: &mut Outcome) {
+    fn multiple(&self, number: Operand, factor: f64, outcome: &mut ValidationOutcome) {
         let whole = factor as i64;
         let fits = match number {
             Operand::Integer(_) if whole <= 0 => None,

@@ -8,17 +8,17 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use crate::node::{ListType, Node};
+use crate::node::{ListType, SchemaNode};
 
 /// The old value beside some new one, and the schema of both.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Old<'a> {
     pub(crate) value: &'a Value,
-    node: &'a Node,
+    node: &'a SchemaNode,
 }
 
 impl<'a> Old<'a> {
-    pub(crate) fn new(value: &'a Value, node: &'a Node) -> Self {
+    pub(crate) fn new(value: &'a Value, node: &'a SchemaNode) -> Self {
         Self { value, node }
     }
 
@@ -69,7 +69,7 @@ impl<'a> Old<'a> {
 #[derive(Debug)]
 pub(crate) struct Items<'a> {
     keys: &'a [Box<str>],
-    node: &'a Node,
+    node: &'a SchemaNode,
     known: HashMap<String, &'a Value>,
 }
 

@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
-use super::{Outcome, Site, format, pattern};
+use super::{ValidationOutcome, ValueSite, format, pattern};
 use crate::field::FieldError;
 use crate::node::Validation;
 
 pub(super) fn check_text(
     text: &str,
     validation: &Validation,
-    site: &Site<'_>,
-    outcome: &mut Outcome,
+    site: &ValueSite<'_>,
+    outcome: &mut ValidationOutcome,
 ) {
     outcome.score += 1;
     check_length_and_pattern(text, validation, site, outcome);
@@ -28,8 +28,8 @@ pub(super) fn check_text(
 fn check_length_and_pattern(
     text: &str,
     validation: &Validation,
-    site: &Site<'_>,
-    outcome: &mut Outcome,
+    site: &ValueSite<'_>,
+    outcome: &mut ValidationOutcome,
 ) {
     if validation.max_length.is_some() || validation.min_length.is_some() {
         let length = text.chars().count() as u64;

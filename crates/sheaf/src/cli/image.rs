@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Place;
+use super::ClusterScope;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Image {
     /// Display name of the image.
     pub(crate) name: String,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: ClusterScope,
 }
 
 #[derive(Debug, Subcommand)]
@@ -19,7 +19,7 @@ pub(crate) enum ImageCommand {
     /// List images with their state, size and the storage class of their volumes.
     List {
         #[command(flatten)]
-        place: Place,
+        place: ClusterScope,
         /// List all namespaces.
         #[arg(long, short = 'A')]
         all_namespaces: bool,

@@ -11,7 +11,7 @@ use super::volume::Output;
 
 /// The cluster and the namespace to work in.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Place {
+pub(crate) struct ClusterScope {
     /// Namespace to work in.
     #[arg(long, short, value_name = "NAME", default_value = "default",
           value_parser = namespace_name)]
@@ -24,12 +24,12 @@ pub(crate) struct Place {
 }
 
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Machine {
+pub(crate) struct MachineArg {
     /// Name of the machine.
     #[arg(value_parser = object_name)]
     pub(crate) name: String,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: ClusterScope,
 }
 
 #[derive(Debug, Subcommand)]
@@ -37,7 +37,7 @@ pub(crate) enum VmCommand {
     /// List machines with their state, address and node.
     List {
         #[command(flatten)]
-        place: Place,
+        place: ClusterScope,
         /// List all namespaces.
         #[arg(long, short = 'A')]
         all_namespaces: bool,
@@ -47,7 +47,7 @@ pub(crate) enum VmCommand {
     /// Start a machine.
     Start {
         #[command(flatten)]
-        machine: Machine,
+        machine: MachineArg,
         /// Start it paused, before its first instruction; `sheaf vm unpause` continues.
         #[arg(long)]
         paused: bool,
@@ -55,7 +55,7 @@ pub(crate) enum VmCommand {
     /// Shut a machine down, and kill it if it does not stop within its grace period.
     Stop {
         #[command(flatten)]
-        machine: Machine,
+        machine: MachineArg,
         /// Kill it at once, without a shutdown.
         #[arg(long)]
         force: bool,
@@ -63,32 +63,32 @@ pub(crate) enum VmCommand {
     /// Restart a machine.
     Restart {
         #[command(flatten)]
-        machine: Machine,
+        machine: MachineArg,
     },
     /// Pause a running machine.
     Pause {
         #[command(flatten)]
-        machine: Machine,
+        machine: MachineArg,
     },
     /// Resume a paused machine.
     Unpause {
         #[command(flatten)]
-        machine: Machine,
+        machine: MachineArg,
     },
     /// Delete a machine and the volumes that were created with it.
     Delete {
         #[command(flatten)]
-        machine: Machine,
+        machine: MachineArg,
     },
     /// Connect to the serial console; Ctrl-] disconnects.
     Console {
         #[command(flatten)]
-        machine: Machine,
+        machine: MachineArg,
     },
     /// Forward the VNC display to a local port, and open a viewer if one is installed.
     Vnc {
         #[command(flatten)]
-        machine: Machine,
+        machine: MachineArg,
         /// Local address to listen on for viewers.
         #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
         listen: SocketAddr,
@@ -102,7 +102,7 @@ pub(crate) enum VmCommand {
     /// changed key is refused. Without a terminal nothing is asked for.
     Ssh {
         #[command(flatten)]
-        machine: Machine,
+        machine: MachineArg,
         /// Log in as this user.
         #[arg(long, short = 'l', value_name = "USER", default_value = "root")]
         login: String,
@@ -116,7 +116,7 @@ pub(crate) enum VmCommand {
     /// Connect standard input and output to a port of the machine.
     PortForward {
         #[command(flatten)]
-        machine: Machine,
+        machine: MachineArg,
         /// TCP port of the machine.
         port: u16,
         /// Listen on this local address instead of using standard input and output.
@@ -126,12 +126,12 @@ pub(crate) enum VmCommand {
     /// Print the log of the serial console.
     Logs {
         #[command(flatten)]
-        machine: Machine,
+        machine: MachineArg,
     },
     /// Explain why a machine is not running or not ready, with commands that help.
     Why {
         #[command(flatten)]
-        machine: Machine,
+        machine: MachineArg,
         /// Print JSON.
         #[arg(short, long, value_enum)]
         output: Option<Output>,
@@ -146,7 +146,7 @@ pub(crate) enum VmCommand {
     sheaf vm create lab --image guest.qcow2 --password secret --dry-run   print it only")]
 pub(crate) struct CreateArgs {
     #[command(flatten)]
-    pub(crate) machine: Machine,
+    pub(crate) machine: MachineArg,
     /// Image to start from: one of `sheaf image list`, a file, a http(s) URL, or docker://… for a
     /// disk in a registry.
     #[arg(long, value_name = "NAME|FILE|URL")]

@@ -2,16 +2,16 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::Place;
+use super::ClusterScope;
 use super::value::{object_name, volume_size};
 
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Volume {
+pub(crate) struct VolumeClaim {
     /// Name of the volume: the name of its PersistentVolumeClaim.
     #[arg(value_parser = object_name)]
     pub(crate) name: String,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: ClusterScope,
 }
 
 #[derive(Debug, Subcommand)]
@@ -19,7 +19,7 @@ pub(crate) enum VolumeCommand {
     /// List volumes with their size, health, node and users.
     List {
         #[command(flatten)]
-        place: Place,
+        place: ClusterScope,
         /// List all namespaces.
         #[arg(long, short = 'A')]
         all_namespaces: bool,
@@ -32,7 +32,7 @@ pub(crate) enum VolumeCommand {
         grown in the guest.\nVolumes cannot shrink.")]
     Grow {
         #[command(flatten)]
-        volume: Volume,
+        volume: VolumeClaim,
         /// New size, for example 40Gi.
         #[arg(value_parser = volume_size)]
         size: u64,
@@ -41,12 +41,12 @@ pub(crate) enum VolumeCommand {
         no_wait: bool,
     },
     /// Take a snapshot of a volume, also while a machine uses it.
-    Snapshot(Taking),
+    Snapshot(SnapshotArgs),
     /// Clone a volume; the clone shares space with it until either is written to.
     #[command(after_help = "Example:\n  sheaf volume clone data data-copy")]
     Clone {
         #[command(flatten)]
-        volume: Volume,
+        volume: VolumeClaim,
         /// Name of the copy.
         #[arg(value_parser = object_name)]
         new: String,
@@ -60,7 +60,7 @@ pub(crate) enum VolumeCommand {
     /// Delete a volume with its data.
     Delete {
         #[command(flatten)]
-        volume: Volume,
+        volume: VolumeClaim,
         /// Return without waiting until its data is removed.
         #[arg(long)]
         no_wait: bool,
@@ -68,7 +68,7 @@ pub(crate) enum VolumeCommand {
     /// Show the replicas, snapshots, users and latest events of a volume.
     Status {
         #[command(flatten)]
-        volume: Volume,
+        volume: VolumeClaim,
     },
     /// Accept the loss of writes in a volume whose in-sync replicas are lost or stale.
     #[command(after_help = "Examples:\n  \
@@ -79,7 +79,7 @@ pub(crate) enum VolumeCommand {
         Restore the newest copy\nif there is one; otherwise choose a replica to go on with.")]
     Salvage {
         #[command(flatten)]
-        volume: Volume,
+        volume: VolumeClaim,
         /// Name of the replica to keep; needed if several are in sync.
         #[arg(long, value_name = "NAME")]
         replica: Option<String>,
@@ -96,7 +96,7 @@ pub(crate) enum VolumeCommand {
     sheaf volume create yesterday --from-snapshot data-1")]
 pub(crate) struct NewVolume {
     #[command(flatten)]
-    pub(crate) volume: Volume,
+    pub(crate) volume: VolumeClaim,
     /// Size, for example 20Gi; from a snapshot, the default is the size of the snapshot.
     #[arg(long, value_name = "SIZE", value_parser = volume_size,
           required_unless_present = "from_snapshot")]
@@ -123,9 +123,9 @@ pub(crate) struct NewVolume {
     sheaf volume snapshot data                   named after the volume and the time\n  \
     sheaf volume snapshot data before-upgrade\n  \
     sheaf volume create old --from-snapshot before-upgrade")]
-pub(crate) struct Taking {
+pub(crate) struct SnapshotArgs {
     #[command(flatten)]
-    pub(crate) volume: Volume,
+    pub(crate) volume: VolumeClaim,
     /// Name of the snapshot.
     pub(crate) snapshot: Option<String>,
     /// Snapshot class.

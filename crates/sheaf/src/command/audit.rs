@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use apiserver::audit::{AuditConfig, Batching, LogConfig, Policy, Receiver};
+use apiserver::audit::{AuditBackend, AuditConfig, AuditPolicy, Batching, LogConfig};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use kube::Client;
@@ -24,7 +24,7 @@ pub(super) async fn config(args: &AuditArgs) -> Result<Option<AuditConfig>> {
     }
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("cannot read the audit policy {}", file.display()))?;
-    let policy = Policy::parse(&text)
+    let policy = AuditPolicy::parse(&text)
         .with_context(|| format!("cannot use the audit policy {}", file.display()))?;
     let log = args.audit_log_path.clone().map(|path| LogConfig {
         path,
@@ -42,7 +42,7 @@ pub(super) async fn config(args: &AuditArgs) -> Result<Option<AuditConfig>> {
                 patience: args.audit_webhook_batch_max_wait,
                 retry: args.audit_webhook_initial_backoff,
             };
-            Some((Arc::new(Webhook(client)) as Arc<dyn Receiver>, batching))
+            Some((Arc::new(Webhook(client)) as Arc<dyn AuditBackend>, batching))
         }
     };
     Ok(Some(AuditConfig { policy, log, webhook }))
@@ -51,7 +51,7 @@ pub(super) async fn config(args: &AuditArgs) -> Result<Option<AuditConfig>> {
 /// A server that a kubeconfig names.
 struct Webhook(Client);
 
-impl Receiver for Webhook {
+impl AuditBackend for Webhook {
     fn deliver(
         &self,
         list: Bytes,

@@ -3,7 +3,7 @@
 
 use anyhow::{Context as _, Result, bail};
 use base::{Tasks, Workloads};
-use controllers::{Duties, Leadership};
+use controllers::{ControllerSet, Leadership};
 use kube::Client;
 use tracing::info;
 
@@ -25,7 +25,7 @@ async fn work(args: &ControllersArgs) -> Result<()> {
     let tasks = Tasks::default();
     let config = controllers::Config {
         leadership: Leadership::Lease { identity },
-        duties: Duties::Machines,
+        duties: ControllerSet::Machines,
         // Only who runs the gateway knows how clients reach it.
         uploads: None,
         loads: Workloads::default(),

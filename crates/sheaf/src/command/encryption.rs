@@ -10,19 +10,19 @@ use anyhow::{Context as _, Result, bail};
 use apiserver::encryption;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use store::{Key, Method, Sealing};
+use store::{Method, SealKey, Sealing};
 
 use crate::cli::EncryptionArgs;
 
 /// How values are kept, and what to undo should the server not start.
 #[derive(Debug)]
-pub(super) struct Chosen {
+pub(super) struct ChosenEncryption {
     pub(super) sealing: Sealing,
     /// A key file that was made just now.
     made: Option<PathBuf>,
 }
 
-impl Chosen {
+impl ChosenEncryption {
     pub(super) fn made(&self) -> Option<PathBuf> {
         self.made.clone()
     }
@@ -37,9 +37,9 @@ pub(super) fn give_up(made: Option<&Path>) {
 }
 
 /// What the flags say; `own` is where a key of our own lies.
-pub(super) fn choose(args: &EncryptionArgs, own: &Path) -> Result<Chosen> {
+pub(super) fn choose(args: &EncryptionArgs, own: &Path) -> Result<ChosenEncryption> {
     if let Some(file) = &args.encryption_provider_config {
-        return Ok(Chosen { sealing: configured(file)?, made: None });
+        return Ok(ChosenEncryption { sealing: configured(file)?, made: None });
     }
     let mut keys = read(own)?;
     let mut made = None;
@@ -49,9 +49,9 @@ pub(super) fn choose(args: &EncryptionArgs, own: &Path) -> Result<Chosen> {
         made = Some(own.to_owned());
     }
     if keys.is_empty() {
-        return Ok(Chosen { sealing: Sealing::default(), made });
+        return Ok(ChosenEncryption { sealing: Sealing::default(), made });
     }
-    Ok(Chosen { sealing: sealing(&keys, args.encrypt_secrets, own)?, made })
+    Ok(ChosenEncryption { sealing: sealing(&keys, args.encrypt_secrets, own)?, made })
 }
 
 pub(super) fn configured(file: &Path) -> Result<Sealing> {
@@ -62,7 +62,7 @@ pub(super) fn configured(file: &Path) -> Result<Sealing> {
 
 /// With the keys of our own file; without `seals` they only open.
 pub(super) fn sealing(keys: &[(String, Vec<u8>)], seals: bool, own: &Path) -> Result<Sealing> {
-    let key = |(name, secret): &(String, Vec<u8>)| Key::new(name, Method::AesGcm, secret);
+    let key = |(name, secret): &(String, Vec<u8>)| SealKey::new(name, Method::AesGcm, secret);
     let keys = keys.iter().map(key).collect::<Result<Vec<_>, _>>();
     let keys = keys.with_context(|| format!("cannot use the keys in {}", own.display()))?;
     Ok(if seals { encryption::of_secrets(keys) } else { encryption::plain_secrets(keys) })

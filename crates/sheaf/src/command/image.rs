@@ -6,7 +6,7 @@ mod make;
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::Value;
 
-use super::link::Link;
+use super::link::ClusterClient;
 use crate::cli::ImageCommand;
 
 const GROUP: &str = "/apis/harvesterhci.io/v1beta1";
@@ -23,7 +23,7 @@ pub(super) fn run(command: &ImageCommand) -> Result<()> {
 async fn dispatch(command: &ImageCommand) -> Result<()> {
     match command {
         ImageCommand::List { place, all_namespaces } => {
-            list::run(&Link::to(place).await?, *all_namespaces).await
+            list::run(&ClusterClient::to(place).await?, *all_namespaces).await
         }
         ImageCommand::Import(args) => make::import(args).await,
         ImageCommand::Upload { image, file, wish } => make::upload(image, file, wish).await,
@@ -41,16 +41,16 @@ async fn dispatch(command: &ImageCommand) -> Result<()> {
     }
 }
 
-fn images(link: &Link) -> String {
+fn images(link: &ClusterClient) -> String {
     format!("{GROUP}/namespaces/{}/{IMAGES}", link.namespace)
 }
 
 /// The image that people call by this name, or whose object has it.
-pub(super) async fn find(link: &Link, name: &str) -> Result<Option<Value>> {
+pub(super) async fn find(link: &ClusterClient, name: &str) -> Result<Option<Value>> {
     find_in(link, &link.namespace, name).await
 }
 
-async fn find_in(link: &Link, namespace: &str, name: &str) -> Result<Option<Value>> {
+async fn find_in(link: &ClusterClient, namespace: &str, name: &str) -> Result<Option<Value>> {
     let all = link.items(&format!("{GROUP}/namespaces/{namespace}/{IMAGES}")).await?;
     let shown = all.iter().find(|image| text(image, "/spec/displayName") == name);
     let called = || all.iter().find(|image| text(image, "/metadata/name") == name);
@@ -58,11 +58,11 @@ async fn find_in(link: &Link, namespace: &str, name: &str) -> Result<Option<Valu
 }
 
 /// The same, for those who cannot do without it.
-async fn existing(link: &Link, name: &str) -> Result<Value> {
+async fn existing(link: &ClusterClient, name: &str) -> Result<Value> {
     existing_in(link, &link.namespace, name).await
 }
 
-async fn existing_in(link: &Link, namespace: &str, name: &str) -> Result<Value> {
+async fn existing_in(link: &ClusterClient, namespace: &str, name: &str) -> Result<Value> {
     let missing = || {
         anyhow!(
             "there is no image {name} in namespace {namespace}; `sheaf image list -A` shows all"
@@ -82,7 +82,7 @@ fn condition<'a>(image: &'a Value, kind: &str) -> Option<&'a Value> {
 
 /// How an image is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum State {
+enum ImageState {
     Ready,
     /// Percent, and what held it up last.
     Coming(i64, Option<String>),
@@ -91,33 +91,33 @@ enum State {
     Going,
 }
 
-fn state(image: &Value) -> State {
+fn state(image: &Value) -> ImageState {
     let is = |kind: &str, status: &str| {
         condition(image, kind).is_some_and(|own| text(own, "/status") == status)
     };
     let message = |kind: &str| condition(image, kind).map_or("", |own| text(own, "/message"));
     if !text(image, "/metadata/deletionTimestamp").is_empty() {
-        return State::Going;
+        return ImageState::Going;
     }
     if is("Imported", "True") {
-        return State::Ready;
+        return ImageState::Ready;
     }
     for kind in ["Imported", "Initialized"] {
         if is(kind, "False") {
-            return State::Failed(message(kind).to_owned());
+            return ImageState::Failed(message(kind).to_owned());
         }
     }
     if is("RetryLimitExceeded", "True") {
-        return State::Failed(message("RetryLimitExceeded").to_owned());
+        return ImageState::Failed(message("RetryLimitExceeded").to_owned());
     }
     let progress = image.pointer("/status/progress").and_then(Value::as_i64).unwrap_or(0);
     if text(image, "/spec/sourceType") == "upload" && progress == 0 {
-        return State::WaitsForUpload;
+        return ImageState::WaitsForUpload;
     }
     // Or what it waits for.
     let told = [message("RetryLimitExceeded"), message("Initialized")];
     let trouble = told.into_iter().find(|message| !message.is_empty());
-    State::Coming(progress, trouble.map(str::to_owned))
+    ImageState::Coming(progress, trouble.map(str::to_owned))
 }
 
 #[cfg(test)]
@@ -135,17 +135,17 @@ mod tests {
         let one =
             |kind: &str, status: &str| json!([{"type": kind, "status": status, "message": "m"}]);
         for (conditions, expected) in [
-            (json!([]), State::Coming(7, None)),
-            (one("Imported", "True"), State::Ready),
-            (one("Imported", "False"), State::Failed("m".into())),
-            (one("Initialized", "False"), State::Failed("m".into())),
-            (one("Initialized", "Unknown"), State::Coming(7, Some("m".into()))),
-            (one("RetryLimitExceeded", "False"), State::Coming(7, Some("m".into()))),
-            (one("RetryLimitExceeded", "True"), State::Failed("m".into())),
+            (json!([]), ImageState::Coming(7, None)),
+            (one("Imported", "True"), ImageState::Ready),
+            (one("Imported", "False"), ImageState::Failed("m".into())),
+            (one("Initialized", "False"), ImageState::Failed("m".into())),
+            (one("Initialized", "Unknown"), ImageState::Coming(7, Some("m".into()))),
+            (one("RetryLimitExceeded", "False"), ImageState::Coming(7, Some("m".into()))),
+            (one("RetryLimitExceeded", "True"), ImageState::Failed("m".into())),
         ] {
             assert_eq!(state(&image(conditions.clone())), expected, "{conditions}");
         }
         let upload = json!({"spec": {"sourceType": "upload"}});
-        assert_eq!(state(&upload), State::WaitsForUpload);
+        assert_eq!(state(&upload), ImageState::WaitsForUpload);
     }
 }

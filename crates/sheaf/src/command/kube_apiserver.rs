@@ -93,10 +93,10 @@ async fn serve(options: &Options) -> Result<()> {
     if let Some(file) = options.token_auth_file.clone() {
         tokens::follow(&api, file, &tasks)?;
     }
-    serve_until_told(api, listener, tls, files, &tasks).await
+    serve_until_stopped(api, listener, tls, files, &tasks).await
 }
 
-async fn serve_until_told(
+async fn serve_until_stopped(
     api: Api,
     listener: TcpListener,
     tls: Tls,
@@ -124,7 +124,7 @@ fn certificates(options: &Options, addresses: Vec<std::net::IpAddr>) -> Result<G
             let made = ensure_self_signed(&pair.0, &pair.1, &names, clock::now())
                 .context("cannot make a certificate")?;
             if made {
-                info!(file = %pair.0.display(), "made a certificate that only itself vouches for");
+                info!(file = %pair.0.display(), "generated self-signed certificate");
             }
             pair
         }
@@ -185,7 +185,7 @@ fn follow(tls: Tls, files: GivenFiles, tasks: &Tasks) {
             seen = now;
             match files.read() {
                 Ok(material) => match tls.replace(material) {
-                    Ok(()) => info!("certificates read again"),
+                    Ok(()) => info!("certificates reloaded"),
                     Err(failure) => error!(error = %Chain(&failure), "cannot use new certificates"),
                 },
                 Err(failure) => error!(error = %Chain(&failure), "cannot read new certificates"),

@@ -6,7 +6,7 @@ use http::{Method, Request, Uri};
 use kube::{Client, Config};
 use serde_json::Value;
 
-use crate::cli::Place;
+use crate::cli::ClusterScope;
 use crate::data_dir::Layout;
 
 /// The manager of the fields that our commands write.
@@ -15,14 +15,14 @@ const OBJECTS: &str = "/apis/kubevirt.io/v1";
 const ACTIONS: &str = "/apis/subresources.kubevirt.io/v1";
 
 /// A client, and the namespace of the command.
-pub(super) struct Link {
+pub(super) struct ClusterClient {
     pub(super) client: Client,
     pub(super) config: Config,
     pub(super) namespace: String,
 }
 
-impl Link {
-    pub(super) async fn to(place: &Place) -> Result<Self> {
+impl ClusterClient {
+    pub(super) async fn to(place: &ClusterScope) -> Result<Self> {
         let path = match &place.kubeconfig {
             Some(path) => path.clone(),
             None => {

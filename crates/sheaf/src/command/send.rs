@@ -21,13 +21,13 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::link::Link;
+use super::link::ClusterClient;
 
 const CHUNK: usize = 256 * 1024;
 
 /// Over a connection of our own: kube's client takes only bodies that are in memory.
 pub(super) async fn send(
-    link: &Link,
+    link: &ClusterClient,
     request: Request<UnsyncBoxBody<Bytes, std::io::Error>>,
 ) -> Result<(StatusCode, Bytes)> {
     let answer = open(link, request).await?;
@@ -37,7 +37,7 @@ pub(super) async fn send(
 
 /// The same, with the answer as it comes.
 pub(super) async fn open(
-    link: &Link,
+    link: &ClusterClient,
     mut request: Request<UnsyncBoxBody<Bytes, std::io::Error>>,
 ) -> Result<Response<Incoming>> {
     let config = &link.config;
@@ -79,7 +79,7 @@ fn credential(config: &Config) -> Result<Option<HeaderValue>> {
 /// The pieces of a file.
 pub(super) fn chunks(
     input: tokio::fs::File,
-    progress: Progress,
+    progress: ProgressLine,
 ) -> impl futures_util::Stream<Item = std::io::Result<Frame<Bytes>>> + Send + 'static {
     stream::unfold((input, progress), |(mut input, mut progress)| async move {
         let mut buffer = vec![0; CHUNK];
@@ -99,14 +99,14 @@ pub(super) fn chunks(
 }
 
 /// A line that grows, where there is a terminal to grow on.
-pub(super) struct Progress {
+pub(super) struct ProgressLine {
     total: u64,
     sent: u64,
     shown: u64,
     visible: bool,
 }
 
-impl Progress {
+impl ProgressLine {
     pub(super) fn new(total: u64) -> Self {
         Self::after(0, total)
     }

@@ -18,7 +18,7 @@ use auth::pki::Pki;
 use auth::pki::tls::Tls;
 use auth::token::{ObjectRef, ServiceAccountTokens};
 use base::{Tasks, clock};
-use controllers::{Duties, Leadership, UploadProxy};
+use controllers::{ControllerSet, Leadership, UploadProxy};
 use store::Config;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -56,7 +56,7 @@ pub(super) fn in_runtime(service: impl Future<Output = Result<()>>) -> Result<()
         .on_thread_park(memory::before_sleep)
         .build()
         .context("cannot start the runtime")?;
-    runtime.spawn(memory::keep_small());
+    runtime.spawn(memory::limit_resident());
     let outcome = runtime.block_on(service);
     runtime.shutdown_timeout(Duration::from_millis(200));
     outcome
@@ -124,7 +124,7 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
     };
     let mint =
         || ServiceAccountTokens::new(ISSUER, Vec::new(), Vec::new(), pki.service_account_keys());
-    let (tokens, minter) = (mint(), Minter(mint()));
+    let (tokens, minter) = (mint(), SecretTokenMinter(mint()));
     let (extensions, door) = extensions::new();
     let started = Api::start(config, settings, extensions, tokens, &tasks).await;
     if started.is_err() {
@@ -171,7 +171,7 @@ fn start_controllers(
     layout: &Layout,
     api: &Api,
     pki: &Pki,
-    minter: Minter,
+    minter: SecretTokenMinter,
     listening: SocketAddr,
     tasks: &Tasks,
 ) {
@@ -182,7 +182,7 @@ fn start_controllers(
         StoreKind::Etcd => Leadership::Lease { identity },
     };
     let signer = Arc::new(signer::Signer { dir: layout.pki() });
-    let duties = Duties::Cluster { root_ca: pki.ca_pem(), minter: Arc::new(minter), signer };
+    let duties = ControllerSet::Cluster { root_ca: pki.ca_pem(), minter: Arc::new(minter), signer };
     let url = names::url(names::advertised(listening, args.advertise_address));
     let uploads = Some(UploadProxy { url, ca: pki.ca_pem() });
     let config = controllers::Config { leadership, duties, uploads, loads: api.loads().clone() };
@@ -212,9 +212,9 @@ fn start_agent(
 }
 
 /// Tokens that live in Secrets, for those who still want them.
-struct Minter(ServiceAccountTokens);
+struct SecretTokenMinter(ServiceAccountTokens);
 
-impl controllers::TokenMinter for Minter {
+impl controllers::TokenMinter for SecretTokenMinter {
     fn legacy_token(
         &self,
         namespace: &str,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use store::{Config, EtcdConfig, EtcdTls, Progress};
+use store::{Config, CopyProgress, EtcdConfig, EtcdTls};
 
 use super::encryption;
 use crate::cli::{EncryptionArgs, EtcdArgs, StoreCommand};
@@ -139,7 +139,7 @@ struct Bar {
 }
 
 impl Bar {
-    fn show(&mut self, progress: Progress) {
+    fn show(&mut self, progress: CopyProgress) {
         self.copied = progress.copied;
         let mut err = std::io::stderr();
         if err.is_terminal() {

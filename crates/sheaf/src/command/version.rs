@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::cli::{VersionArgs, VersionOutput};
 
 /// What this binary was built from.
-pub(crate) const VERSION: apiserver::Version = apiserver::Version {
+pub(crate) const VERSION: apiserver::BuildVersion = apiserver::BuildVersion {
     sheaf: env!("CARGO_PKG_VERSION"),
     commit: env!("SHEAF_COMMIT"),
     build_date: env!("SHEAF_BUILD_DATE"),

@@ -12,7 +12,7 @@ mod why;
 
 use anyhow::{Context as _, Result};
 
-use super::link::Link;
+use super::link::ClusterClient;
 use crate::cli::VmCommand;
 
 pub(super) fn run(command: VmCommand) -> Result<()> {
@@ -29,7 +29,7 @@ pub(super) fn run(command: VmCommand) -> Result<()> {
 async fn dispatch(command: VmCommand) -> Result<()> {
     match command {
         VmCommand::List { place, all_namespaces } => {
-            list::run(&Link::to(&place).await?, all_namespaces).await
+            list::run(&ClusterClient::to(&place).await?, all_namespaces).await
         }
         VmCommand::Create(args) => create::run(&args).await,
         VmCommand::Start { machine, paused } => {
@@ -53,7 +53,7 @@ async fn dispatch(command: VmCommand) -> Result<()> {
             forward::port(&machine, port, listen).await
         }
         VmCommand::Logs { machine } => {
-            let link = Link::to(&machine.place).await?;
+            let link = ClusterClient::to(&machine.place).await?;
             let text = link.text(&link.instance(&machine.name, "log")).await?;
             super::print(&text)
         }

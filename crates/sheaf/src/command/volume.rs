@@ -11,8 +11,8 @@ pub(super) use wait::complaint;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use super::link::Link;
-use crate::cli::{Volume, VolumeCommand};
+use super::link::ClusterClient;
+use crate::cli::{VolumeClaim, VolumeCommand};
 
 const LONGHORN: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system";
 
@@ -27,7 +27,7 @@ pub(super) fn run(command: &VolumeCommand) -> Result<()> {
 async fn dispatch(command: &VolumeCommand) -> Result<()> {
     match command {
         VolumeCommand::List { place, all_namespaces } => {
-            list::run(&Link::to(place).await?, *all_namespaces).await
+            list::run(&ClusterClient::to(place).await?, *all_namespaces).await
         }
         VolumeCommand::Create(new) => make::create(new).await,
         VolumeCommand::Grow { volume, size, no_wait } => make::grow(volume, *size, *no_wait).await,
@@ -43,12 +43,12 @@ async fn dispatch(command: &VolumeCommand) -> Result<()> {
     }
 }
 
-fn claim_path(link: &Link, name: &str) -> String {
+fn claim_path(link: &ClusterClient, name: &str) -> String {
     link.core(&format!("persistentvolumeclaims/{name}"))
 }
 
 /// The claim, or a complaint that helps.
-async fn find_claim(link: &Link, volume: &Volume) -> Result<Value> {
+async fn find_claim(link: &ClusterClient, volume: &VolumeClaim) -> Result<Value> {
     let name = &volume.name;
     match link.find(&claim_path(link, name)).await? {
         Some(claim) => Ok(claim),

@@ -13,8 +13,8 @@ const PERIOD: Duration = Duration::from_secs(2);
 const AT_REST: Duration = Duration::from_millis(40);
 
 /// Unmaps code whenever the process comes to rest. Never ends.
-pub(crate) async fn keep_small() {
-    let mut effort = Effort::AtWork;
+pub(crate) async fn limit_resident() {
+    let mut effort = ActivityState::AtWork;
     let mut before = processor_time();
     loop {
         tokio::time::sleep(PERIOD).await;
@@ -33,12 +33,12 @@ pub(crate) async fn keep_small() {
 ///      ▲                        │
 ///      └───────used much────────┘
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Effort {
+enum ActivityState {
     AtWork,
     AtRest,
 }
 
-impl Effort {
+impl ActivityState {
     /// What it does after a period in which it `used` the processor for so long, and whether
     /// it has just come to rest.
     fn next(self, used: Duration) -> (Self, bool) {
@@ -57,7 +57,7 @@ fn processor_time() -> Duration {
 
 /// A stretch of the address space.
 #[derive(Debug, PartialEq, Eq)]
-struct Mapping {
+struct MemoryMapping {
     start: usize,
     length: usize,
 }
@@ -76,20 +76,20 @@ fn unmap() -> usize {
 /// The executable mappings of `program`, from the text of `/proc/self/maps`. Only these: they
 /// hold nothing but what is in the file. What is merely read-only now may have been written to
 /// when the program was loaded.
-fn code_of(maps: &str, program: &str) -> Vec<Mapping> {
+fn code_of(maps: &str, program: &str) -> Vec<MemoryMapping> {
     let mapping = |line: &str| {
         let (range, rest) = line.split_once(' ')?;
         let is_code = rest.starts_with("r-xp ") && rest.ends_with(&format!(" {program}"));
         let (start, end) = range.split_once('-')?;
         let start = usize::from_str_radix(start, 16).ok()?;
         let end = usize::from_str_radix(end, 16).ok()?;
-        is_code.then(|| Mapping { start, length: end.saturating_sub(start) })
+        is_code.then(|| MemoryMapping { start, length: end.saturating_sub(start) })
     };
     maps.lines().filter_map(mapping).collect()
 }
 
 #[expect(unsafe_code, reason = "advice on memory takes an address")]
-fn forget(mapping: &Mapping) -> bool {
+fn forget(mapping: &MemoryMapping) -> bool {
     let advice = rustix::mm::Advice::LinuxDontNeed;
     let start = std::ptr::with_exposed_provenance_mut(mapping.start);
     // SAFETY: the mapping is a private one of a file and cannot be written to, so its pages
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn code_is_unmapped_once_after_each_burst() {
         let (little, much) = (Duration::from_millis(3), Duration::from_millis(900));
-        let mut effort = Effort::AtWork;
+        let mut effort = ActivityState::AtWork;
         let steps = [much, little, little, little, much, much, little, little];
         let rests = steps.map(|used| {
             let (next, came_to_rest) = effort.next(used);
@@ -124,7 +124,7 @@ mod tests {
 7f0000000000-7f0000100000 r-xp 00026000 fe:00 2 /usr/lib/libc.so.6
 7ffc00000000-7ffc00002000 r-xp 00000000 00:00 0 [vdso]
 ";
-        let code = Mapping { start: 0x55d0_c0be_2000, length: 0x1fc_e000 };
+        let code = MemoryMapping { start: 0x55d0_c0be_2000, length: 0x1fc_e000 };
         assert_eq!(code_of(maps, "/usr/bin/sheaf"), [code]);
         assert_eq!(code_of(maps, "/usr/bin/other"), []);
     }
@@ -134,6 +134,6 @@ mod tests {
         let program = std::fs::metadata("/proc/self/exe").expect("the program is a file").len();
         let unmapped = unmap();
         assert!(unmapped > 0 && unmapped as u64 <= program, "{unmapped} of {program} bytes");
-        assert_eq!(Effort::AtWork.next(AT_REST), (Effort::AtRest, true));
+        assert_eq!(ActivityState::AtWork.next(AT_REST), (ActivityState::AtRest, true));
     }
 }

@@ -18,18 +18,18 @@ use tokio::time::MissedTickBehavior;
 use tracing::{debug, warn};
 
 use super::Offset;
-use super::link::{Link, LinkError};
+use super::link::{EtcdLink, LinkError};
 use crate::config::Retention;
 use crate::mirror::Mirror;
 use crate::shape::Shape;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct CompactionPlan {
     pub(super) done: i64,
     pub(super) next: i64,
 }
 
-impl Plan {
+impl CompactionPlan {
     pub(super) fn parse(record: &[u8]) -> Option<Self> {
         let (done, next) = std::str::from_utf8(record).ok()?.split_once(' ')?;
         Some(Self { done: done.parse().ok()?, next: next.parse().ok()? })
@@ -45,8 +45,8 @@ impl Plan {
     }
 }
 
-pub(super) struct Upkeep<S: Shape> {
-    link: Link,
+pub(super) struct EtcdMaintenance<S: Shape> {
+    link: EtcdLink,
     offset: Offset,
     mirror: Arc<Mirror<S>>,
     retention: Retention,
@@ -55,9 +55,9 @@ pub(super) struct Upkeep<S: Shape> {
     version: Option<i64>,
 }
 
-impl<S: Shape> Upkeep<S> {
+impl<S: Shape> EtcdMaintenance<S> {
     pub(super) fn new(
-        link: &Link,
+        link: &EtcdLink,
         offset: Offset,
         mirror: &Arc<Mirror<S>>,
         retention: Retention,
@@ -92,8 +92,8 @@ impl<S: Shape> Upkeep<S> {
         if !unchanged {
             return Ok(());
         }
-        let plan = stored.value.as_deref().and_then(Plan::parse);
-        let plan = plan.unwrap_or(Plan { done: 0, next: 0 }).advanced(stored.now);
+        let plan = stored.value.as_deref().and_then(CompactionPlan::parse);
+        let plan = plan.unwrap_or(CompactionPlan { done: 0, next: 0 }).advanced(stored.now);
         let mine = Compare::version(key.clone(), CompareOp::Equal, stored.version);
         let txn = Txn::new().when([mine]).and_then([TxnOp::put(key, plan.record(), None)]);
         if !self.link.txn(txn).await?.succeeded() {
@@ -121,11 +121,11 @@ mod tests {
 
     #[test]
     fn a_turn_compacts_to_what_the_last_one_wrote_down() {
-        let first = Plan { done: 0, next: 0 }.advanced(40);
-        assert_eq!(first, Plan { done: 0, next: 40 });
+        let first = CompactionPlan { done: 0, next: 0 }.advanced(40);
+        assert_eq!(first, CompactionPlan { done: 0, next: 40 });
         let second = first.advanced(90);
-        assert_eq!(second, Plan { done: 40, next: 90 });
-        assert_eq!(Plan::parse(second.record().as_bytes()), Some(second));
-        assert_eq!(Plan::parse(b"nonsense"), None);
+        assert_eq!(second, CompactionPlan { done: 40, next: 90 });
+        assert_eq!(CompactionPlan::parse(second.record().as_bytes()), Some(second));
+        assert_eq!(CompactionPlan::parse(b"nonsense"), None);
     }
 }

@@ -12,7 +12,7 @@ use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 use tokio::sync::mpsc;
 
 use super::OpenError;
-use super::link::{Link, LinkError};
+use super::link::{EtcdLink, LinkError};
 use super::value::{Tag, sealed};
 use crate::config::EtcdConfig;
 use crate::sqlite;
@@ -23,7 +23,7 @@ const BATCH_BYTES: usize = 1 << 20;
 
 /// How far a copy has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct CopyProgress {
     pub copied: u64,
     pub total: u64,
 }
@@ -50,30 +50,31 @@ pub enum CopyError {
 pub async fn copy(
     from: &Path,
     to: &EtcdConfig,
-    mut progress: impl FnMut(Progress),
+    mut progress: impl FnMut(CopyProgress),
 ) -> Result<(), CopyError> {
     let path = from.to_owned();
-    let opening = tokio::task::spawn_blocking(move || sqlite::Reader::open(&path));
+    let opening = tokio::task::spawn_blocking(move || sqlite::SqliteReader::open(&path));
     let reader = opening.await.map_err(|_| CopyError::Interrupted)?;
     let open = |source| CopyError::Open { path: from.to_owned(), source };
     let reader = reader.map_err(open)?;
     let total = reader.entries;
 
     // Values go over as they are: what was sealed stays so.
-    let link =
-        Link::connect(to, Arc::default()).await.map_err(|source| CopyError::Connect { source })?;
+    let link = EtcdLink::connect(to, Arc::default())
+        .await
+        .map_err(|source| CopyError::Connect { source })?;
     begin(&link, reader.revision.get()).await?;
     let (sender, mut batches) = mpsc::channel(4);
     let reading = tokio::task::spawn_blocking(move || read(&reader, &sender));
     let (mut copied, tag) = (0, Tag::new_v4());
-    progress(Progress { copied, total });
+    progress(CopyProgress { copied, total });
     while let Some(batch) = batches.recv().await {
         copied += batch.len() as u64;
         let key = |(table, name, _): &Row| link.keys.value(table, name);
         let puts: Vec<TxnOp> =
             batch.into_iter().map(|row| TxnOp::put(key(&row), sealed(&row.2, tag), None)).collect();
         link.txn(Txn::new().and_then(puts)).await.map_err(|source| CopyError::Write { source })?;
-        progress(Progress { copied, total });
+        progress(CopyProgress { copied, total });
     }
     let read = reading.await.map_err(|_| CopyError::Interrupted)?;
     read.map_err(|source| CopyError::Read { path: from.to_owned(), source })?;
@@ -83,7 +84,7 @@ pub async fn copy(
 type Row = (String, String, Vec<u8>);
 
 /// Claims the empty place for this copy.
-async fn begin(link: &Link, offset: u64) -> Result<(), CopyError> {
+async fn begin(link: &EtcdLink, offset: u64) -> Result<(), CopyError> {
     let write = |source| CopyError::Write { source };
     let any = GetOptions::new().with_prefix().with_count_only();
     let count = link.get(link.keys.root(), any).await.map_err(write)?.count();
@@ -98,7 +99,7 @@ async fn begin(link: &Link, offset: u64) -> Result<(), CopyError> {
     Ok(())
 }
 
-fn read(reader: &sqlite::Reader, batches: &mpsc::Sender<Vec<Row>>) -> rusqlite::Result<()> {
+fn read(reader: &sqlite::SqliteReader, batches: &mpsc::Sender<Vec<Row>>) -> rusqlite::Result<()> {
     let (mut batch, mut bytes) = (Vec::new(), 0);
     reader.each(|table, name, value| {
         if batch.len() == BATCH || (bytes + value.len() > BATCH_BYTES && !batch.is_empty()) {

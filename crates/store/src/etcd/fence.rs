@@ -14,7 +14,7 @@ use std::time::Duration;
 use base::Tasks;
 use tokio::sync::{mpsc, oneshot};
 
-use super::link::{Link, REQUEST};
+use super::link::{EtcdLink, REQUEST};
 use super::{Offset, cause};
 use crate::mirror::Mirror;
 use crate::revision::Revision;
@@ -26,16 +26,16 @@ use crate::write::WriteError;
 const SHORTLY: Duration = Duration::from_millis(100);
 const QUEUE: usize = 1024;
 
-type Answer = Result<Revision, FenceError>;
+type FenceReply = Result<Revision, FenceError>;
 
 pub(super) struct Fence {
-    callers: mpsc::Sender<oneshot::Sender<Answer>>,
+    callers: mpsc::Sender<oneshot::Sender<FenceReply>>,
 }
 
 impl Fence {
     /// Starts the task that answers; it ends with the last handle.
     pub(super) fn start<S: Shape>(
-        link: &Link,
+        link: &EtcdLink,
         offset: Offset,
         mirror: &Arc<Mirror<S>>,
         tasks: &Tasks,
@@ -51,7 +51,7 @@ impl Fence {
         Self { callers }
     }
 
-    pub(super) async fn pass(&self) -> Answer {
+    pub(super) async fn pass(&self) -> FenceReply {
         let closed = || FenceError::Unavailable { source: cause(WriteError::Closed) };
         let (caller, answer) = oneshot::channel();
         self.callers.send(caller).await.map_err(|_| closed())?;
@@ -60,8 +60,8 @@ impl Fence {
 }
 
 async fn answer<S: Shape>(
-    mut queue: mpsc::Receiver<oneshot::Sender<Answer>>,
-    link: &Link,
+    mut queue: mpsc::Receiver<oneshot::Sender<FenceReply>>,
+    link: &EtcdLink,
     offset: Offset,
     mirror: &Mirror<S>,
 ) {
@@ -74,7 +74,7 @@ async fn answer<S: Shape>(
     }
 }
 
-async fn present<S: Shape>(link: &Link, offset: Offset, mirror: &Mirror<S>) -> Answer {
+async fn present<S: Shape>(link: &EtcdLink, offset: Offset, mirror: &Mirror<S>) -> FenceReply {
     let unavailable = |error| FenceError::Unavailable { source: cause(error) };
     let read = link.read(link.keys.marker()).await.map_err(unavailable)?;
     let revision = offset.revision(read.now);

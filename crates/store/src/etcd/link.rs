@@ -32,7 +32,7 @@ const MESSAGE: usize = 1 << 30;
 
 /// A connection to the cluster that repairs itself; clones share it.
 #[derive(Clone)]
-pub(super) struct Link {
+pub(super) struct EtcdLink {
     kv: KvClient,
     watch: WatchClient,
     pub(super) keys: Keys,
@@ -59,7 +59,7 @@ pub(super) struct Stored {
     pub(super) now: i64,
 }
 
-impl Link {
+impl EtcdLink {
     pub(super) async fn connect(
         config: &EtcdConfig,
         sealing: Arc<Sealing>,
@@ -90,7 +90,7 @@ impl Link {
         options: GetOptions,
     ) -> Result<GetResponse, LinkError> {
         let key = key.into();
-        retried(Repeat::Harmless, || {
+        retried(RetryRule::Harmless, || {
             let (mut kv, key, options) = (self.kv.clone(), key.clone(), options.clone());
             async move { kv.get(key, Some(options)).await }
         })
@@ -110,7 +110,7 @@ impl Link {
     }
 
     pub(super) async fn txn(&self, txn: Txn) -> Result<TxnResponse, LinkError> {
-        retried(Repeat::IfUnsent, || {
+        retried(RetryRule::IfUnsent, || {
             let (mut kv, txn) = (self.kv.clone(), txn.clone());
             async move { kv.txn(txn).await }
         })
@@ -119,7 +119,7 @@ impl Link {
 
     /// Writes a key without condition, and says as which revision.
     pub(super) async fn put(&self, key: String, value: &str) -> Result<i64, LinkError> {
-        let response = retried(Repeat::Harmless, || {
+        let response = retried(RetryRule::Harmless, || {
             let (mut kv, key) = (self.kv.clone(), key.clone());
             async move { kv.put(key, value, None).await }
         });
@@ -127,7 +127,7 @@ impl Link {
     }
 
     pub(super) async fn delete(&self, key: String) -> Result<(), LinkError> {
-        let response = retried(Repeat::Harmless, || {
+        let response = retried(RetryRule::Harmless, || {
             let (mut kv, key) = (self.kv.clone(), key.clone());
             async move { kv.delete(key, None).await }
         });
@@ -142,7 +142,7 @@ impl Link {
     }
 
     pub(super) async fn compact(&self, revision: i64) -> Result<(), LinkError> {
-        let response = retried(Repeat::IfUnsent, || {
+        let response = retried(RetryRule::IfUnsent, || {
             let mut kv = self.kv.clone();
             async move { kv.compact(revision, None).await }
         });
@@ -152,7 +152,7 @@ impl Link {
     /// Watches all keys from `start` on.
     pub(super) async fn watch(&self, start: i64) -> Result<WatchStream, LinkError> {
         let options = WatchOptions::new().with_prefix().with_start_revision(start);
-        retried(Repeat::Harmless, || {
+        retried(RetryRule::Harmless, || {
             let (mut watch, options) = (self.watch.clone(), options.clone());
             let root = self.keys.root();
             async move { watch.watch(root, Some(options)).await }
@@ -167,7 +167,7 @@ pub(super) fn revision(header: Option<&etcd_client::ResponseHeader>) -> i64 {
 
 /// When a failed request may be made again.
 #[derive(Clone, Copy)]
-enum Repeat {
+enum RetryRule {
     /// Doing it twice is the same as doing it once.
     Harmless,
     IfUnsent,
@@ -175,7 +175,7 @@ enum Repeat {
 
 /// Makes a request until it succeeds, cannot be repeated, or has taken too long. Some
 /// members may be down; every attempt may go to another.
-async fn retried<T, F>(repeat: Repeat, request: impl Fn() -> F) -> Result<T, LinkError>
+async fn retried<T, F>(repeat: RetryRule, request: impl Fn() -> F) -> Result<T, LinkError>
 where
     F: Future<Output = Result<T, etcd_client::Error>>,
 {
@@ -188,8 +188,8 @@ where
             Err(_) => return Err(LinkError::Timeout),
         };
         let repeatable = match repeat {
-            Repeat::Harmless => error.is_unsent() || error.is_transport(),
-            Repeat::IfUnsent => error.is_unsent(),
+            RetryRule::Harmless => error.is_unsent() || error.is_transport(),
+            RetryRule::IfUnsent => error.is_unsent(),
         };
         let delay = backoff.delay();
         if !repeatable || Instant::now() + delay >= deadline {

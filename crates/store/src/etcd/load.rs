@@ -7,33 +7,33 @@ use bytes::Bytes;
 use etcd_client::{GetOptions, KeyValue};
 
 use super::Offset;
-use super::link::{Link, LinkError, revision};
+use super::link::{EtcdLink, LinkError, revision};
 use super::value::opened;
 use crate::mirror::Loaded;
 use crate::revision::Revision;
 use crate::seal::SealError;
-use crate::shape::{Entry, Shape};
+use crate::shape::{Shape, StoredVersion};
 
 /// Keys per page: some megabytes of usual values.
 const PAGE: i64 = 500;
 
-pub(super) struct Found<S: Shape> {
+pub(super) struct LoadedRange<S: Shape> {
     pub(super) tables: BTreeMap<Arc<str>, Loaded<S>>,
     pub(super) revision: Revision,
 }
 
 /// Versions the caller has in memory already, which need not be shaped again.
-pub(super) type Known<'a, S> =
-    &'a (dyn Fn(&str, &str, Revision) -> Option<Arc<Entry<<S as Shape>::Item>>> + Sync);
+pub(super) type CachedVersions<'a, S> =
+    &'a (dyn Fn(&str, &str, Revision) -> Option<Arc<StoredVersion<<S as Shape>::Item>>> + Sync);
 
 /// Loads the state at revision `at` of etcd, or the present.
 pub(super) async fn load<S: Shape>(
-    link: &Link,
+    link: &EtcdLink,
     offset: Offset,
     shape: &S,
     at: Option<i64>,
-    known: Known<'_, S>,
-) -> Result<Found<S>, LinkError> {
+    known: CachedVersions<'_, S>,
+) -> Result<LoadedRange<S>, LinkError> {
     let root = link.keys.root();
     let end = end_of_prefix(&root);
     let page = |start: Vec<u8>, at: i64| {
@@ -63,14 +63,14 @@ pub(super) async fn load<S: Shape>(
     let revision = offset.revision(at);
     let mut tables = loading.tables;
     tables.values_mut().for_each(|table| table.oldest = revision);
-    Ok(Found { tables, revision })
+    Ok(LoadedRange { tables, revision })
 }
 
 struct Loading<'a, S: Shape> {
-    link: &'a Link,
+    link: &'a EtcdLink,
     offset: Offset,
     shape: &'a S,
-    known: Known<'a, S>,
+    known: CachedVersions<'a, S>,
     tables: BTreeMap<Arc<str>, Loaded<S>>,
 }
 
@@ -85,7 +85,7 @@ impl<S: Shape> Loading<'_, S> {
                 let stored = Bytes::copy_from_slice(opened(kv.value()).0);
                 let value = self.link.sealing.open(table, name, stored)?;
                 let item = self.shape.shape(table, name, value, revision, created);
-                Arc::new(Entry { name: name.into(), revision, created, item })
+                Arc::new(StoredVersion { name: name.into(), revision, created, item })
             }
         };
         if !self.tables.contains_key(table) {

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use etcd_client::{Event, EventType, WatchResponse};
 use tracing::{info, warn};
 
-use super::link::{Link, LinkError};
+use super::link::{EtcdLink, LinkError};
 use super::value::opened;
 use super::{Health, Offset, cause, load};
 use crate::mirror::{Durable, DurableChange, Mirror};
@@ -26,8 +26,8 @@ use crate::seal::SealError;
 use crate::shape::Shape;
 use crate::store::Unhealthy;
 
-pub(super) struct Pump<S: Shape> {
-    link: Link,
+pub(super) struct WatchPump<S: Shape> {
+    link: EtcdLink,
     offset: Offset,
     mirror: Arc<Mirror<S>>,
     health: Arc<Health>,
@@ -38,7 +38,7 @@ pub(super) struct Pump<S: Shape> {
 
 /// Why the watch ended.
 #[derive(Debug, thiserror::Error)]
-enum Broken {
+enum WatchEnd {
     #[error(transparent)]
     Link(#[from] LinkError),
     #[error("the watch of etcd failed")]
@@ -53,15 +53,15 @@ enum Broken {
 pub(super) fn sealed(health: &Health) -> Option<SealError> {
     let health = health.lock();
     let Some(Unhealthy::Unavailable { source }) = &*health else { return None };
-    match source.downcast_ref::<Broken>()? {
-        Broken::Link(LinkError::Sealed(error)) => Some(error.clone()),
+    match source.downcast_ref::<WatchEnd>()? {
+        WatchEnd::Link(LinkError::Sealed(error)) => Some(error.clone()),
         _ => None,
     }
 }
 
-impl<S: Shape> Pump<S> {
+impl<S: Shape> WatchPump<S> {
     pub(super) fn new(
-        link: &Link,
+        link: &EtcdLink,
         offset: Offset,
         mirror: &Arc<Mirror<S>>,
         health: &Arc<Health>,
@@ -93,24 +93,24 @@ impl<S: Shape> Pump<S> {
             let Err(broken) = self.follow().await;
             let repaired = match broken {
                 // A version that cannot be read may have been replaced since.
-                Broken::Link(LinkError::Sealed(_)) => {
+                WatchEnd::Link(LinkError::Sealed(_)) => {
                     info!(
                         "a version is sealed with a key that is not known, looking at the newest"
                     );
-                    self.reload().await.map_err(Broken::Link)
+                    self.reload().await.map_err(WatchEnd::Link)
                 }
-                Broken::Compacted => {
+                WatchEnd::Compacted => {
                     warn!(
                         "etcd has dropped history that was still needed, loading everything anew"
                     );
-                    self.reload().await.map_err(Broken::Link)
+                    self.reload().await.map_err(WatchEnd::Link)
                 }
                 broken => Err(broken),
             };
             match repaired {
                 Ok(()) => self.stuck = false,
                 Err(broken) => {
-                    self.stuck |= matches!(broken, Broken::Link(LinkError::Sealed(_)));
+                    self.stuck |= matches!(broken, WatchEnd::Link(LinkError::Sealed(_)));
                     self.report(broken);
                     tokio::time::sleep(self.backoff.delay()).await;
                 }
@@ -118,7 +118,7 @@ impl<S: Shape> Pump<S> {
         }
     }
 
-    async fn follow(&mut self) -> Result<std::convert::Infallible, Broken> {
+    async fn follow(&mut self) -> Result<std::convert::Infallible, WatchEnd> {
         let last = self.offset.etcd(self.mirror.revision()).unwrap_or_default();
         // A member may lag behind the one we heard from last, but not the cluster.
         if self.link.read(self.link.keys.marker()).await?.now < last {
@@ -126,15 +126,15 @@ impl<S: Shape> Pump<S> {
         }
         let mut stream = self.link.watch(last + 1).await?;
         loop {
-            let response = stream.message().await.map_err(|source| Broken::Stream { source })?;
+            let response = stream.message().await.map_err(|source| WatchEnd::Stream { source })?;
             let Some(response) = response else {
-                return Err(Broken::Ended { reason: String::new() });
+                return Err(WatchEnd::Ended { reason: String::new() });
             };
             if response.compact_revision() > 0 {
-                return Err(Broken::Compacted);
+                return Err(WatchEnd::Compacted);
             }
             if response.canceled() {
-                return Err(Broken::Ended { reason: response.cancel_reason().to_owned() });
+                return Err(WatchEnd::Ended { reason: response.cancel_reason().to_owned() });
             }
             self.publish(&response)?;
             self.stuck &= response.events().is_empty();
@@ -187,14 +187,14 @@ impl<S: Shape> Pump<S> {
     fn works(&mut self) {
         self.backoff.reset();
         if self.health.lock().take().is_some() {
-            info!("following etcd again");
+            info!("watching etcd again");
         }
     }
 
-    fn report(&self, broken: Broken) {
+    fn report(&self, broken: WatchEnd) {
         let mut health = self.health.lock();
         if health.is_none() {
-            warn!(error = %Chain(&broken), "cannot follow etcd");
+            warn!(error = %Chain(&broken), "cannot watch etcd");
         }
         *health = Some(Unhealthy::Unavailable { source: cause(broken) });
     }

@@ -14,26 +14,26 @@ use etcd_client::{
     Compare, CompareOp, DeleteOptions, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse, TxnResponse,
 };
 
-use super::link::{Link, LinkError, REQUEST, revision};
+use super::link::{EtcdLink, LinkError, REQUEST, revision};
 use super::value::{Tag, opened, sealed};
 use super::{Offset, cause};
 use crate::mirror::Mirror;
-use crate::shape::{Entry, Shape};
+use crate::shape::{Shape, StoredVersion};
 use crate::store::FenceError;
-use crate::write::{Change, Expect, MAX_VALUE, Write, WriteError, Written};
+use crate::write::{Expect, MAX_VALUE, Write, WriteChange, WriteError, Written};
 
 /// How long to look for a write of which the answer was lost.
 const READ_BACK: Duration = Duration::from_secs(2);
 
 pub(super) async fn write<S: Shape>(
-    link: &Link,
+    link: &EtcdLink,
     offset: Offset,
     mirror: &Mirror<S>,
     write: Write,
 ) -> Result<Written<S>, WriteError> {
     let tag = Tag::new_v4();
     let done = match link.txn(transaction(link, offset, &write, tag)).await {
-        Ok(response) if response.succeeded() => Done::by(&response),
+        Ok(response) if response.succeeded() => CommittedWrite::by(&response),
         Ok(response) => {
             let current = version_in(&response).map(|found| offset.revision(found.mod_revision()));
             return Err(WriteError::Conflict { current });
@@ -61,27 +61,27 @@ pub(super) async fn write<S: Shape>(
     Ok(Written { revision, entry })
 }
 
-fn transaction(link: &Link, offset: Offset, write: &Write, tag: Tag) -> Txn {
+fn transaction(link: &EtcdLink, offset: Offset, write: &Write, tag: Tag) -> Txn {
     let key = link.keys.value(&write.table, &write.name);
     let is = |revision| Compare::mod_revision(key.clone(), CompareOp::Equal, revision);
     // No key has a negative revision.
     let never = -1;
     let conditions = match (write.expect, &write.change) {
         (Expect::At(expected), _) => vec![is(offset.etcd(expected).unwrap_or(never))],
-        (Expect::Absent, Change::Put(_)) => vec![is(0)],
-        (Expect::Absent, Change::Delete) => vec![is(never)],
-        (Expect::Any, Change::Put(_)) => vec![],
-        (Expect::Any, Change::Delete) => {
+        (Expect::Absent, WriteChange::Put(_)) => vec![is(0)],
+        (Expect::Absent, WriteChange::Delete) => vec![is(never)],
+        (Expect::Any, WriteChange::Put(_)) => vec![],
+        (Expect::Any, WriteChange::Delete) => {
             vec![Compare::mod_revision(key.clone(), CompareOp::Greater, 0)]
         }
     };
     let look = || TxnOp::get(key.clone(), Some(GetOptions::new().with_keys_only()));
     let operations = match &write.change {
-        Change::Put(value) => {
+        WriteChange::Put(value) => {
             let value = link.sealing.seal(&write.table, &write.name, value);
             vec![TxnOp::put(key.clone(), sealed(&value, tag), None), look()]
         }
-        Change::Delete => {
+        WriteChange::Delete => {
             vec![TxnOp::delete(key.clone(), Some(DeleteOptions::new().with_prev_key()))]
         }
     };
@@ -89,13 +89,13 @@ fn transaction(link: &Link, offset: Offset, write: &Write, tag: Tag) -> Txn {
 }
 
 /// A transaction that was carried out.
-struct Done {
+struct CommittedWrite {
     at: i64,
     /// What it made or removed.
     version: Option<KeyValue>,
 }
 
-impl Done {
+impl CommittedWrite {
     fn by(response: &TxnResponse) -> Self {
         Self { at: revision(response.header()), version: version_in(response) }
     }
@@ -103,15 +103,21 @@ impl Done {
 
 /// Looks whether a write of which the answer was lost is there. The removal of a key
 /// leaves no tag to find.
-async fn read_back(link: &Link, write: &Write, tag: Tag, refusal: &WriteError) -> Option<Done> {
-    let (WriteError::Unknown { .. }, Change::Put(_)) = (refusal, &write.change) else {
+async fn read_back(
+    link: &EtcdLink,
+    write: &Write,
+    tag: Tag,
+    refusal: &WriteError,
+) -> Option<CommittedWrite> {
+    let (WriteError::Unknown { .. }, WriteChange::Put(_)) = (refusal, &write.change) else {
         return None;
     };
     let key = link.keys.value(&write.table, &write.name);
     let reading = tokio::time::timeout(READ_BACK, link.get(key, GetOptions::new()));
     let version = reading.await.ok()?.ok()?.take_kvs().pop()?;
     let (_, found) = opened(version.value());
-    (found == Some(tag)).then(|| Done { at: version.mod_revision(), version: Some(version) })
+    (found == Some(tag))
+        .then(|| CommittedWrite { at: version.mod_revision(), version: Some(version) })
 }
 
 /// The version a transaction made, removed or was refused for.
@@ -124,24 +130,24 @@ fn version_in(response: &TxnResponse) -> Option<KeyValue> {
 }
 
 fn remade<S: Shape>(
-    link: &Link,
+    link: &EtcdLink,
     shape: &S,
     offset: Offset,
     write: &Write,
     found: &KeyValue,
-) -> Arc<Entry<S::Item>> {
+) -> Arc<StoredVersion<S::Item>> {
     let revision = offset.revision(found.mod_revision());
     let created = offset.revision(found.create_revision());
     let value = match &write.change {
-        Change::Put(value) => value.clone(),
+        WriteChange::Put(value) => value.clone(),
         // What was removed was in the mirror, so it could be read.
-        Change::Delete => {
+        WriteChange::Delete => {
             let stored = Bytes::copy_from_slice(opened(found.value()).0);
             link.sealing.open(&write.table, &write.name, stored).unwrap_or_default()
         }
     };
     let item = shape.shape(&write.table, &write.name, value, revision, created);
-    Arc::new(Entry { name: Arc::clone(&write.name), revision, created, item })
+    Arc::new(StoredVersion { name: Arc::clone(&write.name), revision, created, item })
 }
 
 fn refusal(error: LinkError, write: &Write) -> WriteError {
@@ -149,8 +155,8 @@ fn refusal(error: LinkError, write: &Write) -> WriteError {
         WriteError::NoSpace
     } else if error.is_too_large() {
         let size = match &write.change {
-            Change::Put(value) => value.len(),
-            Change::Delete => 0,
+            WriteChange::Put(value) => value.len(),
+            WriteChange::Delete => 0,
         };
         WriteError::TooLarge { size, limit: MAX_VALUE }
     } else if error.is_unsent() {

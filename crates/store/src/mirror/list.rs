@@ -10,7 +10,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::revision::Revision;
-use crate::shape::{Entry, Event, Shape};
+use crate::shape::{Event, Shape, StoredVersion};
 
 /// Which entries of a table to list, in the bytewise order of their names.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,7 +26,7 @@ pub struct Range<'a> {
 }
 
 pub struct Page<S: Shape> {
-    pub entries: Vec<Arc<Entry<S::Item>>>,
+    pub entries: Vec<Arc<StoredVersion<S::Item>>>,
     /// The exact revision of this state: a watch from here continues it.
     pub revision: Revision,
     /// How many more entries the range has after this page.
@@ -49,7 +49,7 @@ impl<S: Shape> fmt::Debug for Page<S> {
     }
 }
 
-type Entries<I> = BTreeMap<Arc<str>, Arc<Entry<I>>>;
+type Entries<I> = BTreeMap<Arc<str>, Arc<StoredVersion<I>>>;
 
 /// Lists `entries` with the events of `undo` taken back.
 pub(super) fn page<'a, S: Shape>(

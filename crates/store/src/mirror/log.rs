@@ -17,13 +17,13 @@ use crate::shape::{Event, Shape};
 const EVENT_WEIGHT: usize = 128;
 
 pub(super) struct Log<S: Shape> {
-    records: VecDeque<Record<S>>,
+    records: VecDeque<LogRecord<S>>,
     /// Every event after this revision is in the log.
     oldest: Revision,
     weight: usize,
 }
 
-struct Record<S: Shape> {
+struct LogRecord<S: Shape> {
     event: Arc<Event<S>>,
     weight: usize,
     seen: Instant,
@@ -41,7 +41,7 @@ impl<S: Shape> Log<S> {
     pub(super) fn push(&mut self, shape: &S, event: Arc<Event<S>>, seen: Instant) {
         let weight = weight(shape, &event);
         self.weight += weight;
-        self.records.push_back(Record { event, weight, seen });
+        self.records.push_back(LogRecord { event, weight, seen });
     }
 
     pub(super) fn trim(&mut self, retention: &Retention, now: Instant) {
@@ -85,7 +85,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::shape::Entry;
+    use crate::shape::StoredVersion;
 
     struct Sized;
 
@@ -114,7 +114,12 @@ mod tests {
     fn log(weight: usize, start: Instant) -> Log<Sized> {
         let version = |revision| {
             let (name, created) = ("a".into(), Revision::new(1));
-            Some(Arc::new(Entry { name, revision: Revision::new(revision), created, item: weight }))
+            Some(Arc::new(StoredVersion {
+                name,
+                revision: Revision::new(revision),
+                created,
+                item: weight,
+            }))
         };
         let mut log = Log::new(Revision::new(1));
         for revision in 2..=11 {

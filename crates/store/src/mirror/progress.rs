@@ -7,13 +7,13 @@ use tokio::sync::watch;
 use crate::revision::Revision;
 
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct RevisionProgress {
     /// Every write up to this revision is visible in its table.
     published: watch::Sender<Revision>,
     closed: watch::Sender<bool>,
 }
 
-impl Progress {
+impl RevisionProgress {
     pub(crate) fn new(published: Revision) -> Self {
         Self { published: watch::Sender::new(published), closed: watch::Sender::new(false) }
     }

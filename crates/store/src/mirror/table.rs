@@ -10,27 +10,27 @@ use tokio::sync::futures::Notified;
 
 use super::list::{Page, Range, page};
 use super::log::Log;
-use super::progress::Progress;
+use super::progress::RevisionProgress;
 use super::{Compacted, Loaded};
 use crate::config::Retention;
 use crate::revision::Revision;
-use crate::shape::{Entry, Event, Shape};
+use crate::shape::{Event, Shape, StoredVersion};
 
 pub(crate) struct Table<S: Shape> {
-    state: RwLock<State<S>>,
+    state: RwLock<TableState<S>>,
     changed: Notify,
-    progress: Arc<Progress>,
+    progress: Arc<RevisionProgress>,
 }
 
-struct State<S: Shape> {
-    entries: BTreeMap<Arc<str>, Arc<Entry<S::Item>>>,
+struct TableState<S: Shape> {
+    entries: BTreeMap<Arc<str>, Arc<StoredVersion<S::Item>>>,
     log: Log<S>,
     /// The last change applied here; never behind an event of the log.
     last: Revision,
 }
 
 /// What a watcher finds at its position.
-pub(crate) enum Pull<S: Shape> {
+pub(crate) enum WatchPull<S: Shape> {
     /// Events to deliver, and the revision up to which the watcher then has seen all.
     Events(Vec<Arc<Event<S>>>, Revision),
     /// No events up to this revision.
@@ -40,8 +40,8 @@ pub(crate) enum Pull<S: Shape> {
 }
 
 impl<S: Shape> Table<S> {
-    pub(super) fn new(oldest: Revision, progress: Arc<Progress>) -> Self {
-        let state = State { entries: BTreeMap::new(), log: Log::new(oldest), last: oldest };
+    pub(super) fn new(oldest: Revision, progress: Arc<RevisionProgress>) -> Self {
+        let state = TableState { entries: BTreeMap::new(), log: Log::new(oldest), last: oldest };
         Self { state: RwLock::new(state), changed: Notify::new(), progress }
     }
 
@@ -52,7 +52,7 @@ impl<S: Shape> Table<S> {
         retention: &Retention,
         revision: Revision,
         name: Arc<str>,
-        new: Option<Arc<Entry<S::Item>>>,
+        new: Option<Arc<StoredVersion<S::Item>>>,
         now: Instant,
     ) -> Option<Arc<Event<S>>> {
         let mut state = self.state.write();
@@ -74,7 +74,7 @@ impl<S: Shape> Table<S> {
         loaded.events.into_iter().for_each(|event| log.push(shape, event, now));
         let old = {
             let mut state = self.state.write();
-            std::mem::replace(&mut *state, State { entries: loaded.entries, log, last })
+            std::mem::replace(&mut *state, TableState { entries: loaded.entries, log, last })
         };
         // Freeing a whole table takes a while; readers need not wait for it.
         drop(old);
@@ -88,7 +88,7 @@ impl<S: Shape> Table<S> {
         self.changed.notify_waiters();
     }
 
-    pub(super) fn entry(&self, name: &str) -> Option<Arc<Entry<S::Item>>> {
+    pub(super) fn entry(&self, name: &str) -> Option<Arc<StoredVersion<S::Item>>> {
         self.state.read().entries.get(name).cloned()
     }
 
@@ -129,10 +129,10 @@ impl<S: Shape> Table<S> {
 
     /// At most `max` events after `seen`, or a few more: the changes of one revision
     /// are never torn apart, because a position between them has no name.
-    pub(crate) fn pull(&self, seen: Revision, max: usize) -> Pull<S> {
+    pub(crate) fn pull(&self, seen: Revision, max: usize) -> WatchPull<S> {
         let state = self.state.read();
         if seen < state.log.oldest() {
-            return Pull::Lagged(Compacted { oldest: state.log.oldest() });
+            return WatchPull::Lagged(Compacted { oldest: state.log.oldest() });
         }
         let mut pending = state.log.after(seen).peekable();
         let mut events: Vec<Arc<Event<S>>> = Vec::with_capacity(pending.len().min(max));
@@ -147,12 +147,12 @@ impl<S: Shape> Table<S> {
         match (events.last(), pending.peek()) {
             (Some(last), Some(_)) => {
                 let reached = last.revision;
-                Pull::Events(events, reached)
+                WatchPull::Events(events, reached)
             }
-            (Some(_), None) => Pull::Events(events, seen.max(current)),
-            (None, Some(_)) => Pull::Nothing(seen),
-            (None, None) if self.progress.is_closed() => Pull::Closed,
-            (None, None) => Pull::Nothing(seen.max(current)),
+            (Some(_), None) => WatchPull::Events(events, seen.max(current)),
+            (None, Some(_)) => WatchPull::Nothing(seen),
+            (None, None) if self.progress.is_closed() => WatchPull::Closed,
+            (None, None) => WatchPull::Nothing(seen.max(current)),
         }
     }
 }

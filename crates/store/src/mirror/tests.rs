@@ -87,15 +87,15 @@ fn check_watch(mirror: &Mirror<Plain>, model: &Model, from: Revision) {
     let (mut state, mut seen) = (model.states[usize::try_from(from.get()).unwrap()].clone(), from);
     loop {
         let events = match table.pull(seen, 2) {
-            Pull::Events(events, reached) => {
+            WatchPull::Events(events, reached) => {
                 seen = reached;
                 events
             }
-            Pull::Nothing(reached) => {
+            WatchPull::Nothing(reached) => {
                 assert_eq!(reached, mirror.revision());
                 break;
             }
-            Pull::Lagged(_) | Pull::Closed => panic!("history is there from {from}"),
+            WatchPull::Lagged(_) | WatchPull::Closed => panic!("history is there from {from}"),
         };
         for event in events {
             let name = NAMES.iter().find(|name| **name == &*event.name).unwrap();

@@ -2,7 +2,7 @@
 
 use rusqlite::ErrorCode;
 
-use super::database::{Database, Verdict};
+use super::database::{Database, WriteVerdict};
 use crate::mirror::Durable;
 use crate::revision::Revision;
 use crate::write::{Write, WriteError};
@@ -27,7 +27,7 @@ pub(super) struct Compaction {
 }
 
 /// Why a transaction is not known to be committed.
-pub(super) enum Failure {
+pub(super) enum CommitFailure {
     /// Rolled back for want of space.
     NoSpace,
     /// Failed before its end; it cannot have been committed.
@@ -49,7 +49,7 @@ pub(super) fn commit(
     writes: Vec<Write>,
     before: Revision,
     compaction: Option<Compaction>,
-) -> Result<Batch, Failure> {
+) -> Result<Batch, CommitFailure> {
     let batch = match fill(database, writes, before, compaction) {
         Ok(batch) => batch,
         Err(error) => return Err(aborted(database, error)),
@@ -57,7 +57,7 @@ pub(super) fn commit(
     match database.connection.execute_batch("COMMIT") {
         Ok(()) => Ok(batch),
         Err(error) if is_no_space(&error) => Err(aborted(database, error)),
-        Err(error) => Err(Failure::InDoubt(Box::new(batch), error)),
+        Err(error) => Err(CommitFailure::InDoubt(Box::new(batch), error)),
     }
 }
 
@@ -76,8 +76,8 @@ fn fill(
     let mut last = before;
     for write in writes {
         let verdict = match database.apply(write, last.next())? {
-            Verdict::Refused(error) => Err(error),
-            Verdict::Done { change, displaced } => {
+            WriteVerdict::Refused(error) => Err(error),
+            WriteVerdict::Done { change, displaced } => {
                 last = change.revision;
                 batch.changes.push(change);
                 batch.displaced += displaced;
@@ -92,17 +92,17 @@ fn fill(
     Ok(batch)
 }
 
-fn aborted(database: &mut Database, error: rusqlite::Error) -> Failure {
+fn aborted(database: &mut Database, error: rusqlite::Error) -> CommitFailure {
     // SQLite may have rolled back by itself.
     if !database.connection.is_autocommit()
         && let Err(error) = database.connection.execute_batch("ROLLBACK")
     {
-        return Failure::Aborted(error);
+        return CommitFailure::Aborted(error);
     }
     match database.reload_dictionary() {
-        Ok(()) if is_no_space(&error) => Failure::NoSpace,
-        Ok(()) => Failure::Aborted(error),
-        Err(error) => Failure::Aborted(error),
+        Ok(()) if is_no_space(&error) => CommitFailure::NoSpace,
+        Ok(()) => CommitFailure::Aborted(error),
+        Err(error) => CommitFailure::Aborted(error),
     }
 }
 

@@ -23,14 +23,14 @@ const GRAIN_BYTES: usize = 1 << 20;
 pub(super) struct Compactor {
     age: Duration,
     bytes: usize,
-    marks: VecDeque<Mark>,
+    marks: VecDeque<WriteRun>,
     held: usize,
     target: Revision,
     done: Revision,
 }
 
 /// A run of consecutive writes.
-struct Mark {
+struct WriteRun {
     last: Revision,
     since: Instant,
     bytes: usize,
@@ -59,7 +59,7 @@ impl Compactor {
                 mark.last = last;
                 mark.bytes += bytes;
             }
-            _ => self.marks.push_back(Mark { last, since: now, bytes }),
+            _ => self.marks.push_back(WriteRun { last, since: now, bytes }),
         }
     }
 

@@ -36,7 +36,7 @@ use crate::config::SqliteConfig;
 use crate::mirror::{Durable, DurableChange};
 use crate::revision::Revision;
 use crate::seal::Sealing;
-use crate::write::{Change, Write, WriteError};
+use crate::write::{Write, WriteChange, WriteError};
 
 const APPLICATION: i64 = 0x5348_4546;
 const FORMAT: i64 = 1;
@@ -64,7 +64,7 @@ pub(super) struct Database {
 }
 
 /// What a write came to inside a transaction that is not committed yet.
-pub(super) enum Verdict {
+pub(super) enum WriteVerdict {
     Done { change: Durable, displaced: usize },
     Refused(WriteError),
 }
@@ -94,17 +94,21 @@ impl Database {
     }
 
     /// Carries out one write as `revision`, inside the caller's transaction.
-    pub(super) fn apply(&mut self, write: Write, revision: Revision) -> rusqlite::Result<Verdict> {
+    pub(super) fn apply(
+        &mut self,
+        write: Write,
+        revision: Revision,
+    ) -> rusqlite::Result<WriteVerdict> {
         let Write { table, name, expect, change } = write;
         let tbl = self.table_id(&table)?;
         let found = self.find(tbl, &name)?;
         let current = found.as_ref().map(|found| found.revision);
-        let absent = matches!(change, Change::Delete) && current.is_none();
+        let absent = matches!(change, WriteChange::Delete) && current.is_none();
         if absent || !expect.is_met_by(current) {
-            return Ok(Verdict::Refused(WriteError::Conflict { current }));
+            return Ok(WriteVerdict::Refused(WriteError::Conflict { current }));
         }
         let change = match (change, &found) {
-            (Change::Put(value), None) => {
+            (WriteChange::Put(value), None) => {
                 let stored = self.sealing.seal(&table, &name, &value);
                 self.execute(
                     "INSERT INTO current (tbl, name, rev, created, value)
@@ -113,7 +117,7 @@ impl Database {
                 )?;
                 DurableChange::Put { value, created: revision }
             }
-            (Change::Put(value), Some(found)) => {
+            (WriteChange::Put(value), Some(found)) => {
                 let stored = self.sealing.seal(&table, &name, &value);
                 self.execute(
                     "UPDATE current SET rev = ?2, value = ?3 WHERE id = ?1",
@@ -121,7 +125,7 @@ impl Database {
                 )?;
                 DurableChange::Put { value, created: found.created }
             }
-            (Change::Delete, found) => {
+            (WriteChange::Delete, found) => {
                 let id = found.as_ref().map(|found| found.id);
                 self.execute("DELETE FROM current WHERE id = ?1", params![id])?;
                 DurableChange::Delete
@@ -130,7 +134,7 @@ impl Database {
         // Last, so that on a full disk a deletion can reuse the pages it has freed.
         self.remember(revision, tbl, &name, found.as_ref())?;
         let displaced = name.len() + found.map_or(0, |found| found.value.len());
-        Ok(Verdict::Done { change: Durable { table, name, revision, change }, displaced })
+        Ok(WriteVerdict::Done { change: Durable { table, name, revision, change }, displaced })
     }
 
     pub(super) fn set_revision(&self, revision: Revision) -> rusqlite::Result<()> {
@@ -173,12 +177,12 @@ impl Database {
         Ok(id)
     }
 
-    fn find(&self, tbl: i64, name: &str) -> rusqlite::Result<Option<Found>> {
+    fn find(&self, tbl: i64, name: &str) -> rusqlite::Result<Option<FoundRow>> {
         let mut select = self.connection.prepare_cached(
             "SELECT id, rev, created, value FROM current WHERE tbl = ?1 AND name = ?2",
         )?;
         let found = select.query_row(params![tbl, name], |row| {
-            Ok(Found {
+            Ok(FoundRow {
                 id: row.get(0)?,
                 revision: Revision::from_i64(row.get(1)?),
                 created: Revision::from_i64(row.get(2)?),
@@ -193,7 +197,7 @@ impl Database {
         revision: Revision,
         tbl: i64,
         name: &str,
-        was: Option<&Found>,
+        was: Option<&FoundRow>,
     ) -> rusqlite::Result<()> {
         self.execute(
             "INSERT INTO history VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -209,7 +213,7 @@ impl Database {
     }
 }
 
-struct Found {
+struct FoundRow {
     id: i64,
     revision: Revision,
     created: Revision,

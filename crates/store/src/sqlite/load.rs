@@ -18,17 +18,17 @@ use crate::config::Retention;
 use crate::mirror::{Loaded, Mirror, event_weight};
 use crate::revision::Revision;
 use crate::seal::{SealError, Sealing};
-use crate::shape::{Entry, Event, Shape};
+use crate::shape::{Event, Shape, StoredVersion};
 
 /// Rows handed to a shaping thread at once.
 const CHUNK: usize = 256;
 const SHAPERS: usize = 2;
 
-type Version<S> = Arc<Entry<<S as Shape>::Item>>;
-type Entries<S> = BTreeMap<Arc<str>, Version<S>>;
+type LoadedVersion<S> = Arc<StoredVersion<<S as Shape>::Item>>;
+type Entries<S> = BTreeMap<Arc<str>, LoadedVersion<S>>;
 
 /// Everything found in a file.
-pub(super) struct Contents<S: Shape> {
+pub(super) struct DatabaseContents<S: Shape> {
     tables: BTreeMap<Arc<str>, Loaded<S>>,
     revision: Revision,
     compacted: Revision,
@@ -36,7 +36,7 @@ pub(super) struct Contents<S: Shape> {
     pub(super) history: usize,
 }
 
-impl<S: Shape> Contents<S> {
+impl<S: Shape> DatabaseContents<S> {
     pub(super) fn into_mirror(self, shape: S, retention: Retention) -> Mirror<S> {
         Mirror::new(shape, retention, self.tables, self.compacted, self.revision)
     }
@@ -46,7 +46,7 @@ pub(super) fn load<S: Shape>(
     database: &Database,
     shape: &S,
     retention: &Retention,
-) -> Result<Contents<S>, OpenError> {
+) -> Result<DatabaseContents<S>, OpenError> {
     let connection = &database.connection;
     let path = connection.path().unwrap_or_default().to_owned();
     let fail = |source| OpenError::new(path.as_ref(), source);
@@ -62,9 +62,9 @@ pub(super) fn load<S: Shape>(
         return Err(OpenError::Inconsistent { path: path.into(), revision: current });
     }
 
-    let mut past = Past { shape, retention, compacted, tables: BTreeMap::new(), history: 0 };
+    let mut past = HistoryWalk { shape, retention, compacted, tables: BTreeMap::new(), history: 0 };
     for (tbl, entries) in entries {
-        past.tables.insert(tbl, Unwinding::new(entries, compacted));
+        past.tables.insert(tbl, TableUnwind::new(entries, compacted));
     }
     if let Some(revision) = past.unwind(database, &names).map_err(fail)? {
         return Err(OpenError::Inconsistent { path: path.into(), revision });
@@ -74,7 +74,7 @@ pub(super) fn load<S: Shape>(
         let name = names.get(&tbl)?;
         Some((Arc::clone(name), table.finish()))
     });
-    Ok(Contents { tables: tables.collect(), revision: current, compacted, history })
+    Ok(DatabaseContents { tables: tables.collect(), revision: current, compacted, history })
 }
 
 /// A row of the live state, or the version a row of history displaced.
@@ -92,12 +92,12 @@ impl RawEntry {
         shape: &S,
         names: &HashMap<i64, Arc<str>>,
         open: impl FnOnce(&str, &str, Bytes) -> Result<Bytes, SealError>,
-    ) -> Result<Version<S>, SealError> {
+    ) -> Result<LoadedVersion<S>, SealError> {
         let Self { tbl, name, revision, created, value } = self;
         let table = names.get(&tbl).map_or("", |table| table);
         let value = open(table, &name, value)?;
         let item = shape.shape(table, &name, value, revision, created);
-        Ok(Arc::new(Entry { name, revision, created, item }))
+        Ok(Arc::new(StoredVersion { name, revision, created, item }))
     }
 }
 
@@ -160,7 +160,7 @@ fn shape_chunks<S: Shape>(
     shape: &S,
     names: &HashMap<i64, Arc<str>>,
     sealing: &Sealing,
-) -> Result<Vec<(i64, Version<S>)>, SealError> {
+) -> Result<Vec<(i64, LoadedVersion<S>)>, SealError> {
     let (mut shaped, mut failure) = (Vec::new(), None);
     loop {
         let chunk = chunks.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -179,19 +179,19 @@ fn shape_chunks<S: Shape>(
 }
 
 /// The walk back through history.
-struct Past<'a, S: Shape> {
+struct HistoryWalk<'a, S: Shape> {
     shape: &'a S,
     retention: &'a Retention,
     compacted: Revision,
-    tables: BTreeMap<i64, Unwinding<S>>,
+    tables: BTreeMap<i64, TableUnwind<S>>,
     history: usize,
 }
 
 /// One table on the way back.
-struct Unwinding<S: Shape> {
+struct TableUnwind<S: Shape> {
     entries: Entries<S>,
     /// Keys that differ from `entries` at the point the walk has reached.
-    changed: HashMap<Arc<str>, Option<Version<S>>>,
+    changed: HashMap<Arc<str>, Option<LoadedVersion<S>>>,
     /// Newest first.
     events: Vec<Arc<Event<S>>>,
     weight: usize,
@@ -200,7 +200,7 @@ struct Unwinding<S: Shape> {
     compacted: Revision,
 }
 
-impl<S: Shape> Past<'_, S> {
+impl<S: Shape> HistoryWalk<'_, S> {
     /// Returns the revision at which the file contradicts itself, if it does.
     fn unwind(
         &mut self,
@@ -224,7 +224,7 @@ impl<S: Shape> Past<'_, S> {
             let table = self
                 .tables
                 .entry(tbl)
-                .or_insert_with(|| Unwinding::new(BTreeMap::new(), compacted));
+                .or_insert_with(|| TableUnwind::new(BTreeMap::new(), compacted));
             if table.cut.is_some() {
                 continue;
             }
@@ -247,7 +247,7 @@ impl<S: Shape> Past<'_, S> {
     }
 }
 
-impl<S: Shape> Unwinding<S> {
+impl<S: Shape> TableUnwind<S> {
     fn new(entries: Entries<S>, compacted: Revision) -> Self {
         let (changed, events) = (HashMap::new(), Vec::new());
         Self { entries, changed, events, weight: 0, cut: None, compacted }
@@ -260,7 +260,7 @@ impl<S: Shape> Unwinding<S> {
         retention: &Retention,
         revision: Revision,
         name: Arc<str>,
-        old: Option<Arc<Entry<S::Item>>>,
+        old: Option<Arc<StoredVersion<S::Item>>>,
     ) -> bool {
         let new = match self.changed.get(&name) {
             Some(changed) => changed.clone(),

@@ -9,7 +9,7 @@ use super::database::{open_read_only, revision};
 use super::{OpenError, lock};
 use crate::revision::Revision;
 
-pub(crate) struct Reader {
+pub(crate) struct SqliteReader {
     connection: Connection,
     pub(crate) revision: Revision,
     pub(crate) entries: u64,
@@ -17,7 +17,7 @@ pub(crate) struct Reader {
     _lock: File,
 }
 
-impl Reader {
+impl SqliteReader {
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let fail = |source| OpenError::new(path, source);
         let lock = lock(path)?;

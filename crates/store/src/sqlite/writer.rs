@@ -26,7 +26,7 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
 
 use super::Health;
-use super::batch::{Batch, Compaction, Failure, commit};
+use super::batch::{Batch, CommitFailure, Compaction, commit};
 use super::compact::Compactor;
 use super::database::{Database, revision};
 use crate::config::SqliteConfig;
@@ -35,7 +35,7 @@ use crate::revision::Revision;
 use crate::seal::Sealing;
 use crate::shape::{Event, Shape};
 use crate::store::Unhealthy;
-use crate::write::{Cause, Change, Write, WriteError, Written};
+use crate::write::{Cause, Write, WriteChange, WriteError, Written};
 
 /// A batch is full at this many writes or bytes; what is left waits for the next.
 const BATCH: usize = 512;
@@ -43,27 +43,27 @@ const BATCH_BYTES: usize = 8 << 20;
 /// Rows of history dropped at once while nobody waits.
 const IDLE_ROWS: usize = 500;
 
-pub(super) enum Request<S: Shape> {
-    Write(Write, Reply<S>),
+pub(super) enum WriterRequest<S: Shape> {
+    Write(Write, WriterReply<S>),
     /// Time has passed.
     Tick,
     Stop,
 }
 
-type Reply<S> = oneshot::Sender<Result<Written<S>, WriteError>>;
+type WriterReply<S> = oneshot::Sender<Result<Written<S>, WriteError>>;
 
 /// Tells the writer about the time and the end, as long as there is a store.
 pub(super) async fn pace<S: Shape>(
-    writer: mpsc::WeakSender<Request<S>>,
+    writer: mpsc::WeakSender<WriterRequest<S>>,
     mut stop: Stop,
     every: Duration,
 ) {
     loop {
         let request = tokio::select! {
-            () = stop.requested() => Request::Stop,
-            () = tokio::time::sleep(every) => Request::Tick,
+            () = stop.requested() => WriterRequest::Stop,
+            () = tokio::time::sleep(every) => WriterRequest::Tick,
         };
-        let stopping = matches!(request, Request::Stop);
+        let stopping = matches!(request, WriterRequest::Stop);
         let Some(writer) = writer.upgrade() else { return };
         if writer.send(request).await.is_err() || stopping {
             return;
@@ -71,7 +71,7 @@ pub(super) async fn pace<S: Shape>(
     }
 }
 
-pub(super) struct Writer<S: Shape> {
+pub(super) struct SqliteWriter<S: Shape> {
     config: SqliteConfig,
     sealing: Arc<Sealing>,
     /// Absent while lost.
@@ -79,19 +79,19 @@ pub(super) struct Writer<S: Shape> {
     /// The batch whose outcome is to be read back, if the last commit failed.
     in_doubt: Option<Batch>,
     mirror: Arc<Mirror<S>>,
-    queue: mpsc::Receiver<Request<S>>,
+    queue: mpsc::Receiver<WriterRequest<S>>,
     /// Taken from the queue while a batch was gathered, and not part of it.
-    next: Option<Request<S>>,
+    next: Option<WriterRequest<S>>,
     health: Arc<Health>,
     compactor: Compactor,
 }
 
-impl<S: Shape> Writer<S> {
+impl<S: Shape> SqliteWriter<S> {
     pub(super) fn new(
         config: SqliteConfig,
         database: Database,
         mirror: Arc<Mirror<S>>,
-        queue: mpsc::Receiver<Request<S>>,
+        queue: mpsc::Receiver<WriterRequest<S>>,
         health: Arc<Health>,
         compactor: Compactor,
     ) -> Self {
@@ -115,14 +115,14 @@ impl<S: Shape> Writer<S> {
     pub(super) fn run(mut self, lock: File) {
         while let Some(request) = self.wait() {
             match request {
-                Request::Write(write, reply) => self.serve(write, reply),
-                Request::Tick => self.tick(),
-                Request::Stop => break,
+                WriterRequest::Write(write, reply) => self.serve(write, reply),
+                WriterRequest::Tick => self.tick(),
+                WriterRequest::Stop => break,
             }
         }
         self.queue.close();
         while let Ok(request) = self.queue.try_recv() {
-            if let Request::Write(_, reply) = request {
+            if let WriterRequest::Write(_, reply) = request {
                 let _ = reply.send(Err(WriteError::Closed));
             }
         }
@@ -131,7 +131,7 @@ impl<S: Shape> Writer<S> {
     }
 
     /// The next request; compacts while there is none.
-    fn wait(&mut self) -> Option<Request<S>> {
+    fn wait(&mut self) -> Option<WriterRequest<S>> {
         if let Some(request) = self.next.take() {
             return Some(request);
         }
@@ -151,7 +151,7 @@ impl<S: Shape> Writer<S> {
     }
 
     /// Commits a write together with those that wait behind it.
-    fn serve(&mut self, write: Write, reply: Reply<S>) {
+    fn serve(&mut self, write: Write, reply: WriterReply<S>) {
         let (writes, replies) = self.gather(write, reply);
         // More rows than the batch adds, so that compaction gains on any load.
         let compaction = self.compaction(2 * writes.len() + 64);
@@ -169,12 +169,12 @@ impl<S: Shape> Writer<S> {
         }
     }
 
-    fn gather(&mut self, write: Write, reply: Reply<S>) -> (Vec<Write>, Vec<Reply<S>>) {
+    fn gather(&mut self, write: Write, reply: WriterReply<S>) -> (Vec<Write>, Vec<WriterReply<S>>) {
         let mut bytes = size(&write);
         let (mut writes, mut replies) = (vec![write], vec![reply]);
         while writes.len() < BATCH && bytes < BATCH_BYTES {
             match self.queue.try_recv() {
-                Ok(Request::Write(write, reply)) => {
+                Ok(WriterRequest::Write(write, reply)) => {
                     bytes += size(&write);
                     writes.push(write);
                     replies.push(reply);
@@ -217,7 +217,7 @@ impl<S: Shape> Writer<S> {
                 }
                 Ok(self.publish(batch))
             }
-            Err(Failure::NoSpace) => {
+            Err(CommitFailure::NoSpace) => {
                 let earlier = self.health.lock().replace(Unhealthy::NoSpace);
                 if earlier.is_none() {
                     warn!(path = %self.config.path.display(), "no space is left, refusing writes");
@@ -225,11 +225,11 @@ impl<S: Shape> Writer<S> {
                 self.compactor.starve();
                 Err(WriteError::NoSpace)
             }
-            Err(Failure::Aborted(source)) => {
+            Err(CommitFailure::Aborted(source)) => {
                 let source = self.lose(source);
                 Err(WriteError::Unavailable { source })
             }
-            Err(Failure::InDoubt(batch, source)) => {
+            Err(CommitFailure::InDoubt(batch, source)) => {
                 let source = self.lose(source);
                 self.in_doubt = Some(*batch);
                 match self.reopen() {
@@ -311,7 +311,7 @@ impl<S: Shape> Writer<S> {
     }
 }
 
-impl<S: Shape> Drop for Writer<S> {
+impl<S: Shape> Drop for SqliteWriter<S> {
     /// Nothing will change any more, even if the writer did not end in order.
     fn drop(&mut self) {
         self.mirror.close();
@@ -343,7 +343,7 @@ fn written<S: Shape>(event: &Event<S>) -> Written<S> {
 
 fn size(write: &Write) -> usize {
     match &write.change {
-        Change::Put(value) => value.len(),
-        Change::Delete => 0,
+        WriteChange::Put(value) => value.len(),
+        WriteChange::Delete => 0,
     }
 }

@@ -179,7 +179,7 @@ async fn a_watch_continues_any_list_exactly(world: World) {
     let mut next = 0;
     for revision in (start.get()..=end.get()).map(Revision::new) {
         while let Some(event) = history.get(next).filter(|event| event.revision <= revision) {
-            let text = |entry: &Arc<store::Entry<bytes::Bytes>>| {
+            let text = |entry: &Arc<store::StoredVersion<bytes::Bytes>>| {
                 String::from_utf8_lossy(&entry.item).into_owned()
             };
             let name = event.name.to_string();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use etcd_client::Client;
 use store::{
-    Config, CopyError, EtcdConfig, Expect, Progress, Retention, Revision, Store, Unhealthy,
+    Config, CopyError, CopyProgress, EtcdConfig, Expect, Retention, Revision, Store, Unhealthy,
     WatchError, WriteError, copy,
 };
 
@@ -320,7 +320,7 @@ async fn a_store_moves_from_its_file_to_etcd() {
 
     let mut reports = Vec::new();
     copy(&path, &etcd, |progress| reports.push(progress)).await.unwrap();
-    assert_eq!(reports.last(), Some(&Progress { copied: 250, total: 250 }));
+    assert_eq!(reports.last(), Some(&CopyProgress { copied: 250, total: 250 }));
     assert!(reports.len() > 3);
     let again = copy(&path, &etcd, |_| {}).await;
     assert!(matches!(again, Err(CopyError::NotEmpty { .. })));

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use base::{Chain, Tasks};
-use store::{Config, Expect, Key, Method, Range, SealRule, Sealing, Store};
+use store::{Config, Expect, Method, Range, SealKey, SealRule, Sealing, Store};
 
 use crate::world::{Plain, Session, World, put, remove, set};
 
-fn key(name: &str, byte: u8) -> Key {
-    Key::new(name, Method::AesGcm, &[byte; 32]).unwrap()
+fn key(name: &str, byte: u8) -> SealKey {
+    SealKey::new(name, Method::AesGcm, &[byte; 32]).unwrap()
 }
 
-fn sealing(writes: Option<Key>, reads: Vec<Key>) -> Sealing {
+fn sealing(writes: Option<SealKey>, reads: Vec<SealKey>) -> Sealing {
     let covers = Arc::new(|table: &str| table == "secrets");
     Sealing::new(vec![SealRule { covers, writes, reads }])
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use base::Tasks;
 use bytes::Bytes;
 use store::{
-    Change, Config, EtcdConfig, EtcdTls, Expect, Page, Range, Retention, Revision, Shape, Store,
-    Watcher, Write, WriteError,
+    Config, EtcdConfig, EtcdTls, Expect, Page, Range, Retention, Revision, Shape, Store, Watcher,
+    Write, WriteChange, WriteError,
 };
 use tempfile::TempDir;
 
@@ -137,11 +137,11 @@ impl std::ops::Deref for Session {
 }
 
 pub(crate) fn put(table: &str, name: &str, value: impl Into<Bytes>, expect: Expect) -> Write {
-    Write { table: table.into(), name: name.into(), expect, change: Change::Put(value.into()) }
+    Write { table: table.into(), name: name.into(), expect, change: WriteChange::Put(value.into()) }
 }
 
 pub(crate) fn delete(table: &str, name: &str, expect: Expect) -> Write {
-    Write { table: table.into(), name: name.into(), expect, change: Change::Delete }
+    Write { table: table.into(), name: name.into(), expect, change: WriteChange::Delete }
 }
 
 /// Writes whatever was there, and says as which revision.
@@ -159,7 +159,7 @@ pub(crate) fn all(store: &Plainly, table: &str) -> Page<Plain> {
 
 /// `name=value` for each entry.
 pub(crate) fn contents(page: &Page<Plain>) -> Vec<String> {
-    let show = |entry: &Arc<store::Entry<Bytes>>| {
+    let show = |entry: &Arc<store::StoredVersion<Bytes>>| {
         format!("{}={}", entry.name, String::from_utf8_lossy(&entry.item))
     };
     page.entries.iter().map(show).collect()
@@ -177,7 +177,7 @@ pub(crate) async fn events(watcher: &mut Watcher<Plain>, count: usize) -> Vec<St
 }
 
 pub(crate) fn describe(event: &store::Event<Plain>) -> String {
-    let text = |entry: &Option<Arc<store::Entry<Bytes>>>| {
+    let text = |entry: &Option<Arc<store::StoredVersion<Bytes>>>| {
         entry.as_ref().map_or("-".to_owned(), |e| String::from_utf8_lossy(&e.item).into_owned())
     };
     format!("{} {} {}>{}", event.revision, event.name, text(&event.old), text(&event.new))

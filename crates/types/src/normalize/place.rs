@@ -5,17 +5,17 @@ use std::fmt;
 use serde_json::Value;
 
 use super::NormalizeError;
-use crate::table::{Slot, Ty};
+use crate::table::{MessageSlot, Ty};
 
 /// A value's place.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct FieldPosition<'a> {
     /// The innermost struct; `None` for the object itself.
     pub(super) owner: Option<&'static str>,
     pub(super) path: Path<'a>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> FieldPosition<'a> {
     pub(super) const ROOT: Self = Self { owner: None, path: Path::Root };
 
     /// An item of the list that stands here.
@@ -49,7 +49,7 @@ impl<'a> Place<'a> {
 pub(super) enum Path<'a> {
     Root,
     /// With the struct that has the field.
-    Field(&'a Path<'a>, &'a str, &'static Slot),
+    Field(&'a Path<'a>, &'a str, &'static MessageSlot),
     Index(&'a Path<'a>, usize),
     Key(&'a Path<'a>, &'a str),
 }
@@ -71,7 +71,7 @@ impl<'a> Path<'a> {
 }
 
 /// Appends the names of the embedded structs in which `slot` has the field `name`.
-fn embedding(slot: &'static Slot, name: &str, into: &mut Vec<&str>) {
+fn embedding(slot: &'static MessageSlot, name: &str, into: &mut Vec<&str>) {
     for field in &slot.message().fields {
         if let Some(inlined) = field.inlined()
             && inlined.field(name).is_some()

@@ -7,7 +7,7 @@ use base64::{DecodeError as Base64, alphabet};
 use serde_json::Value;
 
 use super::NormalizeError;
-use super::place::Place;
+use super::place::FieldPosition;
 use crate::Quantity;
 use crate::table::Ty;
 use crate::time::{self, Precision};
@@ -16,7 +16,7 @@ use crate::time::{self, Precision};
 pub(super) fn canonical(
     value: &mut Value,
     ty: Ty,
-    place: &Place<'_>,
+    place: &FieldPosition<'_>,
 ) -> Result<(), NormalizeError> {
     match (ty, &*value) {
         (Ty::Quantity, _) => *value = Quantity::from_json(value)?.to_string().into(),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::DecodeError;
 use super::reader::{Reader, Wire};
 use crate::normalize::is_omitted;
-use crate::table::{Field, Many, Slot, Ty};
+use crate::table::{Field, Many, MessageSlot, Ty};
 use crate::zero::zero;
 
 /// How deeply values may nest. JSON readers (ours too) stop at 128.
@@ -15,7 +15,7 @@ pub(super) const DEPTH: usize = 110;
 
 /// Decodes a bare message; apiVersion and kind are not part of it.
 pub(crate) fn decode_message(
-    slot: &'static Slot,
+    slot: &'static MessageSlot,
     bytes: &[u8],
 ) -> Result<Map<String, Value>, DecodeError> {
     // Three bytes are the shortest useful list item. The bound keeps a body of tiny
@@ -35,7 +35,7 @@ impl Decoder {
     /// One message with everything that Go would print for it.
     pub(super) fn object(
         &mut self,
-        slot: &'static Slot,
+        slot: &'static MessageSlot,
         bytes: &[u8],
     ) -> Result<Map<String, Value>, DecodeError> {
         self.descend(|this| {
@@ -53,7 +53,7 @@ impl Decoder {
 
     fn fields(
         &mut self,
-        slot: &'static Slot,
+        slot: &'static MessageSlot,
         bytes: &[u8],
         into: &mut Map<String, Value>,
     ) -> Result<(), DecodeError> {
@@ -64,7 +64,7 @@ impl Decoder {
                 reader.skip(wire)?;
                 continue;
             };
-            let place = Place { message: slot.name, field: field.name };
+            let place = MessagePosition { message: slot.name, field: field.name };
             match (field.inlined(), field.many) {
                 (Some(inlined), _) => {
                     let bytes = place.bytes(&mut reader, wire)?;
@@ -93,7 +93,7 @@ impl Decoder {
         field: &Field,
         wire: Wire,
         reader: &mut Reader<'_>,
-        place: Place,
+        place: MessagePosition,
         into: &mut Map<String, Value>,
     ) -> Result<(), DecodeError> {
         let packed = wire == Wire::Bytes
@@ -119,7 +119,7 @@ impl Decoder {
         &mut self,
         field: &Field,
         bytes: &[u8],
-        place: Place,
+        place: MessagePosition,
         into: &mut Map<String, Value>,
     ) -> Result<(), DecodeError> {
         let (mut key, mut value) = (String::new(), None);
@@ -147,7 +147,7 @@ impl Decoder {
         ty: Ty,
         wire: Wire,
         reader: &mut Reader<'_>,
-        place: Place,
+        place: MessagePosition,
     ) -> Result<Value, DecodeError> {
         self.spend()?;
         match ty {
@@ -190,12 +190,12 @@ impl Decoder {
 
 /// Where in which message a value stands: for errors.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct MessagePosition {
     pub(super) message: &'static str,
     pub(super) field: &'static str,
 }
 
-impl Place {
+impl MessagePosition {
     fn wire_type(self) -> DecodeError {
         DecodeError::WireType { message: self.message, field: self.field }
     }

@@ -9,14 +9,14 @@ use super::EncodeError;
 use super::reader::{Wire, put_bytes, put_key, put_nested, put_number};
 use super::special::{Wrong, put_special};
 use crate::depth::depth;
-use crate::table::{Field, Many, Slot, Ty};
+use crate::table::{Field, Many, MessageSlot, Ty};
 
 /// Values from outside are at most this deep: what JSON readers accept.
 const DEPTH: usize = 130;
 
 /// Appends the bare message of an object; fields that the type does not know are ignored.
 pub(crate) fn encode_message(
-    slot: &'static Slot,
+    slot: &'static MessageSlot,
     value: &Value,
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
@@ -28,7 +28,7 @@ pub(crate) fn encode_message(
 
 /// The same for a value whose depth is known to be bounded.
 pub(super) fn message(
-    slot: &'static Slot,
+    slot: &'static MessageSlot,
     value: &Value,
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
@@ -40,7 +40,7 @@ pub(super) fn message(
 }
 
 fn fields(
-    slot: &'static Slot,
+    slot: &'static MessageSlot,
     object: &Map<String, Value>,
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
@@ -76,7 +76,7 @@ fn fields(
 }
 
 fn put_value(
-    slot: &'static Slot,
+    slot: &'static MessageSlot,
     field: &Field,
     number: u32,
     value: &Value,

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::decode::{DEPTH, Decoder, Place};
+use super::decode::{DEPTH, Decoder, MessagePosition};
 use super::encode::message;
 use super::reader::{Reader, Wire, put_bytes, put_nested, put_number};
 use super::{DecodeError, EncodeError, Envelope, MAGIC};
@@ -18,7 +18,7 @@ impl Decoder {
         &mut self,
         ty: Ty,
         bytes: &[u8],
-        place: Place,
+        place: MessagePosition,
     ) -> Result<Value, DecodeError> {
         let bad = |ty| DecodeError::Special { message: place.message, field: place.field, ty };
         match ty {
@@ -89,7 +89,12 @@ impl Decoder {
     }
 
     /// A JSON schema, or what may stand in its place.
-    fn schema_or(&mut self, ty: Ty, bytes: &[u8], place: Place) -> Result<Value, DecodeError> {
+    fn schema_or(
+        &mut self,
+        ty: Ty,
+        bytes: &[u8],
+        place: MessagePosition,
+    ) -> Result<Value, DecodeError> {
         let (mut allows, mut one, mut many) = (false, None, Vec::new());
         let schema = Ty::Message(Table::json_schema());
         let mut reader = Reader::new(bytes);
@@ -194,7 +199,7 @@ fn put_strings(out: &mut Vec<u8>, number: u32, value: &Value) -> Result<(), Wron
 fn timestamp(
     bytes: &[u8],
     precision: Precision,
-    place: Place,
+    place: MessagePosition,
 ) -> Result<Option<Value>, DecodeError> {
     if bytes.is_empty() {
         return Ok(Some(Value::Null));
@@ -229,7 +234,7 @@ fn put_timestamp(value: &Value, precision: Precision, out: &mut Vec<u8>) -> Resu
     Ok(())
 }
 
-fn int_or_string(bytes: &[u8], place: Place) -> Result<Value, DecodeError> {
+fn int_or_string(bytes: &[u8], place: MessagePosition) -> Result<Value, DecodeError> {
     let (mut ty, mut number, mut text) = (0, 0, &b""[..]);
     let mut reader = Reader::new(bytes);
     while let Some((field, wire)) = reader.key()? {
@@ -244,7 +249,7 @@ fn int_or_string(bytes: &[u8], place: Place) -> Result<Value, DecodeError> {
 }
 
 /// Field 1 of a wrapper message.
-fn first_bytes(bytes: &[u8], place: Place) -> Result<Option<&[u8]>, DecodeError> {
+fn first_bytes(bytes: &[u8], place: MessagePosition) -> Result<Option<&[u8]>, DecodeError> {
     let mut found = None;
     let mut reader = Reader::new(bytes);
     while let Some((number, wire)) = reader.key()? {
@@ -256,7 +261,7 @@ fn first_bytes(bytes: &[u8], place: Place) -> Result<Option<&[u8]>, DecodeError>
     Ok(found)
 }
 
-fn first_number(bytes: &[u8], place: Place) -> Result<u64, DecodeError> {
+fn first_number(bytes: &[u8], place: MessagePosition) -> Result<u64, DecodeError> {
     let mut found = 0;
     let mut reader = Reader::new(bytes);
     while let Some((number, wire)) = reader.key()? {

@@ -5,7 +5,7 @@ mod oracle;
 use serde_json::{Map, json};
 
 use super::*;
-use crate::table::{Field, Many, Slot, Table, Ty};
+use crate::table::{Field, Many, MessageSlot, Table, Ty};
 
 /// Fills every field of a message with something that is not its zero.
 struct Filler {
@@ -14,7 +14,7 @@ struct Filler {
 }
 
 impl Filler {
-    fn object(&mut self, slot: &'static Slot) -> Value {
+    fn object(&mut self, slot: &'static MessageSlot) -> Value {
         let fields = slot.fields().iter();
         let mut object: Map<String, Value> =
             fields.map(|(name, field)| ((*name).to_owned(), self.field(field))).collect();
@@ -60,7 +60,7 @@ impl Filler {
     }
 
     /// Schemas contain schemas: stop somewhere.
-    fn schema(&mut self, slot: &'static Slot) -> Value {
+    fn schema(&mut self, slot: &'static MessageSlot) -> Value {
         if self.schemas == 2 {
             return json!({"type": "string"});
         }

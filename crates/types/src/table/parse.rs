@@ -26,7 +26,7 @@
 
 use std::sync::OnceLock;
 
-use super::{Field, List, Many, Message, Patch, Slot, Table, Ty};
+use super::{Field, List, Many, Message, MessageSlot, Patch, Table, Ty};
 
 /// The table is part of the program: the test that parses all of it keeps this true.
 const SOUND: &str = "the type table is well formed";
@@ -39,15 +39,15 @@ pub(super) fn header(text: &'static str, key: &str) -> &'static str {
 }
 
 /// The messages of a table, by name, unparsed.
-pub(super) fn slots(table: &'static Table) -> Box<[Slot]> {
-    let mut slots: Vec<Slot> = table
+pub(super) fn slots(table: &'static Table) -> Box<[MessageSlot]> {
+    let mut slots: Vec<MessageSlot> = table
         .text
         .split("\n\n")
         .skip(1)
         .map(|block| {
             let (head, body) = block.split_once('\n').unwrap_or((block, ""));
             let (name, attributes) = head.split_once(' ').unwrap_or((head, ""));
-            Slot {
+            MessageSlot {
                 name: name.trim_end(),
                 table,
                 attributes,
@@ -61,7 +61,7 @@ pub(super) fn slots(table: &'static Table) -> Box<[Slot]> {
     slots.into()
 }
 
-pub(super) fn message(slot: &'static Slot) -> Message {
+pub(super) fn message(slot: &'static MessageSlot) -> Message {
     let mut message = Message {
         kind: false,
         atomic: false,

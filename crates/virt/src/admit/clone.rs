@@ -6,7 +6,7 @@ use super::network::mac_problem;
 use super::{Causes, Denial, Write};
 use crate::state::text;
 
-pub(super) fn judge(write: &Write<'_>) -> Result<Vec<String>, Denial> {
+pub(super) fn validate(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     if write.old.is_none() && !write.config.has("Snapshot") {
         return Err(Denial::bad_request("snapshot feature gate is not enabled"));
     }
@@ -20,10 +20,10 @@ pub(super) fn judge(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     ] {
         let filters = spec.pointer(pointer).and_then(Value::as_array);
         for filter in filters.into_iter().flatten().filter_map(Value::as_str) {
-            judge_filter(filter, field, &mut causes);
+            validate_filter(filter, field, &mut causes);
         }
     }
-    judge_ends(spec, &mut causes);
+    validate_ends(spec, &mut causes);
     for (name, mac) in spec["newMacAddresses"].as_object().into_iter().flatten() {
         let mac = mac.as_str().unwrap_or_default();
         if mac_problem(mac).is_some() {
@@ -42,7 +42,7 @@ pub(super) fn judge(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     Ok(Vec::new())
 }
 
-fn judge_filter(filter: &str, field: &str, causes: &mut Causes) {
+fn validate_filter(filter: &str, field: &str, causes: &mut Causes) {
     let mut characters = filter.chars();
     let (Some(_), Some(last)) = (characters.next(), filter.chars().next_back()) else { return };
     if filter == "!" {
@@ -67,7 +67,7 @@ fn judge_filter(filter: &str, field: &str, causes: &mut Causes) {
     }
 }
 
-fn judge_ends(spec: &Value, causes: &mut Causes) {
+fn validate_ends(spec: &Value, causes: &mut Causes) {
     let (source, target) = (&spec["source"], &spec["target"]);
     let kind = text(source, "/kind");
     if !matches!(kind, "VirtualMachine" | "VirtualMachineSnapshot") {

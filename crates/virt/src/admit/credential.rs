@@ -1,10 +1,10 @@
 //! Keys and passwords that are put into a guest.
 
 use super::Causes;
-use super::spec::Judged;
+use super::spec::CheckedSpec;
 use crate::v1::SSHPublicKeyAccessCredential;
 
-pub(super) fn check(judged: &Judged<'_>, causes: &mut Causes) {
+pub(super) fn check(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     for (index, credential) in judged.spec.access_credentials.iter().enumerate() {
         let at = judged.field(&format!("accessCredentials[{index}]"));
         if let Some(key) = &credential.ssh_public_key {
@@ -23,7 +23,7 @@ pub(super) fn check(judged: &Judged<'_>, causes: &mut Causes) {
 }
 
 fn check_key(
-    judged: &Judged<'_>,
+    judged: &CheckedSpec<'_>,
     at: &str,
     key: &SSHPublicKeyAccessCredential,
     causes: &mut Causes,

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::Causes;
-use super::spec::Judged;
+use super::spec::CheckedSpec;
 use crate::v1::{BlockSize, Disk};
 
 /// Disks stand for volumes, and no two devices are first in the boot order.
-pub(super) fn check_boot_order(judged: &Judged<'_>, causes: &mut Causes) {
+pub(super) fn check_boot_order(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let mut taken = BTreeSet::new();
     for (index, disk) in judged.devices().disks.iter().enumerate() {
         let field = judged.field(&format!("domain.devices.disks[{index}]"));
@@ -38,7 +38,7 @@ fn already_set(field: String, causes: &mut Causes) {
     causes.invalid(field, message);
 }
 
-fn check_volume(judged: &Judged<'_>, field: &str, disk: &Disk, causes: &mut Causes) {
+fn check_volume(judged: &CheckedSpec<'_>, field: &str, disk: &Disk, causes: &mut Causes) {
     let volume = judged.spec.volumes.iter().find(|volume| volume.name == disk.name);
     let Some(volume) = volume else {
         if disk.cdrom.is_none() {
@@ -87,7 +87,7 @@ fn check_volume(judged: &Judged<'_>, field: &str, disk: &Disk, causes: &mut Caus
     }
 }
 
-pub(super) fn check(judged: &Judged<'_>, causes: &mut Causes) {
+pub(super) fn check(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let all = judged.field("domain.devices.disks");
     let disks = &judged.devices().disks;
     for (index, disk) in disks.iter().enumerate() {

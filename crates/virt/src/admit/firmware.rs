@@ -1,10 +1,10 @@
 //! Firmware, the kernel that is booted directly, and encrypted guests.
 
-use super::spec::Judged;
+use super::spec::CheckedSpec;
 use super::{Causes, volume};
 use crate::v1::{Firmware, KernelBoot, LaunchSecurity, VirtualMachineInstanceSpec};
 
-pub(super) fn check(judged: &Judged<'_>, causes: &mut Causes) {
+pub(super) fn check(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let domain = &judged.spec.domain;
     let Some(firmware) = &domain.firmware else { return };
     let boot = firmware.bootloader.as_ref();
@@ -64,7 +64,7 @@ fn check_kernel(at: &str, kernel: &KernelBoot, causes: &mut Causes) {
 }
 
 /// ACPI tables come from volumes.
-pub(super) fn check_acpi(judged: &Judged<'_>, causes: &mut Causes) {
+pub(super) fn check_acpi(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let firmware = judged.spec.domain.firmware.as_ref();
     let Some(acpi) = firmware.and_then(|firmware| firmware.acpi.as_ref()) else { return };
     let field = judged.field("acpi");
@@ -85,7 +85,7 @@ pub(super) fn check_acpi(judged: &Judged<'_>, causes: &mut Causes) {
     }
 }
 
-pub(super) fn check_security(judged: &Judged<'_>, causes: &mut Causes) {
+pub(super) fn check_security(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let Some(security) = &judged.spec.domain.launch_security else { return };
     match judged.architecture() {
         "amd64" => check_amd64(judged, security, causes),
@@ -97,7 +97,7 @@ pub(super) fn check_security(judged: &Judged<'_>, causes: &mut Causes) {
     }
 }
 
-fn check_amd64(judged: &Judged<'_>, security: &LaunchSecurity, causes: &mut Causes) {
+fn check_amd64(judged: &CheckedSpec<'_>, security: &LaunchSecurity, causes: &mut Causes) {
     let field = judged.field("launchSecurity");
     let kinds = [
         ("SEV", security.sev.is_some(), "WorkloadEncryptionSEV"),

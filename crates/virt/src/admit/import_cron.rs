@@ -10,7 +10,7 @@ use crate::api::cdi::DataImportCron;
 /// The longest name of a label, which the managed DataSource has to be.
 const LONGEST_NAME: usize = 63;
 
-pub(super) fn judge(write: &Write<'_>) -> Result<Vec<String>, Denial> {
+pub(super) fn validate(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     let new = write.object;
     let mut causes = Causes::default();
     match write.old {

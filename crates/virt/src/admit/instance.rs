@@ -2,22 +2,22 @@
 
 use serde_json::{Map, Value};
 
-use super::spec::{Judged, check};
+use super::spec::{CheckedSpec, check};
 use super::{Causes, Denial, Write, hotplug, network, read};
 use crate::state::text;
 use crate::v1::VirtualMachineInstanceSpec;
 
-pub(super) fn judge(write: &Write<'_>) -> Result<Vec<String>, Denial> {
+pub(super) fn validate(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     match write.old {
-        None => judge_new(write)?,
-        Some(old) => judge_update(write, old)?,
+        None => validate_creation(write)?,
+        Some(old) => validate_update(write, old)?,
     }
     Ok(Vec::new())
 }
 
-fn judge_new(write: &Write<'_>) -> Result<(), Denial> {
+fn validate_creation(write: &Write<'_>) -> Result<(), Denial> {
     let spec: VirtualMachineInstanceSpec = read(&write.object["spec"])?;
-    let judged = Judged { at: "spec", spec: &spec, config: write.config };
+    let judged = CheckedSpec { at: "spec", spec: &spec, config: write.config };
     let mut causes = Causes::default();
     network::check_discontinued(&judged, &mut causes);
     check(&judged, &mut causes);
@@ -74,7 +74,7 @@ fn reserved(metadata: &Value) -> Map<String, Value> {
 }
 
 /// Every volume stands behind a disk or a file system.
-fn check_volumes_used(judged: &Judged<'_>, causes: &mut Causes) {
+fn check_volumes_used(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let devices = judged.devices();
     for (index, volume) in judged.spec.volumes.iter().enumerate() {
         if volume.memory_dump.is_some() {
@@ -110,7 +110,7 @@ fn check_volumes_used(judged: &Judged<'_>, causes: &mut Causes) {
     }
 }
 
-fn check_memory(judged: &Judged<'_>, causes: &mut Causes) {
+fn check_memory(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let domain = &judged.spec.domain;
     let requested =
         domain.resources.as_ref().and_then(|resources| resources.requests.get("memory"));
@@ -146,7 +146,7 @@ fn check_hyperv(spec: &Value, causes: &mut Causes) {
 
 const VIDEO: &[&str] = &["vga", "cirrus", "virtio", "ramfb", "bochs"];
 
-fn check_architecture(judged: &Judged<'_>, causes: &mut Causes) {
+fn check_architecture(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let devices = judged.devices();
     match judged.spec.architecture.as_deref().unwrap_or_default() {
         "amd64" => {
@@ -178,7 +178,7 @@ fn check_architecture(judged: &Judged<'_>, causes: &mut Causes) {
 
 /// Only the cluster changes the specification of an instance, and only what can change
 /// while the guest runs.
-fn judge_update(write: &Write<'_>, old: &Value) -> Result<(), Denial> {
+fn validate_update(write: &Write<'_>, old: &Value) -> Result<(), Denial> {
     let new = write.object;
     let mut causes = Causes::default();
     if new["spec"] != old["spec"] {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::spec::{Judged, check};
+use super::spec::{CheckedSpec, check};
 use super::{Causes, Denial, Write, clone_source, hotplug, instance, network, read};
 use crate::config::ClusterConfig;
 use crate::default::default_instance_spec;
@@ -13,7 +13,7 @@ use crate::{memory, state};
 
 const DEPRECATED: &str = "spec.running is deprecated, please use spec.runStrategy instead.";
 
-pub(super) fn judge(write: &Write<'_>) -> Result<Vec<String>, Denial> {
+pub(super) fn validate(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     let vm = write.object;
     if state::is_deleting(vm) {
         return Ok(Vec::new());
@@ -29,7 +29,7 @@ pub(super) fn judge(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     check_sizing(&sizing, &mut sized, write.config)?;
     if write.old.is_none() {
         let spec: VirtualMachineInstanceSpec = read(&sized["spec"]["template"]["spec"])?;
-        let judged = Judged { at: "spec", spec: &spec, config: write.config };
+        let judged = CheckedSpec { at: "spec", spec: &spec, config: write.config };
         let mut causes = Causes::default();
         network::check_discontinued(&judged, &mut causes);
         causes.finish()?;
@@ -71,7 +71,7 @@ fn authorize_data_volumes(write: &Write<'_>) -> Result<(), Denial> {
 }
 
 /// Writes to the status may add requests for volumes, and must wait for snapshots.
-pub(super) fn judge_status(write: &Write<'_>) -> Result<(), Denial> {
+pub(super) fn validate_status(write: &Write<'_>) -> Result<(), Denial> {
     check_requests(write.object)?;
     check_pauses(write)
 }
@@ -169,7 +169,7 @@ pub(super) fn check_spec(
     );
     let typed: VirtualMachineInstanceSpec = read(&template["spec"])?;
     let field = format!("{at}.template.spec");
-    check(&Judged { at: &field, spec: &typed, config: write.config }, causes);
+    check(&CheckedSpec { at: &field, spec: &typed, config: write.config }, causes);
     check_data_volumes(at, spec, causes);
     check_run_strategy(at, spec, write.config, causes);
     if write.config.updates_live() {

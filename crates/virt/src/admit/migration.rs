@@ -2,19 +2,19 @@
 
 use super::{Causes, Denial, Write};
 use crate::condition;
-use crate::state::{Phase, text};
+use crate::state::{InstancePhase, text};
 
 const LABEL: &str = "kubevirt.io/vmi-name";
 
-pub(super) fn judge(write: &Write<'_>) -> Result<Vec<String>, Denial> {
+pub(super) fn validate(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     match write.old {
-        None => judge_new(write)?,
-        Some(_) => judge_update(write)?,
+        None => validate_creation(write)?,
+        Some(_) => validate_update(write)?,
     }
     Ok(Vec::new())
 }
 
-fn judge_new(write: &Write<'_>) -> Result<(), Denial> {
+fn validate_creation(write: &Write<'_>) -> Result<(), Denial> {
     let spec = &write.object["spec"];
     let name = text(spec, "/vmiName");
     let mut causes = Causes::default();
@@ -32,7 +32,7 @@ fn judge_new(write: &Write<'_>) -> Result<(), Denial> {
     let Some(vmi) = vmi else {
         return Err(Denial::bad_request(format!("the VMI \"{namespace}/{name}\" does not exist")));
     };
-    if Phase::of(&vmi).is_final() {
+    if InstancePhase::of(&vmi).is_final() {
         return Err(Denial::bad_request("Cannot migrate VMI in finalized state."));
     }
     let abroad = spec["sendTo"].is_object() || spec["receive"].is_object();
@@ -47,7 +47,7 @@ fn judge_new(write: &Write<'_>) -> Result<(), Denial> {
         )));
     }
     check_alone(write, name)?;
-    if abroad { judge_journey(write) } else { Ok(()) }
+    if abroad { validate_cross_cluster(write) } else { Ok(()) }
 }
 
 /// An instance is moved once at a time.
@@ -67,7 +67,7 @@ fn check_alone(write: &Write<'_>, name: &str) -> Result<(), Denial> {
     }
 }
 
-fn judge_journey(write: &Write<'_>) -> Result<(), Denial> {
+fn validate_cross_cluster(write: &Write<'_>) -> Result<(), Denial> {
     let spec = &write.object["spec"];
     let mut causes = Causes::default();
     let (send, receive) = (&spec["sendTo"], &spec["receive"]);
@@ -90,7 +90,7 @@ fn judge_journey(write: &Write<'_>) -> Result<(), Denial> {
     causes.finish()
 }
 
-fn judge_update(write: &Write<'_>) -> Result<(), Denial> {
+fn validate_update(write: &Write<'_>) -> Result<(), Denial> {
     let (new, Some(old)) = (write.object, write.old) else { return Ok(()) };
     let mut causes = Causes::default();
     let finished = matches!(text(new, "/status/phase"), "Succeeded" | "Failed");
@@ -106,7 +106,7 @@ fn judge_update(write: &Write<'_>) -> Result<(), Denial> {
     causes.finish()
 }
 
-pub(super) fn judge_policy(write: &Write<'_>) -> Result<Vec<String>, Denial> {
+pub(super) fn validate_policy(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     let spec = &write.object["spec"];
     let mut causes = Causes::default();
     if spec["completionTimeoutPerGiB"].as_i64().is_some_and(|seconds| seconds < 0) {

@@ -11,7 +11,7 @@ use crate::instancetype::{Sizing, infer};
 use crate::state::{is_deleting, text};
 
 /// What a mutation may look at and use.
-pub struct Surroundings<'a> {
+pub struct MutationContext<'a> {
     pub namespace: &'a str,
     /// The writer is one of the cluster's own controllers or agents.
     pub trusted: bool,
@@ -24,7 +24,7 @@ pub struct Surroundings<'a> {
     pub uuid: &'a mut dyn FnMut() -> String,
 }
 
-impl std::fmt::Debug for Surroundings<'_> {
+impl std::fmt::Debug for MutationContext<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Surroundings")
             .field("namespace", &self.namespace)
@@ -41,7 +41,7 @@ pub fn mutate(
     plural: &str,
     new: &mut Value,
     old: Option<&Value>,
-    around: &mut Surroundings<'_>,
+    around: &mut MutationContext<'_>,
 ) -> Result<(), Denial> {
     match (group, plural, old) {
         ("kubevirt.io", "virtualmachines", _) => machine(new, old, around)
@@ -53,7 +53,7 @@ pub fn mutate(
             Ok(())
         }
         ("cdi.kubevirt.io", "datavolumes", _) => {
-            let Surroundings { namespace, objects, access, trusted, .. } = *around;
+            let MutationContext { namespace, objects, access, trusted, .. } = *around;
             clone_source::authorize(new, old, namespace, objects, access, trusted)
                 .map_err(|denial| denial.by("datavolume-mutate.cdi.kubevirt.io"))
         }
@@ -68,7 +68,7 @@ pub fn mutate(
 fn machine(
     vm: &mut Value,
     old: Option<&Value>,
-    around: &mut Surroundings<'_>,
+    around: &mut MutationContext<'_>,
 ) -> Result<(), Denial> {
     if is_deleting(vm) || !vm["spec"]["template"].is_object() {
         return Ok(());
@@ -83,7 +83,7 @@ fn machine(
     Ok(())
 }
 
-fn instance(vmi: &mut Value, around: &mut Surroundings<'_>) -> Result<(), Denial> {
+fn instance(vmi: &mut Value, around: &mut MutationContext<'_>) -> Result<(), Denial> {
     let plural = "virtualmachineinstancepresets";
     let presets = around.objects.list("kubevirt.io", plural, around.namespace);
     apply_presets(vmi, presets).map_err(|conflict| Denial::unprocessable(conflict.to_string()))?;

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::Causes;
-use super::spec::Judged;
+use super::spec::CheckedSpec;
 use crate::state::{list, text};
 
-pub(super) fn check(judged: &Judged<'_>, causes: &mut Causes) {
+pub(super) fn check(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let host = judged.spec.hostname.as_deref().unwrap_or_default();
     let subdomain = judged.spec.subdomain.as_deref().unwrap_or_default();
     if !host.is_empty() {
@@ -31,7 +31,7 @@ fn conform(field: String, rules: &str, problems: &[String], causes: &mut Causes)
 
 const POLICIES: &[&str] = &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None", ""];
 
-pub(super) fn check_dns(judged: &Judged<'_>, causes: &mut Causes) {
+pub(super) fn check_dns(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let policy = judged.spec.dns_policy.as_deref().unwrap_or_default();
     if !POLICIES.contains(&policy) {
         let message =

@@ -5,13 +5,13 @@ use std::net::Ipv4Addr;
 
 use super::Causes;
 use super::disk::is_pci_address;
-use super::spec::Judged;
+use super::spec::CheckedSpec;
 use crate::v1::{Interface, Network};
 
 /// The address of the bridge that masquerades.
 const RESERVED: &str = "02:00:00:00:00:00";
 
-pub(super) fn check(judged: &Judged<'_>, causes: &mut Causes) {
+pub(super) fn check(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     check_networks(judged, causes);
     let interfaces = &judged.devices().interfaces;
     for (index, interface) in interfaces.iter().enumerate() {
@@ -26,15 +26,15 @@ pub(super) fn check(judged: &Judged<'_>, causes: &mut Causes) {
     }
 }
 
-fn at(judged: &Judged<'_>, index: usize) -> String {
+fn at(judged: &CheckedSpec<'_>, index: usize) -> String {
     judged.field(&format!("domain.devices.interfaces[{index}]"))
 }
 
-fn network<'a>(judged: &Judged<'a>, name: &str) -> Option<&'a Network> {
+fn network<'a>(judged: &CheckedSpec<'a>, name: &str) -> Option<&'a Network> {
     judged.spec.networks.iter().find(|network| network.name == name)
 }
 
-fn on_pod_network(judged: &Judged<'_>, interface: &Interface) -> bool {
+fn on_pod_network(judged: &CheckedSpec<'_>, interface: &Interface) -> bool {
     network(judged, &interface.name).is_some_and(|network| network.pod.is_some())
 }
 
@@ -42,7 +42,7 @@ fn is_default(network: &Network) -> bool {
     network.multus.as_ref().is_some_and(|multus| multus.default == Some(true))
 }
 
-fn check_networks(judged: &Judged<'_>, causes: &mut Causes) {
+fn check_networks(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let networks = &judged.spec.networks;
     let pods = networks.iter().filter(|network| network.pod.is_some()).count();
     let defaults = networks.iter().filter(|network| is_default(network)).count();
@@ -81,7 +81,7 @@ fn check_networks(judged: &Judged<'_>, causes: &mut Causes) {
     }
 }
 
-fn check_state(judged: &Judged<'_>, at: &str, interface: &Interface, causes: &mut Causes) {
+fn check_state(judged: &CheckedSpec<'_>, at: &str, interface: &Interface, causes: &mut Causes) {
     let (name, state) = (&interface.name, interface.state.as_deref().unwrap_or_default());
     let field = format!("{at}.state");
     if !matches!(state, "" | "absent" | "down" | "up") {
@@ -109,7 +109,7 @@ fn check_state(judged: &Judged<'_>, at: &str, interface: &Interface, causes: &mu
     }
 }
 
-fn check_binding(judged: &Judged<'_>, at: &str, interface: &Interface, causes: &mut Causes) {
+fn check_binding(judged: &CheckedSpec<'_>, at: &str, interface: &Interface, causes: &mut Causes) {
     let bindings = [
         interface.bridge.is_some(),
         interface.masquerade.is_some(),
@@ -151,7 +151,7 @@ fn check_binding(judged: &Judged<'_>, at: &str, interface: &Interface, causes: &
 }
 
 /// Each network has its interface and each interface its network.
-fn check_pairs(judged: &Judged<'_>, causes: &mut Causes) {
+fn check_pairs(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let (networks, interfaces) = (&judged.spec.networks, &judged.devices().interfaces);
     let mut seen = BTreeSet::new();
     for (index, network) in networks.iter().enumerate() {
@@ -198,7 +198,7 @@ fn check_pairs(judged: &Judged<'_>, causes: &mut Causes) {
 
 const MODELS: &[&str] = &["e1000", "e1000e", "igb", "ne2k_pci", "pcnet", "rtl8139", "virtio", ""];
 
-fn check_fields(judged: &Judged<'_>, at: &str, interface: &Interface, causes: &mut Causes) {
+fn check_fields(judged: &CheckedSpec<'_>, at: &str, interface: &Interface, causes: &mut Causes) {
     let name = format!("{at}.name");
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
     if interface.name.is_empty() || !interface.name.chars().all(allowed) {
@@ -274,7 +274,12 @@ fn check_ports(at: &str, interface: &Interface, causes: &mut Causes) {
     }
 }
 
-fn check_port_ranges(judged: &Judged<'_>, at: &str, interface: &Interface, causes: &mut Causes) {
+fn check_port_ranges(
+    judged: &CheckedSpec<'_>,
+    at: &str,
+    interface: &Interface,
+    causes: &mut Causes,
+) {
     if interface.port_ranges.is_empty() {
         return;
     }
@@ -312,7 +317,7 @@ fn check_port_ranges(judged: &Judged<'_>, at: &str, interface: &Interface, cause
     }
 }
 
-fn check_dhcp(judged: &Judged<'_>, at: &str, interface: &Interface, causes: &mut Causes) {
+fn check_dhcp(judged: &CheckedSpec<'_>, at: &str, interface: &Interface, causes: &mut Causes) {
     let Some(options) = &interface.dhcp_options else { return };
     let numbers: BTreeSet<i64> = options.private_options.iter().map(|one| one.option).collect();
     if numbers.len() < options.private_options.len() {
@@ -338,7 +343,7 @@ fn check_dhcp(judged: &Judged<'_>, at: &str, interface: &Interface, causes: &mut
 }
 
 /// Bindings that are gone; objects that have them from before may keep them.
-pub(super) fn check_discontinued(judged: &Judged<'_>, causes: &mut Causes) {
+pub(super) fn check_discontinued(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     for (index, interface) in judged.devices().interfaces.iter().enumerate() {
         let gone = [
             ("slirp", interface.slirp, "Slirp interface support"),

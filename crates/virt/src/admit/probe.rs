@@ -1,10 +1,10 @@
 //! Probes of a guest.
 
 use super::Causes;
-use super::spec::Judged;
+use super::spec::CheckedSpec;
 use crate::v1::Probe;
 
-pub(super) fn check(judged: &Judged<'_>, causes: &mut Causes) {
+pub(super) fn check(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let probes = [
         (judged.field("readinessProbe"), &judged.spec.readiness_probe),
         (judged.field("livenessProbe"), &judged.spec.liveness_probe),

@@ -2,12 +2,12 @@
 
 use types::Quantity;
 
-use super::spec::Judged;
+use super::spec::CheckedSpec;
 use super::{Causes, firmware};
 use crate::v1::CPU;
 
 /// An amount that is requested or limited; zero if it is not.
-fn amount(judged: &Judged<'_>, kind: &str, resource: &str) -> Quantity {
+fn amount(judged: &CheckedSpec<'_>, kind: &str, resource: &str) -> Quantity {
     let resources = judged.spec.domain.resources.as_ref();
     let map = resources.map(|resources| match kind {
         "limits" => &resources.limits,
@@ -17,15 +17,15 @@ fn amount(judged: &Judged<'_>, kind: &str, resource: &str) -> Quantity {
     found.unwrap_or_else(|| Quantity::from_units(0))
 }
 
-fn field(judged: &Judged<'_>, kind: &str, resource: &str) -> String {
+fn field(judged: &CheckedSpec<'_>, kind: &str, resource: &str) -> String {
     judged.field(&format!("domain.resources.{kind}.{resource}"))
 }
 
-fn guest(judged: &Judged<'_>) -> Option<Quantity> {
+fn guest(judged: &CheckedSpec<'_>) -> Option<Quantity> {
     judged.spec.domain.memory.as_ref()?.guest.as_ref()?.amount()
 }
 
-pub(super) fn check(judged: &Judged<'_>, causes: &mut Causes) {
+pub(super) fn check(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     check_memory(judged, causes);
     check_pages(judged, causes);
     check_guest(judged, causes);
@@ -54,7 +54,7 @@ pub(super) fn check(judged: &Judged<'_>, causes: &mut Causes) {
     check_realtime(judged, cpu, causes);
 }
 
-fn negative(judged: &Judged<'_>, kind: &str, resource: &str, causes: &mut Causes) -> bool {
+fn negative(judged: &CheckedSpec<'_>, kind: &str, resource: &str, causes: &mut Causes) -> bool {
     let found = amount(judged, kind, resource);
     if found.signum() >= 0 {
         return false;
@@ -66,7 +66,7 @@ fn negative(judged: &Judged<'_>, kind: &str, resource: &str, causes: &mut Causes
 }
 
 /// Nothing may be requested beyond its limit.
-fn exceeds(judged: &Judged<'_>, resource: &str, causes: &mut Causes) {
+fn exceeds(judged: &CheckedSpec<'_>, resource: &str, causes: &mut Causes) {
     let (request, limit) =
         (amount(judged, "requests", resource), amount(judged, "limits", resource));
     if limit.signum() > 0 && request > limit {
@@ -77,7 +77,7 @@ fn exceeds(judged: &Judged<'_>, resource: &str, causes: &mut Causes) {
     }
 }
 
-fn check_memory(judged: &Judged<'_>, causes: &mut Causes) {
+fn check_memory(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let request = amount(judged, "requests", "memory");
     let too_little = request.signum() > 0 && request < Quantity::from_units(1_000_000);
     if !negative(judged, "requests", "memory", causes) && too_little {
@@ -89,7 +89,7 @@ fn check_memory(judged: &Judged<'_>, causes: &mut Causes) {
     exceeds(judged, "memory", causes);
 }
 
-fn check_pages(judged: &Judged<'_>, causes: &mut Causes) {
+fn check_pages(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let memory = judged.spec.domain.memory.as_ref();
     let Some(pages) = memory.and_then(|memory| memory.hugepages.as_ref()) else { return };
     let page_field = judged.field("domain.memory.hugepages.pageSize");
@@ -120,7 +120,7 @@ fn check_pages(judged: &Judged<'_>, causes: &mut Causes) {
 }
 
 /// A guest has some memory, and if it does not change while it runs must fit its limit.
-fn check_guest(judged: &Judged<'_>, causes: &mut Causes) {
+fn check_guest(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let Some(guest) = guest(judged) else { return };
     if guest.units() <= 0 {
         let field = judged.field("domain.memory.guest");
@@ -142,7 +142,7 @@ fn check_guest(judged: &Judged<'_>, causes: &mut Causes) {
     }
 }
 
-fn check_machine(judged: &Judged<'_>, causes: &mut Causes) {
+fn check_machine(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let machine = judged.spec.domain.machine.as_ref();
     let machine = machine.and_then(|machine| machine.r#type.as_deref()).unwrap_or_default();
     let allowed = judged.config.emulated_machines(judged.architecture());
@@ -160,7 +160,7 @@ fn check_machine(judged: &Judged<'_>, causes: &mut Causes) {
     }
 }
 
-fn check_amounts(judged: &Judged<'_>, causes: &mut Causes) {
+fn check_amounts(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     negative(judged, "requests", "cpu", causes);
     negative(judged, "limits", "cpu", causes);
     exceeds(judged, "cpu", causes);
@@ -175,7 +175,7 @@ fn processors(cpu: &CPU) -> i64 {
     parts.into_iter().map(|part| i64::from(part.unwrap_or_default().max(1))).product()
 }
 
-fn check_pinning(judged: &Judged<'_>, cpu: &CPU, causes: &mut Causes) {
+fn check_pinning(judged: &CheckedSpec<'_>, cpu: &CPU, causes: &mut Causes) {
     let dedicated = judged.field("domain.cpu.dedicatedCpuPlacement");
     let requests = field(judged, "requests", "cpu");
     let limits = field(judged, "limits", "cpu");
@@ -223,7 +223,7 @@ fn check_pinning(judged: &Judged<'_>, cpu: &CPU, causes: &mut Causes) {
     }
 }
 
-fn check_pinned_memory(judged: &Judged<'_>, causes: &mut Causes) {
+fn check_pinned_memory(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let requests = field(judged, "requests", "memory");
     let limits = field(judged, "limits", "memory");
     let (request, limit) =
@@ -244,7 +244,7 @@ fn check_pinned_memory(judged: &Judged<'_>, causes: &mut Causes) {
     }
 }
 
-fn check_numa(judged: &Judged<'_>, cpu: &CPU, causes: &mut Causes) {
+fn check_numa(judged: &CheckedSpec<'_>, cpu: &CPU, causes: &mut Causes) {
     if cpu.numa.as_ref().is_none_or(|numa| numa.guest_mapping_passthrough.is_none()) {
         return;
     }
@@ -265,7 +265,7 @@ fn check_numa(judged: &Judged<'_>, cpu: &CPU, causes: &mut Causes) {
     }
 }
 
-fn check_features(judged: &Judged<'_>, cpu: &CPU, causes: &mut Causes) {
+fn check_features(judged: &CheckedSpec<'_>, cpu: &CPU, causes: &mut Causes) {
     for (index, feature) in cpu.features.iter().enumerate() {
         let policy = feature.policy.as_deref().unwrap_or_default();
         if !matches!(policy, "" | "force" | "require" | "optional" | "disable" | "forbid") {
@@ -277,7 +277,7 @@ fn check_features(judged: &Judged<'_>, cpu: &CPU, causes: &mut Causes) {
     }
 }
 
-fn check_realtime(judged: &Judged<'_>, cpu: &CPU, causes: &mut Causes) {
+fn check_realtime(judged: &CheckedSpec<'_>, cpu: &CPU, causes: &mut Causes) {
     if cpu.realtime.is_none() {
         return;
     }

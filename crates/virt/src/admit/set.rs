@@ -3,11 +3,11 @@
 use schema::Path;
 use serde_json::Value;
 
-use super::spec::{Judged, check};
+use super::spec::{CheckedSpec, check};
 use super::{Causes, Denial, Write, machine, read};
 use crate::v1::VirtualMachineInstanceSpec;
 
-pub(super) fn judge_replica_set(write: &Write<'_>) -> Result<Vec<String>, Denial> {
+pub(super) fn validate_replica_set(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     let spec = &write.object["spec"];
     let mut causes = Causes::default();
     if !spec["template"].is_object() {
@@ -16,14 +16,14 @@ pub(super) fn judge_replica_set(write: &Write<'_>) -> Result<Vec<String>, Denial
         return Ok(Vec::new());
     }
     let typed: VirtualMachineInstanceSpec = read(&spec["template"]["spec"])?;
-    let judged = Judged { at: "spec.template.spec", spec: &typed, config: write.config };
+    let judged = CheckedSpec { at: "spec.template.spec", spec: &typed, config: write.config };
     check(&judged, &mut causes);
     check_selector(&spec["selector"], &spec["template"]["metadata"]["labels"], &mut causes);
     causes.finish()?;
     Ok(Vec::new())
 }
 
-pub(super) fn judge_preset(write: &Write<'_>) -> Result<Vec<String>, Denial> {
+pub(super) fn validate_preset(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     let mut causes = Causes::default();
     if !write.object["spec"]["domain"].is_object() {
         causes.required("spec.domain", "missing domain.");
@@ -32,7 +32,7 @@ pub(super) fn judge_preset(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     Ok(Vec::new())
 }
 
-pub(super) fn judge_pool(write: &Write<'_>) -> Result<Vec<String>, Denial> {
+pub(super) fn validate_pool(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     let spec = &write.object["spec"];
     let mut causes = Causes::default();
     let template = &spec["virtualMachineTemplate"];

@@ -1,10 +1,10 @@
 //! Sizes and preferences.
 
 use super::{Causes, Denial, Write};
-use crate::instancetype::{Spread, TOPOLOGIES, spread};
+use crate::instancetype::{CpuSpread, TOPOLOGIES, spread};
 use crate::state::text;
 
-pub(super) fn judge_size(write: &Write<'_>) -> Result<Vec<String>, Denial> {
+pub(super) fn validate_instancetype(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     let spec = &write.object["spec"];
     let mut causes = Causes::default();
     let field = "spec.memory.overcommitPercent";
@@ -24,7 +24,7 @@ pub(super) fn judge_size(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     Ok(if secured { vec![warning.to_owned()] } else { Vec::new() })
 }
 
-pub(super) fn judge_preference(write: &Write<'_>) -> Result<Vec<String>, Denial> {
+pub(super) fn validate_preference(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     let spec = &write.object["spec"];
     let mut causes = Causes::default();
     let topology = text(spec, "/cpu/preferredCPUTopology");
@@ -41,7 +41,7 @@ pub(super) fn judge_preference(write: &Write<'_>) -> Result<Vec<String>, Denial>
                 "spec.cpu.spreadOptions.across",
                 format!("across {across} is not supported"),
             ),
-            (ratio, Ok(Spread::CoresThreads)) if ratio != 2 => causes.invalid(
+            (ratio, Ok(CpuSpread::CoresThreads)) if ratio != 2 => causes.invalid(
                 "spec.cpu.spreadOptions.ratio",
                 "only a ratio of 2 (1 core 2 threads) is allowed when spreading vCPUs over cores and threads",
             ),

@@ -6,14 +6,14 @@ use crate::v1::{Devices, VirtualMachineInstanceSpec};
 
 /// What every rule looks at.
 #[derive(Clone, Copy)]
-pub(super) struct Judged<'a> {
+pub(super) struct CheckedSpec<'a> {
     /// Where the specification stands: `spec`, or `spec.template.spec`.
     pub(super) at: &'a str,
     pub(super) spec: &'a VirtualMachineInstanceSpec,
     pub(super) config: &'a ClusterConfig,
 }
 
-impl<'a> Judged<'a> {
+impl<'a> CheckedSpec<'a> {
     pub(super) fn field(&self, rest: &str) -> String {
         format!("{}.{rest}", self.at)
     }
@@ -30,7 +30,7 @@ impl<'a> Judged<'a> {
     }
 }
 
-pub(super) fn check(judged: &Judged<'_>, causes: &mut Causes) {
+pub(super) fn check(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     name::check(judged, causes);
     processor::check(judged, causes);
     start_strategy(judged, causes);
@@ -51,7 +51,7 @@ pub(super) fn check(judged: &Judged<'_>, causes: &mut Causes) {
     service_account(judged, causes);
 }
 
-fn start_strategy(judged: &Judged<'_>, causes: &mut Causes) {
+fn start_strategy(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let field = judged.field("startStrategy");
     match judged.spec.start_strategy.as_deref() {
         None => {}
@@ -70,7 +70,7 @@ fn start_strategy(judged: &Judged<'_>, causes: &mut Causes) {
     }
 }
 
-fn inputs(judged: &Judged<'_>, causes: &mut Causes) {
+fn inputs(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     for (index, input) in judged.devices().inputs.iter().enumerate() {
         let field = judged.field(&format!("domain.devices.inputs[{index}]"));
         if !matches!(input.bus.as_deref(), None | Some("" | "virtio" | "usb")) {
@@ -82,7 +82,7 @@ fn inputs(judged: &Judged<'_>, causes: &mut Causes) {
     }
 }
 
-fn io_threads(judged: &Judged<'_>, causes: &mut Causes) {
+fn io_threads(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let domain = &judged.spec.domain;
     let Some(policy) = domain.io_threads_policy.as_deref() else { return };
     if !matches!(policy, "shared" | "auto" | "supplementalPool") {
@@ -101,7 +101,7 @@ fn io_threads(judged: &Judged<'_>, causes: &mut Causes) {
     }
 }
 
-fn eviction_strategy(judged: &Judged<'_>, causes: &mut Causes) {
+fn eviction_strategy(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let strategy = judged.spec.eviction_strategy.as_deref();
     let known = ["LiveMigrate", "LiveMigrateIfPossible", "None", "External"];
     if let Some(strategy) = strategy.or(judged.config.eviction_strategy())
@@ -113,7 +113,7 @@ fn eviction_strategy(judged: &Judged<'_>, causes: &mut Causes) {
     }
 }
 
-fn devices(judged: &Judged<'_>, causes: &mut Causes) {
+fn devices(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let devices = judged.devices();
     let shows_ramfb = |gpu: &&crate::v1::GPU| {
         let display = gpu.virtual_gpu_options.as_ref().and_then(|options| options.display.as_ref());
@@ -148,7 +148,7 @@ fn devices(judged: &Judged<'_>, causes: &mut Causes) {
     }
 }
 
-fn features(judged: &Judged<'_>, causes: &mut Causes) {
+fn features(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let devices = judged.devices();
     if devices.autoattach_vsock == Some(true) && !judged.config.has("VSOCK") {
         causes.invalid(
@@ -185,7 +185,7 @@ fn features(judged: &Judged<'_>, causes: &mut Causes) {
     }
 }
 
-fn panic_devices(judged: &Judged<'_>, causes: &mut Causes) {
+fn panic_devices(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let panics = &judged.devices().panic_devices;
     if !panics.is_empty() && judged.architecture() == "s390x" {
         causes.invalid(
@@ -205,7 +205,7 @@ fn panic_devices(judged: &Judged<'_>, causes: &mut Causes) {
     }
 }
 
-fn service_account(judged: &Judged<'_>, causes: &mut Causes) {
+fn service_account(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let Some(account) = judged.spec.service_account_name.as_deref().filter(|name| !name.is_empty())
     else {
         return;

@@ -6,7 +6,7 @@ use super::{Causes, Denial, Write};
 use crate::memory;
 use crate::state::{list, text};
 
-pub(super) fn judge_data_volume(write: &Write<'_>) -> Result<Vec<String>, Denial> {
+pub(super) fn validate_data_volume(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     let new = write.object;
     let mut causes = Causes::default();
     let name = text(new, "/metadata/name");
@@ -236,7 +236,7 @@ fn check_registry(source: &Value, causes: &mut Causes) {
 
 const FROZEN: &str = "spec in immutable after creation";
 
-pub(super) fn judge_snapshot(write: &Write<'_>) -> Result<Vec<String>, Denial> {
+pub(super) fn validate_snapshot(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     let spec = &write.object["spec"];
     let mut causes = Causes::default();
     match write.old {
@@ -256,7 +256,7 @@ pub(super) fn judge_snapshot(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     Ok(Vec::new())
 }
 
-pub(super) fn judge_export(write: &Write<'_>) -> Result<Vec<String>, Denial> {
+pub(super) fn validate_export(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     let source = &write.object["spec"]["source"];
     let mut causes = Causes::default();
     if let Some(old) = write.old {
@@ -289,7 +289,7 @@ pub(super) fn judge_export(write: &Write<'_>) -> Result<Vec<String>, Denial> {
 }
 
 /// There is one KubeVirt object.
-pub(super) fn judge_kubevirt(write: &Write<'_>) -> Result<Vec<String>, Denial> {
+pub(super) fn validate_kubevirt(write: &Write<'_>) -> Result<Vec<String>, Denial> {
     let name = text(write.object, "/metadata/name");
     let others = write.objects.list("kubevirt.io", "kubevirts", "");
     let other = others.iter().any(|other| {

@@ -796,7 +796,7 @@ fn objects_are_completed_by_their_kind() {
     let change = |plural: &str, object: Value, old: Option<&Value>| {
         let mut object = object;
         let mut uuid = || "u".to_owned();
-        let mut around = Surroundings {
+        let mut around = MutationContext {
             namespace: "n",
             trusted: false,
             config: &config,

@@ -6,11 +6,11 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use super::Causes;
-use super::spec::Judged;
+use super::spec::CheckedSpec;
 use crate::api::atom::LocalObjectReference;
 use crate::v1::{HostDisk, Volume};
 
-pub(super) fn check(judged: &Judged<'_>, causes: &mut Causes) {
+pub(super) fn check(judged: &CheckedSpec<'_>, causes: &mut Causes) {
     let all = judged.field("volumes");
     let volumes = &judged.spec.volumes;
     let mut first: BTreeMap<&str, usize> = BTreeMap::new();
@@ -72,7 +72,7 @@ fn sources(volume: &Volume) -> usize {
 }
 
 /// User data or network data of cloud-init.
-struct Part<'a> {
+struct CloudInitPart<'a> {
     /// `userData` or `networkData`.
     name: &'static str,
     secret: Option<&'a LocalObjectReference>,
@@ -115,9 +115,14 @@ fn check_cloud_init(at: &str, volume: &Volume, causes: &mut Causes) {
     let at = format!("{at}.{kind}");
     let [user64, user, network64, network] = &texts;
     let [user_secret, network_secret] = secrets;
-    let user = Part { name: "userData", secret: user_secret, encoded: user64, plain: user };
-    let network =
-        Part { name: "networkData", secret: network_secret, encoded: network64, plain: network };
+    let user =
+        CloudInitPart { name: "userData", secret: user_secret, encoded: user64, plain: user };
+    let network = CloudInitPart {
+        name: "networkData",
+        secret: network_secret,
+        encoded: network64,
+        plain: network,
+    };
     let users = check_part(&at, kind, &user, "userdatasource", "UserDataSecretRef", causes);
     let networks =
         check_part(&at, kind, &network, "networkdata source", "NetworkDataSecretRef", causes);
@@ -132,7 +137,7 @@ fn check_cloud_init(at: &str, volume: &Volume, causes: &mut Causes) {
 fn check_part(
     at: &str,
     kind: &str,
-    part: &Part<'_>,
+    part: &CloudInitPart<'_>,
     noun: &str,
     better: &str,
     causes: &mut Causes,

@@ -3,15 +3,15 @@
 use super::catalog::{AGE, ALPHA};
 use crate::api::backup;
 use crate::api::record::Field;
-use crd::definition::{Kind, Subresources};
+use crd::definition::{KindDefinition, Subresources};
 
 const GROUP: &str = "backup.kubevirt.io";
 
-pub(super) const CATALOG: &[Kind] = &[
-    Kind {
+pub(super) const CATALOG: &[KindDefinition] = &[
+    KindDefinition {
         columns: &[AGE],
         subresources: Subresources::Status,
-        ..Kind::new(
+        ..KindDefinition::new(
             GROUP,
             "VirtualMachineBackup",
             "virtualmachinebackups",
@@ -21,10 +21,10 @@ pub(super) const CATALOG: &[Kind] = &[
             backup::VirtualMachineBackup::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[AGE],
         subresources: Subresources::Status,
-        ..Kind::new(
+        ..KindDefinition::new(
             GROUP,
             "VirtualMachineBackupTracker",
             "virtualmachinebackuptrackers",

@@ -2,11 +2,11 @@
 
 use crate::api::record::Field;
 use crate::api::{clone, export, instancetype, migrations, pool, snapshot, v1};
-use crd::definition::{Column, Kind, Scope, Subresources, Version};
+use crd::definition::{Column, DefinitionScope, DefinitionVersion, KindDefinition, Subresources};
 
-const CORE: &[Version] = &[
-    Version { name: "v1", stored: true, deprecated: None },
-    Version {
+const CORE: &[DefinitionVersion] = &[
+    DefinitionVersion { name: "v1", stored: true, deprecated: None },
+    DefinitionVersion {
         name: "v1alpha3",
         stored: false,
         deprecated: Some(
@@ -14,15 +14,15 @@ const CORE: &[Version] = &[
         ),
     },
 ];
-const PRESET: &[Version] = &[
-    Version {
+const PRESET: &[DefinitionVersion] = &[
+    DefinitionVersion {
         name: "v1",
         stored: false,
         deprecated: Some(
             "kubevirt.io/v1 VirtualMachineInstancePresets is now deprecated and will be removed in v2.",
         ),
     },
-    Version {
+    DefinitionVersion {
         name: "v1alpha3",
         stored: true,
         deprecated: Some(
@@ -30,23 +30,24 @@ const PRESET: &[Version] = &[
         ),
     },
 ];
-const EXPORT: &[Version] = &[
-    Version {
+const EXPORT: &[DefinitionVersion] = &[
+    DefinitionVersion {
         name: "v1beta1",
         stored: false,
         deprecated: Some(
             "export.kubevirt.io/v1beta1 VirtualMachineExport is now deprecated and will be removed in a future version.",
         ),
     },
-    Version { name: "v1", stored: true, deprecated: None },
+    DefinitionVersion { name: "v1", stored: true, deprecated: None },
 ];
-pub(super) const ALPHA_BETA: &[Version] = &[
-    Version { name: "v1alpha1", stored: false, deprecated: None },
-    Version { name: "v1beta1", stored: true, deprecated: None },
+pub(super) const ALPHA_BETA: &[DefinitionVersion] = &[
+    DefinitionVersion { name: "v1alpha1", stored: false, deprecated: None },
+    DefinitionVersion { name: "v1beta1", stored: true, deprecated: None },
 ];
-pub(super) const BETA: &[Version] = &[Version { name: "v1beta1", stored: true, deprecated: None }];
-pub(super) const ALPHA: &[Version] =
-    &[Version { name: "v1alpha1", stored: true, deprecated: None }];
+pub(super) const BETA: &[DefinitionVersion] =
+    &[DefinitionVersion { name: "v1beta1", stored: true, deprecated: None }];
+pub(super) const ALPHA: &[DefinitionVersion] =
+    &[DefinitionVersion { name: "v1alpha1", stored: true, deprecated: None }];
 
 pub(super) const AGE: Column = Column("Age", "date", ".metadata.creationTimestamp", "", 0);
 pub(super) const PHASE: Column = Column("Phase", "string", ".status.phase", "", 0);
@@ -58,15 +59,15 @@ const CREATED: Column = Column("CreationTime", "date", ".status.creationTime", "
 const SOURCE_KIND: Column = Column("SourceKind", "string", ".spec.source.kind", "", 0);
 const SOURCE_NAME: Column = Column("SourceName", "string", ".spec.source.name", "", 0);
 
-pub(super) const CATALOG: &[Kind] = &[
-    Kind {
+pub(super) const CATALOG: &[KindDefinition] = &[
+    KindDefinition {
         columns: &[
             AGE,
             Column("Status", "string", ".status.printableStatus", "Human Readable Status", 0),
             READY,
         ],
         subresources: Subresources::Status,
-        ..Kind::new(
+        ..KindDefinition::new(
             "kubevirt.io",
             "VirtualMachine",
             "virtualmachines",
@@ -75,7 +76,7 @@ pub(super) const CATALOG: &[Kind] = &[
             v1::VirtualMachine::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             AGE,
             PHASE,
@@ -91,7 +92,7 @@ pub(super) const CATALOG: &[Kind] = &[
             ),
             Column("Paused", "string", ".status.conditions[?(@.type=='Paused')].status", "", 1),
         ],
-        ..Kind::new(
+        ..KindDefinition::new(
             "kubevirt.io",
             "VirtualMachineInstance",
             "virtualmachineinstances",
@@ -100,7 +101,7 @@ pub(super) const CATALOG: &[Kind] = &[
             v1::VirtualMachineInstance::schema,
         )
     },
-    Kind::new(
+    KindDefinition::new(
         "kubevirt.io",
         "VirtualMachineInstancePreset",
         "virtualmachineinstancepresets",
@@ -108,7 +109,7 @@ pub(super) const CATALOG: &[Kind] = &[
         PRESET,
         v1::VirtualMachineInstancePreset::schema,
     ),
-    Kind {
+    KindDefinition {
         columns: &[
             Column(
                 "Desired",
@@ -134,7 +135,7 @@ pub(super) const CATALOG: &[Kind] = &[
             AGE,
         ],
         subresources: Subresources::Scale,
-        ..Kind::new(
+        ..KindDefinition::new(
             "kubevirt.io",
             "VirtualMachineInstanceReplicaSet",
             "virtualmachineinstancereplicasets",
@@ -143,7 +144,7 @@ pub(super) const CATALOG: &[Kind] = &[
             v1::VirtualMachineInstanceReplicaSet::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column(
                 "Phase",
@@ -161,7 +162,7 @@ pub(super) const CATALOG: &[Kind] = &[
             ),
         ],
         subresources: Subresources::Status,
-        ..Kind::new(
+        ..KindDefinition::new(
             "kubevirt.io",
             "VirtualMachineInstanceMigration",
             "virtualmachineinstancemigrations",
@@ -170,10 +171,10 @@ pub(super) const CATALOG: &[Kind] = &[
             v1::VirtualMachineInstanceMigration::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[AGE, PHASE],
         subresources: Subresources::Status,
-        ..Kind::new(
+        ..KindDefinition::new(
             "kubevirt.io",
             "KubeVirt",
             "kubevirts",
@@ -182,7 +183,7 @@ pub(super) const CATALOG: &[Kind] = &[
             v1::KubeVirt::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("Desired", "integer", ".spec.replicas", "Number of desired VirtualMachines", 0),
             Column(
@@ -202,7 +203,7 @@ pub(super) const CATALOG: &[Kind] = &[
             AGE,
         ],
         subresources: Subresources::Scale,
-        ..Kind::new(
+        ..KindDefinition::new(
             "pool.kubevirt.io",
             "VirtualMachinePool",
             "virtualmachinepools",
@@ -211,10 +212,10 @@ pub(super) const CATALOG: &[Kind] = &[
             pool::VirtualMachinePool::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[SOURCE_KIND, SOURCE_NAME, PHASE, READY_TO_USE, CREATED, ERROR],
         subresources: Subresources::Status,
-        ..Kind::new(
+        ..KindDefinition::new(
             "snapshot.kubevirt.io",
             "VirtualMachineSnapshot",
             "virtualmachinesnapshots",
@@ -223,10 +224,10 @@ pub(super) const CATALOG: &[Kind] = &[
             snapshot::VirtualMachineSnapshot::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[READY_TO_USE, CREATED, ERROR],
         subresources: Subresources::Status,
-        ..Kind::new(
+        ..KindDefinition::new(
             "snapshot.kubevirt.io",
             "VirtualMachineSnapshotContent",
             "virtualmachinesnapshotcontents",
@@ -235,7 +236,7 @@ pub(super) const CATALOG: &[Kind] = &[
             snapshot::VirtualMachineSnapshotContent::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             Column("TargetKind", "string", ".spec.target.kind", "", 0),
             Column("TargetName", "string", ".spec.target.name", "", 0),
@@ -243,7 +244,7 @@ pub(super) const CATALOG: &[Kind] = &[
             Column("RestoreTime", "date", ".status.restoreTime", "", 0),
         ],
         subresources: Subresources::Status,
-        ..Kind::new(
+        ..KindDefinition::new(
             "snapshot.kubevirt.io",
             "VirtualMachineRestore",
             "virtualmachinerestores",
@@ -252,10 +253,10 @@ pub(super) const CATALOG: &[Kind] = &[
             snapshot::VirtualMachineRestore::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[SOURCE_KIND, SOURCE_NAME, PHASE],
         subresources: Subresources::Status,
-        ..Kind::new(
+        ..KindDefinition::new(
             "export.kubevirt.io",
             "VirtualMachineExport",
             "virtualmachineexports",
@@ -264,14 +265,14 @@ pub(super) const CATALOG: &[Kind] = &[
             export::VirtualMachineExport::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[
             PHASE,
             Column("SourceVirtualMachine", "string", ".spec.source.name", "", 0),
             Column("TargetVirtualMachine", "string", ".spec.target.name", "", 0),
         ],
         subresources: Subresources::Status,
-        ..Kind::new(
+        ..KindDefinition::new(
             "clone.kubevirt.io",
             "VirtualMachineClone",
             "virtualmachineclones",
@@ -280,7 +281,7 @@ pub(super) const CATALOG: &[Kind] = &[
             clone::VirtualMachineClone::schema,
         )
     },
-    Kind::new(
+    KindDefinition::new(
         "instancetype.kubevirt.io",
         "VirtualMachineInstancetype",
         "virtualmachineinstancetypes",
@@ -288,9 +289,9 @@ pub(super) const CATALOG: &[Kind] = &[
         BETA,
         instancetype::VirtualMachineInstancetype::schema,
     ),
-    Kind {
-        scope: Scope::Cluster,
-        ..Kind::new(
+    KindDefinition {
+        scope: DefinitionScope::Cluster,
+        ..KindDefinition::new(
             "instancetype.kubevirt.io",
             "VirtualMachineClusterInstancetype",
             "virtualmachineclusterinstancetypes",
@@ -299,7 +300,7 @@ pub(super) const CATALOG: &[Kind] = &[
             instancetype::VirtualMachineClusterInstancetype::schema,
         )
     },
-    Kind::new(
+    KindDefinition::new(
         "instancetype.kubevirt.io",
         "VirtualMachinePreference",
         "virtualmachinepreferences",
@@ -307,9 +308,9 @@ pub(super) const CATALOG: &[Kind] = &[
         BETA,
         instancetype::VirtualMachinePreference::schema,
     ),
-    Kind {
-        scope: Scope::Cluster,
-        ..Kind::new(
+    KindDefinition {
+        scope: DefinitionScope::Cluster,
+        ..KindDefinition::new(
             "instancetype.kubevirt.io",
             "VirtualMachineClusterPreference",
             "virtualmachineclusterpreferences",
@@ -318,10 +319,10 @@ pub(super) const CATALOG: &[Kind] = &[
             instancetype::VirtualMachineClusterPreference::schema,
         )
     },
-    Kind {
-        scope: Scope::Cluster,
+    KindDefinition {
+        scope: DefinitionScope::Cluster,
         subresources: Subresources::Status,
-        ..Kind::new(
+        ..KindDefinition::new(
             "migrations.kubevirt.io",
             "MigrationPolicy",
             "migrationpolicies",

@@ -1,15 +1,16 @@
 //! Networks that interfaces name.
 
-use crd::definition::{Kind, Scope, Version};
+use crd::definition::{DefinitionScope, DefinitionVersion, KindDefinition};
 
 use crate::api::network;
 use crate::api::record::Field;
 
-const STABLE: &[Version] = &[Version { name: "v1", stored: true, deprecated: None }];
+const STABLE: &[DefinitionVersion] =
+    &[DefinitionVersion { name: "v1", stored: true, deprecated: None }];
 
-pub(super) const CATALOG: &[Kind] = &[Kind {
-    scope: Scope::Namespaced,
-    ..Kind::new(
+pub(super) const CATALOG: &[KindDefinition] = &[KindDefinition {
+    scope: DefinitionScope::Namespaced,
+    ..KindDefinition::new(
         "k8s.cni.cncf.io",
         "NetworkAttachmentDefinition",
         "network-attachment-definitions",

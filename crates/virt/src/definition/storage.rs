@@ -3,10 +3,10 @@
 use super::catalog::{AGE, BETA, PHASE};
 use crate::api::cdi;
 use crate::api::record::Field;
-use crd::definition::{Column, Kind, Scope, Subresources};
+use crd::definition::{Column, DefinitionScope, KindDefinition, Subresources};
 
-pub(super) const CATALOG: &[Kind] = &[
-    Kind {
+pub(super) const CATALOG: &[KindDefinition] = &[
+    KindDefinition {
         columns: &[
             Column("Phase", "string", ".status.phase", "The phase the data volume is in", 0),
             Column(
@@ -26,7 +26,7 @@ pub(super) const CATALOG: &[Kind] = &[
             AGE,
         ],
         subresources: Subresources::Status,
-        ..Kind::new(
+        ..KindDefinition::new(
             "cdi.kubevirt.io",
             "DataVolume",
             "datavolumes",
@@ -35,7 +35,7 @@ pub(super) const CATALOG: &[Kind] = &[
             cdi::DataVolume::schema,
         )
     },
-    Kind::new(
+    KindDefinition::new(
         "cdi.kubevirt.io",
         "DataSource",
         "datasources",
@@ -43,7 +43,7 @@ pub(super) const CATALOG: &[Kind] = &[
         BETA,
         cdi::DataSource::schema,
     ),
-    Kind {
+    KindDefinition {
         columns: &[Column(
             "Format",
             "string",
@@ -51,7 +51,7 @@ pub(super) const CATALOG: &[Kind] = &[
             "The format in which created sources are saved",
             0,
         )],
-        ..Kind::new(
+        ..KindDefinition::new(
             "cdi.kubevirt.io",
             "DataImportCron",
             "dataimportcrons",
@@ -60,10 +60,10 @@ pub(super) const CATALOG: &[Kind] = &[
             cdi::DataImportCron::schema,
         )
     },
-    Kind {
-        scope: Scope::Cluster,
+    KindDefinition {
+        scope: DefinitionScope::Cluster,
         subresources: Subresources::Status,
-        ..Kind::new(
+        ..KindDefinition::new(
             "cdi.kubevirt.io",
             "StorageProfile",
             "storageprofiles",
@@ -72,18 +72,25 @@ pub(super) const CATALOG: &[Kind] = &[
             cdi::StorageProfile::schema,
         )
     },
-    Kind {
-        scope: Scope::Cluster,
-        ..Kind::new("cdi.kubevirt.io", "CDIConfig", "cdiconfigs", &[], BETA, cdi::CDIConfig::schema)
+    KindDefinition {
+        scope: DefinitionScope::Cluster,
+        ..KindDefinition::new(
+            "cdi.kubevirt.io",
+            "CDIConfig",
+            "cdiconfigs",
+            &[],
+            BETA,
+            cdi::CDIConfig::schema,
+        )
     },
-    Kind {
-        scope: Scope::Cluster,
+    KindDefinition {
+        scope: DefinitionScope::Cluster,
         columns: &[AGE, PHASE],
-        ..Kind::new("cdi.kubevirt.io", "CDI", "cdis", &["cdi"], BETA, cdi::CDI::schema)
+        ..KindDefinition::new("cdi.kubevirt.io", "CDI", "cdis", &["cdi"], BETA, cdi::CDI::schema)
     },
-    Kind {
-        scope: Scope::Namespaced,
-        ..Kind::new(
+    KindDefinition {
+        scope: DefinitionScope::Namespaced,
+        ..KindDefinition::new(
             "cdi.kubevirt.io",
             "VolumeImportSource",
             "volumeimportsources",
@@ -92,9 +99,9 @@ pub(super) const CATALOG: &[Kind] = &[
             cdi::VolumeImportSource::schema,
         )
     },
-    Kind {
-        scope: Scope::Namespaced,
-        ..Kind::new(
+    KindDefinition {
+        scope: DefinitionScope::Namespaced,
+        ..KindDefinition::new(
             "cdi.kubevirt.io",
             "VolumeUploadSource",
             "volumeuploadsources",
@@ -103,9 +110,9 @@ pub(super) const CATALOG: &[Kind] = &[
             cdi::VolumeUploadSource::schema,
         )
     },
-    Kind {
-        scope: Scope::Namespaced,
-        ..Kind::new(
+    KindDefinition {
+        scope: DefinitionScope::Namespaced,
+        ..KindDefinition::new(
             "cdi.kubevirt.io",
             "VolumeCloneSource",
             "volumeclonesources",

@@ -3,15 +3,15 @@
 use super::catalog::{AGE, ALPHA_BETA, READY};
 use crate::api::record::Field;
 use crate::api::template;
-use crd::definition::{Column, Kind, Subresources};
+use crd::definition::{Column, KindDefinition, Subresources};
 
 const GROUP: &str = "template.kubevirt.io";
 
-pub(super) const CATALOG: &[Kind] = &[
-    Kind {
+pub(super) const CATALOG: &[KindDefinition] = &[
+    KindDefinition {
         columns: &[READY, AGE],
         subresources: Subresources::Status,
-        ..Kind::new(
+        ..KindDefinition::new(
             GROUP,
             "VirtualMachineTemplate",
             "virtualmachinetemplates",
@@ -20,10 +20,10 @@ pub(super) const CATALOG: &[Kind] = &[
             template::VirtualMachineTemplate::schema,
         )
     },
-    Kind {
+    KindDefinition {
         columns: &[READY, Column("Template", "string", ".status.templateRef.name", "", 0), AGE],
         subresources: Subresources::Status,
-        ..Kind::new(
+        ..KindDefinition::new(
             GROUP,
             "VirtualMachineTemplateRequest",
             "virtualmachinetemplaterequests",

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Facts;
+use super::DiagnosisInput;
 use super::object::Event;
 use super::storage::claim_names;
 
@@ -20,7 +20,7 @@ pub struct EventSummary {
 }
 
 /// Events about the machine, its instance and its volumes, the latest last.
-pub(super) fn summarize(facts: &Facts) -> Vec<EventSummary> {
+pub(super) fn summarize(facts: &DiagnosisInput) -> Vec<EventSummary> {
     let volumes = claim_names(facts);
     let mut all: Vec<EventSummary> = Vec::new();
     for event in facts.events.iter().filter(|event| concerns(event, facts, &volumes)) {
@@ -45,7 +45,7 @@ pub(super) fn summarize(facts: &Facts) -> Vec<EventSummary> {
     all.split_off(all.len().saturating_sub(MOST))
 }
 
-fn concerns(event: &Event, facts: &Facts, volumes: &[String]) -> bool {
+fn concerns(event: &Event, facts: &DiagnosisInput, volumes: &[String]) -> bool {
     let about = &event.involved_object;
     let name = about.name.as_deref().unwrap_or_default();
     match about.kind.as_deref().unwrap_or_default() {

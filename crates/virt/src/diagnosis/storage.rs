@@ -2,13 +2,13 @@
 //! that has lost copies.
 
 use super::object::{Claim, StorageVolume};
-use super::{Facts, Findings};
+use super::{DiagnosisInput, Findings};
 use crate::api::cdi::{DataVolume, DataVolumeCondition, DataVolumeSource};
 use crate::api::v1::Volume;
 use crate::reason::FillFailure;
 
 /// The names of the claims behind the volumes of the machine.
-pub(super) fn claim_names(facts: &Facts) -> Vec<String> {
+pub(super) fn claim_names(facts: &DiagnosisInput) -> Vec<String> {
     let template = facts.machine.as_ref().and_then(|machine| machine.spec.template.spec.as_ref());
     let spec = template.or(facts.instance.as_ref().map(|instance| &instance.spec));
     spec.into_iter().flat_map(|spec| &spec.volumes).filter_map(claim_name).collect()
@@ -46,7 +46,7 @@ pub(super) fn examine(findings: &mut Findings<'_>) {
 }
 
 /// Whether the machine creates this data volume itself.
-fn is_template(facts: &Facts, name: &str) -> bool {
+fn is_template(facts: &DiagnosisInput, name: &str) -> bool {
     let machine = facts.machine.iter();
     let mut templates = machine.flat_map(|machine| &machine.spec.data_volume_templates);
     templates.any(|template| template.metadata.name.as_deref() == Some(name))
@@ -220,7 +220,7 @@ fn examine_claim(findings: &mut Findings<'_>, claim: &Claim) {
 }
 
 /// The latest message about why a claim gets no volume.
-fn complaint(facts: &Facts, claim: &Claim) -> Option<String> {
+fn complaint(facts: &DiagnosisInput, claim: &Claim) -> Option<String> {
     let about = |event: &&super::Event| {
         event.involved_object.kind.as_deref() == Some("PersistentVolumeClaim")
             && event.involved_object.name.as_deref() == Some(claim.name())

@@ -24,22 +24,22 @@ fn node(name: &str, ready: &str) -> Node {
     }))
 }
 
-fn facts() -> Facts {
-    Facts {
+fn facts() -> DiagnosisInput {
+    DiagnosisInput {
         name: "web".into(),
         namespace: "default".into(),
         nodes: vec![node("one", "True")],
-        ..Facts::default()
+        ..DiagnosisInput::default()
     }
 }
 
 /// A machine in a state, with an instance in a phase and one condition.
-fn with_condition(state: &str, phase: &str, condition: Value) -> Facts {
+fn with_condition(state: &str, phase: &str, condition: Value) -> DiagnosisInput {
     let mut conditions = vec![condition];
     if conditions[0]["type"] != "Ready" {
         conditions.push(json!({"type": "Ready", "status": "True"}));
     }
-    Facts {
+    DiagnosisInput {
         machine: Some(object(json!({
             "spec": {"runStrategy": "Always", "template": {}},
             "status": {"printableStatus": state},
@@ -52,13 +52,13 @@ fn with_condition(state: &str, phase: &str, condition: Value) -> Facts {
     }
 }
 
-fn machine(state: &str, spec: Value, status: Value) -> Facts {
+fn machine(state: &str, spec: Value, status: Value) -> DiagnosisInput {
     let mut all = json!({"printableStatus": state});
     all.as_object_mut().unwrap().extend(status.as_object().unwrap().clone());
-    Facts { machine: Some(object(json!({"spec": spec, "status": all}))), ..facts() }
+    DiagnosisInput { machine: Some(object(json!({"spec": spec, "status": all}))), ..facts() }
 }
 
-fn with_disk(claim: &str) -> Facts {
+fn with_disk(claim: &str) -> DiagnosisInput {
     machine(
         "Provisioning",
         json!({"runStrategy": "Always", "template": {"spec": {"volumes": [
@@ -70,7 +70,7 @@ fn with_disk(claim: &str) -> Facts {
 
 /// All texts of the first finding are there, and it is as severe as expected.
 #[track_caller]
-fn first(facts: &Facts, severity: Severity, what: &str, why: &str, fix: &str) {
+fn first(facts: &DiagnosisInput, severity: Severity, what: &str, why: &str, fix: &str) {
     let found = diagnose(facts, now());
     let finding = found.findings.first().unwrap_or_else(|| panic!("no finding: {found:?}"));
     assert_eq!(finding.severity, severity, "{found:#?}");

@@ -43,7 +43,7 @@ pub fn infer(vm: &mut Value, namespace: &str, objects: &dyn Objects) -> Result<(
             continue;
         }
         let ignore = matcher["inferFromVolumeFailurePolicy"] == "Ignore";
-        let reader = Reader { field, namespace, objects };
+        let reader = InferReader { field, namespace, objects };
         match reader.of_volume(vm, volume) {
             Ok(found) => {
                 if ignore && field == "instancetype" {
@@ -64,13 +64,13 @@ fn remove(vm: &mut Value, pointer: &str, field: &str) {
     }
 }
 
-struct Reader<'a> {
+struct InferReader<'a> {
     field: &'static str,
     namespace: &'a str,
     objects: &'a dyn Objects,
 }
 
-impl Reader<'_> {
+impl InferReader<'_> {
     fn get(
         &self,
         group: &str,

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use types::Quantity;
 
-use super::{Conflict, Unmet};
+use super::{Conflict, UnmetPreference};
 use crate::default::object;
 use crate::memory::read;
 use crate::state::{list, text};
@@ -19,13 +19,13 @@ pub(crate) const TOPOLOGIES: &[(&str, &str)] = &[
 
 /// What processors are spread over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spread {
+pub(crate) enum CpuSpread {
     SocketsCores,
     CoresThreads,
     SocketsCoresThreads,
 }
 
-impl Spread {
+impl CpuSpread {
     fn name(self) -> &'static str {
         match self {
             Self::SocketsCores => "SocketsCores",
@@ -36,14 +36,14 @@ impl Spread {
 }
 
 /// Ratio and target of a preference that spreads processors; a name that nobody knows.
-pub(crate) fn spread(preference: &Value) -> (u64, Result<Spread, &str>) {
+pub(crate) fn spread(preference: &Value) -> (u64, Result<CpuSpread, &str>) {
     let options = &preference["cpu"]["spreadOptions"];
     let old = preference["preferSpreadSocketToCoreRatio"].as_u64().filter(|ratio| *ratio > 0);
     let ratio = options["ratio"].as_u64().or(old).unwrap_or(2);
     let across = match text(options, "/across") {
-        "" | "SocketsCores" => Ok(Spread::SocketsCores),
-        "CoresThreads" => Ok(Spread::CoresThreads),
-        "SocketsCoresThreads" => Ok(Spread::SocketsCoresThreads),
+        "" | "SocketsCores" => Ok(CpuSpread::SocketsCores),
+        "CoresThreads" => Ok(CpuSpread::CoresThreads),
+        "SocketsCoresThreads" => Ok(CpuSpread::SocketsCoresThreads),
         other => Err(other),
     };
     (ratio, across)
@@ -71,13 +71,13 @@ pub(super) fn check_spread(size: &Value, preference: Option<&Value>) -> Option<C
     let (ratio, across) = spread(preference?);
     let ratio = ratio.max(1);
     let message = match across.ok()? {
-        Spread::SocketsCores if !count.is_multiple_of(ratio) => format!(
+        CpuSpread::SocketsCores if !count.is_multiple_of(ratio) => format!(
             "{count} vCPUs provided by the instance type are not divisible by the Spec.PreferSpreadSocketToCoreRatio or Spec.CPU.PreferSpreadOptions.Ratio of {ratio} provided by the preference"
         ),
-        Spread::CoresThreads if !count.is_multiple_of(ratio) => format!(
+        CpuSpread::CoresThreads if !count.is_multiple_of(ratio) => format!(
             "{count} vCPUs provided by the instance type are not divisible by the number of threads per core {ratio}"
         ),
-        Spread::SocketsCoresThreads if !count.is_multiple_of(THREADS * ratio) => {
+        CpuSpread::SocketsCoresThreads if !count.is_multiple_of(THREADS * ratio) => {
             format!(
                 "{count} vCPUs provided by the instance type are not divisible by the number of threads per core {THREADS} and Spec.PreferSpreadSocketToCoreRatio or Spec.CPU.PreferSpreadOptions.Ratio of {ratio}"
             )
@@ -206,8 +206,8 @@ fn arrange(count: u64, preference: Option<&Value>) -> (u64, u64, u64) {
             let (ratio, across) = spread(preference);
             let ratio = ratio.max(1);
             match across {
-                Ok(Spread::CoresThreads) => (1, count / ratio, ratio),
-                Ok(Spread::SocketsCoresThreads) => (count / THREADS / ratio, ratio, THREADS),
+                Ok(CpuSpread::CoresThreads) => (1, count / ratio, ratio),
+                Ok(CpuSpread::SocketsCoresThreads) => (count / THREADS / ratio, ratio, THREADS),
                 _ => (count / ratio, ratio, 1),
             }
         }
@@ -271,7 +271,7 @@ pub(super) fn check_requirements(
     size: Option<&Value>,
     preference: &Value,
     spec: &Value,
-) -> Result<(), Unmet> {
+) -> Result<(), UnmetPreference> {
     let wanted = &preference["requirements"];
     if let Some(count) = wanted["cpu"]["guest"].as_u64() {
         check_cpu(size, preference, spec, count)?;
@@ -281,7 +281,7 @@ pub(super) fn check_requirements(
     }
     let (architecture, own) = (text(wanted, "/architecture"), text(spec, "/architecture"));
     if !architecture.is_empty() && architecture != own {
-        return Err(Unmet {
+        return Err(UnmetPreference {
             fields: "spec.template.spec.architecture".to_owned(),
             message: format!(
                 "preference requires architecture {architecture} but {own} is being requested"
@@ -296,7 +296,7 @@ fn check_cpu(
     preference: &Value,
     spec: &Value,
     wanted: u64,
-) -> Result<(), Unmet> {
+) -> Result<(), UnmetPreference> {
     if let Some(size) = size {
         let count = processors(size);
         if count >= wanted {
@@ -305,18 +305,18 @@ fn check_cpu(
         let message = format!(
             "insufficient CPU resources of {count} vCPU provided by instance type, preference requires {wanted} vCPU"
         );
-        return Err(Unmet { fields: "spec.instancetype".to_owned(), message });
+        return Err(UnmetPreference { fields: "spec.instancetype".to_owned(), message });
     }
     let (parts, noun): (&[&str], &str) = match topology(Some(preference)) {
         "threads" => (&["threads"], "threads"),
         "cores" => (&["cores"], "cores"),
         "sockets" => (&["sockets"], "sockets"),
         "spread" => match spread(preference).1 {
-            Ok(Spread::CoresThreads) => (&["cores", "threads"], Spread::CoresThreads.name()),
-            Ok(Spread::SocketsCoresThreads) => {
-                (&["sockets", "cores", "threads"], Spread::SocketsCoresThreads.name())
+            Ok(CpuSpread::CoresThreads) => (&["cores", "threads"], CpuSpread::CoresThreads.name()),
+            Ok(CpuSpread::SocketsCoresThreads) => {
+                (&["sockets", "cores", "threads"], CpuSpread::SocketsCoresThreads.name())
             }
-            _ => (&["sockets", "cores"], Spread::SocketsCores.name()),
+            _ => (&["sockets", "cores"], CpuSpread::SocketsCores.name()),
         },
         _ => (&["cores", "sockets", "threads"], "cores, sockets and threads"),
     };
@@ -330,10 +330,14 @@ fn check_cpu(
     let message = format!(
         "insufficient CPU resources of {count} vCPU provided by VirtualMachine, preference requires {wanted} vCPU provided as {noun}"
     );
-    Err(Unmet { fields: fields.join(", "), message })
+    Err(UnmetPreference { fields: fields.join(", "), message })
 }
 
-fn check_memory(size: Option<&Value>, spec: &Value, least: &Quantity) -> Result<(), Unmet> {
+fn check_memory(
+    size: Option<&Value>,
+    spec: &Value,
+    least: &Quantity,
+) -> Result<(), UnmetPreference> {
     let own = read(&spec["domain"]["memory"]["guest"]);
     let sized = size.and_then(|size| read(&size["memory"]["guest"]));
     let provided = own.or(sized).unwrap_or_else(|| Quantity::from_bytes(0));
@@ -347,5 +351,5 @@ fn check_memory(size: Option<&Value>, spec: &Value, least: &Quantity) -> Result<
     let message = format!(
         "insufficient Memory resources of {provided} provided by {by}, preference requires {least}"
     );
-    Err(Unmet { fields: fields.to_owned(), message })
+    Err(UnmetPreference { fields: fields.to_owned(), message })
 }

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Patch, Target, add, name, running, test};
+use super::{Patch, PatchTarget, add, name, running, test};
 use crate::api::atom::Quantity;
 use crate::refusal::{About, Refusal};
 use crate::state::{list, text};
@@ -97,7 +97,7 @@ fn set(vm: &Value, request: &Value) -> Patch {
     } else {
         vec![add("/status", &json!({"memoryDumpRequest": request}))]
     };
-    Patch::new(Target::MachineStatus, operations)
+    Patch::new(PatchTarget::MachineStatus, operations)
 }
 
 /// The refusal of a claim that is too small.
@@ -181,7 +181,7 @@ mod tests {
             |vmi: Option<&Value>, claim: Option<&Value>| dump_memory(&machine, vmi, "c", claim);
         let running = vmi("Running");
         let dump = asked(Some(&running), Some(&fits)).unwrap();
-        assert_eq!((dump.patch.target, dump.grow_to), (Target::MachineStatus, None));
+        assert_eq!((dump.patch.target, dump.grow_to), (PatchTarget::MachineStatus, None));
         let short = claim("300Mi", "ReadWriteOnce");
         let grown = asked(Some(&running), Some(&short)).unwrap();
         assert_eq!(grown.grow_to, Some(356 << 20), "virtctl made it for the requested memory");

@@ -285,7 +285,7 @@ fn volumes_are_attached_to_the_template() {
         "volumeSource": {"dataVolume": {"name": "d"}},
     });
     let patch = add_volume(Volumes::OfMachine(&vm), &options).unwrap();
-    assert_eq!(patch.target, Target::Machine);
+    assert_eq!(patch.target, PatchTarget::Machine);
     let [test_volumes, test_disks, volumes, disks] = patch.operations.as_slice() else {
         panic!("{:?}", patch.operations)
     };

@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Patch, Target, add, name, test};
+use super::{Patch, PatchTarget, add, name, test};
 use crate::refusal::{About, Refusal};
-use crate::state::{Phase, list, text};
+use crate::state::{InstancePhase, list, text};
 
 /// Whose volumes a request is about.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ impl<'a> Volumes<'a> {
             let why = format!("VMI {namespace}/{} is owned by a VM", name(vmi));
             return Err(Refusal::bad_request(why));
         }
-        if Phase::of(vmi) == Phase::Running {
+        if InstancePhase::of(vmi) == InstancePhase::Running {
             Ok(())
         } else {
             Err(self.conflict("VMI is not running"))
@@ -62,8 +62,8 @@ impl<'a> Volumes<'a> {
         let volume_path = format!("{base}/volumes");
         let disk_path = format!("{base}/domain/devices/disks");
         let target = match self {
-            Self::OfMachine(_) => Target::Machine,
-            Self::OfInstance(_) => Target::Instance,
+            Self::OfMachine(_) => PatchTarget::Machine,
+            Self::OfInstance(_) => PatchTarget::Instance,
         };
         Patch::new(
             target,

@@ -1,17 +1,17 @@
 use serde_json::json;
 
 use super::*;
-use Action as A;
-use Phase as P;
+use InstancePhase as P;
+use RunAction as A;
 use RunStrategy as S;
 
-const START: Option<Request> = Some(Request::Start { paused: false });
-const STOP: Option<Request> = Some(Request::Stop);
+const START: Option<StateChangeRequest> = Some(StateChangeRequest::Start { paused: false });
+const STOP: Option<StateChangeRequest> = Some(StateChangeRequest::Stop);
 
-fn situation(strategy: S, phase: Option<P>, request: Option<Request>) -> Situation {
+fn situation(strategy: S, phase: Option<P>, request: Option<StateChangeRequest>) -> RunSituation {
     let instance =
         phase.map(|phase| Instance { phase, deleting: false, receiving: false, journey: None });
-    Situation { strategy, last: Some(strategy), instance, request, retry_in: 0, held: false }
+    RunSituation { strategy, last: Some(strategy), instance, request, retry_in: 0, held: false }
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn every_strategy_answers_every_state() {
 #[test]
 fn a_strategy_that_is_new_starts_the_machine() {
     for last in [None, Some(S::Halted)] {
-        let now = Situation { last, ..situation(S::RerunOnFailure, None, None) };
+        let now = RunSituation { last, ..situation(S::RerunOnFailure, None, None) };
         assert_eq!(decide(now), A::Start { paused: false });
     }
 }
@@ -65,17 +65,17 @@ fn a_strategy_that_is_new_starts_the_machine() {
 #[test]
 fn a_start_waits_for_its_time_but_not_if_a_person_asked_by_hand() {
     for strategy in [S::Always, S::RerunOnFailure] {
-        let now = Situation { retry_in: 7, last: None, ..situation(strategy, None, None) };
+        let now = RunSituation { retry_in: 7, last: None, ..situation(strategy, None, None) };
         assert_eq!(decide(now), A::Wait { seconds: 7 });
     }
-    let now = Situation { retry_in: 7, ..situation(S::Manual, None, START) };
+    let now = RunSituation { retry_in: 7, ..situation(S::Manual, None, START) };
     assert_eq!(decide(now), A::Start { paused: false });
 }
 
 #[test]
 fn a_machine_that_must_be_repaired_does_not_start() {
     for strategy in [S::Always, S::Once, S::Manual, S::RerunOnFailure, S::WaitAsReceiver] {
-        let now = Situation { held: true, ..situation(strategy, None, START) };
+        let now = RunSituation { held: true, ..situation(strategy, None, START) };
         assert_eq!(decide(now), A::Nothing, "{strategy}");
     }
 }
@@ -94,9 +94,9 @@ fn an_instance_that_is_going_is_not_deleted_twice() {
 #[test]
 fn a_guest_that_moved_to_another_cluster_is_not_started_again() {
     let mut now = situation(S::Always, Some(P::Succeeded), None);
-    now.instance.as_mut().unwrap().journey = Some(Journey::UnderWay);
+    now.instance.as_mut().unwrap().journey = Some(CrossClusterMigration::UnderWay);
     assert_eq!(decide(now), A::Wait { seconds: 2 });
-    now.instance.as_mut().unwrap().journey = Some(Journey::Done);
+    now.instance.as_mut().unwrap().journey = Some(CrossClusterMigration::Done);
     assert_eq!(decide(now), A::Become(S::Halted));
     now.strategy = S::WaitAsReceiver;
     assert_eq!(decide(now), A::BecomeWhatItWas);
@@ -117,14 +117,14 @@ fn a_situation_is_read_from_the_objects() {
         "metadata": {"uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z"},
         "status": {"phase": "Running"},
     });
-    let seen = Situation::of(&vm, Some(&vmi), now).unwrap();
+    let seen = RunSituation::of(&vm, Some(&vmi), now).unwrap();
     assert_eq!((seen.strategy, seen.last), (S::Always, Some(S::Manual)));
     assert_eq!((seen.request, seen.retry_in, seen.held), (STOP, 30, false));
     assert!(seen.instance.unwrap().deleting);
     // A request to stop another instance is none.
     let other = json!({"metadata": {"uid": "v"}});
-    assert_eq!(Situation::of(&vm, Some(&other), now).unwrap().request, None);
-    assert_eq!(Situation::of(&json!({"spec": {"runStrategy": "Often"}}), None, now), None);
+    assert_eq!(RunSituation::of(&vm, Some(&other), now).unwrap().request, None);
+    assert_eq!(RunSituation::of(&json!({"spec": {"runStrategy": "Often"}}), None, now), None);
 }
 
 #[test]

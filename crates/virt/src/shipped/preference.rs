@@ -5,25 +5,25 @@ use serde_json::{Value, json};
 use super::{DOMAIN, RELEASE};
 
 /// An operating system.
-struct System {
+struct OperatingSystem {
     name: &'static str,
     title: &'static str,
     icon: &'static str,
-    family: Family,
+    family: OsFamily,
     /// What it needs at least, if it is known: processors and memory.
     needs: Option<(u32, &'static str)>,
-    extras: &'static [Extra],
+    extras: &'static [PreferenceExtra],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Family {
+enum OsFamily {
     Linux,
     Windows,
 }
 
 /// What one system prefers beyond its family.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Extra {
+enum PreferenceExtra {
     Efi,
     /// EFI whose variables outlive the guest.
     PersistentEfi,
@@ -38,32 +38,41 @@ enum Extra {
     Amd64,
 }
 
-use Extra::{Amd64, Cores, Efi, IoThreads, PersistentEfi, SecureBoot, Tablet, Tpm, Virtio};
-use Family::{Linux, Windows};
+use OsFamily::{Linux, Windows};
+use PreferenceExtra::{
+    Amd64, Cores, Efi, IoThreads, PersistentEfi, SecureBoot, Tablet, Tpm, Virtio,
+};
 
 const fn linux(
     name: &'static str,
     title: &'static str,
     icon: &'static str,
     needs: Option<(u32, &'static str)>,
-    extras: &'static [Extra],
-) -> System {
-    System { name, title, icon, family: Linux, needs, extras }
+    extras: &'static [PreferenceExtra],
+) -> OperatingSystem {
+    OperatingSystem { name, title, icon, family: Linux, needs, extras }
 }
 
 const fn windows(
     name: &'static str,
     title: &'static str,
     needs: (u32, &'static str),
-    extras: &'static [Extra],
-) -> System {
-    System { name, title, icon: "icon-windows", family: Windows, needs: Some(needs), extras }
+    extras: &'static [PreferenceExtra],
+) -> OperatingSystem {
+    OperatingSystem {
+        name,
+        title,
+        icon: "icon-windows",
+        family: Windows,
+        needs: Some(needs),
+        extras,
+    }
 }
 
 const ENTERPRISE: Option<(u32, &str)> = Some((1, "1.5Gi"));
 const SERVER: (u32, &str) = (1, "2Gi");
 
-const SYSTEMS: &[System] = &[
+const SYSTEMS: &[OperatingSystem] = &[
     linux("alpine", "Alpine", "icon-alpine", Some((1, "512Mi")), &[]),
     linux("centos.stream10", "CentOS Stream 10", "icon-centos", ENTERPRISE, &[IoThreads]),
     linux(
@@ -137,7 +146,7 @@ const SYSTEMS: &[System] = &[
 
 /// All of them; each Windows is there a second time, with paravirtual devices.
 pub(super) fn objects() -> Vec<Value> {
-    let both = |system: &System| {
+    let both = |system: &OperatingSystem| {
         let mut objects = vec![system.object(system.name, system.title, system.extras)];
         if system.family == Windows {
             let name = format!("{}.virtio", system.name);
@@ -150,8 +159,8 @@ pub(super) fn objects() -> Vec<Value> {
     SYSTEMS.iter().flat_map(both).collect()
 }
 
-impl System {
-    fn object(&self, name: &str, title: &str, extras: &[Extra]) -> Value {
+impl OperatingSystem {
+    fn object(&self, name: &str, title: &str, extras: &[PreferenceExtra]) -> Value {
         let kind = match self.family {
             Linux => "linux",
             Windows => "windows",
@@ -201,7 +210,7 @@ impl System {
     }
 }
 
-fn add(spec: &mut Value, extra: Extra) {
+fn add(spec: &mut Value, extra: PreferenceExtra) {
     match extra {
         Efi => spec["firmware"] = json!({"preferredEfi": {"secureBoot": false}}),
         PersistentEfi => {

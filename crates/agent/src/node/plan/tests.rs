@@ -1,6 +1,6 @@
 use std::net::Ipv4Addr;
 
-use super::super::facts::{Cpu, Disk, Findings, Memory};
+use super::super::facts::{Cpu, Findings, HostFileSystem, HostMemory};
 use super::*;
 
 fn config() -> Config {
@@ -14,20 +14,20 @@ fn config() -> Config {
     }
 }
 
-fn facts() -> Facts {
-    Facts {
+fn facts() -> HostFacts {
+    HostFacts {
         cpu: Cpu {
             count: 4,
             vendor: "GenuineIntel".into(),
             model: "Xeon".into(),
             features: vec!["vmx".into()],
         },
-        memory: Memory {
+        memory: HostMemory {
             total: 8 << 30,
             available: 4 << 30,
             huge_pages: vec![(2 << 20, 1 << 30), (1 << 30, 0)],
         },
-        disk: Disk { total: 100 << 30, free: 50 << 30 },
+        disk: HostFileSystem { total: 100 << 30, free: 50 << 30 },
         findings: Findings {
             virtualization: Virtualization::Emulated {
                 qemu: "7.2.22".into(),
@@ -35,7 +35,7 @@ fn facts() -> Facts {
             },
             network: None,
         },
-        ..Facts::default()
+        ..HostFacts::default()
     }
 }
 
@@ -46,7 +46,7 @@ fn at(second: i64) -> Timestamp {
 #[test]
 fn a_node_that_is_up_to_date_is_not_written() {
     let node = birth(&config(), &facts(), at(0));
-    assert_eq!(patches(&config(), &facts(), &node, at(100)), Patches::default());
+    assert_eq!(patches(&config(), &facts(), &node, at(100)), NodePatches::default());
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn what_others_wrote_stays() {
         .as_array_mut()
         .unwrap()
         .insert(0, json!({"type": "NetworkUnavailable", "status": "False"}));
-    assert_eq!(patches(&config(), &facts(), &node, at(100)), Patches::default());
+    assert_eq!(patches(&config(), &facts(), &node, at(100)), NodePatches::default());
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_change_of_the_host_is_written_and_nothing_else() {
     let node = birth(&config(), &facts(), at(0));
     let mut now = facts();
     now.findings.virtualization = Virtualization::Kvm { qemu: "7.2.22".into() };
-    let Patches { metadata, status } = patches(&config(), &now, &node, at(100));
+    let NodePatches { metadata, status } = patches(&config(), &now, &node, at(100));
     assert_eq!(
         metadata.unwrap(),
         json!({"metadata": {"labels": {

@@ -1,22 +1,22 @@
-use net::{Protocol, Scope};
+use net::{EndpointScope, Protocol};
 use serde_json::{Value, json};
 
 use super::*;
 
-fn node() -> Node {
-    Node {
+fn node() -> ServiceNode {
+    ServiceNode {
         name: "one".into(),
         addresses: vec![[192, 0, 2, 1].into()],
         guests: "10.52.0.0/24".parse().unwrap(),
     }
 }
 
-fn named(object: &Value) -> Key {
+fn named(object: &Value) -> ObjectKey {
     let text = |field: &str| object["metadata"][field].as_str().unwrap().to_owned();
-    Key { namespace: text("namespace"), name: text("name") }
+    ObjectKey { namespace: text("namespace"), name: text("name") }
 }
 
-fn read_services(specs: &[(&str, Value)]) -> BTreeMap<Key, ServiceRecord> {
+fn read_services(specs: &[(&str, Value)]) -> BTreeMap<ObjectKey, ServiceRecord> {
     let read = |(name, spec): &(&str, Value)| {
         let object = json!({"metadata": {"namespace": "ns", "name": name}, "spec": spec});
         let record = ServiceRecord::read(serde_json::from_value(object.clone()).unwrap())?;
@@ -25,7 +25,7 @@ fn read_services(specs: &[(&str, Value)]) -> BTreeMap<Key, ServiceRecord> {
     specs.iter().filter_map(read).collect()
 }
 
-fn read_slices(slices: &[(&str, Value, Value)]) -> BTreeMap<Key, SliceRecord> {
+fn read_slices(slices: &[(&str, Value, Value)]) -> BTreeMap<ObjectKey, SliceRecord> {
     let read = |(index, (service, ports, endpoints)): (usize, &(&str, Value, Value))| {
         let object = json!({
             "metadata": {"namespace": "ns", "name": format!("{service}-{index}"),
@@ -78,8 +78,8 @@ fn a_service_has_the_ready_endpoints_of_all_its_slices() {
         port: 80,
         node_port: None,
         affinity: None,
-        internal: Scope::Cluster,
-        external: Scope::Cluster,
+        internal: EndpointScope::Cluster,
+        external: EndpointScope::Cluster,
         endpoints: vec![here, there],
     };
     assert_eq!(found, [want]);
@@ -96,8 +96,8 @@ fn what_a_service_asks_for_reaches_the_network() {
     assert_eq!(found.len(), 2);
     let first = &found[0];
     assert_eq!((first.protocol, first.node_port), (Protocol::Udp, Some(30053)));
-    assert_eq!((first.affinity, first.internal), (Some(60), Scope::Local));
-    assert_eq!(first.external, Scope::Local);
+    assert_eq!((first.affinity, first.internal), (Some(60), EndpointScope::Local));
+    assert_eq!(first.external, EndpointScope::Local);
     assert_eq!((found[1].id.as_str(), found[1].protocol), ("ns/web:sctp/sctp", Protocol::Sctp));
     assert!(found.iter().all(|service| service.endpoints.is_empty()));
 }
@@ -156,7 +156,7 @@ fn names_follow_from_services_and_endpoints() {
         json!([named, endpoint("10.52.0.3", "one", true), endpoint("10.52.0.4", "one", false)]);
     let ports = json!([{"name": "sql", "port": 15432, "protocol": "TCP"}]);
     let found = records(&services, &read_slices(&[("db", ports, endpoints)]));
-    let mut want = Records::default();
+    let mut want = ServiceRecords::default();
     let web = "web.ns.svc.cluster.local";
     want.insert_address(web, [10, 43, 0, 9].into()).unwrap();
     want.insert_pointer([10, 43, 0, 9].into(), web).unwrap();

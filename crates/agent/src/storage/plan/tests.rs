@@ -12,15 +12,15 @@ const UID: &str = "00112233-4455-6677-8899-aabbccddee";
 
 /// Objects and a storage process, to be changed by each case.
 struct Scene {
-    volumes: BTreeMap<String, Volume>,
+    volumes: BTreeMap<String, LonghornVolume>,
     replicas: BTreeMap<String, Replica>,
     engines: BTreeMap<String, Engine>,
     snapshots: BTreeMap<String, Snapshot>,
     tickets: BTreeMap<String, BTreeSet<String>>,
-    images: BTreeMap<String, Ready>,
+    images: BTreeMap<String, ImageLocations>,
     disks: BTreeMap<String, PathBuf>,
     state: Option<StorageStatus>,
-    under_way: BTreeSet<Key>,
+    under_way: BTreeSet<JobKey>,
 }
 
 fn id(last: u8) -> String {
@@ -78,7 +78,7 @@ impl Scene {
     fn settled() -> Self {
         let mut scene = Self::new();
         scene.serve_replica();
-        let Some(Action::Attach { attachment, .. }) = scene.plan().pop() else { panic!() };
+        let Some(StorageAction::Attach { attachment, .. }) = scene.plan().pop() else { panic!() };
         let replica = scene.replica().id;
         let member = MemberStatus {
             id: replica,
@@ -140,12 +140,12 @@ impl Scene {
         self.snapshots.entry("s".into()).or_insert(snapshot)
     }
 
-    fn plan(&self) -> Vec<Action> {
+    fn plan(&self) -> Vec<StorageAction> {
         plan(&self.world())
     }
 
-    fn world(&self) -> World<'_> {
-        World {
+    fn world(&self) -> StorageWorld<'_> {
+        StorageWorld {
             node: "one",
             volumes: &self.volumes,
             replicas: &self.replicas,
@@ -173,7 +173,7 @@ impl Scene {
 fn a_replica_is_made_then_the_volume_attached_then_nothing_is_left_to_do() {
     let mut scene = Scene::new();
     scene.check(&["MakeReplica"]);
-    scene.under_way.insert(Key::Replica("v-r-1".into()));
+    scene.under_way.insert(JobKey::Replica("v-r-1".into()));
     scene.check(&[]);
     scene.under_way.clear();
     scene.serve_replica();
@@ -188,7 +188,7 @@ fn a_replica_is_made_then_the_volume_attached_then_nothing_is_left_to_do() {
 fn a_replica_that_held_data_is_not_made_anew() {
     let mut scene = Scene::new();
     let new = |scene: &Scene| match scene.plan().remove(0) {
-        Action::MakeReplica { new, .. } => new,
+        StorageAction::MakeReplica { new, .. } => new,
         other => panic!("{other:?}"),
     };
     assert!(!new(&scene).existing);
@@ -216,7 +216,7 @@ fn a_clone_lies_on_the_snapshot_that_is_named() {
         scene.replicas.insert(name.into(), other);
     }
     let base = scene.plan().into_iter().find_map(|action| match action {
-        Action::MakeReplica { replica, new } if replica == "v-r-1" => new.base,
+        StorageAction::MakeReplica { replica, new } if replica == "v-r-1" => new.base,
         _ => None,
     });
     let replica = ReplicaId::from_u128(8);
@@ -229,12 +229,12 @@ fn a_volume_of_an_image_waits_for_it_and_lies_on_it() {
     scene.volumes.get_mut("v").unwrap().image = Some("i".into());
     scene.check(&[]);
     let mut image = object("BackingImage", "i", 7, json!({"sourceType": "upload"}));
-    scene.images.insert("i".into(), Ready::of(&image).unwrap());
+    scene.images.insert("i".into(), ImageLocations::of(&image).unwrap());
     scene.check(&[]);
     image.data["status"] = json!({"diskFileStatusMap": {"d": {"state": "ready"}}});
-    scene.images.insert("i".into(), Ready::of(&image).unwrap());
+    scene.images.insert("i".into(), ImageLocations::of(&image).unwrap());
     let base = |scene: &Scene| match scene.plan().pop() {
-        Some(Action::MakeReplica { new, .. }) => new.base,
+        Some(StorageAction::MakeReplica { new, .. }) => new.base,
         other => panic!("{other:?}"),
     };
     assert_eq!(base(&scene), None, "another node has it, and this one is built up from there");
@@ -242,7 +242,7 @@ fn a_volume_of_an_image_waits_for_it_and_lies_on_it() {
     let path = "/srv/backing-images/i-00112233/backing".into();
     assert_eq!(base(&scene), Some(BaseOf::Image { path }));
     scene.serve_replica();
-    let Some(Action::Attach { first, .. }) = scene.plan().pop() else { panic!() };
+    let Some(StorageAction::Attach { first, .. }) = scene.plan().pop() else { panic!() };
     assert_eq!(first.len(), 1, "it has everything");
 }
 
@@ -327,7 +327,7 @@ fn volumes_that_no_object_is_for_are_nobody_elses_business() {
 #[test]
 fn what_a_machine_writes_to_is_captured_together_or_not_at_all() {
     let mut scene = Scene::settled();
-    let together = hci::together::Together {
+    let together = hci::together::SnapshotGroup {
         instant: "i".into(),
         count: 2,
         namespace: "n".into(),
@@ -342,7 +342,7 @@ fn what_a_machine_writes_to_is_captured_together_or_not_at_all() {
     other.name = "t".into();
     scene.snapshots.insert("t".into(), other);
     scene.check(&["TakeTogether"]);
-    let Some(Action::TakeTogether { instant }) = scene.plan().pop() else { panic!() };
+    let Some(StorageAction::TakeTogether { instant }) = scene.plan().pop() else { panic!() };
     assert_eq!(instant.torn(scene.state.as_ref().unwrap()), Some(vec![]));
     let info = SnapshotInfo {
         id: SnapshotId::from_u128(1),
@@ -359,11 +359,11 @@ fn what_a_machine_writes_to_is_captured_together_or_not_at_all() {
     scene.check(&["TakeTogether"]);
     let torn = instant.torn(scene.state.as_ref().unwrap()).unwrap();
     assert_eq!(torn.iter().map(|it| it.snapshot.as_str()).collect::<Vec<_>>(), ["s"]);
-    assert!(instant::is_torn(&scene.world(), &scene.snapshots["s"]));
+    assert!(group_snapshot::is_torn(&scene.world(), &scene.snapshots["s"]));
     taken(&mut scene, "t");
     scene.check(&[]);
     assert_eq!(instant.torn(scene.state.as_ref().unwrap()), None);
-    assert!(!instant::is_torn(&scene.world(), &scene.snapshots["s"]));
+    assert!(!group_snapshot::is_torn(&scene.world(), &scene.snapshots["s"]));
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub(super) enum WebError {
     Tls(#[source] std::io::Error),
     #[error("the guest does not speak HTTP")]
     Http(#[from] hyper::Error),
-    #[error("the probe asks for what is no request")]
+    #[error("the probe is not a valid HTTP request")]
     Request(#[from] http::Error),
     #[error("HTTP probe failed with statuscode: {0}")]
     Status(u16),
@@ -101,7 +101,7 @@ fn request(action: &Value) -> Result<http::Request<Empty<Bytes>>, WebError> {
 
 fn connector() -> TlsConnector {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let believing = Believing(Arc::clone(&provider));
+    let believing = NoCertVerification(Arc::clone(&provider));
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("the provider knows the default versions")
@@ -114,9 +114,9 @@ fn connector() -> TlsConnector {
 /// Takes any certificate, but wants its key to be there: whether the guest answers is asked,
 /// not who it is.
 #[derive(Debug)]
-struct Believing(Arc<CryptoProvider>);
+struct NoCertVerification(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Believing {
+impl ServerCertVerifier for NoCertVerification {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

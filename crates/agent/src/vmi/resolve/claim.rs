@@ -8,13 +8,13 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
-use qemu::machine::{FileImage, ImageFormat, Source};
+use qemu::machine::{DiskSource, FileImage, ImageFormat};
 use serde_json::{Value, json};
 use virt::v1::{EphemeralVolumeSource, Volume};
 
 use super::{ResolveError, Resolved, Resolver, file, plain_file};
 use crate::api::{are_bound, present};
-use crate::vmi::translate::Backing;
+use crate::vmi::translate::VolumeBacking;
 
 /// The image in a claim that is a file system.
 const IMAGE: &str = "disk.img";
@@ -96,8 +96,8 @@ impl Resolver<'_> {
             }
         }
         if kind.is_block_device() {
-            let source = Source::BlockDevice { path };
-            let backing = Backing { source, read_only: false, direct: true, allocated: true };
+            let source = DiskSource::BlockDevice { path };
+            let backing = VolumeBacking { source, read_only: false, direct: true, allocated: true };
             return Ok(Resolved { backing, size: None, claim: None, group });
         }
         if !kind.is_file() {
@@ -145,14 +145,14 @@ impl Resolver<'_> {
         handle: &str,
     ) -> Result<Resolved, ResolveError> {
         let base = self.replicated(volume, handle, true).await?;
-        let Source::Nbd { socket, export, reconnect_delay } = base.backing.source else {
+        let DiskSource::Nbd { socket, export, reconnect_delay } = base.backing.source else {
             let problem = format!("volume {handle} is not served as it should be");
             return Err(ResolveError::Volume { volume: volume.name.clone(), problem });
         };
         let path = self.empty_overlay(volume, base.size.unwrap_or_default()).await?;
         let direct = file::facts(&path).direct;
-        let source = Source::Overlay { path, socket, export, reconnect_delay };
-        let backing = Backing { source, read_only: false, direct, allocated: false };
+        let source = DiskSource::Overlay { path, socket, export, reconnect_delay };
+        let backing = VolumeBacking { source, read_only: false, direct, allocated: false };
         Ok(Resolved { backing, ..base })
     }
 
@@ -180,8 +180,8 @@ impl Resolver<'_> {
         let path = self.empty_overlay(volume, size).await?;
         let facts = file::facts(&path);
         let image = FileImage { path, format: ImageFormat::Qcow2, backing: Some(Box::new(base)) };
-        let backing = Backing {
-            source: Source::File(image),
+        let backing = VolumeBacking {
+            source: DiskSource::File(image),
             read_only: false,
             direct: facts.direct,
             allocated: false,

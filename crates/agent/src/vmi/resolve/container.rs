@@ -4,7 +4,7 @@ use qemu::machine::{FileImage, Kernel};
 use virt::v1::{ContainerDiskSource, KernelBootContainer, Volume};
 
 use super::{ResolveError, Resolved, Resolver};
-use crate::volume::{ContainerDisk, Content, Policy, Wanted};
+use crate::volume::{ContainerDisk, Content, PullPolicy, WantedContainerDisk};
 
 /// A kernel from an image, and the groups that may read its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +20,7 @@ impl Resolver<'_> {
         source: &ContainerDiskSource,
     ) -> Result<Resolved, ResolveError> {
         let policy = policy(&source.image, source.image_pull_policy.as_deref());
-        let wanted = Wanted {
+        let wanted = WantedContainerDisk {
             namespace: self.vmi.namespace.clone(),
             image: source.image.clone(),
             path: source.path.clone().filter(|path| !path.is_empty()),
@@ -64,8 +64,8 @@ impl Resolver<'_> {
     }
 
     /// Machines share a pull, unless each start has to look for a newer image.
-    fn asking(&self, policy: Policy) -> String {
-        if policy == Policy::Always { self.vmi.uid.clone() } else { String::new() }
+    fn asking(&self, policy: PullPolicy) -> String {
+        if policy == PullPolicy::Always { self.vmi.uid.clone() } else { String::new() }
     }
 
     async fn boot_file(
@@ -75,7 +75,7 @@ impl Resolver<'_> {
     ) -> Result<Option<ContainerDisk>, ResolveError> {
         let Some(path) = path.filter(|path| !path.is_empty()) else { return Ok(None) };
         let policy = policy(&container.image, container.image_pull_policy.as_deref());
-        let wanted = Wanted {
+        let wanted = WantedContainerDisk {
             namespace: self.vmi.namespace.clone(),
             image: container.image.clone(),
             path: Some(path.to_owned()),
@@ -91,15 +91,15 @@ impl Resolver<'_> {
 }
 
 /// As Kubernetes has it: what names no version may have changed.
-fn policy(image: &str, wanted: Option<&str>) -> Policy {
+fn policy(image: &str, wanted: Option<&str>) -> PullPolicy {
     match wanted {
-        Some("Always") => Policy::Always,
-        Some("IfNotPresent") => Policy::IfNotPresent,
-        Some("Never") => Policy::Never,
+        Some("Always") => PullPolicy::Always,
+        Some("IfNotPresent") => PullPolicy::IfNotPresent,
+        Some("Never") => PullPolicy::Never,
         _ => {
             let name = image.rsplit('/').next().unwrap_or_default();
             let fixed = name.contains('@') || name.contains(':') && !name.ends_with(":latest");
-            if fixed { Policy::IfNotPresent } else { Policy::Always }
+            if fixed { PullPolicy::IfNotPresent } else { PullPolicy::Always }
         }
     }
 }
@@ -111,13 +111,13 @@ mod tests {
     #[test]
     fn what_names_no_version_is_looked_up_each_time() {
         for (image, expected) in [
-            ("registry:5000/disk", Policy::Always),
-            ("registry:5000/disk:latest", Policy::Always),
-            ("registry:5000/disk:1", Policy::IfNotPresent),
-            ("disk@sha256:00", Policy::IfNotPresent),
+            ("registry:5000/disk", PullPolicy::Always),
+            ("registry:5000/disk:latest", PullPolicy::Always),
+            ("registry:5000/disk:1", PullPolicy::IfNotPresent),
+            ("disk@sha256:00", PullPolicy::IfNotPresent),
         ] {
             assert_eq!(policy(image, None), expected, "{image}");
-            assert_eq!(policy(image, Some("Never")), Policy::Never);
+            assert_eq!(policy(image, Some("Never")), PullPolicy::Never);
         }
     }
 }

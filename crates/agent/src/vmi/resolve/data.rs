@@ -26,7 +26,7 @@ type Data = BTreeMap<String, Vec<u8>>;
 
 /// How keys from access credentials reach the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Carrier {
+pub(super) enum KeyDelivery {
     NoCloud,
     ConfigDrive,
 }
@@ -67,7 +67,7 @@ impl Resolver<'_> {
     pub(super) async fn cloud_init(
         &self,
         source: CloudInitSource<'_>,
-        carrier: Carrier,
+        carrier: KeyDelivery,
     ) -> Result<CloudInit, ResolveError> {
         let user_data = match source.secret {
             Some(name) => self.secret_key(name, ["userdata", "userData"]).await?,
@@ -82,7 +82,7 @@ impl Resolver<'_> {
     }
 
     /// Keys of all credentials that travel by cloud-init.
-    async fn ssh_keys(&self, carrier: Carrier) -> Result<Vec<String>, ResolveError> {
+    async fn ssh_keys(&self, carrier: KeyDelivery) -> Result<Vec<String>, ResolveError> {
         let mut keys = Vec::new();
         let credentials = self.vmi.spec.access_credentials.iter();
         let secrets: Vec<&str> = credentials.filter_map(|each| ssh_secret(each, carrier)).collect();
@@ -189,12 +189,12 @@ fn unread(kind: &'static str, name: &str) -> impl FnOnce(kube::Error) -> Resolve
     move |source| ResolveError::Request { kind, name, source: Fault(source) }
 }
 
-fn ssh_secret(credential: &AccessCredential, carrier: Carrier) -> Option<&str> {
+fn ssh_secret(credential: &AccessCredential, carrier: KeyDelivery) -> Option<&str> {
     let ssh = credential.ssh_public_key.as_ref()?;
     let method = &ssh.propagation_method;
     let carried = match carrier {
-        Carrier::NoCloud => method.no_cloud.is_some(),
-        Carrier::ConfigDrive => method.config_drive.is_some(),
+        KeyDelivery::NoCloud => method.no_cloud.is_some(),
+        KeyDelivery::ConfigDrive => method.config_drive.is_some(),
     };
     ssh.source.secret.as_ref().filter(|_| carried).map(|secret| secret.secret_name.as_str())
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use qemu::image::Tool;
 use qemu::machine::ImageFormat;
-use qemu::process::Identity;
+use qemu::process::ProcessUser;
 use qemu::seed::SeedFile;
 use rustix::fs::OFlags;
 
@@ -20,16 +20,16 @@ const SHARED_GROUPS: u32 = 0x7100_0000;
 
 /// What a look at a file tells.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct FileFacts {
     pub(super) size: u64,
     pub(super) direct: bool,
     pub(super) allocated: bool,
 }
 
-pub(super) fn facts(path: &Path) -> Facts {
-    let Ok(metadata) = fs::metadata(path) else { return Facts::default() };
+pub(super) fn facts(path: &Path) -> FileFacts {
+    let Ok(metadata) = fs::metadata(path) else { return FileFacts::default() };
     let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
-    Facts {
+    FileFacts {
         size: metadata.len(),
         // Some file systems take the flag and fail later; those that matter refuse it here. QEMU
         // refuses to go past the cache with half a block at the end.
@@ -59,7 +59,7 @@ pub(super) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// Gives a file to the machine's user. Links are not followed into foreign files.
-pub(super) fn hand_over(path: &Path, identity: Option<&Identity>, mode: u32) -> io::Result<()> {
+pub(super) fn hand_over(path: &Path, identity: Option<&ProcessUser>, mode: u32) -> io::Result<()> {
     let file = open(path)?;
     if let Some(identity) = identity {
         std::os::unix::fs::fchown(&file, Some(identity.uid), Some(identity.gid))?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base::Chain;
 use qemu::RunDir;
-use qemu::machine::Source;
+use qemu::machine::DiskSource;
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 use virt::v1::Volume;
@@ -17,19 +17,19 @@ use virt::v1::Volume;
 use super::{ResolveError, Resolved, Resolver, file};
 use crate::context::Context;
 use crate::storage::{LinkError, TicketError};
-use crate::vmi::translate::Backing;
+use crate::vmi::translate::VolumeBacking;
 
 /// What a machine holds, in its folder.
 const RECORD: &str = "storage.json";
 /// Attaching takes a moment; who waits longer says so in its condition.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ATTACH_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long QEMU waits for a storage process that is gone before a request fails, which pauses
 /// the guest until the storage is back. It does not answer its monitor in some of that time.
 const RECONNECT: u32 = 300;
 
 /// A volume that a machine holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Held {
+pub(crate) struct HeldVolumeRecord {
     disk: String,
     volume: String,
     socket: Option<PathBuf>,
@@ -51,7 +51,7 @@ impl Resolver<'_> {
             .map_err(|failure| ResolveError::Ticket(Box::new(failure)))?;
         let late = |_| ResolveError::Attaching { name: name.into() };
         let held = storage.until_held(name, &ticket);
-        let served = tokio::time::timeout(PATIENCE, held).await.map_err(late)?;
+        let served = tokio::time::timeout(ATTACH_TIMEOUT, held).await.map_err(late)?;
         self.hold(&volume.name, name, Some(&served.socket))?;
         let mut group = None;
         if let Some(identity) = self.identity {
@@ -68,12 +68,12 @@ impl Resolver<'_> {
                 source => ResolveError::Storage { volume: name.into(), source },
             })?;
         }
-        let source = Source::Nbd {
+        let source = DiskSource::Nbd {
             socket: served.socket,
             export: String::new(),
             reconnect_delay: RECONNECT,
         };
-        let backing = Backing { source, read_only: false, direct: false, allocated: false };
+        let backing = VolumeBacking { source, read_only: false, direct: false, allocated: false };
         Ok(Resolved { backing, size: Some(served.size), claim: None, group })
     }
 
@@ -83,11 +83,11 @@ impl Resolver<'_> {
             let path = self.dir.path().join(RECORD);
             move |source| ResolveError::File { doing, path, source }
         };
-        let known: Option<Vec<Held>> = self.dir.load(RECORD).map_err(failed("read"))?;
+        let known: Option<Vec<HeldVolumeRecord>> = self.dir.load(RECORD).map_err(failed("read"))?;
         let mut all = known.clone().unwrap_or_default();
         match all.iter_mut().find(|it| it.disk == disk && it.volume == volume) {
             Some(held) => held.socket = socket.map(Path::to_owned).or(held.socket.take()),
-            None => all.push(Held {
+            None => all.push(HeldVolumeRecord {
                 disk: disk.into(),
                 volume: volume.into(),
                 socket: socket.map(Path::to_owned),
@@ -106,13 +106,13 @@ fn ticket(uid: &str) -> String {
 
 /// Lets go of the volumes that a machine does not need: all of them when it is gone, or those
 /// that `machine` has not and `names` no more.
-pub(crate) async fn let_go(
+pub(crate) async fn release(
     context: &Context,
     dir: &RunDir,
     uid: &str,
     needs: Option<(&qemu::Machine, &[Volume])>,
 ) -> Result<(), TicketError> {
-    let Ok(Some(all)) = dir.load::<Vec<Held>>(RECORD) else { return Ok(()) };
+    let Ok(Some(all)) = dir.load::<Vec<HeldVolumeRecord>>(RECORD) else { return Ok(()) };
     let mut rest = Vec::new();
     for (index, held) in all.iter().enumerate() {
         if needs.is_some_and(|needs| is_needed(held, &all[index + 1..], needs)) {
@@ -124,25 +124,29 @@ pub(crate) async fn let_go(
             if let Some(served) = context.storage.served(&held.volume)
                 && let Err(failure) = context.storage.grant(&served, None, None).await
             {
-                warn!(volume = held.volume, error = %Chain(&failure), "a volume is not closed");
+                warn!(volume = held.volume, error = %Chain(&failure), "volume is not closed");
             }
             context.storage.forgo(&held.volume, &ticket(uid)).await?;
-            info!(volume = held.volume, "volume let go");
+            info!(volume = held.volume, "volume released");
         }
     }
     if rest.len() != all.len()
         && let Err(failure) = dir.store(RECORD, &rest)
     {
-        warn!(error = %Chain(&failure), "cannot note which volumes a machine holds");
+        warn!(error = %Chain(&failure), "cannot record volumes of machine");
     }
     Ok(())
 }
 
 /// Whether a running machine needs a volume: one of its disks is it, or is to be it.
-fn is_needed(held: &Held, later: &[Held], needs: (&qemu::Machine, &[Volume])) -> bool {
+fn is_needed(
+    held: &HeldVolumeRecord,
+    later: &[HeldVolumeRecord],
+    needs: (&qemu::Machine, &[Volume]),
+) -> bool {
     let (machine, volumes) = needs;
-    let uses = |source: &Source| match source {
-        Source::Nbd { socket, .. } | Source::Overlay { socket, .. } => {
+    let uses = |source: &DiskSource| match source {
+        DiskSource::Nbd { socket, .. } | DiskSource::Overlay { socket, .. } => {
             Some(socket) == held.socket.as_ref()
         }
         _ => false,
@@ -158,9 +162,9 @@ mod tests {
 
     use super::*;
 
-    fn held(disk: &str, volume: &str) -> Held {
+    fn held(disk: &str, volume: &str) -> HeldVolumeRecord {
         let socket = Some(format!("/{volume}.sock").into());
-        Held { disk: disk.into(), volume: volume.into(), socket }
+        HeldVolumeRecord { disk: disk.into(), volume: volume.into(), socket }
     }
 
     #[test]
@@ -168,15 +172,20 @@ mod tests {
         let mut machine = qemu::Machine::new("m", "u", 1 << 30);
         let volume = Volume { name: "cd".into(), ..Volume::default() };
         let (old, new) = (held("cd", "old"), held("cd", "new"));
-        let needed = |held: &Held, later: &[Held], machine: &qemu::Machine, volumes: &[Volume]| {
-            is_needed(held, later, (machine, volumes))
-        };
+        let needed =
+            |held: &HeldVolumeRecord,
+             later: &[HeldVolumeRecord],
+             machine: &qemu::Machine,
+             volumes: &[Volume]| { is_needed(held, later, (machine, volumes)) };
         let volumes = [volume];
         assert!(needed(&old, &[], &machine, &volumes), "it is to come");
         assert!(!needed(&old, std::slice::from_ref(&new), &machine, &volumes), "another came");
         assert!(!needed(&old, &[], &machine, &[]), "nobody names it");
-        let source =
-            Source::Nbd { socket: "/old.sock".into(), export: String::new(), reconnect_delay: 1 };
+        let source = DiskSource::Nbd {
+            socket: "/old.sock".into(),
+            export: String::new(),
+            reconnect_delay: 1,
+        };
         machine.disks.push(Disk::new("cd", Bus::Sata, source));
         assert!(needed(&old, &[new], &machine, &[]), "it is still in the drive");
     }

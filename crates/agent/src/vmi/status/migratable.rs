@@ -1,11 +1,11 @@
 //! Whether a guest could move to another node, in upstream's reasons and words.
 
-use super::{Guest, Trouble};
+use super::{Guest, MachineProblem};
 use crate::vmi::object::Vmi;
 
 /// Why it cannot be moved live.
-pub(super) fn obstacle(vmi: &Vmi, guest: &Guest) -> Option<Trouble> {
-    let trouble = |reason, message: String| Some(Trouble { reason, message });
+pub(super) fn obstacle(vmi: &Vmi, guest: &Guest) -> Option<MachineProblem> {
+    let trouble = |reason, message: String| Some(MachineProblem { reason, message });
     if let Some(message) = interfaces(vmi) {
         return trouble("InterfaceNotLiveMigratable", message);
     }

@@ -17,7 +17,7 @@ fn guest() -> Guest {
         credentials: None,
         machine_type: "pc-q35-7.2".into(),
         topology: Topology { sockets: 1, cores: 2, threads: 1 },
-        memory: Memory {
+        memory: GuestMemory {
             at_boot: 1 << 30,
             current: 1 << 30,
             requested: 1 << 30,
@@ -30,7 +30,7 @@ fn guest() -> Guest {
 }
 
 fn running(guest: Guest) -> View {
-    View { phase: Phase::Running, trouble: None, guest: Some(guest) }
+    View { phase: VmiPhase::Running, trouble: None, guest: Some(guest) }
 }
 
 /// Applies a merge patch as the server does.
@@ -110,8 +110,9 @@ fn only_the_change_is_written() {
 #[test]
 fn waiting_says_for_what_and_stops_saying_it() {
     let mut vmi = vmi(json!({"domain": {}}));
-    let trouble = Trouble::new(virt::reason::NotSynchronized::Mount, "secret s does not exist");
-    let waiting = View { phase: Phase::Scheduled, trouble: Some(trouble), guest: None };
+    let trouble =
+        MachineProblem::new(virt::reason::NotSynchronized::Mount, "secret s does not exist");
+    let waiting = View { phase: VmiPhase::Scheduled, trouble: Some(trouble), guest: None };
     let change = patch(&vmi, &waiting, at(0)).unwrap();
     apply(&mut vmi, &change);
     let told = condition(&vmi, "Synchronized").unwrap();
@@ -137,7 +138,7 @@ fn conditions_of_others_stay() {
 #[test]
 fn hot_plugged_volumes_tell_how_far_they_are() {
     let mut vmi = vmi(json!({"domain": {}}));
-    let volume = |name: &str, target: &str, hotplug| Volume {
+    let volume = |name: &str, target: &str, hotplug| VolumeReport {
         name: name.into(),
         target: target.into(),
         size: None,
@@ -180,7 +181,7 @@ fn an_end_takes_back_what_was_only_true_of_a_running_guest() {
     let change = patch(&vmi, &running(connected), at(0)).unwrap();
     apply(&mut vmi, &change);
     assert_eq!(condition(&vmi, "AgentConnected").unwrap()["lastProbeTime"], rfc3339(at(0)));
-    let ended = View { phase: Phase::Succeeded, trouble: None, guest: None };
+    let ended = View { phase: VmiPhase::Succeeded, trouble: None, guest: None };
     let change = patch(&vmi, &ended, at(9)).unwrap();
     apply(&mut vmi, &change);
     assert_eq!(vmi.status["phase"], "Succeeded");

@@ -5,7 +5,7 @@ use qemu::machine::{
 };
 use virt::v1::{DomainSpec, FeatureHyperv, FeatureState};
 
-use super::{Surroundings, TranslateError};
+use super::{TranslateContext, TranslateError};
 
 /// Memory that can be added is handed out in blocks of this size.
 const BLOCK: u64 = 2 << 20;
@@ -185,7 +185,7 @@ pub(super) fn clock(domain: &DomainSpec) -> Clock {
 
 pub(super) fn firmware(
     domain: &DomainSpec,
-    around: &Surroundings<'_>,
+    around: &TranslateContext<'_>,
 ) -> Result<Firmware, TranslateError> {
     let loader = domain.firmware.as_ref().and_then(|firmware| firmware.bootloader.as_ref());
     let Some(efi) = loader.and_then(|loader| loader.efi.as_ref()) else {

@@ -6,7 +6,7 @@ use qemu::machine::{
 };
 use virt::v1::DomainSpec;
 
-use super::{Surroundings, TranslateError};
+use super::{TranslateContext, TranslateError};
 
 /// Empty ports for what is plugged in while the guest runs.
 const SPARE_PORTS: u8 = 8;
@@ -118,7 +118,7 @@ fn watchdog(domain: &DomainSpec) -> Result<Option<Watchdog>, TranslateError> {
 
 pub(super) fn tpm(
     domain: &DomainSpec,
-    around: &Surroundings<'_>,
+    around: &TranslateContext<'_>,
 ) -> Result<Option<Tpm>, TranslateError> {
     let tpm = domain.devices.tpm.as_ref().filter(|tpm| tpm.enabled != Some(false));
     let Some(tpm) = tpm else { return Ok(None) };

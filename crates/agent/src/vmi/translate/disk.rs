@@ -1,9 +1,9 @@
 //! Disks: the guest's side of a volume.
 
-use qemu::machine::{Aio, BlockSizes, Bus, Cache, Disk, DiskDevice, ErrorPolicy, Source};
+use qemu::machine::{Aio, BlockSizes, Bus, Cache, Disk, DiskDevice, DiskSource, ErrorPolicy};
 use virt::v1::{DomainSpec, Volume};
 
-use super::{Backing, Surroundings, TranslateError};
+use super::{TranslateContext, TranslateError, VolumeBacking};
 use crate::vmi::object::Vmi;
 
 /// The thread that all disks share under the policy `shared`.
@@ -11,7 +11,7 @@ const SHARED: &str = "shared";
 /// How many threads the policy `auto` makes at most, whatever the number of disks.
 const MOST_THREADS: usize = 4;
 
-pub(super) fn disks(vmi: &Vmi, around: &Surroundings<'_>) -> Result<Vec<Disk>, TranslateError> {
+pub(super) fn disks(vmi: &Vmi, around: &TranslateContext<'_>) -> Result<Vec<Disk>, TranslateError> {
     let specs = &vmi.spec.domain.devices.disks;
     let mut disks = Vec::with_capacity(specs.len());
     for (index, spec) in specs.iter().enumerate() {
@@ -35,7 +35,7 @@ pub(super) fn disks(vmi: &Vmi, around: &Surroundings<'_>) -> Result<Vec<Disk>, T
 pub(crate) fn disk(
     vmi: &Vmi,
     spec: &virt::v1::Disk,
-    backing: Option<&Backing>,
+    backing: Option<&VolumeBacking>,
 ) -> Result<Disk, TranslateError> {
     let refuse = |problem| TranslateError::Disk { disk: spec.name.clone(), problem };
     let (device, bus, read_only) = match (&spec.disk, &spec.cdrom, &spec.lun) {
@@ -57,10 +57,10 @@ pub(crate) fn disk(
     if bus == Bus::Virtio && device == DiskDevice::Cdrom {
         return Err(refuse("a CD-ROM cannot be on the virtio bus"));
     }
-    let source = backing.map_or(Source::Empty, |backing| backing.source.clone());
+    let source = backing.map_or(DiskSource::Empty, |backing| backing.source.clone());
     // Only a device of the host can be passed through; a file is shown as a disk.
     let device = match (device, &source) {
-        (DiskDevice::Lun, Source::BlockDevice { .. }) => DiskDevice::Lun,
+        (DiskDevice::Lun, DiskSource::BlockDevice { .. }) => DiskDevice::Lun,
         (DiskDevice::Lun, _) => DiskDevice::Disk,
         (device, _) => device,
     };
@@ -88,7 +88,7 @@ pub(crate) fn disk(
 
 /// Past the page cache where that works: the host's memory is for guests, not twice for
 /// their disks.
-fn cache(wanted: Option<&str>, backing: Option<&Backing>) -> Cache {
+fn cache(wanted: Option<&str>, backing: Option<&VolumeBacking>) -> Cache {
     let direct = backing.is_some_and(|backing| backing.direct);
     match wanted.unwrap_or_default() {
         "none" if direct => Cache::None,
@@ -101,7 +101,7 @@ fn cache(wanted: Option<&str>, backing: Option<&Backing>) -> Cache {
     }
 }
 
-fn aio(wanted: Option<&str>, cache: Cache, backing: Option<&Backing>) -> Aio {
+fn aio(wanted: Option<&str>, cache: Cache, backing: Option<&VolumeBacking>) -> Aio {
     let allocated = backing.is_some_and(|backing| backing.allocated);
     match wanted {
         Some("native") if cache == Cache::None => Aio::Native,

@@ -1,13 +1,13 @@
 //! Network interfaces: the guest's side, and the address each has unless it was given one.
 
-use qemu::machine::{Accelerator, Link, Nic, NicBackend, NicModel};
+use qemu::machine::{Accelerator, LinkState, Nic, NicBackend, NicModel};
 use sha2::{Digest, Sha256};
 use virt::v1::Interface;
 
-use super::{Outlet, Surroundings, TranslateError};
+use super::{InterfaceBackend, TranslateContext, TranslateError};
 use crate::vmi::object::Vmi;
 
-pub(super) fn nics(vmi: &Vmi, around: &Surroundings<'_>) -> Result<Vec<Nic>, TranslateError> {
+pub(super) fn nics(vmi: &Vmi, around: &TranslateContext<'_>) -> Result<Vec<Nic>, TranslateError> {
     let interfaces = vmi.spec.domain.devices.interfaces.iter();
     let present = interfaces.filter(|interface| interface.state.as_deref() != Some("absent"));
     present
@@ -25,7 +25,7 @@ pub(super) fn nics(vmi: &Vmi, around: &Surroundings<'_>) -> Result<Vec<Nic>, Tra
 pub(crate) fn nic(
     vmi: &Vmi,
     spec: &Interface,
-    outlet: &Outlet,
+    outlet: &InterfaceBackend,
     accelerator: Accelerator,
 ) -> Result<Nic, TranslateError> {
     let mut nic = Nic::new(spec.name.clone(), mac(vmi, spec), outlet.backend.clone());
@@ -49,7 +49,7 @@ pub(crate) fn nic(
         *vhost &= accelerator == Accelerator::Kvm;
     }
     nic.boot_index = spec.boot_order.and_then(|order| u32::try_from(order).ok());
-    nic.link = if spec.state.as_deref() == Some("down") { Link::Down } else { Link::Up };
+    nic.link = if spec.state.as_deref() == Some("down") { LinkState::Down } else { LinkState::Up };
     nic.mtu = outlet.mtu;
     nic.acpi_index = spec.acpi_index.and_then(|index| u32::try_from(index).ok());
     Ok(nic)

@@ -1,23 +1,23 @@
 use expect_test::{Expect, expect};
-use qemu::machine::{Backing as Pages, Bus, Cache, FileImage, Firmware, NicBackend, Source};
+use qemu::machine::{Backing as Pages, Bus, Cache, DiskSource, FileImage, Firmware, NicBackend};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::vmi::fixture::vmi;
 
-fn host() -> Host {
+fn host() -> HostCapabilities {
     let efi =
         |secure_boot, code: &str| Efi { secure_boot, code: code.into(), vars: "/vars".into() };
-    Host {
+    HostCapabilities {
         accelerator: Accelerator::Tcg,
         firmware: vec![efi(true, "/secure"), efi(false, "/plain")],
         has_tpm: true,
     }
 }
 
-fn file(path: &str) -> Backing {
-    Backing {
-        source: Source::File(FileImage::raw(path)),
+fn file(path: &str) -> VolumeBacking {
+    VolumeBacking {
+        source: DiskSource::File(FileImage::raw(path)),
         read_only: false,
         direct: true,
         allocated: false,
@@ -30,14 +30,14 @@ fn make(spec: Value) -> Result<Machine, TranslateError> {
     let volumes = vmi.spec.volumes.iter();
     let volumes =
         volumes.map(|volume| (volume.name.clone(), file(&format!("/v/{}", volume.name)))).collect();
-    let outlet = || Outlet {
+    let outlet = || InterfaceBackend {
         backend: NicBackend::Tap { ifname: "tap0".into(), queues: 1, vhost: false },
         mtu: None,
     };
     let interfaces = vmi.spec.domain.devices.interfaces.iter();
     let outlets = interfaces.map(|interface| (interface.name.clone(), outlet())).collect();
     let host = host();
-    let around = Surroundings {
+    let around = TranslateContext {
         host: &host,
         volumes: &volumes,
         outlets: &outlets,
@@ -208,7 +208,7 @@ fn a_cd_drive_may_be_empty_and_a_disk_may_not() {
         json!([]),
     );
     assert_eq!(disks.len(), 1);
-    assert_eq!(disks[0].source, Source::Empty);
+    assert_eq!(disks[0].source, DiskSource::Empty);
 }
 
 #[test]
@@ -273,5 +273,5 @@ fn interfaces_keep_their_addresses_over_restarts() {
     assert_eq!(names, ["a", "b", "d"]);
     assert!(one[0].mac.starts_with("02:"));
     assert_eq!(one[1].mac, "52:54:00:aa:bb:cc");
-    assert_eq!(one[2].link, qemu::machine::Link::Down);
+    assert_eq!(one[2].link, qemu::machine::LinkState::Down);
 }

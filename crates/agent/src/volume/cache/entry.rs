@@ -47,7 +47,7 @@ struct Info {
 
 /// The directory; clones share it.
 #[derive(Debug, Clone)]
-pub(super) struct Shelf {
+pub(super) struct CacheDir {
     root: PathBuf,
     /// Held by who changes names or removes.
     changing: Arc<Mutex<()>>,
@@ -112,7 +112,7 @@ impl Drop for Pulling {
     }
 }
 
-impl Shelf {
+impl CacheDir {
     pub(super) fn open(root: PathBuf) -> io::Result<Self> {
         qemu::create_passable(&root)?;
         for entry in fs::read_dir(&root)? {
@@ -282,13 +282,13 @@ mod tests {
 
     use super::*;
 
-    fn shelf() -> (tempfile::TempDir, Shelf) {
+    fn shelf() -> (tempfile::TempDir, CacheDir) {
         let folder = tempfile::tempdir().unwrap();
-        let shelf = Shelf::open(folder.path().join("images")).unwrap();
+        let shelf = CacheDir::open(folder.path().join("images")).unwrap();
         (folder, shelf)
     }
 
-    fn keep(shelf: &Shelf, digest: &str, image: &str, content: &str) -> ContainerDisk {
+    fn keep(shelf: &CacheDir, digest: &str, image: &str, content: &str) -> ContainerDisk {
         let folder = shelf.begin().unwrap();
         let disk = folder.path().join("raw");
         fs::write(&disk, content).unwrap();
@@ -315,7 +315,7 @@ mod tests {
         let pulling = shelf.begin().unwrap();
         fs::write(pulling.path().join("image"), "half").unwrap();
         std::mem::forget(pulling);
-        Shelf::open(folder.path().join("images")).unwrap();
+        CacheDir::open(folder.path().join("images")).unwrap();
         assert_eq!(fs::read_dir(folder.path().join("images")).unwrap().count(), 0);
     }
 

@@ -22,11 +22,11 @@ pub(super) enum KeysError {
 #[derive(Debug, Default, Deserialize)]
 struct DockerConfig {
     #[serde(default)]
-    auths: BTreeMap<String, Entry>,
+    auths: BTreeMap<String, CacheKeyEntry>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Entry {
+struct CacheKeyEntry {
     #[serde(default)]
     username: String,
     #[serde(default)]

@@ -19,7 +19,7 @@ fn claim() -> Claim {
         is_deleting: false,
         source: None,
         origin: None,
-        progress: Progress::Open,
+        progress: FillProgress::Open,
     }
 }
 
@@ -27,8 +27,8 @@ fn bound() -> Claim {
     Claim { volume: Some("pvc-u".into()), is_bound: true, capacity: Some(GIB), ..claim() }
 }
 
-fn volume() -> Volume {
-    Volume {
+fn volume() -> LocalVolume {
+    LocalVolume {
         name: "pvc-u".into(),
         phase: "Bound".into(),
         is_dropped: true,
@@ -40,15 +40,15 @@ fn volume() -> Volume {
     }
 }
 
-const DISK: Found = Found { is_new: false, size: Some(GIB) };
-const NEW: Found = Found { is_new: true, size: Some(GIB) };
+const DISK: FoundVolume = FoundVolume { is_new: false, size: Some(GIB) };
+const NEW: FoundVolume = FoundVolume { is_new: true, size: Some(GIB) };
 
 struct Case {
     what: &'static str,
     claim: Option<Claim>,
-    volume: Option<Volume>,
-    found: Option<Found>,
-    doing: Option<Doing>,
+    volume: Option<LocalVolume>,
+    found: Option<FoundVolume>,
+    doing: Option<LongAction>,
     expected: &'static [&'static str],
 }
 
@@ -61,7 +61,7 @@ impl Default for Case {
 
 fn check(cases: Vec<Case>) {
     for case in cases {
-        let world = World {
+        let world = VolumeWorld {
             node: "one",
             filled_here: BTreeSet::from(["handle".to_owned()]),
             claims: case.claim.iter().map(|own| (own.uid.as_str(), own)).collect(),
@@ -75,16 +75,16 @@ fn check(cases: Vec<Case>) {
     }
 }
 
-fn word(action: &Action) -> &'static str {
+fn word(action: &VolumeAction) -> &'static str {
     match action {
-        Action::Provision { .. } => "provision",
-        Action::Settle { .. } => "settle",
-        Action::Fill { .. } => "fill",
-        Action::Grow { .. } => "grow",
-        Action::Remove { .. } => "remove",
-        Action::Release { .. } => "release",
-        Action::Discard { .. } => "discard",
-        Action::Cancel { .. } => "cancel",
+        VolumeAction::Provision { .. } => "provision",
+        VolumeAction::Settle { .. } => "settle",
+        VolumeAction::Fill { .. } => "fill",
+        VolumeAction::Grow { .. } => "grow",
+        VolumeAction::Remove { .. } => "remove",
+        VolumeAction::Release { .. } => "release",
+        VolumeAction::Discard { .. } => "discard",
+        VolumeAction::Cancel { .. } => "cancel",
     }
 }
 
@@ -106,11 +106,11 @@ fn a_volume_is_made_for_a_claim_of_this_node_once() {
         case("waits for a consumer", nobody, &[]),
         case("deleted before its time", deleted, &[]),
         Case { found: Some(NEW), ..case("half made", claim(), &["provision"]) },
-        Case { doing: Some(Doing::Other), ..case("being made", claim(), &[]) },
+        Case { doing: Some(LongAction::Other), ..case("being made", claim(), &[]) },
         Case {
             what: "made, not bound",
             claim: Some(claim()),
-            volume: Some(Volume { phase: "Available".into(), ..volume() }),
+            volume: Some(LocalVolume { phase: "Available".into(), ..volume() }),
             ..Case::default()
         },
         Case {
@@ -127,8 +127,8 @@ fn a_volume_is_made_for_a_claim_of_this_node_once() {
 
 #[test]
 fn files_go_only_with_their_volume_or_if_they_never_had_one() {
-    let released = || Volume { phase: "Released".into(), ..volume() };
-    let kept = || Volume { is_dropped: false, ..released() };
+    let released = || LocalVolume { phase: "Released".into(), ..volume() };
+    let kept = || LocalVolume { is_dropped: false, ..released() };
     check(vec![
         Case { what: "lost its objects", claim: None, volume: None, ..Case::default() },
         Case {
@@ -166,18 +166,18 @@ fn files_go_only_with_their_volume_or_if_they_never_had_one() {
         Case {
             what: "retained and deleted",
             claim: None,
-            volume: Some(Volume { is_deleting: true, ..kept() }),
+            volume: Some(LocalVolume { is_deleting: true, ..kept() }),
             expected: &["release"],
             ..Case::default()
         },
         Case {
             what: "deleted under its claim",
-            volume: Some(Volume { is_deleting: true, ..volume() }),
+            volume: Some(LocalVolume { is_deleting: true, ..volume() }),
             ..Case::default()
         },
         Case {
             what: "its disk is lost",
-            found: Some(Found { is_new: false, size: None }),
+            found: Some(FoundVolume { is_new: false, size: None }),
             ..Case::default()
         },
     ]);
@@ -185,27 +185,27 @@ fn files_go_only_with_their_volume_or_if_they_never_had_one() {
 
 #[test]
 fn a_claim_is_filled_until_it_says_that_it_is() {
-    let with = |source: Source, progress| Claim { source: Some(source), progress, ..bound() };
+    let with = |source: FillSource, progress| Claim { source: Some(source), progress, ..bound() };
     let case =
         |what, claim, expected| Case { what, claim: Some(claim), expected, ..Case::default() };
-    let unbound = Claim { is_bound: false, ..with(Source::Blank, Progress::Open) };
-    let gone = Claim { is_deleting: true, ..with(Source::Blank, Progress::Open) };
+    let unbound = Claim { is_bound: false, ..with(FillSource::Blank, FillProgress::Open) };
+    let gone = Claim { is_deleting: true, ..with(FillSource::Blank, FillProgress::Open) };
     check(vec![
-        case("to be filled", with(Source::Blank, Progress::Open), &["fill"]),
-        case("filled", with(Source::Blank, Progress::Over), &[]),
+        case("to be filled", with(FillSource::Blank, FillProgress::Open), &["fill"]),
+        case("filled", with(FillSource::Blank, FillProgress::Over), &[]),
         case("not bound", unbound, &[]),
-        case("upload to be announced", with(Source::Upload, Progress::Open), &["fill"]),
-        case("upload announced", with(Source::Upload, Progress::Ready), &[]),
+        case("upload to be announced", with(FillSource::Upload, FillProgress::Open), &["fill"]),
+        case("upload announced", with(FillSource::Upload, FillProgress::Ready), &[]),
         case("deleted", gone.clone(), &[]),
         Case {
-            doing: Some(Doing::Filling),
-            ..case("being filled", with(Source::Blank, Progress::Open), &[])
+            doing: Some(LongAction::Filling),
+            ..case("being filled", with(FillSource::Blank, FillProgress::Open), &[])
         },
-        Case { doing: Some(Doing::Filling), ..case("deleted meanwhile", gone, &["cancel"]) },
+        Case { doing: Some(LongAction::Filling), ..case("deleted meanwhile", gone, &["cancel"]) },
         Case {
             what: "claim gone meanwhile",
             claim: None,
-            doing: Some(Doing::Filling),
+            doing: Some(LongAction::Filling),
             expected: &["cancel"],
             ..Case::default()
         },
@@ -220,8 +220,8 @@ fn a_larger_request_grows_disk_volume_and_claim() {
         capacity: Some(capacity),
         ..bound()
     };
-    let grown = Found { is_new: false, size: Some(2 * GIB) };
-    let large = || Volume { capacity: 2 * GIB, ..volume() };
+    let grown = FoundVolume { is_new: false, size: Some(2 * GIB) };
+    let large = || LocalVolume { capacity: 2 * GIB, ..volume() };
     check(vec![
         Case { what: "asked", claim: Some(larger(GIB)), expected: &["grow"], ..Case::default() },
         Case {
@@ -251,8 +251,8 @@ fn a_larger_request_grows_disk_volume_and_claim() {
 
 #[test]
 fn a_replicated_volume_is_filled_and_otherwise_left_to_others() {
-    let replicated = || Some(Volume { replicated: Some("handle".into()), ..volume() });
-    let source = || Claim { source: Some(Source::Blank), ..bound() };
+    let replicated = || Some(LocalVolume { replicated: Some("handle".into()), ..volume() });
+    let source = || Claim { source: Some(FillSource::Blank), ..bound() };
     check(vec![
         Case {
             what: "it is filled without a directory",
@@ -265,7 +265,7 @@ fn a_replicated_volume_is_filled_and_otherwise_left_to_others() {
         Case {
             what: "by the node that is the first of its replicas",
             claim: Some(source()),
-            volume: Some(Volume { replicated: Some("another".into()), ..volume() }),
+            volume: Some(LocalVolume { replicated: Some("another".into()), ..volume() }),
             found: None,
             ..Case::default()
         },
@@ -273,7 +273,7 @@ fn a_replicated_volume_is_filled_and_otherwise_left_to_others() {
         Case {
             what: "it is not removed",
             claim: None,
-            volume: replicated().map(|it| Volume { phase: "Released".into(), ..it }),
+            volume: replicated().map(|it| LocalVolume { phase: "Released".into(), ..it }),
             found: None,
             ..Case::default()
         },

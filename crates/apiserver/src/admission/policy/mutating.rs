@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use schema::Schema;
-use schema::cel::{Expression, Wanted};
+use schema::cel::{ExpectedType, Expression};
 use serde_json::Value;
 use types::Filling;
 
 use super::super::attributes::Attributes;
 use super::super::condition;
 use super::super::hooks::Read;
-use super::super::round::Rounds;
+use super::super::round::MutationRounds;
 use super::super::version::Versions;
-use super::{BUDGET, Binding, Invocation, Policy, Surroundings, invocations};
+use super::{AdmissionPolicy, BUDGET, Binding, Invocation, PolicyContext, invocations};
 use crate::object;
-use crate::served::Served;
+use crate::served::ServedKind;
 use crate::status::{ApiError, ApiResult};
 
 /// How a patch says that it does not fit.
@@ -29,24 +29,30 @@ pub(crate) struct Mutations {
 
 #[derive(Debug)]
 struct Mutation {
-    form: Form,
+    form: MutationForm,
     expression: Result<Expression, String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum MutationForm {
     Configuration,
     JsonPatch,
 }
 
-impl Policy<Mutations> {
+impl AdmissionPolicy<Mutations> {
     pub(crate) fn mutating(policy: &Value) -> Self {
         Self::read(policy, |spec, names| {
             let names = names.clone().constructors();
             let list = spec["mutations"].as_array().into_iter().flatten().map(|mutation| {
                 let (form, field, wanted) = match mutation["patchType"].as_str() {
-                    Some("JSONPatch") => (Form::JsonPatch, "jsonPatch", Wanted::JsonPatch),
-                    _ => (Form::Configuration, "applyConfiguration", Wanted::Configuration),
+                    Some("JSONPatch") => {
+                        (MutationForm::JsonPatch, "jsonPatch", ExpectedType::JsonPatch)
+                    }
+                    _ => (
+                        MutationForm::Configuration,
+                        "applyConfiguration",
+                        ExpectedType::Configuration,
+                    ),
                 };
                 let source = mutation[field]["expression"].as_str().unwrap_or("");
                 let expression = Expression::compile(source, &names, wanted);
@@ -60,11 +66,11 @@ impl Policy<Mutations> {
 /// Asks all policies in turn; `object` is what they leave of it.
 pub(crate) async fn mutate(
     attributes: &Attributes<'_, '_>,
-    policies: &[Arc<Read<Policy<Mutations>>>],
+    policies: &[Arc<Read<AdmissionPolicy<Mutations>>>],
     bindings: &[Arc<Read<Binding>>],
     object: &mut Option<Value>,
     old: Option<&Value>,
-    rounds: &mut Rounds,
+    rounds: &mut MutationRounds,
 ) -> ApiResult<()> {
     // There is nothing to change in a deletion.
     if policies.is_empty() || object.is_none() {
@@ -149,7 +155,7 @@ fn change(
     versions: &Versions<'_>,
 ) -> Result<Changed, Skipped> {
     let policy = &invocation.policy.what;
-    let surroundings = Surroundings::of(attributes, invocation.seen.as_deref());
+    let surroundings = PolicyContext::of(attributes, invocation.seen.as_deref());
     let (object, old) = versions.get(invocation.seen.as_ref());
     let Some(before) = object else { return Err(Skipped) };
     if let Some(why) = &policy.broken {
@@ -177,8 +183,8 @@ fn change(
 
 fn apply<'a>(
     mutation: &'a Mutation,
-    scene: &schema::cel::Scene<'a>,
-    served: &Served,
+    scene: &schema::cel::EvalContext<'a>,
+    served: &ServedKind,
     current: &Value,
 ) -> Result<Value, String> {
     let expression =
@@ -186,11 +192,11 @@ fn apply<'a>(
     let found =
         scene.evaluate(expression, &mut BUDGET.clone()).map_err(|error| error.to_string())?;
     let mut after = match mutation.form {
-        Form::Configuration => {
+        MutationForm::Configuration => {
             let config = found.to_configuration().map_err(|error| error.to_string())?;
             configured(served, current, config)?
         }
-        Form::JsonPatch => {
+        MutationForm::JsonPatch => {
             let patch = found.to_json_patch().map_err(|error| error.to_string())?;
             match merge::json_patch(current, &patch) {
                 Ok(after) => after,
@@ -209,7 +215,7 @@ fn apply<'a>(
 }
 
 /// The object with a configuration merged into it.
-fn configured(served: &Served, current: &Value, mut config: Value) -> Result<Value, String> {
+fn configured(served: &ServedKind, current: &Value, mut config: Value) -> Result<Value, String> {
     let schema = served.schema().map_err(|_| "the kind has no schema".to_owned())?;
     config["apiVersion"] = current["apiVersion"].clone();
     config["kind"] = current["kind"].clone();

@@ -8,7 +8,7 @@ use store::Range;
 use super::super::attributes::Attributes;
 use crate::api::Api;
 use crate::selector::LabelSelector;
-use crate::served::Served;
+use crate::served::ServedKind;
 
 /// `paramKind` of a policy.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct ParamKind {
 pub(crate) struct ParamRef {
     namespace: String,
     choice: Choice,
-    absence: Absence,
+    absence: ParamNotFound,
 }
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ enum Choice {
 
 /// What it means that there is no parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Absence {
+enum ParamNotFound {
     Allow,
     Deny,
 }
@@ -50,7 +50,7 @@ impl ParamKind {
         })
     }
 
-    pub(super) fn resolve(&self, api: &Api) -> Result<Arc<Served>, String> {
+    pub(super) fn resolve(&self, api: &Api) -> Result<Arc<ServedKind>, String> {
         let Self { group, version, kind } = self;
         let catalog = api.catalog.load();
         catalog.find_kind(group, version, kind).cloned().ok_or_else(|| {
@@ -71,8 +71,8 @@ impl ParamRef {
             name => Choice::Name(name.to_owned()),
         };
         let absence = match text("parameterNotFoundAction") {
-            "Allow" => Absence::Allow,
-            _ => Absence::Deny,
+            "Allow" => ParamNotFound::Allow,
+            _ => ParamNotFound::Deny,
         };
         Some(Self { namespace: text("namespace").to_owned(), choice, absence })
     }
@@ -82,7 +82,7 @@ impl ParamRef {
 /// or the binding takes none.
 pub(super) fn collect(
     attributes: &Attributes<'_, '_>,
-    kind: Option<&Arc<Served>>,
+    kind: Option<&Arc<ServedKind>>,
     reference: Option<&ParamRef>,
 ) -> Result<Vec<Option<Value>>, String> {
     let (Some(kind), Some(reference)) = (kind, reference) else { return Ok(vec![None]) };
@@ -116,7 +116,7 @@ pub(super) fn collect(
             wanted.map(|entry| Some(kind.live(entry))).collect()
         }
     };
-    if found.is_empty() && reference.absence == Absence::Deny {
+    if found.is_empty() && reference.absence == ParamNotFound::Deny {
         return Err(
             "no params found for policy binding with `Deny` parameterNotFoundAction".to_owned()
         );

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use kinds::typed_admission_names;
 use schema::Schema;
-use schema::cel::{CompileError, Expression, Wanted};
+use schema::cel::{CompileError, ExpectedType, Expression};
 use serde_json::{Value, json};
 
 use super::param::ParamKind;
 use crate::api::Api;
-use crate::served::Served;
+use crate::served::ServedKind;
 
 /// More kinds than this are not looked at.
 const MAX_KINDS: usize = 10;
@@ -65,13 +65,13 @@ fn check(
         // One that is wrong is told where it is used.
         let _ = names.variable(text("name"), text("expression"));
     }
-    Expression::compile(source, &names, Wanted::Anything).map(drop)
+    Expression::compile(source, &names, ExpectedType::Anything).map(drop)
 }
 
 /// The kinds that the rules name without wildcards, with their schemas.
 fn kinds(api: &Api, policy: &Value) -> Vec<(String, Schema)> {
     let catalog = api.catalog.load();
-    let mut found: Vec<(String, Arc<Served>)> = Vec::new();
+    let mut found: Vec<(String, Arc<ServedKind>)> = Vec::new();
     let rules = &policy["spec"]["matchConstraints"]["resourceRules"];
     for rule in rules.as_array().into_iter().flatten() {
         let texts = |field: &str| -> Vec<&str> {

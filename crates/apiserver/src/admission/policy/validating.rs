@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use schema::cel::{EvalError, Expression, Names, Scene, Wanted};
+use schema::cel::{Declarations, EvalContext, EvalError, ExpectedType, Expression};
 use serde_json::{Value, json};
 
 use super::super::attributes::Attributes;
 use super::super::condition;
 use super::super::hooks::Read;
 use super::super::version::Versions;
-use super::{BUDGET, Binding, Invocation, Policy, Surroundings, invocations};
+use super::{AdmissionPolicy, BUDGET, Binding, Invocation, PolicyContext, invocations};
 use crate::status::{ApiError, ApiResult};
 
 /// The longest text that an expression may make for a message, and for an annotation.
@@ -21,13 +21,13 @@ const MAX_FAILURES: usize = 50;
 
 /// What a failed rule leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum ValidationAction {
     Deny,
     Warn,
     Audit,
 }
 
-impl Action {
+impl ValidationAction {
     pub(super) fn list(list: &Value) -> Vec<Self> {
         let words = list.as_array().into_iter().flatten().filter_map(Value::as_str);
         let actions = words.filter_map(|word| match word {
@@ -50,13 +50,13 @@ impl Action {
 
 /// The rules and annotations of a policy.
 #[derive(Debug)]
-pub(crate) struct Rules {
-    rules: Vec<Rule>,
+pub(crate) struct ValidationRules {
+    rules: Vec<ValidationRule>,
     annotations: Vec<Annotation>,
 }
 
 #[derive(Debug)]
-struct Rule {
+struct ValidationRule {
     source: String,
     expression: Result<Expression, String>,
     message: String,
@@ -99,15 +99,15 @@ impl Reason {
     }
 }
 
-impl Policy<Rules> {
+impl AdmissionPolicy<ValidationRules> {
     pub(crate) fn validating(policy: &Value) -> Self {
         Self::read(policy, |spec, names| {
             let list = |field: &str| spec[field].as_array().cloned().unwrap_or_default();
             let plain = names.clone().without_authorizer();
-            Rules {
+            ValidationRules {
                 rules: list("validations")
                     .iter()
-                    .map(|rule| Rule::of(rule, names, &plain))
+                    .map(|rule| ValidationRule::of(rule, names, &plain))
                     .collect(),
                 annotations: list("auditAnnotations")
                     .iter()
@@ -118,16 +118,16 @@ impl Policy<Rules> {
     }
 }
 
-impl Rule {
-    fn of(rule: &Value, names: &Names<'_>, plain: &Names<'_>) -> Self {
+impl ValidationRule {
+    fn of(rule: &Value, names: &Declarations<'_>, plain: &Declarations<'_>) -> Self {
         let source = rule["expression"].as_str().unwrap_or("").to_owned();
         let message = rule["messageExpression"].as_str().filter(|source| !source.is_empty());
         Self {
-            expression: Expression::compile(&source, names, Wanted::Bool)
+            expression: Expression::compile(&source, names, ExpectedType::Bool)
                 .map_err(|error| error.to_string()),
             message: rule["message"].as_str().unwrap_or("").trim().to_owned(),
             message_expression: message
-                .and_then(|source| Expression::compile(source, plain, Wanted::Text).ok()),
+                .and_then(|source| Expression::compile(source, plain, ExpectedType::Text).ok()),
             reason: Reason::of(rule["reason"].as_str()),
             source,
         }
@@ -135,11 +135,11 @@ impl Rule {
 }
 
 impl Annotation {
-    fn of(annotation: &Value, plain: &Names<'_>) -> Self {
+    fn of(annotation: &Value, plain: &Declarations<'_>) -> Self {
         let source = annotation["valueExpression"].as_str().unwrap_or("").to_owned();
         Self {
             key: annotation["key"].as_str().unwrap_or("").to_owned(),
-            value: Expression::compile(&source, plain, Wanted::TextOrNull)
+            value: Expression::compile(&source, plain, ExpectedType::TextOrNull)
                 .map_err(|error| error.to_string()),
             source,
         }
@@ -155,7 +155,7 @@ struct Denial {
 
 /// What one policy says with one parameter.
 #[derive(Default)]
-struct Outcome {
+struct PolicyOutcome {
     denials: Vec<Denial>,
     /// Those that stand whatever the binding's actions are.
     absolute: Vec<Denial>,
@@ -165,7 +165,7 @@ struct Outcome {
 /// Asks all policies; the first denial counts.
 pub(crate) async fn validate(
     attributes: &Attributes<'_, '_>,
-    policies: &[Arc<Read<Policy<Rules>>>],
+    policies: &[Arc<Read<AdmissionPolicy<ValidationRules>>>],
     bindings: &[Arc<Read<Binding>>],
     object: Option<&Value>,
     old: Option<&Value>,
@@ -175,7 +175,7 @@ pub(crate) async fn validate(
     for invocation in &found {
         versions.prepare(invocation.seen.as_ref()).await?;
     }
-    let mut verdict = Verdict { attributes, denied: None, failures: Vec::new() };
+    let mut verdict = PolicyVerdict { attributes, denied: None, failures: Vec::new() };
     for misconfigured in &wrong {
         let kind = if misconfigured.binding.is_some() { "binding" } else { "policy" };
         let why = format!("failed to configure {kind}: {}", misconfigured.why);
@@ -183,7 +183,7 @@ pub(crate) async fn validate(
     }
     for invocation in &found {
         let (object, old) = versions.get(invocation.seen.as_ref());
-        let surroundings = Surroundings::of(attributes, invocation.seen.as_deref());
+        let surroundings = PolicyContext::of(attributes, invocation.seen.as_deref());
         let outcome = evaluate(invocation, &surroundings, object, old);
         verdict.take(invocation, outcome);
     }
@@ -191,16 +191,16 @@ pub(crate) async fn validate(
 }
 
 fn evaluate(
-    invocation: &Invocation<'_, Rules>,
-    surroundings: &Surroundings<'_>,
+    invocation: &Invocation<'_, ValidationRules>,
+    surroundings: &PolicyContext<'_>,
     object: Option<&Value>,
     old: Option<&Value>,
-) -> Outcome {
+) -> PolicyOutcome {
     let policy = &invocation.policy.what;
     let failed = |message: String| {
         let denial = Denial { index: 0, message, reason: Reason::Invalid };
         let denials = if policy.fails_open { Vec::new() } else { vec![denial] };
-        Outcome { denials, ..Outcome::default() }
+        PolicyOutcome { denials, ..PolicyOutcome::default() }
     };
     if let Some(why) = &policy.broken {
         return failed(why.clone());
@@ -208,13 +208,13 @@ fn evaluate(
     let scene = surroundings.scene(invocation, object, old);
     match condition::hold(&policy.conditions, &scene) {
         Ok(true) => {}
-        Ok(false) => return Outcome::default(),
+        Ok(false) => return PolicyOutcome::default(),
         Err(text) => return failed(text),
     }
     let mut budget = BUDGET;
-    let mut outcome = Outcome::default();
+    let mut outcome = PolicyOutcome::default();
     for (index, rule) in policy.body.rules.iter().enumerate() {
-        let denial = match judge(rule, &scene, &mut budget) {
+        let denial = match check_rule(rule, &scene, &mut budget) {
             Ok(None) => continue,
             Ok(Some(message)) => Denial { index, message, reason: rule.reason },
             Err(EvalError::OutOfBudget) => return failed(EvalError::OutOfBudget.to_string()),
@@ -228,9 +228,9 @@ fn evaluate(
 }
 
 /// Nothing if the rule holds, otherwise what to say about it.
-fn judge<'a>(
-    rule: &'a Rule,
-    scene: &Scene<'a>,
+fn check_rule<'a>(
+    rule: &'a ValidationRule,
+    scene: &EvalContext<'a>,
     budget: &mut u64,
 ) -> Result<Option<String>, EvalError> {
     let expression = rule.expression.as_ref().map_err(|text| EvalError::Failed {
@@ -258,9 +258,9 @@ fn judge<'a>(
 
 fn annotate<'a>(
     annotations: &'a [Annotation],
-    scene: &Scene<'a>,
+    scene: &EvalContext<'a>,
     fails_open: bool,
-    outcome: &mut Outcome,
+    outcome: &mut PolicyOutcome,
 ) {
     let mut budget = BUDGET;
     for annotation in annotations {
@@ -293,13 +293,13 @@ fn annotate<'a>(
 }
 
 /// What comes of all outcomes together.
-struct Verdict<'a, 'c> {
+struct PolicyVerdict<'a, 'c> {
     attributes: &'a Attributes<'a, 'c>,
     denied: Option<ApiError>,
     failures: Vec<Value>,
 }
 
-impl Verdict<'_, '_> {
+impl PolicyVerdict<'_, '_> {
     fn deny(&mut self, policy: &str, binding: Option<&str>, reason: Reason, why: &str) {
         if self.denied.is_some() {
             return;
@@ -315,21 +315,21 @@ impl Verdict<'_, '_> {
         self.denied = Some(ApiError::denied_by_policy(subject, code, reason, &message));
     }
 
-    fn take(&mut self, invocation: &Invocation<'_, Rules>, outcome: Outcome) {
+    fn take(&mut self, invocation: &Invocation<'_, ValidationRules>, outcome: PolicyOutcome) {
         let (policy, binding) = (&*invocation.policy.name, &*invocation.binding.name);
         let actions = &invocation.binding.what.actions;
         let notes = &self.attributes.call.notes;
         for denial in &outcome.denials {
             for action in actions {
                 match action {
-                    Action::Deny => {
+                    ValidationAction::Deny => {
                         self.deny(policy, Some(binding), denial.reason, &denial.message);
                     }
-                    Action::Warn => notes.warn(format!(
+                    ValidationAction::Warn => notes.warn(format!(
                         "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {}",
                         denial.message
                     )),
-                    Action::Audit => self.failures.push(json!({
+                    ValidationAction::Audit => self.failures.push(json!({
                         "message": denial.message, "policy": policy, "binding": binding,
                         "expressionIndex": denial.index,
                         "validationActions":

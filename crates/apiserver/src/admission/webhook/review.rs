@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 /// A version of the review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum AdmissionReviewVersion {
     V1,
     V1Beta1,
 }
 
-impl Version {
+impl AdmissionReviewVersion {
     /// The first of a webhook's versions that we speak.
     pub(super) fn of(hook: &Value) -> Option<Self> {
         let versions = hook["admissionReviewVersions"].as_array().into_iter().flatten();
@@ -31,14 +31,14 @@ impl Version {
 
 /// What a webhook may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Task {
+pub(super) enum WebhookType {
     Mutate,
     Validate,
 }
 
 /// A well-formed answer.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Verdict {
+pub(super) struct WebhookVerdict {
     pub(super) allowed: bool,
     /// `Status`, if it was refused with an explanation.
     pub(super) status: Option<Value>,
@@ -51,7 +51,7 @@ pub(super) struct Verdict {
 
 /// The question, as a document.
 pub(super) fn question(
-    version: Version,
+    version: AdmissionReviewVersion,
     uid: &str,
     mut request: Value,
     object: Option<&Value>,
@@ -65,17 +65,17 @@ pub(super) fn question(
 
 /// Reads an answer; an error says why it is none, in upstream's words.
 pub(super) fn answer(
-    version: Version,
+    version: AdmissionReviewVersion,
     uid: &str,
-    task: Task,
+    task: WebhookType,
     review: &Value,
-) -> Result<Verdict, String> {
+) -> Result<WebhookVerdict, String> {
     let response = &review["response"];
     if !response.is_object() {
         return Err("webhook response was absent".to_owned());
     }
     let text = |field: &str| response[field].as_str().unwrap_or("");
-    if version == Version::V1 {
+    if version == AdmissionReviewVersion::V1 {
         if text("uid") != uid {
             return Err(format!("expected response.uid={uid:?}, got {:?}", text("uid")));
         }
@@ -95,14 +95,14 @@ pub(super) fn answer(
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let warnings = list(&response["warnings"]);
     let annotations = response["auditAnnotations"].as_object().into_iter().flatten();
-    Ok(Verdict {
+    Ok(WebhookVerdict {
         allowed: response["allowed"].as_bool().unwrap_or(false),
         status: response.get("status").filter(|status| status.is_object()).cloned(),
-        patch: patch.filter(|_| task == Task::Mutate),
+        patch: patch.filter(|_| task == WebhookType::Mutate),
         // The type was not looked at in the earlier version.
         patch_type: match version {
-            Version::V1 => patch_type.unwrap_or_default(),
-            Version::V1Beta1 => "JSONPatch".to_owned(),
+            AdmissionReviewVersion::V1 => patch_type.unwrap_or_default(),
+            AdmissionReviewVersion::V1Beta1 => "JSONPatch".to_owned(),
         },
         warnings: warnings.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         annotations: annotations
@@ -113,22 +113,28 @@ pub(super) fn answer(
 
 /// Whether a webhook may say what it says about a patch; the earlier version did not look.
 fn check_patch(
-    task: Task,
-    version: Version,
+    task: WebhookType,
+    version: AdmissionReviewVersion,
     has_patch: bool,
     patch_type: Option<&str>,
 ) -> Result<(), String> {
-    if version == Version::V1Beta1 {
+    if version == AdmissionReviewVersion::V1Beta1 {
         return Ok(());
     }
     let complaint = match (task, has_patch, patch_type) {
-        (Task::Validate, true, _) => "validating webhook may not return response.patch",
-        (Task::Validate, false, Some(_)) => "validating webhook may not return response.patchType",
-        (Task::Mutate, true, None) => "webhook returned response.patch but not response.patchType",
-        (Task::Mutate, false, Some(_)) => {
+        (WebhookType::Validate, true, _) => "validating webhook may not return response.patch",
+        (WebhookType::Validate, false, Some(_)) => {
+            "validating webhook may not return response.patchType"
+        }
+        (WebhookType::Mutate, true, None) => {
+            "webhook returned response.patch but not response.patchType"
+        }
+        (WebhookType::Mutate, false, Some(_)) => {
             "webhook returned response.patchType but not response.patch"
         }
-        (Task::Mutate, true, Some("")) => "webhook returned invalid response.patchType of \"\"",
+        (WebhookType::Mutate, true, Some("")) => {
+            "webhook returned invalid response.patchType of \"\""
+        }
         _ => return Ok(()),
     };
     Err(complaint.to_owned())
@@ -162,45 +168,64 @@ mod tests {
         let patch = json!({"patch": "W10="});
         let both = json!({"patch": "W10=", "patchType": "JSONPatch"});
         for (task, change, complaint) in [
-            (Task::Validate, json!({"uid": "other"}), "expected response.uid=\"u\", got \"other\""),
-            (Task::Validate, patch.clone(), "validating webhook may not return response.patch"),
             (
-                Task::Validate,
+                WebhookType::Validate,
+                json!({"uid": "other"}),
+                "expected response.uid=\"u\", got \"other\"",
+            ),
+            (
+                WebhookType::Validate,
+                patch.clone(),
+                "validating webhook may not return response.patch",
+            ),
+            (
+                WebhookType::Validate,
                 json!({"patchType": "JSONPatch"}),
                 "validating webhook may not return response.patchType",
             ),
-            (Task::Mutate, patch, "webhook returned response.patch but not response.patchType"),
             (
-                Task::Mutate,
+                WebhookType::Mutate,
+                patch,
+                "webhook returned response.patch but not response.patchType",
+            ),
+            (
+                WebhookType::Mutate,
                 json!({"patchType": "JSONPatch"}),
                 "webhook returned response.patchType but not response.patch",
             ),
             (
-                Task::Mutate,
+                WebhookType::Mutate,
                 json!({"patch": "W10=", "patchType": ""}),
                 "webhook returned invalid response.patchType of \"\"",
             ),
         ] {
-            let found = answer(Version::V1, "u", task, &review(&change));
+            let found = answer(AdmissionReviewVersion::V1, "u", task, &review(&change));
             assert_eq!(found, Err(complaint.to_owned()), "{change}");
         }
-        let verdict = answer(Version::V1, "u", Task::Mutate, &review(&both)).unwrap();
+        let verdict =
+            answer(AdmissionReviewVersion::V1, "u", WebhookType::Mutate, &review(&both)).unwrap();
         assert_eq!(verdict.patch.as_deref(), Some(&b"[]"[..]));
     }
 
     #[test]
     fn what_is_no_review_is_refused() {
-        let nothing = answer(Version::V1, "u", Task::Validate, &json!({"a": 1}));
+        let nothing =
+            answer(AdmissionReviewVersion::V1, "u", WebhookType::Validate, &json!({"a": 1}));
         assert_eq!(nothing, Err("webhook response was absent".to_owned()));
         let mut nameless = review(&json!({}));
         nameless.as_object_mut().unwrap().remove("apiVersion");
         nameless.as_object_mut().unwrap().remove("kind");
-        let complaint = answer(Version::V1, "u", Task::Validate, &nameless).unwrap_err();
+        let complaint =
+            answer(AdmissionReviewVersion::V1, "u", WebhookType::Validate, &nameless).unwrap_err();
         assert_eq!(
             complaint,
             "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got /, Kind="
         );
         // The earlier version did not look at either.
-        assert!(answer(Version::V1Beta1, "x", Task::Validate, &nameless).unwrap().allowed);
+        assert!(
+            answer(AdmissionReviewVersion::V1Beta1, "x", WebhookType::Validate, &nameless)
+                .unwrap()
+                .allowed
+        );
     }
 }

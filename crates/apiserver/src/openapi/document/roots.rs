@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 use types::Kind;
-use types::openapi::Form;
+use types::openapi::OpenApiVersion;
 
 use crate::openapi::operation::{self, META};
 use crate::openapi::resource::{camel, operation_group};
@@ -59,7 +59,7 @@ pub(super) fn schemas(into: &mut Map<String, Value>) {
 
 pub(super) fn paths<'a>(groups: impl Iterator<Item = &'a str>, into: &mut Map<String, Value>) {
     let mut add = |path: &str, description: &str, id: &str, reply: &str, tag: &str| {
-        let value = operation::document(description, id, reply, tag, Form::V2);
+        let value = operation::document(description, id, reply, tag, OpenApiVersion::V2);
         into.insert(path.to_owned(), value);
     };
     let meta = |name: &str| format!("{META}.{name}");
@@ -93,7 +93,8 @@ fn texts(into: &mut Map<String, Value>) {
         ),
         ("/openid/v1/jwks/", "getServiceAccountIssuerOpenIDKeyset", "openid"),
     ] {
-        let mut value = operation::document("get a document of OpenID", id, "", tag, Form::V2);
+        let mut value =
+            operation::document("get a document of OpenID", id, "", tag, OpenApiVersion::V2);
         value["get"]["responses"]["200"]["schema"] = json!({"type": "string"});
         into.insert(path.to_owned(), value);
     }

@@ -1,15 +1,16 @@
-use super::super::resource::Sub;
+use super::super::resource::OpenApiSubresource;
 use super::*;
 
 const ALL: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-const STATUS: Sub<'static> = Sub { name: "status", kind: None, verbs: &["get", "patch", "update"] };
-const SCALE: Sub<'static> = Sub {
+const STATUS: OpenApiSubresource<'static> =
+    OpenApiSubresource { name: "status", kind: None, verbs: &["get", "patch", "update"] };
+const SCALE: OpenApiSubresource<'static> = OpenApiSubresource {
     name: "scale",
     kind: Some(("autoscaling", "v1", "Scale")),
     verbs: &["get", "patch", "update"],
 };
-const TOKEN: Sub<'static> = Sub {
+const TOKEN: OpenApiSubresource<'static> = OpenApiSubresource {
     name: "token",
     kind: Some(("authentication.k8s.io", "v1", "TokenRequest")),
     verbs: &["create"],
@@ -21,9 +22,9 @@ fn built_in(
     list_kind: &'static str,
     plural: &'static str,
     namespaced: bool,
-    subresources: Vec<Sub<'static>>,
+    subresources: Vec<OpenApiSubresource<'static>>,
 ) -> Described<'static> {
-    let source = Source::BuiltIn(Kind::find(group, "v1", kind).unwrap());
+    let source = SchemaSource::BuiltIn(Kind::find(group, "v1", kind).unwrap());
     Described {
         group,
         version: "v1",
@@ -61,7 +62,7 @@ fn resources() -> Vec<Described<'static>> {
             namespaced: true,
             verbs: ALL,
             subresources: vec![STATUS],
-            source: Source::Custom(Some(json!({"type": "object", "properties": {
+            source: SchemaSource::Custom(Some(json!({"type": "object", "properties": {
                 "spec": {"type": "object", "properties": {"running": {"type": "boolean"}}},
             }}))),
         },

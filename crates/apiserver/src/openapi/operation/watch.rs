@@ -1,9 +1,9 @@
 //! The deprecated paths below `/watch/`, which clients that are generated from version 2 documents still have.
 
 use serde_json::{Map, Value};
-use types::openapi::Form;
+use types::openapi::OpenApiVersion;
 
-use super::{Body, LIST, META, OK, Operation, insert, operations_of, scoped};
+use super::{LIST, META, OK, Operation, OperationBody, insert, operations_of, scoped};
 use crate::openapi::resource::Described;
 
 /// Watches of one object, of a collection, and of the collections of all namespaces.
@@ -13,7 +13,7 @@ pub(super) fn paths(resource: &Described<'_>, into: &mut Map<String, Value>) {
     let scope = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
     let (middle, kind) = (scoped(resource), resource.kind);
     let mut add = |path: String, action, name: String| {
-        insert(into, Form::V2, resource, path, vec![operation(resource, action, &name)]);
+        insert(into, OpenApiVersion::V2, resource, path, vec![operation(resource, action, &name)]);
     };
     add(format!("{root}{scope}/{plural}"), "watchlist", format!("{middle}{kind}List"));
     add(format!("{root}{scope}/{plural}/{{name}}"), "watch", format!("{middle}{kind}"));
@@ -41,7 +41,7 @@ fn operation(resource: &Described<'_>, action: &'static str, name: &str) -> Oper
             "{what}. deprecated: use the 'watch' parameter with a list operation instead{instead}."
         ),
         parameters: LIST.to_vec(),
-        body: Body::None,
+        body: OperationBody::None,
         reply: format!("{META}.WatchEvent"),
         codes: OK,
         gvk: resource.gvk(),

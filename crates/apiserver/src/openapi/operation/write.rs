@@ -1,18 +1,18 @@
 //! An operation, written for one version of OpenAPI.
 
 use serde_json::{Map, Value, json};
-use types::openapi::Form;
+use types::openapi::OpenApiVersion;
 
-use super::{Body, Operation, Parameter};
+use super::{Operation, OperationBody, Parameter};
 
 /// Writes operations for one version of OpenAPI.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Writer {
-    pub(super) form: Form,
+pub(super) struct OperationWriter {
+    pub(super) form: OpenApiVersion,
     pub(super) custom: bool,
 }
 
-impl Writer {
+impl OperationWriter {
     pub(super) fn operation(self, operation: Operation, tag: &str) -> Value {
         let mut parameters: Vec<Value> =
             operation.parameters.iter().map(|parameter| self.in_query(*parameter)).collect();
@@ -26,15 +26,15 @@ impl Writer {
         });
         if let Some((schema, required)) = operation.body.schema() {
             match self.form {
-                Form::V3 => written["requestBody"] = self.request_body(&operation.body, &schema, required),
-                Form::V2 => parameters.push(json!({
+                OpenApiVersion::V3 => written["requestBody"] = self.request_body(&operation.body, &schema, required),
+                OpenApiVersion::V2 => parameters.push(json!({
                     "in": "body", "name": "body", "required": required, "schema": self.reference(&schema),
                 })),
             }
         }
-        if self.form == Form::V2 {
+        if self.form == OpenApiVersion::V2 {
             written["consumes"] = match operation.body {
-                Body::Patch => self.patch_types().into(),
+                OperationBody::Patch => self.patch_types().into(),
                 _ => json!(["*/*"]),
             };
             written["produces"] = self.reply_types(false).into();
@@ -46,9 +46,9 @@ impl Writer {
         written
     }
 
-    fn request_body(self, body: &Body, schema: &str, required: bool) -> Value {
+    fn request_body(self, body: &OperationBody, schema: &str, required: bool) -> Value {
         let types = match body {
-            Body::Patch => self.patch_types(),
+            OperationBody::Patch => self.patch_types(),
             _ => vec!["*/*"],
         };
         let mut written = json!({"content": self.content(&types, schema)});
@@ -64,8 +64,8 @@ impl Writer {
         for (code, text) in codes {
             let mut response = json!({"description": text});
             match self.form {
-                Form::V3 => response["content"] = self.content(&types, schema),
-                Form::V2 => response["schema"] = self.reference(schema),
+                OpenApiVersion::V3 => response["content"] = self.content(&types, schema),
+                OpenApiVersion::V2 => response["schema"] = self.reference(schema),
             }
             written.insert((*code).to_owned(), response);
         }
@@ -81,8 +81,8 @@ impl Writer {
 
     fn reference(self, schema: &str) -> Value {
         match self.form {
-            Form::V3 => json!({"$ref": format!("#/components/schemas/{schema}")}),
-            Form::V2 => json!({"$ref": format!("#/definitions/{schema}")}),
+            OpenApiVersion::V3 => json!({"$ref": format!("#/components/schemas/{schema}")}),
+            OpenApiVersion::V2 => json!({"$ref": format!("#/definitions/{schema}")}),
         }
     }
 
@@ -126,8 +126,8 @@ impl Writer {
     fn parameter(self, place: &str, name: &str, ty: &str, description: &str) -> Value {
         let mut written = json!({"name": name, "in": place, "description": description});
         match self.form {
-            Form::V3 => written["schema"] = json!({"type": ty, "uniqueItems": true}),
-            Form::V2 => {
+            OpenApiVersion::V3 => written["schema"] = json!({"type": ty, "uniqueItems": true}),
+            OpenApiVersion::V2 => {
                 written["type"] = ty.into();
                 written["uniqueItems"] = true.into();
             }

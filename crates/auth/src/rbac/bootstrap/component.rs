@@ -4,9 +4,9 @@
 use serde_json::Value;
 
 use super::{
-    APPS, AUTHENTICATION, AUTHORIZATION, CERTIFICATES, COORDINATION, CORE, DISCOVERY, EVENTS,
-    EXTENSIONS, NETWORKING, POLICY, READ, READ_UPDATE, READ_WRITE, RESOURCE, STORAGE, Subject,
-    cluster_role, cluster_role_binding, events, named, on, on_groups,
+    APPS, AUTHENTICATION, AUTHORIZATION, BootstrapSubject, CERTIFICATES, COORDINATION, CORE,
+    DISCOVERY, EVENTS, EXTENSIONS, NETWORKING, POLICY, READ, READ_UPDATE, READ_WRITE, RESOURCE,
+    STORAGE, cluster_role, cluster_role_binding, events, named, on, on_groups,
 };
 use crate::rbac::rule::PolicyRule;
 use crate::user::{KUBE_CONTROLLER_MANAGER, KUBE_PROXY, KUBE_SCHEDULER};
@@ -55,7 +55,7 @@ pub(super) fn cluster_roles() -> Vec<Value> {
 }
 
 pub(super) fn cluster_role_bindings() -> Vec<Value> {
-    use Subject::{Group, ServiceAccount, User};
+    use BootstrapSubject::{Group, ServiceAccount, User};
     vec![
         cluster_role_binding("system:node-proxier", &[User(KUBE_PROXY)]),
         cluster_role_binding("system:kube-controller-manager", &[User(KUBE_CONTROLLER_MANAGER)]),

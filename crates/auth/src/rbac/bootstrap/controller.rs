@@ -6,8 +6,8 @@ mod pods;
 use serde_json::Value;
 
 use super::{
-    ADMISSION, AUTHORIZATION, CERTIFICATES, COORDINATION, CORE, DISCOVERY, NETWORKING, READ,
-    STORAGE, Subject, cluster_role, cluster_role_binding, events, named, on,
+    ADMISSION, AUTHORIZATION, BootstrapSubject, CERTIFICATES, COORDINATION, CORE, DISCOVERY,
+    NETWORKING, READ, STORAGE, cluster_role, cluster_role_binding, events, named, on,
 };
 use crate::rbac::GROUP;
 use crate::rbac::rule::PolicyRule;
@@ -23,7 +23,10 @@ pub(super) fn cluster_role_bindings() -> Vec<Value> {
     let roles = controllers().into_iter();
     roles
         .map(|(name, _)| {
-            cluster_role_binding(&format!("{PREFIX}{name}"), &[Subject::ServiceAccount(name)])
+            cluster_role_binding(
+                &format!("{PREFIX}{name}"),
+                &[BootstrapSubject::ServiceAccount(name)],
+            )
         })
         .collect()
 }

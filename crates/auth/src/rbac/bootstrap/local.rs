@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    COORDINATION, CORE, KUBE_PUBLIC, KUBE_SYSTEM, READ, Subject, events, named, on, role,
+    BootstrapSubject, COORDINATION, CORE, KUBE_PUBLIC, KUBE_SYSTEM, READ, events, named, on, role,
     role_binding,
 };
 use crate::user::{KUBE_CONTROLLER_MANAGER, KUBE_SCHEDULER};
@@ -52,7 +52,7 @@ pub(super) fn roles() -> Vec<Value> {
 }
 
 pub(super) fn role_bindings() -> Vec<Value> {
-    use Subject::{ServiceAccount, User};
+    use BootstrapSubject::{ServiceAccount, User};
     vec![
         role_binding(
             KUBE_SYSTEM,

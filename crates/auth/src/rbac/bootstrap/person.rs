@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{
-    APPS, AUTHENTICATION, AUTHORIZATION, AUTOSCALING, BATCH, COORDINATION, CORE, DISCOVERY, EVENTS,
-    EXTENSIONS, NETWORKING, POLICY, READ, READ_WRITE, RESOURCE, Subject, WRITE, cluster_role,
-    cluster_role_binding, object, on, on_groups, urls,
+    APPS, AUTHENTICATION, AUTHORIZATION, AUTOSCALING, BATCH, BootstrapSubject, COORDINATION, CORE,
+    DISCOVERY, EVENTS, EXTENSIONS, NETWORKING, POLICY, READ, READ_WRITE, RESOURCE, WRITE,
+    cluster_role, cluster_role_binding, object, on, on_groups, urls,
 };
 use crate::rbac::GROUP;
 use crate::rbac::policy::full_authority;
@@ -43,7 +43,7 @@ pub(super) fn cluster_roles() -> Vec<Value> {
 }
 
 pub(super) fn cluster_role_bindings() -> Vec<Value> {
-    use Subject::Group;
+    use BootstrapSubject::Group;
     vec![
         cluster_role_binding("cluster-admin", &[Group(MASTERS)]),
         cluster_role_binding("system:monitoring", &[Group(MONITORING)]),

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::rbac::aggregate::aggregate;
 use crate::rbac::policy::{
-    Attributes, Policy, ResourceRequest, RoleRef, Target, name, namespace, text,
+    AccessTarget, Attributes, RbacPolicy, ResourceRequest, RoleRef, name, namespace, text,
 };
 use crate::rbac::reconcile::reconcile;
 use crate::rbac::validate;
@@ -54,7 +54,7 @@ fn every_object_is_valid_unique_and_marked() {
 #[test]
 fn every_binding_finds_its_role() {
     let objects = objects();
-    let policy = Policy::build(&objects);
+    let policy = RbacPolicy::build(&objects);
     for object in objects.iter().filter(|object| object.get("roleRef").is_some()) {
         assert!(policy.resolve(&RoleRef::of(object), namespace(object)).is_ok(), "{object}");
     }
@@ -83,17 +83,17 @@ fn aggregated_roles_add_up() {
 
 #[test]
 fn everybody_may_do_what_clients_begin_with() {
-    let policy = Policy::build(&objects());
+    let policy = RbacPolicy::build(&objects());
     let alice = User::new("alice", [AUTHENTICATED]);
     let robot = User::service_account("vms", "robot", "").authenticated();
     let nobody = User::anonymous();
-    let path = |path| Attributes { verb: "get", target: Target::Path(path) };
+    let path = |path| Attributes { verb: "get", target: AccessTarget::Path(path) };
     let review = ResourceRequest {
         group: AUTHORIZATION,
         resource: "selfsubjectaccessreviews",
         ..ResourceRequest::default()
     };
-    let review = Attributes { verb: "create", target: Target::Resource(review) };
+    let review = Attributes { verb: "create", target: AccessTarget::Resource(review) };
     for (user, attributes, expected) in [
         (&alice, path("/api"), true),
         (&alice, path("/apis/apps/v1"), true),

@@ -111,7 +111,7 @@ fn coverage_is_judged_part_by_part() {
 }
 
 /// alice holds `get pods` everywhere and `list pods` in ns1; eve may escalate, bob may bind.
-fn policy() -> Policy {
+fn policy() -> RbacPolicy {
     let binding =
         |kind: &str, name: &str, namespace: &str, role_kind: &str, role: &str, user: &str| {
             json!({"kind": kind, "metadata": {"name": name, "namespace": namespace},
@@ -122,7 +122,7 @@ fn policy() -> Policy {
         let rules: Vec<Value> = rules.iter().map(PolicyRule::to_value).collect();
         json!({"kind": "ClusterRole", "metadata": {"name": name}, "rules": rules})
     };
-    Policy::build(&[
+    RbacPolicy::build(&[
         cluster_role("reader", &[on(&["get"], &[""], &["pods"])]),
         cluster_role("lister", &[on(&["list"], &[""], &["pods"])]),
         cluster_role("escalator", &[on(&["escalate"], &[GROUP], &["clusterroles", "roles"])]),
@@ -270,7 +270,7 @@ mod property {
         let mut requests = Vec::new();
         for verb in ["get", "list", "other"] {
             for path in ["/x", "/x/y", "/x/z", "/other"] {
-                requests.push(Attributes { verb, target: Target::Path(path) });
+                requests.push(Attributes { verb, target: AccessTarget::Path(path) });
             }
             for group in ["", "apps", "other"] {
                 for resource in ["pods", "nodes", "other"] {
@@ -285,7 +285,7 @@ mod property {
                             name,
                             ..ResourceRequest::default()
                         };
-                        requests.push(Attributes { verb, target: Target::Resource(request) });
+                        requests.push(Attributes { verb, target: AccessTarget::Resource(request) });
                     }
                 }
             }

@@ -35,14 +35,14 @@ fn objects() -> Vec<Value> {
     ]
 }
 
-fn policy() -> Policy {
-    Policy::build(&objects())
+fn policy() -> RbacPolicy {
+    RbacPolicy::build(&objects())
 }
 
 /// `group/resource[/sub]` in a namespace, or a path beginning with a slash.
 fn ask<'a>(verb: &'a str, what: &'a str, namespace: &'a str) -> Attributes<'a> {
     let target = match what.strip_prefix('/') {
-        Some(_) => Target::Path(what),
+        Some(_) => AccessTarget::Path(what),
         None => {
             let mut parts = what.splitn(3, '/');
             let mut part = || parts.next().unwrap_or_default();
@@ -54,7 +54,7 @@ fn ask<'a>(verb: &'a str, what: &'a str, namespace: &'a str) -> Attributes<'a> {
                 namespace,
                 ..ResourceRequest::default()
             };
-            Target::Resource(request)
+            AccessTarget::Resource(request)
         }
     };
     Attributes { verb, target }
@@ -62,7 +62,7 @@ fn ask<'a>(verb: &'a str, what: &'a str, namespace: &'a str) -> Attributes<'a> {
 
 fn core<'a>(verb: &'a str, resource: &'a str, namespace: &'a str) -> Attributes<'a> {
     let request = ResourceRequest { resource, namespace, ..ResourceRequest::default() };
-    Attributes { verb, target: Target::Resource(request) }
+    Attributes { verb, target: AccessTarget::Resource(request) }
 }
 
 #[test]
@@ -119,7 +119,8 @@ fn an_allowed_request_names_its_binding() {
 
 #[test]
 fn masters_need_no_binding() {
-    let decision = Policy::default().authorize(&User::new("x", [MASTERS]), &ask("get", "/x", ""));
+    let decision =
+        RbacPolicy::default().authorize(&User::new("x", [MASTERS]), &ask("get", "/x", ""));
     assert!(decision.is_allowed());
 }
 
@@ -176,25 +177,25 @@ fn refusals_have_the_words_that_clients_know() {
     for (verb, target, reason, expected) in [
         (
             "list",
-            Target::Resource(pods),
+            AccessTarget::Resource(pods),
             "",
             r#"pods is forbidden: User "alice" cannot list resource "pods" in API group "" in the namespace "ns1""#,
         ),
         (
             "get",
-            Target::Resource(scale),
+            AccessTarget::Resource(scale),
             "",
             r#"deployments.apps "web" is forbidden: User "alice" cannot get resource "deployments/scale" in API group "apps" at the cluster scope"#,
         ),
         (
             "get",
-            Target::Path("/<b>"),
+            AccessTarget::Path("/<b>"),
             "",
             r#"forbidden: User "alice" cannot get path "/&lt;b&gt;""#,
         ),
         (
             "list",
-            Target::Resource(pods),
+            AccessTarget::Resource(pods),
             "RBAC: broken",
             r#"pods is forbidden: User "alice" cannot list resource "pods" in API group "" in the namespace "ns1": RBAC: broken"#,
         ),

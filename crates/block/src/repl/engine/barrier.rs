@@ -23,13 +23,13 @@ use crate::wire::{BLOCK, Refusal, Request, SnapshotInfo};
 pub(super) struct Barrier {
     pub(super) guest: GuestId,
     request: Request,
-    step: Step,
+    step: BarrierStep,
     /// The snapshot that is taken back, and why.
     undoes: Option<Refusal>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum BarrierStep {
     Waiting,
     Preparing,
     Draining,
@@ -39,11 +39,11 @@ enum Step {
 
 impl Barrier {
     pub(super) fn holds_changes(&self) -> bool {
-        matches!(self.step, Step::Draining | Step::Sent)
+        matches!(self.step, BarrierStep::Draining | BarrierStep::Sent)
     }
 
     pub(super) fn is_sent(&self) -> bool {
-        self.step == Step::Sent
+        self.step == BarrierStep::Sent
     }
 
     pub(super) fn holds_reads(&self) -> bool {
@@ -58,26 +58,26 @@ impl Engine {
         {
             match self.barrier_request(request) {
                 Ok(request) => {
-                    let step = Step::Waiting;
+                    let step = BarrierStep::Waiting;
                     self.barrier = Some(Barrier { guest, request, step, undoes: None });
                 }
                 Err(result) => return self.reply(guest, result.map(|()| GuestReply::Done)),
             }
         }
         let Some(barrier) = &mut self.barrier else { return };
-        if barrier.step == Step::Waiting && self.unreconciled.is_empty() {
+        if barrier.step == BarrierStep::Waiting && self.unreconciled.is_empty() {
             match barrier.request {
                 Request::Snapshot(_) => {
-                    barrier.step = Step::Preparing;
+                    barrier.step = BarrierStep::Preparing;
                     self.issue_all(Request::Prepare, Owner::Barrier);
                     return;
                 }
-                _ => barrier.step = Step::Draining,
+                _ => barrier.step = BarrierStep::Draining,
             }
         }
         let idle = self.syncs.is_empty() && self.locks.nothing_changes();
-        if barrier.step == Step::Draining && idle && self.unreconciled.is_empty() {
-            barrier.step = Step::Sent;
+        if barrier.step == BarrierStep::Draining && idle && self.unreconciled.is_empty() {
+            barrier.step = BarrierStep::Sent;
             let request = barrier.request.clone();
             self.issue_all(request, Owner::Barrier);
         }
@@ -116,25 +116,25 @@ impl Engine {
     pub(super) fn barrier_answered(&mut self, result: Result<(), Refusal>) {
         let Some(mut barrier) = self.barrier.take() else { return };
         match (barrier.step, result) {
-            (Step::Preparing, Ok(())) => {
-                barrier.step = Step::Draining;
+            (BarrierStep::Preparing, Ok(())) => {
+                barrier.step = BarrierStep::Draining;
                 self.barrier = Some(barrier);
                 return self.drive_barrier();
             }
-            (Step::Sent, Ok(())) => {
+            (BarrierStep::Sent, Ok(())) => {
                 self.changed_as_a_whole(barrier.request.clone());
                 if let Request::Snapshot(_) = barrier.request {
-                    barrier.step = Step::Sealing;
+                    barrier.step = BarrierStep::Sealing;
                     self.barrier = Some(barrier);
                     self.issue_all(Request::Seal, Owner::Barrier);
                     return;
                 }
             }
-            (Step::Sealing, Err(refusal)) => {
+            (BarrierStep::Sealing, Err(refusal)) => {
                 if let Request::Snapshot(info) = &barrier.request {
                     self.drop_learners();
                     barrier.request = Request::DeleteSnapshot { snapshot: info.id };
-                    barrier.step = Step::Draining;
+                    barrier.step = BarrierStep::Draining;
                     barrier.undoes = Some(refusal);
                     self.barrier = Some(barrier);
                     return self.drive_barrier();

@@ -9,7 +9,7 @@ pub(super) struct Learner {
     pub(super) size: u64,
     pub(super) snapshots: Vec<SnapshotInfo>,
     pub(super) head_parent: Option<SnapshotId>,
-    pub(super) step: Step,
+    pub(super) step: RebuildStep,
     /// Receives every write of the guest.
     pub(super) live: bool,
     /// Chunks that must still be copied for the step.
@@ -24,7 +24,7 @@ pub(super) struct Learner {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Step {
+pub(super) enum RebuildStep {
     Deciding,
     Resize(u64),
     Delete(SnapshotId),
@@ -58,26 +58,26 @@ impl Learner {
         snapshots: &[SnapshotInfo],
         head_parent: Option<SnapshotId>,
         copied: Option<SnapshotId>,
-    ) -> Step {
+    ) -> RebuildStep {
         if self.size != size {
-            return Step::Resize(size);
+            return RebuildStep::Resize(size);
         }
         let strange = |it: &&SnapshotInfo| !snapshots.iter().any(|known| known.id == it.id);
         if let Some(info) = self.snapshots.iter().find(strange) {
-            return Step::Delete(info.id);
+            return RebuildStep::Delete(info.id);
         }
         // What follows a snapshot that is missing hangs from the wrong one.
         if let Some(last) = self.snapshots.last()
             && !snapshots.starts_with(&self.snapshots)
         {
-            return Step::Delete(last.id);
+            return RebuildStep::Delete(last.id);
         }
         match snapshots.get(self.snapshots.len()) {
-            Some(info) if copied == Some(info.id) => Step::Snapshot(info.clone()),
-            Some(info) if self.head_parent != info.parent => Step::Revert(info.parent),
-            Some(info) => Step::Copy(Some(info.id)),
-            None if self.head_parent != head_parent => Step::Revert(head_parent),
-            None => Step::Copy(None),
+            Some(info) if copied == Some(info.id) => RebuildStep::Snapshot(info.clone()),
+            Some(info) if self.head_parent != info.parent => RebuildStep::Revert(info.parent),
+            Some(info) => RebuildStep::Copy(Some(info.id)),
+            None if self.head_parent != head_parent => RebuildStep::Revert(head_parent),
+            None => RebuildStep::Copy(None),
         }
     }
 }

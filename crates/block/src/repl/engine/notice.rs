@@ -143,7 +143,7 @@ pub enum LockFault {
     HoldsData,
     #[error("both copies of its header are damaged")]
     Damaged,
-    #[error("its header uses something that is not known here")]
+    #[error("its LUKS header uses an unsupported feature")]
     Unsupported,
     #[error("its header cannot be read or written")]
     Unreadable,

@@ -18,7 +18,7 @@
 //! the wire.
 
 use super::Engine;
-use super::learner::{Learner, Step, forget};
+use super::learner::{Learner, RebuildStep, forget};
 use super::member::{JoinStep, Member, Role};
 use super::notice::{MemberFault, Notice, Progress, RebuildKind};
 use super::ops::{OneResult, Owner};
@@ -69,7 +69,7 @@ impl Engine {
             size: opened.size,
             snapshots: opened.snapshots,
             head_parent: opened.head_parent,
-            step: Step::Deciding,
+            step: RebuildStep::Deciding,
             live: false,
             todo: Pieces::none(self.config.chunk),
             busy: 0,
@@ -94,17 +94,17 @@ impl Engine {
         let step = learner.next(self.size, &self.snapshots, self.head_parent, copied);
         learner.step = step.clone();
         let request = match step {
-            Step::Deciding => return,
-            Step::Copy(view) => return self.begin_copy(slot, view),
-            Step::Resize(size) => Request::Resize { size },
-            Step::Delete(snapshot) => Request::DeleteSnapshot { snapshot },
-            Step::Revert(to) => {
+            RebuildStep::Deciding => return,
+            RebuildStep::Copy(view) => return self.begin_copy(slot, view),
+            RebuildStep::Resize(size) => Request::Resize { size },
+            RebuildStep::Delete(snapshot) => Request::DeleteSnapshot { snapshot },
+            RebuildStep::Revert(to) => {
                 // Another head altogether: nothing is known about it.
                 learner.delta = false;
                 self.members[slot].changed = Pieces::all(self.config.chunk, self.size);
                 Request::Revert { to }
             }
-            Step::Snapshot(info) => Request::Snapshot(info),
+            RebuildStep::Snapshot(info) => Request::Snapshot(info),
         };
         self.issue_one(request, slot, Owner::Learn(slot));
     }
@@ -115,15 +115,15 @@ impl Engine {
             let why = refusal.map_or(MemberFault::Away, MemberFault::Refused);
             return self.learner_failed(slot, why);
         }
-        match std::mem::replace(&mut learner.step, Step::Deciding) {
-            Step::Resize(size) => learner.size = size,
-            Step::Delete(id) => forget(&mut learner.snapshots, &mut learner.head_parent, id),
-            Step::Revert(to) => learner.head_parent = to,
-            Step::Snapshot(info) => {
+        match std::mem::replace(&mut learner.step, RebuildStep::Deciding) {
+            RebuildStep::Resize(size) => learner.size = size,
+            RebuildStep::Delete(id) => forget(&mut learner.snapshots, &mut learner.head_parent, id),
+            RebuildStep::Revert(to) => learner.head_parent = to,
+            RebuildStep::Snapshot(info) => {
                 learner.head_parent = Some(info.id);
                 learner.snapshots.push(info);
             }
-            Step::Deciding | Step::Copy(_) => {}
+            RebuildStep::Deciding | RebuildStep::Copy(_) => {}
         }
         self.learn(slot, None);
     }
@@ -162,7 +162,7 @@ impl Engine {
     fn drive_learner(&mut self, slot: usize) {
         loop {
             let Role::Learner(learner) = &mut self.members[slot].role else { return };
-            let Step::Copy(view) = learner.step else { return };
+            let RebuildStep::Copy(view) = learner.step else { return };
             let Some(chunk) = learner.todo.first() else {
                 if learner.busy == 0 {
                     self.copied(slot, view);
@@ -306,7 +306,7 @@ impl Engine {
                 && learner.live
             {
                 learner.live = false;
-                learner.step = Step::Copy(Some(snapshot));
+                learner.step = RebuildStep::Copy(Some(snapshot));
                 member.changed = Pieces::none(self.config.chunk);
                 member.tracked = true;
             }

@@ -32,7 +32,7 @@ const ATTEMPTS: u8 = 6;
 pub(super) struct Sync {
     pub(super) kind: SyncKind,
     pub(super) span: Span,
-    pub(super) step: Step,
+    pub(super) step: SyncStep,
     pub(super) locked: bool,
     pub(super) verify: Verify,
     pub(super) attempts: u8,
@@ -65,7 +65,7 @@ pub(super) enum SyncKind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum SyncStep {
     Locking,
     Mapping(Slots),
     Adopting,
@@ -118,7 +118,7 @@ impl Engine {
         let idle: Vec<u64> = self
             .syncs
             .iter()
-            .filter(|(_, sync)| sync.step == Step::Locking)
+            .filter(|(_, sync)| sync.step == SyncStep::Locking)
             .map(|(id, _)| *id)
             .collect();
         for id in idle {
@@ -182,7 +182,7 @@ impl Engine {
         let sync = Sync {
             kind,
             span,
-            step: Step::Locking,
+            step: SyncStep::Locking,
             locked: false,
             verify,
             attempts: 0,
@@ -255,7 +255,7 @@ impl Engine {
         sync.source = source;
         sync.taking_part = parties;
         sync.maps.clear();
-        sync.step = Step::Mapping(parties);
+        sync.step = SyncStep::Mapping(parties);
         let (verify, view) = (sync.asks(self.config.sum_secret, id), sync.view());
         for slot in parties.iter() {
             let Some(sync) = self.syncs.get(&id) else { return };
@@ -268,24 +268,24 @@ impl Engine {
 
     pub(super) fn sync_mapped(&mut self, id: u64, slot: usize, result: OneResult) {
         let Some(sync) = self.syncs.get_mut(&id) else { return };
-        if sync.step == Step::Adopting {
+        if sync.step == SyncStep::Adopting {
             // When the connection broke it may not have been told: then it is told again.
             if result == Err(None) {
                 sync.adopted = None;
             }
             return self.again(id, Verify::Suspect);
         }
-        let Step::Mapping(mut left) = sync.step else { return };
+        let SyncStep::Mapping(mut left) = sync.step else { return };
         match result {
             Ok(Reply::Map(map)) if map.len() as u64 == sync.span.len() / BLOCK => {
                 sync.maps.insert(slot, map);
                 left.remove(slot);
-                sync.step = Step::Mapping(left);
+                sync.step = SyncStep::Mapping(left);
                 if left.is_empty() {
                     self.mapped(id);
                 }
             }
-            Err(None) => sync.step = Step::Locking,
+            Err(None) => sync.step = SyncStep::Locking,
             _ => {
                 let verify = sync.verify;
                 self.blame(slot, result);
@@ -308,7 +308,7 @@ impl Engine {
     pub(super) fn again(&mut self, id: u64, verify: Verify) {
         let Some(sync) = self.syncs.get_mut(&id) else { return };
         sync.attempts += 1;
-        sync.step = Step::Locking;
+        sync.step = SyncStep::Locking;
         sync.verify = verify;
         // There is no going on without reconciling.
         if sync.attempts > ATTEMPTS && !matches!(sync.kind, SyncKind::Reconcile) {

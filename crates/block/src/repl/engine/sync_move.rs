@@ -7,7 +7,7 @@ use super::Engine;
 use super::guest::length;
 use super::notice::Notice;
 use super::ops::{OneResult, Owner};
-use super::sync::{Step, Sync, SyncKind};
+use super::sync::{Sync, SyncKind, SyncStep};
 use super::sync_plan::{Run, Ties, Trust, plan};
 use crate::repl::slots::Slots;
 use crate::repl::span::Span;
@@ -20,7 +20,7 @@ impl Engine {
         let Some(sync) = self.syncs.get_mut(&id) else { return };
         if !sync.taking_part.without(served).is_empty() {
             // Somebody has left meanwhile; the others do without.
-            sync.step = Step::Locking;
+            sync.step = SyncStep::Locking;
             return;
         }
         let (compare, targets, trusted) = match sync.kind {
@@ -48,7 +48,7 @@ impl Engine {
         if !found.lost.is_empty() {
             match sync.kind {
                 SyncKind::Reconcile if sync.adopted != Some(sync.source) => {
-                    sync.step = Step::Adopting;
+                    sync.step = SyncStep::Adopting;
                     sync.adopted = Some(sync.source);
                     let (span, source) = (sync.span, sync.source);
                     let request = Request::ReadMap {
@@ -67,7 +67,7 @@ impl Engine {
                 // A guest would take an error for the truth.
                 SyncKind::Repair(_) if !away.is_empty() => {
                     sync.patient = true;
-                    sync.step = Step::Locking;
+                    sync.step = SyncStep::Locking;
                     return;
                 }
                 SyncKind::Reconcile | SyncKind::Repair(_) | SyncKind::Scrub => {
@@ -112,7 +112,7 @@ impl Engine {
         let span = sync.span;
         let fua = matches!(sync.kind, SyncKind::Reconcile);
         sync.runs = runs.clone();
-        sync.step = Step::Moving(0);
+        sync.step = SyncStep::Moving(0);
         // One read of everything between the first and the last block that a member gives.
         let mut hulls: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
         for run in &runs {
@@ -140,12 +140,12 @@ impl Engine {
 
     pub(super) fn sync_read(&mut self, id: u64, slot: usize, result: OneResult) {
         let Some(sync) = self.syncs.get_mut(&id) else { return };
-        let Step::Moving(left) = sync.step else { return };
+        let SyncStep::Moving(left) = sync.step else { return };
         let (span, fua) = (sync.span, matches!(sync.kind, SyncKind::Reconcile));
         let runs: Vec<Run> =
             sync.runs.iter().filter(|run| run.from == Some(slot)).copied().collect();
         let first = runs.first().map_or(0, |run| run.first);
-        sync.step = Step::Moving(left - 1);
+        sync.step = SyncStep::Moving(left - 1);
         let Ok(Reply::Data { data, crcs }) = result else {
             sync.retry = Some(sync.verify);
             return self.moved(id);
@@ -179,7 +179,7 @@ impl Engine {
     }
 
     fn under_way(&mut self, id: u64) {
-        if let Some(Sync { step: Step::Moving(left), .. }) = self.syncs.get_mut(&id) {
+        if let Some(Sync { step: SyncStep::Moving(left), .. }) = self.syncs.get_mut(&id) {
             *left += 1;
         }
     }
@@ -188,7 +188,7 @@ impl Engine {
     /// that are left, or it would count as done while the one that refused still belongs to them.
     pub(super) fn sync_written(&mut self, id: u64, result: Result<(), Refusal>) {
         let Some(sync) = self.syncs.get_mut(&id) else { return };
-        if let Step::Moving(left) = &mut sync.step {
+        if let SyncStep::Moving(left) = &mut sync.step {
             *left = left.saturating_sub(1);
             if result.is_err() {
                 sync.retry.get_or_insert(sync.verify);
@@ -199,7 +199,7 @@ impl Engine {
 
     fn moved(&mut self, id: u64) {
         let Some(sync) = self.syncs.get_mut(&id) else { return };
-        if sync.step == Step::Moving(0) {
+        if sync.step == SyncStep::Moving(0) {
             match sync.retry.take() {
                 Some(verify) => self.again(id, verify),
                 None => self.finish(id, true),

@@ -27,7 +27,7 @@ pub(super) struct Run {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct SyncPlan {
     pub(super) runs: Vec<Run>,
     /// Blocks that nobody who is trusted has as they were written.
     pub(super) lost: Vec<usize>,
@@ -61,8 +61,8 @@ pub(super) fn plan(
     trust: &Trust<'_>,
     targets: Slots,
     compare: bool,
-) -> Plan {
-    let mut plan = Plan::default();
+) -> SyncPlan {
+    let mut plan = SyncPlan::default();
     let first = trust.trusted.first().and_then(|slot| maps.get(slot));
     let state = |slot: usize, block: usize| maps.get(&slot).and_then(|map| map.get(block)).copied();
     for block in 0..first.map_or(0, Vec::len) {

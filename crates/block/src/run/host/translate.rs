@@ -13,7 +13,7 @@ use crate::store::{
 use crate::wire::{BlockState, Crcs, Refusal, SnapshotInfo, Verify, Witnessed, Work, WorkProgress};
 
 /// What is done about a request.
-pub(super) enum Plan {
+pub(super) enum RequestPlan {
     Answer(DiskResult),
     Ask { asked: Asked, requests: Vec<Request> },
 }
@@ -48,11 +48,11 @@ pub(super) enum Tolerant {
     Stale,
 }
 
-pub(super) fn plan(request: DiskRequest, store: &Replica, inherited: &[Region]) -> Plan {
+pub(super) fn plan(request: DiskRequest, store: &Replica, inherited: &[Region]) -> RequestPlan {
     let request = match request {
         DiskRequest::Read { view, offset, length } => {
             let request = Request::Read { view: view_of(view), offset, len: length.into() };
-            return Plan::Ask { asked: Asked::Data, requests: vec![request] };
+            return RequestPlan::Ask { asked: Asked::Data, requests: vec![request] };
         }
         DiskRequest::Write { offset, data, crcs, fua } => {
             Request::Write { offset, data, crcs: crcs.as_slice().to_vec(), fua }
@@ -65,7 +65,9 @@ pub(super) fn plan(request: DiskRequest, store: &Replica, inherited: &[Region]) 
         DiskRequest::Flush { marks: Some(marks) } => Request::FlushMarked { marks },
         DiskRequest::Snapshot(info) => {
             let SnapshotInfo { id, name, created, labels, .. } = info;
-            let Ok(created) = created.parse() else { return Plan::Answer(Err(Refusal::Invalid)) };
+            let Ok(created) = created.parse() else {
+                return RequestPlan::Answer(Err(Refusal::Invalid));
+            };
             return ask(Request::Snapshot { id, name, created, labels }, Tolerant::Exists);
         }
         DiskRequest::Prepare => Request::Prepare,
@@ -76,8 +78,8 @@ pub(super) fn plan(request: DiskRequest, store: &Replica, inherited: &[Region]) 
         DiskRequest::Revert { to: Some(to) } => Request::Revert { to },
         DiskRequest::Revert { to: None } => return empty(store),
         DiskRequest::Resize { size } => match size.cmp(&store.volume_size()) {
-            std::cmp::Ordering::Less => return Plan::Answer(Err(Refusal::Invalid)),
-            std::cmp::Ordering::Equal => return Plan::Answer(Ok(DiskReply::Done)),
+            std::cmp::Ordering::Less => return RequestPlan::Answer(Err(Refusal::Invalid)),
+            std::cmp::Ordering::Equal => return RequestPlan::Answer(Ok(DiskReply::Done)),
             std::cmp::Ordering::Greater => Request::Expand { size },
         },
         DiskRequest::ReadMap { view, offset, length, verify } => {
@@ -87,7 +89,7 @@ pub(super) fn plan(request: DiskRequest, store: &Replica, inherited: &[Region]) 
             return map(view, offset, length, deep, key);
         }
         DiskRequest::Dirty => {
-            return Plan::Ask { asked: Asked::Dirty, requests: vec![Request::DirtyRegions] };
+            return RequestPlan::Ask { asked: Asked::Dirty, requests: vec![Request::DirtyRegions] };
         }
         DiskRequest::Settle { regions } => {
             Request::Settle { regions: regions.into_iter().map(Region).collect() }
@@ -98,16 +100,16 @@ pub(super) fn plan(request: DiskRequest, store: &Replica, inherited: &[Region]) 
         }
         DiskRequest::Reconciled => Request::Reconciled { regions: inherited.to_vec() },
         DiskRequest::CloseClean => {
-            return Plan::Ask { asked: Asked::Close, requests: vec![Request::CloseClean] };
+            return RequestPlan::Ask { asked: Asked::Close, requests: vec![Request::CloseClean] };
         }
         DiskRequest::Describe => {
-            return Plan::Answer(Ok(DiskReply::Description(Box::new(describe(store)))));
+            return RequestPlan::Answer(Ok(DiskReply::Description(Box::new(describe(store)))));
         }
     };
     ask(request, Tolerant::No)
 }
 
-fn ask(request: Request, tolerant: Tolerant) -> Plan {
+fn ask(request: Request, tolerant: Tolerant) -> RequestPlan {
     let changes = matches!(
         request,
         Request::Write { .. }
@@ -118,7 +120,7 @@ fn ask(request: Request, tolerant: Tolerant) -> Plan {
             | Request::Revert { .. }
             | Request::Expand { .. }
     );
-    Plan::Ask { asked: Asked::Done { tolerant, changes }, requests: vec![request] }
+    RequestPlan::Ask { asked: Asked::Done { tolerant, changes }, requests: vec![request] }
 }
 
 fn view_of(view: Option<SnapshotId>) -> View {
@@ -126,13 +128,13 @@ fn view_of(view: Option<SnapshotId>) -> View {
 }
 
 /// A head without anything in it, over nothing.
-fn empty(store: &Replica) -> Plan {
+fn empty(store: &Replica) -> RequestPlan {
     match store.head_parent() {
         None => ask(
             Request::WriteZeroes { offset: 0, len: store.volume_size(), fua: false },
             Tolerant::No,
         ),
-        Some(_) => Plan::Answer(Err(Refusal::Busy)),
+        Some(_) => RequestPlan::Answer(Err(Refusal::Busy)),
     }
 }
 
@@ -144,13 +146,13 @@ fn map(
     length: u32,
     both: bool,
     key: Option<SumKey>,
-) -> Plan {
+) -> RequestPlan {
     let (view, len) = (view_of(view), u64::from(length));
     let mut requests = vec![Request::ReadMap { of: MapOf::View(view), offset, len }];
     if both {
         requests.push(Request::Peek { view, offset, len });
     }
-    Plan::Ask { asked: Asked::Map { map: None, data: None, both, key }, requests }
+    RequestPlan::Ask { asked: Asked::Map { map: None, data: None, both, key }, requests }
 }
 
 impl Asked {

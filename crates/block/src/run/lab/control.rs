@@ -64,7 +64,7 @@ pub struct ReplicaStatus {
 pub enum ClientError {
     #[error("no volume is being served in {dir}")]
     NotRunning { dir: PathBuf },
-    #[error("no engine stands by in {dir}: --standby starts one")]
+    #[error("no standby engine in {dir}: --standby starts one")]
     NoStandby { dir: PathBuf },
     #[error("the engine that stood by has not taken the volume yet: it is {phase}")]
     Unfinished { phase: String },

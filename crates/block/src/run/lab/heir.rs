@@ -23,7 +23,7 @@ use crate::run::{AdminRequest, chain};
 const STANDBY: &str = "standby.sock";
 
 /// How long a handover may take: a replica that cannot be reached is waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whether the volume is ours.
 pub(super) enum Hold {
@@ -76,7 +76,7 @@ pub(super) fn listen(shared: &Arc<Shared>) -> Result<Sockets, LabError> {
         let fail = |source| LabError::Shard { source };
         let inherit = move || {
             if let Err(error) = shared.inherit(&inherited) {
-                tracing::error!(error = chain(&error), "cannot take the volume's directory over");
+                tracing::error!(error = chain(&error), "cannot take over volume directory");
             }
         };
         std::thread::Builder::new().name("lab-heir".to_owned()).spawn(inherit).map_err(fail)?;
@@ -121,7 +121,7 @@ pub fn handover(dir: &Path) -> Result<(), ClientError> {
         if phase == "active" {
             return Ok(());
         }
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > HANDOVER_TIMEOUT {
             return Err(ClientError::Unfinished { phase });
         }
         std::thread::sleep(Duration::from_millis(20));

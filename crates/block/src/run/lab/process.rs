@@ -15,7 +15,7 @@ use crate::run::{Address, Driver, Listener, Shard};
 use crate::store::OpenError;
 
 /// How long a replica may take to come up: it may have a log to replay.
-const PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A process of a replica ends by itself when no engine has come for so long.
 const LONELY: Duration = Duration::from_secs(60);
@@ -119,7 +119,7 @@ impl Shared {
     pub(super) fn start_replica(&self, index: usize) -> Result<Address, LabError> {
         let socket = self.socket(index);
         let start = Instant::now();
-        while is_dying(&socket) && start.elapsed() < PATIENCE {
+        while is_dying(&socket) && start.elapsed() < START_TIMEOUT {
             std::thread::sleep(Duration::from_millis(2));
         }
         if pid_of(&socket).is_none() {
@@ -147,7 +147,7 @@ impl Shared {
         let start = Instant::now();
         while pid_of(socket).is_none() {
             let ended = child.try_wait().map_err(fail)?.is_some();
-            if ended || start.elapsed() > PATIENCE {
+            if ended || start.elapsed() > START_TIMEOUT {
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(LabError::NotUp { index, log });
@@ -163,7 +163,7 @@ impl Shared {
         let Some(pid) = self.replica_pid(index) else { return false };
         let _ = rustix::process::kill_process(pid, Signal::KILL);
         let start = Instant::now();
-        while self.replica_pid(index) == Some(pid) && start.elapsed() < PATIENCE {
+        while self.replica_pid(index) == Some(pid) && start.elapsed() < START_TIMEOUT {
             std::thread::sleep(Duration::from_millis(2));
         }
         self.reap();
@@ -186,7 +186,7 @@ impl Shared {
         }
         let start = Instant::now();
         while (0..count).any(|index| self.replica_pid(index).is_some()) {
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > START_TIMEOUT {
                 break;
             }
             std::thread::sleep(Duration::from_millis(2));

@@ -27,13 +27,13 @@ pub(super) struct Pool {
 
 #[derive(Debug)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     work: Condvar,
     waker: Waker,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PoolState {
     jobs: VecDeque<Job>,
     lanes: Vec<Lane>,
     done: Vec<Done>,
@@ -119,7 +119,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl PoolState {
     /// Gives back a job that can begin; others wait for the one before them.
     fn line_up(&mut self, job: Job) -> Option<Job> {
         let Some(file) = lane_of(&job) else { return Some(job) };

@@ -7,11 +7,11 @@ use super::admin::Answerer;
 use super::sources::Source;
 use super::vault::Waiter;
 use crate::nbd::{
-    Errno, Export, Extent, Handshake, Negotiated, Replies, Reply, Request, RequestKind, Requests,
-    Step,
+    Errno, Export, Extent, Handshake, HandshakeStep, Negotiated, Replies, Reply, Request,
+    RequestKind, Requests,
 };
 use crate::repl::engine::{GuestError, GuestId, GuestReply, GuestRequest, GuestResult};
-use crate::run::poll::{Interest, Ready, Token};
+use crate::run::poll::{PollInterest, Ready, Token};
 use crate::run::stream::{Filled, Stream};
 
 /// A client whose requests and answers hold so many bytes is not listened to until some are gone.
@@ -146,7 +146,7 @@ impl Shard {
             };
             let token = self.sources.insert(source);
             let Some(source) = self.sources.get(token) else { continue };
-            if self.poll.add(source, token, Interest::READ).is_err() {
+            if self.poll.add(source, token, PollInterest::READ).is_err() {
                 self.lose(token);
             }
             self.mark_dirty(token);
@@ -212,14 +212,14 @@ impl Shard {
                 Phase::Handshake(handshake) => {
                     let step = handshake.on(&mut client.input, &mut client.heads);
                     match step {
-                        Ok(Step::NeedMore) => break,
-                        Ok(Step::Go(negotiated)) => client.phase = serving(&negotiated),
-                        Ok(Step::End) => {
+                        Ok(HandshakeStep::NeedMore) => break,
+                        Ok(HandshakeStep::Go(negotiated)) => client.phase = serving(&negotiated),
+                        Ok(HandshakeStep::End) => {
                             client.leaving = true;
                             break;
                         }
                         Err(error) => {
-                            tracing::info!(%error, "a client does not speak the protocol");
+                            tracing::info!(%error, "protocol error from NBD client");
                             self.lose(token);
                             return false;
                         }
@@ -229,7 +229,7 @@ impl Shard {
                     Ok(Some(request)) => self.client_asks(token, request),
                     Ok(None) => break,
                     Err(error) => {
-                        tracing::info!(%error, "a client sent something that is no request");
+                        tracing::info!(%error, "client sent an invalid request");
                         self.lose(token);
                         return false;
                     }

@@ -11,7 +11,7 @@ use super::client::Origin;
 use super::engine::VolumeKey;
 use super::sources::Source;
 use crate::repl::engine::{GuestError, GuestReply, GuestRequest, GuestResult};
-use crate::run::poll::{Interest, Token};
+use crate::run::poll::{PollInterest, Token};
 use crate::vhost::request::{Kind, Status};
 use crate::vhost::{Attach, DeviceId, Memory, Notice, Ring, RingError, Setup, Taken, converse};
 
@@ -73,14 +73,14 @@ impl Shard {
         let ring = match Ring::new(setup) {
             Ok(ring) => ring,
             Err(error) => {
-                tracing::warn!(device, index, %error, "a guest's ring cannot be served");
+                tracing::warn!(device, index, %error, "cannot serve virtqueue");
                 return false;
             }
         };
         let token = self.sources.insert(Source::Ring(Box::new(RingSource { ring, device, index })));
         guest.rings.insert(index, token);
         let Some(source) = self.sources.get(token) else { return false };
-        if self.poll.add(source, token, Interest::READ).is_err() {
+        if self.poll.add(source, token, PollInterest::READ).is_err() {
             self.end_ring(token);
             return false;
         }
@@ -164,7 +164,7 @@ impl Shard {
 
     /// Nothing that it says can be believed any more; the guest has to reset its device.
     fn ring_broken(&mut self, token: Token, error: &RingError) {
-        tracing::warn!(%error, "a guest's ring is served no more");
+        tracing::warn!(%error, "virtqueue stopped");
         if let Some(Source::Ring(source)) = self.sources.get_mut(token) {
             source.ring.close();
         }

@@ -4,7 +4,7 @@ use std::io;
 
 use super::Shard;
 use super::sources::Source;
-use crate::run::poll::{Interest, Token};
+use crate::run::poll::{PollInterest, Token};
 
 impl Shard {
     /// Sends what has been gathered.
@@ -36,7 +36,7 @@ impl Shard {
         let read = source.wants_more();
         let Some(stream) = source.stream() else { return };
         // What was gathered in this turn is sent when it ends, and then fits in most cases.
-        let interest = Interest { read, write: stream.wants_write() && !gathering };
+        let interest = PollInterest { read, write: stream.wants_write() && !gathering };
         if stream.interest != interest {
             stream.interest = interest;
             // Fails for a socket that is gone, and reading that will say so.

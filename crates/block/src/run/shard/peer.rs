@@ -8,7 +8,7 @@ use super::{Shard, Wanted};
 use crate::ids::ReplicaId;
 use crate::repl::engine::{Connection, Event};
 use crate::repl::session::{ConnectionId, SessionAction, SessionEvent};
-use crate::run::poll::{Interest, Ready, Token};
+use crate::run::poll::{PollInterest, Ready, Token};
 use crate::run::stream::{Address, Filled, Stream};
 use crate::wire::{
     Call, Decoder, Encoded, Request, decode_answer, decode_call, encode_answer, encode_call,
@@ -86,7 +86,7 @@ impl Shard {
         let outbound =
             Outbound { stream, decoder, link, connecting, unanswered: 0, awaited: false };
         let token = self.sources.insert(Source::Replica(Box::new(outbound)));
-        let interest = Interest { read: true, write: connecting };
+        let interest = PollInterest { read: true, write: connecting };
         let Some(Source::Replica(outbound)) = self.sources.get_mut(token) else { return };
         outbound.stream.interest = interest;
         if self.poll.add(&outbound.stream, token, interest).is_err() {
@@ -216,7 +216,7 @@ impl Shard {
                 Ok(Filled::End) => return self.lose(event.token),
                 Ok(filled) => filled,
                 Err(error) => {
-                    tracing::warn!(%error, "the connection of an engine failed");
+                    tracing::warn!(%error, "engine connection failed");
                     return self.lose(event.token);
                 }
             };
@@ -244,7 +244,7 @@ impl Shard {
                 Ok(Some(call)) => call,
                 Ok(None) => return true,
                 Err(error) => {
-                    tracing::warn!(%error, "an engine sent something that is no call");
+                    tracing::warn!(%error, "invalid call from engine");
                     self.lose(token);
                     return false;
                 }
@@ -254,7 +254,7 @@ impl Shard {
                 inbound.replica = Some(hello.replica);
             }
             let Some(replica) = inbound.replica.filter(|it| self.hosts.contains_key(it)) else {
-                tracing::warn!("an engine asked for a replica that is not here");
+                tracing::warn!("engine requested a replica that is not on this node");
                 self.lose(token);
                 return false;
             };
@@ -306,7 +306,7 @@ impl Shard {
                 Ok(filled) => filled,
                 Err(error) => {
                     let replica = outbound.link.replica;
-                    tracing::warn!(%replica, %error, "the connection to a replica failed");
+                    tracing::warn!(%replica, %error, "replica connection failed");
                     return self.lose(event.token);
                 }
             };
@@ -332,7 +332,7 @@ impl Shard {
                 }
                 Ok(None) => return true,
                 Err(error) => {
-                    tracing::warn!(%replica, %error, "a replica sent something that is no answer");
+                    tracing::warn!(%replica, %error, "invalid reply from replica");
                     self.lose(token);
                     return false;
                 }

@@ -22,14 +22,14 @@ impl Shard {
     /// Lets an engine in that has connected, unless too many have that say nothing.
     pub(super) fn admit(&self, mut stream: Stream, remote: bool) -> Option<Inbound> {
         if self.strangers() >= MAX_STRANGERS {
-            tracing::warn!("too many connections say nothing; another one is turned away");
+            tracing::warn!("too many idle connections; rejecting connection");
             return None;
         }
         if let (Some(tls), true) = (&self.tls, remote) {
             match tls.accept() {
                 Ok(session) => stream.secure(session),
                 Err(error) => {
-                    tracing::error!(%error, "cannot begin to speak TLS");
+                    tracing::error!(%error, "TLS handshake failed");
                     return None;
                 }
             }
@@ -57,7 +57,7 @@ impl Shard {
         };
         let found: Vec<(Token, &str)> = self.sources.tokens().filter_map(silent).collect();
         for (token, why) in found {
-            tracing::warn!(why, "the connection of an engine is closed");
+            tracing::warn!(why, "engine connection closed");
             self.lose(token);
         }
     }

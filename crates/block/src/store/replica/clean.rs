@@ -29,7 +29,7 @@ use crate::store::request::{IoFault, IoOp, IoResult, RequestError};
 
 #[derive(Debug, Default)]
 pub(super) struct Clean {
-    state: State,
+    state: CleanerState,
     wanted: Option<Eager>,
     /// Cleans that were begun and that ended, well or not.
     pub(super) begun: u64,
@@ -61,7 +61,7 @@ struct Copy {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum CleanerState {
     #[default]
     Idle,
     Flushing,
@@ -81,26 +81,26 @@ impl Replica {
 
     pub(super) fn advance_clean(&mut self) {
         match self.clean.state {
-            State::Idle => {
+            CleanerState::Idle => {
                 if let Some(eager) = self.clean.wanted.take() {
                     self.clean.begun += 1;
-                    self.clean.state = State::Flushing;
+                    self.clean.state = CleanerState::Flushing;
                     self.clean.failed = false;
                     self.regions.mark_candidates(eager);
                     self.want_flush(Waiter::Clean);
                     self.pump_log();
                 }
             }
-            State::Ending => {
+            CleanerState::Ending => {
                 if self.log.tail_is_durable() {
                     self.copy_pages();
                 }
             }
-            State::Flushing
-            | State::Checkpointing
-            | State::Writing
-            | State::Syncing
-            | State::Copying => {}
+            CleanerState::Flushing
+            | CleanerState::Checkpointing
+            | CleanerState::Writing
+            | CleanerState::Syncing
+            | CleanerState::Copying => {}
         }
     }
 
@@ -108,15 +108,18 @@ impl Replica {
     /// may not. A few batches are enough, and others that are queued go along.
     pub(super) fn clean_needs_log(&self) -> bool {
         match self.clean.state {
-            State::Flushing => self.flush.is_committing(),
-            State::Checkpointing | State::Ending => true,
-            State::Idle | State::Writing | State::Syncing | State::Copying => false,
+            CleanerState::Flushing => self.flush.is_committing(),
+            CleanerState::Checkpointing | CleanerState::Ending => true,
+            CleanerState::Idle
+            | CleanerState::Writing
+            | CleanerState::Syncing
+            | CleanerState::Copying => false,
         }
     }
 
     pub(super) fn clean_flushed(&mut self) {
-        debug_assert!(self.clean.state == State::Flushing);
-        self.clean.state = State::Checkpointing;
+        debug_assert!(self.clean.state == CleanerState::Flushing);
+        self.clean.state = CleanerState::Checkpointing;
         let work = self.meta.body.work.as_ref().map_or(0, |work| work.no);
         let cursor = self.work.logged_cursor();
         self.log.append(Record::Checkpoint { work, cursor });
@@ -138,8 +141,8 @@ impl Replica {
     }
 
     pub(super) fn checkpoint_begun(&mut self) {
-        debug_assert!(self.clean.state == State::Checkpointing);
-        self.clean.state = State::Writing;
+        debug_assert!(self.clean.state == CleanerState::Checkpointing);
+        self.clean.state = CleanerState::Writing;
         let clean = self.index.next_clean();
         let mut entries = Vec::new();
         for index in self.cache.unwritten() {
@@ -201,11 +204,11 @@ impl Replica {
         let waiting = std::mem::take(&mut self.room_waiters);
         self.fail_ops(waiting, &RequestError::NoSpace);
         self.clean.ended = self.clean.begun;
-        self.clean.state = State::Idle;
+        self.clean.state = CleanerState::Idle;
     }
 
     fn sync_maps(&mut self) {
-        self.clean.state = State::Syncing;
+        self.clean.state = CleanerState::Syncing;
         let pages = self.clean.pages.iter().map(|written| &written.copy);
         let files: BTreeSet<FileId> =
             pages.chain(&self.clean.index).map(|page| page.file).collect();
@@ -246,7 +249,7 @@ impl Replica {
             }
         }
         self.log.end_checkpoint();
-        self.clean.state = State::Ending;
+        self.clean.state = CleanerState::Ending;
     }
 
     /// Whether every page of a region is on disk as it is in memory.
@@ -263,7 +266,7 @@ impl Replica {
 
     /// The roots are durable: so is what the pages replace, and their other slots are free.
     fn copy_pages(&mut self) {
-        self.clean.state = State::Copying;
+        self.clean.state = CleanerState::Copying;
         self.clean.left = 0;
         let pages = std::mem::take(&mut self.clean.pages).into_iter();
         let settled = pages.filter(|written| !self.is_active(written.region));
@@ -295,7 +298,7 @@ impl Replica {
     }
 
     fn end_clean(&mut self) {
-        self.clean.state = State::Idle;
+        self.clean.state = CleanerState::Idle;
         self.clean.ended = self.clean.begun;
         if self.regions.has_room() {
             let waiting = std::mem::take(&mut self.room_waiters);

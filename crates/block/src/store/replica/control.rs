@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use self::change::{Effect, Plan};
+use self::change::{ChangePlan, Effect};
 use super::{Life, Purpose, Replica, own_map};
 use crate::store::files::{FileId, FileNo};
 use crate::store::layer::{LayerNo, WorkKind, written_files};
@@ -69,12 +69,12 @@ pub(super) enum Change {
 struct Running {
     id: Option<RequestId>,
     change: Change,
-    plan: Plan,
-    state: State,
+    plan: ChangePlan,
+    state: ControlState,
 }
 
 #[derive(Debug)]
-enum State {
+enum ControlState {
     /// Three files, then their directory.
     Creating {
         left: u32,
@@ -145,28 +145,33 @@ impl Replica {
                 continue;
             };
             let next = match &running.state {
-                State::Creating { left, .. } => (*left == 0).then(|| self.after_creating(&running)),
-                State::Cleaning { ticket } => {
+                ControlState::Creating { left, .. } => {
+                    (*left == 0).then(|| self.after_creating(&running))
+                }
+                ControlState::Cleaning { ticket } => {
                     self.cleaned(*ticket).map(|ok| ok.map(|()| self.after_cleaning(&running.plan)))
                 }
-                State::Holding => {
-                    (self.writes_in_flight == 0 && self.work.is_paused()).then(|| {
+                ControlState::Holding => (self.writes_in_flight == 0 && self.work.is_paused())
+                    .then(|| {
                         if running.plan.cuts {
-                            return Ok(State::Quieting);
+                            return Ok(ControlState::Quieting);
                         }
                         let eager = if running.plan.closes { Eager::All } else { Eager::No };
-                        Ok(State::Settling { ticket: self.want_clean(eager) })
-                    })
+                        Ok(ControlState::Settling { ticket: self.want_clean(eager) })
+                    }),
+                ControlState::Settling { ticket } => {
+                    self.cleaned(*ticket).map(|ok| ok.map(|()| ControlState::Quieting))
                 }
-                State::Settling { ticket } => {
-                    self.cleaned(*ticket).map(|ok| ok.map(|()| State::Quieting))
-                }
-                State::Quieting if running.plan.prepares => {
+                ControlState::Quieting if running.plan.prepares => {
                     self.finish_prepare(&running);
                     continue;
                 }
-                State::Quieting => self.is_quiet(&running).then(|| self.write_super(&running)),
-                State::Cutting { .. } | State::Writing { .. } | State::Mirroring { .. } => None,
+                ControlState::Quieting => {
+                    self.is_quiet(&running).then(|| self.write_super(&running))
+                }
+                ControlState::Cutting { .. }
+                | ControlState::Writing { .. }
+                | ControlState::Mirroring { .. } => None,
             };
             match next {
                 None => {
@@ -203,15 +208,15 @@ impl Replica {
                 for file in FileId::of_layer(file) {
                     self.issue(Purpose::Control(file), file, IoOp::Create);
                 }
-                State::Creating { left: 4, failed: None }
+                ControlState::Creating { left: 4, failed: None }
             }
             None => self.after_files(&plan),
         };
         self.control.running = Some(Running { id, change, plan, state });
     }
 
-    fn after_creating(&mut self, running: &Running) -> Result<State, RequestError> {
-        let State::Creating { failed, .. } = running.state else {
+    fn after_creating(&mut self, running: &Running) -> Result<ControlState, RequestError> {
+        let ControlState::Creating { failed, .. } = running.state else {
             unreachable!("called when files were created");
         };
         match failed {
@@ -220,20 +225,20 @@ impl Replica {
         }
     }
 
-    fn after_files(&mut self, plan: &Plan) -> State {
+    fn after_files(&mut self, plan: &ChangePlan) -> ControlState {
         if plan.cleans {
-            State::Cleaning { ticket: self.want_clean(Eager::No) }
+            ControlState::Cleaning { ticket: self.want_clean(Eager::No) }
         } else {
             self.after_cleaning(plan)
         }
     }
 
-    fn after_cleaning(&mut self, plan: &Plan) -> State {
+    fn after_cleaning(&mut self, plan: &ChangePlan) -> ControlState {
         if plan.holds {
             self.control.hold = true;
-            State::Holding
+            ControlState::Holding
         } else {
-            State::Quieting
+            ControlState::Quieting
         }
     }
 
@@ -258,7 +263,7 @@ impl Replica {
             && self.clean.ended == self.clean.begun
     }
 
-    fn write_super(&mut self, running: &Running) -> Result<State, RequestError> {
+    fn write_super(&mut self, running: &Running) -> Result<ControlState, RequestError> {
         let mut next = self.meta.clone();
         next.seq += 1;
         next.body.log_next = self.log.durable_next();
@@ -291,10 +296,10 @@ impl Replica {
             debug_assert_eq!(self.control.first, 0, "a cut is sealed before the next change");
             let op = IoOp::Write { offset: SLOTS[0], data, durable: false };
             self.issue(Purpose::Control(FileId::Super), FileId::Super, op);
-            return Ok(State::Cutting { next, effect });
+            return Ok(ControlState::Cutting { next, effect });
         }
         self.write_slot(SLOTS[self.control.first], data.clone());
-        Ok(State::Writing { next, data, effect })
+        Ok(ControlState::Writing { next, data, effect })
     }
 
     /// Whether the checksums that a layer has on disk may be older than its data.

@@ -24,7 +24,7 @@ use crate::store::slab::Key;
 
 #[derive(Debug, Default)]
 pub(super) struct Flush {
-    state: State,
+    state: FlushState,
     /// The number of the flush that runs, or ran last.
     cycle: u64,
     /// Who waits for which.
@@ -39,7 +39,7 @@ pub(super) struct Flush {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-enum State {
+enum FlushState {
     #[default]
     Idle,
     Syncing {
@@ -58,12 +58,12 @@ pub(super) enum Waiter {
 
 impl Flush {
     pub(super) fn is_committing(&self) -> bool {
-        self.state == State::Committing
+        self.state == FlushState::Committing
     }
 
     /// Whether a sync of the file is in flight.
     pub(super) fn is_syncing(&self, file: FileNo) -> bool {
-        matches!(self.state, State::Syncing { .. }) && self.files.contains(&file)
+        matches!(self.state, FlushState::Syncing { .. }) && self.files.contains(&file)
     }
 
     pub(super) fn take_requests(&mut self) -> Vec<RequestId> {
@@ -81,7 +81,7 @@ impl Replica {
     /// Asks for a flush of everything that has been answered so far.
     pub(super) fn want_flush(&mut self, waiter: Waiter) {
         self.flush.waiters.push_back((self.flush.cycle + 1, waiter));
-        if self.flush.state == State::Idle {
+        if self.flush.state == FlushState::Idle {
             self.begin_flush();
         }
     }
@@ -109,7 +109,7 @@ impl Replica {
         let cut = std::mem::take(&mut self.super_unsynced);
         let files = files.into_iter().map(own_data).chain(cut.then_some(FileId::Super));
         let files: Vec<FileId> = files.collect();
-        self.flush.state = State::Syncing { left: files.len() as u32 };
+        self.flush.state = FlushState::Syncing { left: files.len() as u32 };
         self.flush.upto = self.recent.ticket();
         if files.is_empty() {
             self.flush_data_synced();
@@ -125,7 +125,7 @@ impl Replica {
             self.cannot_sync(file, fault);
             return;
         }
-        let State::Syncing { left } = &mut self.flush.state else {
+        let FlushState::Syncing { left } = &mut self.flush.state else {
             unreachable!("a sync without a flush");
         };
         *left -= 1;
@@ -135,14 +135,14 @@ impl Replica {
     }
 
     fn flush_data_synced(&mut self) {
-        self.flush.state = State::Recording;
+        self.flush.state = FlushState::Recording;
         self.flush_recorded();
     }
 
     /// A record has been written. What is committed must not be newer than what is recorded, or
     /// the next process would take the record for the truth.
     pub(super) fn flush_recorded(&mut self) {
-        if self.flush.state == State::Recording && self.recent.is_recorded(self.flush.upto) {
+        if self.flush.state == FlushState::Recording && self.recent.is_recorded(self.flush.upto) {
             self.commit_presence();
         }
     }
@@ -168,7 +168,7 @@ impl Replica {
                 last = Some(self.log.append(Record::Marks(marks)));
             }
         }
-        self.flush.state = State::Committing;
+        self.flush.state = FlushState::Committing;
         match last {
             Some(lsn) => self.log_waiters.push_back((lsn, LogWaiter::Flush)),
             None => self.finish_flush(),
@@ -177,7 +177,7 @@ impl Replica {
 
     /// The presence is durable too.
     pub(super) fn finish_flush(&mut self) {
-        debug_assert!(self.flush.state == State::Committing);
+        debug_assert!(self.flush.state == FlushState::Committing);
         self.marks = self.flush.marks.take().or(self.marks);
         for index in std::mem::take(&mut self.flush.pages) {
             let page = self.cache.page_mut(index);
@@ -197,7 +197,7 @@ impl Replica {
                 self.to_punch.insert((file, region));
             }
         }
-        self.flush.state = State::Idle;
+        self.flush.state = FlushState::Idle;
         let cycle = self.flush.cycle;
         while let Some((wanted, waiter)) = self.flush.waiters.front().copied()
             && wanted <= cycle
@@ -209,7 +209,7 @@ impl Replica {
                 Waiter::Clean => self.clean_flushed(),
             }
         }
-        if !self.flush.waiters.is_empty() && self.flush.state == State::Idle {
+        if !self.flush.waiters.is_empty() && self.flush.state == FlushState::Idle {
             self.begin_flush();
         }
     }

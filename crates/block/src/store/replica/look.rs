@@ -3,7 +3,7 @@
 use super::access::Lookup;
 use super::gate::Side;
 use super::read::{Resolving, Source};
-use super::{Parking, Purpose, Replica, Step, own_data, own_map};
+use super::{OpStep, Parking, Purpose, Replica, own_data, own_map};
 use crate::ids::SnapshotId;
 use crate::store::cache::PageKey;
 use crate::store::crc;
@@ -35,21 +35,21 @@ impl MapOp {
 }
 
 impl Replica {
-    pub(super) fn step_map(&mut self, key: Key, map: &mut MapOp) -> Step {
+    pub(super) fn step_map(&mut self, key: Key, map: &mut MapOp) -> OpStep {
         map.infos.reserve(((map.end - map.at) / BLOCK) as usize);
         let mut parking = Parking::new(key);
         for span in spans(map.at, map.end - map.at) {
             let links = match self.links_of(map.of, span.region) {
                 Ok(links) => links,
-                Err(error) => return Step::Done(Err(error)),
+                Err(error) => return OpStep::Done(Err(error)),
             };
             if !self.ready_to_read(&mut parking, span.region) {
-                return Step::Wait;
+                return OpStep::Wait;
             }
             let resolved = match self.resolve(&mut parking, &links, span, &mut map.resolving) {
                 Ok(Some(resolved)) => resolved,
-                Ok(None) => return Step::Wait,
-                Err(error) => return Step::Done(Err(error)),
+                Ok(None) => return OpStep::Wait,
+                Err(error) => return OpStep::Done(Err(error)),
             };
             map.at = span.start() + span.bytes();
             map.infos.extend((span.first..span.end()).map(|block| {
@@ -64,7 +64,7 @@ impl Replica {
                 }
             }));
         }
-        Step::Done(Ok(Reply::Map(std::mem::take(&mut map.infos))))
+        OpStep::Done(Ok(Reply::Map(std::mem::take(&mut map.infos))))
     }
 
     fn links_of(&self, of: MapOf, region: Region) -> Result<Vec<Link>, RequestError> {
@@ -130,17 +130,17 @@ impl ScrubOp {
 }
 
 impl Replica {
-    pub(super) fn step_scrub(&mut self, key: Key, scrub: &mut ScrubOp) -> Step {
+    pub(super) fn step_scrub(&mut self, key: Key, scrub: &mut ScrubOp) -> OpStep {
         if scrub.reading.is_some() {
-            return Step::Wait;
+            return OpStep::Wait;
         }
         let mut parking = Parking::new(key);
         if !self.ready_to_read(&mut parking, scrub.region) {
-            return Step::Wait;
+            return OpStep::Wait;
         }
         if !scrub.locked {
             if !self.lock(&mut parking, scrub.region) {
-                return Step::Wait;
+                return OpStep::Wait;
             }
             scrub.locked = true;
             scrub.entered = Some(self.gate.enter());
@@ -151,12 +151,12 @@ impl Replica {
             let key_of = PageKey { file: own_map(file), region: scrub.region };
             let index = match self.look_up(&mut parking, key_of) {
                 _ if !exists => None,
-                Ok(Lookup::Wait) => return Step::Wait,
+                Ok(Lookup::Wait) => return OpStep::Wait,
                 Ok(Lookup::Blank) => None,
                 Ok(Lookup::Page(index)) => Some(index),
                 Err(error) => {
                     self.end_scrub(scrub);
-                    return Step::Done(Err(error));
+                    return OpStep::Done(Err(error));
                 }
             };
             let page = index.map(|index| self.cache.page(index));
@@ -174,10 +174,10 @@ impl Replica {
             scrub.reading = Some(Reading { span, data, crcs });
             let op = IoOp::Read { offset: span.start(), len: span.bytes() };
             self.issue(Purpose::Op { op: key, part: 0 }, own_data(file), op);
-            return Step::Wait;
+            return OpStep::Wait;
         }
         self.end_scrub(scrub);
-        Step::Done(Ok(Reply::Scrubbed(std::mem::take(&mut scrub.bad))))
+        OpStep::Done(Ok(Reply::Scrubbed(std::mem::take(&mut scrub.bad))))
     }
 
     pub(super) fn end_scrub(&mut self, scrub: &mut ScrubOp) {
@@ -189,7 +189,7 @@ impl Replica {
         }
     }
 
-    pub(super) fn scrub_io(&mut self, key: Key, scrub: &mut ScrubOp, result: IoResult) -> Step {
+    pub(super) fn scrub_io(&mut self, key: Key, scrub: &mut ScrubOp, result: IoResult) -> OpStep {
         let Reading { span, data: present, crcs } =
             scrub.reading.take().expect("a read was issued");
         let (layer, file) = scrub.layers.pop().expect("the layer that was read");
@@ -198,7 +198,7 @@ impl Replica {
             other => {
                 let errno = other.err().map_or(5, IoFault::errno);
                 self.end_scrub(scrub);
-                return Step::Done(Err(RequestError::Io { file: own_data(file), errno }));
+                return OpStep::Done(Err(RequestError::Io { file: own_data(file), errno }));
             }
         };
         for (block, found) in (span.first..).zip(crc::of_blocks(&data)) {

@@ -34,7 +34,7 @@ pub(super) enum OpKind {
 
 /// Whether an operation goes on.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum OpStep {
     /// Somebody puts it on the ready list.
     Wait,
     /// It goes to the end of the ready list by itself.
@@ -80,14 +80,14 @@ impl Replica {
         self.after(key, op, step);
     }
 
-    pub(super) fn after(&mut self, key: Key, op: Op, step: Step) {
+    pub(super) fn after(&mut self, key: Key, op: Op, step: OpStep) {
         match step {
-            Step::Wait => self.ops.give_back(key, op),
-            Step::Again => {
+            OpStep::Wait => self.ops.give_back(key, op),
+            OpStep::Again => {
                 self.ops.give_back(key, op);
                 self.ready.push_back(key);
             }
-            Step::Done(result) => {
+            OpStep::Done(result) => {
                 self.ops.free(key);
                 if let Some(id) = op.request {
                     self.reply(id, result);
@@ -109,7 +109,7 @@ impl Replica {
                     OpKind::Read(read) => self.leave(read),
                     OpKind::Write(_) | OpKind::Zero(_) | OpKind::Map(_) => {}
                 }
-                self.after(key, op, Step::Done(Err(error.clone())));
+                self.after(key, op, OpStep::Done(Err(error.clone())));
             }
         }
     }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::access::Lookup;
 use super::gate::Side;
-use super::{Parking, Purpose, Replica, Step};
+use super::{OpStep, Parking, Purpose, Replica};
 use crate::store::cache::{Page, PageKey};
 use crate::store::crc;
 use crate::store::files::FileId;
@@ -162,9 +162,9 @@ impl Resolved {
 }
 
 impl Replica {
-    pub(super) fn step_read(&mut self, key: Key, read: &mut ReadOp) -> Step {
+    pub(super) fn step_read(&mut self, key: Key, read: &mut ReadOp) -> OpStep {
         if read.left.is_some() {
-            return Step::Wait;
+            return OpStep::Wait;
         }
         if read.entered.is_none() {
             read.entered = Some(self.gate.enter());
@@ -183,11 +183,11 @@ impl Replica {
         let found = self.resolve_read(&mut parking, links, read);
         self.chain = chain;
         match found {
-            Ok(()) if parking.parked => Step::Wait,
+            Ok(()) if parking.parked => OpStep::Wait,
             Ok(()) => self.issue_read(key, read),
             Err(error) => {
                 self.leave(read);
-                Step::Done(Err(error))
+                OpStep::Done(Err(error))
             }
         }
     }
@@ -292,7 +292,7 @@ impl Replica {
         Ok(Some(found))
     }
 
-    fn issue_read(&mut self, key: Key, read: &mut ReadOp) -> Step {
+    fn issue_read(&mut self, key: Key, read: &mut ReadOp) -> OpStep {
         let mut left = 0;
         for (part, piece) in (0u32..).zip(&read.pieces) {
             if let Source::File { data } | Source::Image { data } = piece.source {
@@ -303,13 +303,13 @@ impl Replica {
         }
         if left == 0 {
             self.leave(read);
-            return Step::Done(Ok(read.reply()));
+            return OpStep::Done(Ok(read.reply()));
         }
         read.left = Some(left);
-        Step::Wait
+        OpStep::Wait
     }
 
-    pub(super) fn read_io(&mut self, read: &mut ReadOp, part: u32, result: IoResult) -> Step {
+    pub(super) fn read_io(&mut self, read: &mut ReadOp, part: u32, result: IoResult) -> OpStep {
         let piece = &mut read.pieces[part as usize];
         let (Source::File { data: file } | Source::Image { data: file }) = piece.source else {
             unreachable!("zeroes are not read");
@@ -324,12 +324,12 @@ impl Replica {
         let left = read.left.as_mut().expect("reads are in flight");
         *left -= 1;
         if *left > 0 {
-            return Step::Wait;
+            return OpStep::Wait;
         }
         self.leave(read);
         match read.failed.take() {
-            Some(error) => Step::Done(Err(error)),
-            None => Step::Done(Ok(read.reply())),
+            Some(error) => OpStep::Done(Err(error)),
+            None => OpStep::Done(Ok(read.reply())),
         }
     }
 }

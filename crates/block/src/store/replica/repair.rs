@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::access::{Lookup, data_error};
-use super::{Parking, Purpose, Replica, Step, own_data, own_map};
+use super::{OpStep, Parking, Purpose, Replica, own_data, own_map};
 use crate::store::cache::PageKey;
 use crate::store::files::FileNo;
 use crate::store::geometry::{BLOCK, Region, Span, spans};
@@ -34,39 +34,39 @@ impl RepairOp {
 }
 
 impl Replica {
-    pub(super) fn step_repair(&mut self, key: Key, repair: &mut RepairOp) -> Step {
+    pub(super) fn step_repair(&mut self, key: Key, repair: &mut RepairOp) -> OpStep {
         if repair.writing.is_some() {
-            return Step::Wait;
+            return OpStep::Wait;
         }
-        let Some(span) = repair.rest() else { return Step::Done(Ok(Reply::Done)) };
+        let Some(span) = repair.rest() else { return OpStep::Done(Ok(Reply::Done)) };
         let mut parking = Parking::new(key);
         if !self.ready_to_read(&mut parking, span.region) {
-            return Step::Wait;
+            return OpStep::Wait;
         }
         if repair.locked.is_none() {
             if !self.lock(&mut parking, span.region) {
-                return Step::Wait;
+                return OpStep::Wait;
             }
             repair.locked = Some(span.region);
         }
         let file = self.file_of(repair.layer, span.region);
         let page = PageKey { file: own_map(file), region: span.region };
         let recorded = match self.look_up(&mut parking, page) {
-            Ok(Lookup::Wait) => return Step::Wait,
+            Ok(Lookup::Wait) => return OpStep::Wait,
             Ok(Lookup::Blank) => Err(RequestError::NotRecorded { offset: span.start() }),
             Ok(Lookup::Page(index)) => self.is_recorded(index, repair, span),
             Err(error) => Err(error),
         };
         if let Err(error) = recorded {
             self.abandon_repair(repair);
-            return Step::Done(Err(error));
+            return OpStep::Done(Err(error));
         }
         let from = repair.done as usize;
         let data = repair.data.slice(from..from + span.bytes() as usize);
         repair.writing = Some((file, span.bytes()));
         let op = IoOp::Write { offset: span.start(), data, durable: false };
         self.issue(Purpose::Op { op: key, part: 0 }, own_data(file), op);
-        Step::Wait
+        OpStep::Wait
     }
 
     fn is_recorded(
@@ -86,19 +86,19 @@ impl Replica {
         Ok(())
     }
 
-    pub(super) fn repair_io(&mut self, repair: &mut RepairOp, result: IoResult) -> Step {
+    pub(super) fn repair_io(&mut self, repair: &mut RepairOp, result: IoResult) -> OpStep {
         let (file, bytes) = repair.writing.take().expect("a write is in flight");
         self.unsynced.insert(file);
         self.abandon_repair(repair);
         if let Err(fault) = result {
-            return Step::Done(Err(data_error(own_data(file), fault)));
+            return OpStep::Done(Err(data_error(own_data(file), fault)));
         }
         repair.done += bytes;
         if repair.rest().is_none() {
-            return Step::Done(Ok(Reply::Done));
+            return OpStep::Done(Ok(Reply::Done));
         }
         // The lock of the next region is taken from the ready list, like any other.
-        Step::Again
+        OpStep::Again
     }
 
     pub(super) fn abandon_repair(&mut self, repair: &mut RepairOp) {

@@ -20,11 +20,11 @@ const SLICE: u64 = 1 << 30;
 #[derive(Debug, Default)]
 pub(super) struct Trash {
     queue: VecDeque<FileNo>,
-    state: State,
+    state: TrashState,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum TrashState {
     #[default]
     Idle,
     Changing(FileNo),
@@ -45,15 +45,15 @@ impl Replica {
     pub(super) fn advance_trash(&mut self) {
         loop {
             self.trash.state = match self.trash.state {
-                State::Idle => match self.trash.queue.pop_front() {
-                    Some(file) => State::Changing(file),
+                TrashState::Idle => match self.trash.queue.pop_front() {
+                    Some(file) => TrashState::Changing(file),
                     None => return,
                 },
-                State::Changing(file) => match self.gate.change() {
-                    Some(side) => State::Draining(file, side),
+                TrashState::Changing(file) => match self.gate.change() {
+                    Some(side) => TrashState::Draining(file, side),
                     None => return,
                 },
-                State::Draining(file, side) if self.gate.is_empty(side) => {
+                TrashState::Draining(file, side) if self.gate.is_empty(side) => {
                     self.cut(file, self.meta.size)
                 }
                 _ => return,
@@ -61,29 +61,29 @@ impl Replica {
         }
     }
 
-    fn cut(&mut self, file: FileNo, len: u64) -> State {
+    fn cut(&mut self, file: FileNo, len: u64) -> TrashState {
         let len = len.saturating_sub(SLICE);
         self.issue(Purpose::Trash, own_data(file), IoOp::Truncate { len });
-        State::Cutting(file, len)
+        TrashState::Cutting(file, len)
     }
 
     /// Failures are not ours to report: the next open tries again.
     pub(super) fn trash_io(&mut self, _result: IoResult) {
         self.trash.state = match self.trash.state {
-            State::Cutting(file, 0) => {
+            TrashState::Cutting(file, 0) => {
                 for file in FileId::of_layer(file) {
                     self.issue(Purpose::Trash, file, IoOp::Remove);
                 }
-                State::Removing(file, 3)
+                TrashState::Removing(file, 3)
             }
-            State::Cutting(file, len) => self.cut(file, len),
-            State::Removing(_, 1) => {
+            TrashState::Cutting(file, len) => self.cut(file, len),
+            TrashState::Removing(_, 1) => {
                 self.issue(Purpose::Trash, FileId::Directory, IoOp::SyncDirectory);
-                State::Syncing
+                TrashState::Syncing
             }
-            State::Removing(file, left) => State::Removing(file, left - 1),
-            State::Syncing => State::Idle,
-            state @ (State::Idle | State::Changing(_) | State::Draining(..)) => {
+            TrashState::Removing(file, left) => TrashState::Removing(file, left - 1),
+            TrashState::Syncing => TrashState::Idle,
+            state @ (TrashState::Idle | TrashState::Changing(_) | TrashState::Draining(..)) => {
                 unreachable!("no operation is in flight in {state:?}")
             }
         };

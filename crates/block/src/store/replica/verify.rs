@@ -6,7 +6,7 @@
 //! replication core to find out, by comparing.
 
 use super::access::Lookup;
-use super::{OpKind, Parking, Purpose, Replica, Step, own_data, own_map};
+use super::{OpKind, OpStep, Parking, Purpose, Replica, own_data, own_map};
 use crate::store::cache::{Known, PageKey};
 use crate::store::crc;
 use crate::store::files::FileNo;
@@ -54,15 +54,15 @@ impl Replica {
         }
     }
 
-    pub(super) fn step_verify(&mut self, key: Key, verify: &mut VerifyOp) -> Step {
+    pub(super) fn step_verify(&mut self, key: Key, verify: &mut VerifyOp) -> OpStep {
         if verify.reading.is_some() {
-            return Step::Wait;
+            return OpStep::Wait;
         }
         // New writes wait for us; those in flight record their checksums first.
         let entry = self.regions.entry(verify.region);
         if entry.writers > 0 {
             entry.waiting.push(key);
-            return Step::Wait;
+            return OpStep::Wait;
         }
         while let Some(file) = verify.files.last().copied() {
             if self.meta.body.layers.by_file(file).is_none() {
@@ -72,7 +72,7 @@ impl Replica {
             let mut parking = Parking::new(key);
             let page = PageKey { file: own_map(file), region: verify.region };
             let index = match self.look_up(&mut parking, page) {
-                Ok(Lookup::Wait) => return Step::Wait,
+                Ok(Lookup::Wait) => return OpStep::Wait,
                 Ok(Lookup::Blank) => {
                     verify.files.pop();
                     continue;
@@ -80,7 +80,7 @@ impl Replica {
                 Ok(Lookup::Page(index)) => index,
                 Err(error) => {
                     self.abandon_verify(verify, &error);
-                    return Step::Done(Err(error));
+                    return OpStep::Done(Err(error));
                 }
             };
             let page = self.cache.page_mut(index);
@@ -94,16 +94,21 @@ impl Replica {
             verify.reading = Some(span);
             let op = IoOp::Read { offset: span.start(), len: span.bytes() };
             self.issue(Purpose::Op { op: key, part: 0 }, own_data(file), op);
-            return Step::Wait;
+            return OpStep::Wait;
         }
         self.regions.verified(verify.region);
         self.want_room();
         self.work.verifying -= 1;
         self.wake_region(verify.region);
-        Step::Done(Ok(Reply::Done))
+        OpStep::Done(Ok(Reply::Done))
     }
 
-    pub(super) fn verify_io(&mut self, key: Key, verify: &mut VerifyOp, result: IoResult) -> Step {
+    pub(super) fn verify_io(
+        &mut self,
+        key: Key,
+        verify: &mut VerifyOp,
+        result: IoResult,
+    ) -> OpStep {
         let span = verify.reading.take().expect("a read is in flight");
         let file = verify.files.pop().expect("the file that was read");
         let key_of = PageKey { file: own_map(file), region: verify.region };
@@ -119,7 +124,7 @@ impl Replica {
                 let errno = other.err().map_or(5, IoFault::errno);
                 let error = RequestError::Io { file: own_data(file), errno };
                 self.abandon_verify(verify, &error);
-                return Step::Done(Err(error));
+                return OpStep::Done(Err(error));
             }
         };
         let page = self.cache.page_mut(index);
@@ -172,20 +177,20 @@ impl Replica {
         }
     }
 
-    pub(super) fn step_punch(&mut self, key: Key, punch: &mut PunchOp) -> Step {
+    pub(super) fn step_punch(&mut self, key: Key, punch: &mut PunchOp) -> OpStep {
         if punch.left > 0 {
-            return Step::Wait;
+            return OpStep::Wait;
         }
         let mut parking = Parking::new(key);
         if !punch.locked {
             if !self.lock(&mut parking, punch.region) {
-                return Step::Wait;
+                return OpStep::Wait;
             }
             punch.locked = true;
         }
         let page = PageKey { file: own_map(punch.file), region: punch.region };
         let used = match self.look_up(&mut parking, page) {
-            Ok(Lookup::Wait) => return Step::Wait,
+            Ok(Lookup::Wait) => return OpStep::Wait,
             Ok(Lookup::Blank) => Blocks::NONE,
             // A block that was not committed as unused would come back after a power cut.
             Ok(Lookup::Page(index)) => {
@@ -194,7 +199,7 @@ impl Replica {
             }
             Err(error) => {
                 self.abandon_punch(punch);
-                return Step::Done(Err(error));
+                return OpStep::Done(Err(error));
             }
         };
         let unused = Blocks::of(0, REGION_BLOCKS).without(&used);
@@ -205,22 +210,22 @@ impl Replica {
             punch.left += 1;
         }
         if punch.left > 0 {
-            return Step::Wait;
+            return OpStep::Wait;
         }
         self.abandon_punch(punch);
-        Step::Done(Ok(Reply::Done))
+        OpStep::Done(Ok(Reply::Done))
     }
 
     /// A failure costs space, nothing else.
-    pub(super) fn punch_io(&mut self, punch: &mut PunchOp, _result: IoResult) -> Step {
+    pub(super) fn punch_io(&mut self, punch: &mut PunchOp, _result: IoResult) -> OpStep {
         punch.left -= 1;
         if punch.left > 0 {
-            return Step::Wait;
+            return OpStep::Wait;
         }
         // The zeroes must not come after a write that follows.
         self.unsynced.insert(punch.file);
         self.abandon_punch(punch);
-        Step::Done(Ok(Reply::Done))
+        OpStep::Done(Ok(Reply::Done))
     }
 
     pub(super) fn abandon_punch(&mut self, punch: &mut PunchOp) {

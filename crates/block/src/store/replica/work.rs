@@ -23,7 +23,7 @@ use super::control::Change;
 use super::flush::Waiter;
 use super::read::Resolving;
 use super::record::Safe;
-use super::{LogWaiter, OpKind, Parking, Purpose, Replica, Step, own_data};
+use super::{LogWaiter, OpKind, OpStep, Parking, Purpose, Replica, own_data};
 use crate::store::crc;
 use crate::store::files::FileNo;
 use crate::store::geometry::{BLOCK, Blocks, Region, region_count};
@@ -147,7 +147,7 @@ impl Replica {
         }
     }
 
-    pub(super) fn step_batch(&mut self, key: Key, batch: &mut BatchOp) -> Step {
+    pub(super) fn step_batch(&mut self, key: Key, batch: &mut BatchOp) -> OpStep {
         loop {
             let mut parking = Parking::new(key);
             let went_on = match &batch.stage {
@@ -165,15 +165,15 @@ impl Replica {
                 }
                 Stage::Cursor => {
                     self.finish_batch(batch);
-                    return Step::Done(Ok(Reply::Done));
+                    return OpStep::Done(Ok(Reply::Done));
                 }
             };
             match went_on {
                 Ok(true) => {}
-                Ok(false) => return Step::Wait,
+                Ok(false) => return OpStep::Wait,
                 Err(error) => {
                     self.abandon_batch(batch, &error);
-                    return Step::Done(Err(error));
+                    return OpStep::Done(Err(error));
                 }
             }
         }
@@ -257,7 +257,7 @@ impl Replica {
         batch: &mut BatchOp,
         part: u32,
         result: IoResult,
-    ) -> Step {
+    ) -> OpStep {
         let target = self.target_file();
         let Stage::Copying { todo, left, failed } = &mut batch.stage else {
             unreachable!("a completion without a copy");
@@ -276,7 +276,7 @@ impl Replica {
             Ok(Some(data)) if failed.is_none() => {
                 let op = IoOp::Write { offset: piece.span.start(), data, durable: false };
                 self.issue(Purpose::Op { op: key, part: part + 1 }, own_data(target), op);
-                return Step::Wait;
+                return OpStep::Wait;
             }
             Ok(_) => {}
             Err(error) => {
@@ -285,11 +285,11 @@ impl Replica {
         }
         *left -= 1;
         if *left > 0 {
-            return Step::Wait;
+            return OpStep::Wait;
         }
         if let Some(error) = failed.take() {
             self.abandon_batch(batch, &error);
-            return Step::Done(Err(error));
+            return OpStep::Done(Err(error));
         }
         self.finish_region(batch);
         self.step_batch(key, batch)

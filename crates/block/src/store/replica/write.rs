@@ -18,7 +18,7 @@ use bytes::Bytes;
 use super::access::data_error;
 use super::flush::Waiter;
 use super::record::Safe;
-use super::{Parking, Purpose, Replica, Step, own_data, own_map};
+use super::{OpStep, Parking, Purpose, Replica, own_data, own_map};
 use crate::store::cache::{Known, PageIndex, PageKey};
 use crate::store::files::FileNo;
 use crate::store::geometry::{BLOCK, Blocks, MAX_REQUEST, REGION, Region, Span, spans};
@@ -61,28 +61,28 @@ impl WriteOp {
 }
 
 impl Replica {
-    pub(super) fn step_write(&mut self, key: Key, write: &mut WriteOp) -> Step {
+    pub(super) fn step_write(&mut self, key: Key, write: &mut WriteOp) -> OpStep {
         match write.stage {
             Stage::Start => {}
-            Stage::Writing { .. } => return Step::Wait,
+            Stage::Writing { .. } => return OpStep::Wait,
             Stage::Recording(upto) if self.wait_recorded(upto, key) => {
-                return Step::Done(Ok(Reply::Done));
+                return OpStep::Done(Ok(Reply::Done));
             }
-            Stage::Recording(_) => return Step::Wait,
-            Stage::Flushing => return Step::Done(Ok(Reply::Done)),
+            Stage::Recording(_) => return OpStep::Wait,
+            Stage::Flushing => return OpStep::Done(Ok(Reply::Done)),
         }
         if write.data.is_empty() {
-            return Step::Done(Ok(Reply::Done));
+            return OpStep::Done(Ok(Reply::Done));
         }
         if self.is_held(key) {
-            return Step::Wait;
+            return OpStep::Wait;
         }
         match self.pin_pages(key, write) {
             Ok(true) => self.issue_write(key, write),
             Ok(false) => {}
-            Err(error) => return Step::Done(Err(error)),
+            Err(error) => return OpStep::Done(Err(error)),
         }
-        Step::Wait
+        OpStep::Wait
     }
 
     /// Makes all regions of a write ready and pins their pages, or none.
@@ -170,7 +170,7 @@ impl Replica {
         1
     }
 
-    pub(super) fn write_io(&mut self, key: Key, write: &mut WriteOp, result: IoResult) -> Step {
+    pub(super) fn write_io(&mut self, key: Key, write: &mut WriteOp, result: IoResult) -> OpStep {
         let Stage::Writing { left, failed } = &mut write.stage else {
             unreachable!("a completion without a write");
         };
@@ -179,17 +179,17 @@ impl Replica {
             failed.get_or_insert(fault);
         }
         if *left > 0 {
-            return Step::Wait;
+            return OpStep::Wait;
         }
         let failed = *failed;
         let first = self.file_of(write.layer, Region::of(write.offset));
         let safe = self.finish_write(write, failed.is_none());
         self.writes_in_flight -= 1;
         if let Some(fault) = failed {
-            return Step::Done(Err(data_error(own_data(first), fault)));
+            return OpStep::Done(Err(data_error(own_data(first), fault)));
         }
         match safe {
-            Safe::Now if !write.fua => Step::Done(Ok(Reply::Done)),
+            Safe::Now if !write.fua => OpStep::Done(Ok(Reply::Done)),
             Safe::Recorded(upto) if !write.fua => {
                 write.stage = Stage::Recording(upto);
                 self.pump_records();
@@ -198,7 +198,7 @@ impl Replica {
             _ => {
                 write.stage = Stage::Flushing;
                 self.want_flush(Waiter::Op(key));
-                Step::Wait
+                OpStep::Wait
             }
         }
     }
@@ -246,7 +246,7 @@ impl Replica {
     }
 }
 
-impl From<Result<(), RequestError>> for Step {
+impl From<Result<(), RequestError>> for OpStep {
     fn from(result: Result<(), RequestError>) -> Self {
         Self::Done(result.map(|()| Reply::Done))
     }

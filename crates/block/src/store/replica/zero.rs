@@ -7,7 +7,7 @@
 use super::access::Lookup;
 use super::flush::Waiter;
 use super::record::Safe;
-use super::{Parking, Replica, Step};
+use super::{OpStep, Parking, Replica};
 use crate::store::cache::{Known, PageKey};
 use crate::store::files::FileNo;
 use crate::store::geometry::{Blocks, Region, Span, spans};
@@ -45,15 +45,15 @@ impl ZeroOp {
 }
 
 impl Replica {
-    pub(super) fn step_zero(&mut self, key: Key, zero: &mut ZeroOp) -> Step {
+    pub(super) fn step_zero(&mut self, key: Key, zero: &mut ZeroOp) -> OpStep {
         if zero.flushing {
-            return Step::Done(Ok(Reply::Done));
+            return OpStep::Done(Ok(Reply::Done));
         }
         if zero.at == zero.end {
             return self.finish_zero(key, zero);
         }
         if self.is_held(key) {
-            return Step::Wait;
+            return OpStep::Wait;
         }
         let mut parking = Parking::new(key);
         let mut ahead = 0;
@@ -61,34 +61,34 @@ impl Replica {
             match self.zero_span(&mut parking, zero, span) {
                 Ok(true) if !parking.parked => zero.at = span.start() + span.bytes(),
                 Ok(_) => ahead += 1,
-                Err(error) => return Step::Done(Err(error)),
+                Err(error) => return OpStep::Done(Err(error)),
             }
             if ahead > AHEAD || (parking.parked && !self.regions.has_room()) {
                 break;
             }
         }
         if parking.parked {
-            return Step::Wait;
+            return OpStep::Wait;
         }
         debug_assert_eq!(zero.at, zero.end);
         self.finish_zero(key, zero)
     }
 
     /// Everything is changed in memory: it is answered when it is safe.
-    fn finish_zero(&mut self, key: Key, zero: &mut ZeroOp) -> Step {
+    fn finish_zero(&mut self, key: Key, zero: &mut ZeroOp) -> OpStep {
         match zero.safe {
-            Safe::Now if !zero.fua => Step::Done(Ok(Reply::Done)),
+            Safe::Now if !zero.fua => OpStep::Done(Ok(Reply::Done)),
             Safe::Recorded(upto) if !zero.fua => {
                 self.pump_records();
                 match self.wait_recorded(upto, key) {
-                    true => Step::Done(Ok(Reply::Done)),
-                    false => Step::Wait,
+                    true => OpStep::Done(Ok(Reply::Done)),
+                    false => OpStep::Wait,
                 }
             }
             _ => {
                 zero.flushing = true;
                 self.want_flush(Waiter::Op(key));
-                Step::Wait
+                OpStep::Wait
             }
         }
     }

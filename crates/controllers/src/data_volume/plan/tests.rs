@@ -28,7 +28,7 @@ fn a_copy_on_the_same_driver_is_left_to_it() {
     assert_eq!(annotation(&wanted, POD_PHASE), Some("Succeeded"));
     assert_eq!(annotation(&wanted, CLONE_REQUEST), None);
     assert_eq!(annotation(&wanted, DRIVER_CLONE), None);
-    let elsewhere = Source::Clone { namespace: "m".into(), name: "from".into() };
+    let elsewhere = DataVolumeSource::Clone { namespace: "m".into(), name: "from".into() };
     let mut wanted = claim(&dv, &elsewhere);
     link(&mut wanted, &elsewhere);
     assert_eq!(annotation(&wanted, DRIVER_CLONE), Some("pvc/m/from"));
@@ -38,9 +38,9 @@ fn a_copy_on_the_same_driver_is_left_to_it() {
 #[test]
 fn a_missing_source_is_told_in_a_condition() {
     let dv = dv(json!({}));
-    let source = Source::Clone { namespace: "m".into(), name: "p".into() };
-    let hold = Hold::Missing { kind: "pvc", name: "p".into() };
-    let seen = Seen {
+    let source = DataVolumeSource::Clone { namespace: "m".into(), name: "p".into() };
+    let hold = CloneHold::Missing { kind: "pvc", name: "p".into() };
+    let seen = DataVolumeInput {
         dv: &dv,
         source: &source,
         claim: None,
@@ -74,7 +74,7 @@ fn a_claim_carries_what_the_agent_needs() {
 #[test]
 fn the_phase_follows_the_claim() {
     let dv = dv(json!({}));
-    let http = Source::Http {
+    let http = DataVolumeSource::Http {
         url: "u".into(),
         secret: String::new(),
         certificates: String::new(),
@@ -82,7 +82,7 @@ fn the_phase_follows_the_claim() {
         headers: Vec::new(),
         secret_headers: Vec::new(),
     };
-    let clone = Source::Clone { namespace: "n".into(), name: "p".into() };
+    let clone = DataVolumeSource::Clone { namespace: "n".into(), name: "p".into() };
     let pod = |phase: &str| json!({POD_PHASE: phase});
     let foreign = json!({"metadata": {}, "status": {"phase": "Bound"}});
     for (source, claim, waits, expected) in [
@@ -93,9 +93,9 @@ fn the_phase_follows_the_claim() {
         (&http, Some(claim_with("Bound", json!({}))), true, "ImportScheduled"),
         (&http, Some(claim_with("Bound", pod("Running"))), true, "ImportInProgress"),
         (&clone, Some(claim_with("Bound", pod("Running"))), false, "CloneInProgress"),
-        (&Source::Upload, Some(claim_with("Bound", json!({}))), false, "UploadScheduled"),
+        (&DataVolumeSource::Upload, Some(claim_with("Bound", json!({}))), false, "UploadScheduled"),
         (
-            &Source::Upload,
+            &DataVolumeSource::Upload,
             Some(claim_with("Bound", json!({POD_READY: "true"}))),
             false,
             "UploadReady",
@@ -105,7 +105,8 @@ fn the_phase_follows_the_claim() {
         (&http, Some(foreign), false, "Pending"),
     ] {
         let claim = claim.as_ref();
-        let seen = Seen { dv: &dv, source, claim, hold: None, waits_for_consumer: waits };
+        let seen =
+            DataVolumeInput { dv: &dv, source, claim, hold: None, waits_for_consumer: waits };
         assert_eq!(phase(seen), expected, "{source:?} {claim:?}");
     }
 }
@@ -116,9 +117,12 @@ fn progress_and_trouble_are_repeated() {
     let notes = json!({POD_PHASE: "Running", PROGRESS: "42.0%", TROUBLE: "404 Not Found",
         TROUBLE_REASON: "Error", RESTARTS: "2"});
     let claim = claim_with("Bound", notes);
-    let source =
-        Source::Registry { url: "u".into(), secret: String::new(), certificates: String::new() };
-    let seen = Seen {
+    let source = DataVolumeSource::Registry {
+        url: "u".into(),
+        secret: String::new(),
+        certificates: String::new(),
+    };
+    let seen = DataVolumeInput {
         dv: &dv,
         source: &source,
         claim: Some(&claim),
@@ -146,13 +150,13 @@ fn modes_come_from_the_profile_of_the_class() {
         (json!({}), &[][..], "ReadWriteOnce", json!(null)),
     ] {
         let dv = dv(json!({"source": {"blank": {}}, "storage": storage}));
-        let mut claim = claim(&dv, &Source::Blank);
+        let mut claim = claim(&dv, &DataVolumeSource::Blank);
         default_modes(&mut claim, &dv, sets);
         assert_eq!(claim["spec"]["accessModes"], json!([access]), "{storage}");
         assert_eq!(claim["spec"].get("volumeMode").cloned().unwrap_or_default(), mode, "{storage}");
     }
     let exact = dv(json!({"source": {"blank": {}}, "pvc": {"accessModes": ["ReadOnlyMany"]}}));
-    let mut own = claim(&exact, &Source::Blank);
+    let mut own = claim(&exact, &DataVolumeSource::Blank);
     default_modes(&mut own, &exact, &sets);
     assert_eq!(own["spec"], json!({"accessModes": ["ReadOnlyMany"]}));
 }

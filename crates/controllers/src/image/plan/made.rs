@@ -3,12 +3,12 @@
 use hci::longhorn::{FINALIZER, NAMESPACE, VOLUME_LABEL};
 use serde_json::{Value, json};
 
-use super::{IMAGE_ID, Seen, backing_name, class_name, clone, copy_name};
+use super::{IMAGE_ID, ImageInput, backing_name, class_name, clone, copy_name};
 use crate::longhorn::API;
 use crate::object::{name, namespace, text};
 
 /// Where the data is kept.
-pub(super) fn backing(seen: Seen<'_>) -> Value {
+pub(super) fn backing(seen: ImageInput<'_>) -> Value {
     let image = seen.image;
     let parameter = |key: &str| image["spec"]["storageClassParameters"][key].as_str().unwrap_or("");
     let tags = |key: &str| -> Vec<String> {

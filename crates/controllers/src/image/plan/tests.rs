@@ -26,8 +26,8 @@ fn file(source: &str, state: &str, progress: i64, size: i64, message: &str) -> V
 }
 
 /// Does the plan with an image, and answers its conditions.
-fn step(image: &mut Value, backing: Option<&Value>, second: i64) -> (Plan, String) {
-    let seen = Seen {
+fn step(image: &mut Value, backing: Option<&Value>, second: i64) -> (ImagePlan, String) {
+    let seen = ImageInput {
         image,
         backing,
         class: None,
@@ -105,7 +105,7 @@ fn failures_are_counted_once_and_tried_again_until_the_limit() {
         text(&image, "/status/conditions/0/message"),
         "retry attempted 1/1 failed due to error: no such host"
     );
-    assert_eq!(step(&mut image, Some(&again), 999).0, Plan::default());
+    assert_eq!(step(&mut image, Some(&again), 999).0, ImagePlan::default());
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn what_cannot_be_done_is_said_and_not_begun() {
 fn a_volume_is_copied_before_it_is_exported_and_the_copy_goes() {
     let image = image("export-from-volume");
     let source = json!({"metadata": {"name": "pvc-1"}, "spec": {"size": "4096"}});
-    let at_first = Seen {
+    let at_first = ImageInput {
         image: &image,
         backing: None,
         class: None,
@@ -169,15 +169,15 @@ fn a_volume_is_copied_before_it_is_exported_and_the_copy_goes() {
     };
     let copied = plan(at_first, at(0)).copy.unwrap();
     assert_eq!(copied["spec"]["dataSource"], "vol://pvc-1");
-    assert_eq!(plan(Seen { copy: Some(&copied), ..at_first }, at(1)), Plan::default());
+    assert_eq!(plan(ImageInput { copy: Some(&copied), ..at_first }, at(1)), ImagePlan::default());
     let mut complete = copied;
     complete["status"] = json!({"cloneStatus": {"state": "completed"}});
-    let begun = plan(Seen { copy: Some(&complete), ..at_first }, at(2));
+    let begun = plan(ImageInput { copy: Some(&complete), ..at_first }, at(2));
     let parameters = &begun.backing.unwrap()["spec"]["sourceParameters"];
     assert_eq!(parameters["volume-name"], "export-u");
     let mut imported = image.clone();
     imported["status"] = json!({"conditions": [{"type": "Imported", "status": "True"}]});
-    let over = Seen { image: &imported, copy: Some(&complete), ..at_first };
+    let over = ImageInput { image: &imported, copy: Some(&complete), ..at_first };
     assert!(plan(over, at(3)).delete_copy);
 }
 
@@ -198,7 +198,7 @@ fn an_image_without_a_disk_says_what_it_waits_for() {
         let backing = json!({"metadata": {"name": "vmi-u"}, "spec": {"sourceType": source}});
         let mut told = |obstacle: Option<&str>| {
             let backing = Some(&backing);
-            let seen = Seen {
+            let seen = ImageInput {
                 image: &image,
                 backing,
                 class: None,

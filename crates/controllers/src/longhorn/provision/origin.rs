@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::plan::ProvisionError;
-use crate::key::Key;
+use crate::key::ObjectKey;
 use crate::longhorn::object::{handle, volume_bytes};
 use crate::object::{annotation, is_controlled_by, is_deleting, namespace, text};
 use crate::populate::{self, AUTHORIZED, DRIVER_CLONE, POPULATOR};
@@ -12,8 +12,8 @@ use crate::populate::{self, AUTHORIZED, DRIVER_CLONE, POPULATOR};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Origin {
     Nothing,
-    Claim(Key),
-    Snapshot(Key),
+    Claim(ObjectKey),
+    Snapshot(ObjectKey),
     Other(String),
     /// A source in another namespace that its DataVolume does not vouch for, in the words of
     /// [`DRIVER_CLONE`].
@@ -35,9 +35,9 @@ pub(super) fn origin(claim: &Value, dv: Option<&Value>) -> Origin {
         return Origin::Other(format!("{kind} {elsewhere}/{name}"));
     }
     match (group, kind) {
-        ("", "PersistentVolumeClaim") => Origin::Claim(Key::new(namespace(claim), name)),
+        ("", "PersistentVolumeClaim") => Origin::Claim(ObjectKey::new(namespace(claim), name)),
         (hci::snapshot::GROUP, "VolumeSnapshot") => {
-            Origin::Snapshot(Key::new(namespace(claim), name))
+            Origin::Snapshot(ObjectKey::new(namespace(claim), name))
         }
         // It is filled afterwards, as its annotations say.
         ("cdi.kubevirt.io", _) if annotation(claim, POPULATOR).is_some() => Origin::Nothing,
@@ -59,8 +59,8 @@ fn driver_clone(claim: &Value, dv: Option<&Value>, wanted: &str) -> Origin {
         return unauthorized();
     }
     match kind {
-        "pvc" => Origin::Claim(Key::new(there, name)),
-        "snapshot" => Origin::Snapshot(Key::new(there, name)),
+        "pvc" => Origin::Claim(ObjectKey::new(there, name)),
+        "snapshot" => Origin::Snapshot(ObjectKey::new(there, name)),
         _ => unauthorized(),
     }
 }
@@ -128,8 +128,8 @@ mod tests {
         let populator = json!({"apiGroup": "x", "kind": "Filler", "name": "f"});
         let foreign = json!({"kind": "PersistentVolumeClaim", "name": "p", "namespace": "other"});
         for (source, expected) in [
-            (snapshot, Origin::Snapshot(Key::new("n", "s"))),
-            (other, Origin::Claim(Key::new("n", "p"))),
+            (snapshot, Origin::Snapshot(ObjectKey::new("n", "s"))),
+            (other, Origin::Claim(ObjectKey::new("n", "p"))),
             (populator, Origin::Other("Filler f".into())),
             (foreign, Origin::Other("PersistentVolumeClaim other/p".into())),
         ] {
@@ -172,11 +172,11 @@ mod tests {
             (None, refused.clone()),
             (Some(dv("u", "pvc/m/other")), refused.clone()),
             (Some(dv("another", "pvc/m/from")), refused),
-            (Some(dv("u", "pvc/m/from")), Origin::Claim(Key::new("m", "from"))),
+            (Some(dv("u", "pvc/m/from")), Origin::Claim(ObjectKey::new("m", "from"))),
         ] {
             assert_eq!(origin(&foreign, dv.as_ref()), expected, "{dv:?}");
         }
         let own = claim("snapshot/n/s");
-        assert_eq!(origin(&own, None), Origin::Snapshot(Key::new("n", "s")));
+        assert_eq!(origin(&own, None), Origin::Snapshot(ObjectKey::new("n", "s")));
     }
 }

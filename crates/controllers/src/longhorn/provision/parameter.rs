@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 /// What a parameter may be, and how the volume has it.
 #[derive(Clone, Copy, Debug)]
-enum Takes {
+enum ParameterType {
     Number(i64, i64),
     Bool,
     OneOf(&'static [&'static str]),
@@ -18,13 +18,13 @@ enum Takes {
     Nothing(&'static str),
 }
 
-use Takes::{Bool, Nothing, Number, OneOf, Text, Words};
+use ParameterType::{Bool, Nothing, Number, OneOf, Text, Words};
 
-const THREE_WAY: Takes = OneOf(&["ignored", "enabled", "disabled"]);
+const THREE_WAY: ParameterType = OneOf(&["ignored", "enabled", "disabled"]);
 const LONG: i64 = i32::MAX as i64;
 
 /// Parameter, field of a volume's spec (none if it is only checked here), what it takes.
-const PARAMETERS: &[(&str, &str, Takes)] = &[
+const PARAMETERS: &[(&str, &str, ParameterType)] = &[
     ("numberOfReplicas", "numberOfReplicas", Number(1, 20)),
     ("staleReplicaTimeout", "staleReplicaTimeout", Number(0, LONG)),
     ("dataLocality", "dataLocality", OneOf(&["disabled", "best-effort", "strict-local"])),
@@ -101,7 +101,11 @@ pub(super) fn spec(parameters: &Value) -> Result<Map<String, Value>, ParameterEr
 pub(super) const STAGE_SECRET: &str = "csi.storage.k8s.io/node-stage-secret-name";
 pub(super) const STAGE_SECRET_NAMESPACE: &str = "csi.storage.k8s.io/node-stage-secret-namespace";
 
-fn read(takes: Takes, text: &str, parameter: &'static str) -> Result<Value, ParameterError> {
+fn read(
+    takes: ParameterType,
+    text: &str,
+    parameter: &'static str,
+) -> Result<Value, ParameterError> {
     let invalid =
         |wants: String| ParameterError::Invalid { parameter, value: text.to_owned(), wants };
     match takes {

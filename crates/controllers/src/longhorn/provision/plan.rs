@@ -15,7 +15,7 @@ pub(super) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 pub(super) const HELD: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 /// The claim that a volume was made for: namespace/name/uid. Tells what nobody wants any more
 /// when the claim went before there was a persistent volume.
-pub(super) const MADE_FOR: &str = "sheaf.dev/made-for";
+pub(super) const MADE_FOR: &str = "sheaf.io/made-for";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Set by the controller that binds claims, once no existing volume fits.
 pub(super) const ANNOUNCED: &str = "volume.kubernetes.io/storage-provisioner";
@@ -45,7 +45,7 @@ pub(super) enum ProvisionError {
     Foreign { kind: &'static str, name: String },
     #[error("requested volume size {asked} is less than the size {size} for the source {name}")]
     Small { asked: i64, size: i64, name: String },
-    #[error("the source could not be copied; the events of volume {volume} tell why")]
+    #[error("cannot copy the source; see the events of volume {volume}")]
     NotCopied { volume: String },
     #[error("the volume is refused: {why}")]
     Refused { why: String },
@@ -53,7 +53,7 @@ pub(super) enum ProvisionError {
 
 /// What a claim wants of this driver now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Want {
+pub(super) enum ProvisionRequest {
     /// It is somebody else's, has its volume, or is going.
     Nothing,
     /// Nothing before somebody uses it.
@@ -61,25 +61,25 @@ pub(super) enum Want {
     Volume,
 }
 
-pub(super) fn want(claim: &Value, class: &Value) -> Want {
+pub(super) fn want(claim: &Value, class: &Value) -> ProvisionRequest {
     let settled = !text(claim, "/spec/volumeName").is_empty() || is_deleting(claim);
     if text(class, "/provisioner") != hci::DRIVER || settled {
-        return Want::Nothing;
+        return ProvisionRequest::Nothing;
     }
     // Before that, the claim may still be bound to a volume that exists.
     if annotation(claim, ANNOUNCED) != Some(hci::DRIVER) {
-        return Want::Nothing;
+        return ProvisionRequest::Nothing;
     }
     // A claim with a selector looks for a volume that is there.
     if claim.pointer("/spec/selector").is_some_and(|own| !own.is_null()) {
-        return Want::Nothing;
+        return ProvisionRequest::Nothing;
     }
     let later = text(class, "/volumeBindingMode") == "WaitForFirstConsumer";
     let chosen = annotation(claim, SELECTED_NODE).is_some_and(|node| !node.is_empty());
     if later && !chosen && annotation(claim, IMMEDIATE).is_none() {
-        return Want::Consumer;
+        return ProvisionRequest::Consumer;
     }
-    Want::Volume
+    ProvisionRequest::Volume
 }
 
 /// What the volume of a claim is called, in both worlds.
@@ -286,7 +286,7 @@ pub(super) fn fate(volume: &Value, backing: Option<&Value>) -> Fate {
 
 /// How far a claim has come that asks for more than it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Growth {
+pub(super) enum ExpansionStep {
     Nothing,
     /// Longhorn's volume has to be told.
     Ask {
@@ -300,19 +300,23 @@ pub(super) enum Growth {
     },
 }
 
-pub(super) fn growth(claim: &Value, backing: &Value, engine: Option<&Value>) -> Growth {
+pub(super) fn growth(claim: &Value, backing: &Value, engine: Option<&Value>) -> ExpansionStep {
     let pointer = "/spec/resources/requests/storage";
     let bound = text(claim, "/status/phase") == "Bound" && !is_deleting(claim);
     let short = quantity(claim, pointer) > quantity(claim, "/status/capacity/storage");
     let Some(asked) = volume_bytes(claim, pointer).filter(|_| bound && short) else {
-        return Growth::Nothing;
+        return ExpansionStep::Nothing;
     };
     let size = bytes(backing, "/spec/size");
     if asked > size {
-        return Growth::Ask { size: asked };
+        return ExpansionStep::Ask { size: asked };
     }
     let grown = engine.is_some_and(|engine| bytes(engine, "/status/currentSize") >= size);
-    if grown { Growth::Tell { capacity: capacity(claim, size) } } else { Growth::Wait }
+    if grown {
+        ExpansionStep::Tell { capacity: capacity(claim, size) }
+    } else {
+        ExpansionStep::Wait
+    }
 }
 
 /// What Longhorn's volume says of who claims it.

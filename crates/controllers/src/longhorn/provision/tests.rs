@@ -34,7 +34,7 @@ fn make_claim(fake: &Fake) -> String {
 async fn a_claim_gets_its_volume_and_both_go_with_it() {
     let (fake, provisioner) = cluster(json!({"numberOfReplicas": "1"}));
     let name = make_claim(&fake);
-    let key = Key::new("n", "c");
+    let key = ObjectKey::new("n", "c");
     provisioner.claim(&key).await.unwrap();
     provisioner.claim(&key).await.unwrap();
     assert_eq!(fake.names(BACKING_KIND), std::slice::from_ref(&name));
@@ -56,8 +56,8 @@ async fn a_wrong_class_is_told_once_and_makes_nothing() {
     let (fake, provisioner) = cluster(json!({"numberOfReplicas": "many"}));
     make_claim(&fake);
     for _ in 0..2 {
-        let next = provisioner.claim(&Key::new("n", "c")).await.unwrap();
-        assert_eq!(next, Next::Again(LOOK_AGAIN));
+        let next = provisioner.claim(&ObjectKey::new("n", "c")).await.unwrap();
+        assert_eq!(next, ReconcileResult::Again(LOOK_AGAIN));
     }
     assert!(fake.names(BACKING_KIND).is_empty() && fake.names(VOLUME_KIND).is_empty());
     assert_eq!(fake.names("/events").len(), 1);
@@ -71,7 +71,7 @@ async fn a_wrong_class_is_told_once_and_makes_nothing() {
 async fn a_volume_whose_claim_went_early_is_not_left_behind() {
     let (fake, provisioner) = cluster(json!({}));
     let name = make_claim(&fake);
-    provisioner.claim(&Key::new("n", "c")).await.unwrap();
+    provisioner.claim(&ObjectKey::new("n", "c")).await.unwrap();
     fake.delete(VOLUME_KIND, "", &name, "Background");
     fake.merge(VOLUME_KIND, "", &name, &json!({"metadata": {"finalizers": []}}));
     provisioner.backing(&name).await.unwrap();
@@ -91,7 +91,7 @@ async fn a_volume_whose_claim_went_early_is_not_left_behind() {
 async fn growing_waits_for_the_engine() {
     let (fake, provisioner) = cluster(json!({}));
     let name = make_claim(&fake);
-    let key = Key::new("n", "c");
+    let key = ObjectKey::new("n", "c");
     provisioner.claim(&key).await.unwrap();
     let grown = json!({
         "spec": {"volumeName": name, "resources": {"requests": {"storage": "2Gi"}}},
@@ -121,7 +121,7 @@ async fn a_claim_that_may_be_bound_to_an_existing_volume_gets_no_other() {
     make_claim(&fake);
     let patch = json!({"metadata": {"annotations": {plan::ANNOUNCED: null}}});
     fake.merge(CLAIM_KIND, "n", "c", &patch);
-    provisioner.claim(&Key::new("n", "c")).await.unwrap();
+    provisioner.claim(&ObjectKey::new("n", "c")).await.unwrap();
     assert!(fake.names(BACKING_KIND).is_empty() && fake.names(VOLUME_KIND).is_empty());
 }
 
@@ -144,7 +144,7 @@ async fn a_copy_from_another_namespace_needs_the_authority_of_its_data_volume() 
         "annotations": {populate::DRIVER_CLONE: "pvc/m/from"}, "ownerReferences": [owner],
     }});
     fake.merge(CLAIM_KIND, "n", "c", &patch);
-    let key = Key::new("n", "c");
+    let key = ObjectKey::new("n", "c");
     provisioner.claim(&key).await.unwrap();
     assert!(fake.names(BACKING_KIND).is_empty());
     assert!(fake.any("/events", |event| text(event, "/message").contains("was not authorized")));

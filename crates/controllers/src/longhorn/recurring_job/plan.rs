@@ -26,7 +26,7 @@ const DEFAULT_GROUP: &str = "default";
 
 /// What a job does to each of its volumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Task {
+pub(super) enum RecurringTask {
     /// Take a snapshot, and remove old ones of the same job.
     Snapshot,
     /// Remove snapshots that the system made.
@@ -38,7 +38,7 @@ pub(super) enum Task {
     Unsupported,
 }
 
-impl Task {
+impl RecurringTask {
     pub(super) fn of(spec: &RecurringJobSpec) -> Self {
         match spec.task.as_deref().unwrap_or_default() {
             "snapshot" | "snapshot-force-create" => Self::Snapshot,
@@ -52,14 +52,14 @@ impl Task {
 
 /// When a job runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Times {
+pub(super) struct JobTimes {
     /// The run that is to be done now.
     pub(super) due: Option<Timestamp>,
     pub(super) next: Option<Timestamp>,
 }
 
 /// Of several runs that were missed, the last is due.
-pub(super) fn times(job: &RecurringJob, now: Timestamp) -> Result<Times, ScheduleError> {
+pub(super) fn times(job: &RecurringJob, now: Timestamp) -> Result<JobTimes, ScheduleError> {
     let cron = job.spec.as_ref().and_then(|spec| spec.cron.as_deref()).unwrap_or_default();
     let schedule = Schedule::parse(cron)?;
     let noted = job.metadata.annotations.get(LAST_RUN).and_then(|time| time.parse().ok());
@@ -68,7 +68,7 @@ pub(super) fn times(job: &RecurringJob, now: Timestamp) -> Result<Times, Schedul
     let since = noted.or(created).unwrap_or(now);
     let due = schedule.due(since, now);
     let next = schedule.next_after(due.unwrap_or(since)).filter(|next| *next > now);
-    Ok(Times { due, next: next.or_else(|| schedule.next_after(now)) })
+    Ok(JobTimes { due, next: next.or_else(|| schedule.next_after(now)) })
 }
 
 /// Whether a volume with these labels takes part in a job.
@@ -134,18 +134,18 @@ pub(super) fn expired<'a>(
     snapshots: &'a [Snapshot],
     now: Timestamp,
 ) -> Vec<&'a str> {
-    let task = Task::of(spec);
+    let task = RecurringTask::of(spec);
     let mut own: Vec<(Timestamp, &str)> = snapshots
         .iter()
         .filter(|own| own.metadata.deletion_timestamp.is_none())
         .filter(|own| match task {
-            Task::Snapshot => made_by(own, job) && is_taken(own),
-            Task::Delete => is_taken(own),
-            Task::Cleanup => {
+            RecurringTask::Snapshot => made_by(own, job) && is_taken(own),
+            RecurringTask::Delete => is_taken(own),
+            RecurringTask::Cleanup => {
                 is_taken(own)
                     && own.status.as_ref().and_then(|status| status.user_created) == Some(false)
             }
-            Task::Trim | Task::Unsupported => false,
+            RecurringTask::Trim | RecurringTask::Unsupported => false,
         })
         .filter_map(|own| {
             let made = own.metadata.creation_timestamp.as_ref()?.to_string().parse().ok()?;
@@ -154,7 +154,7 @@ pub(super) fn expired<'a>(
         .collect();
     own.sort_unstable();
     let is_old: Box<dyn Fn(usize, Timestamp) -> bool> = match spec.retention_policy.as_deref() {
-        _ if task == Task::Cleanup => Box::new(|_, _| true),
+        _ if task == RecurringTask::Cleanup => Box::new(|_, _| true),
         Some("age-based") => {
             let age = spec.retain_age.as_deref().and_then(|age| age.parse().ok());
             let age = age.filter(|age: &SignedDuration| age.is_positive());
@@ -200,12 +200,12 @@ mod tests {
         let eight = Some(at("2026-11-16T08:00:00Z"));
         let times_at = |last, now| times(&job(hourly.clone(), last), at(now)).unwrap();
         let first = times_at(None, "2026-11-16T07:30:00Z");
-        assert_eq!(first, Times { due: None, next: eight });
+        assert_eq!(first, JobTimes { due: None, next: eight });
         let nine = Some(at("2026-11-16T09:00:00Z"));
-        assert_eq!(times_at(None, "2026-11-16T08:00:05Z"), Times { due: eight, next: nine });
+        assert_eq!(times_at(None, "2026-11-16T08:00:05Z"), JobTimes { due: eight, next: nine });
         let missed = times_at(Some("2026-11-16T08:00:00Z"), "2026-11-17T03:20:00Z");
         let last = Some(at("2026-11-17T03:00:00Z"));
-        assert_eq!(missed, Times { due: last, next: Some(at("2026-11-17T04:00:00Z")) });
+        assert_eq!(missed, JobTimes { due: last, next: Some(at("2026-11-17T04:00:00Z")) });
         let done = times_at(Some("2026-11-17T03:00:00Z"), "2026-11-17T03:20:00Z");
         assert_eq!(done.due, None);
         assert!(times(&job(json!({"cron": "x"}), None), at("2026-11-16T08:00:00Z")).is_err());

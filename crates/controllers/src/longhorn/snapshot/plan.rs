@@ -9,7 +9,7 @@ use crate::object::{self, entries, has_finalizer, is_deleting, is_true, text};
 pub(super) const KIND: &str = "snapshot-controller";
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Step {
+pub(super) enum SnapshotStep {
     /// Somebody made it by hand: it lacks what ours have.
     Adopt(Value),
     Fail(String),
@@ -20,37 +20,37 @@ pub(super) enum Step {
     Done,
 }
 
-pub(super) fn step(snapshot: &Value, volume: Option<&Value>) -> Step {
+pub(super) fn step(snapshot: &Value, volume: Option<&Value>) -> SnapshotStep {
     let owner = text(snapshot, "/spec/volume");
     let held = has_finalizer(snapshot, FINALIZER);
     if is_deleting(snapshot) {
         let never_taken = text(snapshot, "/status/creationTime").is_empty();
         return match volume {
-            _ if !held => Step::Done,
-            None => Step::Release(release(snapshot)),
+            _ if !held => SnapshotStep::Done,
+            None => SnapshotStep::Release(release(snapshot)),
             // With its volume, all snapshots go.
-            Some(volume) if is_deleting(volume) => Step::Done,
+            Some(volume) if is_deleting(volume) => SnapshotStep::Done,
             // There is nothing to remove, and the volume may never run.
             Some(_) if never_taken && !text(snapshot, "/status/error").is_empty() => {
-                Step::Release(release(snapshot))
+                SnapshotStep::Release(release(snapshot))
             }
-            Some(_) => Step::Attach,
+            Some(_) => SnapshotStep::Attach,
         };
     }
     let ready = is_true(snapshot, "/status/readyToUse");
     let failed = !text(snapshot, "/status/error").is_empty();
     let Some(volume) = volume.filter(|own| !is_deleting(own)) else {
         return match failed {
-            true => Step::Done,
-            false => Step::Fail(format!("volume {owner} is not found")),
+            true => SnapshotStep::Done,
+            false => SnapshotStep::Fail(format!("volume {owner} is not found")),
         };
     };
     let labelled = object::text(snapshot, &format!("/metadata/labels/{VOLUME_LABEL}")) == owner;
     if !held || !labelled {
-        return Step::Adopt(adoption(snapshot, volume));
+        return SnapshotStep::Adopt(adoption(snapshot, volume));
     }
     let wanted = is_true(snapshot, "/spec/createSnapshot");
-    if wanted && !ready && !failed { Step::Attach } else { Step::Done }
+    if wanted && !ready && !failed { SnapshotStep::Attach } else { SnapshotStep::Done }
 }
 
 fn adoption(snapshot: &Value, volume: &Value) -> Value {

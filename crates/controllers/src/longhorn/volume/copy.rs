@@ -8,15 +8,15 @@
 use hci::longhorn::{FINALIZER, NAMESPACE, VOLUME_LABEL};
 use serde_json::{Value, json};
 
-use super::place::{Life, Place, Places};
-use super::replica::Census;
+use super::place::{NodeHealth, ReplicaPlacement, ReplicaPlacements};
+use super::replica::ReplicaSet;
 use super::state::Instance;
 use crate::longhorn::API;
 use crate::object::{is_deleting, is_true, name, text};
 
 /// What a volume is to begin with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Source {
+pub(super) struct CopySource {
     pub(super) volume: String,
     pub(super) snapshot: String,
     /// The snapshot is made for this copy, and goes with its end.
@@ -24,17 +24,17 @@ pub(super) struct Source {
 }
 
 /// The source of a volume; nothing for one that begins empty or that is complete.
-pub(super) fn source(volume: &Value) -> Option<Source> {
+pub(super) fn source(volume: &Value) -> Option<CopySource> {
     let told = text(volume, "/spec/dataSource");
     if told.is_empty() || matches!(state(volume), "completed" | "failed") {
         return None;
     }
     if let Some(whole) = told.strip_prefix("vol://") {
         let snapshot = format!("clone-{}", name(volume));
-        return Some(Source { volume: whole.to_owned(), snapshot, own: true });
+        return Some(CopySource { volume: whole.to_owned(), snapshot, own: true });
     }
     let (volume, snapshot) = told.strip_prefix("snap://").and_then(|own| own.split_once('/'))?;
-    Some(Source { volume: volume.to_owned(), snapshot: snapshot.to_owned(), own: false })
+    Some(CopySource { volume: volume.to_owned(), snapshot: snapshot.to_owned(), own: false })
 }
 
 /// Whether the volume holds what it is to begin with.
@@ -48,7 +48,7 @@ pub(super) fn state(volume: &Value) -> &str {
 
 /// The source as it is found.
 #[derive(Debug, Default)]
-pub(super) struct Original {
+pub(super) struct ResolvedSource {
     pub(super) volume: Option<Value>,
     pub(super) snapshot: Option<Value>,
     pub(super) replicas: Vec<Value>,
@@ -56,66 +56,70 @@ pub(super) struct Original {
 
 /// The next step of a copy.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum CopyStep {
     Wait,
     TakeSnapshot(Value),
     /// Replicas beside those of the source: where, and from which.
-    Make(Vec<(Place, String)>),
+    Make(Vec<(ReplicaPlacement, String)>),
     Complete,
     Fail(String),
 }
 
 pub(super) fn step(
     volume: &Value,
-    source: &Source,
-    original: &Original,
-    census: &Census<'_>,
-    places: &Places,
+    source: &CopySource,
+    original: &ResolvedSource,
+    census: &ReplicaSet<'_>,
+    places: &ReplicaPlacements,
     wanted: usize,
-) -> Step {
+) -> CopyStep {
     let begun = census.usable().count() > 0;
     if begun {
         let made = |own: Instance| matches!(own, Instance::Stopped | Instance::Running);
         return if census.usable().all(|own| made(own.state)) {
-            Step::Complete
+            CopyStep::Complete
         } else {
-            Step::Wait
+            CopyStep::Wait
         };
     }
     if census.0.iter().any(|own| own.failed.is_some()) {
         // They are removed after a while, and then made again.
-        return Step::Wait;
+        return CopyStep::Wait;
     }
     let Some(from) = &original.volume else {
-        return Step::Fail(format!("source volume {} is not found", source.volume));
+        return CopyStep::Fail(format!("source volume {} is not found", source.volume));
     };
     let Some(snapshot) = &original.snapshot else {
         return match source.own {
-            true => Step::TakeSnapshot(own_snapshot(volume, source)),
-            false => Step::Fail(format!("snapshot {} is not found", source.snapshot)),
+            true => CopyStep::TakeSnapshot(own_snapshot(volume, source)),
+            false => CopyStep::Fail(format!("snapshot {} is not found", source.snapshot)),
         };
     };
     let error = text(snapshot, "/status/error");
     if !error.is_empty() {
-        return Step::Fail(format!("snapshot {} failed: {error}", source.snapshot));
+        return CopyStep::Fail(format!("snapshot {} failed: {error}", source.snapshot));
     }
     if text(snapshot, "/spec/volume") != source.volume {
-        return Step::Fail(format!("snapshot {} is not of volume {}", source.snapshot, name(from)));
+        return CopyStep::Fail(format!(
+            "snapshot {} is not of volume {}",
+            source.snapshot,
+            name(from)
+        ));
     }
     if is_deleting(from) || is_deleting(snapshot) {
-        return Step::Fail(format!("source {} is being deleted", source.volume));
+        return CopyStep::Fail(format!("source {} is being deleted", source.volume));
     }
     if !is_true(snapshot, "/status/readyToUse") {
-        return Step::Wait;
+        return CopyStep::Wait;
     }
-    let sources = Census::new(&original.replicas, None, places);
-    let good = sources.usable().filter(|own| own.healthy && own.life == Life::Alive);
+    let sources = ReplicaSet::new(&original.replicas, None, places);
+    let good = sources.usable().filter(|own| own.healthy && own.life == NodeHealth::Alive);
     let made: Vec<_> =
         good.take(wanted).map(|own| (places.at(own.node, own.disk), own.name.to_owned())).collect();
-    if made.is_empty() { Step::Wait } else { Step::Make(made) }
+    if made.is_empty() { CopyStep::Wait } else { CopyStep::Make(made) }
 }
 
-fn own_snapshot(volume: &Value, source: &Source) -> Value {
+fn own_snapshot(volume: &Value, source: &CopySource) -> Value {
     json!({
         "apiVersion": API, "kind": "Snapshot",
         "metadata": {
@@ -124,13 +128,13 @@ fn own_snapshot(volume: &Value, source: &Source) -> Value {
         },
         "spec": {
             "volume": source.volume, "createSnapshot": true,
-            "labels": {"sheaf.dev/clone-of": name(volume)},
+            "labels": {"sheaf.io/clone-of": name(volume)},
         },
     })
 }
 
 /// What the volume says of its copy.
-pub(super) fn status(source: &Source, state: &str) -> Value {
+pub(super) fn status(source: &CopySource, state: &str) -> Value {
     json!({"sourceVolume": source.volume, "snapshot": source.snapshot, "state": state})
 }
 
@@ -157,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_copy_is_made_beside_its_source_once_there_is_a_snapshot() {
-        let places = Places::new(&[storage_node("one")], &[], &[], &json!({}));
+        let places = ReplicaPlacements::new(&[storage_node("one")], &[], &[], &json!({}));
         let volume = clone_of("vol://v");
         let from = source(&volume).unwrap();
         let replica = |state: &str| {
@@ -171,29 +175,29 @@ mod tests {
                 "metadata": {"name": "clone-new"}, "spec": {"volume": "v"}, "status": status,
             }))
         };
-        let run = |original: Original, own: &[Value]| {
-            let census = Census::new(own, None, &places);
+        let run = |original: ResolvedSource, own: &[Value]| {
+            let census = ReplicaSet::new(own, None, &places);
             step(&volume, &from, &original, &census, &places, 3)
         };
         let there = || Some(json!({"metadata": {"name": "v"}}));
         assert_eq!(
-            run(Original::default(), &[]),
-            Step::Fail("source volume v is not found".into())
+            run(ResolvedSource::default(), &[]),
+            CopyStep::Fail("source volume v is not found".into())
         );
-        let bare = Original { volume: there(), ..Original::default() };
-        assert!(matches!(run(bare, &[]), Step::TakeSnapshot(_)));
-        let taken = |status| Original {
+        let bare = ResolvedSource { volume: there(), ..ResolvedSource::default() };
+        assert!(matches!(run(bare, &[]), CopyStep::TakeSnapshot(_)));
+        let taken = |status| ResolvedSource {
             volume: there(),
             snapshot: snapshot(status),
             replicas: vec![replica("running")],
         };
-        assert_eq!(run(taken(json!({})), &[]), Step::Wait);
+        assert_eq!(run(taken(json!({})), &[]), CopyStep::Wait);
         let failed = run(taken(json!({"error": "no room"})), &[]);
-        assert_eq!(failed, Step::Fail("snapshot clone-new failed: no room".into()));
-        let Step::Make(made) = run(taken(json!({"readyToUse": true})), &[]) else { panic!() };
+        assert_eq!(failed, CopyStep::Fail("snapshot clone-new failed: no room".into()));
+        let CopyStep::Make(made) = run(taken(json!({"readyToUse": true})), &[]) else { panic!() };
         assert_eq!((made.len(), made[0].1.as_str(), made[0].0.disk.as_str()), (1, "r", "disk-one"));
         let ready = || taken(json!({"readyToUse": true}));
-        assert_eq!(run(ready(), &[replica("")]), Step::Wait);
-        assert_eq!(run(ready(), &[replica("stopped")]), Step::Complete);
+        assert_eq!(run(ready(), &[replica("")]), CopyStep::Wait);
+        assert_eq!(run(ready(), &[replica("stopped")]), CopyStep::Complete);
     }
 }

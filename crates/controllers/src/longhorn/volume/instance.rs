@@ -5,8 +5,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::place::Place;
-use super::replica::{Census, Replica};
+use super::place::ReplicaPlacement;
+use super::replica::{Replica, ReplicaSet};
 use super::state::Instance;
 use crate::longhorn::API;
 use crate::longhorn::object::engine_name;
@@ -39,7 +39,7 @@ pub(super) fn engine(volume: &Value) -> Value {
 /// The `index`th replica that is made at `now`.
 pub(super) fn replica(
     volume: &Value,
-    place: &Place,
+    place: &ReplicaPlacement,
     source: Option<&str>,
     index: usize,
     now: Timestamp,
@@ -80,7 +80,7 @@ pub(super) fn engine_at_rest(engine: &Value, size: &str, still: bool) -> Value {
 /// What the engine of a volume in use is to be. Nothing before all replicas run that it needs.
 pub(super) fn engine_at_work(
     engine: &Value,
-    census: &Census<'_>,
+    census: &ReplicaSet<'_>,
     size: &str,
     node: &str,
 ) -> Option<Value> {

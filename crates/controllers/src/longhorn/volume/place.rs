@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use hci::placement::{self, Disk, Node, Obstacle, Placed, Policy, Wish};
+use hci::placement::{
+    self, Disk, ExistingReplica, PlacementError, PlacementPolicy, PlacementRequest, StorageNode,
+};
 use serde_json::Value;
 
 use super::replica::Replica;
@@ -15,7 +17,7 @@ const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// What is known of a node beyond its disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Life {
+pub(super) enum NodeHealth {
     Alive,
     /// It may come back, and its engines may run.
     Silent,
@@ -24,25 +26,25 @@ pub(super) enum Life {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Places {
-    nodes: Vec<Node>,
-    life: BTreeMap<String, Life>,
+pub(super) struct ReplicaPlacements {
+    nodes: Vec<StorageNode>,
+    life: BTreeMap<String, NodeHealth>,
     /// Paths by the disks' ids.
     paths: BTreeMap<String, String>,
-    pub(super) policy: Policy,
+    pub(super) policy: PlacementPolicy,
     /// Seconds to wait for a failed replica before it is replaced.
     pub(super) patience: i64,
 }
 
 /// Where a replica is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ReplicaPlacement {
     pub(super) node: String,
     pub(super) disk: String,
     pub(super) path: String,
 }
 
-impl Places {
+impl ReplicaPlacements {
     /// `storage` are Longhorn's nodes, `nodes` the cluster's.
     pub(super) fn new(
         storage: &[Value],
@@ -64,7 +66,7 @@ impl Places {
                 && node.is_some_and(|node| is_true(node, "/spec/unschedulable"));
             places.life.insert(name(own).to_owned(), life);
             let mut read = read_node(own, &mut places.paths);
-            read.ready &= life == Life::Alive;
+            read.ready &= life == NodeHealth::Alive;
             read.open &= !cordoned;
             places.nodes.push(read);
         }
@@ -83,31 +85,35 @@ impl Places {
         }
     }
 
-    pub(super) fn life(&self, node: &str) -> Life {
-        self.life.get(node).copied().unwrap_or(Life::Gone)
+    pub(super) fn life(&self, node: &str) -> NodeHealth {
+        self.life.get(node).copied().unwrap_or(NodeHealth::Gone)
     }
 
     /// How many replicas there should be, when this many are asked for. Nodes that fell silent
     /// count: what was on them is missing.
     pub(super) fn wanted(&self, asked: usize) -> usize {
-        let open = |node: &&Node| node.open && node.disks.iter().any(|disk| disk.open);
+        let open = |node: &&StorageNode| node.open && node.disks.iter().any(|disk| disk.open);
         placement::wanted_replicas(asked, self.nodes.iter().filter(open).count(), self.policy)
     }
 
     /// Where one more replica goes.
-    pub(super) fn next(&self, placed: &[Placed], wish: &Wish) -> Result<Place, Obstacle> {
+    pub(super) fn next(
+        &self,
+        placed: &[ExistingReplica],
+        wish: &PlacementRequest,
+    ) -> Result<ReplicaPlacement, PlacementError> {
         let (node, disk) = placement::place(&self.nodes, placed, wish, self.policy)?;
         Ok(self.at(node, disk))
     }
 
     /// Why there is no place, of each node and disk.
-    pub(super) fn explain(&self, obstacle: Obstacle, wish: &Wish) -> String {
+    pub(super) fn explain(&self, obstacle: PlacementError, wish: &PlacementRequest) -> String {
         placement::explain(obstacle, &self.nodes, wish, self.policy)
     }
 
-    pub(super) fn at(&self, node: &str, disk: &str) -> Place {
+    pub(super) fn at(&self, node: &str, disk: &str) -> ReplicaPlacement {
         let path = self.paths.get(disk).cloned().unwrap_or_default();
-        Place { node: node.to_owned(), disk: disk.to_owned(), path }
+        ReplicaPlacement { node: node.to_owned(), disk: disk.to_owned(), path }
     }
 
     /// Whether a failed replica could be built up again where it is.
@@ -125,17 +131,17 @@ pub(super) fn offer(own: &Value) -> String {
     format!("{} {} {:?} {:?} {disks:?}", node.open, node.ready, node.zone, node.tags)
 }
 
-fn life_of(node: &Value) -> Life {
+fn life_of(node: &Value) -> NodeHealth {
     let taints = list(node, "/spec/taints").iter();
     let dead = taints.into_iter().any(|taint| text(taint, "/key") == OUT_OF_SERVICE);
     match condition::is(node, "Ready", "True") {
-        _ if dead => Life::Gone,
-        true => Life::Alive,
-        false => Life::Silent,
+        _ if dead => NodeHealth::Gone,
+        true => NodeHealth::Alive,
+        false => NodeHealth::Silent,
     }
 }
 
-fn read_node(own: &Value, paths: &mut BTreeMap<String, String>) -> Node {
+fn read_node(own: &Value, paths: &mut BTreeMap<String, String>) -> StorageNode {
     let usable = |object: &Value| {
         condition::find(list(object, "/conditions"), "Ready")
             .is_some_and(|own| text(own, "/status") == "True")
@@ -169,7 +175,7 @@ fn read_node(own: &Value, paths: &mut BTreeMap<String, String>) -> Node {
             scheduled: int(status, "/storageScheduled").unwrap_or_default(),
         });
     }
-    Node {
+    StorageNode {
         name: name(own).to_owned(),
         zone: text(own, "/status/zone").to_owned(),
         tags: words(spec, "/tags"),
@@ -203,13 +209,13 @@ fn number(settings: &[Value], wanted: &str) -> i64 {
 }
 
 /// The cluster's rules with the volume's own laid over them.
-fn policy(settings: &[Value], volume: &Value) -> Policy {
+fn policy(settings: &[Value], volume: &Value) -> PlacementPolicy {
     let soft = |field: &str, global: &str| match text(volume, field) {
         "enabled" => true,
         "disabled" => false,
         _ => setting(settings, global) == "true",
     };
-    Policy {
+    PlacementPolicy {
         node_soft: soft("/spec/replicaSoftAntiAffinity", "replica-soft-anti-affinity"),
         zone_soft: soft("/spec/replicaZoneSoftAntiAffinity", "replica-zone-soft-anti-affinity"),
         disk_soft: soft("/spec/replicaDiskSoftAntiAffinity", "replica-disk-soft-anti-affinity"),
@@ -253,13 +259,13 @@ pub(super) mod tests {
         dead["spec"] = json!({"taints": [{"key": OUT_OF_SERVICE}]});
         let nodes = [node("one", "True"), node("two", "Unknown"), dead];
         let storage = ["one", "two", "three", "four"].map(storage_node);
-        let places = Places::new(&storage, &nodes, &[], &json!({}));
+        let places = ReplicaPlacements::new(&storage, &nodes, &[], &json!({}));
         for (name, expected) in [
-            ("one", Life::Alive),
-            ("two", Life::Silent),
-            ("three", Life::Gone),
-            ("four", Life::Alive),
-            ("five", Life::Gone),
+            ("one", NodeHealth::Alive),
+            ("two", NodeHealth::Silent),
+            ("three", NodeHealth::Gone),
+            ("four", NodeHealth::Alive),
+            ("five", NodeHealth::Gone),
         ] {
             assert_eq!(places.life(name), expected, "{name}");
         }
@@ -269,30 +275,37 @@ pub(super) mod tests {
     #[test]
     fn the_volume_overrides_the_cluster_and_settings_their_defaults() {
         let soft = json!({"spec": {"replicaSoftAntiAffinity": "enabled"}});
-        let places = Places::new(&[], &[], &[], &soft);
+        let places = ReplicaPlacements::new(&[], &[], &[], &soft);
         assert!(places.policy.node_soft && places.policy.zone_soft);
         assert_eq!((places.policy.minimal_available, places.patience), (10, 600));
         let set =
             json!({"metadata": {"name": "storage-minimal-available-percentage"}, "value": "5"});
-        assert_eq!(Places::new(&[], &[], &[set], &json!({})).policy.minimal_available, 5);
+        assert_eq!(
+            ReplicaPlacements::new(&[], &[], &[set], &json!({})).policy.minimal_available,
+            5
+        );
     }
 
     #[test]
     fn promised_bytes_are_those_of_all_replicas() {
-        let mut places = Places::new(&[storage_node("one")], &[], &[], &json!({}));
-        let wish = Wish { size: 60 << 30, ..Wish::default() };
-        let here = Place { node: "one".into(), disk: "disk-one".into(), path: "/d".into() };
+        let mut places = ReplicaPlacements::new(&[storage_node("one")], &[], &[], &json!({}));
+        let wish = PlacementRequest { size: 60 << 30, ..PlacementRequest::default() };
+        let here =
+            ReplicaPlacement { node: "one".into(), disk: "disk-one".into(), path: "/d".into() };
         assert_eq!(places.next(&[], &wish), Ok(here));
         let size = (50_i64 << 30).to_string();
         places.count(&[json!({"spec": {"diskID": "disk-one", "volumeSize": size}})]);
-        assert_eq!(places.next(&[], &wish), Err(Obstacle::NoSpace));
+        assert_eq!(places.next(&[], &wish), Err(PlacementError::NoSpace));
     }
 
     #[test]
     fn a_cordoned_node_takes_no_replicas() {
         let mut cordoned = node("one", "True");
         cordoned["spec"] = json!({"unschedulable": true});
-        let places = Places::new(&[storage_node("one")], &[cordoned], &[], &json!({}));
-        assert_eq!(places.next(&[], &Wish::default()), Err(Obstacle::NoNodeReady));
+        let places = ReplicaPlacements::new(&[storage_node("one")], &[cordoned], &[], &json!({}));
+        assert_eq!(
+            places.next(&[], &PlacementRequest::default()),
+            Err(PlacementError::NoNodeReady)
+        );
     }
 }

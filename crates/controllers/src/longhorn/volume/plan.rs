@@ -10,53 +10,53 @@ use hci::longhorn::{FINALIZER, NAMESPACE, VOLUME_LABEL};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::copy::Original;
+use super::copy::ResolvedSource;
 use super::instance::{self, unless_so};
-use super::place::{Life, Places};
-use super::replica::{Census, Mode, Supply, wish};
-use super::state::{Facts, Instance, Robustness, State};
+use super::place::{NodeHealth, ReplicaPlacements};
+use super::replica::{Mode, ReplicaAction, ReplicaSet, wish};
+use super::state::{Instance, Robustness, VolumeFacts, VolumeState};
 use super::status;
 use super::ticket::{self, EVICTION, EXPANSION, stamp};
-use crate::event::Tone;
+use crate::event::EventType;
 use crate::longhorn::object::bytes;
-use crate::longhorn::{API, ATTACHMENTS, BACKINGS, ENGINES, REPLICAS};
+use crate::longhorn::{API, ATTACHMENTS, ENGINES, LONGHORN_VOLUMES, REPLICAS};
 use crate::object::{self, int, is_deleting, list, name, text};
 use crate::resource::Resource;
 
 /// One request, or one event.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Action {
+pub(super) enum VolumeAction {
     Create(Resource, Value),
     Patch(Resource, String, Value),
     Tell(Resource, String, Value),
     Delete(Resource, Value),
-    Event(Tone, &'static str, String),
+    Event(EventType, &'static str, String),
 }
 
 /// What is known of a volume.
 #[derive(Debug)]
-pub(super) struct Seen<'a> {
+pub(super) struct VolumeInput<'a> {
     pub(super) volume: &'a Value,
     pub(super) engine: Option<&'a Value>,
     pub(super) replicas: &'a [Value],
     pub(super) attachment: Option<&'a Value>,
     pub(super) snapshots: &'a [Value],
-    pub(super) original: &'a Original,
-    pub(super) places: &'a Places,
+    pub(super) original: &'a ResolvedSource,
+    pub(super) places: &'a ReplicaPlacements,
     pub(super) now: Timestamp,
 }
 
 /// What is to be done, in this order.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
-    pub(super) actions: Vec<Action>,
+pub(super) struct VolumePlan {
+    pub(super) actions: Vec<VolumeAction>,
     /// Look again by then, whatever happens.
     pub(super) again: Option<Duration>,
     /// A place is missing: more of them would help.
     pub(super) wants_room: bool,
 }
 
-impl Seen<'_> {
+impl VolumeInput<'_> {
     pub(super) fn asked(&self) -> usize {
         let asked = int(self.volume, "/spec/numberOfReplicas").unwrap_or(3);
         usize::try_from(asked).unwrap_or(1).max(1)
@@ -64,25 +64,25 @@ impl Seen<'_> {
 
     /// Whether a replica may have to be placed, for which the promises on all disks count.
     pub(super) fn needs_places(&self) -> bool {
-        let census = Census::new(self.replicas, self.engine, self.places);
+        let census = ReplicaSet::new(self.replicas, self.engine, self.places);
         let staying = census.usable().filter(|own| !own.leaving).count();
         staying < self.places.wanted(self.asked()) && !is_deleting(self.volume)
     }
 }
 
-pub(super) fn plan(seen: &Seen<'_>) -> Plan {
+pub(super) fn plan(seen: &VolumeInput<'_>) -> VolumePlan {
     if is_deleting(seen.volume) {
         return super::removal::plan(seen);
     }
     let mut draft = Draft::new(seen);
     draft.adopt();
     let Some(engine) = seen.engine else {
-        draft.plan.actions.push(Action::Create(ENGINES, instance::engine(seen.volume)));
+        draft.plan.actions.push(VolumeAction::Create(ENGINES, instance::engine(seen.volume)));
         draft.supply(None);
-        draft.say(State::Creating, Robustness::Unknown);
+        draft.event(VolumeState::Creating, Robustness::Unknown);
         return draft.plan;
     };
-    draft.judge();
+    draft.decide();
     draft.supply(Some(engine));
     draft.set_replicas(engine);
     draft.set_engine(engine);
@@ -92,28 +92,31 @@ pub(super) fn plan(seen: &Seen<'_>) -> Plan {
 }
 
 struct Draft<'a> {
-    seen: &'a Seen<'a>,
-    census: Census<'a>,
+    seen: &'a VolumeInput<'a>,
+    census: ReplicaSet<'a>,
     wanted: usize,
     /// Where somebody wants the volume.
     node: Option<&'a str>,
-    state: State,
+    state: VolumeState,
     /// Why there are fewer copies than there should be.
     obstacle: Option<String>,
     clone_status: Option<Value>,
-    plan: Plan,
+    plan: VolumePlan,
 }
 
 impl<'a> Draft<'a> {
-    fn new(seen: &'a Seen<'a>) -> Self {
-        let census = Census::new(seen.replicas, seen.engine, seen.places);
+    fn new(seen: &'a VolumeInput<'a>) -> Self {
+        let census = ReplicaSet::new(seen.replicas, seen.engine, seen.places);
         let engine_node = seen.engine.map_or("", |own| text(own, "/spec/nodeID"));
         let node = ticket::wanted(seen.attachment, engine_node);
         let engine = seen.engine.map_or(Instance::Unmade, |own| engine_state(own, seen.places));
         let still = engine.is_still()
             && engine_node.is_empty()
-            && census.0.iter().all(|own| own.state != Instance::Running || own.life != Life::Alive);
-        let facts = Facts {
+            && census
+                .0
+                .iter()
+                .all(|own| own.state != Instance::Running || own.life != NodeHealth::Alive);
+        let facts = VolumeFacts {
             deleting: false,
             made: seen.engine.is_some(),
             wanted: node,
@@ -121,7 +124,7 @@ impl<'a> Draft<'a> {
             engine_node,
             still,
         };
-        let mut state = State::read(text(seen.volume, "/status/state"));
+        let mut state = VolumeState::read(text(seen.volume, "/status/state"));
         loop {
             let next = state.next(facts);
             if next == state {
@@ -131,12 +134,21 @@ impl<'a> Draft<'a> {
         }
         let wanted = seen.places.wanted(seen.asked());
         let (obstacle, clone_status) = (None, None);
-        Self { seen, census, wanted, node, state, obstacle, clone_status, plan: Plan::default() }
+        Self {
+            seen,
+            census,
+            wanted,
+            node,
+            state,
+            obstacle,
+            clone_status,
+            plan: VolumePlan::default(),
+        }
     }
 
     fn patch(&mut self, resource: Resource, object: &Value, patch: Value) {
         if let Some(patch) = unless_so(object, patch) {
-            self.plan.actions.push(Action::Patch(resource, name(object).to_owned(), patch));
+            self.plan.actions.push(VolumeAction::Patch(resource, name(object).to_owned(), patch));
         }
     }
 
@@ -149,7 +161,7 @@ impl<'a> Draft<'a> {
             all.push(json!(FINALIZER));
             meta.insert("finalizers".into(), all.into());
             meta.insert("labels".into(), json!({VOLUME_LABEL: name(volume)}));
-            self.patch(BACKINGS, volume, json!({"metadata": meta}));
+            self.patch(LONGHORN_VOLUMES, volume, json!({"metadata": meta}));
         }
         if self.seen.attachment.is_none() {
             let owner = object::controlled_by(volume, API, "Volume");
@@ -161,12 +173,12 @@ impl<'a> Draft<'a> {
                 },
                 "spec": {"volume": name(volume), "attachmentTickets": {}},
             });
-            self.plan.actions.push(Action::Create(ATTACHMENTS, made));
+            self.plan.actions.push(VolumeAction::Create(ATTACHMENTS, made));
         }
     }
 
     /// What the engine and the nodes say of the replicas is written down.
-    fn judge(&mut self) {
+    fn decide(&mut self) {
         let now = stamp(self.seen.now);
         let mut patches = Vec::new();
         for own in self.census.faults(self.state.is_up()) {
@@ -222,7 +234,7 @@ impl<'a> Draft<'a> {
         }
         let node = self.node.unwrap_or_default();
         if text(self.seen.volume, "/spec/nodeID") != node {
-            self.patch(BACKINGS, self.seen.volume, json!({"spec": {"nodeID": node}}));
+            self.patch(LONGHORN_VOLUMES, self.seen.volume, json!({"spec": {"nodeID": node}}));
         }
     }
 
@@ -232,13 +244,13 @@ impl<'a> Draft<'a> {
         let volume = name(self.seen.volume);
         let place = text(engine, "/spec/nodeID");
         if !place.is_empty()
-            && self.seen.places.life(place) == Life::Gone
+            && self.seen.places.life(place) == NodeHealth::Gone
             && let Some(patch) = ticket::without(attachment, place)
         {
             // Nobody is left there who could give them back.
-            self.plan.actions.push(Action::Patch(ATTACHMENTS, volume.to_owned(), patch));
+            self.plan.actions.push(VolumeAction::Patch(ATTACHMENTS, volume.to_owned(), patch));
         }
-        let home = self.census.core().find(|own| own.life == Life::Alive).map(|own| own.node);
+        let home = self.census.core().find(|own| own.life == NodeHealth::Alive).map(|own| own.node);
         let home = self.node.or(home);
         let short = self.is_short(engine);
         let leaving = self.census.usable().any(|own| own.leaving) && {
@@ -247,13 +259,13 @@ impl<'a> Draft<'a> {
             staying >= self.wanted
                 || !matches!(
                     self.census.supply(self.wanted, &wish, self.seen.places, None, self.seen.now),
-                    Supply::NoPlace(_)
+                    ReplicaAction::NoPlace(_)
                 )
         };
         for (kind, needed) in [(EXPANSION, short), (EVICTION, leaving)] {
             let node = home.filter(|_| needed);
             if let Some(patch) = ticket::own(Some(attachment), volume, kind, node) {
-                self.plan.actions.push(Action::Patch(ATTACHMENTS, volume.to_owned(), patch));
+                self.plan.actions.push(VolumeAction::Patch(ATTACHMENTS, volume.to_owned(), patch));
             }
         }
     }
@@ -270,21 +282,21 @@ impl<'a> Draft<'a> {
         let state = engine_state(engine, self.seen.places);
         let copies = self.census.copies(self.wanted);
         let robustness = Robustness::of(self.state, state, copies);
-        self.say(self.state, robustness);
+        self.event(self.state, robustness);
         // One that runs may be about to stop because of an earlier absence of the ticket.
         let stays = text(engine, "/spec/desireState") == "running";
-        let ready = self.state == State::Attached && state == Instance::Running && stays;
+        let ready = self.state == VolumeState::Attached && state == Instance::Running && stays;
         let node = Some(text(engine, "/spec/nodeID")).filter(|_| ready);
         if let Some(attachment) = self.seen.attachment
             && let Some(patch) = ticket::statuses(attachment, node, self.seen.now)
         {
             let name = name(attachment).to_owned();
-            self.plan.actions.push(Action::Tell(ATTACHMENTS, name, patch));
+            self.plan.actions.push(VolumeAction::Tell(ATTACHMENTS, name, patch));
         }
     }
 
     /// What the engine or a replica of a volume says that is not attached yet.
-    fn trouble(&self, state: State) -> Option<String> {
+    fn trouble(&self, state: VolumeState) -> Option<String> {
         let failure = |own: &Value| {
             let failed = |it: &&Value| {
                 text(it, "/type") == "InstanceCreation" && text(it, "/status") == "False"
@@ -294,7 +306,7 @@ impl<'a> Draft<'a> {
         };
         let engine = || self.seen.engine.and_then(failure);
         let replica = || self.census.0.iter().find_map(|own| failure(own.object));
-        (state == State::Attaching).then(|| engine().or_else(replica)).flatten()
+        (state == VolumeState::Attaching).then(|| engine().or_else(replica)).flatten()
     }
 
     /// Which blocks cannot be read, as the engine says: a reason and a message.
@@ -306,9 +318,9 @@ impl<'a> Draft<'a> {
         Some((text(found, "/reason").to_owned(), text(found, "/message").to_owned()))
     }
 
-    fn say(&mut self, state: State, robustness: Robustness) {
+    fn event(&mut self, state: VolumeState, robustness: Robustness) {
         let volume = self.seen.volume;
-        let told = status::Told {
+        let told = status::VolumeStatusInput {
             state,
             robustness,
             obstacle: self.obstacle.take(),
@@ -320,15 +332,19 @@ impl<'a> Draft<'a> {
         let patch = status::patch(volume, self.seen.engine, told, self.seen.now);
         if let Some(patch) = unless_so(volume, patch) {
             let events = status::events(volume, &patch);
-            self.plan.actions.push(Action::Tell(BACKINGS, name(volume).to_owned(), patch));
+            self.plan.actions.push(VolumeAction::Tell(
+                LONGHORN_VOLUMES,
+                name(volume).to_owned(),
+                patch,
+            ));
             for (tone, reason, message) in events {
-                self.event(tone, reason, message);
+                self.push_event(tone, reason, message);
             }
         }
     }
 
-    fn event(&mut self, tone: Tone, reason: &'static str, message: String) {
-        self.plan.actions.push(Action::Event(tone, reason, message));
+    fn push_event(&mut self, tone: EventType, reason: &'static str, message: String) {
+        self.plan.actions.push(VolumeAction::Event(tone, reason, message));
     }
 
     fn again(&mut self, after: Duration) {
@@ -337,14 +353,14 @@ impl<'a> Draft<'a> {
 }
 
 /// The engine of a node that is gone runs nowhere; of one that is silent nobody knows.
-pub(super) fn engine_state(engine: &Value, places: &Places) -> Instance {
+pub(super) fn engine_state(engine: &Value, places: &ReplicaPlacements) -> Instance {
     let told = Instance::read(text(engine, "/status/currentState"));
     match text(engine, "/spec/nodeID") {
         "" => told,
         node => match places.life(node) {
-            Life::Alive => told,
-            Life::Silent => Instance::Unknown,
-            Life::Gone => Instance::Stopped,
+            NodeHealth::Alive => told,
+            NodeHealth::Silent => Instance::Unknown,
+            NodeHealth::Gone => Instance::Stopped,
         },
     }
 }

@@ -7,18 +7,18 @@
 use hci::longhorn::FINALIZER;
 use serde_json::{Value, json};
 
-use super::place::{Life, Places};
-use super::plan::{Action, Plan, Seen};
-use crate::longhorn::{ATTACHMENTS, BACKINGS, ENGINES, REPLICAS, SNAPSHOTS};
+use super::place::{NodeHealth, ReplicaPlacements};
+use super::plan::{VolumeAction, VolumeInput, VolumePlan};
+use crate::longhorn::{ATTACHMENTS, ENGINES, LONGHORN_VOLUMES, REPLICAS, SNAPSHOTS};
 use crate::object::{self, has_finalizer, is_deleting, name, text};
 use crate::resource::Resource;
 
-pub(super) fn plan(seen: &Seen<'_>) -> Plan {
-    let mut plan = Plan::default();
+pub(super) fn plan(seen: &VolumeInput<'_>) -> VolumePlan {
+    let mut plan = VolumePlan::default();
     let volume = seen.volume;
     if text(volume, "/status/state") != "deleting" {
         let told = json!({"status": {"state": "deleting"}});
-        plan.actions.push(Action::Tell(BACKINGS, name(volume).to_owned(), told));
+        plan.actions.push(VolumeAction::Tell(LONGHORN_VOLUMES, name(volume).to_owned(), told));
     }
     let engines = seen.engine.into_iter();
     if remove(&mut plan, ENGINES, engines, |own| is_free(own, seen.places)) {
@@ -31,17 +31,17 @@ pub(super) fn plan(seen: &Seen<'_>) -> Plan {
     // Their data went with the replicas, so that nobody has to be waited for.
     remove(&mut plan, SNAPSHOTS, seen.snapshots.iter(), |_| true);
     if let Some(attachment) = seen.attachment {
-        plan.actions.push(Action::Delete(ATTACHMENTS, attachment.clone()));
+        plan.actions.push(VolumeAction::Delete(ATTACHMENTS, attachment.clone()));
     }
     if has_finalizer(volume, FINALIZER) {
-        plan.actions.push(release(BACKINGS, volume));
+        plan.actions.push(release(LONGHORN_VOLUMES, volume));
     }
     plan
 }
 
 /// Whether there were any. The next look comes when they are gone.
 fn remove<'a>(
-    plan: &mut Plan,
+    plan: &mut VolumePlan,
     resource: Resource,
     objects: impl Iterator<Item = &'a Value>,
     is_free: impl Fn(&Value) -> bool,
@@ -50,7 +50,7 @@ fn remove<'a>(
     for own in objects {
         any = true;
         if !is_deleting(own) {
-            plan.actions.push(Action::Delete(resource, own.clone()));
+            plan.actions.push(VolumeAction::Delete(resource, own.clone()));
         }
         if is_free(own) && has_finalizer(own, FINALIZER) {
             plan.actions.push(release(resource, own));
@@ -59,14 +59,14 @@ fn remove<'a>(
     any
 }
 
-pub(super) fn release(resource: Resource, own: &Value) -> Action {
+pub(super) fn release(resource: Resource, own: &Value) -> VolumeAction {
     let left = object::finalizers_without(own, &[FINALIZER]);
     let patch = json!({"metadata": {"uid": object::uid(own), "finalizers": left}});
-    Action::Patch(resource, name(own).to_owned(), patch)
+    VolumeAction::Patch(resource, name(own).to_owned(), patch)
 }
 
 /// No node holds it.
-fn is_free(own: &Value, places: &Places) -> bool {
+fn is_free(own: &Value, places: &ReplicaPlacements) -> bool {
     let node = text(own, "/spec/nodeID");
-    node.is_empty() || places.life(node) == Life::Gone
+    node.is_empty() || places.life(node) == NodeHealth::Gone
 }

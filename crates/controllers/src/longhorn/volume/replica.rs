@@ -3,11 +3,11 @@
 //! A replica is *fresh* until the engine has it in sync for the first time. The last copy that
 //! has data is never given up: where there is no other, an error only means waiting.
 
-use hci::placement::{Obstacle, Placed, Wish};
+use hci::placement::{ExistingReplica, PlacementError, PlacementRequest};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::place::{Life, Place, Places, words};
+use super::place::{NodeHealth, ReplicaPlacement, ReplicaPlacements, words};
 use super::state::{Copies, Instance};
 use super::ticket::time;
 use crate::longhorn::object::bytes;
@@ -40,11 +40,11 @@ pub(super) struct Replica<'a> {
     pub(super) leaving: bool,
     pub(super) deleting: bool,
     pub(super) mode: Mode,
-    pub(super) life: Life,
+    pub(super) life: NodeHealth,
 }
 
 impl<'a> Replica<'a> {
-    fn read(object: &'a Value, engine: Option<&Value>, places: &Places) -> Self {
+    fn read(object: &'a Value, engine: Option<&Value>, places: &ReplicaPlacements) -> Self {
         let node = text(object, "/spec/nodeID");
         let name = name(object);
         let mode =
@@ -83,22 +83,26 @@ impl<'a> Replica<'a> {
 
 /// All replicas of a volume.
 #[derive(Debug)]
-pub(super) struct Census<'a>(pub(super) Vec<Replica<'a>>);
+pub(super) struct ReplicaSet<'a>(pub(super) Vec<Replica<'a>>);
 
 /// What has to be done to have as many copies as there should be.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Supply<'a> {
+pub(super) enum ReplicaAction<'a> {
     Enough,
     /// Files that are there are brought up to date.
     Reuse(&'a str),
-    Make(Place),
+    Make(ReplicaPlacement),
     /// One that failed may come back.
     Wait(Timestamp),
-    NoPlace(Obstacle),
+    NoPlace(PlacementError),
 }
 
-impl<'a> Census<'a> {
-    pub(super) fn new(replicas: &'a [Value], engine: Option<&Value>, places: &Places) -> Self {
+impl<'a> ReplicaSet<'a> {
+    pub(super) fn new(
+        replicas: &'a [Value],
+        engine: Option<&Value>,
+        places: &ReplicaPlacements,
+    ) -> Self {
         Self(replicas.iter().map(|own| Replica::read(own, engine, places)).collect())
     }
 
@@ -129,11 +133,11 @@ impl<'a> Census<'a> {
         let broken = |own: &Replica<'_>| {
             own.mode == Mode::Failed
                 || own.state == Instance::Error
-                || up && own.life != Life::Alive && own.mode != Mode::InSync
+                || up && own.life != NodeHealth::Alive && own.mode != Mode::InSync
         };
         let spare = |than: &str| {
             self.usable().any(|own| {
-                own.name != than && own.healthy && !broken(own) && own.life == Life::Alive
+                own.name != than && own.healthy && !broken(own) && own.life == NodeHealth::Alive
             })
         };
         let fresh = self.is_fresh();
@@ -180,15 +184,15 @@ impl<'a> Census<'a> {
     pub(super) fn supply(
         &self,
         wanted: usize,
-        wish: &Wish,
-        places: &Places,
+        wish: &PlacementRequest,
+        places: &ReplicaPlacements,
         degraded_since: Option<Timestamp>,
         now: Timestamp,
-    ) -> Supply<'a> {
+    ) -> ReplicaAction<'a> {
         let staying = self.usable().filter(|own| !own.leaving);
         let building = self.usable().any(|own| own.mode != Mode::InSync);
         if staying.count() >= wanted || building {
-            return Supply::Enough;
+            return ReplicaAction::Enough;
         }
         let failed = || {
             self.0.iter().filter(|own| {
@@ -197,15 +201,15 @@ impl<'a> Census<'a> {
             })
         };
         if let Some(own) = failed().find(|own| places.serves(own)) {
-            return Supply::Reuse(own.name);
+            return ReplicaAction::Reuse(own.name);
         }
         let until = degraded_since.unwrap_or(now) + SignedDuration::from_secs(places.patience);
-        if failed().any(|own| own.life != Life::Gone) && now < until {
-            return Supply::Wait(until);
+        if failed().any(|own| own.life != NodeHealth::Gone) && now < until {
+            return ReplicaAction::Wait(until);
         }
         match places.next(&self.placed(), wish) {
-            Ok(place) => Supply::Make(place),
-            Err(obstacle) => Supply::NoPlace(obstacle),
+            Ok(place) => ReplicaAction::Make(place),
+            Err(obstacle) => ReplicaAction::NoPlace(obstacle),
         }
     }
 
@@ -213,9 +217,9 @@ impl<'a> Census<'a> {
     pub(super) fn first(
         &self,
         wanted: usize,
-        wish: &Wish,
-        places: &Places,
-    ) -> (Vec<Place>, Option<Obstacle>) {
+        wish: &PlacementRequest,
+        places: &ReplicaPlacements,
+    ) -> (Vec<ReplicaPlacement>, Option<PlacementError>) {
         let mut placed = self.placed();
         let mut found = Vec::new();
         // One that failed keeps its place until it is removed: what fails at once must not be
@@ -224,7 +228,7 @@ impl<'a> Census<'a> {
         for _ in there..wanted {
             match places.next(&placed, wish) {
                 Ok(place) => {
-                    placed.push(Placed {
+                    placed.push(ExistingReplica {
                         node: place.node.clone(),
                         disk: place.disk.clone(),
                         leaving: false,
@@ -237,10 +241,10 @@ impl<'a> Census<'a> {
         (found, None)
     }
 
-    fn placed(&self) -> Vec<Placed> {
+    fn placed(&self) -> Vec<ExistingReplica> {
         let counted = self.0.iter().filter(|own| own.is_usable());
         counted
-            .map(|own| Placed {
+            .map(|own| ExistingReplica {
                 node: own.node.to_owned(),
                 disk: own.disk.to_owned(),
                 leaving: own.leaving,
@@ -250,9 +254,9 @@ impl<'a> Census<'a> {
 }
 
 /// What a volume asks of the places of its replicas.
-pub(super) fn wish(volume: &Value, engine_node: &str) -> Wish {
+pub(super) fn wish(volume: &Value, engine_node: &str) -> PlacementRequest {
     let near = text(volume, "/spec/dataLocality") != "disabled" && !engine_node.is_empty();
-    Wish {
+    PlacementRequest {
         size: bytes(volume, "/spec/size"),
         actual_size: int(volume, "/status/actualSize").unwrap_or_default(),
         node_tags: words(volume, "/spec/nodeSelector"),

@@ -15,7 +15,7 @@
 
 /// What a volume is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum VolumeState {
     Creating,
     Detached,
     Attaching,
@@ -57,7 +57,7 @@ impl Instance {
 
 /// What decides about the next state.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Facts<'a> {
+pub(super) struct VolumeFacts<'a> {
     pub(super) deleting: bool,
     /// There is an engine.
     pub(super) made: bool,
@@ -70,7 +70,7 @@ pub(super) struct Facts<'a> {
     pub(super) still: bool,
 }
 
-impl State {
+impl VolumeState {
     /// A text that is not known is that of a volume nobody has looked at.
     pub(super) fn read(text: &str) -> Self {
         match text {
@@ -100,7 +100,7 @@ impl State {
     }
 
     /// One step; the same state when nothing leads out of it.
-    pub(super) fn next(self, facts: Facts<'_>) -> Self {
+    pub(super) fn next(self, facts: VolumeFacts<'_>) -> Self {
         if facts.deleting {
             return Self::Deleting;
         }
@@ -152,9 +152,9 @@ impl Robustness {
     }
 
     /// Nobody knows of a volume at rest; but one whose copies all failed is lost at rest too.
-    pub(super) fn of(state: State, engine: Instance, copies: Copies) -> Self {
-        if state != State::Attached {
-            let lost = copies.kept == 0 && copies.other > 0 && state != State::Creating;
+    pub(super) fn of(state: VolumeState, engine: Instance, copies: Copies) -> Self {
+        if state != VolumeState::Attached {
+            let lost = copies.kept == 0 && copies.other > 0 && state != VolumeState::Creating;
             return if lost { Self::Faulted } else { Self::Unknown };
         }
         match copies {
@@ -171,8 +171,8 @@ impl Robustness {
 mod tests {
     use super::*;
 
-    fn facts() -> Facts<'static> {
-        Facts {
+    fn facts() -> VolumeFacts<'static> {
+        VolumeFacts {
             deleting: false,
             made: true,
             wanted: Some("one"),
@@ -184,12 +184,12 @@ mod tests {
 
     #[test]
     fn every_way_between_states() {
-        use State::{Attached, Attaching, Creating, Deleting, Detached, Detaching};
-        let nobody = Facts { wanted: None, ..facts() };
-        let elsewhere = Facts { wanted: Some("two"), ..facts() };
-        let failed = Facts { engine: Instance::Error, ..facts() };
-        let silent = Facts { engine: Instance::Unknown, ..facts() };
-        let still = Facts {
+        use VolumeState::{Attached, Attaching, Creating, Deleting, Detached, Detaching};
+        let nobody = VolumeFacts { wanted: None, ..facts() };
+        let elsewhere = VolumeFacts { wanted: Some("two"), ..facts() };
+        let failed = VolumeFacts { engine: Instance::Error, ..facts() };
+        let silent = VolumeFacts { engine: Instance::Unknown, ..facts() };
+        let still = VolumeFacts {
             wanted: None,
             still: true,
             engine: Instance::Stopped,
@@ -197,12 +197,12 @@ mod tests {
             ..facts()
         };
         for (from, facts, to) in [
-            (Creating, Facts { made: false, ..facts() }, Creating),
+            (Creating, VolumeFacts { made: false, ..facts() }, Creating),
             (Creating, facts(), Detached),
             (Detached, still, Detached),
             (Detached, facts(), Attaching),
-            (Attaching, Facts { engine: Instance::Moving, ..facts() }, Attaching),
-            (Attaching, Facts { engine_node: "", ..facts() }, Attaching),
+            (Attaching, VolumeFacts { engine: Instance::Moving, ..facts() }, Attaching),
+            (Attaching, VolumeFacts { engine_node: "", ..facts() }, Attaching),
             (Attaching, facts(), Attached),
             (Attaching, nobody, Detaching),
             (Attaching, failed, Attaching),
@@ -213,8 +213,8 @@ mod tests {
             (Attached, elsewhere, Detaching),
             (Detaching, facts(), Detaching),
             (Detaching, still, Detached),
-            (Attached, Facts { deleting: true, ..facts() }, Deleting),
-            (Deleting, Facts { deleting: true, ..facts() }, Deleting),
+            (Attached, VolumeFacts { deleting: true, ..facts() }, Deleting),
+            (Deleting, VolumeFacts { deleting: true, ..facts() }, Deleting),
         ] {
             assert_eq!(from.next(facts), to, "from {from:?} with {facts:?}");
         }
@@ -223,32 +223,32 @@ mod tests {
     #[test]
     fn states_are_read_as_they_are_written() {
         for state in [
-            State::Creating,
-            State::Detached,
-            State::Attaching,
-            State::Attached,
-            State::Detaching,
-            State::Deleting,
+            VolumeState::Creating,
+            VolumeState::Detached,
+            VolumeState::Attaching,
+            VolumeState::Attached,
+            VolumeState::Detaching,
+            VolumeState::Deleting,
         ] {
-            assert_eq!(State::read(state.text()), state);
+            assert_eq!(VolumeState::read(state.text()), state);
         }
-        assert_eq!(State::read(""), State::Creating);
+        assert_eq!(VolumeState::read(""), VolumeState::Creating);
     }
 
     #[test]
     fn soundness_follows_the_copies() {
         let copies = |wanted, sound, lost| Copies { wanted, sound, lost, kept: sound, other: lost };
         for (state, engine, copies, expected) in [
-            (State::Attached, Instance::Running, copies(1, 1, 0), Robustness::Healthy),
-            (State::Attached, Instance::Running, copies(2, 3, 0), Robustness::Healthy),
-            (State::Attached, Instance::Running, copies(3, 1, 1), Robustness::Degraded),
-            (State::Attached, Instance::Running, copies(3, 0, 3), Robustness::Faulted),
-            (State::Attached, Instance::Running, copies(3, 0, 0), Robustness::Unknown),
-            (State::Attached, Instance::Error, copies(1, 1, 0), Robustness::Unknown),
-            (State::Attaching, Instance::Moving, copies(1, 1, 0), Robustness::Unknown),
-            (State::Detached, Instance::Stopped, copies(1, 1, 1), Robustness::Unknown),
-            (State::Detached, Instance::Stopped, copies(1, 0, 2), Robustness::Faulted),
-            (State::Detached, Instance::Stopped, copies(1, 0, 0), Robustness::Unknown),
+            (VolumeState::Attached, Instance::Running, copies(1, 1, 0), Robustness::Healthy),
+            (VolumeState::Attached, Instance::Running, copies(2, 3, 0), Robustness::Healthy),
+            (VolumeState::Attached, Instance::Running, copies(3, 1, 1), Robustness::Degraded),
+            (VolumeState::Attached, Instance::Running, copies(3, 0, 3), Robustness::Faulted),
+            (VolumeState::Attached, Instance::Running, copies(3, 0, 0), Robustness::Unknown),
+            (VolumeState::Attached, Instance::Error, copies(1, 1, 0), Robustness::Unknown),
+            (VolumeState::Attaching, Instance::Moving, copies(1, 1, 0), Robustness::Unknown),
+            (VolumeState::Detached, Instance::Stopped, copies(1, 1, 1), Robustness::Unknown),
+            (VolumeState::Detached, Instance::Stopped, copies(1, 0, 2), Robustness::Faulted),
+            (VolumeState::Detached, Instance::Stopped, copies(1, 0, 0), Robustness::Unknown),
         ] {
             assert_eq!(Robustness::of(state, engine, copies), expected, "{state:?} {copies:?}");
         }

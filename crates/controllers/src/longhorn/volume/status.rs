@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::state::{Robustness, State};
+use super::state::{Robustness, VolumeState};
 use super::ticket::stamp;
 use crate::condition::{self, Condition};
-use crate::event::Tone;
+use crate::event::EventType;
 use crate::longhorn::object::bytes;
 use crate::object::{entries, name, text};
 
@@ -14,8 +14,8 @@ use crate::object::{entries, name, text};
 pub(super) const READABLE: &str = "Readable";
 
 #[derive(Debug)]
-pub(super) struct Told {
-    pub(super) state: State,
+pub(super) struct VolumeStatusInput {
+    pub(super) state: VolumeState,
     pub(super) robustness: Robustness,
     /// Why there are fewer copies than there should be.
     pub(super) obstacle: Option<String>,
@@ -27,7 +27,12 @@ pub(super) struct Told {
     pub(super) expanding: bool,
 }
 
-pub(super) fn patch(volume: &Value, engine: Option<&Value>, told: Told, now: Timestamp) -> Value {
+pub(super) fn patch(
+    volume: &Value,
+    engine: Option<&Value>,
+    told: VolumeStatusInput,
+    now: Timestamp,
+) -> Value {
     let mut conditions = condition::of(volume);
     let scheduled = match told.obstacle {
         None => Condition::new("Scheduled", "True"),
@@ -81,7 +86,7 @@ pub(super) fn patch(volume: &Value, engine: Option<&Value>, told: Told, now: Tim
 }
 
 /// What somebody who looks at the volume wants to know of a change.
-pub(super) fn events(volume: &Value, patch: &Value) -> Vec<(Tone, &'static str, String)> {
+pub(super) fn events(volume: &Value, patch: &Value) -> Vec<(EventType, &'static str, String)> {
     let own = name(volume);
     let changed = |pointer: &str| {
         let (old, new) = (text(volume, pointer), text(patch, pointer));
@@ -92,22 +97,22 @@ pub(super) fn events(volume: &Value, patch: &Value) -> Vec<(Tone, &'static str, 
         Some((_, "attached")) => {
             let node = text(patch, "/status/currentNodeID");
             let message = format!("volume {own} has been attached to {node}");
-            events.push((Tone::Normal, "Attached", message));
+            events.push((EventType::Normal, "Attached", message));
         }
         Some(("detaching", "detached")) => {
-            events.push((Tone::Normal, "Detached", format!("volume {own} has been detached")));
+            events.push((EventType::Normal, "Detached", format!("volume {own} has been detached")));
         }
         _ => {}
     }
     match changed("/status/robustness").as_ref().map(|(_, new)| new.as_str()) {
         Some("healthy") => {
-            events.push((Tone::Normal, "Healthy", format!("volume {own} became healthy")));
+            events.push((EventType::Normal, "Healthy", format!("volume {own} became healthy")));
         }
         Some("degraded") => {
-            events.push((Tone::Normal, "Degraded", format!("volume {own} became degraded")));
+            events.push((EventType::Normal, "Degraded", format!("volume {own} became degraded")));
         }
         Some("faulted") => {
-            events.push((Tone::Warning, "Faulted", format!("volume {own} became faulted")));
+            events.push((EventType::Warning, "Faulted", format!("volume {own} became faulted")));
         }
         _ => {}
     }
@@ -116,7 +121,7 @@ pub(super) fn events(volume: &Value, patch: &Value) -> Vec<(Tone, &'static str, 
         Some(text(&found, "/message").to_owned())
     };
     if let (None, Some(message)) = (unreadable(volume), unreadable(patch)) {
-        events.push((Tone::Warning, "Unreadable", format!("volume {own}: {message}")));
+        events.push((EventType::Warning, "Unreadable", format!("volume {own}: {message}")));
     }
     events
 }
@@ -128,8 +133,8 @@ mod tests {
     #[test]
     fn blocks_that_cannot_be_read_are_a_condition_and_one_event() {
         let now = Timestamp::UNIX_EPOCH;
-        let told = |unreadable| Told {
-            state: State::Attached,
+        let told = |unreadable| VolumeStatusInput {
+            state: VolumeState::Attached,
             robustness: Robustness::Healthy,
             obstacle: None,
             trouble: None,

@@ -11,7 +11,7 @@ async fn a_volume_gets_its_parts_and_leaves_none_behind() {
     fake.create("longhorn.io/nodes", NAMESPACE, place::tests::storage_node("one"));
     let spec = json!({"size": "1073741824", "numberOfReplicas": 3});
     fake.create("longhorn.io/volumes", NAMESPACE, json!({"metadata": {"name": "v"}, "spec": spec}));
-    let keeper = Keeper::new(fake.client(), Watched::default());
+    let keeper = VolumeReconciler::new(fake.client(), Watched::default());
     let name: Arc<str> = "v".into();
     for _ in 0..3 {
         keeper.volume(&name).await.unwrap();
@@ -39,7 +39,7 @@ async fn a_volume_gets_its_parts_and_leaves_none_behind() {
 fn what_a_node_offers_concerns_all_and_its_room_only_those_that_look_for_it() {
     let watched = Watched::default();
     watched.lock().volumes.extend(["a".into(), "b".into()]);
-    watched.look_for_room(&"b".into(), true);
+    watched.find_placement(&"b".into(), true);
     let node: Arc<str> = "one".into();
     let mut own = place::tests::storage_node("one");
     let mut concerned = |change: &Value| {
@@ -53,7 +53,7 @@ fn what_a_node_offers_concerns_all_and_its_room_only_those_that_look_for_it() {
     assert_eq!(concerned(&json!({"region": "x"})), 1, "nothing that matters changed");
     // Somebody looks at a volume and finds no room, and has seen the node as it was.
     watched.forget_offer(&node);
-    watched.look_for_room(&"a".into(), false);
+    watched.find_placement(&"a".into(), false);
     let told = watched.concerned(&node, Some(place::offer(&own)));
     assert_eq!(told.len(), 2, "it is looked at again, whatever others noted meanwhile");
     assert_eq!(watched.concerned(&node, None).len(), 2, "it is gone");

@@ -121,7 +121,7 @@ pub(super) fn content(
     })))
 }
 
-pub(super) fn judge_class(class: Option<&Value>) -> Result<(), SnapshotError> {
+pub(super) fn check_class(class: Option<&Value>) -> Result<(), SnapshotError> {
     // Upstream takes backups where nothing is said.
     match class.map_or("", |own| text(own, "/parameters/type")) {
         "snap" => Ok(()),
@@ -307,8 +307,8 @@ mod tests {
     #[test]
     fn only_snapshots_are_taken_and_the_parameter_is_named() {
         let class = |kind: &str| json!({"parameters": {"type": kind}});
-        assert_eq!(judge_class(Some(&class("snap"))), Ok(()));
-        let refused = judge_class(Some(&class("bak"))).unwrap_err().to_string();
+        assert_eq!(check_class(Some(&class("snap"))), Ok(()));
+        let refused = check_class(Some(&class("bak"))).unwrap_err().to_string();
         assert!(refused.starts_with("parameter type \"bak\""), "{refused}");
     }
 

@@ -25,8 +25,8 @@ async fn a_snapshot_is_taken_told_and_removed() {
         "source": {"persistentVolumeClaimName": "c"}}});
     let uid = fake.create(SNAPSHOT_KIND, "n", snapshot);
     let (content, own) = (format!("snapcontent-{uid}"), format!("snapshot-{uid}"));
-    let archivist = Archivist::new(fake.client());
-    let key = Key::new("n", "s");
+    let archivist = VolumeSnapshotReconciler::new(fake.client());
+    let key = ObjectKey::new("n", "s");
     archivist.snapshot(&key).await.unwrap();
     archivist.content(&content).await.unwrap();
     assert_eq!(fake.names(OWN_KIND), std::slice::from_ref(&own));

@@ -43,7 +43,8 @@ fn told(namespace: &Namespace) -> Vec<String> {
 
 #[test]
 fn pods_go_before_everything_else_that_can_be_deleted() {
-    let names = |kinds: &[Arc<Kind>]| kinds.iter().map(|kind| kind.plural.to_string()).collect();
+    let names =
+        |kinds: &[Arc<CatalogKind>]| kinds.iter().map(|kind| kind.plural.to_string()).collect();
     let [first, second]: [Vec<String>; 2] = steps(&catalog()).map(|step| names(&step));
     assert_eq!((first, second), (vec!["pods".into()], vec!["configmaps".to_owned()]));
 }
@@ -51,7 +52,7 @@ fn pods_go_before_everything_else_that_can_be_deleted() {
 #[test]
 fn a_clean_pass_says_that_all_went_well() {
     let mut namespace = Namespace::default();
-    assert!(update_conditions(&mut namespace, &Pass::default(), &now()));
+    assert!(update_conditions(&mut namespace, &DeletionPass::default(), &now()));
     expect_test::expect![[r#"
         [
             "NamespaceDeletionDiscoveryFailure=False ResourcesDiscovered: All resources successfully discovered",
@@ -62,14 +63,14 @@ fn a_clean_pass_says_that_all_went_well() {
         ]
     "#]]
     .assert_debug_eq(&told(&namespace));
-    assert!(!update_conditions(&mut namespace, &Pass::default(), &later()));
+    assert!(!update_conditions(&mut namespace, &DeletionPass::default(), &later()));
 }
 
 #[test]
 fn what_is_left_is_counted_by_kind_and_by_finalizer() {
     let catalog = catalog();
     let (pods, maps) = (catalog.resource("", "pods"), catalog.resource("", "configmaps"));
-    let mut pass = Pass { undiscovered: vec!["b.io/v1".into()], ..Pass::default() };
+    let mut pass = DeletionPass { undiscovered: vec!["b.io/v1".into()], ..DeletionPass::default() };
     left(pods.unwrap(), "n", &objects(&[&[], &["a/b"]]), &mut pass);
     left(maps.unwrap(), "n", &objects(&[&["a/b", "c/d"]]), &mut pass);
     pass.failures.push("boom".into());
@@ -90,7 +91,7 @@ fn what_is_left_is_counted_by_kind_and_by_finalizer() {
 #[test]
 fn something_without_a_finalizer_should_have_been_gone() {
     let catalog = catalog();
-    let mut pass = Pass::default();
+    let mut pass = DeletionPass::default();
     left(catalog.resource("", "configmaps").unwrap(), "n", &objects(&[&[]]), &mut pass);
     assert_eq!(pass.failures.len(), 1);
     assert!(!pass.is_clean());
@@ -99,7 +100,8 @@ fn something_without_a_finalizer_should_have_been_gone() {
 #[test]
 fn the_time_of_a_condition_changes_with_its_status_only() {
     let mut namespace = Namespace::default();
-    let failing = |text: &str| Pass { failures: vec![text.into()], ..Pass::default() };
+    let failing =
+        |text: &str| DeletionPass { failures: vec![text.into()], ..DeletionPass::default() };
     let since = |namespace: &Namespace| {
         let conditions = namespace.status.clone().unwrap().conditions.unwrap();
         conditions[2].last_transition_time.clone().unwrap()
@@ -107,7 +109,7 @@ fn the_time_of_a_condition_changes_with_its_status_only() {
     update_conditions(&mut namespace, &failing("a"), &now());
     assert!(update_conditions(&mut namespace, &failing("b"), &later()));
     assert_eq!(since(&namespace), now());
-    assert!(update_conditions(&mut namespace, &Pass::default(), &later()));
+    assert!(update_conditions(&mut namespace, &DeletionPass::default(), &later()));
     assert_eq!(since(&namespace), later());
 }
 

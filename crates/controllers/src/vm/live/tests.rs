@@ -8,7 +8,7 @@ fn vmi(spec: Value) -> Value {
 
 /// The spec part of the patch and why a restart is needed.
 fn outcome(template: Value, own: Value) -> (Value, String) {
-    let found = update(&template, &vmi(own), Scope::Everything);
+    let found = update(&template, &vmi(own), ChangeScope::Everything);
     let patch = found.patch.map(|patch| patch["spec"].clone()).unwrap_or_default();
     (patch, found.restart.unwrap_or_default())
 }
@@ -107,7 +107,7 @@ fn volumes_join_and_leave() {
     let mut leaving = vmi(without);
     leaving["status"]["volumeStatus"] = json!([{"name": "d"}]);
     assert_eq!(
-        update(&changed, &leaving, Scope::Everything).patch,
+        update(&changed, &leaving, ChangeScope::Everything).patch,
         None,
         "its node has not let go of it yet"
     );
@@ -146,7 +146,7 @@ fn an_instance_that_ends_is_left_alone() {
     let mut own = vmi(json!({"domain": {"cpu": {"sockets": 1, "maxSockets": 4}}}));
     own["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let template = json!({"domain": {"cpu": {"sockets": 2}}});
-    assert_eq!(update(&template, &own, Scope::Everything), Update::default());
+    assert_eq!(update(&template, &own, ChangeScope::Everything), Update::default());
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn devices_are_plugged_in_although_a_restart_is_due() {
         "devices": {"disks": [{"name": "root"}]}}}));
     let template = json!({"volumes": [root, pluggable("d", "c")], "nodeSelector": {"a": "b"},
         "domain": {"cpu": {"sockets": 2}, "devices": {"disks": [{"name": "root"}, {"name": "d"}]}}});
-    let spec = update(&template, &own, Scope::Devices).patch.unwrap()["spec"].clone();
+    let spec = update(&template, &own, ChangeScope::Devices).patch.unwrap()["spec"].clone();
     assert_eq!(spec["volumes"].as_array().unwrap().len(), 2);
     assert_eq!((spec["domain"].get("cpu"), spec.get("nodeSelector")), (None, None));
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::Seen;
+use super::PoolInput;
 use crate::object::{controlled_by, generation, is_controlled_by, name, namespace};
 
 /// Names the record that a machine or its instance was made from.
@@ -82,7 +82,7 @@ pub(super) fn difference(vmi: &Value, vm: &Value, revisions: &[&Value]) -> Diffe
 }
 
 /// The records that no machine and no instance names.
-pub(super) fn unused<'a>(seen: Seen<'a>) -> Vec<&'a Value> {
+pub(super) fn unused<'a>(seen: PoolInput<'a>) -> Vec<&'a Value> {
     let instances = seen.vmis.iter().filter(|vmi| seen.own.iter().any(|vm| name(vm) == name(vmi)));
     let named: BTreeSet<&str> = seen.own.iter().copied().chain(instances).map(label).collect();
     seen.revisions.iter().filter(|own| !named.contains(name(own))).copied().collect()

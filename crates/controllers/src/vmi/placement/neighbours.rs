@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use virt::reason::Unfit;
 
-use super::{Tenant, Wish, domain, is_wanted};
+use super::{ScheduledInstance, SchedulingRequest, domain, is_wanted};
 use crate::object::{int, list, name, text};
 use crate::selector;
 
@@ -14,18 +14,18 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 /// Who has a place where.
-pub(super) struct Neighbours<'a> {
+pub(super) struct AffinityIndex<'a> {
     nodes: BTreeMap<&'a str, &'a Value>,
-    tenants: &'a [&'a Tenant],
+    tenants: &'a [&'a ScheduledInstance],
 }
 
-impl<'a> Neighbours<'a> {
-    pub(super) fn new(nodes: &'a [Value], tenants: &'a [&'a Tenant]) -> Self {
+impl<'a> AffinityIndex<'a> {
+    pub(super) fn new(nodes: &'a [Value], tenants: &'a [&'a ScheduledInstance]) -> Self {
         Self { nodes: nodes.iter().map(|node| (name(node), node)).collect(), tenants }
     }
 
     /// Why the node is unfit because of who is near it.
-    pub(super) fn objection(&self, wish: &Wish<'_>, node: &Value) -> Option<Unfit> {
+    pub(super) fn objection(&self, wish: &SchedulingRequest<'_>, node: &Value) -> Option<Unfit> {
         if !self.is_spread(wish, node) {
             return Some(Unfit::Spread);
         }
@@ -51,7 +51,7 @@ impl<'a> Neighbours<'a> {
     }
 
     /// How much the node is preferred because of who is near it.
-    pub(super) fn attraction(&self, wish: &Wish<'_>, node: &Value) -> i64 {
+    pub(super) fn attraction(&self, wish: &SchedulingRequest<'_>, node: &Value) -> i64 {
         let sum = |kind: &str| -> i64 {
             list(wish.spec, &format!("/affinity/{kind}/{PREFERRED}"))
                 .iter()
@@ -72,20 +72,21 @@ impl<'a> Neighbours<'a> {
         })
     }
 
-    fn shares_domain(&self, term: &Value, tenant: &Tenant, node: &Value) -> bool {
+    fn shares_domain(&self, term: &Value, tenant: &ScheduledInstance, node: &Value) -> bool {
         let theirs = self.nodes.get(&*tenant.node).and_then(|other| domain(other, term));
         theirs.is_some() && theirs == domain(node, term)
     }
 
     /// The first of a group that wants to be together must be allowed somewhere.
-    fn is_first_of_its_kind(&self, term: &Value, wish: &Wish<'_>) -> bool {
-        let exists =
-            |tenant: &&Tenant| selects(term, wish.namespace, &tenant.namespace, &tenant.labels);
+    fn is_first_of_its_kind(&self, term: &Value, wish: &SchedulingRequest<'_>) -> bool {
+        let exists = |tenant: &&ScheduledInstance| {
+            selects(term, wish.namespace, &tenant.namespace, &tenant.labels)
+        };
         selects(term, wish.namespace, wish.namespace, wish.labels)
             && !self.tenants.iter().any(exists)
     }
 
-    fn is_spread(&self, wish: &Wish<'_>, node: &Value) -> bool {
+    fn is_spread(&self, wish: &SchedulingRequest<'_>, node: &Value) -> bool {
         let strict = |own: &&Value| text(own, "/whenUnsatisfiable") == "DoNotSchedule";
         list(wish.spec, "/topologySpreadConstraints").iter().filter(strict).all(|constraint| {
             let Some(here) = domain(node, constraint) else { return false };

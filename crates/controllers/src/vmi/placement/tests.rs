@@ -25,16 +25,28 @@ fn spec(changes: Value) -> Value {
     spec
 }
 
-fn tenant(node: &str, labels: Value) -> Tenant {
+fn tenant(node: &str, labels: Value) -> ScheduledInstance {
     let requests = requests(&spec(json!({})));
-    Tenant { namespace: "n".into(), labels, node: node.into(), requests, repels: Vec::new() }
+    ScheduledInstance {
+        namespace: "n".into(),
+        labels,
+        node: node.into(),
+        requests,
+        repels: Vec::new(),
+    }
 }
 
-fn place(spec: &Value, reach: &[Reach], nodes: &[Value], tenants: &[Tenant]) -> String {
+fn place(
+    spec: &Value,
+    reach: &[VolumeReach],
+    nodes: &[Value],
+    tenants: &[ScheduledInstance],
+) -> String {
     let requests = requests(spec);
     let labels = json!({"app": "a"});
-    let wish = Wish { namespace: "n", labels: &labels, spec, requests: &requests, reach };
-    let tenants: Vec<&Tenant> = tenants.iter().collect();
+    let wish =
+        SchedulingRequest { namespace: "n", labels: &labels, spec, requests: &requests, reach };
+    let tenants: Vec<&ScheduledInstance> = tenants.iter().collect();
     choose(&wish, nodes, &tenants).map_or_else(|reason| reason, str::to_owned)
 }
 
@@ -103,7 +115,7 @@ fn what_others_have_taken_is_not_free() {
     let tenants = [tenant("one", json!({})), tenant("one", json!({})), tenant("two", json!({}))];
     let nodes = [node("one", json!({})), node("two", json!({}))];
     assert_eq!(place(&spec(json!({})), &[], &nodes, &tenants), "two", "more is left there");
-    let full: Vec<Tenant> = (0..3).map(|_| tenant("one", json!({}))).collect();
+    let full: Vec<ScheduledInstance> = (0..3).map(|_| tenant("one", json!({}))).collect();
     assert_eq!(
         place(&spec(json!({})), &[], &nodes[..1], &full),
         "0/1 nodes are available: 1 Insufficient memory."
@@ -115,9 +127,9 @@ fn volumes_bind_their_machine_to_a_node() {
     let nodes = [node("one", json!({})), node("two", json!({}))];
     let terms = json!([{"matchExpressions": [{"key": "kubernetes.io/hostname",
         "operator": "In", "values": ["two"]}]}]);
-    let local = Reach::Nodes(json!({"nodeSelectorTerms": terms}));
-    let chosen = |name: &str| Reach::Node(name.into());
-    let place = |reach: &[Reach]| place(&spec(json!({})), reach, &nodes, &[]);
+    let local = VolumeReach::Nodes(json!({"nodeSelectorTerms": terms}));
+    let chosen = |name: &str| VolumeReach::Node(name.into());
+    let place = |reach: &[VolumeReach]| place(&spec(json!({})), reach, &nodes, &[]);
     assert_eq!(place(std::slice::from_ref(&local)), "two");
     assert_eq!(place(&[chosen("two")]), "two");
     assert_eq!(
@@ -135,7 +147,8 @@ fn near(kind: &str) -> Value {
 #[test]
 fn neighbours_attract_and_repel() {
     let nodes = [node("one", json!({})), node("two", json!({}))];
-    let place = |wanted: Value, tenants: &[Tenant]| place(&spec(wanted), &[], &nodes, tenants);
+    let place =
+        |wanted: Value, tenants: &[ScheduledInstance]| place(&spec(wanted), &[], &nodes, tenants);
     let friend = tenant("two", json!({"app": "a"}));
     let friends = std::slice::from_ref(&friend);
     assert_eq!(place(near("podAffinity"), friends), "two");

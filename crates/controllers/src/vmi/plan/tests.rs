@@ -21,14 +21,14 @@ fn conditions(patch: &Value) -> Vec<String> {
 #[test]
 fn stages_follow_phases() {
     for (phase, deleting, expected) in [
-        ("", false, Stage::Unplaced),
-        ("Pending", false, Stage::Unplaced),
-        ("Scheduling", true, Stage::Abandoned),
-        ("Scheduled", true, Stage::Placed),
-        ("Running", false, Stage::Placed),
-        ("Unknown", false, Stage::Placed),
-        ("Failed", true, Stage::Over),
-        ("Succeeded", false, Stage::Over),
+        ("", false, VmiStage::Unplaced),
+        ("Pending", false, VmiStage::Unplaced),
+        ("Scheduling", true, VmiStage::Abandoned),
+        ("Scheduled", true, VmiStage::Placed),
+        ("Running", false, VmiStage::Placed),
+        ("Unknown", false, VmiStage::Placed),
+        ("Failed", true, VmiStage::Over),
+        ("Succeeded", false, VmiStage::Over),
     ] {
         let mut vmi = vmi(phase);
         if deleting {

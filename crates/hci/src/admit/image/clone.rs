@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::is_imported;
-use crate::admit::{HARVESTER, Judgement, Refusal, STORAGE, Write, storage_class, text};
+use crate::admit::{AdmissionResult, HARVESTER, Refusal, STORAGE, Write, storage_class, text};
 
 /// What makes volumes of a class encrypted.
 fn is_of_encryption(key: &str) -> bool {
@@ -33,17 +33,20 @@ pub(super) fn complete(object: &mut Value, class: &Value) {
     }
 }
 
-pub(super) fn judge(write: &Write<'_>, object: &Value) -> Judgement {
-    let source = judge_source(write, object)?;
+pub(super) fn validate(write: &Write<'_>, object: &Value) -> AdmissionResult {
+    let source = validate_source(write, object)?;
     if operation(object) == "decrypt" {
-        return storage_class::judge_encryption(write, &source["spec"]["storageClassParameters"]);
+        return storage_class::validate_encryption(
+            write,
+            &source["spec"]["storageClassParameters"],
+        );
     }
-    judge_class(write, object)?;
-    storage_class::judge_encryption(write, &object["spec"]["storageClassParameters"])
+    validate_class(write, object)?;
+    storage_class::validate_encryption(write, &object["spec"]["storageClassParameters"])
 }
 
 /// The image that is to be cloned, if it can be.
-fn judge_source(write: &Write<'_>, object: &Value) -> Result<Value, Refusal> {
+fn validate_source(write: &Write<'_>, object: &Value) -> Result<Value, Refusal> {
     let wish = &object["spec"]["securityParameters"];
     let operation = text(wish, "/cryptoOperation");
     let (namespace, name) = (text(wish, "/sourceImageNamespace"), text(wish, "/sourceImageName"));
@@ -83,7 +86,7 @@ fn judge_source(write: &Write<'_>, object: &Value) -> Result<Value, Refusal> {
 }
 
 /// The class that is to encrypt the volumes.
-fn judge_class(write: &Write<'_>, object: &Value) -> Judgement {
+fn validate_class(write: &Write<'_>, object: &Value) -> AdmissionResult {
     let name = text(object, "/metadata/annotations/harvesterhci.io~1storageClassName");
     let field = "metadata.annotations[harvesterhci.io/storageClassName]";
     if name.is_empty() {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use kube_cel::cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
 use kube_cel::cel::parser::Expression;
 
-use super::{Around, Checker, Info, Scope};
+use super::{Around, CheckScope, Checker, Info};
 use crate::cel::cost::traversal;
 use crate::cel::expression::named;
 use crate::cel::inquiry::{self, Returns};
@@ -274,7 +274,7 @@ impl<'a> Checker<'_, 'a> {
         match (call.func_name.as_str(), call.args.as_slice()) {
             ("bind", [name, value, body]) if ident(target) == Some("cel") => {
                 let value = self.visit(value, around);
-                let scope = Scope { parent: around, name: ident(name)?, typed: value.typed };
+                let scope = CheckScope { parent: around, name: ident(name)?, typed: value.typed };
                 let body = self.visit(body, Some(&scope));
                 Some(Info { cost: body.cost.saturating_add(value.cost), ..body })
             }
@@ -284,7 +284,7 @@ impl<'a> Checker<'_, 'a> {
                     Ty::Optional(inner) => (**inner).clone(),
                     _ => Typed::dynamic(),
                 };
-                let scope = Scope { parent: around, name: ident(name)?, typed };
+                let scope = CheckScope { parent: around, name: ident(name)?, typed };
                 let body = self.visit(body, Some(&scope));
                 let cost = target.cost.saturating_add(body.cost).saturating_add(1);
                 if call.func_name == "optMap" {
@@ -296,7 +296,7 @@ impl<'a> Checker<'_, 'a> {
                 let name = ident(name)?;
                 let target = self.visit(target, around);
                 let item = self.iteration(&target.typed);
-                let by = self.visit(by, Some(&Scope { parent: around, name, typed: item }));
+                let by = self.visit(by, Some(&CheckScope { parent: around, name, typed: item }));
                 let looping = target.typed.size.saturating_mul(by.cost.saturating_add(1));
                 Some(Info { cost: target.cost.saturating_add(looping), typed: target.typed })
             }
@@ -325,9 +325,9 @@ impl<'a> Checker<'_, 'a> {
             Ty::List(_) => Typed::new(Ty::Int, 1),
             _ => self.iteration(&range.typed),
         };
-        let outer = Scope { parent: around, name: first, typed: key };
+        let outer = CheckScope { parent: around, name: first, typed: key };
         let value = range.typed.element();
-        let scope = Scope { parent: Some(&outer), name: second, typed: value };
+        let scope = CheckScope { parent: Some(&outer), name: second, typed: value };
         let mut step = 2_u64;
         let mut body = Typed::dynamic();
         for expression in bodies {

@@ -3,27 +3,31 @@
 use serde_json::{Value, json};
 
 use crate::cel::{
-    Authorize, EvalError, Expression, Names, Question, ResourceTarget, Scene, Target, Verdict,
-    Wanted,
+    AccessQuery, Authorize, AuthorizerTarget, AuthorizerVerdict, Declarations, EvalContext,
+    EvalError, ExpectedType, Expression, ResourceTarget,
 };
 
-fn names() -> Names<'static> {
-    Names::default().dynamic("object").dynamic("params").authorizer().constructors()
+fn names() -> Declarations<'static> {
+    Declarations::default().dynamic("object").dynamic("params").authorizer().constructors()
 }
 
 /// Allows what is asked about `pods`, and the service account `ns/sa` everything.
 struct Pods;
 
 impl Authorize for Pods {
-    fn decide(&self, question: &Question) -> Verdict {
-        let pods = matches!(&question.target, Target::Resource(at) if at.resource == "pods");
+    fn decide(&self, question: &AccessQuery) -> AuthorizerVerdict {
+        let pods =
+            matches!(&question.target, AuthorizerTarget::Resource(at) if at.resource == "pods");
         let account = question.service_account.as_ref().is_some_and(|(_, name)| name == "sa");
-        Verdict { allowed: pods || account, reason: question.verb.clone(), error: None }
+        AuthorizerVerdict { allowed: pods || account, reason: question.verb.clone(), error: None }
     }
 }
 
-fn request() -> Target {
-    Target::Resource(ResourceTarget { resource: "pods".to_owned(), ..ResourceTarget::default() })
+fn request() -> AuthorizerTarget {
+    AuthorizerTarget::Resource(ResourceTarget {
+        resource: "pods".to_owned(),
+        ..ResourceTarget::default()
+    })
 }
 
 fn evaluate(source: &str) -> Result<Value, String> {
@@ -31,9 +35,9 @@ fn evaluate(source: &str) -> Result<Value, String> {
     let mut names = names();
     let double = names.variable("double", "object.spec.replicas * 2").unwrap();
     let more = names.variable("more", "variables.double + 1").unwrap();
-    let expression =
-        Expression::compile(source, &names, Wanted::Anything).map_err(|error| error.to_string())?;
-    let scene = Scene::default()
+    let expression = Expression::compile(source, &names, ExpectedType::Anything)
+        .map_err(|error| error.to_string())?;
+    let scene = EvalContext::default()
         .with("object", Some(&object))
         .with("params", None)
         .with_authorizer(&Pods, request())
@@ -87,11 +91,15 @@ fn what_is_not_declared_is_refused() {
 #[test]
 fn a_result_of_the_wrong_type_is_refused() {
     for (source, wanted, text) in [
-        ("1 + 1", Wanted::Bool, "must evaluate to bool but got int"),
-        ("true", Wanted::Text, "must evaluate to string but got bool"),
-        ("1", Wanted::TextOrNull, "must evaluate to one of [string null_type] but got int"),
-        ("Object.spec{}", Wanted::Configuration, "must evaluate to Object but got Object.spec"),
-        ("[1]", Wanted::JsonPatch, "must evaluate to list(JSONPatch) but got list(int)"),
+        ("1 + 1", ExpectedType::Bool, "must evaluate to bool but got int"),
+        ("true", ExpectedType::Text, "must evaluate to string but got bool"),
+        ("1", ExpectedType::TextOrNull, "must evaluate to one of [string null_type] but got int"),
+        (
+            "Object.spec{}",
+            ExpectedType::Configuration,
+            "must evaluate to Object but got Object.spec",
+        ),
+        ("[1]", ExpectedType::JsonPatch, "must evaluate to list(JSONPatch) but got list(int)"),
     ] {
         let error = Expression::compile(source, &names(), wanted).unwrap_err();
         assert_eq!(error.to_string(), text);
@@ -103,10 +111,10 @@ fn changes_are_constructed() {
     let object = json!({"metadata": {"name": "x"}, "count": 2});
     let found = |source: &str, wanted| {
         let expression = Expression::compile(source, &names(), wanted).unwrap();
-        let scene = Scene::default().with("object", Some(&object));
+        let scene = EvalContext::default().with("object", Some(&object));
         let found = scene.evaluate(&expression, &mut 1_000_000);
         match wanted {
-            Wanted::Configuration => found.unwrap().to_configuration(),
+            ExpectedType::Configuration => found.unwrap().to_configuration(),
             _ => found.unwrap().to_json_patch(),
         }
         .map_err(|error| error.to_string())
@@ -114,17 +122,18 @@ fn changes_are_constructed() {
     assert_eq!(
         found(
             "Object{spec: Object.spec{replicas: object.count, list: [Object.spec.list{a: 'x'}]}}",
-            Wanted::Configuration
+            ExpectedType::Configuration
         ),
         Ok(json!({"spec": {"replicas": 2, "list": [{"a": "x"}]}}))
     );
-    let error = found("Object{spec: Object.status{a: 1}}", Wanted::Configuration).unwrap_err();
+    let error =
+        found("Object{spec: Object.status{a: 1}}", ExpectedType::Configuration).unwrap_err();
     assert!(error.contains("unexpected type name \"Object.status\""), "{error}");
     assert_eq!(
         found(
             "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a/b'), \
              value: {'k': object.metadata.name}}]",
-            Wanted::JsonPatch
+            ExpectedType::JsonPatch
         ),
         Ok(json!([{"op": "add", "path": "/metadata/labels/a~1b", "value": {"k": "x"}}]))
     );
@@ -135,11 +144,11 @@ fn costs_are_bounded() {
     let expression = Expression::compile(
         "[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, a + b > 0))",
         &names(),
-        Wanted::Bool,
+        ExpectedType::Bool,
     )
     .unwrap();
     let (mut small, mut large) = (50, 1_000_000);
-    let scene = Scene::default();
+    let scene = EvalContext::default();
     let outcome = scene.evaluate(&expression, &mut small).map(|found| found.as_bool());
     assert_eq!(outcome, Err(EvalError::OutOfBudget));
     assert_eq!(small, 0);

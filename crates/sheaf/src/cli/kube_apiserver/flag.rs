@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// How a flag is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FlagKind {
     /// With one value; the last one counts.
     Text,
     /// With values separated by commas, or repeated.
@@ -20,10 +20,10 @@ enum Kind {
     HarmlessSwitch,
 }
 
-use Kind::{Harmless, HarmlessSwitch, List, Switch, Text};
+use FlagKind::{Harmless, HarmlessSwitch, List, Switch, Text};
 
 /// What is known, in the order of the help.
-const FLAGS: &[(&str, Kind, &str)] = &[
+const FLAGS: &[(&str, FlagKind, &str)] = &[
     ("etcd-servers", List, "URLs of etcd"),
     ("etcd-cafile", Text, "CA that etcd's certificates are checked against"),
     ("etcd-certfile", Text, "client certificate for etcd"),
@@ -209,7 +209,7 @@ impl Parsed {
         }
     }
 
-    pub(crate) fn parse_maybe<T: Wanted>(
+    pub(crate) fn parse_maybe<T: FlagValue>(
         &self,
         flag: &'static str,
     ) -> Result<Option<T>, FlagError> {
@@ -218,7 +218,11 @@ impl Parsed {
         text.parse().map(Some).map_err(|_| wrong())
     }
 
-    pub(crate) fn number<T: Wanted>(&self, flag: &'static str, usual: T) -> Result<T, FlagError> {
+    pub(crate) fn number<T: FlagValue>(
+        &self,
+        flag: &'static str,
+        usual: T,
+    ) -> Result<T, FlagError> {
         Ok(self.parse_maybe(flag)?.unwrap_or(usual))
     }
 
@@ -234,23 +238,23 @@ impl Parsed {
 }
 
 /// What a value of this type looks like.
-pub(crate) trait Wanted: FromStr {
+pub(crate) trait FlagValue: FromStr {
     const WANTED: &'static str;
 }
 
-impl Wanted for u16 {
+impl FlagValue for u16 {
     const WANTED: &'static str = "a number up to 65535";
 }
 
-impl Wanted for u8 {
+impl FlagValue for u8 {
     const WANTED: &'static str = "a number up to 255";
 }
 
-impl Wanted for u32 {
+impl FlagValue for u32 {
     const WANTED: &'static str = "a number";
 }
 
-impl Wanted for std::net::IpAddr {
+impl FlagValue for std::net::IpAddr {
     const WANTED: &'static str = "an IP address";
 }
 

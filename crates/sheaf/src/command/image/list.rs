@@ -3,11 +3,11 @@
 use anyhow::Result;
 use serde_json::Value;
 
-use super::{GROUP, IMAGES, State, images, state, text};
-use crate::command::link::Link;
+use super::{GROUP, IMAGES, ImageState, images, state, text};
+use crate::command::link::ClusterClient;
 use crate::command::table::{align, size};
 
-pub(super) async fn run(link: &Link, everywhere: bool) -> Result<()> {
+pub(super) async fn run(link: &ClusterClient, everywhere: bool) -> Result<()> {
     let path = if everywhere { format!("{GROUP}/{IMAGES}") } else { images(link) };
     let all = link.items(&path).await?;
     if all.is_empty() {
@@ -29,12 +29,12 @@ fn table(images: &[Value], everywhere: bool) -> String {
             told.map(size).unwrap_or_default()
         };
         let (word, why) = match state(image) {
-            State::Ready if is_encrypted(image) => ("ready, encrypted".to_owned(), None),
-            State::Ready => ("ready".to_owned(), None),
-            State::Coming(percent, trouble) => (format!("importing, {percent} %"), trouble),
-            State::WaitsForUpload => ("waits for upload".to_owned(), None),
-            State::Failed(why) => ("failed".to_owned(), Some(why)),
-            State::Going => ("deleting".to_owned(), None),
+            ImageState::Ready if is_encrypted(image) => ("ready, encrypted".to_owned(), None),
+            ImageState::Ready => ("ready".to_owned(), None),
+            ImageState::Coming(percent, trouble) => (format!("importing, {percent} %"), trouble),
+            ImageState::WaitsForUpload => ("waits for upload".to_owned(), None),
+            ImageState::Failed(why) => ("failed".to_owned(), Some(why)),
+            ImageState::Going => ("deleting".to_owned(), None),
         };
         let cells = [
             text(image, "/metadata/namespace").to_owned(),

@@ -11,11 +11,11 @@ use http_body_util::{BodyExt as _, Empty, StreamBody};
 use serde_json::{Value, json};
 use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _};
 
-use super::{State, existing, existing_in, find, images, state, text};
+use super::{ImageState, existing, existing_in, find, images, state, text};
 use crate::cli::{CloneArgs, Image, ImageWish, ImportArgs};
 use crate::command::disk_file::check_not_empty;
-use crate::command::link::Link;
-use crate::command::send::{Progress, chunks, open, send};
+use crate::command::link::ClusterClient;
+use crate::command::send::{ProgressLine, chunks, open, send};
 use crate::command::table::size;
 use crate::command::{interrupt, print};
 
@@ -27,7 +27,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 pub(super) async fn import(args: &ImportArgs) -> Result<()> {
     check_url(&args.image.name, &args.url)?;
-    let link = Link::to(&args.image.place).await?;
+    let link = ClusterClient::to(&args.image.place).await?;
     let spec = json!({"sourceType": "download", "url": args.url, "retry": args.retry});
     let image = create(&link, &args.image.name, spec, &args.wish).await?;
     if args.no_wait {
@@ -58,7 +58,7 @@ pub(super) async fn export(
     wish: &ImageWish,
     no_wait: bool,
 ) -> Result<()> {
-    let link = Link::to(&image.place).await?;
+    let link = ClusterClient::to(&image.place).await?;
     let spec = json!({
         "sourceType": "export-from-volume", "pvcName": volume, "pvcNamespace": link.namespace,
     });
@@ -71,7 +71,7 @@ pub(super) async fn export(
 
 /// Makes an image of another, encrypted or decrypted.
 pub(super) async fn clone(args: &CloneArgs, operation: &str, class: Option<&str>) -> Result<()> {
-    let link = Link::to(&args.image.place).await?;
+    let link = ClusterClient::to(&args.image.place).await?;
     let namespace = args.source_namespace.as_deref().unwrap_or(&link.namespace);
     let source = existing_in(&link, namespace, &args.source).await?;
     let spec = json!({"sourceType": "clone", "securityParameters": {
@@ -90,10 +90,14 @@ pub(super) async fn upload(image: &Image, file: &Path, wish: &ImageWish) -> Resu
     let shown = file.display();
     let length = check_not_empty(file)?;
     std::fs::File::open(file).with_context(|| format!("cannot read {shown}"))?;
-    let link = Link::to(&image.place).await?;
+    let link = ClusterClient::to(&image.place).await?;
     let found = find(&link, &image.name).await?;
     let made = match found {
-        Some(found) if matches!(state(&found), State::WaitsForUpload | State::Failed(_)) => found,
+        Some(found)
+            if matches!(state(&found), ImageState::WaitsForUpload | ImageState::Failed(_)) =>
+        {
+            found
+        }
         Some(_) => bail!("an image {} exists already", image.name),
         None => create(&link, &image.name, json!({"sourceType": "upload"}), wish).await?,
     };
@@ -104,7 +108,7 @@ pub(super) async fn upload(image: &Image, file: &Path, wish: &ImageWish) -> Resu
 }
 
 /// Uploads a file, and resumes when the connection breaks.
-async fn push(link: &Link, image: &Value, file: &Path, length: u64) -> Result<()> {
+async fn push(link: &ClusterClient, image: &Value, file: &Path, length: u64) -> Result<()> {
     let (namespace, name) = (text(image, "/metadata/namespace"), text(image, "/metadata/name"));
     let path = format!("{UPLOAD}/{namespace}/{name}?action=upload");
     let (mut tries, mut furthest) = (0, 0);
@@ -116,7 +120,7 @@ async fn push(link: &Link, image: &Value, file: &Path, length: u64) -> Result<()
         };
         let object = format!("{}/{name}", images(link));
         let now = link.find(&object).await.unwrap_or_default();
-        if now.is_some_and(|now| matches!(state(&now), State::Ready)) {
+        if now.is_some_and(|now| matches!(state(&now), ImageState::Ready)) {
             return Ok(());
         }
         tries += 1;
@@ -140,7 +144,7 @@ struct Refused {
 }
 
 async fn push_once(
-    link: &Link,
+    link: &ClusterClient,
     path: &str,
     file: &Path,
     length: u64,
@@ -156,7 +160,7 @@ async fn push_once(
     let mut input =
         tokio::fs::File::open(file).await.with_context(|| format!("cannot read {shown}"))?;
     input.seek(SeekFrom::Start(at)).await.with_context(|| format!("cannot read {shown}"))?;
-    let body = StreamBody::new(chunks(input, Progress::after(at, length))).boxed_unsync();
+    let body = StreamBody::new(chunks(input, ProgressLine::after(at, length))).boxed_unsync();
     let request = Request::post(format!("{path}&size={length}&offset={at}"))
         .header(CONTENT_TYPE, "application/octet-stream")
         .header(CONTENT_LENGTH, length - at)
@@ -176,7 +180,7 @@ async fn push_once(
 
 /// Writes the data of an image to a file, with holes where it has nothing.
 pub(super) async fn download(image: &Image, file: &Path) -> Result<()> {
-    let link = Link::to(&image.place).await?;
+    let link = ClusterClient::to(&image.place).await?;
     let found = existing(&link, &image.name).await?;
     let (namespace, name) = (text(&found, "/metadata/namespace"), text(&found, "/metadata/name"));
     let request = Request::get(format!("{UPLOAD}/{namespace}/{name}/download"))
@@ -220,7 +224,12 @@ pub(super) async fn download(image: &Image, file: &Path) -> Result<()> {
     print(&format!("image {} is in {}: a raw disk of {bytes}\n", image.name, file.display()))
 }
 
-async fn create(link: &Link, name: &str, mut spec: Value, wish: &ImageWish) -> Result<Value> {
+async fn create(
+    link: &ClusterClient,
+    name: &str,
+    mut spec: Value,
+    wish: &ImageWish,
+) -> Result<Value> {
     spec["displayName"] = json!(name);
     if let Some(checksum) = &wish.checksum {
         spec["checksum"] = json!(checksum);
@@ -251,7 +260,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Waits until an image is imported.
-async fn finish(link: &Link, image: &Value) -> Result<()> {
+async fn finish(link: &ClusterClient, image: &Value) -> Result<()> {
     let shown = text(image, "/spec/displayName");
     let continues = format!(
         "the import of {shown} continues in the cluster; `sheaf image list` shows its progress, \
@@ -261,7 +270,7 @@ async fn finish(link: &Link, image: &Value) -> Result<()> {
 }
 
 /// Waits until an image is imported, and shows the progress on a terminal.
-async fn until_imported(link: &Link, image: &Value) -> Result<()> {
+async fn until_imported(link: &ClusterClient, image: &Value) -> Result<()> {
     let (name, shown) = (text(image, "/metadata/name"), text(image, "/spec/displayName"));
     let path = format!("{}/{name}", images(link));
     let visible = std::io::stderr().is_terminal();
@@ -269,7 +278,7 @@ async fn until_imported(link: &Link, image: &Value) -> Result<()> {
     loop {
         let Some(now) = link.find(&path).await? else { bail!("{shown} was deleted") };
         match state(&now) {
-            State::Ready => {
+            ImageState::Ready => {
                 if visible {
                     eprintln!("\rimporting {shown}: done ");
                 }
@@ -280,12 +289,12 @@ async fn until_imported(link: &Link, image: &Value) -> Result<()> {
                      sheaf vm create NAME --image {shown}\n"
                 ));
             }
-            State::Failed(why) => bail!(
+            ImageState::Failed(why) => bail!(
                 "{shown} cannot be imported: {why}\n\
                  `sheaf image delete {shown}` removes it"
             ),
-            State::Going => bail!("{shown} is being deleted"),
-            State::Coming(percent, held_up) => {
+            ImageState::Going => bail!("{shown} is being deleted"),
+            ImageState::Coming(percent, held_up) => {
                 if visible && percent != told {
                     told = percent;
                     eprint!("\rimporting {shown}: {percent:3} %");
@@ -296,14 +305,14 @@ async fn until_imported(link: &Link, image: &Value) -> Result<()> {
                     trouble = held_up;
                 }
             }
-            State::WaitsForUpload => {}
+            ImageState::WaitsForUpload => {}
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 pub(super) async fn delete(image: &Image, no_wait: bool) -> Result<()> {
-    let link = Link::to(&image.place).await?;
+    let link = ClusterClient::to(&image.place).await?;
     let found = existing(&link, &image.name).await?;
     let path = format!("{}/{}", images(&link), text(&found, "/metadata/name"));
     link.delete(&path).await?;

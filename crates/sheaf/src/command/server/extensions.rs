@@ -9,11 +9,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use apiserver::extension::{
-    Asked, Denial, EvictionMode, EvictionReview, Extensions, Group, Needs, Paths, Resource,
+    AuthorizedRequest, Denial, EvictionMode, EvictionReview, ExtensionResource, Extensions, Group,
+    Paths, RequiredAccess,
 };
-use apiserver::{Reply, Upgrade};
+use apiserver::{HttpReply, Upgrade};
 use futures_util::future::BoxFuture;
-use gateway::{Gateway, Nodes, Wire};
+use gateway::{Gateway, NodeConnection, Nodes};
 use http_body_util::BodyExt as _;
 use kube::Client;
 use serde_json::Value;
@@ -21,15 +22,15 @@ use tokio::net::UnixStream;
 
 /// The additions, and the place where their client is put once there is a server to be a
 /// client of.
-pub(super) fn new() -> (Extensions, Door) {
-    let door = Door::default();
-    let machines: Arc<dyn Group> = Arc::new(Served {
+pub(super) fn new() -> (Extensions, GatewayHandle) {
+    let door = GatewayHandle::default();
+    let machines: Arc<dyn Group> = Arc::new(ExtensionHandler {
         door: door.clone(),
         name: gateway::GROUP,
         versions: gateway::VERSIONS,
         resources: rows(gateway::RESOURCES),
     });
-    let uploads: Arc<dyn Group> = Arc::new(Served {
+    let uploads: Arc<dyn Group> = Arc::new(ExtensionHandler {
         door: door.clone(),
         name: gateway::UPLOAD_GROUP,
         versions: &["v1beta1"],
@@ -39,13 +40,13 @@ pub(super) fn new() -> (Extensions, Door) {
             verbs: &["create"],
         }]),
     });
-    let metrics: Arc<dyn Group> = Arc::new(Served {
+    let metrics: Arc<dyn Group> = Arc::new(ExtensionHandler {
         door: door.clone(),
         name: gateway::METRICS_GROUP,
         versions: &["v1beta1"],
         resources: rows(gateway::METRICS_RESOURCES),
     });
-    let templates: Arc<dyn Group> = Arc::new(Served {
+    let templates: Arc<dyn Group> = Arc::new(ExtensionHandler {
         door: door.clone(),
         name: gateway::TEMPLATE_GROUP,
         versions: gateway::TEMPLATE_VERSIONS,
@@ -61,7 +62,7 @@ pub(super) fn new() -> (Extensions, Door) {
             objects
         }),
         rules: vec![
-            Arc::new(rules::Machines),
+            Arc::new(rules::MachineRules),
             Arc::new(rules::Appliance),
             Arc::new(rules::Inactive),
         ],
@@ -79,31 +80,31 @@ pub(super) fn new() -> (Extensions, Door) {
 
 /// The gateway, as soon as it can be reached.
 #[derive(Clone, Default)]
-pub(super) struct Door(Arc<OnceLock<Gateway>>);
+pub(super) struct GatewayHandle(Arc<OnceLock<Gateway>>);
 
-impl Door {
+impl GatewayHandle {
     /// From here on requests are answered. `socket` is where the agent of this node listens.
     pub(super) fn open(&self, client: Client, socket: PathBuf) {
         // Opened twice would be a mistake of ours, and the first remains good.
         let _ = self.0.set(Gateway::new(client, Arc::new(OwnNode { socket })));
     }
 
-    fn pass(&self, asked: Asked, to: Wing) -> BoxFuture<'_, Reply> {
+    fn pass(&self, asked: AuthorizedRequest, to: GatewayPart) -> BoxFuture<'_, HttpReply> {
         let upgrade = asked.parts.extensions.get::<Upgrade>().and_then(Upgrade::take);
         let body = asked.body.map_err(io::Error::other).boxed_unsync();
-        let asked = gateway::Asked { parts: asked.parts, body, upgrade };
+        let asked = gateway::GatewayRequest { parts: asked.parts, body, upgrade };
         Box::pin(async move {
             // Requests before the server is up come only from itself, and not here.
             let Some(gateway) = self.0.get() else {
-                let mut reply = Reply::default();
+                let mut reply = HttpReply::default();
                 *reply.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
                 return reply;
             };
             match to {
-                Wing::Api => gateway.answer(asked).await,
-                Wing::Upload => gateway.upload(asked).await,
-                Wing::Image => gateway.image(asked).await,
-                Wing::Export => gateway.export(asked).await,
+                GatewayPart::Api => gateway.answer(asked).await,
+                GatewayPart::Upload => gateway.upload(asked).await,
+                GatewayPart::Image => gateway.image(asked).await,
+                GatewayPart::Export => gateway.export(asked).await,
             }
         })
     }
@@ -111,7 +112,7 @@ impl Door {
 
 /// Which part of the gateway a request is for.
 #[derive(Debug, Clone, Copy)]
-enum Wing {
+enum GatewayPart {
     Api,
     Upload,
     Image,
@@ -124,22 +125,22 @@ struct OwnNode {
 }
 
 impl Nodes for OwnNode {
-    fn connect<'a>(&'a self, _node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Wire>>> {
+    fn connect<'a>(&'a self, _node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn NodeConnection>>> {
         Box::pin(async move {
             let stream = UnixStream::connect(&self.socket).await?;
-            Ok(Box::new(stream) as Box<dyn Wire>)
+            Ok(Box::new(stream) as Box<dyn NodeConnection>)
         })
     }
 }
 
-struct Served {
-    door: Door,
+struct ExtensionHandler {
+    door: GatewayHandle,
     name: &'static str,
     versions: &'static [&'static str],
-    resources: Vec<Resource>,
+    resources: Vec<ExtensionResource>,
 }
 
-impl Group for Served {
+impl Group for ExtensionHandler {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -148,7 +149,7 @@ impl Group for Served {
         self.versions
     }
 
-    fn resources(&self) -> &[Resource] {
+    fn resources(&self) -> &[ExtensionResource] {
         &self.resources
     }
 
@@ -156,13 +157,13 @@ impl Group for Served {
         gateway::subresource(rest)
     }
 
-    fn answer(&self, asked: Asked) -> BoxFuture<'_, Reply> {
-        self.door.pass(asked, Wing::Api)
+    fn answer(&self, asked: AuthorizedRequest) -> BoxFuture<'_, HttpReply> {
+        self.door.pass(asked, GatewayPart::Api)
     }
 }
 
 struct Proxy {
-    door: Door,
+    door: GatewayHandle,
 }
 
 impl Paths for Proxy {
@@ -170,14 +171,14 @@ impl Paths for Proxy {
         gateway::owns_path(path)
     }
 
-    fn answer(&self, asked: Asked) -> BoxFuture<'_, Reply> {
-        self.door.pass(asked, Wing::Upload)
+    fn answer(&self, asked: AuthorizedRequest) -> BoxFuture<'_, HttpReply> {
+        self.door.pass(asked, GatewayPart::Upload)
     }
 }
 
 /// Downloads of exported disks, for those who have the token of the export.
 struct Exports {
-    door: Door,
+    door: GatewayHandle,
 }
 
 impl Paths for Exports {
@@ -185,14 +186,14 @@ impl Paths for Exports {
         gateway::owns_export(path)
     }
 
-    fn answer(&self, asked: Asked) -> BoxFuture<'_, Reply> {
-        self.door.pass(asked, Wing::Export)
+    fn answer(&self, asked: AuthorizedRequest) -> BoxFuture<'_, HttpReply> {
+        self.door.pass(asked, GatewayPart::Export)
     }
 }
 
 /// The data of Harvester's images, for those who may change them.
 struct ImageData {
-    door: Door,
+    door: GatewayHandle,
 }
 
 impl Paths for ImageData {
@@ -200,9 +201,9 @@ impl Paths for ImageData {
         gateway::image_of(path).is_some()
     }
 
-    fn needs<'a>(&self, path: &'a str) -> Option<Needs<'a>> {
+    fn needs<'a>(&self, path: &'a str) -> Option<RequiredAccess<'a>> {
         let (namespace, name) = gateway::image_of(path)?;
-        Some(Needs {
+        Some(RequiredAccess {
             verb: if gateway::is_download(path) { "get" } else { "update" },
             group: "harvesterhci.io",
             version: "v1beta1",
@@ -213,14 +214,14 @@ impl Paths for ImageData {
         })
     }
 
-    fn answer(&self, asked: Asked) -> BoxFuture<'_, Reply> {
-        self.door.pass(asked, Wing::Image)
+    fn answer(&self, asked: AuthorizedRequest) -> BoxFuture<'_, HttpReply> {
+        self.door.pass(asked, GatewayPart::Image)
     }
 }
 
 /// Evictions of launcher pods, which KubeVirt answers with a webhook.
 struct LauncherEvictions {
-    door: Door,
+    door: GatewayHandle,
 }
 
 impl EvictionReview for LauncherEvictions {
@@ -246,8 +247,8 @@ impl EvictionReview for LauncherEvictions {
     }
 }
 
-fn rows(rows: &[gateway::Row]) -> Vec<Resource> {
-    let row = |row: &gateway::Row| Resource {
+fn rows(rows: &[gateway::Row]) -> Vec<ExtensionResource> {
+    let row = |row: &gateway::Row| ExtensionResource {
         name: row.name,
         kind: if row.name.starts_with("virtualmachineinstances") {
             "VirtualMachineInstance"

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use auth::pki::{Pki, Request, Signer as Kind};
+use auth::pki::{CertificateRequest, Pki, Signer as Kind};
 use base::clock;
 use controllers::{CertificateAsk, CertificateSigner};
 
@@ -14,7 +14,7 @@ pub(super) struct Signer {
 impl CertificateSigner for Signer {
     fn review(&self, ask: &CertificateAsk<'_>) -> Result<Option<String>, String> {
         let Some(signer) = Kind::named(ask.signer) else { return Ok(None) };
-        let checked = Request::parse(ask.request)
+        let checked = CertificateRequest::parse(ask.request)
             .and_then(|request| request.check(signer, ask.usages).map(|()| request));
         match checked {
             Ok(request) => Ok(Some(request.subject.common_name)),
@@ -27,7 +27,7 @@ impl CertificateSigner for Signer {
         ask: &CertificateAsk<'_>,
     ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
         let signer = Kind::named(ask.signer).ok_or("this signer is somebody else")?;
-        let request = Request::parse(ask.request)?;
+        let request = CertificateRequest::parse(ask.request)?;
         let pki = Pki::load(&self.dir, clock::now())?;
         Ok(pki.sign(&request, signer, ask.usages, ask.seconds, clock::now())?)
     }

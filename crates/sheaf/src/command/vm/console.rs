@@ -20,8 +20,8 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::terminal::Raw;
-use crate::cli::Machine;
-use crate::command::link::Link;
+use crate::cli::MachineArg;
+use crate::command::link::ClusterClient;
 
 /// Ctrl-], as telnet and virtctl have it.
 const LEAVE: u8 = 0x1d;
@@ -36,8 +36,8 @@ pub(super) struct Refused {
     pub(super) message: String,
 }
 
-pub(super) async fn run(machine: &Machine) -> Result<()> {
-    let link = Link::to(&machine.place).await?;
+pub(super) async fn run(machine: &MachineArg) -> Result<()> {
+    let link = ClusterClient::to(&machine.place).await?;
     let path = link.instance(&machine.name, "console");
     let socket = wait(&link, &path, &machine.name).await?;
     eprintln!("Connected to the console of {}. Press Ctrl-] to disconnect.", machine.name);
@@ -45,14 +45,16 @@ pub(super) async fn run(machine: &Machine) -> Result<()> {
     let end = talk(socket).await;
     drop(raw);
     match end {
-        End::Left => eprintln!("\nDisconnected from {}; the machine keeps running.", machine.name),
-        End::Closed => eprintln!("\nThe machine closed the console."),
+        ConsoleEnd::Left => {
+            eprintln!("\nDisconnected from {}; the machine keeps running.", machine.name)
+        }
+        ConsoleEnd::Closed => eprintln!("\nThe machine closed the console."),
     }
     Ok(())
 }
 
 /// A machine that is about to run will have a console soon.
-async fn wait(link: &Link, path: &str, name: &str) -> Result<Socket> {
+async fn wait(link: &ClusterClient, path: &str, name: &str) -> Result<Socket> {
     let deadline = tokio::time::Instant::now() + START_TIMEOUT;
     let mut told = false;
     loop {
@@ -71,7 +73,7 @@ async fn wait(link: &Link, path: &str, name: &str) -> Result<Socket> {
 }
 
 /// Asks for a stream; the inner result is the server's refusal.
-pub(super) async fn open(link: &Link, path: &str) -> Result<Result<Socket, Refused>> {
+pub(super) async fn open(link: &ClusterClient, path: &str) -> Result<Result<Socket, Refused>> {
     let request = Request::get(path)
         .header(CONNECTION, "Upgrade")
         .header(UPGRADE, "websocket")
@@ -96,12 +98,12 @@ pub(super) async fn open(link: &Link, path: &str) -> Result<Result<Socket, Refus
     Ok(Err(Refused { code, message }))
 }
 
-enum End {
+enum ConsoleEnd {
     Left,
     Closed,
 }
 
-async fn talk(mut socket: Socket) -> End {
+async fn talk(mut socket: Socket) -> ConsoleEnd {
     let mut keys = keys();
     let mut screen = tokio::io::stdout();
     let mut typing = true;
@@ -115,10 +117,10 @@ async fn talk(mut socket: Socket) -> End {
                         && socket.send(Message::Binary(sent.into())).await.is_err();
                     if end.is_some() {
                         let _ = socket.close(None).await;
-                        return End::Left;
+                        return ConsoleEnd::Left;
                     }
                     if failed {
-                        return End::Closed;
+                        return ConsoleEnd::Closed;
                     }
                 }
                 // Input that ends (a pipe) leaves the output to be read.
@@ -127,10 +129,10 @@ async fn talk(mut socket: Socket) -> End {
             message = socket.next() => match message {
                 Some(Ok(Message::Binary(bytes))) => {
                     if screen.write_all(&bytes).await.is_err() || screen.flush().await.is_err() {
-                        return End::Left;
+                        return ConsoleEnd::Left;
                     }
                 }
-                Some(Ok(Message::Close(_)) | Err(_)) | None => return End::Closed,
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return ConsoleEnd::Closed,
                 Some(Ok(_)) => {}
             },
         }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::manifest::{self, Source, Wish};
+use super::manifest::{self, BootSource, VmRequest};
 use super::upload;
 use crate::cli::CreateArgs;
 use crate::command::disk_file::{self, DiskSize};
-use crate::command::link::Link;
+use crate::command::link::ClusterClient;
 use crate::command::volume::quantity;
 use crate::command::{image, interrupt};
 
@@ -17,7 +17,7 @@ use crate::command::{image, interrupt};
 const UNKNOWN_SIZE: &str = "10Gi";
 
 pub(super) async fn run(args: &CreateArgs) -> Result<()> {
-    let Origin { source, file, size } = origin(args).await?;
+    let DiskOrigin { source, file, size } = origin(args).await?;
     let size = disk_size(args.disk, &size)?;
     let user_data = match &args.user_data {
         Some(path) => Some(read(path)?),
@@ -26,7 +26,7 @@ pub(super) async fn run(args: &CreateArgs) -> Result<()> {
             manifest::user_data(&args.machine.name, &keys?, args.password.as_deref())
         }
     };
-    let wish = Wish {
+    let wish = VmRequest {
         name: &args.machine.name,
         namespace: &args.machine.place.namespace,
         cpus: args.cpus,
@@ -45,7 +45,7 @@ pub(super) async fn run(args: &CreateArgs) -> Result<()> {
         let more = claim.map_or_else(String::new, |claim| format!("{claim}\n"));
         return crate::command::print(&format!("{text}\n{more}"));
     }
-    let link = Link::to(&args.machine.place).await?;
+    let link = ClusterClient::to(&args.machine.place).await?;
     let made = link.post(&link.objects("virtualmachines"), &machine).await?;
     if let Some(claim) = manifest::claim(&made, &source, &size) {
         link.post(&link.core("persistentvolumeclaims"), &claim).await?;
@@ -53,12 +53,12 @@ pub(super) async fn run(args: &CreateArgs) -> Result<()> {
     if let Some(file) = file {
         send_image(&link, wish.name, &file).await?;
     }
-    tell_next(wish.name, &link.namespace, args.stopped)
+    print_next_steps(wish.name, &link.namespace, args.stopped)
 }
 
 /// Uploads the image of a new machine. A machine without its image is of no use: it is deleted
 /// if that fails or is interrupted.
-async fn send_image(link: &Link, name: &str, file: &Path) -> Result<()> {
+async fn send_image(link: &ClusterClient, name: &str, file: &Path) -> Result<()> {
     let disk = format!("{name}-disk");
     let stopped = "the upload has stopped";
     let sent = interrupt::or_report(upload::run(link, &disk, file), stopped).await;
@@ -86,7 +86,7 @@ fn disk_size(asked: Option<u64>, image: &ImageSize) -> Result<String> {
     }
 }
 
-fn tell_next(name: &str, namespace: &str, stopped: bool) -> Result<()> {
+fn print_next_steps(name: &str, namespace: &str, stopped: bool) -> Result<()> {
     let place =
         if namespace == "default" { String::new() } else { format!(" --namespace {namespace}") };
     let first = if stopped { "start" } else { "console" };
@@ -96,8 +96,8 @@ fn tell_next(name: &str, namespace: &str, stopped: bool) -> Result<()> {
 }
 
 /// What a machine starts from.
-struct Origin {
-    source: Source,
+struct DiskOrigin {
+    source: BootSource,
     /// The file to upload.
     file: Option<PathBuf>,
     size: ImageSize,
@@ -113,15 +113,15 @@ enum ImageSize {
     Unknown(String),
 }
 
-async fn origin(args: &CreateArgs) -> Result<Origin> {
+async fn origin(args: &CreateArgs) -> Result<DiskOrigin> {
     if let Some(known) = known(args).await? {
         return Ok(known);
     }
     let file = local(&args.image)?;
     let source = match (&file, args.image.strip_prefix("docker://")) {
-        (Some(_), _) => Source::Upload,
-        (None, Some(_)) => Source::Registry(args.image.clone()),
-        (None, None) => Source::Url(args.image.clone()),
+        (Some(_), _) => BootSource::Upload,
+        (None, Some(_)) => BootSource::Registry(args.image.clone()),
+        (None, None) => BootSource::Url(args.image.clone()),
     };
     let size = match &file {
         None => ImageSize::Remote,
@@ -133,16 +133,16 @@ async fn origin(args: &CreateArgs) -> Result<Origin> {
             }
         }
     };
-    Ok(Origin { source, file, size })
+    Ok(DiskOrigin { source, file, size })
 }
 
 /// An image of the cluster, if there is one of this name and no file.
-async fn known(args: &CreateArgs) -> Result<Option<Origin>> {
+async fn known(args: &CreateArgs) -> Result<Option<DiskOrigin>> {
     let name = &args.image;
     if name.contains("://") || name.contains('/') || Path::new(name).is_file() {
         return Ok(None);
     }
-    let link = Link::to(&args.machine.place).await?;
+    let link = ClusterClient::to(&args.machine.place).await?;
     let Some(found) = image::find(&link, name).await? else { return Ok(None) };
     let class = image::text(&found, "/status/storageClassName").to_owned();
     let size = found["status"]["virtualSize"].as_u64().filter(|size| *size > 0);
@@ -154,8 +154,8 @@ async fn known(args: &CreateArgs) -> Result<Option<Origin>> {
     }
     let place = image::text(&found, "/metadata/namespace");
     let id = format!("{place}/{}", image::text(&found, "/metadata/name"));
-    let source = Source::Image { id, class };
-    Ok(Some(Origin { source, file: None, size: ImageSize::Known(size) }))
+    let source = BootSource::Image { id, class };
+    Ok(Some(DiskOrigin { source, file: None, size: ImageSize::Known(size) }))
 }
 
 /// The file that an image names; nothing for a URL.

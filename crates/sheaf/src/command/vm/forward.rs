@@ -13,8 +13,8 @@ use tokio::net::TcpListener;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::console::{self, Socket};
-use crate::cli::Machine;
-use crate::command::link::Link;
+use crate::cli::MachineArg;
+use crate::command::link::ClusterClient;
 
 /// Viewers that are tried, with how each is told where to look.
 const VIEWERS: [(&str, &str); 4] = [
@@ -24,8 +24,12 @@ const VIEWERS: [(&str, &str); 4] = [
     ("vinagre", "vnc://"),
 ];
 
-pub(super) async fn port(machine: &Machine, port: u16, listen: Option<SocketAddr>) -> Result<()> {
-    let link = Link::to(&machine.place).await?;
+pub(super) async fn port(
+    machine: &MachineArg,
+    port: u16,
+    listen: Option<SocketAddr>,
+) -> Result<()> {
+    let link = ClusterClient::to(&machine.place).await?;
     let path = link.instance(&machine.name, &format!("portforward/{port}/tcp"));
     match listen {
         None => {
@@ -42,8 +46,8 @@ pub(super) async fn port(machine: &Machine, port: u16, listen: Option<SocketAddr
     }
 }
 
-pub(super) async fn vnc(machine: &Machine, listen: SocketAddr, proxy_only: bool) -> Result<()> {
-    let link = Link::to(&machine.place).await?;
+pub(super) async fn vnc(machine: &MachineArg, listen: SocketAddr, proxy_only: bool) -> Result<()> {
+    let link = ClusterClient::to(&machine.place).await?;
     let path = link.instance(&machine.name, "vnc");
     // Tried once before a viewer is started, so that errors are shown here.
     drop(stream(&link, &path).await?);
@@ -60,12 +64,12 @@ pub(super) async fn vnc(machine: &Machine, listen: SocketAddr, proxy_only: bool)
 
 /// Replaces this process with ssh, which runs `sheaf vm port-forward` as its proxy.
 pub(super) async fn ssh(
-    machine: &Machine,
+    machine: &MachineArg,
     login: &str,
     identity: Option<&Path>,
     command: &[String],
 ) -> Result<()> {
-    let link = Link::to(&machine.place).await?;
+    let link = ClusterClient::to(&machine.place).await?;
     let instance = link.objects(&format!("virtualmachineinstances/{}", machine.name));
     if link.find(&instance).await?.is_none() {
         bail!("{} is not running; start it with: sheaf vm start {0}", machine.name);
@@ -147,7 +151,7 @@ async fn bind(address: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
 }
 
-async fn stream(link: &Link, path: &str) -> Result<Socket> {
+async fn stream(link: &ClusterClient, path: &str) -> Result<Socket> {
     match console::open(link, path).await? {
         Ok(socket) => Ok(socket),
         Err(refused) => bail!("{}", refused.message),
@@ -155,7 +159,7 @@ async fn stream(link: &Link, path: &str) -> Result<Socket> {
 }
 
 /// One stream per connection, until Ctrl-C.
-async fn serve(link: &Link, path: &str, listener: TcpListener) -> Result<()> {
+async fn serve(link: &ClusterClient, path: &str, listener: TcpListener) -> Result<()> {
     loop {
         let (connection, _) = listener.accept().await.context("cannot accept a connection")?;
         match stream(link, path).await {

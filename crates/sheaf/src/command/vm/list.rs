@@ -3,10 +3,10 @@
 use anyhow::Result;
 use serde_json::Value;
 
-use crate::command::link::Link;
+use crate::command::link::ClusterClient;
 use crate::command::table::align;
 
-pub(super) async fn run(link: &Link, everywhere: bool) -> Result<()> {
+pub(super) async fn run(link: &ClusterClient, everywhere: bool) -> Result<()> {
     let path = |resource: &str| {
         if everywhere { format!("/apis/kubevirt.io/v1/{resource}") } else { link.objects(resource) }
     };

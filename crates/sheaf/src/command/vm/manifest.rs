@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 /// What a person asked for.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Wish<'a> {
+pub(super) struct VmRequest<'a> {
     pub(super) name: &'a str,
     pub(super) namespace: &'a str,
     pub(super) cpus: u32,
@@ -17,7 +17,7 @@ pub(super) struct Wish<'a> {
 
 /// Where the disk comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum BootSource {
     Url(String),
     Registry(String),
     /// The bytes are sent once the volume is there.
@@ -30,10 +30,10 @@ pub(super) enum Source {
 }
 
 /// The machine, with its disk as a template so that both are deleted together.
-pub(super) fn machine(wish: &Wish<'_>, source: &Source, size: &str) -> Value {
+pub(super) fn machine(wish: &VmRequest<'_>, source: &BootSource, size: &str) -> Value {
     let disk = format!("{}-disk", wish.name);
     let mut disks = vec![json!({"name": "disk", "bootOrder": 1, "disk": {"bus": "virtio"}})];
-    let is_claim = matches!(source, Source::Image { .. });
+    let is_claim = matches!(source, BootSource::Image { .. });
     let mut volumes = vec![match is_claim {
         true => json!({"name": "disk", "persistentVolumeClaim": {"claimName": disk}}),
         false => json!({"name": "disk", "dataVolume": {"name": disk}}),
@@ -77,8 +77,8 @@ pub(super) fn machine(wish: &Wish<'_>, source: &Source, size: &str) -> Value {
 }
 
 /// The claim of a machine whose disk begins as an image; it goes with the machine.
-pub(super) fn claim(machine: &Value, source: &Source, size: &str) -> Option<Value> {
-    let Source::Image { id, class } = source else { return None };
+pub(super) fn claim(machine: &Value, source: &BootSource, size: &str) -> Option<Value> {
+    let BootSource::Image { id, class } = source else { return None };
     let meta = &machine["metadata"];
     let name = meta["name"].as_str().unwrap_or_default();
     Some(json!({
@@ -98,13 +98,13 @@ pub(super) fn claim(machine: &Value, source: &Source, size: &str) -> Option<Valu
     }))
 }
 
-fn volume(name: &str, source: &Source, size: &str, class: Option<&str>) -> Value {
+fn volume(name: &str, source: &BootSource, size: &str, class: Option<&str>) -> Value {
     let from = match source {
-        Source::Url(url) => json!({"http": {"url": url}}),
-        Source::Registry(url) => json!({"registry": {"url": url}}),
-        Source::Upload => json!({"upload": {}}),
+        BootSource::Url(url) => json!({"http": {"url": url}}),
+        BootSource::Registry(url) => json!({"registry": {"url": url}}),
+        BootSource::Upload => json!({"upload": {}}),
         // Its claim is made beside the machine.
-        Source::Image { .. } => json!({"blank": {}}),
+        BootSource::Image { .. } => json!({"blank": {}}),
     };
     let mut storage = json!({
         "accessModes": ["ReadWriteOnce"],
@@ -148,8 +148,14 @@ mod tests {
 
     #[test]
     fn a_machine_owns_its_disk_and_boots_from_it() {
-        let wish = Wish { name: "web", cpus: 2, memory: "1Gi", started: true, ..Wish::default() };
-        let vm = machine(&wish, &Source::Url("http://x/i.qcow2".into()), "10Gi");
+        let wish = VmRequest {
+            name: "web",
+            cpus: 2,
+            memory: "1Gi",
+            started: true,
+            ..VmRequest::default()
+        };
+        let vm = machine(&wish, &BootSource::Url("http://x/i.qcow2".into()), "10Gi");
         let template = &vm["spec"]["dataVolumeTemplates"][0];
         assert_eq!(template["metadata"]["name"], "web-disk");
         assert_eq!(template["spec"]["source"]["http"]["url"], "http://x/i.qcow2");
@@ -161,8 +167,8 @@ mod tests {
 
     #[test]
     fn a_machine_of_an_image_has_a_claim_of_its_class() {
-        let wish = Wish { name: "web", namespace: "n", memory: "1Gi", ..Wish::default() };
-        let source = Source::Image { id: "n/debian".into(), class: "lh-1".into() };
+        let wish = VmRequest { name: "web", namespace: "n", memory: "1Gi", ..VmRequest::default() };
+        let source = BootSource::Image { id: "n/debian".into(), class: "lh-1".into() };
         let mut vm = machine(&wish, &source, "2Gi");
         assert_eq!(vm["spec"]["dataVolumeTemplates"], json!([]));
         let disk = &vm["spec"]["template"]["spec"]["volumes"][0];

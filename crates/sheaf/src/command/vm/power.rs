@@ -3,8 +3,8 @@
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
-use crate::cli::Machine;
-use crate::command::link::Link;
+use crate::cli::MachineArg;
+use crate::command::link::ClusterClient;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Switch {
@@ -15,8 +15,8 @@ pub(super) enum Switch {
     Unpause,
 }
 
-pub(super) async fn run(machine: &Machine, switch: Switch) -> Result<()> {
-    let link = Link::to(&machine.place).await?;
+pub(super) async fn run(machine: &MachineArg, switch: Switch) -> Result<()> {
+    let link = ClusterClient::to(&machine.place).await?;
     let name = &machine.name;
     let (path, options, done) = match switch {
         Switch::Start { paused } => {
@@ -38,8 +38,8 @@ pub(super) async fn run(machine: &Machine, switch: Switch) -> Result<()> {
 }
 
 /// Deletes a machine. Disks that were made with it go with it, others stay.
-pub(super) async fn delete(machine: &Machine) -> Result<()> {
-    let link = Link::to(&machine.place).await?;
+pub(super) async fn delete(machine: &MachineArg) -> Result<()> {
+    let link = ClusterClient::to(&machine.place).await?;
     let path = link.machine(&machine.name);
     let Some(found) = link.find(&path).await? else {
         bail!("there is no machine {} in namespace {}", machine.name, link.namespace);

@@ -9,8 +9,8 @@ use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use http_body_util::{BodyExt as _, StreamBody};
 use serde_json::{Value, json};
 
-use crate::command::link::Link;
-use crate::command::send::{Progress, chunks, send};
+use crate::command::link::ClusterClient;
+use crate::command::send::{ProgressLine, chunks, send};
 use crate::command::volume;
 
 /// How long a volume may take to be ready for the image.
@@ -20,7 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const REASON_DELAY: Duration = Duration::from_secs(2);
 
 /// Sends `file` into the DataVolume `name`, once that is ready.
-pub(super) async fn run(link: &Link, name: &str, file: &Path) -> Result<()> {
+pub(super) async fn run(link: &ClusterClient, name: &str, file: &Path) -> Result<()> {
     wait_until_ready(link, name).await?;
     let request = json!({
         "apiVersion": "upload.cdi.kubevirt.io/v1beta1", "kind": "UploadTokenRequest",
@@ -41,7 +41,7 @@ pub(super) async fn run(link: &Link, name: &str, file: &Path) -> Result<()> {
         .header(AUTHORIZATION, format!("Bearer {token}"))
         .header(CONTENT_TYPE, "application/octet-stream")
         .header(CONTENT_LENGTH, size)
-        .body(StreamBody::new(chunks(input, Progress::new(size))).boxed_unsync())
+        .body(StreamBody::new(chunks(input, ProgressLine::new(size))).boxed_unsync())
         .context("cannot build a request")?;
     let (code, body) = send(link, request).await.context("the upload failed")?;
     if code.is_success() {
@@ -51,7 +51,7 @@ pub(super) async fn run(link: &Link, name: &str, file: &Path) -> Result<()> {
     bail!("the server refused the image: {}", status["message"].as_str().unwrap_or(code.as_str()))
 }
 
-async fn wait_until_ready(link: &Link, name: &str) -> Result<()> {
+async fn wait_until_ready(link: &ClusterClient, name: &str) -> Result<()> {
     let path =
         format!("/apis/cdi.kubevirt.io/v1beta1/namespaces/{}/datavolumes/{name}", link.namespace);
     let claim = link.core(&format!("persistentvolumeclaims/{name}"));

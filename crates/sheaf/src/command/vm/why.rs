@@ -2,21 +2,21 @@
 
 use anyhow::{Result, bail};
 use virt::diagnosis::{
-    Diagnosis, EventSummary, Facts, Finding, Severity, diagnose, read, read_all,
+    Diagnosis, DiagnosisFinding, DiagnosisInput, EventSummary, Severity, diagnose, read, read_all,
 };
 
-use crate::cli::{Machine, Output};
-use crate::command::link::Link;
+use crate::cli::{MachineArg, Output};
+use crate::command::link::ClusterClient;
 
 const VOLUMES: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/volumes";
 
-pub(super) async fn run(machine: &Machine, output: Option<Output>) -> Result<()> {
-    let link = Link::to(&machine.place).await?;
+pub(super) async fn run(machine: &MachineArg, output: Option<Output>) -> Result<()> {
+    let link = ClusterClient::to(&machine.place).await?;
     let name = &machine.name;
     let instances = link.objects(&format!("virtualmachineinstances/{name}"));
     let data_volumes =
         format!("/apis/cdi.kubevirt.io/v1beta1/namespaces/{}/datavolumes", link.namespace);
-    let facts = Facts {
+    let facts = DiagnosisInput {
         name: name.clone(),
         namespace: link.namespace.clone(),
         machine: link.find(&link.machine(name)).await?.and_then(read),
@@ -46,7 +46,7 @@ fn render(name: &str, found: &Diagnosis) -> String {
     if found.is_healthy() {
         lines.push("No problem found.".to_owned());
     }
-    for Finding { severity, what, why, fix } in &found.findings {
+    for DiagnosisFinding { severity, what, why, fix } in &found.findings {
         let label = match severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
@@ -79,7 +79,7 @@ mod tests {
         let found = Diagnosis {
             state: "Running".into(),
             ready: false,
-            findings: vec![Finding {
+            findings: vec![DiagnosisFinding {
                 severity: Severity::Error,
                 what: "The guest runs, but its readiness probe fails.".into(),
                 why: "connection refused".into(),

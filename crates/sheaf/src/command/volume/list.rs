@@ -4,10 +4,10 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::{LONGHORN, human, text, users};
-use crate::command::link::Link;
+use crate::command::link::ClusterClient;
 use crate::command::table::{align, size};
 
-pub(super) async fn run(link: &Link, everywhere: bool) -> Result<()> {
+pub(super) async fn run(link: &ClusterClient, everywhere: bool) -> Result<()> {
     let resource = "persistentvolumeclaims";
     let claims = if everywhere { format!("/api/v1/{resource}") } else { link.core(resource) };
     let claims = link.items(&claims).await?;

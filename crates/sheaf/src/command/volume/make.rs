@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
 use super::{LONGHORN, bytes, claim_path, find_claim, human, quantity, text, wait};
-use crate::cli::{Access, NewVolume, Taking, Volume, VolumeMode};
-use crate::command::link::Link;
+use crate::cli::{Access, NewVolume, SnapshotArgs, VolumeClaim, VolumeMode};
+use crate::command::link::ClusterClient;
 use crate::command::{interrupt, print};
 
 /// After this long, the user is told what is waited for.
@@ -17,7 +17,7 @@ const PLACEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 const SNAPSHOTS: &str = "/apis/snapshot.storage.k8s.io/v1";
 
 pub(super) async fn create(new: &NewVolume) -> Result<()> {
-    let link = Link::to(&new.volume.place).await?;
+    let link = ClusterClient::to(&new.volume.place).await?;
     let mut size = new.size;
     let mut source = None;
     if let Some(name) = &new.from_snapshot {
@@ -58,12 +58,12 @@ pub(super) async fn create(new: &NewVolume) -> Result<()> {
 }
 
 pub(super) async fn clone(
-    volume: &Volume,
+    volume: &VolumeClaim,
     new: &str,
     size: Option<u64>,
     no_wait: bool,
 ) -> Result<()> {
-    let link = Link::to(&volume.place).await?;
+    let link = ClusterClient::to(&volume.place).await?;
     let source = find_claim(&link, volume).await?;
     let own = match text(&source, "/status/capacity/storage") {
         "" => text(&source, "/spec/resources/requests/storage"),
@@ -85,7 +85,7 @@ pub(super) async fn clone(
 }
 
 /// Creates a claim and waits until it has a volume with room for its data.
-async fn make(link: &Link, claim: &Value, no_wait: bool) -> Result<()> {
+async fn make(link: &ClusterClient, claim: &Value, no_wait: bool) -> Result<()> {
     let wanted = text(claim, "/spec/storageClassName");
     if !wanted.is_empty() {
         find_class(link, wanted).await?;
@@ -115,7 +115,7 @@ async fn make(link: &Link, claim: &Value, no_wait: bool) -> Result<()> {
     print(&format!("{name} ({size}) is ready\n"))
 }
 
-async fn find_class(link: &Link, name: &str) -> Result<Value> {
+async fn find_class(link: &ClusterClient, name: &str) -> Result<Value> {
     let path = format!("/apis/storage.k8s.io/v1/storageclasses/{name}");
     match link.find(&path).await? {
         Some(class) => Ok(class),
@@ -124,7 +124,7 @@ async fn find_class(link: &Link, name: &str) -> Result<Value> {
 }
 
 /// Waits until a claim is bound and the disks of the cluster have room for its data.
-async fn until_usable(link: &Link, claim: &Value) -> Result<()> {
+async fn until_usable(link: &ClusterClient, claim: &Value) -> Result<()> {
     let name = text(claim, "/metadata/name");
     let path = claim_path(link, name);
     let what = format!("volume {name}");
@@ -176,8 +176,8 @@ fn placement(volume: Option<&Value>) -> Option<Result<(), String>> {
     }
 }
 
-pub(super) async fn grow(volume: &Volume, size: u64, no_wait: bool) -> Result<()> {
-    let link = Link::to(&volume.place).await?;
+pub(super) async fn grow(volume: &VolumeClaim, size: u64, no_wait: bool) -> Result<()> {
+    let link = ClusterClient::to(&volume.place).await?;
     let claim = find_claim(&link, volume).await?;
     let name = &volume.name;
     let asked = text(&claim, "/spec/resources/requests/storage");
@@ -205,12 +205,12 @@ pub(super) async fn grow(volume: &Volume, size: u64, no_wait: bool) -> Result<()
     print(&format!("{name} has {}\n", human(&wanted)))
 }
 
-fn snapshot_path(link: &Link, name: &str) -> String {
+fn snapshot_path(link: &ClusterClient, name: &str) -> String {
     format!("{SNAPSHOTS}/namespaces/{}/volumesnapshots/{name}", link.namespace)
 }
 
-pub(super) async fn snapshot(taking: &Taking) -> Result<()> {
-    let link = Link::to(&taking.volume.place).await?;
+pub(super) async fn snapshot(taking: &SnapshotArgs) -> Result<()> {
+    let link = ClusterClient::to(&taking.volume.place).await?;
     let claim = find_claim(&link, &taking.volume).await?;
     let volume = text(&claim, "/metadata/name");
     let mut metadata = json!({"namespace": link.namespace});
@@ -246,8 +246,8 @@ pub(super) async fn snapshot(taking: &Taking) -> Result<()> {
     print(&format!("{name} ({}) is taken\n", human(&size)))
 }
 
-pub(super) async fn delete(volume: &Volume, no_wait: bool) -> Result<()> {
-    let link = Link::to(&volume.place).await?;
+pub(super) async fn delete(volume: &VolumeClaim, no_wait: bool) -> Result<()> {
+    let link = ClusterClient::to(&volume.place).await?;
     let claim = find_claim(&link, volume).await?;
     let name = &volume.name;
     let path = claim_path(&link, name);
@@ -261,7 +261,7 @@ pub(super) async fn delete(volume: &Volume, no_wait: bool) -> Result<()> {
 }
 
 /// Waits until a claim and the data of its volume are gone.
-async fn until_deleted(link: &Link, name: &str, bound: &str) -> Result<()> {
+async fn until_deleted(link: &ClusterClient, name: &str, bound: &str) -> Result<()> {
     let path = claim_path(link, name);
     let gone = |object: Option<&Value>| Ok(object.is_none().then_some(()));
     let what = format!("{name} to be released by its users");

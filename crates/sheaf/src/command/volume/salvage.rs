@@ -9,18 +9,16 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result, bail};
 use block::ids::ReplicaId;
 use block::repl::control::{Version, Versioned};
+use hci::longhorn::{OLD_RECORD, RECORD};
 use serde_json::{Value, json};
 
 use super::{LONGHORN, find_claim, text};
-use crate::cli::Volume;
-use crate::command::link::Link;
+use crate::cli::VolumeClaim;
+use crate::command::link::ClusterClient;
 use crate::command::print;
 
-/// Where the agent keeps the record of a volume, on its engine.
-const RECORD: &str = "sheaf.dev/block-record";
-
-pub(super) async fn run(volume: &Volume, replica: Option<&str>, yes: bool) -> Result<()> {
-    let link = Link::to(&volume.place).await?;
+pub(super) async fn run(volume: &VolumeClaim, replica: Option<&str>, yes: bool) -> Result<()> {
+    let link = ClusterClient::to(&volume.place).await?;
     let claim = find_claim(&link, volume).await?;
     let own = text(&claim, "/spec/volumeName").to_owned();
     let path = format!("{LONGHORN}/engines/{own}-e-0");
@@ -46,15 +44,17 @@ pub(super) async fn run(volume: &Volume, replica: Option<&str>, yes: bool) -> Re
     let record = serde_json::to_string(&next).context("cannot write the record")?;
     let patch = json!({"metadata": {
         "resourceVersion": text(&engine, "/metadata/resourceVersion"),
-        "annotations": {RECORD: record},
+        "annotations": {RECORD: record, OLD_RECORD: null},
     }});
     link.merge(&path, &patch).await?;
     print("Accepted. The volume is attached when it is used next.\n")
 }
 
 fn read_record(engine: &Value) -> Result<Versioned> {
-    let found = engine["metadata"]["annotations"][RECORD].as_str();
-    Ok(serde_json::from_str(found.context("the engine has no annotation sheaf.dev/block-record")?)?)
+    let annotations = &engine["metadata"]["annotations"];
+    let found = annotations[RECORD].as_str().or_else(|| annotations[OLD_RECORD].as_str());
+    let found = found.with_context(|| format!("the engine has no annotation {RECORD}"))?;
+    Ok(serde_json::from_str(found)?)
 }
 
 /// The replicas' names by their ids.

@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::list::state;
 use super::{LONGHORN, find_claim, human, text, users};
-use crate::cli::Volume;
-use crate::command::link::Link;
+use crate::cli::VolumeClaim;
+use crate::command::link::ClusterClient;
 use crate::command::table::{align, size};
 
 #[derive(Debug, Default)]
-struct Facts {
+struct VolumeFacts {
     claim: Value,
     volume: Option<Value>,
     engine: Option<Value>,
@@ -25,14 +25,14 @@ struct Facts {
     events: Vec<Value>,
 }
 
-pub(super) async fn run(volume: &Volume) -> Result<()> {
-    let link = Link::to(&volume.place).await?;
+pub(super) async fn run(volume: &VolumeClaim) -> Result<()> {
+    let link = ClusterClient::to(&volume.place).await?;
     let claim = find_claim(&link, volume).await?;
     let own = text(&claim, "/spec/volumeName").to_owned();
     let labels = format!("labelSelector=longhornvolume%3D{own}");
     let snapshots =
         format!("/apis/snapshot.storage.k8s.io/v1/namespaces/{}/volumesnapshots", link.namespace);
-    let mut facts = Facts { claim, ..Facts::default() };
+    let mut facts = VolumeFacts { claim, ..VolumeFacts::default() };
     if !own.is_empty() {
         facts.volume = link.find(&format!("{LONGHORN}/volumes/{own}")).await?;
         facts.engine = link.find(&format!("{LONGHORN}/engines/{own}-e-0")).await?;
@@ -53,7 +53,7 @@ pub(super) async fn run(volume: &Volume) -> Result<()> {
     crate::command::print(&explain(&facts))
 }
 
-fn explain(facts: &Facts) -> String {
+fn explain(facts: &VolumeFacts) -> String {
     let claim = &facts.claim;
     let told = |pointer: &str| text(claim, pointer);
     let mut out = String::new();
@@ -108,7 +108,7 @@ fn trouble(volume: &Value) -> String {
     unmet.map(|own| text(own, "/message")).collect::<Vec<_>>().join("; ")
 }
 
-fn replicas(facts: &Facts, out: &mut String) {
+fn replicas(facts: &VolumeFacts, out: &mut String) {
     if facts.replicas.is_empty() {
         return;
     }
@@ -132,7 +132,7 @@ fn replicas(facts: &Facts, out: &mut String) {
     indent(&align(&rows), out);
 }
 
-fn snapshots(facts: &Facts, out: &mut String) {
+fn snapshots(facts: &VolumeFacts, out: &mut String) {
     if facts.snapshots.is_empty() {
         return;
     }
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn all_that_matters_is_on_one_page() {
-        let facts = Facts {
+        let facts = VolumeFacts {
             claim: json!({"metadata": {"name": "data", "namespace": "default"},
                 "spec": {"volumeName": "pvc-1", "storageClassName": "longhorn",
                     "resources": {"requests": {"storage": "2Gi"}}},

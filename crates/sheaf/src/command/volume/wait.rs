@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::text;
-use crate::command::link::Link;
+use crate::command::link::ClusterClient;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// After this long, the user is told what is waited for.
@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Reads an object until `done` has an answer; it is given nothing for an object that is gone.
 pub(super) async fn until<T>(
-    link: &Link,
+    link: &ClusterClient,
     path: &str,
     what: &str,
     mut done: impl FnMut(Option<&Value>) -> Result<Option<T>>,
@@ -44,7 +44,10 @@ pub(super) async fn until<T>(
 }
 
 /// Why a claim gets no volume, according to its events.
-pub(in crate::command) async fn complaint(link: &Link, claim: &Value) -> Result<Option<String>> {
+pub(in crate::command) async fn complaint(
+    link: &ClusterClient,
+    claim: &Value,
+) -> Result<Option<String>> {
     let events = link.items(&link.core("events")).await?;
     let about = |event: &&Value| {
         text(event, "/involvedObject/uid") == text(claim, "/metadata/uid")

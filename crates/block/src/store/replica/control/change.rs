@@ -12,7 +12,7 @@ use crate::store::super_block::{Pinned, SuperBlock};
 
 /// The steps that a change takes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Plan {
+pub(super) struct ChangePlan {
     /// A new layer with this file.
     pub(super) creates: Option<FileNo>,
     /// Every page must be on disk first.
@@ -40,7 +40,7 @@ pub(super) struct Effect {
 
 impl Replica {
     /// Refuses what cannot be done; nothing has happened yet.
-    pub(super) fn plan_change(&self, change: &Change) -> Result<Plan, RequestError> {
+    pub(super) fn plan_change(&self, change: &Change) -> Result<ChangePlan, RequestError> {
         let body = &self.meta.body;
         let creates = Some(body.layers.next_file());
         match change {
@@ -50,20 +50,22 @@ impl Replica {
                         return Err(RequestError::SnapshotExists { id: *id });
                     }
                     self.check_depth()?;
-                    Ok(Plan { creates, holds: true, cuts: true, ..Plan::default() })
+                    Ok(ChangePlan { creates, holds: true, cuts: true, ..ChangePlan::default() })
                 }
-                Request::Prepare => Ok(Plan { creates, prepares: true, ..Plan::default() }),
+                Request::Prepare => {
+                    Ok(ChangePlan { creates, prepares: true, ..ChangePlan::default() })
+                }
                 Request::Revert { to } => {
                     self.layer_of(*to)?;
                     self.check_depth()?;
-                    Ok(Plan { creates, holds: true, ..Plan::default() })
+                    Ok(ChangePlan { creates, holds: true, ..ChangePlan::default() })
                 }
                 Request::DeleteSnapshot { id } => {
                     // Under a pin it is gone for people, and stays for the clone.
                     self.layer_of(*id)?;
-                    Ok(Plan::default())
+                    Ok(ChangePlan::default())
                 }
-                Request::Expand { size } => self.check_size(*size).map(|()| Plan::default()),
+                Request::Expand { size } => self.check_size(*size).map(|()| ChangePlan::default()),
                 Request::Promise { generation } if *generation < body.promised => {
                     Err(RequestError::StaleGeneration {
                         asked: *generation,
@@ -75,20 +77,24 @@ impl Replica {
                 }
                 Request::Pin { snapshot, .. } => {
                     self.check_at_rest(*snapshot)?;
-                    Ok(Plan { cleans: true, ..Plan::default() })
+                    Ok(ChangePlan { cleans: true, ..ChangePlan::default() })
                 }
                 Request::SealLayer { id } => {
                     self.layer_of(*id)?;
-                    Ok(Plan { cleans: true, ..Plan::default() })
+                    Ok(ChangePlan { cleans: true, ..ChangePlan::default() })
                 }
                 Request::Hydrate if body.base.is_none() => Err(RequestError::NoBase),
-                Request::CloseClean => Ok(Plan { holds: true, closes: true, ..Plan::default() }),
-                _ => Ok(Plan::default()),
+                Request::CloseClean => {
+                    Ok(ChangePlan { holds: true, closes: true, ..ChangePlan::default() })
+                }
+                _ => Ok(ChangePlan::default()),
             },
-            Change::BeginWork(_) | Change::ForgetLoss => Ok(Plan::default()),
-            Change::Seal => Ok(Plan { cleans: true, ..Plan::default() }),
-            Change::FinishWork => Ok(Plan { cleans: true, drops: true, ..Plan::default() }),
-            Change::DropLayer(_) => Ok(Plan { drops: true, ..Plan::default() }),
+            Change::BeginWork(_) | Change::ForgetLoss => Ok(ChangePlan::default()),
+            Change::Seal => Ok(ChangePlan { cleans: true, ..ChangePlan::default() }),
+            Change::FinishWork => {
+                Ok(ChangePlan { cleans: true, drops: true, ..ChangePlan::default() })
+            }
+            Change::DropLayer(_) => Ok(ChangePlan { drops: true, ..ChangePlan::default() }),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Change, Running, State};
+use super::{Change, ControlState, Running};
 use crate::store::files::FileId;
 use crate::store::replica::{Purpose, Replica};
 use crate::store::request::{IoOp, IoResult};
@@ -19,7 +19,7 @@ impl Replica {
             unreachable!("a completion without a change");
         };
         match &mut running.state {
-            State::Creating { left, failed, .. } => {
+            ControlState::Creating { left, failed, .. } => {
                 *left -= 1;
                 if let Err(fault) = result {
                     failed.get_or_insert(fault);
@@ -33,19 +33,19 @@ impl Replica {
                 }
                 self.control.running = Some(running);
             }
-            State::Cutting { .. } => match (result, running.state) {
-                (Ok(_), State::Cutting { next, effect }) => {
-                    running.state = State::Quieting;
+            ControlState::Cutting { .. } => match (result, running.state) {
+                (Ok(_), ControlState::Cutting { next, effect }) => {
+                    running.state = ControlState::Quieting;
                     self.finish_cut(running, *next, effect);
                 }
                 (Err(fault), _) => self.cannot_write(file, fault),
                 (Ok(_), _) => unreachable!("it was cutting"),
             },
-            State::Writing { .. } => match result {
+            ControlState::Writing { .. } => match result {
                 Ok(_) => self.mirror(running),
                 Err(fault) => self.cannot_write(file, fault),
             },
-            State::Mirroring { unfinished } => match (result, unfinished.take()) {
+            ControlState::Mirroring { unfinished } => match (result, unfinished.take()) {
                 (Ok(_), Some((next, effect))) => self.finish_change(running, *next, effect),
                 (Ok(_), None) => {}
                 (Err(fault), _) => self.cannot_write(file, fault),
@@ -56,8 +56,8 @@ impl Replica {
 
     /// The first slot is durable: what it says is true.
     fn mirror(&mut self, mut running: Running) {
-        let mirroring = State::Mirroring { unfinished: None };
-        let State::Writing { next, data, effect } =
+        let mirroring = ControlState::Mirroring { unfinished: None };
+        let ControlState::Writing { next, data, effect } =
             std::mem::replace(&mut running.state, mirroring)
         else {
             unreachable!("called when the first slot was written");
@@ -65,13 +65,13 @@ impl Replica {
         self.write_slot(SLOTS[1 - self.control.first], data);
         self.control.first = 0;
         if running.plan.closes {
-            running.state = State::Mirroring { unfinished: Some((next, effect)) };
+            running.state = ControlState::Mirroring { unfinished: Some((next, effect)) };
             self.control.running = Some(running);
             return;
         }
         let (change, plan) = (Change::FinishWork, running.plan);
         self.finish_change(running, *next, effect);
-        let state = State::Mirroring { unfinished: None };
+        let state = ControlState::Mirroring { unfinished: None };
         self.control.running = Some(Running { id: None, change, plan, state });
     }
 }

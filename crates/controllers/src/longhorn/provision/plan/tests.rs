@@ -37,15 +37,19 @@ fn a_claim_gets_a_volume_at_once_or_when_it_is_used() {
     let later = json!({"volumeBindingMode": "WaitForFirstConsumer"});
     let note = |key: &str| json!({"metadata": {"annotations": {key: "one"}}});
     for (claims, classes, expected) in [
-        (json!({}), json!({}), Want::Volume),
-        (json!({}), later.clone(), Want::Consumer),
-        (note(SELECTED_NODE), later.clone(), Want::Volume),
-        (note(IMMEDIATE), later, Want::Volume),
-        (json!({}), json!({"provisioner": "sheaf.io/local"}), Want::Nothing),
-        (json!({"spec": {"volumeName": "v"}}), json!({}), Want::Nothing),
-        (json!({"metadata": {"annotations": {ANNOUNCED: null}}}), json!({}), Want::Nothing),
-        (json!({"spec": {"selector": {}}}), json!({}), Want::Nothing),
-        (json!({"metadata": {"deletionTimestamp": "t"}}), json!({}), Want::Nothing),
+        (json!({}), json!({}), ProvisionRequest::Volume),
+        (json!({}), later.clone(), ProvisionRequest::Consumer),
+        (note(SELECTED_NODE), later.clone(), ProvisionRequest::Volume),
+        (note(IMMEDIATE), later, ProvisionRequest::Volume),
+        (json!({}), json!({"provisioner": "sheaf.io/local"}), ProvisionRequest::Nothing),
+        (json!({"spec": {"volumeName": "v"}}), json!({}), ProvisionRequest::Nothing),
+        (
+            json!({"metadata": {"annotations": {ANNOUNCED: null}}}),
+            json!({}),
+            ProvisionRequest::Nothing,
+        ),
+        (json!({"spec": {"selector": {}}}), json!({}), ProvisionRequest::Nothing),
+        (json!({"metadata": {"deletionTimestamp": "t"}}), json!({}), ProvisionRequest::Nothing),
     ] {
         assert_eq!(want(&claim(claims.clone()), &class(classes)), expected, "{claims}");
     }
@@ -150,11 +154,11 @@ fn a_claim_has_grown_when_its_engine_has() {
     let engine = |size: i64| Some(json!({"status": {"currentSize": size.to_string()}}));
     const GI: i64 = 1 << 30;
     for (capacity, size, engine, expected) in [
-        ("2Gi", 2 * GI, None, Growth::Nothing),
-        ("1Gi", GI, engine(GI), Growth::Ask { size: 2 * GI }),
-        ("1Gi", 2 * GI, engine(GI), Growth::Wait),
-        ("1Gi", 2 * GI, None, Growth::Wait),
-        ("1Gi", 2 * GI, engine(2 * GI), Growth::Tell { capacity: json!("2Gi") }),
+        ("2Gi", 2 * GI, None, ExpansionStep::Nothing),
+        ("1Gi", GI, engine(GI), ExpansionStep::Ask { size: 2 * GI }),
+        ("1Gi", 2 * GI, engine(GI), ExpansionStep::Wait),
+        ("1Gi", 2 * GI, None, ExpansionStep::Wait),
+        ("1Gi", 2 * GI, engine(2 * GI), ExpansionStep::Tell { capacity: json!("2Gi") }),
     ] {
         assert_eq!(growth(&own(capacity), &behind(size), engine.as_ref()), expected);
     }

@@ -5,15 +5,15 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::{Action, Draft, Seen};
-use crate::event::Tone;
-use crate::longhorn::volume::copy::{self, Step};
-use crate::longhorn::volume::place::Life;
-use crate::longhorn::volume::replica::{Supply, wish};
-use crate::longhorn::volume::state::State;
+use super::{Draft, VolumeAction, VolumeInput};
+use crate::event::EventType;
+use crate::longhorn::volume::copy::{self, CopyStep};
+use crate::longhorn::volume::place::NodeHealth;
+use crate::longhorn::volume::replica::{ReplicaAction, wish};
+use crate::longhorn::volume::state::VolumeState;
 use crate::longhorn::volume::ticket::time;
 use crate::longhorn::volume::{instance, removal};
-use crate::longhorn::{BACKINGS, REPLICAS, SNAPSHOTS};
+use crate::longhorn::{LONGHORN_VOLUMES, REPLICAS, SNAPSHOTS};
 use crate::object::{int, is_deleting, name, text};
 
 impl Draft<'_> {
@@ -28,7 +28,7 @@ impl Draft<'_> {
             if !begun {
                 self.first();
             }
-        } else if self.state == State::Attached
+        } else if self.state == VolumeState::Attached
             && engine.is_some_and(|own| text(own, "/status/currentState") == "running")
         {
             self.replenish();
@@ -37,9 +37,10 @@ impl Draft<'_> {
         let stale = SignedDuration::from_mins(minutes);
         let spent = self.census.surplus(self.seen.asked(), self.wanted, stale, self.seen.now);
         let doomed: Vec<Value> = spent.into_iter().map(|own| own.object.clone()).collect();
-        self.plan.actions.extend(doomed.into_iter().map(|own| Action::Delete(REPLICAS, own)));
-        let orphans = self.census.0.iter().filter(|own| own.deleting && own.life == Life::Gone);
-        let orphans: Vec<Action> =
+        self.plan.actions.extend(doomed.into_iter().map(|own| VolumeAction::Delete(REPLICAS, own)));
+        let orphans =
+            self.census.0.iter().filter(|own| own.deleting && own.life == NodeHealth::Gone);
+        let orphans: Vec<VolumeAction> =
             orphans.map(|own| removal::release(REPLICAS, own.object)).collect();
         self.plan.actions.extend(orphans);
         if self.census.0.iter().any(|own| own.failed.is_some()) {
@@ -52,7 +53,7 @@ impl Draft<'_> {
         let (places, obstacle) = self.census.first(self.wanted, &wish, self.seen.places);
         for (index, place) in places.iter().enumerate() {
             let made = instance::replica(self.seen.volume, place, None, index, self.seen.now);
-            self.plan.actions.push(Action::Create(REPLICAS, made));
+            self.plan.actions.push(VolumeAction::Create(REPLICAS, made));
         }
         // Fewer copies than there could be are a start, as the cluster's setting allows.
         self.obstacle = obstacle.map(|obstacle| self.seen.places.explain(obstacle, &wish));
@@ -64,23 +65,23 @@ impl Draft<'_> {
         let since = time(text(self.seen.volume, "/status/lastDegradedAt"));
         let (places, now) = (self.seen.places, self.seen.now);
         match self.census.supply(self.wanted, &wish, places, since, now) {
-            Supply::Enough => {}
-            Supply::Make(place) => {
+            ReplicaAction::Enough => {}
+            ReplicaAction::Make(place) => {
                 let made = instance::replica(self.seen.volume, &place, None, 0, now);
-                self.plan.actions.push(Action::Create(REPLICAS, made));
+                self.plan.actions.push(VolumeAction::Create(REPLICAS, made));
             }
-            Supply::Reuse(own) => {
+            ReplicaAction::Reuse(own) => {
                 let found = self.seen.replicas.iter().find(|replica| name(replica) == own);
                 let tries = found.and_then(|own| int(own, "/spec/rebuildRetryCount")).unwrap_or(0);
                 let spec = json!({"failedAt": "", "healthyAt": "", "rebuildRetryCount": tries + 1});
-                let patch = Action::Patch(REPLICAS, own.to_owned(), json!({"spec": spec}));
+                let patch = VolumeAction::Patch(REPLICAS, own.to_owned(), json!({"spec": spec}));
                 self.plan.actions.push(patch);
             }
-            Supply::Wait(until) => {
+            ReplicaAction::Wait(until) => {
                 let left = until.duration_since(now);
                 self.again(left.unsigned_abs().max(Duration::from_secs(1)));
             }
-            Supply::NoPlace(obstacle) => {
+            ReplicaAction::NoPlace(obstacle) => {
                 self.obstacle = Some(places.explain(obstacle, &wish));
                 self.plan.wants_room = true;
             }
@@ -96,42 +97,44 @@ impl Draft<'_> {
                 "spec.dataSource \"{}\" is invalid: it must be snap://VOLUME/SNAPSHOT or vol://VOLUME",
                 text(volume, "/spec/dataSource")
             );
-            self.event(Tone::Warning, "VolumeCloneFailed", message);
+            self.push_event(EventType::Warning, "VolumeCloneFailed", message);
         }
     }
 
-    fn copy(&mut self, source: &copy::Source) {
-        let Seen { volume, original, places, now, .. } = *self.seen;
+    fn copy(&mut self, source: &copy::CopySource) {
+        let VolumeInput { volume, original, places, now, .. } = *self.seen;
         let step = copy::step(volume, source, original, &self.census, places, self.wanted);
         match step {
-            Step::Wait => {}
-            Step::TakeSnapshot(made) => self.plan.actions.push(Action::Create(SNAPSHOTS, made)),
-            Step::Make(made) => {
+            CopyStep::Wait => {}
+            CopyStep::TakeSnapshot(made) => {
+                self.plan.actions.push(VolumeAction::Create(SNAPSHOTS, made))
+            }
+            CopyStep::Make(made) => {
                 // Whoever makes the files looks there for the snapshot.
                 let told = json!({"status": {"cloneStatus": copy::status(source, "initiated")}});
                 let name = name(volume).to_owned();
-                self.plan.actions.push(Action::Tell(BACKINGS, name, told));
+                self.plan.actions.push(VolumeAction::Tell(LONGHORN_VOLUMES, name, told));
                 self.clone_status = Some(copy::status(source, "initiated"));
                 for (index, (place, from)) in made.iter().enumerate() {
                     let made = instance::replica(volume, place, Some(from), index, now);
-                    self.plan.actions.push(Action::Create(REPLICAS, made));
+                    self.plan.actions.push(VolumeAction::Create(REPLICAS, made));
                 }
             }
-            Step::Complete => {
+            CopyStep::Complete => {
                 self.clone_status = Some(copy::status(source, "completed"));
                 if source.own
                     && let Some(snapshot) = &original.snapshot
                     && !is_deleting(snapshot)
                 {
-                    self.plan.actions.push(Action::Delete(SNAPSHOTS, snapshot.clone()));
+                    self.plan.actions.push(VolumeAction::Delete(SNAPSHOTS, snapshot.clone()));
                 }
                 let message = format!("finished cloning volume {}", source.volume);
-                self.event(Tone::Normal, "VolumeCloneCompleted", message);
+                self.push_event(EventType::Normal, "VolumeCloneCompleted", message);
             }
-            Step::Fail(why) => {
+            CopyStep::Fail(why) => {
                 self.clone_status = Some(copy::status(source, "failed"));
                 let message = format!("cannot clone volume {}: {why}", source.volume);
-                self.event(Tone::Warning, "VolumeCloneFailed", message);
+                self.push_event(EventType::Warning, "VolumeCloneFailed", message);
             }
         }
     }

@@ -30,7 +30,7 @@ impl World {
             made: 0,
             looks: 0,
         };
-        world.objects.insert((BACKINGS.plural, "v".into()), volume);
+        world.objects.insert((LONGHORN_VOLUMES.plural, "v".into()), volume);
         world
     }
 
@@ -56,18 +56,18 @@ impl World {
 
     /// One look of the controller.
     fn look(&mut self) -> usize {
-        let Some(volume) = self.get(BACKINGS, "v").cloned() else { return 0 };
+        let Some(volume) = self.get(LONGHORN_VOLUMES, "v").cloned() else { return 0 };
         // No two looks happen at the same time.
         self.looks += 1;
         let (replicas, snapshots) = (self.all(REPLICAS), self.all(SNAPSHOTS));
-        let places = Places::new(&self.storage, &[], &[], &volume);
-        let seen = Seen {
+        let places = ReplicaPlacements::new(&self.storage, &[], &[], &volume);
+        let seen = VolumeInput {
             volume: &volume,
             engine: self.get(ENGINES, "v-e-0"),
             replicas: &replicas,
             attachment: self.get(ATTACHMENTS, "v"),
             snapshots: &snapshots,
-            original: &Original::default(),
+            original: &ResolvedSource::default(),
             places: &places,
             now: Timestamp::new(self.now, self.looks).unwrap(),
         };
@@ -75,19 +75,20 @@ impl World {
         let count = plan.actions.len();
         for action in plan.actions {
             match action {
-                Action::Create(resource, mut object) => {
+                VolumeAction::Create(resource, mut object) => {
                     self.made += 1;
                     object["metadata"]["uid"] = json!(format!("u{}", self.made));
                     self.objects.insert((resource.plural, name(&object).to_owned()), object);
                 }
-                Action::Patch(resource, name, patch) | Action::Tell(resource, name, patch) => {
+                VolumeAction::Patch(resource, name, patch)
+                | VolumeAction::Tell(resource, name, patch) => {
                     self.merge(resource, &name, &patch);
                 }
-                Action::Delete(resource, object) => {
+                VolumeAction::Delete(resource, object) => {
                     let going = json!({"metadata": {"deletionTimestamp": "t"}});
                     self.merge(resource, name(&object), &going);
                 }
-                Action::Event(_, reason, _) => self.events.push(reason.to_owned()),
+                VolumeAction::Event(_, reason, _) => self.events.push(reason.to_owned()),
             }
         }
         count
@@ -143,7 +144,7 @@ impl World {
 
     /// `state robustness node; replicas by node; condition`.
     fn told(&self) -> String {
-        let Some(volume) = self.get(BACKINGS, "v") else { return "gone".into() };
+        let Some(volume) = self.get(LONGHORN_VOLUMES, "v") else { return "gone".into() };
         let part = |field: &str| text(&volume["status"], field).to_owned();
         let mut told = format!("{} {}", part("/state"), part("/robustness"));
         let mut nodes: Vec<String> = self
@@ -191,7 +192,7 @@ fn a_volume_is_made_attached_detached_and_removed() {
     );
     let attachment = world.get(ATTACHMENTS, "v").unwrap();
     assert_eq!(attachment["status"]["attachmentTicketStatuses"]["t"]["satisfied"], true);
-    assert_eq!(world.get(BACKINGS, "v").unwrap()["spec"]["nodeID"], "one");
+    assert_eq!(world.get(LONGHORN_VOLUMES, "v").unwrap()["spec"]["nodeID"], "one");
     assert_eq!(world.look(), 0, "a settled volume is left alone");
     assert_eq!(world.ticket(None).settle().told(), r#"detached unknown on '', replicas ["one"]"#);
     let engine = world.get(ENGINES, "v-e-0").unwrap();
@@ -201,7 +202,7 @@ fn a_volume_is_made_attached_detached_and_removed() {
     );
     assert_eq!(world.look(), 0);
     assert_eq!(world.events, ["Attached", "Healthy", "Detached"]);
-    world.merge(BACKINGS, "v", &json!({"metadata": {"deletionTimestamp": "t"}}));
+    world.merge(LONGHORN_VOLUMES, "v", &json!({"metadata": {"deletionTimestamp": "t"}}));
     assert_eq!(world.settle().told(), "gone");
     let left: Vec<_> =
         world.objects.keys().filter(|(kind, _)| *kind != ATTACHMENTS.plural).collect();
@@ -214,7 +215,7 @@ fn an_attached_volume_goes_although_somebody_wants_it() {
     world.settle().ticket(Some("two")).settle();
     let snapshot = json!({"metadata": {"name": "s", "finalizers": ["longhorn.io"]}});
     world.objects.insert((SNAPSHOTS.plural, "s".into()), snapshot);
-    world.merge(BACKINGS, "v", &json!({"metadata": {"deletionTimestamp": "t"}}));
+    world.merge(LONGHORN_VOLUMES, "v", &json!({"metadata": {"deletionTimestamp": "t"}}));
     // Nobody looks at a volume because a snapshot is gone: each look must do all it can.
     for _ in 0..3 {
         world.look();
@@ -230,7 +231,7 @@ fn an_attached_volume_goes_although_somebody_wants_it() {
 fn without_nodes_a_volume_says_why_and_starts_when_one_comes() {
     let mut world = World::new(&[], spec(2));
     assert_eq!(world.settle().told(), "detached unknown on '', replicas []");
-    let condition = &world.get(BACKINGS, "v").unwrap()["status"]["conditions"][0];
+    let condition = &world.get(LONGHORN_VOLUMES, "v").unwrap()["status"]["conditions"][0];
     assert_eq!((&condition["type"], &condition["status"]), (&json!("Scheduled"), &json!("False")));
     assert_eq!(condition["message"], "nodes are unavailable");
     world.ticket(Some("one"));
@@ -307,19 +308,19 @@ fn a_lost_copy_is_replaced_and_the_last_one_kept() {
 fn a_volume_grows_at_work_and_at_rest() {
     let mut world = World::new(&["one"], spec(1));
     world.settle();
-    world.merge(BACKINGS, "v", &json!({"spec": {"size": "2147483648"}}));
+    world.merge(LONGHORN_VOLUMES, "v", &json!({"spec": {"size": "2147483648"}}));
     world.look();
     let tickets = world.get(ATTACHMENTS, "v").unwrap()["spec"]["attachmentTickets"].clone();
     assert!(tickets.get("volume-expansion-controller-v").is_some(), "{tickets}");
-    assert_eq!(world.get(BACKINGS, "v").unwrap()["status"]["expansionRequired"], true);
+    assert_eq!(world.get(LONGHORN_VOLUMES, "v").unwrap()["status"]["expansionRequired"], true);
     assert_eq!(world.settle().told(), r#"detached unknown on '', replicas ["one"]"#);
     assert_eq!(world.all(REPLICAS)[0]["spec"]["volumeSize"], "2147483648");
-    assert_eq!(world.get(BACKINGS, "v").unwrap()["status"]["expansionRequired"], false);
+    assert_eq!(world.get(LONGHORN_VOLUMES, "v").unwrap()["status"]["expansionRequired"], false);
     let tickets = &world.get(ATTACHMENTS, "v").unwrap()["spec"]["attachmentTickets"];
     assert_eq!(tickets, &json!({}));
 
     world.ticket(Some("one")).settle();
-    world.merge(BACKINGS, "v", &json!({"spec": {"size": "3221225472"}}));
+    world.merge(LONGHORN_VOLUMES, "v", &json!({"spec": {"size": "3221225472"}}));
     assert_eq!(world.settle().told(), r#"attached healthy on 'one', replicas ["one"]"#);
     assert_eq!(world.get(ENGINES, "v-e-0").unwrap()["spec"]["volumeSize"], "3221225472");
 }
@@ -361,6 +362,9 @@ fn a_source_that_cannot_be_read_makes_no_empty_volume() {
     spec["dataSource"] = json!("something");
     let mut world = World::new(&["one"], spec);
     assert_eq!(world.settle().told(), "detached unknown on '', replicas []");
-    assert_eq!(world.get(BACKINGS, "v").unwrap()["status"]["cloneStatus"]["state"], "failed");
+    assert_eq!(
+        world.get(LONGHORN_VOLUMES, "v").unwrap()["status"]["cloneStatus"]["state"],
+        "failed"
+    );
     assert_eq!(world.events, ["VolumeCloneFailed"]);
 }

@@ -5,7 +5,11 @@ use super::*;
 
 /// `name node flags`: `h` has been healthy, `f` failed, `e` says error, `r` runs, `l` is
 /// leaving; `+` is in sync, `-` given up, `~` being built.
-fn check<T>(lines: &[&str], nodes: &[&str], read: impl FnOnce(&Census<'_>, &Places) -> T) -> T {
+fn check<T>(
+    lines: &[&str],
+    nodes: &[&str],
+    read: impl FnOnce(&ReplicaSet<'_>, &ReplicaPlacements) -> T,
+) -> T {
     let mut modes = json!({});
     let mut replicas = Vec::new();
     for line in lines {
@@ -33,8 +37,8 @@ fn check<T>(lines: &[&str], nodes: &[&str], read: impl FnOnce(&Census<'_>, &Plac
     }
     let engine = json!({"status": {"replicaModeMap": modes}});
     let storage: Vec<Value> = nodes.iter().map(|name| storage_node(name)).collect();
-    let places = Places::new(&storage, &[], &[], &json!({}));
-    read(&Census::new(&replicas, Some(&engine), &places), &places)
+    let places = ReplicaPlacements::new(&storage, &[], &[], &json!({}));
+    read(&ReplicaSet::new(&replicas, Some(&engine), &places), &places)
 }
 
 fn names(list: &[&Replica<'_>]) -> String {
@@ -107,13 +111,13 @@ fn a_missing_copy_is_reused_awaited_or_made() {
         ),
     ] {
         let found = check(lines, nodes, |census, places| {
-            let wish = Wish { size: 1 << 30, ..Wish::default() };
+            let wish = PlacementRequest { size: 1 << 30, ..PlacementRequest::default() };
             match census.supply(wanted, &wish, places, Some(at(since)), at(now)) {
-                Supply::Enough => "enough".to_owned(),
-                Supply::Reuse(name) => format!("reuse {name}"),
-                Supply::Make(place) => format!("make {}", place.node),
-                Supply::Wait(until) => format!("wait until {}", until.as_second()),
-                Supply::NoPlace(obstacle) => obstacle.text().to_owned(),
+                ReplicaAction::Enough => "enough".to_owned(),
+                ReplicaAction::Reuse(name) => format!("reuse {name}"),
+                ReplicaAction::Make(place) => format!("make {}", place.node),
+                ReplicaAction::Wait(until) => format!("wait until {}", until.as_second()),
+                ReplicaAction::NoPlace(obstacle) => obstacle.text().to_owned(),
             }
         });
         assert_eq!(found, expected, "{lines:?} on {nodes:?}");
@@ -125,31 +129,34 @@ fn a_replica_on_a_silent_node_is_awaited_for_a_while() {
     let mut silent = storage_node("two");
     silent["status"]["conditions"] = json!([{"type": "Ready", "status": "Unknown"}]);
     let storage = [storage_node("one"), silent, storage_node("three")];
-    let places = Places::new(&storage, &[], &[], &json!({}));
+    let places = ReplicaPlacements::new(&storage, &[], &[], &json!({}));
     let replica = |name: &str, node: &str, failed: &str| json!({"metadata": {"name": name}, "spec": {"nodeID": node, "healthyAt": "x", "failedAt": failed}});
     let replicas = [replica("a", "one", ""), replica("b", "two", "1970-01-01T00:00:00Z")];
     let engine = json!({"status": {"replicaModeMap": {"a": "RW"}}});
-    let census = Census::new(&replicas, Some(&engine), &places);
-    let wish = Wish { size: 1 << 30, ..Wish::default() };
+    let census = ReplicaSet::new(&replicas, Some(&engine), &places);
+    let wish = PlacementRequest { size: 1 << 30, ..PlacementRequest::default() };
     let supply = |now| census.supply(2, &wish, &places, Some(at(0)), at(now));
-    assert_eq!(supply(10), Supply::Wait(at(600)));
-    assert!(matches!(supply(601), Supply::Make(place) if place.node == "three"));
+    assert_eq!(supply(10), ReplicaAction::Wait(at(600)));
+    assert!(matches!(supply(601), ReplicaAction::Make(place) if place.node == "three"));
 }
 
 #[test]
 fn first_copies_go_apart_and_as_many_as_fit() {
     let first = |nodes: &[&str], wanted: usize| {
         check(&[], nodes, |census, places| {
-            let wish = Wish { size: 1 << 30, ..Wish::default() };
+            let wish = PlacementRequest { size: 1 << 30, ..PlacementRequest::default() };
             let (found, obstacle) = census.first(wanted, &wish, places);
             (found.into_iter().map(|own| own.node).collect::<Vec<_>>().join(" "), obstacle)
         })
     };
     assert_eq!(first(&["one", "two"], 2), ("one two".into(), None));
-    assert_eq!(first(&["one"], 2), ("one".into(), Some(Obstacle::AntiAffinity)));
-    assert_eq!(first(&[], 1), (String::new(), Some(Obstacle::NoNodes)));
+    assert_eq!(first(&["one"], 2), ("one".into(), Some(PlacementError::AntiAffinity)));
+    assert_eq!(first(&[], 1), (String::new(), Some(PlacementError::NoNodes)));
     let again = check(&["a one f"], &["one"], |census, places| {
-        census.first(1, &Wish { size: 1 << 30, ..Wish::default() }, places).0.len()
+        census
+            .first(1, &PlacementRequest { size: 1 << 30, ..PlacementRequest::default() }, places)
+            .0
+            .len()
     });
     assert_eq!(again, 0, "what failed is not made again before it is removed");
 }

@@ -1,14 +1,16 @@
 //! Defaults and rules of machines, handed from crate `virt` to the server.
 
-use apiserver::extension::{Act, Attempt, Cause, Denial, Lookup, Review, Rules};
+use apiserver::extension::{
+    Attempt, Cause, Denial, ExtensionOperation, ExtensionRules, Lookup, Review,
+};
 use auth::User;
 use serde_json::Value;
-use virt::admit::{self, Objects, Surroundings, Write};
+use virt::admit::{self, MutationContext, Objects, Write};
 use virt::{ARCHITECTURE, ClusterConfig};
 
 use crate::command::server::identities;
 
-pub(super) struct Machines;
+pub(super) struct MachineRules;
 
 /// The groups whose kinds have rules.
 const GROUPS: [&str; 8] = [
@@ -22,7 +24,7 @@ const GROUPS: [&str; 8] = [
     "clone.kubevirt.io",
 ];
 
-impl Rules for Machines {
+impl ExtensionRules for MachineRules {
     fn concern(&self, group: &str, resource: &str) -> bool {
         GROUPS.contains(&group) || (group, resource) == ("", "persistentvolumeclaims")
     }
@@ -36,8 +38,8 @@ impl Rules for Machines {
         if !review.subresource.is_empty() {
             return Ok(());
         }
-        let objects = Reader(review.objects);
-        let mut around = Surroundings {
+        let objects = ExtensionReader(review.objects);
+        let mut around = MutationContext {
             namespace: review.namespace,
             trusted: is_trusted(review),
             config: &config(review),
@@ -49,16 +51,16 @@ impl Rules for Machines {
         admit::mutate(review.group, review.resource, object, old, &mut around).map_err(denial)
     }
 
-    fn judge(
+    fn validate(
         &self,
         review: &Review<'_>,
         object: Option<&Value>,
         old: Option<&Value>,
     ) -> Result<Vec<String>, Denial> {
-        let Some(object) = object.filter(|_| review.act != Act::Delete) else {
+        let Some(object) = object.filter(|_| review.act != ExtensionOperation::Delete) else {
             return Ok(Vec::new());
         };
-        let objects = Reader(review.objects);
+        let objects = ExtensionReader(review.objects);
         let write = Write {
             object,
             old,
@@ -90,7 +92,7 @@ impl Appliance {
         review: &Review<'a>,
         object: Option<&'a Value>,
         old: Option<&'a Value>,
-        objects: &'a Reader<'a>,
+        objects: &'a ExtensionReader<'a>,
         writer: &'a Client<'a>,
     ) -> hci::admit::Write<'a> {
         hci::admit::Write {
@@ -98,7 +100,7 @@ impl Appliance {
             resource: review.resource,
             namespace: review.namespace,
             name: review.name,
-            object: object.filter(|_| review.act != Act::Delete),
+            object: object.filter(|_| review.act != ExtensionOperation::Delete),
             old,
             trusted: is_trusted(review),
             objects,
@@ -107,7 +109,7 @@ impl Appliance {
     }
 }
 
-impl Rules for Appliance {
+impl ExtensionRules for Appliance {
     fn concern(&self, group: &str, resource: &str) -> bool {
         hci::admit::concerns(group, resource)
     }
@@ -121,13 +123,13 @@ impl Rules for Appliance {
         if !review.subresource.is_empty() {
             return Ok(());
         }
-        let objects = Reader(review.objects);
+        let objects = ExtensionReader(review.objects);
         let writer = Client(*review);
         let write = Self::write(review, None, old, &objects, &writer);
         hci::admit::complete(&write, object).map_err(refusal)
     }
 
-    fn judge(
+    fn validate(
         &self,
         review: &Review<'_>,
         object: Option<&Value>,
@@ -136,17 +138,17 @@ impl Rules for Appliance {
         if !review.subresource.is_empty() {
             return Ok(Vec::new());
         }
-        let objects = Reader(review.objects);
+        let objects = ExtensionReader(review.objects);
         let writer = Client(*review);
         let write = Self::write(review, object, old, &objects, &writer);
-        hci::admit::judge(&write).map(|()| Vec::new()).map_err(refusal)
+        hci::admit::validate(&write).map(|()| Vec::new()).map_err(refusal)
     }
 }
 
 /// Kinds on which nothing acts yet: whoever writes one is told.
 pub(super) struct Inactive;
 
-impl Rules for Inactive {
+impl ExtensionRules for Inactive {
     fn concern(&self, group: &str, resource: &str) -> bool {
         hci::inactive::concerns(group, resource)
     }
@@ -155,13 +157,13 @@ impl Rules for Inactive {
         Ok(())
     }
 
-    fn judge(
+    fn validate(
         &self,
         review: &Review<'_>,
         object: Option<&Value>,
         _: Option<&Value>,
     ) -> Result<Vec<String>, Denial> {
-        let is_write = review.act != Act::Delete && review.subresource.is_empty();
+        let is_write = review.act != ExtensionOperation::Delete && review.subresource.is_empty();
         let written = object.filter(|_| is_write);
         let warning = written
             .and_then(|object| hci::inactive::warning(review.group, review.resource, object));
@@ -209,7 +211,7 @@ fn denial(denial: admit::Denial) -> Denial {
 /// Who asked for a write.
 struct Client<'a>(Review<'a>);
 
-impl hci::admit::Writer for Client<'_> {
+impl hci::admit::RequestUser for Client<'_> {
     fn name(&self) -> &str {
         &self.0.user.name
     }
@@ -265,9 +267,9 @@ impl Client<'_> {
     }
 }
 
-struct Reader<'a>(&'a dyn Lookup);
+struct ExtensionReader<'a>(&'a dyn Lookup);
 
-impl Objects for Reader<'_> {
+impl Objects for ExtensionReader<'_> {
     fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         self.0.get(group, plural, namespace, name)
     }

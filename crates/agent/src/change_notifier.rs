@@ -7,10 +7,10 @@ use tokio::sync::watch;
 
 /// Clones ring the same bell.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Bell(Arc<watch::Sender<()>>);
+pub(crate) struct ChangeNotifier(Arc<watch::Sender<()>>);
 
-impl Bell {
-    pub(crate) fn ring(&self) {
+impl ChangeNotifier {
+    pub(crate) fn notify(&self) {
         self.0.send_replace(());
     }
 

@@ -16,54 +16,54 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
-use super::act::{ActError, Hands, Kind};
-use super::board::{self, Board, Names, Serving};
-use super::object::{self, Engine, Replica, Snapshot, Volume};
-use super::plan::{Key, World, needs_process, plan};
-use super::status::{self, Place};
-use super::{disk, instant, longhorn};
-use crate::bell::Bell;
+use super::act::{ActError, ActionContext, WrittenKind};
+use super::attached::{self, AttachedEntry, AttachedVolumes, VolumeNumbers};
+use super::object::{self, Engine, LonghornVolume, Replica, Snapshot};
+use super::plan::{JobKey, StorageWorld, needs_process, plan};
+use super::status::{self, ReplicaAddress};
+use super::{disk, group_snapshot, longhorn};
+use crate::change_notifier::ChangeNotifier;
 use crate::event::Reporter;
-use crate::image::{Ready, own_disks};
+use crate::image::{ImageLocations, own_disks};
 use crate::vmi;
-use crate::volume::{Mirror, steady};
+use crate::volume::{ObjectCache, steady};
 
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+const FIRST_RETRY_DELAY: Duration = Duration::from_millis(200);
+const LONGEST_RETRY_DELAY: Duration = Duration::from_secs(15);
 /// How often disks are looked at: room comes and goes without a word.
 const DISKS: Duration = Duration::from_secs(30);
 
 /// The task that owns what is known.
-pub(super) struct Keeper {
-    pub(super) hands: Hands,
+pub(super) struct StorageController {
+    pub(super) hands: ActionContext,
     pub(super) reporter: Reporter,
     pub(super) address: String,
     pub(super) sockets: PathBuf,
     pub(super) default_disk: PathBuf,
     pub(super) wanted: watch::Sender<bool>,
     pub(super) told: watch::Receiver<Option<Arc<StorageStatus>>>,
-    pub(super) names: Names,
-    pub(super) serving: Serving,
-    pub(super) bell: Bell,
-    pub(super) seen: Seen,
-    pub(super) work: Work,
+    pub(super) names: VolumeNumbers,
+    pub(super) serving: AttachedEntry,
+    pub(super) bell: ChangeNotifier,
+    pub(super) seen: ApiObjects,
+    pub(super) work: RunningJobs,
 }
 
 /// What the API has told.
 #[derive(Default)]
-pub(super) struct Seen {
-    volumes: Mirror<Volume>,
-    replicas: Mirror<Replica>,
-    engines: Mirror<Engine>,
-    snapshots: Mirror<Snapshot>,
+pub(super) struct ApiObjects {
+    volumes: ObjectCache<LonghornVolume>,
+    replicas: ObjectCache<Replica>,
+    engines: ObjectCache<Engine>,
+    snapshots: ObjectCache<Snapshot>,
     /// The tickets for which each volume is where they want it.
-    attachments: Mirror<BTreeSet<String>>,
-    images: Mirror<Ready>,
-    node: Mirror<DynamicObject>,
-    settings: Mirror<String>,
+    attachments: ObjectCache<BTreeSet<String>>,
+    images: ObjectCache<ImageLocations>,
+    node: ObjectCache<DynamicObject>,
+    settings: ObjectCache<String>,
 }
 
-impl Seen {
+impl ApiObjects {
     fn is_complete(&self) -> bool {
         self.volumes.is_complete()
             && self.replicas.is_complete()
@@ -78,11 +78,11 @@ impl Seen {
 
 /// What is under way.
 #[derive(Default)]
-pub(super) struct Work {
-    jobs: JoinSet<Done>,
-    under_way: BTreeSet<Key>,
-    telling: BTreeSet<(Kind, String)>,
-    troubles: BTreeMap<Key, Trouble>,
+pub(super) struct RunningJobs {
+    jobs: JoinSet<JobResult>,
+    under_way: BTreeSet<JobKey>,
+    telling: BTreeSet<(WrittenKind, String)>,
+    troubles: BTreeMap<JobKey, JobFailure>,
     /// Disks are being looked at, or must be.
     disks: Disks,
     /// Memory may be left of a snapshot that is gone.
@@ -98,18 +98,18 @@ enum Disks {
 }
 
 /// What went wrong last, and how long to leave it alone.
-struct Trouble {
+struct JobFailure {
     complaint: String,
     pauses: Backoff,
 }
 
-enum Done {
-    Acted(Key, Result<(), String>),
-    Told(Kind, String, Option<Box<DynamicObject>>),
+enum JobResult {
+    Acted(JobKey, Result<(), String>),
+    Told(WrittenKind, String, Option<Box<DynamicObject>>),
     Looked,
 }
 
-enum News {
+enum StorageEvent {
     Volume(Event<DynamicObject>),
     Replica(Event<DynamicObject>),
     Engine(Event<DynamicObject>),
@@ -119,13 +119,13 @@ enum News {
     Node(Event<DynamicObject>),
     Setting(Event<DynamicObject>),
     Storage,
-    Ended(Result<Done, tokio::task::JoinError>),
+    Ended(Result<JobResult, tokio::task::JoinError>),
     LookAtDisks,
     Nothing,
     Stop,
 }
 
-impl Keeper {
+impl StorageController {
     /// Runs until `stop`; the storage process goes on.
     pub(super) async fn run(mut self, mut stop: Stop) {
         let client = self.hands.client.clone();
@@ -146,24 +146,24 @@ impl Keeper {
         loop {
             let news = tokio::select! {
                 biased;
-                () = stop.requested() => News::Stop,
-                Some(event) = volumes.next() => News::Volume(event),
-                Some(event) = replicas.next() => News::Replica(event),
-                Some(event) = engines.next() => News::Engine(event),
-                Some(event) = snapshots.next() => News::Snapshot(event),
-                Some(event) = attachments.next() => News::Attachment(event),
-                Some(event) = images.next() => News::Image(event),
-                Some(event) = nodes.next() => News::Node(event),
-                Some(event) = settings.next() => News::Setting(event),
-                Ok(()) = self.told.changed() => News::Storage,
-                Some(ended) = self.work.jobs.join_next() => News::Ended(ended),
-                _ = disks.tick() => News::LookAtDisks,
+                () = stop.requested() => StorageEvent::Stop,
+                Some(event) = volumes.next() => StorageEvent::Volume(event),
+                Some(event) = replicas.next() => StorageEvent::Replica(event),
+                Some(event) = engines.next() => StorageEvent::Engine(event),
+                Some(event) = snapshots.next() => StorageEvent::Snapshot(event),
+                Some(event) = attachments.next() => StorageEvent::Attachment(event),
+                Some(event) = images.next() => StorageEvent::Image(event),
+                Some(event) = nodes.next() => StorageEvent::Node(event),
+                Some(event) = settings.next() => StorageEvent::Setting(event),
+                Ok(()) = self.told.changed() => StorageEvent::Storage,
+                Some(ended) = self.work.jobs.join_next() => StorageEvent::Ended(ended),
+                _ = disks.tick() => StorageEvent::LookAtDisks,
                 // What comes together is looked at together.
-                () = std::future::ready(()), if is_behind => News::Nothing,
+                () = std::future::ready(()), if is_behind => StorageEvent::Nothing,
             };
             match news {
-                News::Stop => return,
-                News::Nothing => {
+                StorageEvent::Stop => return,
+                StorageEvent::Nothing => {
                     is_behind = false;
                     if self.seen.is_complete() {
                         self.act();
@@ -177,24 +177,24 @@ impl Keeper {
         }
     }
 
-    fn apply(&mut self, news: News) {
+    fn apply(&mut self, news: StorageEvent) {
         let seen = &mut self.seen;
         match news {
-            News::Volume(event) => seen.volumes.apply(event, by_name(object::volume)),
-            News::Replica(event) => {
+            StorageEvent::Volume(event) => seen.volumes.apply(event, by_name(object::volume)),
+            StorageEvent::Replica(event) => {
                 seen.replicas.apply(event, by_name(object::replica));
                 self.work.disks = Disks::Due;
             }
-            News::Engine(event) => seen.engines.apply(event, by_name(object::engine)),
-            News::Snapshot(event) => {
+            StorageEvent::Engine(event) => seen.engines.apply(event, by_name(object::engine)),
+            StorageEvent::Snapshot(event) => {
                 self.work.sweep |= matches!(event, Event::Delete(_) | Event::InitDone);
                 seen.snapshots.apply(event, by_name(object::snapshot));
             }
-            News::Attachment(event) => {
+            StorageEvent::Attachment(event) => {
                 seen.attachments.apply(event, by_name(|it| Some(object::satisfied(it))));
             }
-            News::Image(event) => seen.images.apply(event, by_name(Ready::of)),
-            News::Node(event) => {
+            StorageEvent::Image(event) => seen.images.apply(event, by_name(ImageLocations::of)),
+            StorageEvent::Node(event) => {
                 let own = self.hands.node.clone();
                 let of = |it: &DynamicObject| {
                     (it.metadata.name.as_ref() == Some(&own)).then(|| it.clone())
@@ -202,44 +202,46 @@ impl Keeper {
                 seen.node.apply(event, by_name(of));
                 self.work.disks = Disks::Due;
             }
-            News::Setting(event) => {
+            StorageEvent::Setting(event) => {
                 let value = |it: &DynamicObject| it.data["value"].as_str().map(str::to_owned);
                 seen.settings.apply(event, by_name(value));
             }
-            News::LookAtDisks => self.work.disks = Disks::Due,
-            News::Ended(Ok(done)) => self.ended(done),
-            News::Ended(Err(failure)) => {
+            StorageEvent::LookAtDisks => self.work.disks = Disks::Due,
+            StorageEvent::Ended(Ok(done)) => self.ended(done),
+            StorageEvent::Ended(Err(failure)) => {
                 tracing::error!(error = %failure, "work on volumes panicked");
                 self.work.under_way.clear();
                 self.work.telling.clear();
             }
-            News::Storage | News::Nothing | News::Stop => {}
+            StorageEvent::Storage | StorageEvent::Nothing | StorageEvent::Stop => {}
         }
     }
 
-    fn ended(&mut self, done: Done) {
+    fn ended(&mut self, done: JobResult) {
         match done {
-            Done::Looked => {
+            JobResult::Looked => {
                 if self.work.disks == Disks::Looking {
                     self.work.disks = Disks::Known;
                 }
             }
-            Done::Acted(key, result) => {
+            JobResult::Acted(key, result) => {
                 self.work.under_way.remove(&key);
                 match result {
                     Ok(()) => drop(self.work.troubles.remove(&key)),
                     Err(complaint) => self.trouble(&key).complaint = complaint,
                 }
             }
-            Done::Told(kind, name, object) => {
+            JobResult::Told(kind, name, object) => {
                 self.work.telling.remove(&(kind, name));
                 let Some(object) = object else { return };
                 let seen = &mut self.seen;
                 match kind {
-                    Kind::Replica => seen.replicas.answer(*object, by_name(object::replica)),
-                    Kind::Engine => seen.engines.answer(*object, by_name(object::engine)),
-                    Kind::Snapshot => seen.snapshots.answer(*object, by_name(object::snapshot)),
-                    Kind::Node => {}
+                    WrittenKind::Replica => seen.replicas.answer(*object, by_name(object::replica)),
+                    WrittenKind::Engine => seen.engines.answer(*object, by_name(object::engine)),
+                    WrittenKind::Snapshot => {
+                        seen.snapshots.answer(*object, by_name(object::snapshot))
+                    }
+                    WrittenKind::Node => {}
                 }
             }
         }
@@ -249,7 +251,7 @@ impl Keeper {
         let state = self.told.borrow_and_update().clone();
         let disks = self.seen.node.iter().flat_map(|(_, node)| own_disks(node)).collect();
         let (actions, news, needed) = {
-            let world = World {
+            let world = StorageWorld {
                 node: &self.hands.node,
                 volumes: self.seen.volumes.all(),
                 replicas: self.seen.replicas.all(),
@@ -270,44 +272,44 @@ impl Keeper {
             self.start(action);
         }
         for (kind, name, patch) in news {
-            self.tell(kind, name, patch);
+            self.report_status(kind, name, patch);
         }
         if self.work.disks == Disks::Due {
-            self.look_at_disks();
+            self.scan_disks();
         }
         if std::mem::take(&mut self.work.sweep) {
-            let kept = instant::with_memory(self.seen.snapshots.all());
-            vmi::forget_memory(&self.hands.agent_dir, &kept);
+            let kept = group_snapshot::with_memory(self.seen.snapshots.all());
+            vmi::remove_memory_dump(&self.hands.agent_dir, &kept);
         }
     }
 
     /// What others on this node may want to know.
-    fn publish(&self, world: &World<'_>) {
-        *self.names.0.lock() = board::names(world);
-        let board = Board::of(world);
+    fn publish(&self, world: &StorageWorld<'_>) {
+        *self.names.0.lock() = attached::names(world);
+        let board = AttachedVolumes::of(world);
         let mut known = self.serving.0.lock();
         if *known != board {
             *known = board;
             drop(known);
-            self.bell.ring();
+            self.bell.notify();
         }
     }
 
     /// What objects do not say yet.
-    fn news(&self, world: &World<'_>) -> Vec<(Kind, String, Value)> {
+    fn news(&self, world: &StorageWorld<'_>) -> Vec<(WrittenKind, String, Value)> {
         // What was true stays so while the storage process is started again.
         if world.state.is_none() {
             return Vec::new();
         }
-        let place = Place { address: &self.address, now: clock::now() };
-        let trouble = |key: &Key| {
+        let place = ReplicaAddress { address: &self.address, now: clock::now() };
+        let trouble = |key: &JobKey| {
             let found = self.work.troubles.get(key).map(|it| it.complaint.as_str());
             found.filter(|complaint| !complaint.is_empty())
         };
         status::news(world, place, trouble)
     }
 
-    fn start(&mut self, action: super::plan::Action) {
+    fn start(&mut self, action: super::plan::StorageAction) {
         let key = action.key();
         let hands = self.hands.clone();
         let trouble = self.trouble(&key);
@@ -317,7 +319,7 @@ impl Keeper {
         self.work.under_way.insert(key.clone());
         // An engine that gave up gives up again unless something changed: its reason stays visible,
         // and the record is not written in a loop.
-        let again = matches!(action, super::plan::Action::Attach { again: true, .. });
+        let again = matches!(action, super::plan::StorageAction::Attach { again: true, .. });
         self.work.jobs.spawn(async move {
             if again {
                 tokio::time::sleep(pause).await;
@@ -331,33 +333,33 @@ impl Keeper {
                     Err(complaint)
                 }
             };
-            bell.ring();
-            Done::Acted(key, result)
+            bell.notify();
+            JobResult::Acted(key, result)
         });
     }
 
-    fn tell(&mut self, kind: Kind, name: String, patch: Value) {
+    fn report_status(&mut self, kind: WrittenKind, name: String, patch: Value) {
         if !self.work.telling.insert((kind, name.clone())) {
             return;
         }
         let hands = self.hands.clone();
         self.work.jobs.spawn(async move {
-            let written = match hands.tell(kind, &name, patch).await {
+            let written = match hands.report_status(kind, &name, patch).await {
                 Ok(object) => object.map(Box::new),
                 Err(failure) => {
                     debug!(error = %Chain(&failure), "cannot tell how things are");
-                    tokio::time::sleep(FIRST_PAUSE).await;
+                    tokio::time::sleep(FIRST_RETRY_DELAY).await;
                     None
                 }
             };
-            Done::Told(kind, name, written)
+            JobResult::Told(kind, name, written)
         });
     }
 
-    fn look_at_disks(&mut self) {
+    fn scan_disks(&mut self) {
         self.work.disks = Disks::Looking;
         let own = |it: &&Replica| it.node == self.hands.node;
-        let looking = disk::Looking {
+        let looking = disk::DiskScan {
             hands: self.hands.clone(),
             reporter: self.reporter.clone(),
             default_disk: self.default_disk.clone(),
@@ -368,16 +370,16 @@ impl Keeper {
         self.work.jobs.spawn(async move {
             if let Err(failure) = looking.look().await {
                 debug!(error = %Chain(&failure), "cannot tell of this node's disks");
-                tokio::time::sleep(FIRST_PAUSE).await;
+                tokio::time::sleep(FIRST_RETRY_DELAY).await;
             }
-            Done::Looked
+            JobResult::Looked
         });
     }
 
-    fn trouble(&mut self, key: &Key) -> &mut Trouble {
-        self.work.troubles.entry(key.clone()).or_insert_with(|| Trouble {
+    fn trouble(&mut self, key: &JobKey) -> &mut JobFailure {
+        self.work.troubles.entry(key.clone()).or_insert_with(|| JobFailure {
             complaint: String::new(),
-            pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+            pauses: Backoff::new(FIRST_RETRY_DELAY, LONGEST_RETRY_DELAY),
         })
     }
 }
@@ -388,7 +390,7 @@ fn complain(failure: &ActError, known: &str) -> String {
     if complaint == known || failure.is_passing() {
         debug!(error = complaint, "a volume is still not as it should be");
     } else {
-        warn!(error = complaint, "a volume is not as it should be");
+        warn!(error = complaint, "volume is degraded");
     }
     if failure.is_passing() { String::new() } else { complaint }
 }

@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::live::Live;
+use super::live::LiveMachine;
 use super::status::AgentState;
 
 /// The note, in a machine's folder.
@@ -39,7 +39,7 @@ const ANSWER: Duration = Duration::from_secs(60);
 
 /// What a guest is released from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Note {
+struct FreezeRecord {
     frozen: bool,
     stopped: bool,
 }
@@ -47,7 +47,7 @@ struct Note {
 /// Why a guest could not be kept still.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HoldError {
-    #[error("cannot note that the guest is kept still")]
+    #[error("cannot record that the guest is frozen")]
     Note(#[source] io::Error),
     #[error("cannot stop the guest for a moment")]
     Stop(#[source] QmpError),
@@ -55,7 +55,7 @@ pub(crate) enum HoldError {
     Memory { path: PathBuf, source: StateError },
     #[error("cannot make the file {}", path.display())]
     File { path: PathBuf, source: io::Error },
-    #[error("cannot let the guest go on")]
+    #[error("cannot resume the guest")]
     Resume(#[source] QmpError),
     #[error("the machine ended")]
     Ended,
@@ -63,7 +63,7 @@ pub(crate) enum HoldError {
 
 /// How a guest was kept still.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct FreezeMethod {
     /// For how long its processors stood.
     pub(crate) pause: Duration,
     pub(crate) frozen: bool,
@@ -71,53 +71,53 @@ pub(crate) struct Held {
 
 /// Whether a guest is kept still at the moment; clones share it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Holding(Arc<AtomicBool>);
+pub(super) struct FreezeState(Arc<AtomicBool>);
 
-impl Holding {
+impl FreezeState {
     pub(super) fn is_on(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-impl Live {
+impl LiveMachine {
     /// Keeps the guest still while `work` is done, at the instant of the `memory` that is written.
     /// That is finished also if the caller is dropped, because the guest must go on.
     pub(crate) async fn hold<T: Send + 'static>(
         &self,
         memory: Option<PathBuf>,
         work: impl Future<Output = T> + Send + 'static,
-    ) -> Result<(Held, T), HoldError> {
+    ) -> Result<(FreezeMethod, T), HoldError> {
         let (done, outcome) = oneshot::channel();
         let live = self.clone();
         self.running.tasks().spawn("hold", async move {
             // Nobody is left to hear it.
-            drop(done.send(live.hold_here(memory.as_deref(), work).await));
+            drop(done.send(live.freeze_here(memory.as_deref(), work).await));
         });
         outcome.await.map_err(|_| HoldError::Ended)?
     }
 
-    async fn hold_here<T>(
+    async fn freeze_here<T>(
         &self,
         memory: Option<&Path>,
         work: impl Future<Output = T>,
-    ) -> Result<(Held, T), HoldError> {
+    ) -> Result<(FreezeMethod, T), HoldError> {
         self.holding.0.store(true, Ordering::Relaxed);
-        let held = self.hold_noted(memory, work).await;
+        let held = self.freeze_recorded(memory, work).await;
         self.holding.0.store(false, Ordering::Relaxed);
         self.ask_again();
         held
     }
 
-    async fn hold_noted<T>(
+    async fn freeze_recorded<T>(
         &self,
         memory: Option<&Path>,
         work: impl Future<Output = T>,
-    ) -> Result<(Held, T), HoldError> {
+    ) -> Result<(FreezeMethod, T), HoldError> {
         let qmp = self.running.qmp().await.map_err(HoldError::Stop)?;
         let running = qmp.run_state().await.map_err(HoldError::Stop)? == RunState::Running;
         let can_freeze =
             running && memory.is_none() && self.info.borrow().agent == AgentState::Connected;
-        let note = Note { frozen: can_freeze, stopped: running };
+        let note = FreezeRecord { frozen: can_freeze, stopped: running };
         self.running.dir().store(NOTE, &note).map_err(HoldError::Note)?;
         let frozen = can_freeze && self.freeze().await;
         let written = match memory {
@@ -139,23 +139,23 @@ impl Live {
             self.thaw().await;
         }
         resumed.map_err(HoldError::Resume)?;
-        self.forget_hold();
+        self.remove_freeze_record();
         if let Some(path) = memory.filter(|_| outcome.is_ok()) {
-            keep_memory(path).await?;
+            save_memory(path).await?;
         }
         let pause = if running { pause } else { Duration::ZERO };
-        outcome.map(|outcome| (Held { pause, frozen }, outcome))
+        outcome.map(|outcome| (FreezeMethod { pause, frozen }, outcome))
     }
 
     async fn freeze(&self) -> bool {
         match tokio::time::timeout(FREEZE, self.agent.freeze()).await {
             Ok(Ok(_)) => true,
             Ok(Err(failure)) => {
-                warn!(error = %Chain(&failure), "a guest is captured without having flushed");
+                warn!(error = %Chain(&failure), "snapshot without file system freeze");
                 false
             }
             Err(_) => {
-                warn!("a guest is captured without having flushed: its agent does not answer");
+                warn!("snapshot without file system freeze: the guest agent does not answer");
                 false
             }
         }
@@ -167,19 +167,19 @@ impl Live {
         }
     }
 
-    fn forget_hold(&self) {
+    fn remove_freeze_record(&self) {
         let note = self.running.dir().path().join(NOTE);
         if let Err(failure) = std::fs::remove_file(note)
             && failure.kind() != io::ErrorKind::NotFound
         {
-            warn!(error = %Chain(&failure), "cannot forget that a guest was kept still");
+            warn!(error = %Chain(&failure), "cannot remove freeze record of guest");
         }
     }
 
     /// Lets a guest go on that an earlier process kept still.
     pub(super) async fn release(&self) {
-        let Ok(Some(note)) = self.running.dir().load::<Note>(NOTE) else { return };
-        info!("a guest that was kept still goes on");
+        let Ok(Some(note)) = self.running.dir().load::<FreezeRecord>(NOTE) else { return };
+        info!("frozen guest resumed");
         let resumed = async {
             let qmp = self.running.qmp().await?;
             // Nobody waits for the memory that it may still be writing.
@@ -190,7 +190,7 @@ impl Live {
             if note.stopped && stands { qmp.resume().await } else { Ok(()) }
         };
         if let Err(failure) = resumed.await {
-            warn!(error = %Chain(&failure), "cannot let a guest go on");
+            warn!(error = %Chain(&failure), "cannot resume guest");
             return;
         }
         if note.frozen {
@@ -198,7 +198,7 @@ impl Live {
             let live = self.clone();
             self.running.tasks().spawn("thaw", async move { live.thaw().await });
         }
-        self.forget_hold();
+        self.remove_freeze_record();
     }
 }
 
@@ -231,7 +231,7 @@ async fn write_memory(qmp: &Qmp, path: &Path) -> Result<(), HoldError> {
 }
 
 /// Only now, because the guest need not wait for it.
-async fn keep_memory(path: &Path) -> Result<(), HoldError> {
+async fn save_memory(path: &Path) -> Result<(), HoldError> {
     let (from, to) = (unfinished(path), path.to_path_buf());
     let kept = tokio::task::spawn_blocking(move || {
         File::open(&from)?.sync_all()?;

@@ -18,50 +18,50 @@ use tracing::{debug, warn};
 use super::clone::Copy;
 use super::disk::Disks;
 use super::fill::Job;
-use super::mirror::Mirror;
-use super::object::{self, Claim, Progress, Volume};
-use super::plan::{Action, Doing, Found, World, plan};
+use super::object::{self, Claim, FillProgress, LocalVolume};
+use super::object_cache::ObjectCache;
+use super::plan::{FoundVolume, LongAction, VolumeAction, VolumeWorld, plan};
 use super::provision::{self, ProvisionError};
 use super::readers::Readers;
-use super::source::Source;
-use super::tell::Teller;
-use super::upload::{Arrival, UploadError, upload};
-use crate::bell::Bell;
+use super::source::FillSource;
+use super::status_writer::ClaimStatusWriter;
+use super::upload::{PendingUpload, UploadError, upload};
+use crate::change_notifier::ChangeNotifier;
 use crate::event::Reporter;
-use crate::storage::Storage;
+use crate::storage::StorageHandle;
 
 /// Between two attempts to reach the server.
 const RETRY: Duration = Duration::from_millis(500);
 /// After a failure of one volume.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 /// What all work on volumes needs.
 #[derive(Clone)]
-pub(super) struct Shared {
+pub(super) struct VolumeContext {
     pub(super) client: Client,
     pub(super) node: String,
     pub(super) disks: Disks,
     pub(super) reporter: Reporter,
     pub(super) readers: Readers,
-    pub(super) storage: Storage,
+    pub(super) storage: StorageHandle,
     /// The replicated volumes behind persistent ones, by the names of these.
-    pub(super) handles: Handles,
+    pub(super) handles: VolumeHandles,
     /// Rung when a disk has grown.
-    pub(super) bell: Bell,
+    pub(super) bell: ChangeNotifier,
 }
 
 /// Clones know the same.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Handles(Arc<Mutex<BTreeMap<String, String>>>);
+pub(super) struct VolumeHandles(Arc<Mutex<BTreeMap<String, String>>>);
 
-impl Handles {
+impl VolumeHandles {
     pub(super) fn of(&self, volume: &str) -> Option<String> {
         self.0.lock().get(volume).cloned()
     }
 }
 
-impl Shared {
+impl VolumeContext {
     pub(super) fn clone_claim<'a>(
         &'a self,
         namespace: &'a str,
@@ -75,7 +75,7 @@ impl Shared {
 
 /// What some work has left of its objects: the watch tells of it later.
 #[derive(Debug)]
-enum Echo {
+enum WrittenObject {
     Nothing,
     Claim(Box<PersistentVolumeClaim>),
     Volume(Box<PersistentVolume>),
@@ -83,52 +83,52 @@ enum Echo {
     Gone,
 }
 
-impl Echo {
+impl WrittenObject {
     fn claim(claim: Option<PersistentVolumeClaim>) -> Self {
         claim.map_or(Self::Nothing, |claim| Self::Claim(Box::new(claim)))
     }
 }
 
 /// Some work on the volume has ended, well or with a complaint.
-struct Done {
+struct JobResult {
     volume: String,
-    result: Result<Echo, String>,
+    result: Result<WrittenObject, String>,
 }
 
 /// What went wrong with a volume last, and how long to leave it alone.
-struct Trouble {
+struct JobFailure {
     complaint: String,
     pauses: Backoff,
 }
 
 /// The task that owns what is known.
-pub(super) struct Keeper {
-    shared: Shared,
-    claims: Mirror<Claim>,
-    volumes: Mirror<Volume>,
-    found: BTreeMap<String, Found>,
-    jobs: JoinSet<Done>,
-    under_way: BTreeMap<String, (Doing, AbortHandle)>,
-    troubles: BTreeMap<String, Trouble>,
+pub(super) struct VolumeController {
+    shared: VolumeContext,
+    claims: ObjectCache<Claim>,
+    volumes: ObjectCache<LocalVolume>,
+    found: BTreeMap<String, FoundVolume>,
+    jobs: JoinSet<JobResult>,
+    under_way: BTreeMap<String, (LongAction, AbortHandle)>,
+    troubles: BTreeMap<String, JobFailure>,
 }
 
-enum News {
+enum VolumeEvent {
     Claim(Box<Event<PersistentVolumeClaim>>),
     Volume(Box<Event<PersistentVolume>>),
-    Upload(Arrival),
+    Upload(PendingUpload),
     /// Something on this node has changed.
     Bell,
     /// What was under way for some volume has ended.
-    Ended(Result<Done, tokio::task::JoinError>),
+    Ended(Result<JobResult, tokio::task::JoinError>),
     Stop,
 }
 
-impl Keeper {
-    pub(super) fn new(shared: Shared, found: Vec<(String, Found)>) -> Self {
+impl VolumeController {
+    pub(super) fn new(shared: VolumeContext, found: Vec<(String, FoundVolume)>) -> Self {
         Self {
             shared,
-            claims: Mirror::default(),
-            volumes: Mirror::default(),
+            claims: ObjectCache::default(),
+            volumes: ObjectCache::default(),
             found: found.into_iter().collect(),
             jobs: JoinSet::new(),
             under_way: BTreeMap::new(),
@@ -137,7 +137,7 @@ impl Keeper {
     }
 
     /// Runs until `stop`; what is under way is taken up again by the next process.
-    pub(super) async fn run(mut self, mut uploads: mpsc::Receiver<Arrival>, mut stop: Stop) {
+    pub(super) async fn run(mut self, mut uploads: mpsc::Receiver<PendingUpload>, mut stop: Stop) {
         let client = &self.shared.client;
         let claims = watcher::watcher(Api::all(client.clone()), watcher::Config::default());
         let volumes = watcher::watcher(Api::all(client.clone()), watcher::Config::default());
@@ -146,14 +146,14 @@ impl Keeper {
         let mut volumes = std::pin::pin!(steady(volumes, "volumes"));
         loop {
             let news = tokio::select! {
-                Some(event) = claims.next() => News::Claim(Box::new(event)),
-                Some(event) = volumes.next() => News::Volume(Box::new(event)),
-                Some(arrival) = uploads.recv() => News::Upload(arrival),
-                Ok(()) = bell.changed() => News::Bell,
-                Some(ended) = self.jobs.join_next() => News::Ended(ended),
-                () = stop.requested() => News::Stop,
+                Some(event) = claims.next() => VolumeEvent::Claim(Box::new(event)),
+                Some(event) = volumes.next() => VolumeEvent::Volume(Box::new(event)),
+                Some(arrival) = uploads.recv() => VolumeEvent::Upload(arrival),
+                Ok(()) = bell.changed() => VolumeEvent::Bell,
+                Some(ended) = self.jobs.join_next() => VolumeEvent::Ended(ended),
+                () = stop.requested() => VolumeEvent::Stop,
             };
-            if matches!(news, News::Stop) {
+            if matches!(news, VolumeEvent::Stop) {
                 return;
             }
             self.apply(news);
@@ -163,23 +163,23 @@ impl Keeper {
         }
     }
 
-    fn apply(&mut self, news: News) {
+    fn apply(&mut self, news: VolumeEvent) {
         match news {
-            News::Claim(event) => self.claim_event(*event),
-            News::Volume(event) => self.volume_event(*event),
-            News::Upload(arrival) => self.receive(arrival),
-            News::Ended(Ok(Done { volume, result })) => {
+            VolumeEvent::Claim(event) => self.claim_event(*event),
+            VolumeEvent::Volume(event) => self.volume_event(*event),
+            VolumeEvent::Upload(arrival) => self.receive(arrival),
+            VolumeEvent::Ended(Ok(JobResult { volume, result })) => {
                 self.under_way.remove(&volume);
                 match result {
                     Ok(echo) => {
                         self.troubles.remove(&volume);
-                        self.hear(&volume, echo);
+                        self.on_event(&volume, echo);
                     }
                     Err(complaint) => self.trouble(&volume).complaint = complaint,
                 }
                 self.look(volume);
             }
-            News::Ended(Err(failure)) => {
+            VolumeEvent::Ended(Err(failure)) => {
                 if failure.is_panic() {
                     tracing::error!(error = %failure, "work on a volume panicked");
                 }
@@ -194,7 +194,7 @@ impl Keeper {
                     self.look(volume);
                 }
             }
-            News::Bell | News::Stop => {}
+            VolumeEvent::Bell | VolumeEvent::Stop => {}
         }
     }
 
@@ -212,12 +212,12 @@ impl Keeper {
         *self.shared.handles.0.lock() = handles.collect();
     }
 
-    fn hear(&mut self, volume: &str, echo: Echo) {
+    fn on_event(&mut self, volume: &str, echo: WrittenObject) {
         match echo {
-            Echo::Nothing => {}
-            Echo::Claim(claim) => self.claim_event(Event::Apply(*claim)),
-            Echo::Volume(volume) => self.volume_event(Event::Apply(*volume)),
-            Echo::Gone => self.volumes.remove(volume),
+            WrittenObject::Nothing => {}
+            WrittenObject::Claim(claim) => self.claim_event(Event::Apply(*claim)),
+            WrittenObject::Volume(volume) => self.volume_event(Event::Apply(*volume)),
+            WrittenObject::Gone => self.volumes.remove(volume),
         }
     }
 
@@ -231,7 +231,7 @@ impl Keeper {
     }
 
     fn act(&mut self) {
-        let world = World {
+        let world = VolumeWorld {
             node: &self.shared.node,
             filled_here: self.shared.storage.filled_here(),
             claims: self.claims.iter().map(|(uid, claim)| (uid.as_str(), claim)).collect(),
@@ -248,42 +248,50 @@ impl Keeper {
         }
     }
 
-    fn start(&mut self, action: Action) {
+    fn start(&mut self, action: VolumeAction) {
         let shared = self.shared.clone();
         let claim = |uid: &str| self.claims.get(uid).cloned();
         match action {
-            Action::Provision { claim: uid } => {
+            VolumeAction::Provision { claim: uid } => {
                 let Some(claim) = claim(&uid) else { return };
                 let volume = claim.volume_name();
                 let known = self.trouble(&volume).complaint.clone();
-                self.spawn(volume, Doing::Other, |_| make(shared, claim, known));
+                self.spawn(volume, LongAction::Other, |_| make(shared, claim, known));
             }
-            Action::Fill { volume, claim: uid, source } => {
+            VolumeAction::Fill { volume, claim: uid, source } => {
                 let Some(claim) = claim(&uid) else { return };
-                self.spawn(volume, Doing::Filling, |volume| async move {
-                    Ok(Echo::claim(Job { shared, volume, claim, source }.run().await?))
+                self.spawn(volume, LongAction::Filling, |volume| async move {
+                    Ok(WrittenObject::claim(Job { shared, volume, claim, source }.run().await?))
                 });
             }
-            Action::Grow { volume, claim: uid, size } => {
+            VolumeAction::Grow { volume, claim: uid, size } => {
                 let Some(claim) = claim(&uid) else { return };
-                self.spawn(volume, Doing::Other, move |volume| async move {
+                self.spawn(volume, LongAction::Other, move |volume| async move {
                     let grown = provision::grow(&shared, &volume, &claim, size).await?;
-                    Ok(Echo::claim(Some(grown)))
+                    Ok(WrittenObject::claim(Some(grown)))
                 });
             }
-            Action::Settle { volume } => self.spawn(volume, Doing::Other, |volume| async move {
-                provision::settle(&shared, &volume).await.map(|()| Echo::Nothing)
-            }),
-            Action::Remove { volume } => self.spawn(volume, Doing::Other, |volume| async move {
-                provision::remove(&shared, &volume).await.map(|()| Echo::Gone)
-            }),
-            Action::Release { volume } => self.spawn(volume, Doing::Other, |volume| async move {
-                provision::release(&shared, &volume).await.map(|()| Echo::Gone)
-            }),
-            Action::Discard { volume } => self.spawn(volume, Doing::Other, |volume| async move {
-                provision::discard(&shared, &volume).await.map(|()| Echo::Nothing)
-            }),
-            Action::Cancel { volume } => {
+            VolumeAction::Settle { volume } => {
+                self.spawn(volume, LongAction::Other, |volume| async move {
+                    provision::settle(&shared, &volume).await.map(|()| WrittenObject::Nothing)
+                })
+            }
+            VolumeAction::Remove { volume } => {
+                self.spawn(volume, LongAction::Other, |volume| async move {
+                    provision::remove(&shared, &volume).await.map(|()| WrittenObject::Gone)
+                })
+            }
+            VolumeAction::Release { volume } => {
+                self.spawn(volume, LongAction::Other, |volume| async move {
+                    provision::release(&shared, &volume).await.map(|()| WrittenObject::Gone)
+                })
+            }
+            VolumeAction::Discard { volume } => {
+                self.spawn(volume, LongAction::Other, |volume| async move {
+                    provision::discard(&shared, &volume).await.map(|()| WrittenObject::Nothing)
+                })
+            }
+            VolumeAction::Cancel { volume } => {
                 if let Some((_, handle)) = self.under_way.get(&volume) {
                     debug!(volume, "filling is stopped");
                     handle.abort();
@@ -293,9 +301,9 @@ impl Keeper {
     }
 
     /// Starts work on a volume; after a failure it rests before it counts as ended.
-    fn spawn<F>(&mut self, volume: String, doing: Doing, work: impl FnOnce(String) -> F)
+    fn spawn<F>(&mut self, volume: String, doing: LongAction, work: impl FnOnce(String) -> F)
     where
-        F: Future<Output = Result<Echo, ProvisionError>> + Send + 'static,
+        F: Future<Output = Result<WrittenObject, ProvisionError>> + Send + 'static,
     {
         let trouble = self.trouble(&volume);
         let (pause, known) = (trouble.pauses.delay(), trouble.complaint.clone());
@@ -313,31 +321,31 @@ impl Keeper {
                             "volume is still not as it should be"
                         );
                     } else {
-                        warn!(volume = name, error = complaint, "volume is not as it should be");
+                        warn!(volume = name, error = complaint, "volume is degraded");
                     }
                     tokio::time::sleep(pause).await;
                     Err(complaint)
                 }
             };
-            Done { volume: name, result }
+            JobResult { volume: name, result }
         });
         self.under_way.insert(volume, (doing, handle));
     }
 
-    fn trouble(&mut self, volume: &str) -> &mut Trouble {
-        self.troubles.entry(volume.to_owned()).or_insert_with(|| Trouble {
+    fn trouble(&mut self, volume: &str) -> &mut JobFailure {
+        self.troubles.entry(volume.to_owned()).or_insert_with(|| JobFailure {
             complaint: String::new(),
-            pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+            pauses: Backoff::new(FIRST_RETRY_DELAY, LONGEST_RETRY_DELAY),
         })
     }
 
     /// An upload begins if its claim waits for one.
-    fn receive(&mut self, arrival: Arrival) {
+    fn receive(&mut self, arrival: PendingUpload) {
         let volume = arrival.volume.clone();
         let owner = self.volumes.get(&volume).map(|volume| volume.owner.clone());
         let claim = owner.and_then(|owner| self.claims.get(&owner)).filter(|claim| {
-            claim.source == Some(Source::Upload)
-                && claim.progress == Progress::Ready
+            claim.source == Some(FillSource::Upload)
+                && claim.progress == FillProgress::Ready
                 && claim.is_bound
                 && claim.volume.as_deref() == Some(&volume)
                 && !claim.is_deleting
@@ -348,21 +356,28 @@ impl Keeper {
         if self.under_way.contains_key(&volume) {
             return arrival.refuse(UploadError::Busy { volume });
         }
-        let Arrival { body, answer, .. } = arrival;
+        let PendingUpload { body, answer, .. } = arrival;
         let shared = self.shared.clone();
-        self.spawn(volume, Doing::Filling, |volume| async move {
-            let mut teller = Teller::new(shared.client.clone(), &claim);
+        self.spawn(volume, LongAction::Filling, |volume| async move {
+            let mut teller = ClaimStatusWriter::new(shared.client.clone(), &claim);
             let result = upload(&shared, &claim, &volume, body, &mut teller).await;
             let _ = answer.send(result);
-            Ok(Echo::claim(teller.into_claim()))
+            Ok(WrittenObject::claim(teller.into_claim()))
         });
     }
 }
 
 /// `known` is what the claim was told already.
-async fn make(shared: Shared, claim: Claim, known: String) -> Result<Echo, ProvisionError> {
+async fn make(
+    shared: VolumeContext,
+    claim: Claim,
+    known: String,
+) -> Result<WrittenObject, ProvisionError> {
     match Box::pin(provision::provision(&shared, &claim)).await {
-        Ok(volume) => Ok(volume.map_or(Echo::Nothing, |volume| Echo::Volume(Box::new(volume)))),
+        Ok(volume) => {
+            Ok(volume
+                .map_or(WrittenObject::Nothing, |volume| WrittenObject::Volume(Box::new(volume))))
+        }
         Err(failure) => {
             if Chain(&failure).to_string() != known {
                 provision::complain(&shared, &claim, &failure).await;
@@ -388,7 +403,7 @@ pub(crate) fn steady<K: Send>(
                 if failing {
                     debug!(error = %Chain(&failure), what, "still cannot follow");
                 } else {
-                    warn!(error = %Chain(&failure), what, "cannot follow");
+                    warn!(error = %Chain(&failure), what, "cannot watch");
                 }
                 failing = true;
                 None

@@ -10,7 +10,7 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 use tracing::warn;
 
-use super::files::Facts;
+use super::files::ImageFacts;
 use super::object::Image;
 use crate::api::{MANAGER, present};
 use crate::storage::longhorn;
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(500);
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Tells of one image on one disk.
-pub(super) struct Teller {
+pub(super) struct ImageStatusWriter {
     client: Client,
     node: String,
     name: String,
@@ -34,7 +34,7 @@ pub(super) struct Teller {
     pub(super) last: Option<DynamicObject>,
 }
 
-impl Teller {
+impl ImageStatusWriter {
     pub(super) fn new(client: Client, node: &str, image: &Image, disk: &str) -> Self {
         Self {
             client,
@@ -49,25 +49,25 @@ impl Teller {
     }
 
     pub(super) async fn pending(&mut self, message: &str) {
-        self.tell("pending", 0, message, json!({})).await;
+        self.write("pending", 0, message, json!({})).await;
     }
 
     /// `size` is that of what is fetched, if its server has said it.
     pub(super) async fn coming(&mut self, progress: u32, size: Option<u64>) {
         let more = size.map_or_else(|| json!({}), |size| json!({"size": size}));
-        self.tell("in-progress", progress, "", more).await;
+        self.write("in-progress", progress, "", more).await;
     }
 
-    pub(super) async fn ready(&mut self, facts: &Facts) {
+    pub(super) async fn ready(&mut self, facts: &ImageFacts) {
         let more = json!({
             "size": facts.size, "virtualSize": facts.virtual_size, "realSize": facts.real_size,
             "checksum": facts.checksum,
         });
-        self.tell("ready", 100, "", more).await;
+        self.write("ready", 100, "", more).await;
     }
 
     pub(super) async fn failed(&mut self, progress: u32, message: &str) {
-        self.tell("failed", progress, message, json!({})).await;
+        self.write("failed", progress, message, json!({})).await;
     }
 
     /// Says how far some work is until it has ended.
@@ -95,7 +95,7 @@ impl Teller {
     }
 
     /// Says it until it is heard; nothing is to be said of what is gone.
-    async fn tell(&mut self, state: &'static str, progress: u32, message: &str, more: Value) {
+    async fn write(&mut self, state: &'static str, progress: u32, message: &str, more: Value) {
         if self.state != state {
             self.state = state;
             self.since = clock::now_rfc3339();
@@ -122,11 +122,11 @@ impl Teller {
                 }
                 // Another of this name.
                 Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => {
-                    warn!(image = self.name, error = %status, "cannot tell how an image is");
+                    warn!(image = self.name, error = %status, "cannot update image status");
                     return;
                 }
                 Err(failure) => {
-                    warn!(image = self.name, error = %Fault(failure), "cannot tell how an image is");
+                    warn!(image = self.name, error = %Fault(failure), "cannot update image status");
                     tokio::time::sleep(RETRY).await;
                 }
             }

@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use base::Chain;
 use futures_util::FutureExt as _;
-use qemu::machine::{Disk, Source};
+use qemu::machine::{Disk, DiskSource};
 use qemu::qmp::{Qmp, QmpError, RunState, UnplugError};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 use virt::reason::NotSynchronized;
 
-use super::actor::{Actor, After, Local};
-use super::hotplug::{self, Change, Now};
-use super::live::Live;
-use super::object::{Phase, Vmi};
+use super::actor::{LocalMachine, LoopControl, VmiActor};
+use super::hotplug::{self, HotplugChange, RunningDevices};
+use super::live::LiveMachine;
+use super::object::{Vmi, VmiPhase};
 use super::resolve::{self, Resolver, is_hotpluggable};
-use super::status::{Trouble, View};
+use super::status::{MachineProblem, View};
 use super::{translate, view};
-use crate::event::Note;
+use crate::event::EventNote;
 use crate::network::ConnectError;
 use crate::order;
 
@@ -53,15 +53,15 @@ pub(super) enum ChangeError {
     Tap { ifname: String, source: std::io::Error },
 }
 
-impl Actor {
+impl VmiActor {
     /// Brings a running guest and its object together.
-    pub(super) async fn tend(&mut self, vmi: &Arc<Vmi>) -> After {
-        let Local::Running(live) = &self.local else { return After::Again };
+    pub(super) async fn reconcile_running(&mut self, vmi: &Arc<Vmi>) -> LoopControl {
+        let LocalMachine::Running(live) = &self.local else { return LoopControl::Again };
         let live = live.clone();
         self.context.order.started(vmi, order::uptime());
         self.condemned.clone_from(&live.info.borrow().condemned);
         if self.condemned.is_some() {
-            return After::Again;
+            return LoopControl::Again;
         }
         if live.running.state() == Some(RunState::Prelaunch) {
             // Whoever started the process was killed before it let the guest run.
@@ -69,11 +69,11 @@ impl Actor {
                 debug!(error = %Chain(&failure), "cannot let the guest run");
             }
         }
-        self.tell_of_silence(vmi, live.info.borrow().silent);
+        self.report_unresponsive_qemu(vmi, live.info.borrow().silent);
         if self.unknown_to_networks {
             self.reconnect(vmi, &live).await;
         }
-        let first = vmi.phase() == Phase::Scheduled;
+        let first = vmi.phase() == VmiPhase::Scheduled;
         let mut wait = self.resume_if_room(&live).await;
         // The start is told first: devices that come later may take their time.
         let again = if first { None } else { self.change(vmi, &live).await };
@@ -82,20 +82,20 @@ impl Actor {
         let dumps = self.dumps.iter().map(|(name, dump)| (name.clone(), dump.report())).collect();
         let guest = view::guest(vmi, &live, &self.volumes, &self.pending, &dumps);
         let trouble = self.trouble.clone();
-        let view = View { phase: Phase::Running, trouble, guest: Some(guest) };
+        let view = View { phase: VmiPhase::Running, trouble, guest: Some(guest) };
         if let Err(after) = self.write(vmi, &view).await {
             return after;
         }
         if first {
-            self.report(vmi, Note::normal("Started", "VirtualMachineInstance started."));
-            return After::Again;
+            self.report(vmi, EventNote::normal("Started", "VirtualMachineInstance started."));
+            return LoopControl::Again;
         }
         self.succeeded();
-        After::Wait(wait)
+        LoopControl::Wait(wait)
     }
 
     /// Says when QEMU stops answering and when it is back; the condition is in the status.
-    fn tell_of_silence(&mut self, vmi: &Vmi, silent: bool) {
+    fn report_unresponsive_qemu(&mut self, vmi: &Vmi, silent: bool) {
         if silent == self.told_of_silence {
             return;
         }
@@ -103,23 +103,26 @@ impl Actor {
         if silent {
             warn!(namespace = vmi.namespace, name = vmi.name, "QEMU does not answer");
             let message = "QEMU does not answer its monitor; the guest may stand still.";
-            self.report(vmi, Note::warning("GuestNotResponding", message));
+            self.report(vmi, EventNote::warning("GuestNotResponding", message));
         } else {
             info!(namespace = vmi.namespace, name = vmi.name, "QEMU answers again");
-            self.report(vmi, Note::normal("GuestResponding", "QEMU answers its monitor again."));
+            self.report(
+                vmi,
+                EventNote::normal("GuestResponding", "QEMU answers its monitor again."),
+            );
         }
     }
 
     /// A guest that was paused because storage was full goes on when there is room.
-    async fn resume_if_room(&mut self, live: &Live) -> Option<Instant> {
+    async fn resume_if_room(&mut self, live: &LiveMachine) -> Option<Instant> {
         if live.running.state() != Some(RunState::IoError) {
             self.told_of_pause = false;
             return None;
         }
         let spec = live.running.spec();
         let paths = spec.machine.disks.iter().filter_map(|disk| match &disk.source {
-            Source::File(image) if !disk.read_only => Some(image.path.clone()),
-            Source::Overlay { path, .. } => Some(path.clone()),
+            DiskSource::File(image) if !disk.read_only => Some(image.path.clone()),
+            DiskSource::Overlay { path, .. } => Some(path.clone()),
             _ => None,
         });
         let full = paths
@@ -130,11 +133,11 @@ impl Actor {
             warn!(full, "guest is paused by a failed request of a disk");
             if let Some(vmi) = self.present() {
                 let message = "VMI was paused, low-level IO error detected";
-                self.report(&vmi, Note::warning("IOerror", message));
+                self.report(&vmi, EventNote::warning("IOerror", message));
             }
         } else if !full && let Ok(qmp) = live.running.qmp().await {
             match qmp.resume().await {
-                Ok(()) => info!("there is room again, guest resumed"),
+                Ok(()) => info!("space is available again; guest resumed"),
                 Err(failure) => debug!(error = %Chain(&failure), "cannot resume"),
             }
         }
@@ -142,14 +145,14 @@ impl Actor {
     }
 
     /// Makes the changes that the object asks for; says when to look again if some are open.
-    async fn change(&mut self, vmi: &Arc<Vmi>, live: &Live) -> Option<Instant> {
+    async fn change(&mut self, vmi: &Arc<Vmi>, live: &LiveMachine) -> Option<Instant> {
         let machine = live.running.spec().machine;
-        let (wanted, mut open) = self.wanted_disks(vmi, live, &machine).await;
+        let (wanted, mut open) = self.desired_disks(vmi, live, &machine).await;
         let info = live.info.borrow().clone();
         if info.silent {
             return Some(Instant::now() + TRY_AGAIN);
         }
-        let now = Now {
+        let now = RunningDevices {
             // Not known yet: then nothing is missing yet.
             sockets: info.topology.map_or(u32::MAX, |topology| topology.sockets),
             growth: self.requested_growth.unwrap_or(info.growth),
@@ -167,9 +170,9 @@ impl Actor {
                     let message = Chain(&failure).to_string();
                     if self.trouble.as_ref().map(|trouble| &trouble.message) != Some(&message) {
                         warn!(error = message, "cannot change a running machine");
-                        self.report(vmi, Note::warning("HotplugFailed", message.clone()));
+                        self.report(vmi, EventNote::warning("HotplugFailed", message.clone()));
                     }
-                    trouble = Some(Trouble::new(NotSynchronized::Hotplug, message));
+                    trouble = Some(MachineProblem::new(NotSynchronized::Hotplug, message));
                     open = true;
                 }
             }
@@ -178,8 +181,8 @@ impl Actor {
         open |= self.dump_memory(vmi, live).boxed().await;
         let needs = live.running.spec().machine;
         let needs = Some((&needs, vmi.spec.volumes.as_slice()));
-        if let Err(failure) = resolve::let_go(&self.context, &self.dir, &vmi.uid, needs).await {
-            warn!(error = %Chain(&failure), "cannot let go of a volume");
+        if let Err(failure) = resolve::release(&self.context, &self.dir, &vmi.uid, needs).await {
+            warn!(error = %Chain(&failure), "cannot release volume");
             open = true;
         }
         self.trouble = trouble;
@@ -188,10 +191,10 @@ impl Actor {
 
     /// The disks of the object whose volumes are there; true if some must be looked for again.
     /// Objects that are missing for one are watched instead.
-    async fn wanted_disks(
+    async fn desired_disks(
         &mut self,
         vmi: &Arc<Vmi>,
-        live: &Live,
+        live: &LiveMachine,
         machine: &qemu::Machine,
     ) -> (Vec<Disk>, bool) {
         let identity = live.running.spec().confinement.identity;
@@ -249,35 +252,37 @@ impl Actor {
     async fn apply(
         &mut self,
         vmi: &Arc<Vmi>,
-        live: &Live,
-        change: Change,
-    ) -> Result<Option<Note>, ChangeError> {
+        live: &LiveMachine,
+        change: HotplugChange,
+    ) -> Result<Option<EventNote>, ChangeError> {
         let qmp = live.running.qmp().await?.with_limit(ANSWER);
         match change {
-            Change::PlugDisk(disk) => self.plug_disk(live, &qmp, disk).await.map(Some),
-            Change::UnplugDisk(disk) => {
+            HotplugChange::PlugDisk(disk) => self.plug_disk(live, &qmp, disk).await.map(Some),
+            HotplugChange::UnplugDisk(disk) => {
                 qmp.unplug_disk(&disk, RELEASE).await?;
                 record(live, |machine| machine.disks.retain(|each| each.name != disk.name))?;
                 self.volumes.remove(&disk.name);
                 let message = format!("Volume {} has been unplugged", disk.name);
-                Ok(Some(Note::normal("VolumeUnplugged", message)))
+                Ok(Some(EventNote::normal("VolumeUnplugged", message)))
             }
-            Change::Medium(drive) => {
+            HotplugChange::Medium(drive) => {
                 qmp.change_medium(&drive).await?;
                 record(live, |machine| {
                     if let Some(disk) = machine.disks.iter_mut().find(|d| d.name == drive.name) {
                         disk.source.clone_from(&drive.source);
                     }
                 })?;
-                if drive.source == Source::Empty {
+                if drive.source == DiskSource::Empty {
                     self.volumes.remove(&drive.name);
                 }
                 Ok(None)
             }
-            Change::PlugNic(name) => self.plug_nic(vmi, live, &qmp, &name).await.map(|()| None),
-            Change::UnplugNic(nic) => self.unplug_nic(live, &qmp, &nic).await.map(|()| None),
-            Change::SetLink(nic) => {
-                qmp.set_link(&nic.id(), nic.link == qemu::machine::Link::Up).await?;
+            HotplugChange::PlugNic(name) => {
+                self.plug_nic(vmi, live, &qmp, &name).await.map(|()| None)
+            }
+            HotplugChange::UnplugNic(nic) => self.unplug_nic(live, &qmp, &nic).await.map(|()| None),
+            HotplugChange::SetLink(nic) => {
+                qmp.set_link(&nic.id(), nic.link == qemu::machine::LinkState::Up).await?;
                 record(live, |machine| {
                     if let Some(known) = machine.nics.iter_mut().find(|n| n.name == nic.name) {
                         known.link = nic.link;
@@ -285,13 +290,13 @@ impl Actor {
                 })?;
                 Ok(None)
             }
-            Change::FillSockets(sockets) => {
+            HotplugChange::FillSockets(sockets) => {
                 let count = qmp.fill_sockets(sockets).await?;
                 info!(count, "processors added");
                 live.ask_again();
                 Ok(None)
             }
-            Change::Grow(bytes) => {
+            HotplugChange::Grow(bytes) => {
                 qmp.request_growth(bytes).await?;
                 self.requested_growth = Some(bytes);
                 live.ask_again();
@@ -300,18 +305,23 @@ impl Actor {
         }
     }
 
-    async fn plug_disk(&mut self, live: &Live, qmp: &Qmp, disk: Disk) -> Result<Note, ChangeError> {
+    async fn plug_disk(
+        &mut self,
+        live: &LiveMachine,
+        qmp: &Qmp,
+        disk: Disk,
+    ) -> Result<EventNote, ChangeError> {
         qmp.plug_disk(&disk).await?;
         self.pending.remove(&disk.name);
         let message = format!("Successfully attach hotplugged volume {} to VM", disk.name);
         record(live, |machine| machine.disks.push(disk))?;
-        Ok(Note::normal("VolumeReady", message))
+        Ok(EventNote::normal("VolumeReady", message))
     }
 }
 
 /// Notes a change that was made, so that the next process knows of it.
 pub(super) fn record(
-    live: &Live,
+    live: &LiveMachine,
     change: impl FnOnce(&mut qemu::Machine),
 ) -> Result<(), ChangeError> {
     live.running.update_spec(|spec| change(&mut spec.machine)).map_err(ChangeError::Record)

@@ -2,19 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Place, Seat};
+use super::{FlowAssignment, Seat};
 use crate::api::Api;
 use crate::status::ApiResult;
 
 #[derive(Debug, Default)]
-pub(crate) struct Visit {
+pub(crate) struct RequestTicket {
     /// Where it belongs; nobody asks with requests from this process.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<FlowAssignment>,
     /// How long it waited for a seat.
     pub(crate) waited: Duration,
 }
 
-impl Visit {
+impl RequestTicket {
     /// Waits for a seat at its place.
     pub(crate) async fn enter(
         &mut self,

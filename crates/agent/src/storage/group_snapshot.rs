@@ -9,30 +9,30 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::ids::VolumeId;
 use block::storage::StorageStatus;
-use hci::together::Together;
+use hci::together::SnapshotGroup;
 
 use super::object::Snapshot;
-use super::plan::{World, served, snapshot_place};
+use super::plan::{StorageWorld, served, snapshot_place};
 
 /// The ticket of a machine.
 const MACHINE: &str = "vmi-";
 
 /// Snapshots to be taken together.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Instant {
-    pub(super) together: Together,
-    pub(super) members: Vec<Member>,
+pub(super) struct GroupSnapshot {
+    pub(super) together: SnapshotGroup,
+    pub(super) members: Vec<GroupMember>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Member {
+pub(super) struct GroupMember {
     pub(super) snapshot: String,
     pub(super) volume: VolumeId,
     pub(super) labels: BTreeMap<String, String>,
 }
 
 /// Whether a snapshot must not be taken alone.
-pub(super) fn is_tied(world: &World<'_>, snapshot: &Snapshot) -> bool {
+pub(super) fn is_tied(world: &StorageWorld<'_>, snapshot: &Snapshot) -> bool {
     let none = BTreeSet::new();
     let tickets = world.tickets.get(&snapshot.volume).unwrap_or(&none);
     snapshot.together.is_some()
@@ -40,7 +40,7 @@ pub(super) fn is_tied(world: &World<'_>, snapshot: &Snapshot) -> bool {
         && tickets.iter().any(|ticket| ticket.starts_with(MACHINE))
 }
 
-pub(super) fn plan(world: &World<'_>) -> Vec<Instant> {
+pub(super) fn plan(world: &StorageWorld<'_>) -> Vec<GroupSnapshot> {
     let mut instants: BTreeMap<&str, Vec<&Snapshot>> = BTreeMap::new();
     let asked = |it: &&Snapshot| it.is_to_be_taken && !it.is_deleting;
     for snapshot in world.snapshots.values().filter(asked) {
@@ -51,7 +51,7 @@ pub(super) fn plan(world: &World<'_>) -> Vec<Instant> {
     instants.into_values().filter_map(|members| instant(world, &members)).collect()
 }
 
-fn instant(world: &World<'_>, asked: &[&Snapshot]) -> Option<Instant> {
+fn instant(world: &StorageWorld<'_>, asked: &[&Snapshot]) -> Option<GroupSnapshot> {
     let together = asked.first()?.together.clone()?;
     if asked.len() < together.count {
         return None;
@@ -61,16 +61,16 @@ fn instant(world: &World<'_>, asked: &[&Snapshot]) -> Option<Instant> {
     for snapshot in tied {
         let (volume, _) = snapshot_place(world, snapshot)?;
         let (name, labels) = (snapshot.name.clone(), snapshot.labels.clone());
-        members.push(Member { snapshot: name, volume: volume.id, labels });
+        members.push(GroupMember { snapshot: name, volume: volume.id, labels });
     }
-    let instant = Instant { together, members };
+    let instant = GroupSnapshot { together, members };
     let done = instant.members.is_empty() || instant.left(world.state?).is_empty();
     (!done).then_some(instant)
 }
 
-impl Instant {
+impl GroupSnapshot {
     /// Whether each member exists.
-    fn existing(&self, state: &StorageStatus) -> impl Iterator<Item = (&Member, bool)> {
+    fn existing(&self, state: &StorageStatus) -> impl Iterator<Item = (&GroupMember, bool)> {
         self.members.iter().map(|member| {
             let status = served(state, member.volume).and_then(|it| it.status.as_ref());
             let mut all = status.into_iter().flat_map(|it| &it.snapshots);
@@ -79,13 +79,13 @@ impl Instant {
     }
 
     /// What is not taken yet.
-    fn left(&self, state: &StorageStatus) -> Vec<&Member> {
+    fn left(&self, state: &StorageStatus) -> Vec<&GroupMember> {
         self.existing(state).filter(|(_, exists)| !exists).map(|(member, _)| member).collect()
     }
 
     /// What must go first, because it is of another instant; nothing if all are taken.
-    pub(super) fn torn(&self, state: &StorageStatus) -> Option<Vec<&Member>> {
-        let torn: Vec<&Member> =
+    pub(super) fn torn(&self, state: &StorageStatus) -> Option<Vec<&GroupMember>> {
+        let torn: Vec<&GroupMember> =
             self.existing(state).filter(|(_, exists)| *exists).map(|(member, _)| member).collect();
         (torn.len() < self.members.len()).then_some(torn)
     }
@@ -98,7 +98,7 @@ pub(super) fn with_memory(snapshots: &BTreeMap<String, Snapshot>) -> BTreeSet<St
 }
 
 /// Whether a snapshot that exists is still without those that it was taken together with.
-pub(super) fn is_torn(world: &World<'_>, snapshot: &Snapshot) -> bool {
+pub(super) fn is_torn(world: &StorageWorld<'_>, snapshot: &Snapshot) -> bool {
     let Some(together) = snapshot.together.as_ref().filter(|_| is_tied(world, snapshot)) else {
         return false;
     };

@@ -20,22 +20,22 @@ use tracing::{debug, info, warn};
 
 use super::files::Folder;
 use super::import::Job;
-use super::object::{self, Image, Source, State};
-use super::plan::{self, Action, Spot, World, plan};
-use super::{Arrival, Ask, SUMS, TURNS, UploadError};
+use super::object::{self, Image, ImageSource, ImageState};
+use super::plan::{self, ImageAction, ImagePlacement, ImageWorld, plan};
+use super::{ImageRequest, PendingUpload, SUMS, TURNS, UploadError};
 use crate::api::{merge, present};
-use crate::storage::{Storage, longhorn};
-use crate::volume::{Mirror, steady};
+use crate::storage::{StorageHandle, longhorn};
+use crate::volume::{ObjectCache, steady};
 
 /// Before something that did not work is tried again.
-const PAUSE: Duration = Duration::from_secs(2);
+const RETRY_DELAY: Duration = Duration::from_secs(2);
 
-pub(super) struct Keeper {
+pub(super) struct ImageController {
     client: Client,
     node: String,
-    storage: Storage,
-    images: Mirror<Image>,
-    own: Mirror<BTreeMap<String, PathBuf>>,
+    storage: StorageHandle,
+    images: ObjectCache<Image>,
+    own: ObjectCache<BTreeMap<String, PathBuf>>,
     turns: Arc<Semaphore>,
     sums: Arc<Semaphore>,
     jobs: JoinSet<Option<DynamicObject>>,
@@ -44,10 +44,10 @@ pub(super) struct Keeper {
     swept: BTreeSet<String>,
 }
 
-enum News {
+enum ImageEvent {
     Image(Event<DynamicObject>),
     Node(Event<DynamicObject>),
-    Asked(Ask),
+    Asked(ImageRequest),
     Ended(Result<Option<DynamicObject>, JoinError>),
     Stop,
 }
@@ -57,7 +57,7 @@ enum News {
 enum RemoveError {
     #[error("replica {replica} begins with it")]
     Used { replica: String },
-    #[error("cannot ask who uses it, or let go of it")]
+    #[error("cannot check image users or release the image")]
     Request(#[source] Fault),
     #[error("cannot remove {}", path.display())]
     File { path: PathBuf, source: std::io::Error },
@@ -65,14 +65,14 @@ enum RemoveError {
     Interrupted,
 }
 
-impl Keeper {
-    pub(super) fn new(client: Client, node: String, storage: Storage) -> Self {
+impl ImageController {
+    pub(super) fn new(client: Client, node: String, storage: StorageHandle) -> Self {
         Self {
             client,
             node,
             storage,
-            images: Mirror::default(),
-            own: Mirror::default(),
+            images: ObjectCache::default(),
+            own: ObjectCache::default(),
             turns: Arc::new(Semaphore::new(TURNS)),
             sums: Arc::new(Semaphore::new(SUMS)),
             jobs: JoinSet::new(),
@@ -82,7 +82,7 @@ impl Keeper {
     }
 
     /// Runs until `stop`; what is under way is taken up again by the next process.
-    pub(super) async fn run(mut self, mut asked: mpsc::Receiver<Ask>, mut stop: Stop) {
+    pub(super) async fn run(mut self, mut asked: mpsc::Receiver<ImageRequest>, mut stop: Stop) {
         let follow = |kind: &str, plural: &'static str| {
             let api = longhorn(&self.client, kind, plural);
             steady(watcher::watcher(api, watcher::Config::default()), plural)
@@ -91,13 +91,13 @@ impl Keeper {
         let mut nodes = std::pin::pin!(follow("Node", "nodes"));
         loop {
             let news = tokio::select! {
-                Some(event) = images.next() => News::Image(event),
-                Some(event) = nodes.next() => News::Node(event),
-                Some(ask) = asked.recv() => News::Asked(ask),
-                Some(ended) = self.jobs.join_next() => News::Ended(ended),
-                () = stop.requested() => News::Stop,
+                Some(event) = images.next() => ImageEvent::Image(event),
+                Some(event) = nodes.next() => ImageEvent::Node(event),
+                Some(ask) = asked.recv() => ImageEvent::Asked(ask),
+                Some(ended) = self.jobs.join_next() => ImageEvent::Ended(ended),
+                () = stop.requested() => ImageEvent::Stop,
             };
-            if matches!(news, News::Stop) {
+            if matches!(news, ImageEvent::Stop) {
                 return;
             }
             self.apply(news);
@@ -107,10 +107,10 @@ impl Keeper {
         }
     }
 
-    fn apply(&mut self, news: News) {
+    fn apply(&mut self, news: ImageEvent) {
         match news {
-            News::Image(event) => self.images.apply(event, by_name),
-            News::Node(event) => {
+            ImageEvent::Image(event) => self.images.apply(event, by_name),
+            ImageEvent::Node(event) => {
                 let node = &self.node;
                 self.own.apply(event, |it| {
                     let name = it.metadata.name.clone()?;
@@ -118,8 +118,8 @@ impl Keeper {
                     Some((name, disks))
                 });
             }
-            News::Asked(ask) => self.answer(ask),
-            News::Ended(ended) => {
+            ImageEvent::Asked(ask) => self.answer(ask),
+            ImageEvent::Ended(ended) => {
                 self.under_way.retain(|_, handle| !handle.is_finished());
                 match ended {
                     Ok(Some(object)) => self.images.answer(object, by_name),
@@ -128,14 +128,14 @@ impl Keeper {
                     Err(failure) => tracing::error!(error = %failure, "work on an image panicked"),
                 }
             }
-            News::Stop => {}
+            ImageEvent::Stop => {}
         }
     }
 
-    fn world<T>(&self, ask: impl FnOnce(&World<'_>) -> T) -> T {
+    fn world<T>(&self, ask: impl FnOnce(&ImageWorld<'_>) -> T) -> T {
         let disks = self.own.iter().flat_map(|(_, disks)| disks.clone()).collect();
         let under_way: BTreeSet<String> = self.under_way.keys().cloned().collect();
-        ask(&World { images: self.images.all(), disks: &disks, under_way: &under_way })
+        ask(&ImageWorld { images: self.images.all(), disks: &disks, under_way: &under_way })
     }
 
     fn act(&mut self) {
@@ -145,25 +145,25 @@ impl Keeper {
         }
     }
 
-    fn start(&mut self, action: Action) {
+    fn start(&mut self, action: ImageAction) {
         match action {
-            Action::Import { image, at } => {
+            ImageAction::Import { image, at } => {
                 if let Some(job) = self.job(&image, at) {
                     self.spawn(job.image.uid.clone(), job.import());
                 }
             }
-            Action::Await { image, at, was_coming } => {
+            ImageAction::Await { image, at, was_coming } => {
                 if let Some(job) = self.job(&image, at) {
                     let message = if was_coming { "the upload was interrupted" } else { "" };
                     self.spawn(job.image.uid.clone(), job.wait(message));
                 }
             }
-            Action::Cancel { uid } => {
+            ImageAction::Cancel { uid } => {
                 if let Some(handle) = self.under_way.get(&uid) {
                     handle.abort();
                 }
             }
-            Action::Remove { image, from } => {
+            ImageAction::Remove { image, from } => {
                 let Some(known) = self.images.all().get(&image).cloned() else { return };
                 let (client, node) = (self.client.clone(), self.node.clone());
                 self.spawn(known.uid.clone(), async move {
@@ -174,9 +174,9 @@ impl Keeper {
                             RemoveError::Used { .. } => {
                                 debug!(image = known.name, error, "an image waits to go");
                             }
-                            _ => warn!(image = known.name, error, "an image stays"),
+                            _ => warn!(image = known.name, error, "cannot delete image"),
                         }
-                        tokio::time::sleep(PAUSE).await;
+                        tokio::time::sleep(RETRY_DELAY).await;
                     }
                     None
                 });
@@ -184,10 +184,10 @@ impl Keeper {
         }
     }
 
-    fn job(&self, image: &str, at: Spot) -> Option<Job> {
+    fn job(&self, image: &str, at: ImagePlacement) -> Option<Job> {
         let image = self.images.all().get(image)?.clone();
         let origin = match &image.source {
-            Source::Clone(wish) => self.world(|world| plan::file(world, &wish.image)),
+            ImageSource::Clone(wish) => self.world(|world| plan::file(world, &wish.image)),
             _ => None,
         };
         let (client, node) = (self.client.clone(), self.node.clone());
@@ -224,7 +224,7 @@ impl Keeper {
             }
             let strays = self.world(|world| plan::strays(world, &path, found));
             for stray in strays {
-                info!(folder = %stray.display(), "an image is gone: its folder goes as well");
+                info!(folder = %stray.display(), "removing directory of deleted image");
                 let key = stray.display().to_string();
                 self.spawn(key, async move {
                     let folder = Folder(stray);
@@ -238,23 +238,23 @@ impl Keeper {
         }
     }
 
-    fn answer(&mut self, ask: Ask) {
+    fn answer(&mut self, ask: ImageRequest) {
         match ask {
-            Ask::Upload(arrival) => self.receive(arrival),
-            Ask::Position { image, answer } => {
+            ImageRequest::Upload(arrival) => self.receive(arrival),
+            ImageRequest::Position { image, answer } => {
                 let spot = self.world(|world| plan::upload(world, &image));
                 // Who asked may be gone.
                 let _ = answer.send(spot.map(|at| Folder(at.folder).uploaded()));
             }
-            Ask::File { image, answer } => {
+            ImageRequest::File { image, answer } => {
                 let _ = answer.send(self.world(|world| plan::file(world, &image)));
             }
         }
     }
 
     /// An upload begins if its image waits for one.
-    fn receive(&mut self, arrival: Arrival) {
-        let Arrival { image, piece, body, answer } = arrival;
+    fn receive(&mut self, arrival: PendingUpload) {
+        let PendingUpload { image, piece, body, answer } = arrival;
         let spot = self.world(|world| plan::upload(world, &image));
         let Some(job) = spot.and_then(|at| self.job(&image, at)) else {
             let _ = answer.send(Err(UploadError::NotExpected { image }));
@@ -271,7 +271,7 @@ impl Keeper {
 
 /// Whether the object says that the disk has all of it.
 fn is_ready(object: &DynamicObject, disk: &str) -> bool {
-    object::image(object).is_some_and(|image| image.state(disk) == State::Ready)
+    object::image(object).is_some_and(|image| image.state(disk) == ImageState::Ready)
 }
 
 fn by_name(object: &DynamicObject) -> Option<(String, Option<Image>)> {

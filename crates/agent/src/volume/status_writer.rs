@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use serde_json::{Map, Value, json};
 use tracing::debug;
 
-use super::gauge::{Gauge, Trouble};
+use super::gauge::{Gauge, StallReason};
 use super::object::{self, Claim};
 use crate::api::{merge, present};
 
@@ -27,7 +27,7 @@ const PROGRESS: &str = "sheaf.io/import-progress";
 const PACE: Duration = Duration::from_secs(1);
 
 /// Writes to one claim.
-pub(super) struct Teller {
+pub(super) struct ClaimStatusWriter {
     claims: Api<PersistentVolumeClaim>,
     name: String,
     uid: String,
@@ -37,7 +37,7 @@ pub(super) struct Teller {
     claim: Option<PersistentVolumeClaim>,
 }
 
-impl Teller {
+impl ClaimStatusWriter {
     pub(super) fn new(client: Client, claim: &Claim) -> Self {
         Self {
             claims: Api::namespaced(client, &claim.namespace),
@@ -49,7 +49,7 @@ impl Teller {
     }
 
     /// The claim as it is now; nothing if it is gone or another.
-    pub(super) async fn look(&mut self) -> Result<Option<Claim>, Fault> {
+    pub(super) async fn read_claim(&mut self) -> Result<Option<Claim>, Fault> {
         let found = present(self.claims.get(&self.name).await).map_err(Fault)?;
         self.claim = found.filter(|claim| claim.metadata.uid.as_ref() == Some(&self.uid));
         Ok(self.claim.as_ref().and_then(object::claim))
@@ -79,7 +79,7 @@ impl Teller {
         .await
     }
 
-    pub(super) async fn failed(&mut self, trouble: &Trouble) -> Result<(), Fault> {
+    pub(super) async fn failed(&mut self, trouble: &StallReason) -> Result<(), Fault> {
         self.write(notes(json!({
             PHASE: "Failed", READY: "false",
             RUNNING: "false", REASON: trouble.reason.as_str(), MESSAGE: trouble.message,
@@ -162,7 +162,7 @@ mod tests {
     fn trouble_is_told_and_taken_back() {
         let gauge = Gauge::default();
         gauge.set(0.5);
-        let trouble = Trouble { reason: FillFailure::Error, message: "404".into() };
+        let trouble = StallReason { reason: FillFailure::Error, message: "404".into() };
         gauge.stumble(trouble);
         let notes = running(&gauge);
         assert_eq!(notes[MESSAGE], "404");

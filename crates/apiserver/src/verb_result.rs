@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use crate::api::ObjectEntry;
 use crate::call::Call;
 use crate::item;
-use crate::negotiate::Form;
-use crate::respond::{self, Reply};
+use crate::negotiate::ResponseForm;
+use crate::respond::{self, HttpReply};
 use crate::table;
 
 /// The result of a verb on one object.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum VerbResult {
     /// A stored object: its bytes are sent as they are where possible.
     Stored(StatusCode, ObjectEntry),
     /// An object that was made up for this answer (dry run, deletion, subresource).
@@ -22,26 +22,26 @@ pub(crate) enum Answer {
     Status(StatusCode, Value),
 }
 
-impl Answer {
+impl VerbResult {
     pub(crate) fn ok(entry: ObjectEntry) -> Self {
         Self::Stored(StatusCode::OK, entry)
     }
 
-    pub(crate) fn render(self, call: &Call<'_>) -> Reply {
+    pub(crate) fn render(self, call: &Call<'_>) -> HttpReply {
         let encoding = call.wanted.encoding;
         match (self, call.wanted.form) {
-            (Self::Stored(code, entry), Form::Object)
+            (Self::Stored(code, entry), ResponseForm::Object)
                 if call.served.reads_verbatim(entry.revision) =>
             {
                 respond::object(code, encoding, entry.item.bytes().clone())
             }
-            (Self::Stored(code, entry), Form::Metadata(version)) => {
+            (Self::Stored(code, entry), ResponseForm::Metadata(version)) => {
                 respond::object(code, encoding, partial(&entry.item.metadata(), version))
             }
             (Self::Stored(code, entry), _) => {
                 Self::Made(code, call.served.live(&entry)).render(call)
             }
-            (Self::Made(code, value), Form::Object) => {
+            (Self::Made(code, value), ResponseForm::Object) => {
                 let bytes = if value.get("metadata").is_some_and(Value::is_object) {
                     item::encode_for_client(&value)
                 } else {
@@ -49,12 +49,12 @@ impl Answer {
                 };
                 respond::object(code, encoding, bytes.into())
             }
-            (Self::Made(code, value), Form::Table(version)) => {
+            (Self::Made(code, value), ResponseForm::Table(version)) => {
                 let include = table::include(call.query);
                 let table = table::of_one(&call.served, include, &value, version);
                 respond::object(code, encoding, table.into())
             }
-            (Self::Made(code, value), Form::Metadata(version)) => {
+            (Self::Made(code, value), ResponseForm::Metadata(version)) => {
                 let metadata = Bytes::from(value["metadata"].to_string());
                 respond::object(code, encoding, partial(&metadata, version))
             }
@@ -74,10 +74,10 @@ pub(crate) fn partial(metadata: &[u8], version: &str) -> Bytes {
 }
 
 /// The `Success` status that answers a deletion.
-pub(crate) fn deleted(call: &Call<'_>, object: &Value) -> Answer {
+pub(crate) fn deleted(call: &Call<'_>, object: &Value) -> VerbResult {
     let subject = call.served.subject(crate::object::name(object));
     let status = crate::status::deleted(subject, crate::object::uid(object));
-    Answer::Status(StatusCode::OK, status)
+    VerbResult::Status(StatusCode::OK, status)
 }
 
 /// List metadata as JSON text.

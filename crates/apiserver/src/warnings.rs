@@ -7,9 +7,9 @@ use crate::audit;
 
 /// Filled from many places at once; each warning counts once.
 #[derive(Debug, Default)]
-pub(crate) struct Notes(Mutex<Vec<String>>);
+pub(crate) struct Warnings(Mutex<Vec<String>>);
 
-impl Notes {
+impl Warnings {
     pub(crate) fn warn(&self, warning: String) {
         let mut warnings = self.0.lock();
         if !warnings.contains(&warning) {

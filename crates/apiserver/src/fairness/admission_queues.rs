@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::schedule::{Arrival, Limits, Queuing, Scheduler, Slot};
+use super::schedule::{Arrival, Limits, Queuing, Scheduler, SeatGrant};
 
 /// Where those wait aside who need no seat otherwise. No object has such a name.
 pub(super) const EXEMPT: &str = "exempt/";
@@ -17,25 +17,25 @@ pub(super) const EXEMPT: &str = "exempt/";
 /// A seat, and the door at which it is handed back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Admission {
-    slot: Slot,
-    door: Door,
+    slot: SeatGrant,
+    door: QueueId,
 }
 
 impl Admission {
     pub(super) fn is_aside(&self) -> bool {
-        self.door == Door::Side
+        self.door == QueueId::Side
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Door {
+enum QueueId {
     Front,
     Side,
 }
 
 /// What becomes of a request that arrives.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(super) enum QueueAdmission {
     Begins(Admission),
     Waits,
     /// At the side door. The first of a crowd calls somebody who opens it.
@@ -56,14 +56,14 @@ pub(super) enum Opened<T> {
 }
 
 #[derive(Debug)]
-pub(super) struct Doors<T> {
+pub(super) struct AdmissionQueues<T> {
     front: Scheduler<T>,
     side: Scheduler<T>,
     /// Whether somebody opens the side door.
     attended: bool,
 }
 
-impl<T> Doors<T> {
+impl<T> AdmissionQueues<T> {
     /// So many seats, and so many for whom comes in at the side.
     pub(super) fn new(seats: u32, aside: u32) -> Self {
         Self { front: Scheduler::new(seats), side: Scheduler::new(aside), attended: false }
@@ -88,17 +88,19 @@ impl<T> Doors<T> {
         width: u32,
         crowd: bool,
         ticket: impl FnOnce() -> T,
-    ) -> Entry {
+    ) -> QueueAdmission {
         if crowd && self.side.has_queues(level) {
             return match self.side.wait(level, flow, width, ticket) {
-                Arrival::Refused(reason) => Entry::Refused(reason),
-                _ => Entry::Aside { first: !std::mem::replace(&mut self.attended, true) },
+                Arrival::Refused(reason) => QueueAdmission::Refused(reason),
+                _ => QueueAdmission::Aside { first: !std::mem::replace(&mut self.attended, true) },
             };
         }
         match self.front.arrive(level, flow, width, ticket) {
-            Arrival::Begins(slot) => Entry::Begins(Admission { slot, door: Door::Front }),
-            Arrival::Waits => Entry::Waits,
-            Arrival::Refused(reason) => Entry::Refused(reason),
+            Arrival::Begins(slot) => {
+                QueueAdmission::Begins(Admission { slot, door: QueueId::Front })
+            }
+            Arrival::Waits => QueueAdmission::Waits,
+            Arrival::Refused(reason) => QueueAdmission::Refused(reason),
         }
     }
 
@@ -106,11 +108,11 @@ impl<T> Doors<T> {
     /// door is opened from time to time.
     pub(super) fn finish(&mut self, seat: &Admission, seconds: f64) -> Vec<(T, Admission)> {
         match seat.door {
-            Door::Front => {
+            QueueId::Front => {
                 self.front.finish(&seat.slot, seconds);
                 self.dispatch()
             }
-            Door::Side => {
+            QueueId::Side => {
                 self.side.finish(&seat.slot, seconds);
                 Vec::new()
             }
@@ -120,15 +122,15 @@ impl<T> Doors<T> {
     /// Somebody who had this seat and gave it back takes it again, whether there is one or not.
     pub(super) fn resume(&mut self, seat: &Admission) {
         match seat.door {
-            Door::Front => self.front.resume(&seat.slot),
-            Door::Side => self.side.resume(&seat.slot),
+            QueueId::Front => self.front.resume(&seat.slot),
+            QueueId::Side => self.side.resume(&seat.slot),
         }
     }
 
     /// Gives free seats to those who wait in front.
     pub(super) fn dispatch(&mut self) -> Vec<(T, Admission)> {
         let begun = self.front.dispatch().into_iter();
-        begun.map(|(ticket, slot)| (ticket, Admission { slot, door: Door::Front })).collect()
+        begun.map(|(ticket, slot)| (ticket, Admission { slot, door: QueueId::Front })).collect()
     }
 
     /// Opens the side door.
@@ -139,7 +141,7 @@ impl<T> Doors<T> {
             return if self.attended { Opened::Full } else { Opened::Nobody };
         }
         let begun = begun.into_iter();
-        let admitted = |(ticket, slot)| (ticket, Admission { slot, door: Door::Side });
+        let admitted = |(ticket, slot)| (ticket, Admission { slot, door: QueueId::Side });
         Opened::Begin(begun.map(admitted).collect())
     }
 
@@ -162,10 +164,10 @@ mod tests {
     use super::super::schedule::Queuing;
     use super::*;
 
-    fn doors(seats: u32, aside: u32) -> Doors<&'static str> {
+    fn doors(seats: u32, aside: u32) -> AdmissionQueues<&'static str> {
         let queuing = Some(Queuing { queues: 8, hand: 2, longest: 3 });
         let limits = |queuing| Limits { seats: 100, weight: 1.0, queuing };
-        let mut doors = Doors::new(seats, aside);
+        let mut doors = AdmissionQueues::new(seats, aside);
         let levels = [("queues".into(), limits(queuing)), ("rejects".into(), limits(None))];
         assert!(doors.configure(&levels.into()).is_empty());
         doors
@@ -181,9 +183,11 @@ mod tests {
     #[test]
     fn a_crowd_waits_while_others_pass() {
         let mut it = doors(4, 1);
-        assert_eq!(it.arrive("queues", 1, 1, true, || "a"), Entry::Aside { first: true });
-        assert_eq!(it.arrive("queues", 1, 1, true, || "b"), Entry::Aside { first: false });
-        let Entry::Begins(quiet) = it.arrive("queues", 2, 1, false, || "quiet") else { panic!() };
+        assert_eq!(it.arrive("queues", 1, 1, true, || "a"), QueueAdmission::Aside { first: true });
+        assert_eq!(it.arrive("queues", 1, 1, true, || "b"), QueueAdmission::Aside { first: false });
+        let QueueAdmission::Begins(quiet) = it.arrive("queues", 2, 1, false, || "quiet") else {
+            panic!()
+        };
 
         let begun = names(it.open());
         assert_eq!((begun.len(), it.running()), (1, 2));
@@ -194,7 +198,7 @@ mod tests {
         let last = names(it.open());
         assert!(it.finish(&last[0].1, 0.001).is_empty());
         assert_eq!(it.open(), Opened::Nobody);
-        assert_eq!(it.arrive("queues", 1, 1, true, || "c"), Entry::Aside { first: true });
+        assert_eq!(it.arrive("queues", 1, 1, true, || "c"), QueueAdmission::Aside { first: true });
         assert_eq!(it.levels().map(|level| level.3).sum::<usize>(), 1, "who waits is counted");
     }
 
@@ -202,14 +206,14 @@ mod tests {
     fn a_crowd_too_large_is_refused_and_levels_without_queues_have_no_side_door() {
         let mut it = doors(4, 1);
         let full = std::iter::from_fn(|| match it.arrive("queues", 1, 1, true, || "a") {
-            Entry::Refused(reason) => Some(reason),
+            QueueAdmission::Refused(reason) => Some(reason),
             _ => Some(""),
         });
         assert!(full.take(7).any(|reason| reason == "queue-full"), "two queues of three");
-        assert!(matches!(it.arrive("rejects", 1, 1, true, || "a"), Entry::Begins(_)));
+        assert!(matches!(it.arrive("rejects", 1, 1, true, || "a"), QueueAdmission::Begins(_)));
         for _ in 0..100 {
             let entry = it.arrive(EXEMPT, 1, 1, true, || "exempt");
-            assert!(matches!(entry, Entry::Aside { .. }), "they are never refused");
+            assert!(matches!(entry, QueueAdmission::Aside { .. }), "they are never refused");
         }
     }
 }

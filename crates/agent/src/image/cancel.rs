@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whoever holds it wants the work; when it goes out of scope, the work ends.
 #[derive(Default)]
-pub(super) struct Halt(Arc<AtomicBool>);
+pub(super) struct CancelGuard(Arc<AtomicBool>);
 
-impl Halt {
+impl CancelGuard {
     /// What the work asks: whether to go on.
     pub(super) fn asked(&self) -> impl Fn() -> bool + Send + 'static {
         let stop = Arc::clone(&self.0);
@@ -15,7 +15,7 @@ impl Halt {
     }
 }
 
-impl Drop for Halt {
+impl Drop for CancelGuard {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -7,7 +7,7 @@ use kube::runtime::watcher::Event;
 
 /// Objects by a key that the caller chooses.
 #[derive(Debug)]
-pub(crate) struct Mirror<T> {
+pub(crate) struct ObjectCache<T> {
     known: BTreeMap<String, T>,
     /// Which version of each that is.
     versions: BTreeMap<String, u64>,
@@ -22,14 +22,14 @@ fn version(object: &impl Resource) -> u64 {
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-impl<T> Default for Mirror<T> {
+impl<T> Default for ObjectCache<T> {
     fn default() -> Self {
         let (known, versions) = (BTreeMap::new(), BTreeMap::new());
         Self { known, versions, listed: None, is_complete: false }
     }
 }
 
-impl<T> Mirror<T> {
+impl<T> ObjectCache<T> {
     /// `read` gives the key of an object, and what it is if it is of interest.
     pub(crate) fn apply<K: Resource>(
         &mut self,
@@ -119,13 +119,13 @@ mod tests {
         Some((object.metadata.name.clone()?, Some(version(object))))
     }
 
-    fn known(mirror: &Mirror<u64>) -> Vec<(&str, u64)> {
+    fn known(mirror: &ObjectCache<u64>) -> Vec<(&str, u64)> {
         mirror.iter().map(|(key, version)| (key.as_str(), *version)).collect()
     }
 
     #[test]
     fn a_second_list_replaces_the_first() {
-        let mut mirror = Mirror::default();
+        let mut mirror = ObjectCache::default();
         let listed = |name, version| Event::InitApply(object(name, version));
         for event in [Event::Init, listed("a", 1), listed("b", 2)] {
             mirror.apply(event, read);
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_worth_less_than_what_was_told_later() {
-        let mut mirror = Mirror::default();
+        let mut mirror = ObjectCache::default();
         mirror.apply(Event::Apply(object("a", 5)), read);
         mirror.answer(object("a", 6), read);
         assert_eq!(known(&mirror), [("a", 6)]);

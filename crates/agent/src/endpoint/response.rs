@@ -17,16 +17,16 @@ use tokio::sync::mpsc;
 
 const PIECE: usize = 256 * 1024;
 
-pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
+pub(super) type ResponseBody = UnsyncBoxBody<Bytes, io::Error>;
 
 /// A refusal or a failure, in words for the person at the other end.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct EndpointError {
     code: StatusCode,
     message: String,
 }
 
-impl Failure {
+impl EndpointError {
     pub(super) fn new(code: StatusCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
@@ -36,34 +36,34 @@ impl Failure {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, base::Chain(error).to_string())
     }
 
-    pub(super) fn into_response(self) -> Response<Body> {
+    pub(super) fn into_response(self) -> Response<ResponseBody> {
         with(self.code, "application/json", json!({"message": self.message}).to_string())
     }
 }
 
-pub(super) fn empty() -> Body {
+pub(super) fn empty() -> ResponseBody {
     whole(Bytes::new())
 }
 
-pub(super) fn done() -> Response<Body> {
+pub(super) fn done() -> Response<ResponseBody> {
     with(StatusCode::OK, "application/json", "{}")
 }
 
-pub(super) fn json(value: &impl Serialize) -> Response<Body> {
+pub(super) fn json(value: &impl Serialize) -> Response<ResponseBody> {
     let text = serde_json::to_string(value).expect("answers are JSON");
     with(StatusCode::OK, "application/json", text)
 }
 
-pub(super) fn content(kind: &'static str, content: impl Into<Bytes>) -> Response<Body> {
+pub(super) fn content(kind: &'static str, content: impl Into<Bytes>) -> Response<ResponseBody> {
     with(StatusCode::OK, kind, content)
 }
 
-fn whole(content: Bytes) -> Body {
+fn whole(content: Bytes) -> ResponseBody {
     Full::new(content).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// A file as it is, piece by piece.
-pub(super) async fn file(path: &Path) -> io::Result<Response<Body>> {
+pub(super) async fn file(path: &Path) -> io::Result<Response<ResponseBody>> {
     let file = tokio::fs::File::open(path).await?;
     let length = file.metadata().await?.len();
     let pieces = stream::try_unfold(file, |mut file| async move {
@@ -87,7 +87,7 @@ pub(super) async fn file(path: &Path) -> io::Result<Response<Body>> {
 pub(super) fn pieces(
     pieces: mpsc::Receiver<io::Result<Bytes>>,
     length: Option<u64>,
-) -> Response<Body> {
+) -> Response<ResponseBody> {
     let pieces = stream::unfold(pieces, |mut pieces| async move {
         let piece = pieces.recv().await?;
         Some((piece.map(Frame::data), pieces))
@@ -101,7 +101,7 @@ pub(super) fn pieces(
     response
 }
 
-fn with(code: StatusCode, kind: &'static str, content: impl Into<Bytes>) -> Response<Body> {
+fn with(code: StatusCode, kind: &'static str, content: impl Into<Bytes>) -> Response<ResponseBody> {
     let mut response = Response::new(whole(content.into()));
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));

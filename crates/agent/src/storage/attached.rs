@@ -7,14 +7,14 @@ use std::sync::Arc;
 use block::ids::VolumeId;
 use parking_lot::Mutex;
 
-use super::Served;
-use super::plan::{World, is_for, served};
-use super::record::Known;
+use super::AttachedVolume;
+use super::plan::{StorageWorld, is_for, served};
+use super::record::KnownVolume;
 
 /// Volumes by their names.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Board {
-    pub(super) served: BTreeMap<String, Served>,
+pub(super) struct AttachedVolumes {
+    pub(super) served: BTreeMap<String, AttachedVolume>,
     /// Tickets for which the volume is here.
     pub(super) satisfied: BTreeMap<String, BTreeSet<String>>,
     /// Those that this node fills.
@@ -22,24 +22,24 @@ pub(super) struct Board {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Serving(pub(super) Arc<Mutex<Board>>);
+pub(super) struct AttachedEntry(pub(super) Arc<Mutex<AttachedVolumes>>);
 
 /// What the storage process asks about, by its own numbers.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Names(pub(super) Arc<Mutex<BTreeMap<VolumeId, Known>>>);
+pub(super) struct VolumeNumbers(pub(super) Arc<Mutex<BTreeMap<VolumeId, KnownVolume>>>);
 
-pub(super) fn names(world: &World<'_>) -> BTreeMap<VolumeId, Known> {
+pub(super) fn names(world: &StorageWorld<'_>) -> BTreeMap<VolumeId, KnownVolume> {
     let own = world.engines.values().filter(|it| it.node == world.node);
     own.filter_map(|engine| {
         let volume = world.volumes.get(&engine.volume)?;
         let (engine, persistent) = (engine.name.clone(), volume.persistent.clone());
-        Some((volume.id, Known { engine, persistent }))
+        Some((volume.id, KnownVolume { engine, persistent }))
     })
     .collect()
 }
 
-impl Board {
-    pub(super) fn of(world: &World<'_>) -> Self {
+impl AttachedVolumes {
+    pub(super) fn of(world: &StorageWorld<'_>) -> Self {
         let mut known = BTreeMap::new();
         for volume in world.volumes.values() {
             let found = world.state.and_then(|state| served(state, volume.id));
@@ -51,7 +51,7 @@ impl Board {
             let mut engines = world.engines.values().filter(|it| it.volume == volume.name);
             if status.phase == "active" && engines.any(|it| is_for(world, it)) {
                 let (socket, size) = (socket.clone(), status.size);
-                known.insert(volume.name.clone(), Served { id: volume.id, socket, size });
+                known.insert(volume.name.clone(), AttachedVolume { id: volume.id, socket, size });
             }
         }
         Self { served: known, satisfied: world.tickets.clone(), filled: filled_here(world) }
@@ -59,7 +59,7 @@ impl Board {
 }
 
 /// Of several nodes with replicas of a volume the first in order fills it.
-fn filled_here(world: &World<'_>) -> BTreeSet<String> {
+fn filled_here(world: &StorageWorld<'_>) -> BTreeSet<String> {
     let mut first: BTreeMap<&str, &str> = BTreeMap::new();
     for replica in world.replicas.values() {
         let known = first.entry(&replica.volume).or_insert(&replica.node);

@@ -11,3 +11,5 @@ mod layers;
 mod sources;
 #[cfg(test)]
 mod tree;
+#[cfg(test)]
+mod vocabulary;

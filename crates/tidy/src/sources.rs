@@ -1,6 +1,6 @@
 //! What every source file must and must not have.
 
-use crate::tree::{Source, sources};
+use crate::tree::{SourceFile, sources};
 
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: &[&str] = &["util", "utils", "helper", "helpers", "common", "misc", "manager"];
@@ -13,15 +13,15 @@ const PRIVATE_PATHS: &[&str] =
 /// Larger than this is data that should be made, not kept.
 const LARGEST_FILE: usize = 500_000;
 
-fn rust() -> impl Iterator<Item = Source> {
+pub(crate) fn rust() -> impl Iterator<Item = SourceFile> {
     sources().into_iter().filter(|file| file.path.ends_with(".rs"))
 }
 
-fn is_test(path: &str) -> bool {
+pub(crate) fn is_test(path: &str) -> bool {
     path.ends_with("/tests.rs") || path.contains("/tests/") || path.starts_with("tests/")
 }
 
-fn complain(what: &str, found: &[String]) {
+pub(crate) fn complain(what: &str, found: &[String]) {
     assert!(found.is_empty(), "{what}:\n  {}", found.join("\n  "));
 }
 

@@ -13,14 +13,14 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// One text file that is part of the project.
-pub(crate) struct Source {
+pub(crate) struct SourceFile {
     /// Relative to the root.
     pub(crate) path: String,
     pub(crate) text: String,
 }
 
 /// All text files below the root, without what builds or clones leave there.
-pub(crate) fn sources() -> Vec<Source> {
+pub(crate) fn sources() -> Vec<SourceFile> {
     let root = root();
     let mut found = Vec::new();
     collect(&root, &root, &mut found);
@@ -28,7 +28,7 @@ pub(crate) fn sources() -> Vec<Source> {
     found
 }
 
-fn collect(root: &Path, dir: &Path, found: &mut Vec<Source>) {
+fn collect(root: &Path, dir: &Path, found: &mut Vec<SourceFile>) {
     for entry in fs::read_dir(dir).expect("the tree can be read").flatten() {
         let path = entry.path();
         let name = entry.file_name();
@@ -39,7 +39,7 @@ fn collect(root: &Path, dir: &Path, found: &mut Vec<Source>) {
             collect(root, &path, found);
         } else if let Ok(text) = fs::read_to_string(&path) {
             let path = path.strip_prefix(root).expect("it was found below the root");
-            found.push(Source { path: path.display().to_string(), text });
+            found.push(SourceFile { path: path.display().to_string(), text });
         }
     }
 }

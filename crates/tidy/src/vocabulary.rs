@@ -1,0 +1,126 @@
+//! Names and messages that a search for the usual term would not find: type names that are
+//! defined too often to mean anything, words of a private vocabulary, and messages whose subject
+//! is a clause. See docs/glossary.md for the terms to use instead.
+
+use std::collections::BTreeMap;
+
+use crate::sources::{complain, is_test, rust};
+
+/// A type name that is defined more often than this in the whole tree is too vague.
+const MOST_DEFINITIONS: usize = 4;
+
+/// Names that were replaced by standard terms, and the terms.
+const REPLACED: &[(&str, &str)] = &[
+    ("Photographer", "SnapshotReconciler"),
+    ("Clerk", "VmBackupReconciler"),
+    ("Archivist", "VolumeSnapshotReconciler"),
+    ("Librarian", "VmTemplateReconciler"),
+    ("Keeper", "…Reconciler or …Controller"),
+    ("Interest", "EventMapper"),
+    ("Touch", "ObjectChange"),
+    ("Doing", "ErrorContext"),
+    ("Doors", "AdmissionQueues"),
+    ("Visit", "RequestTicket"),
+    ("Bell", "ChangeNotifier"),
+    ("Board", "AttachedVolumes"),
+    ("Teller", "StatusWriter"),
+    ("Believing", "NoCertVerification"),
+    ("PATIENCE", "…_TIMEOUT"),
+    ("FAREWELL", "…_TIMEOUT"),
+    ("BACKINGS", "LONGHORN_VOLUMES"),
+];
+
+/// Messages do not begin with these: a noun is their subject.
+const CLAUSES: &[&str] =
+    &["who ", "whoever ", "what ", "whatever ", "which ", "nobody ", "somebody "];
+
+/// The item that a line defines, if it does: its keyword and its name.
+fn definition(line: &str) -> Option<(&str, &str)> {
+    let line = line.trim_start();
+    let line = match line.strip_prefix("pub") {
+        Some(rest) if rest.starts_with('(') => rest.split_once(')')?.1.trim_start(),
+        Some(rest) => rest.trim_start(),
+        None => line,
+    };
+    let (keyword, rest) = line.split_once(' ')?;
+    let is_item = matches!(keyword, "struct" | "enum" | "trait" | "type" | "const" | "static");
+    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+    (is_item && end > 0).then(|| (keyword, &rest[..end]))
+}
+
+/// The definitions outside tests, as `file:line`, by name. Associated types belong to their trait.
+fn definitions() -> BTreeMap<String, Vec<String>> {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let shipped = |path: &str| path.starts_with("crates/") && path.contains("/src/");
+    for file in rust().filter(|file| shipped(&file.path) && !is_test(&file.path)) {
+        let code = file.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        for (index, line) in code.lines().enumerate() {
+            match definition(line) {
+                Some(("type", _)) if line.starts_with(' ') => {}
+                Some((_, name)) => found.entry(name.to_owned()).or_default().push(format!(
+                    "{}:{}",
+                    file.path,
+                    index + 1
+                )),
+                None => {}
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn definitions_are_recognised() {
+    let cases = [
+        ("pub(crate) struct Place {", Some(("struct", "Place"))),
+        ("    pub enum State<T> {", Some(("enum", "State"))),
+        ("type Body = Vec<u8>;", Some(("type", "Body"))),
+        ("pub const PATIENCE: u8 = 1;", Some(("const", "PATIENCE"))),
+        ("impl Place {", None),
+        ("// struct Place", None),
+    ];
+    for (line, expected) in cases {
+        assert_eq!(definition(line), expected, "{line}");
+    }
+}
+
+#[test]
+fn type_names_say_which_one_of_many_they_are() {
+    let is_type =
+        |name: &str| name.starts_with(char::is_uppercase) && name.contains(char::is_lowercase);
+    let vague: Vec<String> = definitions()
+        .into_iter()
+        .filter(|(name, places)| is_type(name) && places.len() > MOST_DEFINITIONS)
+        .map(|(name, places)| format!("{name}: {}", places.join(" ")))
+        .collect();
+    complain("type names that are defined too often; say which: ReplicaPlacement", &vague);
+}
+
+#[test]
+fn replaced_names_do_not_come_back() {
+    let all = definitions();
+    let found: Vec<String> = REPLACED
+        .iter()
+        .filter_map(|(name, term)| Some((name, term, all.get(*name)?)))
+        .map(|(name, term, places)| format!("{name} (use {term}): {}", places.join(" ")))
+        .collect();
+    complain("names outside the standard vocabulary", &found);
+}
+
+#[test]
+fn messages_have_a_noun_as_their_subject() {
+    let logs = ["error!(", "warn!(", "info!(", "#[error("];
+    let mut found = Vec::new();
+    for file in rust().filter(|file| file.path.starts_with("crates/") && !is_test(&file.path)) {
+        for (index, line) in file.text.lines().enumerate() {
+            let Some(start) = logs.iter().find_map(|log| Some(line.find(log)? + log.len())) else {
+                continue;
+            };
+            let message = line[start..].split('"').nth(1).unwrap_or_default();
+            if CLAUSES.iter().any(|clause| message.starts_with(clause)) {
+                found.push(format!("{}:{}: {message}", file.path, index + 1));
+            }
+        }
+    }
+    complain("messages that begin with a clause", &found);
+}

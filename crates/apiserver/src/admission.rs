@@ -18,6 +18,7 @@ mod condition;
 mod extension;
 pub(crate) mod hooks;
 mod limits;
+pub(crate) mod matching;
 mod namespace;
 mod ownership;
 mod pod;
@@ -36,12 +37,12 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::call::Call;
-use crate::crd;
-use crate::matching::Constraints;
-use crate::object;
+use crate::admission::matching::Constraints;
+use crate::endpoints::traffic::timing::Timed;
+use crate::schemas::crd;
 use crate::status::{ApiError, ApiResult, StatusSubject};
-use crate::traffic::timing::Timed;
+use crate::verbs::call::Call;
+use crate::verbs::object;
 
 use attributes::Attributes;
 use hooks::WebhookSnapshot;
@@ -206,7 +207,7 @@ fn selected(
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> ApiResult<bool> {
-    let labels = |value: &Value, selector: &crate::selector::LabelSelector| {
+    let labels = |value: &Value, selector: &crate::verbs::selector::LabelSelector| {
         let labels = &value["metadata"]["labels"];
         selector.matches(|key| labels.get(key).and_then(Value::as_str))
     };

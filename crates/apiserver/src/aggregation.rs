@@ -24,7 +24,8 @@ use tokio::sync::Notify;
 
 use crate::api::Api;
 use crate::outbound::{self, ClientIdentity, ResolveError, Route, Trust};
-use crate::{object, refresh};
+use crate::schemas::refresh;
+use crate::verbs::object;
 
 pub(crate) use availability::start;
 pub(crate) use merged::{aggregated, documents_v2, groups, versions_of, with_v3};
@@ -161,7 +162,7 @@ fn remotes(api: &Api) -> Arc<Vec<Arc<RemoteGroup>>> {
             let mut all: Vec<Arc<RemoteGroup>> = refresh::entries(api, TABLE)
                 .iter()
                 // Our own say so in a label, and are most of them.
-                .filter(|entry| entry.item.label(crate::api_services::MANAGED).is_none())
+                .filter(|entry| entry.item.label(crate::setup::api_services::MANAGED).is_none())
                 .filter_map(|entry| {
                     let service = entry.item.to_value();
                     let is_down = availability::condition(&service)["status"] == "False";

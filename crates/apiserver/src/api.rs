@@ -8,15 +8,15 @@ use base::Tasks;
 use parking_lot::Mutex;
 use store::{Event, Store, StoredVersion, WriteError, Written};
 
+use crate::access::identity::Authenticator;
+use crate::access::rights::Rights;
 use crate::admission::hooks::Hooks;
 use crate::aggregation::Aggregation;
-use crate::catalog::Catalog;
-use crate::identity::Authenticator;
-use crate::item::{Item, ObjectShape};
-use crate::openapi::Documents;
+use crate::endpoints::openapi::Documents;
 use crate::outbound::Outbound;
-use crate::rights::Rights;
+use crate::schemas::catalog::Catalog;
 use crate::status::{ApiError, StatusSubject};
+use crate::verbs::item::{Item, ObjectShape};
 
 pub(crate) type ObjectStore = Store<ObjectShape>;
 pub(crate) type ObjectEntry = Arc<StoredVersion<Item>>;
@@ -44,10 +44,10 @@ pub struct ApiState {
     pub(crate) extensions: crate::extension::Extensions,
     pub(crate) tasks: Tasks,
     pub(crate) ready: std::sync::atomic::AtomicBool,
-    pub(crate) traffic: crate::traffic::Traffic,
+    pub(crate) traffic: crate::endpoints::traffic::Traffic,
     pub(crate) audit: Option<crate::audit::Audit>,
     pub(crate) fairness: crate::fairness::Fairness,
-    pub(crate) oidc: Option<Arc<crate::oidc::Oidc>>,
+    pub(crate) oidc: Option<Arc<crate::access::oidc::Oidc>>,
 }
 
 /// What the server is told at start.
@@ -56,14 +56,14 @@ pub struct Settings {
     /// Where clients reach us; published as the endpoint of the `kubernetes` service.
     pub advertise: std::net::SocketAddr,
     /// Service addresses are taken from this range, `a.b.c.d/len`.
-    pub service_range: crate::service_ip::Cidr,
+    pub service_range: crate::setup::service_ip::Cidr,
     /// The CA that clients verify us by, PEM.
     pub ca_pem: String,
     /// The CA for front proxies, PEM.
     pub front_proxy_ca_pem: String,
     /// How long events are kept.
     pub event_ttl: std::time::Duration,
-    pub version: crate::version::BuildVersion,
+    pub version: crate::endpoints::version::BuildVersion,
     /// Who decides what users may do; the first that allows it.
     pub authorization: Vec<Authorization>,
     /// Whether requests without credentials are somebody.
@@ -81,7 +81,7 @@ pub struct Settings {
     /// How many requests are served at once, at most.
     pub in_flight: crate::fairness::InFlight,
     /// Somebody else's issuer whose tokens are believed.
-    pub oidc: Option<crate::oidc::OidcLogin>,
+    pub oidc: Option<crate::access::oidc::OidcLogin>,
     /// Whether machines may join with tokens from secrets.
     pub bootstrap_tokens: bool,
 }
@@ -90,8 +90,8 @@ impl Settings {
     /// The usual ones for a server at `advertise`.
     pub fn new(
         advertise: std::net::SocketAddr,
-        service_range: crate::service_ip::Cidr,
-        version: crate::version::BuildVersion,
+        service_range: crate::setup::service_ip::Cidr,
+        version: crate::endpoints::version::BuildVersion,
     ) -> Self {
         Self {
             advertise,

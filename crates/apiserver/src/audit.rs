@@ -22,13 +22,13 @@ use http_body_util::{BodyExt as _, Full};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::access::identity::{self, Transport};
 use crate::api::Api;
-use crate::body::{self, Accepts, RequestBody};
-use crate::identity::{self, Transport};
-use crate::object;
-use crate::options::Query;
-use crate::respond::HttpReply;
-use crate::route::{self, ResourcePath};
+use crate::http::body::{self, Accepts, RequestBody};
+use crate::http::options::Query;
+use crate::http::respond::HttpReply;
+use crate::http::route::{self, ResourcePath};
+use crate::verbs::object;
 
 pub use log::LogConfig;
 use policy::{AuditLevel, AuditStage, AuditTarget, AuditVerdict, PolicyInput};
@@ -312,7 +312,7 @@ impl AuditRecord {
             let (parts, body) = reply.into_parts();
             let bytes = body.collect().await.map(|all| all.to_bytes()).unwrap_or_default();
             self.note_answer(&parts.headers, &bytes, wants_body);
-            HttpReply::from_parts(parts, crate::respond::full(bytes))
+            HttpReply::from_parts(parts, crate::http::respond::full(bytes))
         } else {
             reply
         };

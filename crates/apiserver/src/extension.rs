@@ -16,8 +16,8 @@ use futures_util::future::BoxFuture;
 use http::request;
 use serde_json::Value;
 
-use crate::body::RequestBody;
-use crate::respond::HttpReply;
+use crate::http::body::RequestBody;
+use crate::http::respond::HttpReply;
 
 pub(crate) use adapt::{aggregated, call, enter, group_value, open, resource_list};
 

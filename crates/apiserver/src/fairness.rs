@@ -38,9 +38,9 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::api::Api;
-use crate::refresh;
-use crate::respond::HttpReply;
-use crate::route::ResourcePath;
+use crate::http::respond::HttpReply;
+use crate::http::route::ResourcePath;
+use crate::schemas::refresh;
 use crate::status::{ApiError, ApiResult};
 
 use admission_queues::{EXEMPT, QueueAdmission};

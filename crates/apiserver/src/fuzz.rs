@@ -7,8 +7,9 @@
 
 use serde_json::{Value, json};
 
-use crate::selector::{FieldSelector, LabelSelector};
-use crate::{crd, decode};
+use crate::http::decode;
+use crate::schemas::crd;
+use crate::verbs::selector::{FieldSelector, LabelSelector};
 
 #[cfg(test)]
 mod tests;

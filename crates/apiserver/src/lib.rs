@@ -3,89 +3,49 @@
 //! A request's way through the crate:
 //!
 //! ```text
-//!   server ─► service ─► identity, authorize ─► route, catalog ─► read | watch | write
-//!                                                              └─► subresource, review
+//!   http::server ─► service ─► access ─► http::route, schemas::catalog ─► verbs
+//!                                  └─► fairness               └─► endpoints, aggregation
 //! ```
 //!
 //! - `service.rs` is the only entrance; in-process clients use it as well.
-//! - `catalog.rs`, `served.rs`: which kinds exist now. `crd.rs`, `custom.rs`: those from
-//!   CustomResourceDefinitions. Built-in kinds are rows in crate `kinds`.
-//! - `item.rs`: objects in memory are encoded bytes; reads and watches send them as they are.
-//! - `write.rs`: the pipeline of every change; `write/patch.rs` is where a PATCH is applied.
+//! - `access/`: authentication and authorization. `fairness/`: queues by flow.
+//! - `schemas/`: which kinds exist now, those from CustomResourceDefinitions included. Built-in
+//!   kinds are rows in crate `kinds`.
+//! - `verbs/`: `item.rs` holds objects in memory as encoded bytes, which reads and watches send
+//!   as they are; `write.rs` is the pipeline of every change; `write/patch.rs` applies a PATCH.
+//! - `admission/`: defaults, checks, quotas, policies and webhooks of one change.
+//! - `endpoints/`: discovery, OpenAPI, health, metrics. `setup/`: objects made at the start.
 //! - `status.rs`: the one place that knows HTTP codes of failures.
 
+mod access;
 mod admission;
-mod after;
 mod aggregation;
 mod api;
-mod api_services;
 pub mod audit;
-mod authorize;
-mod body;
-mod bootstrap;
-mod bootstrap_objects;
-mod call;
-mod catalog;
-mod cleanup;
-mod component_status;
-mod conversion;
-mod crd;
-mod custom;
-mod decode;
-mod discovery;
 pub mod encryption;
-mod expiry;
+mod endpoints;
 pub mod extension;
 mod fairness;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
-mod health;
-mod identity;
-mod item;
-mod matching;
-mod migration;
-mod negotiate;
-mod object;
-pub mod oidc;
-mod openapi;
-mod options;
+mod http;
 mod outbound;
-mod page;
-mod pretty;
-mod read;
-mod refresh;
-mod respond;
-mod review;
-mod rights;
-mod route;
-mod selection;
-mod selector;
-mod served;
-mod server;
-mod server_lease;
+mod schemas;
 mod service;
-mod service_ip;
+mod setup;
 mod start;
 mod status;
-mod subresource;
-mod table;
-mod traffic;
-mod verb_result;
-mod version;
-mod warnings;
-mod watch;
-mod webhook;
-mod websocket;
-mod write;
+mod verbs;
 
+pub use access::identity::{Authenticator, Transport};
+pub use access::oidc;
 pub use api::{Api, Authorization, FrontProxy, Settings};
-pub use body::RequestBody;
-pub use bootstrap::BootstrapError;
+pub use endpoints::version::{BuildVersion, KUBERNETES};
 pub use fairness::InFlight;
-pub use identity::{Authenticator, Transport};
-pub use respond::{Body, HttpReply};
-pub use server::serve;
-pub use service_ip::{Cidr, CidrError};
+pub use http::body::RequestBody;
+pub use http::respond::{Body, HttpReply};
+pub use http::server::serve;
+pub use http::websocket::Upgrade;
+pub use setup::bootstrap::BootstrapError;
+pub use setup::service_ip::{Cidr, CidrError};
 pub use start::StartError;
-pub use version::{BuildVersion, KUBERNETES};
-pub use websocket::Upgrade;

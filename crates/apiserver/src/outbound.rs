@@ -7,6 +7,7 @@
 mod connect;
 mod service;
 mod trust;
+pub(crate) mod webhook;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
 
-use crate::body::RequestBody;
+use crate::http::body::RequestBody;
 use connect::Connector;
 
 pub(crate) use connect::ConnectError;

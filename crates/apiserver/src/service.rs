@@ -11,24 +11,31 @@ use auth::User;
 use http::header::{ACCEPT_ENCODING, HeaderValue};
 use http::{Method, Request, request};
 
+use crate::access::authorize;
+use crate::access::identity::{self, Transport};
+use crate::access::review;
+use crate::aggregation;
 use crate::api::Api;
-use crate::body::{self, Accepts, RequestBody};
-use crate::call::Call;
+use crate::endpoints::component_status;
+use crate::endpoints::discovery;
+use crate::endpoints::health;
 use crate::extension::{self, AuthorizedRequest};
 use crate::fairness::{self, RequestTicket};
-use crate::identity::{self, Transport};
-use crate::negotiate::{self, Encoding, OfferedForms};
-use crate::options::{self, ListOptions, Query, WriteOptions};
-use crate::respond::{self, HttpReply};
-use crate::route::{self, Discovery, ResourcePath, RouteTarget};
-use crate::served::{Endpoint, ServedKind};
+use crate::http::body::{self, Accepts, RequestBody};
+use crate::http::negotiate::{self, Encoding, OfferedForms};
+use crate::http::options::{self, ListOptions, Query, WriteOptions};
+use crate::http::pretty;
+use crate::http::respond::{self, HttpReply};
+use crate::http::route::{self, Discovery, ResourcePath, RouteTarget};
+use crate::http::warnings::Warnings;
+use crate::schemas::served::{Endpoint, ServedKind};
 use crate::status::{ApiError, ApiResult, StatusSubject};
-use crate::warnings::Warnings;
-use crate::write::delete::DeleteOptions;
-use crate::{
-    aggregation, authorize, component_status, discovery, health, pretty, read, review, subresource,
-    watch, write,
-};
+use crate::verbs::call::Call;
+use crate::verbs::read;
+use crate::verbs::subresource;
+use crate::verbs::watch;
+use crate::verbs::write;
+use crate::verbs::write::delete::DeleteOptions;
 
 impl Api {
     /// Answers one request.
@@ -198,7 +205,7 @@ impl Api {
         };
         // The name that a field selector pins counts as the name that is asked for.
         let selector =
-            crate::selector::FieldSelector::parse(query.get("fieldSelector").unwrap_or(""));
+            crate::verbs::selector::FieldSelector::parse(query.get("fieldSelector").unwrap_or(""));
         let pinned = match verb {
             "list" | "watch" | "deletecollection" if target.name.is_empty() => {
                 selector.as_ref().ok().and_then(|selector| selector.name()).unwrap_or("")
@@ -232,7 +239,7 @@ impl Api {
             notes: Warnings::default(),
         };
         if matches!(call.wanted.form, negotiate::ResponseForm::Table(_)) {
-            crate::table::check(query)?;
+            crate::verbs::table::check(query)?;
         }
         // Writes warn of it together with what their object brings up.
         if !matches!(verb, "create" | "update" | "patch") {
@@ -370,7 +377,7 @@ async fn dispatch(
         "watch" => {
             let options = watch_options(call)?;
             if negotiate::is_websocket(parts) {
-                return crate::websocket::watch(call, &options, parts).await;
+                return crate::http::websocket::watch(call, &options, parts).await;
             }
             watch::watch(call, &options).await
         }
@@ -382,7 +389,7 @@ async fn dispatch(
 fn watch_options(call: &Call<'_>) -> ApiResult<ListOptions> {
     let mut options = ListOptions::parse(call.query, true)?;
     if !call.path.name.is_empty() {
-        options.fields.0.push(crate::selector::FieldTerm {
+        options.fields.0.push(crate::verbs::selector::FieldTerm {
             field: "metadata.name".to_owned(),
             value: call.path.name.to_owned(),
             equal: true,
@@ -422,6 +429,6 @@ async fn change(call: &mut Call<'_>, verb: &str, body: RequestBody) -> ApiResult
             write::collection::delete_collection(call, &list, &options).await?
         }
     };
-    crate::after::written(call).await;
+    crate::verbs::after::written(call).await;
     Ok(answer.render(call))
 }

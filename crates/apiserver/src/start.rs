@@ -9,23 +9,28 @@ use base::{Tasks, Workloads};
 use parking_lot::Mutex;
 use store::{Config, Store};
 
+use crate::access::identity::Authenticator;
+use crate::access::oidc::Oidc;
+use crate::access::rights::Rights;
 use crate::admission::hooks::Hooks;
 use crate::aggregation::{self, Aggregation};
 use crate::api::{Api, ApiState, Settings};
 use crate::audit::Audit;
-use crate::bootstrap::{self, BootstrapError};
-use crate::catalog::Catalog;
+use crate::endpoints::openapi::Documents;
+use crate::endpoints::traffic::Traffic;
 use crate::extension::Extensions;
 use crate::fairness::{self, Fairness};
-use crate::identity::Authenticator;
-use crate::item::ObjectShape;
-use crate::oidc::Oidc;
-use crate::openapi::Documents;
 use crate::outbound::Outbound;
-use crate::rights::Rights;
-use crate::served::ServedKind;
-use crate::traffic::Traffic;
-use crate::{api_services, cleanup, expiry, migration, refresh, server_lease};
+use crate::schemas::catalog::Catalog;
+use crate::schemas::cleanup;
+use crate::schemas::migration;
+use crate::schemas::refresh;
+use crate::schemas::served::ServedKind;
+use crate::setup::api_services;
+use crate::setup::bootstrap::{self, BootstrapError};
+use crate::setup::server_lease;
+use crate::verbs::expiry;
+use crate::verbs::item::ObjectShape;
 
 /// Why a server could not start.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +105,7 @@ impl Api {
 
     /// Whether `/readyz` would say yes.
     pub fn is_ready(&self) -> bool {
-        crate::health::is_ready(self)
+        crate::endpoints::health::is_ready(self)
     }
 
     /// Writes a consistent copy of the store to `path` while requests go on.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{AdmissionOperation, Operation};
+use crate::admission::matching::WriteAttributes;
 use crate::api::Api;
-use crate::call::Call;
-use crate::matching::WriteAttributes;
-use crate::object;
-use crate::served::ServedKind;
+use crate::schemas::served::ServedKind;
+use crate::verbs::call::Call;
+use crate::verbs::object;
 
 /// Group, version and kind.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use auth::{Attributes, Decision, ResourceRequest, User};
 use schema::cel::{AccessQuery, Authorize, AuthorizerTarget, AuthorizerVerdict, ResourceTarget};
 
 use super::attributes;
+use crate::access::rights;
 use crate::api::Api;
-use crate::rights;
 
 /// Asks on behalf of the sender of a request.
 #[derive(Debug)]

@@ -11,10 +11,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::Operation;
-use crate::authorize;
-use crate::call::Call;
-use crate::object;
+use crate::access::authorize;
 use crate::status::{ApiError, ApiResult};
+use crate::verbs::call::Call;
+use crate::verbs::object;
 
 const TABLE: &str = "certificatesigningrequests";
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 
 use super::{Operation, policy};
 use crate::api::Api;
-use crate::call::Call;
-use crate::crd;
-use crate::object;
-use crate::service_ip;
+use crate::schemas::crd;
+use crate::setup::service_ip;
 use crate::status::ApiResult;
+use crate::verbs::call::Call;
+use crate::verbs::object;
 
 /// Fills in what the server decides once the rest of the object is settled.
 pub(crate) async fn complete(
@@ -82,7 +82,7 @@ fn signed_by(request: &mut Value, user: &auth::User) {
 
 /// A definition is judged as it is written, so that its kinds are served at once.
 fn check_definition(call: &Call<'_>, definition: &mut Value) {
-    let all = crate::refresh::entries(call.api, crd::TABLE);
+    let all = crate::schemas::refresh::entries(call.api, crd::TABLE);
     let taken = crd::Accepted::by_others(definition, &all);
     let now = base::clock::now_rfc3339();
     definition["status"] = crd::conditions(definition, &taken, &now);

@@ -4,13 +4,13 @@ use auth::{AccessTarget, Attributes, Decision, ResourceRequest, User};
 use serde_json::Value;
 
 use super::Operation;
+use crate::access::authorize;
 use crate::api::Api;
-use crate::authorize;
-use crate::call::Call;
 use crate::extension::{Access, Attempt, ExtensionOperation, Lookup, Review};
-use crate::object;
-use crate::refresh;
+use crate::schemas::refresh;
 use crate::status::{ApiError, ApiResult};
+use crate::verbs::call::Call;
+use crate::verbs::object;
 
 pub(super) fn mutate(
     call: &Call<'_>,

@@ -14,8 +14,8 @@ use store::Revision;
 use super::policy::{AdmissionPolicy, Binding, Mutations, ValidationRules};
 use super::webhook::Webhook;
 use crate::api::Api;
-use crate::object;
-use crate::refresh;
+use crate::schemas::refresh;
+use crate::verbs::object;
 
 /// Where the configurations are stored.
 pub(crate) const TABLES: [&str; 6] = [

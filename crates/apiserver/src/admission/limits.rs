@@ -5,9 +5,9 @@ use store::Range;
 use types::Quantity;
 
 use super::Operation;
-use crate::call::Call;
-use crate::object;
 use crate::status::{ApiError, ApiResult};
+use crate::verbs::call::Call;
+use crate::verbs::object;
 
 /// Where a pod is told what was filled in.
 const NOTE: &str = "kubernetes.io/limit-ranger";

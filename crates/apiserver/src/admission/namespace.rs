@@ -4,9 +4,9 @@
 use serde_json::Value;
 
 use super::Operation;
-use crate::call::Call;
-use crate::object;
 use crate::status::{ApiError, ApiResult, StatusSubject};
+use crate::verbs::call::Call;
+use crate::verbs::object;
 
 const NAMESPACES: &str = "namespaces";
 const UNDELETABLE: [&str; 3] = ["default", "kube-system", "kube-public"];

@@ -6,10 +6,10 @@ use auth::{AccessTarget, Attributes, Decision, ResourceRequest};
 use serde_json::Value;
 
 use super::Operation;
-use crate::authorize;
-use crate::call::Call;
-use crate::object;
+use crate::access::authorize;
 use crate::status::{ApiError, ApiResult};
+use crate::verbs::call::Call;
+use crate::verbs::object;
 
 pub(super) const PLUGIN: &str = "OwnerReferencesPermissionEnforcement";
 

@@ -4,10 +4,10 @@
 use serde_json::{Value, json};
 
 use super::Operation;
-use crate::call::Call;
-use crate::object;
-use crate::refresh;
+use crate::schemas::refresh;
 use crate::status::{ApiError, ApiResult};
+use crate::verbs::call::Call;
+use crate::verbs::object;
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";

@@ -16,10 +16,10 @@ use super::attributes::Attributes;
 use super::authority::{Authority, requested};
 use super::condition::Condition;
 use super::hooks::Read;
-use crate::matching::{Constraints, WriteOperation};
-use crate::object;
-use crate::served::ServedKind;
+use crate::admission::matching::{Constraints, WriteOperation};
+use crate::schemas::served::ServedKind;
 use crate::status::ApiResult;
+use crate::verbs::object;
 
 pub(super) use mutating::{Mutations, mutate};
 pub(super) use param::{ParamKind, ParamRef};

@@ -13,10 +13,10 @@ use types::Quantity;
 
 use super::Operation;
 use crate::api::{ObjectEntry, write_failure};
-use crate::call::Call;
-use crate::item;
-use crate::object;
 use crate::status::{ApiError, ApiResult};
+use crate::verbs::call::Call;
+use crate::verbs::item;
+use crate::verbs::object;
 
 const QUOTAS: &str = "resourcequotas";
 /// How often a charge is tried anew when others charge at the same time.

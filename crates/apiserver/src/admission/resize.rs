@@ -4,9 +4,9 @@ use serde_json::Value;
 use types::Quantity;
 
 use super::Operation;
-use crate::call::Call;
-use crate::object;
 use crate::status::{ApiError, ApiResult};
+use crate::verbs::call::Call;
+use crate::verbs::object;
 
 const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 

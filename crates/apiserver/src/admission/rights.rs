@@ -5,9 +5,9 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::Operation;
-use crate::call::Call;
-use crate::object;
 use crate::status::{ApiError, ApiResult};
+use crate::verbs::call::Call;
+use crate::verbs::object;
 
 pub(super) fn check(
     call: &Call<'_>,
@@ -22,7 +22,7 @@ pub(super) fn check(
     if call.user.is_in(auth::user::MASTERS) {
         return Ok(());
     }
-    let policy = crate::rights::policy(call.api);
+    let policy = crate::access::rights::policy(call.api);
     let namespace = call.namespace();
     let result = match &*call.served.kind {
         "Role" | "ClusterRole" => escalation::check_role(call.user, &policy, namespace, new, old),

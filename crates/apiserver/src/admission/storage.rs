@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::Operation;
-use crate::call::Call;
-use crate::object;
-use crate::refresh;
+use crate::schemas::refresh;
+use crate::verbs::call::Call;
+use crate::verbs::object;
 
 const DEFAULT_CLASS: [&str; 2] = [
     "storageclass.kubernetes.io/is-default-class",

@@ -6,8 +6,8 @@ use serde_json::Value;
 use types::Filling;
 
 use super::attributes::Attributes;
-use crate::conversion;
-use crate::served::ServedKind;
+use crate::schemas::conversion;
+use crate::schemas::served::ServedKind;
 use crate::status::{ApiError, ApiResult};
 
 /// An object, what it was before, and both in other versions as far as they were needed.

@@ -18,12 +18,12 @@ use super::condition::{self, Condition};
 use super::hooks::Read;
 use super::round::MutationRounds;
 use super::version::Versions;
+use crate::admission::matching::{Constraints, WriteOperation};
+use crate::endpoints::traffic::timing::Timed;
 use crate::fairness;
-use crate::matching::{Constraints, WriteOperation};
-use crate::served::ServedKind;
+use crate::outbound::webhook::Hook;
+use crate::schemas::served::ServedKind;
 use crate::status::{ApiError, ApiResult};
-use crate::traffic::timing::Timed;
-use crate::webhook::Hook;
 
 /// One webhook of a configuration.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ type Configured = [Arc<Read<Vec<Webhook>>>];
 impl Webhook {
     /// All of a configuration.
     pub(super) fn list(configuration: &Value) -> Vec<Self> {
-        let owner = crate::object::name(configuration);
+        let owner = crate::verbs::object::name(configuration);
         let hooks = configuration["webhooks"].as_array().into_iter().flatten();
         hooks.enumerate().map(|(index, hook)| Self::of(owner, index, hook)).collect()
     }

@@ -15,7 +15,8 @@ use tracing::warn;
 use super::{RemoteDiscovery, RemoteGroup, TABLE, remotes};
 use crate::api::Api;
 use crate::outbound::{self, ResolveError};
-use crate::{item, object};
+use crate::verbs::item;
+use crate::verbs::object;
 
 const EVERY: Duration = Duration::from_secs(30);
 /// While one is down it is asked more often.

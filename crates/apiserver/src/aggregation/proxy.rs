@@ -15,11 +15,11 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::RemoteGroup;
 use crate::api::Api;
-use crate::body::RequestBody;
-use crate::negotiate::is_websocket;
-use crate::respond::{self, HttpReply};
+use crate::http::body::RequestBody;
+use crate::http::negotiate::is_websocket;
+use crate::http::respond::{self, HttpReply};
+use crate::http::websocket::Upgrade;
 use crate::status::{ApiError, ApiResult};
-use crate::websocket::Upgrade;
 
 /// Headers that are about one connection, and not about the request.
 const HOP_BY_HOP: [HeaderName; 8] = [

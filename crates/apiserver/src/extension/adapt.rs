@@ -7,12 +7,12 @@ use http::{Method, request};
 use serde_json::{Value, json};
 
 use super::{AuthorizedRequest, Group, Paths};
+use crate::access::authorize;
+use crate::access::identity::{self, Transport};
 use crate::api::Api;
-use crate::authorize;
-use crate::body::RequestBody;
-use crate::identity::{self, Transport};
-use crate::respond::HttpReply;
-use crate::route::{self, ResourcePath};
+use crate::http::body::RequestBody;
+use crate::http::respond::HttpReply;
+use crate::http::route::{self, ResourcePath};
 use crate::status::{ApiError, ApiResult, StatusSubject};
 
 /// Who owns a path that is not part of the API.

@@ -10,8 +10,9 @@ use tracing::warn;
 
 use super::{LEVELS, SCHEMAS};
 use crate::api::Api;
-use crate::bootstrap::call;
-use crate::{object, refresh};
+use crate::schemas::refresh;
+use crate::setup::bootstrap::call;
+use crate::verbs::object;
 
 const PATH: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
 /// How long to wait after a status could not be written.

@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 use parking_lot::Mutex;
 
 use super::Seat;
-use crate::respond::{Body, HttpReply};
+use crate::http::respond::{Body, HttpReply};
 
 /// Less than this is encoded already and fits into what the kernel takes at once.
 const LARGE: u64 = 32 * 1024;
@@ -73,7 +73,7 @@ mod tests {
 
     use super::super::{Fairness, InFlight};
     use super::*;
-    use crate::respond;
+    use crate::http::respond;
 
     async fn seat(fairness: &Fairness) -> Option<Seat> {
         let user = User::new("jane", ["system:authenticated"]);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use store::Range;
 
 use crate::api::Api;
-use crate::object;
+use crate::verbs::object;
 
 const SERVICES: &str = "services/specs";
 const ENDPOINTS: &str = "services/endpoints";

@@ -13,9 +13,9 @@ use super::super::hooks::Read;
 use super::super::round::MutationRounds;
 use super::super::version::Versions;
 use super::{AdmissionPolicy, BUDGET, Binding, Invocation, PolicyContext, invocations};
-use crate::object;
-use crate::served::ServedKind;
+use crate::schemas::served::ServedKind;
 use crate::status::{ApiError, ApiResult};
+use crate::verbs::object;
 
 /// How a patch says that it does not fit.
 const TEST_FAILED: &str = "test failed";

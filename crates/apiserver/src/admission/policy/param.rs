@@ -7,8 +7,8 @@ use store::Range;
 
 use super::super::attributes::Attributes;
 use crate::api::Api;
-use crate::selector::LabelSelector;
-use crate::served::ServedKind;
+use crate::schemas::served::ServedKind;
+use crate::verbs::selector::LabelSelector;
 
 /// `paramKind` of a policy.
 #[derive(Debug)]

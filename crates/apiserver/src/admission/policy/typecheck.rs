@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::param::ParamKind;
 use crate::api::Api;
-use crate::served::ServedKind;
+use crate::schemas::served::ServedKind;
 
 /// More kinds than this are not looked at.
 const MAX_KINDS: usize = 10;

@@ -1,0 +1,7 @@
+//! Identity and authorization: which user sends a request, and whether the user may do it.
+
+pub(crate) mod authorize;
+pub(crate) mod identity;
+pub mod oidc;
+pub(crate) mod review;
+pub(crate) mod rights;

@@ -1,0 +1,15 @@
+//! The wire: connections, routes, content negotiation, request bodies and responses. Has no
+//! knowledge of any kind.
+
+pub(crate) mod body;
+pub(crate) mod decode;
+pub(crate) mod negotiate;
+pub(crate) mod options;
+pub(crate) mod page;
+pub(crate) mod pretty;
+pub(crate) mod respond;
+pub(crate) mod route;
+pub(crate) mod server;
+pub(crate) mod verb_result;
+pub(crate) mod warnings;
+pub(crate) mod websocket;

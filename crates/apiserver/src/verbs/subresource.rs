@@ -1,0 +1,89 @@
+//! `/status`, `/scale`, `/finalize` and the others that hang below an object.
+
+mod approval;
+mod binding;
+mod eviction;
+mod finalize;
+pub(crate) mod scale;
+mod token;
+
+use crate::http::body::{self, Accepts, RequestBody};
+use crate::http::options::WriteOptions;
+use crate::http::respond::HttpReply;
+use crate::schemas::served::Endpoint;
+use crate::status::{ApiError, ApiResult};
+use crate::verbs::call::Call;
+use crate::verbs::read;
+use crate::verbs::write::{patch, update};
+
+pub(crate) async fn dispatch(
+    call: &mut Call<'_>,
+    verb: &str,
+    body: RequestBody,
+) -> ApiResult<HttpReply> {
+    let Some(sub) = call.served.subresource(call.path.subresource).cloned() else {
+        if call.served.is_custom() {
+            return Err(ApiError::not_found(call.served.subject(call.path.name)));
+        }
+        return Err(ApiError::unknown_resource());
+    };
+    if !sub.verbs.contains(&verb) {
+        return Err(ApiError::method_not_allowed());
+    }
+    let reply = match sub.name {
+        "status" => status(call, verb, body).await,
+        "scale" => scale::answer(call, verb, body).await,
+        "finalize" => finalize::answer(call, body).await,
+        "token" => token::answer(call, body).await,
+        "approval" => approval::answer(call, verb, body).await,
+        "eviction" => eviction::answer(call, body).await,
+        "binding" => binding::answer(call, body).await,
+        "ephemeralcontainers" | "resize" if verb == "get" => {
+            Ok(read::get(call).await?.render(call))
+        }
+        other => Err(unreachable_pod(call, other)),
+    };
+    crate::verbs::after::written(call).await;
+    reply
+}
+
+/// What runs inside pods is not ours to show.
+fn unreachable_pod(call: &Call<'_>, subresource: &str) -> ApiError {
+    let key = call.served.key(call.namespace(), call.path.name);
+    if call.api.store.get(&call.served.table, &key).is_none() {
+        return ApiError::not_found(call.served.subject(call.path.name));
+    }
+    ApiError::unavailable(format!(
+        "the subresource {subresource:?} of {} needs a pod runtime, which this server does not have",
+        call.served.qualified()
+    ))
+}
+
+/// The options kind that errors name, by verb.
+fn options(call: &Call<'_>, verb: &str) -> ApiResult<WriteOptions> {
+    let kind = match verb {
+        "create" => "CreateOptions",
+        "update" => "UpdateOptions",
+        _ => "PatchOptions",
+    };
+    WriteOptions::parse(call.query, kind)
+}
+
+fn accepts(call: &Call<'_>) -> Accepts {
+    if call.served.is_custom() { Accepts::Text } else { Accepts::All }
+}
+
+async fn status(call: &mut Call<'_>, verb: &str, body: RequestBody) -> ApiResult<HttpReply> {
+    if verb == "get" {
+        return Ok(read::get(call).await?.render(call));
+    }
+    let bytes = body::read(body).await?;
+    let options = options(call, verb)?;
+    let answer = if verb == "update" {
+        let parsed = body::parse(call.headers, &bytes, accepts(call))?;
+        update::replace(call, parsed, &options, Endpoint::Status).await?
+    } else {
+        patch::patch(call, &bytes, &options, Endpoint::Status).await?
+    };
+    Ok(answer.render(call))
+}

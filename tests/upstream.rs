@@ -51,7 +51,7 @@ fn upstream_would_say_the_same() {
 }
 
 fn directory(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/upstream").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/upstream").join(name)
 }
 
 /// The files of requests that were chosen: all, or those that `CORPUS` names.

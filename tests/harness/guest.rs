@@ -21,7 +21,7 @@ pub(crate) const FIND: &str = "disk() { for d in /sys/block/*; do \
 /// The image of the guest, which is built from the distribution's packages once.
 fn image() -> &'static Path {
     static IMAGE: LazyLock<PathBuf> = LazyLock::new(|| {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/guest");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../scripts/guest");
         let output = Command::new(script).output().unwrap();
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "the guest cannot be built: {complaint}");

@@ -281,7 +281,7 @@ pub(crate) fn link(name: &str) -> Vec<u8> {
 }
 
 fn build(name: &str, width: &str, how: &[&str]) -> Vec<u8> {
-    let guests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/guests");
+    let guests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/guests");
     let source = guests.join(format!("{name}.S"));
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 pub(crate) fn root() -> PathBuf {
     // Cargo runs tests in their crate's folder. A path fixed at build time would be that of
     // another checkout where two share a build cache.
-    let root = Path::new("../..");
-    root.canonicalize().expect("this crate lies two levels below the root")
+    let root = Path::new("../../..");
+    root.canonicalize().expect("this crate lies three levels below the root")
 }
 
 /// One text file that is part of the project.
@@ -46,19 +46,32 @@ fn collect(root: &Path, dir: &Path, found: &mut Vec<SourceFile>) {
 
 /// Lines of all Rust files of a crate, tests included.
 pub(crate) fn lines(name: &str) -> usize {
-    let prefix = format!("crates/{name}/");
+    let prefix = format!("crates/{}/{name}/", folders()[name]);
     let rust = sources().into_iter().filter(|file| file.path.ends_with(".rs"));
     rust.filter(|file| file.path.starts_with(&prefix)).map(|file| file.text.lines().count()).sum()
 }
 
+/// The folder below `crates/` in which each crate lies.
+pub(crate) fn folders() -> BTreeMap<String, String> {
+    let name = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    let list = |dir: PathBuf| fs::read_dir(dir).expect("the folder can be read").flatten();
+    let mut found = BTreeMap::new();
+    for folder in list(root().join("crates")) {
+        for entry in list(folder.path()) {
+            found.insert(name(&entry), name(&folder));
+        }
+    }
+    found
+}
+
 /// For each crate of the workspace, the crates of the workspace that it is built from.
 pub(crate) fn edges() -> BTreeMap<String, Vec<String>> {
-    let manifests: BTreeMap<String, String> = fs::read_dir(root().join("crates"))
-        .expect("the folder of crates can be read")
-        .flatten()
-        .filter_map(|entry| {
-            let manifest = fs::read_to_string(entry.path().join("Cargo.toml")).ok()?;
-            Some((entry.file_name().to_string_lossy().into_owned(), manifest))
+    let manifests: BTreeMap<String, String> = folders()
+        .into_iter()
+        .map(|(name, folder)| {
+            let path = root().join("crates").join(folder).join(&name).join("Cargo.toml");
+            let manifest = fs::read_to_string(path).expect("every crate has a manifest");
+            (name, manifest)
         })
         .collect();
     let ours = |name: &&str| manifests.contains_key(*name);

@@ -161,7 +161,7 @@ fn millis(since: &Instant) -> f64 {
 
 /// The guest of one sector that does nothing.
 async fn assemble() -> Result<Vec<u8>> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/guests/idle.S");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/guests/idle.S");
     let dir = tempfile::tempdir()?;
     let (object, image) = (dir.path().join("idle.o"), dir.path().join("idle"));
     let text = |path: &Path| path.display().to_string();

@@ -126,7 +126,7 @@ impl Drop for Guest {
 
 /// The small guest that scripts/guest makes.
 fn boot_image() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let output = Command::new(root.join("scripts/guest")).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "scripts/guest: {said}");

@@ -4,6 +4,17 @@ use std::collections::BTreeMap;
 
 use crate::tree;
 
+/// The folders of `crates/`, and the folders whose crates theirs may name, besides their own.
+const FOLDERS: &[(&str, &[&str])] = &[
+    // What objects are, and what every crate needs.
+    ("foundation", &[]),
+    ("control-plane", &["foundation"]),
+    // Mechanism of one node: guests, disks, networks. Meets the control plane in objects only.
+    ("node", &["foundation"]),
+    ("program", &["foundation", "control-plane", "node"]),
+    ("developer", &["foundation"]),
+];
+
 /// Which crates each crate may name. A new edge is a design decision: change this table in a
 /// commit of its own and say there why.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -69,7 +80,27 @@ fn every_crate_names_only_those_below_it() {
         for used in uses {
             assert!(
                 may_use.contains(&used.as_str()),
-                "{name} may not name {used}: see ARCHITECTURE.md, and the table in crates/tidy"
+                "{name} may not name {used}: see ARCHITECTURE.md, and the table in crates/developer/tidy"
+            );
+        }
+    }
+}
+
+#[test]
+fn folders_show_the_layers() {
+    let folders = tree::folders();
+    let folder = |name: &str| folders[name].as_str();
+    for (name, uses) in tree::edges() {
+        let own = folder(&name);
+        let (_, below) = FOLDERS
+            .iter()
+            .find(|(row, _)| *row == own)
+            .unwrap_or_else(|| panic!("crates/{own} is not in the table of folders"));
+        for used in uses {
+            let other = folder(&used);
+            assert!(
+                other == own || below.contains(&other),
+                "{name} in {own} may not name {used} in {other}"
             );
         }
     }

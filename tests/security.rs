@@ -3,6 +3,7 @@
 
 mod disks;
 mod files;
+mod imports;
 mod paths;
 mod references;
 mod trust;

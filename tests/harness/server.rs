@@ -98,6 +98,13 @@ impl Sheaf {
             command.arg("server").arg("--no-agent");
         } else {
             command.arg("server");
+            if !self.arguments.iter().any(|argument| argument == "--import-allow") {
+                command.args(["--import-allow", "127.0.0.0/8", "--import-allow", "::1/128"]);
+            }
+            // Disks of tests are files of the host, wherever images were put.
+            if !self.arguments.iter().any(|argument| argument == "--host-disk-path") {
+                command.args(["--host-disk-path", "/"]);
+            }
         }
         command
             .args(["--listen", "127.0.0.1:0", "--log-format", "json"])

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net};
 use net::LinkName;
 
 /// Everything the agent is told from outside.
@@ -22,6 +22,14 @@ pub struct Config {
     /// The version of the Kubernetes API, as `v1.37.0`: what the Node shows as its kubelet's.
     pub kubernetes_version: String,
     pub network: Network,
+    /// Ranges of this node or the cluster that imports may connect to nevertheless.
+    pub import_allow: Vec<IpNet>,
+    /// Ranges of the cluster: services, for instance.
+    pub cluster_ranges: Vec<IpNet>,
+    /// Whether the environment names a proxy for requests to the outside.
+    pub has_proxy: bool,
+    /// Directories whose files HostDisk volumes may be; none by default.
+    pub host_disk_paths: Vec<PathBuf>,
 }
 
 /// The network that guests are on unless they ask for another.

@@ -29,6 +29,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::controller::ImageController;
 use crate::config::Config;
+use crate::egress::Egress;
 use crate::storage::StorageHandle;
 
 pub(crate) use object::{ImageLocations, disks as own_disks};
@@ -106,10 +107,11 @@ impl Images {
         client: Client,
         config: &Config,
         storage: StorageHandle,
+        egress: Egress,
         tasks: &Tasks,
     ) -> Self {
         let (asks, asked) = mpsc::channel(WAITING);
-        let keeper = ImageController::new(client, config.node_name.clone(), storage);
+        let keeper = ImageController::new(client, config.node_name.clone(), storage, egress);
         tasks.spawn("images", keeper.run(asked, tasks.stop_signal()));
         Self { asks }
     }

@@ -11,6 +11,7 @@ mod api;
 mod change_notifier;
 mod config;
 mod context;
+mod egress;
 mod endpoint;
 mod event;
 mod host;
@@ -27,5 +28,6 @@ mod vmi;
 mod volume;
 
 pub use config::{Config, GuestNetwork, GuestNetworkError, Network};
+pub use ipnet::IpNet;
 pub use net::LinkName;
 pub use start::{StartError, start};

@@ -17,6 +17,7 @@ use tracing::{error, info, warn};
 use crate::change_notifier::ChangeNotifier;
 use crate::config::Config;
 use crate::context::{Context, Users};
+use crate::egress::Egress;
 use crate::endpoint::{self, Endpoint};
 use crate::event::Reporter;
 use crate::host::{self, AcceleratorProbe};
@@ -39,6 +40,8 @@ const NODES: &str = "/sys/devices/system/node";
 pub enum StartError {
     #[error("cannot make the directory {}", path.display())]
     Directory { path: PathBuf, source: io::Error },
+    #[error("cannot start the proxy for imports")]
+    Proxy(#[source] io::Error),
     #[error("cannot read the directory {}", path.display())]
     Scan { path: PathBuf, source: io::Error },
     #[error(
@@ -63,9 +66,11 @@ pub fn start(client: Client, config: Config, tasks: &Tasks) -> Result<(), StartE
         StorageHandle::start(client.clone(), &config, known.clone(), bell.clone(), tasks).map_err(
             |source| StartError::Directory { path: config.data_dir.join("storage"), source },
         )?;
-    let volumes = Volumes::start(client.clone(), &config, storage.clone(), bell.clone(), tasks)
+    let egress = Egress::start(&config, tasks).map_err(StartError::Proxy)?;
+    let (own, shared) = (client.clone(), storage.clone());
+    let volumes = Volumes::start(own, &config, shared, &egress, bell.clone(), tasks)
         .map_err(|failure| StartError::Directory { path: failure.path, source: failure.source })?;
-    let images = Images::start(client.clone(), &config, storage.clone(), tasks);
+    let images = Images::start(client.clone(), &config, storage.clone(), egress, tasks);
     let (trial, trials) = watch::channel(AcceleratorProbe::default());
     let (told, findings) = watch::channel(Findings::default());
     let told = Arc::new(told);

@@ -46,6 +46,7 @@ use self::readers::Readers;
 use self::upload::PendingUpload;
 use crate::change_notifier::ChangeNotifier;
 use crate::config::Config;
+use crate::egress::Egress;
 use crate::event::Reporter;
 use crate::storage::StorageHandle;
 
@@ -91,6 +92,7 @@ impl Volumes {
         client: Client,
         config: &Config,
         storage: StorageHandle,
+        egress: &Egress,
         bell: ChangeNotifier,
         tasks: &Tasks,
     ) -> Result<Self, VolumesError> {
@@ -100,7 +102,8 @@ impl Volumes {
         let found = disks.scan().map_err(failed)?;
         let root = config.data_dir.join("images");
         let node = config.node_name.clone();
-        let images = Images::start(client.clone(), node, root.clone(), bell.clone(), tasks)
+        let (own, to) = (client.clone(), egress.clone());
+        let images = Images::start(own, to, node, root.clone(), bell.clone(), tasks)
             .map_err(|source| VolumesError { path: root, source })?;
         let readers = Readers::new(bell.clone());
         let shared = VolumeContext {
@@ -112,11 +115,13 @@ impl Volumes {
             storage,
             handles: VolumeHandles::default(),
             bell,
+            egress: egress.clone(),
         };
         let looker = import_cron::SourcePoller {
             client: shared.client.clone(),
             node: shared.node.clone(),
             reporter: shared.reporter.clone(),
+            egress: egress.clone(),
         };
         tasks.spawn("import-crons", looker.run(tasks.stop_signal()));
         let (exports, requests) = mpsc::channel(WAITING);

@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use agent::{GuestNetwork, LinkName};
+use agent::{GuestNetwork, IpNet, LinkName};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use audit::AuditArgs;
@@ -225,6 +225,19 @@ pub(crate) struct ServerArgs {
     /// two names.
     #[arg(long, value_name = "NAME", default_value = "sheaf0")]
     pub(crate) guest_bridge: LinkName,
+    /// Range of addresses that imports may connect to although it belongs to this node or the
+    /// cluster, for example 127.0.0.0/8; may be repeated.
+    ///
+    /// Imports (URLs, registries and what they redirect to) connect to no loopback, link-local,
+    /// node, guest or service address otherwise.
+    #[arg(long, value_name = "CIDR")]
+    pub(crate) import_allow: Vec<IpNet>,
+    /// Directory of this node whose files guests may have as HostDisk volumes; may be repeated.
+    ///
+    /// KubeVirt's feature gate HostDisk has to be enabled, too. Whoever may create machines can
+    /// read and change all files below the directory.
+    #[arg(long = "host-disk-path", value_name = "DIR")]
+    pub(crate) host_disk_paths: Vec<PathBuf>,
     /// Format of log lines.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) log_format: LogFormat,

@@ -36,7 +36,17 @@ impl MachineNode {
         // Machines run as users of their own, who must be able to pass.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o711);
         std::fs::set_permissions(dir.path(), open)?;
-        let flags = ["--node-name", "bench", "--guest-bridge", BRIDGE, "--guest-network", NETWORK];
+        let disks = dir.path().to_string_lossy().into_owned();
+        let flags = [
+            "--node-name",
+            "bench",
+            "--guest-bridge",
+            BRIDGE,
+            "--guest-network",
+            NETWORK,
+            "--host-disk-path",
+            &disks,
+        ];
         let server = Server::node(sheaf, &data(&dir), &flags.map(str::to_owned)).await?;
         let connection = server.client.connect().await?;
         let mut node = Self { server, connection, dir, guest };

@@ -24,6 +24,7 @@ use super::object::{self, Image, ImageSource, ImageState};
 use super::plan::{self, ImageAction, ImagePlacement, ImageWorld, plan};
 use super::{ImageRequest, PendingUpload, SUMS, TURNS, UploadError};
 use crate::api::{merge, present};
+use crate::egress::Egress;
 use crate::storage::{StorageHandle, longhorn};
 use crate::volume::{ObjectCache, steady};
 
@@ -34,6 +35,7 @@ pub(super) struct ImageController {
     client: Client,
     node: String,
     storage: StorageHandle,
+    egress: Egress,
     images: ObjectCache<Image>,
     own: ObjectCache<BTreeMap<String, PathBuf>>,
     turns: Arc<Semaphore>,
@@ -66,11 +68,17 @@ enum RemoveError {
 }
 
 impl ImageController {
-    pub(super) fn new(client: Client, node: String, storage: StorageHandle) -> Self {
+    pub(super) fn new(
+        client: Client,
+        node: String,
+        storage: StorageHandle,
+        egress: Egress,
+    ) -> Self {
         Self {
             client,
             node,
             storage,
+            egress,
             images: ObjectCache::default(),
             own: ObjectCache::default(),
             turns: Arc::new(Semaphore::new(TURNS)),
@@ -192,7 +200,8 @@ impl ImageController {
         };
         let (client, node) = (self.client.clone(), self.node.clone());
         let (turns, sums) = (Arc::clone(&self.turns), Arc::clone(&self.sums));
-        Some(Job { client, node, image, at, origin, storage: self.storage.clone(), turns, sums })
+        let (storage, egress) = (self.storage.clone(), self.egress.clone());
+        Some(Job { client, node, image, at, origin, storage, egress, turns, sums })
     }
 
     fn spawn(

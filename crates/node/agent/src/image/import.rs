@@ -21,6 +21,7 @@ use super::intake::ImageForm;
 use super::object::{Image, ImageSource};
 use super::plan::ImagePlacement;
 use super::status_writer::ImageStatusWriter;
+use crate::egress::Egress;
 use crate::storage::StorageHandle;
 use crate::volume::{
     Access, ConvertError, Download, FetchError, Gauge, RESERVE, TemporaryFile, disk_of,
@@ -39,6 +40,7 @@ pub(super) struct Job {
     /// The complete image that it is made of, if it is and this node has it.
     pub(super) origin: Option<PathBuf>,
     pub(super) storage: StorageHandle,
+    pub(super) egress: Egress,
     /// How many may work at a time, and how many may sum what is complete.
     pub(super) turns: Arc<Semaphore>,
     pub(super) sums: Arc<Semaphore>,
@@ -158,6 +160,10 @@ impl Job {
         if needed > free { Err(ImportError::NoRoom { needed, free }) } else { Ok(()) }
     }
 
+    fn access(&self) -> Access {
+        Access { egress: self.egress.clone(), ..Access::default() }
+    }
+
     /// Asks the server, for the rest if a part is there.
     async fn begin(&self, url: &str) -> Result<(Download, u64), ImportError> {
         let fail = |failure| match failure {
@@ -166,7 +172,7 @@ impl Job {
             }
             failure => ImportError::Fetch(failure),
         };
-        let new = || Download::new(url, Access::default(), None).map_err(fail);
+        let new = || Download::new(url, self.access(), None).map_err(fail);
         let partial = self.blocking(|folder| Ok(folder.partial()), "look for a part").await?;
         if let Some((at, mark)) = partial {
             let mut download = new()?;

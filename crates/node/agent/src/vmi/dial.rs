@@ -24,6 +24,10 @@ const DIAL: Duration = Duration::from_secs(10);
 pub(crate) enum DialError {
     #[error("no network interfaces are present")]
     NoInterface,
+    #[error(
+        "the guest has no address that the node assigned: connect to its address on the bridge"
+    )]
+    NotAssigned,
     #[error("dialing VMI failed: dial {address}")]
     Dial { address: SocketAddr, source: std::io::Error },
     #[error("dialing VMI failed: dial {address}: it did not answer in time")]
@@ -101,10 +105,11 @@ async fn reach(
             NetworkLocation::Bridge { .. } => {}
         }
     }
-    if let Some(address) = live.addresses().into_iter().next() {
-        return Ok((SocketAddr::new(address, port), None));
+    if live.attachments().is_empty() {
+        return Err(DialError::NoInterface);
     }
-    Err(DialError::NoInterface)
+    // What a guest says of its own addresses is not dialed: it could be any of the node's.
+    Err(DialError::NotAssigned)
 }
 
 /// A port that QEMU listens on for us.

@@ -1,7 +1,6 @@
 //! A machine that runs, as others may use it: its monitor, its console, what its guest says.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use base::Tasks;
@@ -85,16 +84,6 @@ impl LiveMachine {
 
     pub(super) fn set_attachments(&self, attachments: Vec<Attachment>) {
         *self.attachments.lock() = attachments;
-    }
-
-    /// Addresses that the guest itself tells of, those of the loopback left out.
-    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
-        let info = self.info.borrow();
-        let addresses = info.interfaces.iter().flat_map(|interface| &interface.ip_addresses);
-        addresses
-            .filter_map(|address| address.ip_address.parse::<IpAddr>().ok())
-            .filter(|address| !address.is_loopback())
-            .collect()
     }
 
     /// A way to wait for what is new.

@@ -7,6 +7,7 @@ mod claim;
 mod container;
 mod data;
 mod file;
+mod host_disk;
 mod replicated;
 
 use std::collections::BTreeMap;
@@ -268,29 +269,6 @@ impl Resolver<'_> {
             .and_then(|()| file::hand_over(path, self.identity, 0o600))
             .map_err(|source| ResolveError::File { doing: "make", path: path.into(), source })?;
         Ok(plain_file(path.into(), Some(size)))
-    }
-
-    fn host_disk(
-        &self,
-        volume: &Volume,
-        source: &virt::v1::HostDisk,
-    ) -> Result<Resolved, ResolveError> {
-        let path = PathBuf::from(&source.path);
-        if !path.exists() {
-            if source.r#type != "DiskOrCreate" {
-                return Err(ResolveError::Missing { kind: "host disk", name: source.path.clone() });
-            }
-            let capacity = source.capacity.as_ref().ok_or_else(|| ResolveError::Volume {
-                volume: volume.name.clone(),
-                problem: "a host disk that is to be created needs a capacity".into(),
-            })?;
-            let size = units(capacity, volume)?;
-            let folder = path.parent().unwrap_or(&path);
-            qemu::create_passable(folder).and_then(|()| file::sparse(&path, size)).map_err(
-                |source| ResolveError::File { doing: "make", path: path.clone(), source },
-            )?;
-        }
-        self.image_file(volume, path, source.shared == Some(true))
     }
 }
 

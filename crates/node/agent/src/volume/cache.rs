@@ -28,6 +28,7 @@ use super::lookup::LookupError;
 use super::registry::{Image, PullError};
 use crate::api::vmis;
 use crate::change_notifier::ChangeNotifier;
+use crate::egress::Egress;
 
 /// A pull that takes longer than this is asked for again by whoever wants it.
 const PULL_WAIT: Duration = Duration::from_secs(3);
@@ -120,6 +121,7 @@ pub(crate) struct Images(Arc<CacheInner>);
 
 struct CacheInner {
     client: Client,
+    egress: Egress,
     node: String,
     shelf: CacheDir,
     tasks: Tasks,
@@ -142,6 +144,7 @@ impl std::fmt::Debug for Images {
 impl Images {
     pub(super) fn start(
         client: Client,
+        egress: Egress,
         node: String,
         root: PathBuf,
         bell: ChangeNotifier,
@@ -149,7 +152,7 @@ impl Images {
     ) -> std::io::Result<Self> {
         let shelf = CacheDir::open(root)?;
         let pulls = Mutex::new(BTreeMap::new());
-        let inner = CacheInner { client, node, shelf, tasks: tasks.clone(), bell, pulls };
+        let inner = CacheInner { client, egress, node, shelf, tasks: tasks.clone(), bell, pulls };
         let images = Self(Arc::new(inner));
         tasks.spawn("images", images.clone().collect(tasks.stop_signal()));
         Ok(images)
@@ -161,7 +164,8 @@ impl Images {
         wanted: &WantedContainerDisk,
     ) -> Result<ContainerDisk, MissingDisk> {
         if wanted.policy != PullPolicy::Always
-            && let Some(disk) = self.0.shelf.find(&wanted.image, wanted.path.as_deref())
+            && let Some(disk) =
+                self.0.shelf.find(&wanted.namespace, &wanted.image, wanted.path.as_deref())
         {
             return Ok(disk);
         }
@@ -237,14 +241,15 @@ impl Images {
         wanted: &WantedContainerDisk,
         gauge: &Gauge,
     ) -> Result<ContainerDisk, StoreError> {
-        let CacheInner { client, shelf, .. } = &*self.0;
+        let CacheInner { client, egress, shelf, .. } = &*self.0;
         let secret = wanted.secret.as_deref();
-        let access = keys::access(client, &wanted.namespace, secret, &wanted.image).await?;
+        let access = keys::access(client, egress, &wanted.namespace, secret, &wanted.image).await?;
         let image = Image::new(&wanted.image, &access)?;
         let manifest = image.manifest().await?;
         let path = wanted.path.as_deref();
         let key = entry::key(&manifest.digest, path);
-        if let Some(disk) = shelf.name(&key, &wanted.image, path).map_err(StoreError::File)? {
+        let named = shelf.name(&key, &wanted.namespace, &wanted.image, path);
+        if let Some(disk) = named.map_err(StoreError::File)? {
             return Ok(disk);
         }
         let folder = shelf.begin().map_err(StoreError::File)?;
@@ -256,10 +261,10 @@ impl Images {
             }
             Content::Plain => pulled.0.clone(),
         };
-        let (shelf, key, name) = (shelf.clone(), key, wanted.image.clone());
-        let path = wanted.path.clone();
+        let (shelf, key, wanted) = (shelf.clone(), key, wanted.clone());
         let kept = tokio::task::spawn_blocking(move || {
-            shelf.keep(&key, &folder, &disk, &name, path.as_deref())
+            let WantedContainerDisk { namespace, image, path, .. } = &wanted;
+            shelf.keep(&key, &folder, &disk, (namespace, image, path.as_deref()))
         });
         kept.await.map_err(std::io::Error::other).flatten().map_err(StoreError::File)
     }

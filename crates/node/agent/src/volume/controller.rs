@@ -27,6 +27,7 @@ use super::source::FillSource;
 use super::status_writer::ClaimStatusWriter;
 use super::upload::{PendingUpload, UploadError, upload};
 use crate::change_notifier::ChangeNotifier;
+use crate::egress::Egress;
 use crate::event::Reporter;
 use crate::storage::StorageHandle;
 
@@ -49,6 +50,7 @@ pub(super) struct VolumeContext {
     pub(super) handles: VolumeHandles,
     /// Rung when a disk has grown.
     pub(super) bell: ChangeNotifier,
+    pub(super) egress: Egress,
 }
 
 /// Clones know the same.

@@ -20,6 +20,7 @@ use virt::reason::FillFailure;
 
 use super::checksum::Checksum;
 use super::gauge::{Gauge, StallReason};
+use crate::egress::{self, Egress, EgressError};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// A server that is silent for this long is asked again.
@@ -36,6 +37,8 @@ pub(crate) enum FetchError {
     Header { header: String },
     #[error("cannot use the certificates of config map {name}")]
     Certificates { name: String, source: reqwest::Error },
+    #[error(transparent)]
+    Egress(#[from] EgressError),
     #[error("cannot prepare requests")]
     Client(#[source] reqwest::Error),
     #[error("Unable to connect to http data source")]
@@ -55,7 +58,12 @@ pub(crate) enum FetchError {
 impl FetchError {
     /// Whether trying again is of no use.
     pub(crate) fn is_final(&self) -> bool {
-        matches!(self, Self::Url { .. } | Self::Header { .. })
+        match self {
+            Self::Url { .. } | Self::Header { .. } => true,
+            Self::Egress(failure) => egress::is_denied(failure),
+            Self::Request(failure) => egress::is_denied(failure),
+            _ => false,
+        }
     }
 }
 
@@ -73,6 +81,7 @@ pub(crate) struct Access {
     pub(crate) headers: Vec<String>,
     /// Name of the config map and its certificates, in PEM.
     pub(crate) certificates: Option<(String, Vec<u8>)>,
+    pub(crate) egress: Egress,
 }
 
 /// How the fetching ended.
@@ -116,7 +125,7 @@ impl Download {
         if !matches!(parsed.scheme(), "http" | "https") || parsed.host().is_none() {
             return Err(bad());
         }
-        let client = client(access.certificates.as_ref())?;
+        let client = client(&access)?;
         let headers = headers(&access.headers)?;
         Ok(Self {
             client,
@@ -248,6 +257,8 @@ impl Download {
 
     /// Asks for what is missing.
     async fn open(&mut self) -> Result<Response, FetchError> {
+        // Addresses are not resolved, so they have to be checked here; names are, for the message.
+        self.access.egress.check(self.url.host_str().unwrap_or_default()).await?;
         let mut request = self.client.get(self.url.clone()).headers(self.headers.clone());
         if let Some((user, password)) = &self.access.user {
             request = request.basic_auth(user, Some(password));
@@ -296,13 +307,15 @@ impl Download {
 /// The part of the work that fetching is; the rest is for what comes after.
 pub(super) const FETCHING: f32 = 0.9;
 
-fn client(certificates: Option<&(String, Vec<u8>)>) -> Result<Client, FetchError> {
+fn client(access: &Access) -> Result<Client, FetchError> {
     // Proxies come from the environment of the process, as everywhere.
     let mut builder = Client::builder()
         .user_agent(concat!("sheaf/", env!("CARGO_PKG_VERSION")))
+        .dns_resolver(access.egress.clone())
+        .redirect(access.egress.redirects())
         .connect_timeout(CONNECT_TIMEOUT)
         .read_timeout(READ_TIMEOUT);
-    if let Some((name, pem)) = certificates {
+    if let Some((name, pem)) = &access.certificates {
         let bad = |source| FetchError::Certificates { name: name.clone(), source };
         builder = builder.tls_certs_merge(Certificate::from_pem_bundle(pem).map_err(bad)?);
     }

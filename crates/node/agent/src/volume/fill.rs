@@ -16,7 +16,7 @@ use virt::reason::FillFailure;
 use super::checksum::{Checksum, ChecksumError, Mismatch};
 use super::clone::CloneError;
 use super::controller::VolumeContext;
-use super::fetch::{Download, FetchEnd, FetchError};
+use super::fetch::{Access, Download, FetchEnd, FetchError};
 use super::gauge::{Gauge, StallReason};
 use super::image::{self, ConvertError, TemporaryFile};
 use super::lookup::{self, LookupError};
@@ -191,12 +191,17 @@ impl Job {
         }
     }
 
+    async fn access(&self, remote: &RemoteSource) -> Result<Access, LookupError> {
+        let VolumeContext { client, egress, .. } = &self.shared;
+        lookup::access(client, egress, &self.claim.namespace, remote).await
+    }
+
     async fn http(&self, remote: &RemoteSource, gauge: &Gauge) -> Result<(), FillError> {
         let checksum = match remote.checksum.as_str() {
             "" => None,
             text => Some(Checksum::parse(text)?),
         };
-        let access = lookup::access(&self.shared.client, &self.claim.namespace, remote).await?;
+        let access = self.access(remote).await?;
         let mut download = Download::new(&remote.url, access, checksum)?;
         let (sender, feed) = qemu::image::feed();
         let scratch = TemporaryFile(self.shared.disks.scratch(&self.volume));
@@ -221,7 +226,7 @@ impl Job {
     }
 
     async fn registry(&self, remote: &RemoteSource, gauge: &Gauge) -> Result<(), FillError> {
-        let access = lookup::access(&self.shared.client, &self.claim.namespace, remote).await?;
+        let access = self.access(remote).await?;
         let scratch = TemporaryFile(self.shared.disks.scratch(&self.volume));
         super::registry::extract(&remote.url, &access, None, &scratch.0, gauge).await?;
         self.finish(scratch, gauge).await

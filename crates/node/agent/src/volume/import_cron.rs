@@ -30,6 +30,7 @@ use super::object_cache::ObjectCache;
 use super::registry::{Image, PullError};
 use super::source::RemoteSource;
 use crate::api::merge;
+use crate::egress::Egress;
 use crate::event::{EventNote, Reporter};
 
 const DESIRED: &str = "cdi.kubevirt.io/storage.import.sourceDesiredDigest";
@@ -100,6 +101,7 @@ pub(super) struct SourcePoller {
     pub(super) client: Client,
     pub(super) node: String,
     pub(super) reporter: Reporter,
+    pub(super) egress: Egress,
 }
 
 impl SourcePoller {
@@ -188,7 +190,8 @@ impl SourcePoller {
                 certificates: registry.cert_config_map.unwrap_or_default(),
                 ..RemoteSource::default()
             };
-            let access = lookup::access(&self.client, &cron.namespace, &remote).await?;
+            let access =
+                lookup::access(&self.client, &self.egress, &cron.namespace, &remote).await?;
             return Ok(Image::new(&remote.url, &access)?.manifest().await?.digest);
         }
         let http = source.http.ok_or(PollError::Unsupported)?;
@@ -200,7 +203,7 @@ impl SourcePoller {
             secret_headers: http.secret_extra_headers,
             ..RemoteSource::default()
         };
-        let access = lookup::access(&self.client, &cron.namespace, &remote).await?;
+        let access = lookup::access(&self.client, &self.egress, &cron.namespace, &remote).await?;
         let mut download = Download::new(&remote.url, access, None)?;
         download.prepare().await?;
         let mark =

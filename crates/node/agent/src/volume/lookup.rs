@@ -7,6 +7,7 @@ use kube::{Api, Client};
 use super::fetch::Access;
 use super::source::RemoteSource;
 use crate::api::present;
+use crate::egress::Egress;
 
 /// Why access could not be had; it may come.
 #[derive(Debug, thiserror::Error)]
@@ -22,10 +23,12 @@ pub(crate) enum LookupError {
 /// What is needed to reach a source.
 pub(super) async fn access(
     client: &Client,
+    egress: &Egress,
     namespace: &str,
     remote: &RemoteSource,
 ) -> Result<Access, LookupError> {
-    let mut access = Access { headers: remote.headers.clone(), ..Access::default() };
+    let (headers, egress) = (remote.headers.clone(), egress.clone());
+    let mut access = Access { headers, egress, ..Access::default() };
     for name in &remote.secret_headers {
         let data = secret(client, namespace, name).await?.data.unwrap_or_default();
         let texts = data.into_values().map(|value| String::from_utf8_lossy(&value.0).into_owned());

@@ -14,6 +14,7 @@ use qemu::image::{copy_sparse, receive::decompress};
 
 use super::fetch::{Access, FETCHING};
 use super::gauge::Gauge;
+use crate::egress::{self, Egress, EgressError};
 
 /// Where container disks keep their image.
 const FOLDER: &str = "disk";
@@ -31,6 +32,8 @@ pub(crate) enum PullError {
     // The library's errors print their causes themselves, so there is no source.
     #[error("cannot pull {image}: {problem}")]
     Registry { image: String, problem: Box<OciDistributionError> },
+    #[error("cannot pull {image}")]
+    Egress { image: String, source: EgressError },
     #[error("cannot read a layer of {image}")]
     Layer { image: String, source: io::Error },
     #[error("{image} has no disk: there is no file {wanted}")]
@@ -46,7 +49,11 @@ pub(crate) enum PullError {
 impl PullError {
     /// Whether trying again is of no use. A tag that does not exist may be pushed later.
     pub(super) fn is_final(&self) -> bool {
-        matches!(self, Self::Name { .. } | Self::NoDisk { .. } | Self::Several { .. })
+        match self {
+            Self::Name { .. } | Self::NoDisk { .. } | Self::Several { .. } => true,
+            Self::Egress { source, .. } => egress::is_denied(source),
+            _ => false,
+        }
     }
 }
 
@@ -55,6 +62,7 @@ pub(super) struct Image {
     client: Client,
     reference: Reference,
     auth: RegistryAuth,
+    egress: Egress,
 }
 
 /// An image whose layers are known.
@@ -71,7 +79,9 @@ impl Image {
             plain.parse().map_err(|source| PullError::Name { image: name.to_owned(), source })?;
         let pem = access.certificates.as_ref().map(|(_, pem)| pem.as_slice());
         let registry = reference.resolve_registry().to_owned();
-        let protocol = if is_local(&registry) {
+        let host = host_of(&registry).to_owned();
+        let is_plain = is_local(&registry);
+        let protocol = if is_plain {
             ClientProtocol::HttpsExcept(vec![registry])
         } else {
             ClientProtocol::Https
@@ -82,17 +92,26 @@ impl Image {
             connect_timeout: Some(CONNECT),
             read_timeout: Some(SILENCE),
             user_agent: concat!("sheaf/", env!("CARGO_PKG_VERSION")),
+            https_proxy: access.egress.proxy().map(str::to_owned),
+            http_proxy: access.egress.proxy().map(str::to_owned),
+            // One on this node is spoken to without TLS, which the proxy does not pass on. That
+            // it is allowed is checked before.
+            no_proxy: is_plain.then_some(host),
             ..ClientConfig::default()
         };
         let auth = match &access.user {
             Some((user, password)) => RegistryAuth::Basic(user.clone(), password.clone()),
             None => RegistryAuth::Anonymous,
         };
-        Ok(Self { client: Client::new(config), reference, auth })
+        let egress = access.egress.clone();
+        Ok(Self { client: Client::new(config), reference, auth, egress })
     }
 
     /// The digest that the name means now, and the layers behind it.
     pub(super) async fn manifest(&self) -> Result<Manifest, PullError> {
+        let registry = host_of(self.reference.resolve_registry());
+        let refused = |source| PullError::Egress { image: self.reference.whole(), source };
+        self.egress.check(registry).await.map_err(refused)?;
         let pulled = self.client.pull_image_manifest(&self.reference, &self.auth).await;
         let (OciImageManifest { layers, .. }, digest) =
             pulled.map_err(|problem| self.failed(problem))?;
@@ -187,6 +206,14 @@ pub(super) async fn extract(
     let image = Image::new(name, access)?;
     let manifest = image.manifest().await?;
     image.extract(&manifest, wanted, to, gauge).await
+}
+
+/// The host of a registry, without its port.
+fn host_of(registry: &str) -> &str {
+    match registry.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => registry,
+    }
 }
 
 /// Looking for one file in a layer.

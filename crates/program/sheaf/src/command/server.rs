@@ -206,6 +206,10 @@ fn start_agent(
         version: super::version::VERSION.sheaf.to_owned(),
         kubernetes_version: format!("v{major}.{minor}.0"),
         network: names::guest_network(args, advertise),
+        import_allow: args.import_allow.clone(),
+        cluster_ranges: args.service_cluster_ip_range.parse().into_iter().collect(),
+        has_proxy: names::has_proxy(),
+        host_disk_paths: args.host_disk_paths.clone(),
     };
     let client = in_process::client(api.clone(), user);
     agent::start(client, config, tasks).context("cannot start the agent")

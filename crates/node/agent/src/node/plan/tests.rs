@@ -11,6 +11,10 @@ fn config() -> Config {
         version: "0.1.0".into(),
         kubernetes_version: "v1.37.0".into(),
         network: crate::Network::User,
+        import_allow: Vec::new(),
+        cluster_ranges: Vec::new(),
+        has_proxy: false,
+        host_disk_paths: Vec::new(),
     }
 }
 

@@ -41,6 +41,9 @@ const GROUPS: u32 = 0x7300_0000;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 struct Info {
     images: BTreeSet<String>,
+    /// Namespaces that the registry has given the image to, with their own credentials.
+    #[serde(default)]
+    namespaces: BTreeSet<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     path: Option<String>,
 }
@@ -131,8 +134,14 @@ impl CacheDir {
         Ok(Pulling(folder))
     }
 
-    /// The disk that was pulled by this name last.
-    pub(super) fn find(&self, image: &str, path: Option<&str>) -> Option<ContainerDisk> {
+    /// The disk that was pulled by this name last. A namespace that has not pulled it has to ask
+    /// the registry first.
+    pub(super) fn find(
+        &self,
+        namespace: &str,
+        image: &str,
+        path: Option<&str>,
+    ) -> Option<ContainerDisk> {
         let entries = fs::read_dir(&self.root).ok()?;
         let newest = entries
             .filter_map(|entry| {
@@ -140,18 +149,20 @@ impl CacheDir {
                 let info = self.info(&key)?;
                 let named = info.images.contains(image) && info.path.as_deref() == path;
                 let age = fs::metadata(self.root.join(&key).join(INFO)).ok()?.modified().ok()?;
-                named.then_some((age, key))
+                named.then_some((age, key, info.namespaces.contains(namespace)))
             })
-            .max()?;
+            .max()
+            .filter(|(.., is_authorized)| *is_authorized)?;
         let disk = self.disk(&newest.1);
         self.touch(&newest.1);
         disk.path.exists().then_some(disk)
     }
 
-    /// Notes that a disk which is here has this name now.
+    /// Notes that a disk which is here has this name now, and may be used by a namespace.
     pub(super) fn name(
         &self,
         key: &str,
+        namespace: &str,
         image: &str,
         path: Option<&str>,
     ) -> io::Result<Option<ContainerDisk>> {
@@ -173,6 +184,7 @@ impl CacheDir {
         let mut info = self.info(key).unwrap_or_default();
         info.path = path.map(str::to_owned);
         info.images.insert(image.to_owned());
+        info.namespaces.insert(namespace.to_owned());
         write(&self.root.join(key), &info)?;
         Ok(Some(disk))
     }
@@ -183,9 +195,9 @@ impl CacheDir {
         key: &str,
         folder: &Pulling,
         disk: &Path,
-        image: &str,
-        path: Option<&str>,
+        wanted: (&str, &str, Option<&str>),
     ) -> io::Result<ContainerDisk> {
+        let (namespace, image, path) = wanted;
         let file = File::open(disk)?;
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::fchown(&file, Some(0), Some(group(key)))?;
@@ -202,7 +214,7 @@ impl CacheDir {
             renamed => renamed?,
         }
         sync(&self.root)?;
-        let kept = self.name(key, image, path)?;
+        let kept = self.name(key, namespace, image, path)?;
         kept.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
@@ -292,21 +304,31 @@ mod tests {
         let folder = shelf.begin().unwrap();
         let disk = folder.path().join("raw");
         fs::write(&disk, content).unwrap();
-        shelf.keep(&key(digest, None), &folder, &disk, image, None).unwrap()
+        shelf.keep(&key(digest, None), &folder, &disk, ("n", image, None)).unwrap()
     }
 
     #[test]
     fn a_disk_is_found_by_the_names_that_mean_it_now() {
         let (_folder, shelf) = shelf();
-        assert_eq!(shelf.find("a:1", None), None);
+        assert_eq!(shelf.find("n", "a:1", None), None);
         let one = keep(&shelf, "sha256:1", "a:1", "one");
-        assert_eq!(shelf.find("a:1", None), Some(one.clone()));
-        assert_eq!(shelf.find("a:1", Some("/x")), None);
+        assert_eq!(shelf.find("n", "a:1", None), Some(one.clone()));
+        assert_eq!(shelf.find("n", "a:1", Some("/x")), None);
         let two = keep(&shelf, "sha256:2", "a:1", "two");
-        assert_eq!(shelf.find("a:1", None), Some(two.clone()), "the tag moved");
+        assert_eq!(shelf.find("n", "a:1", None), Some(two.clone()), "the tag moved");
         keep(&shelf, "sha256:1", "b:1", "again");
-        assert_eq!(shelf.find("b:1", None), Some(one.clone()));
+        assert_eq!(shelf.find("n", "b:1", None), Some(one.clone()));
         assert_eq!(fs::read_to_string(&one.path).unwrap(), "one", "what is here stays");
+    }
+
+    #[test]
+    fn another_namespace_asks_the_registry_first() {
+        let (_folder, shelf) = shelf();
+        let one = keep(&shelf, "sha256:1", "a:1", "one");
+        assert_eq!(shelf.find("other", "a:1", None), None);
+        let named = shelf.name(&key("sha256:1", None), "other", "a:1", None).unwrap();
+        assert_eq!(named, Some(one.clone()));
+        assert_eq!(shelf.find("other", "a:1", None), Some(one));
     }
 
     #[test]
@@ -341,7 +363,7 @@ mod tests {
         let used = Used::of([&running].into_iter());
         assert_eq!(shelf.collect(&used, now).unwrap(), Vec::<String>::new());
         assert_eq!(shelf.collect(&used, later).unwrap(), ["sha256-2"]);
-        assert!(shelf.find("a:1", None).is_some());
+        assert!(shelf.find("n", "a:1", None).is_some());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use oci_client::Reference;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
+use crate::egress::Egress;
 use crate::volume::fetch::Access;
 use crate::volume::lookup::{self, LookupError};
 
@@ -37,11 +38,13 @@ struct CacheKeyEntry {
 
 pub(super) async fn access(
     client: &Client,
+    egress: &Egress,
     namespace: &str,
     secret: Option<&str>,
     image: &str,
 ) -> Result<Access, KeysError> {
-    let Some(name) = secret.filter(|name| !name.is_empty()) else { return Ok(Access::default()) };
+    let access = Access { egress: egress.clone(), ..Access::default() };
+    let Some(name) = secret.filter(|name| !name.is_empty()) else { return Ok(access) };
     let data = lookup::secret(client, namespace, name).await?.data.unwrap_or_default();
     let bad = |source| KeysError::Json { name: name.to_owned(), source };
     let config = if let Some(json) = data.get(".dockerconfigjson") {
@@ -52,7 +55,7 @@ pub(super) async fn access(
         let (kind, key) = ("secret", ".dockerconfigjson");
         return Err(LookupError::Key { kind, name: name.to_owned(), key }.into());
     };
-    Ok(Access { user: user(config, image), ..Access::default() })
+    Ok(Access { user: user(config, image), ..access })
 }
 
 /// The entry for the registry of an image; the longest that fits, as docker has it.

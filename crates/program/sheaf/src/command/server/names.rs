@@ -91,6 +91,12 @@ pub(in crate::command) fn guest_network(
     }
 }
 
+/// Whether the environment names a proxy for requests to the outside.
+pub(in crate::command) fn has_proxy() -> bool {
+    let names = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+    names.iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

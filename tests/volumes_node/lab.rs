@@ -141,7 +141,11 @@ impl Lab {
     pub(super) fn start() -> Self {
         let mut node = Node::start();
         // Said of what was killed.
-        for part in ["the storage process ended", "is lost sight of", "cannot get volume record"] {
+        for part in [
+            "storage process exited",
+            "storage process is no longer monitored",
+            "cannot get volume record",
+        ] {
             node.sheaf.provokes(part);
         }
         let lab = Self { node };

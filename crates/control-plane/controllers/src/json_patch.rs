@@ -167,7 +167,7 @@ mod tests {
         for (patch, expected) in [
             (r#"{"op":"add","path":"/x/y","value":1}"#, "patch 1 names /x/y, which does not exist"),
             (r#"{"op":"test","path":"/a","value":1}"#, "patch 1 expects another value at /a"),
-            ("[]", "patch 1 is no operation: []"),
+            ("[]", "patch 1 is not an operation: []"),
         ] {
             let mut own = json!({"a": 0});
             let first = r#"{"op":"add","path":"/b","value":1}"#;

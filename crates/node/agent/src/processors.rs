@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(processors.take("a", 1).unwrap(), [1]);
         assert_eq!(processors.take("b", 2).unwrap(), [0, 3]);
         let error = processors.take("c", 1).unwrap_err();
-        assert_eq!(error.to_string(), "1 processors of its own are wanted and 0 are left");
+        assert_eq!(error.to_string(), "1 dedicated CPUs requested, 0 available");
         processors.release("old");
         assert_eq!(processors.take("c", 1).unwrap(), [2]);
     }

@@ -305,7 +305,7 @@ mod tests {
         let first = scan_disk("d", &path, "").unwrap();
         assert_eq!(scan_disk("d", &path, &first.uuid).unwrap().uuid, first.uuid);
         let said = scan_disk("d", &path, "another").unwrap_err().to_string();
-        assert!(said.contains("is of another disk"), "{said}");
+        assert!(said.contains("belongs to another disk"), "{said}");
         std::fs::remove_dir_all(&path).unwrap();
         scan_disk("d", &path, &first.uuid).unwrap_err();
         assert!(!path.exists(), "nothing is made where a disk is missing");

@@ -64,6 +64,14 @@ bench: ## Measure a release build: requests per second, latency, CPU and memory
 	@scripts/setup run
 	cargo run --release --locked -p bench -- $(ARGS)
 
+.PHONY: deny
+deny: ## Check dependencies with cargo-deny: licences, sources, versions, known vulnerabilities
+	@scripts/setup run
+	@command -v cargo-deny >/dev/null || cargo install --locked --quiet cargo-deny
+	cargo deny --workspace check licenses bans sources
+	@cargo deny --workspace check advisories || \
+		{ echo 'Advisories: found, or their database cannot be reached (see above)'; exit 1; }
+
 .PHONY: fuzz
 fuzz: ## Throw broken input at everything that reads requests, for long (SECONDS=600 each; TARGETS=…)
 	@scripts/setup run

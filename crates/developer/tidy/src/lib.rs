@@ -1,8 +1,10 @@
 //! What a machine judges well about this source tree, as tests: the layers, the names and
 //! the docs of modules, and that nothing of one developer's machine has slipped in.
 //!
-//! It reads files and nothing else. Style that needs taste is for reviewers.
+//! It reads files and what cargo knows about dependencies. Style that needs taste is for reviewers.
 
+#[cfg(test)]
+mod dependencies;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]

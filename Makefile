@@ -35,6 +35,7 @@ build: ## Build the release binary only
 .PHONY: test
 test: ## Everything CI runs: format, lints, and all tests, end to end included
 	@scripts/setup test
+	@scripts/lint-commits
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	@rm -f "$(CARGO_TARGET_DIR)/tmp/warnings"

@@ -8,6 +8,8 @@ mod dependencies;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
+mod invariants;
+#[cfg(test)]
 mod layers;
 #[cfg(test)]
 mod sources;

@@ -100,34 +100,6 @@ fn what_is_left_to_do_has_an_issue() {
 }
 
 #[test]
-fn only_the_binary_reads_the_environment_and_only_base_the_clock() {
-    let found: Vec<String> = rust()
-        .filter(|file| file.path.starts_with("crates/") && file.path.contains("/src/"))
-        .filter(|file| !is_test(&file.path) && !file.path.starts_with("crates/developer/tidy/"))
-        .flat_map(|file| {
-            // Inline tests may do both.
-            let code = file.text.split("#[cfg(test)]").next().unwrap_or_default().to_owned();
-            let mut found = Vec::new();
-            let is_binary = ["crates/program/sheaf/", "crates/developer/bench/"]
-                .iter()
-                .any(|folder| file.path.starts_with(folder));
-            for word in ["env::var(", "env::var_os("] {
-                if code.contains(word) && !is_binary {
-                    found.push(format!("{}: {word}", file.path));
-                }
-            }
-            for word in ["SystemTime::now(", "Timestamp::now(", "Zoned::now("] {
-                if code.contains(word) && !file.path.starts_with("crates/foundation/base/") {
-                    found.push(format!("{}: {word}", file.path));
-                }
-            }
-            found
-        })
-        .collect();
-    complain("not here", &found);
-}
-
-#[test]
 fn no_file_is_larger_than_people_read() {
     let found: Vec<String> = sources()
         .into_iter()

@@ -32,6 +32,10 @@ build: ## Build the release binary only
 	@cargo build --release --locked -p sheaf
 	@echo "$(CARGO_TARGET_DIR)/release/sheaf"
 
+.PHONY: package
+package: build ## Build dist/*.tar.gz and dist/*.deb: the release binary, unit file, man pages, completion
+	@scripts/package "$(CARGO_TARGET_DIR)/release/sheaf" $(ARGS)
+
 .PHONY: test
 test: ## Everything CI runs: format, lints, and all tests, end to end included
 	@scripts/setup test

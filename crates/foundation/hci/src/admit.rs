@@ -3,6 +3,7 @@
 
 mod backup;
 mod claim;
+mod cluster_setting;
 mod image;
 mod key_pair;
 mod longhorn;
@@ -102,6 +103,7 @@ pub fn concerns(group: &str, resource: &str) -> bool {
         (
             HARVESTER,
             "keypairs"
+                | "settings"
                 | "virtualmachinebackups"
                 | "virtualmachineimages"
                 | "virtualmachinerestores"
@@ -145,6 +147,7 @@ pub fn complete(write: &Write<'_>, object: &mut Value) -> Result<(), Refusal> {
 pub fn validate(write: &Write<'_>) -> AdmissionResult {
     match (write.group, write.resource) {
         (HARVESTER, "keypairs") => key_pair::validate(write),
+        (HARVESTER, "settings") => cluster_setting::validate(write),
         (HARVESTER, "virtualmachinebackups") => backup::validate(write),
         (HARVESTER, "virtualmachineimages") => image::validate(write),
         (HARVESTER, "virtualmachinerestores") => backup::validate_restore(write),

@@ -5,6 +5,7 @@ mod templates;
 use serde_json::{Value, json};
 
 use crate::admit::DRIVER;
+use crate::cluster_setting::CLUSTER_SETTINGS;
 use crate::longhorn::NAMESPACE;
 use crate::setting::SETTINGS;
 
@@ -12,7 +13,9 @@ use crate::setting::SETTINGS;
 /// belong to the administrator.
 pub fn first_objects() -> Vec<Value> {
     let mut objects: Vec<Value> =
-        [NAMESPACE, "harvester-system", "harvester-public"].map(namespace).into();
+        [NAMESPACE, "harvester-system", "harvester-public", "cattle-local-user-passwords"]
+            .map(namespace)
+            .into();
     objects.extend(public_reader());
     objects.extend(SETTINGS.iter().map(|setting| {
         json!({
@@ -20,6 +23,14 @@ pub fn first_objects() -> Vec<Value> {
             "kind": "Setting",
             "metadata": {"name": setting.name, "namespace": NAMESPACE},
             "value": setting.default,
+        })
+    }));
+    objects.extend(CLUSTER_SETTINGS.iter().map(|setting| {
+        json!({
+            "apiVersion": "harvesterhci.io/v1beta1",
+            "kind": "Setting",
+            "metadata": {"name": setting.name},
+            "default": setting.default,
         })
     }));
     objects.push(json!({

@@ -3,6 +3,7 @@
 
 mod harvester;
 mod longhorn;
+mod management;
 mod snapshot;
 
 use crd::definition::{
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 /// The definitions, ready to be created. Made one by one: together they are large.
 pub fn definitions() -> impl Iterator<Item = Value> {
     let all = harvester::CATALOG.iter().chain(longhorn::CATALOG).chain(snapshot::CATALOG);
+    let all = all.chain(management::CATALOG);
     all.map(|kind| {
         let mut definition = definition(kind);
         if kind.group == crate::snapshot::GROUP {

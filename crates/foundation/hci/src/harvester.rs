@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod image;
 pub mod key_pair;
+pub mod management;
 pub mod node_disk;
 pub mod operation;
 pub mod quota;

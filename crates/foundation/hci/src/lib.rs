@@ -4,6 +4,7 @@
 pub mod admit;
 mod bootstrap;
 mod claim_template;
+pub mod cluster_setting;
 mod definition;
 pub mod harvester;
 pub mod inactive;

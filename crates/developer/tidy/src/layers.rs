@@ -44,6 +44,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("controllers", &["base", "client", "hci", "kinds", "types", "virt"]),
     // What KubeVirt serves beside its objects; a client too, so it can stand outside as well.
     ("gateway", &["base", "client", "virt"]),
+    // Harvester's REST API: requests of the same user to the Kubernetes API.
+    ("steve", &["base", "client", "hci", "virt"]),
     // Makes the objects of one node real, as a client like any other.
     ("agent", &["base", "block", "client", "hci", "kinds", "net", "qemu", "types", "virt"]),
     (
@@ -58,6 +60,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "controllers",
             "gateway",
             "hci",
+            "steve",
             "store",
             "virt",
         ],
@@ -123,7 +126,7 @@ fn the_table_itself_keeps_the_invariants() {
         seen
     };
     // Controllers must be able to run against somebody else's Kubernetes.
-    for client in ["controllers", "client", "agent", "gateway"] {
+    for client in ["controllers", "client", "agent", "gateway", "steve"] {
         for hidden in ["apiserver", "store", "auth", "sheaf"] {
             assert!(!reach(client).contains(&hidden), "{client} can reach {hidden}");
         }

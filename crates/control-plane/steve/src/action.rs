@@ -1,0 +1,147 @@
+//! Actions on resources: `POST …?action=NAME`. What is to be written is decided by pure functions
+//! (`possible`, `machine_change`, `volume_object`); the rest sends it in the caller's name.
+//!
+//! Failures are plain text, which Harvester's clients search for words.
+
+mod key_pair;
+mod machine;
+mod machine_change;
+mod node;
+mod possible;
+mod volume;
+mod volume_object;
+
+use http::StatusCode;
+use serde_json::{Map, Value};
+
+use crate::error::SteveError;
+use crate::objects::ResourceCall;
+use crate::reply::{self, SteveReply, SteveResult};
+use crate::request::{self, Body, RequestHead};
+
+pub(crate) use possible::possible;
+
+/// The object that an action is about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ActionTarget<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    /// Its path in the Kubernetes API.
+    pub(crate) path: &'a str,
+}
+
+/// The parameters in the body of an action.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Input(Map<String, Value>);
+
+impl Input {
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.0.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// A flag, which some clients send as a text.
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        match self.0.get(name) {
+            Some(Value::Bool(flag)) => *flag,
+            Some(Value::String(text)) => text == "true",
+            _ => false,
+        }
+    }
+}
+
+/// Carries an action out; nothing if resources of the type do not have it.
+pub(crate) async fn answer(
+    call: &ResourceCall<'_>,
+    asked: &RequestHead,
+    body: Body,
+    target: ActionTarget<'_>,
+    action: &str,
+) -> Option<SteveResult> {
+    let known = possible::names(call.kind);
+    if !known.contains(&action) {
+        return None;
+    }
+    let input = match read(asked, body).await {
+        Ok(input) => input,
+        Err(error) => return Some(Err(error)),
+    };
+    let outcome = match (&*call.kind.group, &*call.kind.plural) {
+        ("kubevirt.io", "virtualmachines") => machine::run(call, target, action, &input).await,
+        ("", "nodes") => node::run(call, target, action, &input).await,
+        _ => volume::run(call, target, action, &input).await,
+    };
+    Some(outcome.map_err(|error| SteveError { is_text: true, ..error }))
+}
+
+/// Carries out an action of a collection; nothing if the type does not have it.
+pub(crate) async fn of_collection(
+    call: &ResourceCall<'_>,
+    asked: &RequestHead,
+    body: Body,
+    action: &str,
+) -> Option<SteveResult> {
+    if !call.kind.is("harvesterhci.io", "keypairs") || action != "keygen" {
+        return None;
+    }
+    let outcome = match read(asked, body).await {
+        Ok(input) => key_pair::generate(call, &input).await,
+        Err(error) => Err(error),
+    };
+    Some(outcome.map_err(|error| SteveError { is_text: true, ..error }))
+}
+
+async fn read(asked: &RequestHead, body: Body) -> Result<Input, SteveError> {
+    let bytes = request::read(body).await?;
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Ok(Input::default());
+    }
+    request::parse(&asked.parts, &bytes).map(Input).map_err(|error| {
+        let message = format!("Failed to decode request body: {}", error.message);
+        invalid(&message)
+    })
+}
+
+/// A parameter is missing or wrong: `InvalidBodyContent 422: …`.
+fn invalid(message: &str) -> SteveError {
+    let message = format!("InvalidBodyContent 422: {message}");
+    SteveError { is_text: true, ..SteveError::invalid("InvalidBodyContent", message) }
+}
+
+/// The action cannot be done now. Harvester answers 500 to all of these.
+fn impossible(message: impl Into<String>) -> SteveError {
+    SteveError::new(StatusCode::INTERNAL_SERVER_ERROR, "ServerError", message)
+}
+
+fn done() -> SteveReply {
+    reply::empty(StatusCode::NO_CONTENT)
+}
+
+/// A suffix that makes a name unique.
+fn suffix() -> String {
+    crate::login::token::random_text(5)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn parameters_are_read_leniently() {
+        let Value::Object(fields) = json!({"name": "a", "force": "true", "withData": true, "n": 1})
+        else {
+            unreachable!("it is an object")
+        };
+        let input = Input(fields);
+        assert_eq!((input.text("name"), input.text("n"), input.text("x")), ("a", "", ""));
+        assert!(input.flag("force") && input.flag("withData") && !input.flag("name"));
+    }
+
+    #[test]
+    fn wrong_parameters_are_told_as_text() {
+        let error = invalid("Parameter `name` is required");
+        assert_eq!(error.message, "InvalidBodyContent 422: Parameter `name` is required");
+        assert!(error.is_text && error.status == 422);
+    }
+}

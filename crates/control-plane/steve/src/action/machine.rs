@@ -1,0 +1,267 @@
+//! Actions on virtual machines.
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::machine_change::{self as change, ChangeError};
+use super::{ActionTarget, Input, done, impossible, invalid, suffix};
+use crate::error::SteveError;
+use crate::objects::ResourceCall;
+use crate::reply::{self, SteveResult};
+
+const ACTIONS: &str = "/apis/subresources.kubevirt.io/v1";
+const HARVESTER: &str = "/apis/harvesterhci.io/v1beta1";
+const QUOTA: &str = "harvesterhci.io/insufficient-resource-quota";
+
+pub(super) async fn run(
+    call: &ResourceCall<'_>,
+    target: ActionTarget<'_>,
+    action: &str,
+    input: &Input,
+) -> SteveResult {
+    let machine = Machine { call, target };
+    match action {
+        "start" => machine.start().await?,
+        "stop" => machine.stop().await?,
+        "forceStop" => {
+            let body = json!({"gracePeriod": 0});
+            machine.power("virtualmachines", "stop", &body).await?;
+        }
+        "restart" => machine.power("virtualmachines", "restart", &json!({})).await?,
+        "softreboot" | "pause" | "unpause" => {
+            machine.power("virtualmachineinstances", action, &json!({})).await?;
+        }
+        "backup" => machine.backup(input).await?,
+        // The client creates the object; the action only tells that it may.
+        "snapshot" => drop(machine.read().await?),
+        "restore" => machine.restore(input).await?,
+        "createTemplate" => machine.create_template(input).await?,
+        "addVolume" => machine.add_volume(input).await?,
+        "removeVolume" => machine.remove_volume(input).await?,
+        "ejectCdRomVolume" => machine.eject(input).await?,
+        "clone" => machine.clone(input).await?,
+        "dismissInsufficientResourceQuota" => {
+            let patch = json!({"metadata": {"annotations": {QUOTA: null}}});
+            call.session.merge(target.path, &patch).await?;
+        }
+        "findMigratableNodes" => {
+            machine.read().await?;
+            return Ok(reply::json(StatusCode::OK, &json!({"nodes": []})));
+        }
+        "abortMigration" => return Err(impossible("The VM is not in migrating state")),
+        _ => machine.migrate(input).await?,
+    }
+    Ok(done())
+}
+
+struct Machine<'a> {
+    call: &'a ResourceCall<'a>,
+    target: ActionTarget<'a>,
+}
+
+impl Machine<'_> {
+    async fn read(&self) -> Result<Value, SteveError> {
+        self.call.session.get(self.target.path).await
+    }
+
+    async fn write(&self, vm: &Value) -> Result<(), SteveError> {
+        let bytes = serde_json::to_vec(vm).unwrap_or_default();
+        let kind = "application/json";
+        self.call.session.send(Method::PUT, self.target.path, kind, &bytes, kind).await.map(drop)
+    }
+
+    /// A subresource of the machine or its instance.
+    async fn power(&self, plural: &str, what: &str, body: &Value) -> Result<(), SteveError> {
+        let ActionTarget { namespace, name, .. } = self.target;
+        let path = format!("{ACTIONS}/namespaces/{namespace}/{plural}/{name}/{what}");
+        let outcome = self.call.session.act(&path, body).await;
+        outcome.map_err(|error| self.failed(what, error))
+    }
+
+    /// Refusals of rights and absent machines keep their code; the state of a machine is 500.
+    fn failed(&self, what: &str, error: SteveError) -> SteveError {
+        if matches!(error.status, StatusCode::FORBIDDEN | StatusCode::NOT_FOUND) {
+            return error;
+        }
+        let ActionTarget { namespace, name, .. } = self.target;
+        impossible(format!("{what} virtual machine {namespace}/{name} failed, {}", error.message))
+    }
+
+    async fn start(&self) -> Result<(), SteveError> {
+        let vm = self.read().await?;
+        match change::start(&vm) {
+            Some(patch) => {
+                let outcome = self.call.session.merge(self.target.path, &patch).await;
+                outcome.map(drop).map_err(|error| self.failed("start", error))
+            }
+            None => self.power("virtualmachines", "start", &json!({})).await,
+        }
+    }
+
+    async fn stop(&self) -> Result<(), SteveError> {
+        let vm = self.read().await?;
+        match change::stop(&vm) {
+            Some(patch) => {
+                let outcome = self.call.session.merge(self.target.path, &patch).await;
+                outcome.map(drop).map_err(|error| self.failed("stop", error))
+            }
+            None => self.power("virtualmachines", "stop", &json!({})).await,
+        }
+    }
+
+    async fn migrate(&self, input: &Input) -> Result<(), SteveError> {
+        let vm = self.read().await?;
+        if vm["status"]["created"] != true {
+            return Err(impossible("The VM is not in running state"));
+        }
+        let node = input.text("nodeName");
+        let message =
+            format!("can't migrate the VM to the node {node}: no matching migratable nodes found");
+        Err(impossible(message))
+    }
+
+    async fn backup(&self, input: &Input) -> Result<(), SteveError> {
+        if input.text("name").is_empty() {
+            return Err(invalid("Parameter `name` is required"));
+        }
+        self.require_backup_target().await?;
+        let body = json!({
+            "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineBackup",
+            "metadata": {"name": input.text("name"), "namespace": self.target.namespace},
+            "spec": {"type": "backup", "source": self.reference()},
+        });
+        let path =
+            format!("{HARVESTER}/namespaces/{}/virtualmachinebackups", self.target.namespace);
+        let outcome = self.call.session.post(&path, &body).await;
+        outcome.map(drop).map_err(|error| match error.status {
+            StatusCode::FORBIDDEN => error,
+            _ => impossible(format!("failed to create VM backup, error: {}", error.message)),
+        })
+    }
+
+    async fn require_backup_target(&self) -> Result<(), SteveError> {
+        let path = format!("{HARVESTER}/settings/backup-target");
+        let setting = self.call.session.find(&path).await?.unwrap_or_default();
+        let value = setting["value"].as_str().unwrap_or_default();
+        if matches!(value, "" | "{}") {
+            return Err(impossible("backup target is invalid"));
+        }
+        Ok(())
+    }
+
+    fn reference(&self) -> Value {
+        json!({"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": self.target.name})
+    }
+
+    async fn restore(&self, input: &Input) -> Result<(), SteveError> {
+        let (name, backup) = (input.text("name"), input.text("backupName"));
+        if name.is_empty() || backup.is_empty() {
+            return Err(invalid("Parameter name and backupName are required"));
+        }
+        let namespace = self.target.namespace;
+        let body = json!({
+            "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineRestore",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {
+                "target": self.reference(), "virtualMachineBackupName": backup,
+                "virtualMachineBackupNamespace": namespace, "newVM": false,
+                "keepMacAddress": input.flag("keepMacAddress"),
+                "haltAfterRestore": input.flag("haltAfterRestore"),
+            },
+        });
+        let path = format!("{HARVESTER}/namespaces/{namespace}/virtualmachinerestores");
+        self.call.session.post(&path, &body).await.map(drop)
+    }
+
+    async fn create_template(&self, input: &Input) -> Result<(), SteveError> {
+        let name = input.text("name");
+        if name.is_empty() {
+            return Err(invalid("Template name is required"));
+        }
+        if input.flag("withData") {
+            return Err(impossible("templates with the data of volumes are not supported yet"));
+        }
+        let vm = self.read().await?;
+        let namespace = self.target.namespace;
+        let id = format!("{namespace}/{name}");
+        let template = json!({
+            "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineTemplate",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"description": input.text("description")},
+        });
+        let base = format!("{HARVESTER}/namespaces/{namespace}");
+        self.call.session.post(&format!("{base}/virtualmachinetemplates"), &template).await?;
+        let version = json!({
+            "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineTemplateVersion",
+            "metadata": {
+                "generateName": format!("{name}-"), "namespace": namespace,
+                "labels": {"template.harvesterhci.io/templateID": name},
+            },
+            "spec": {
+                "templateId": id, "description": input.text("description"),
+                "vm": change::template_source(&vm),
+            },
+        });
+        let path = format!("{base}/virtualmachinetemplateversions");
+        self.call.session.post(&path, &version).await.map(drop)
+    }
+
+    async fn claim(&self, name: &str) -> Result<Value, SteveError> {
+        let namespace = self.target.namespace;
+        let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}");
+        self.call.session.get(&path).await
+    }
+
+    async fn add_volume(&self, input: &Input) -> Result<(), SteveError> {
+        let (disk, source) = (input.text("diskName"), input.text("volumeSourceName"));
+        if disk.is_empty() || source.is_empty() {
+            return Err(invalid("Parameter `diskName` and `volumeName` are required"));
+        }
+        let claim = self.claim(source).await?;
+        if claim["status"]["phase"] != "Bound" {
+            return Err(invalid(&format!("volme {source} not bound yet")));
+        }
+        let mut vm = self.read().await?;
+        change::add_volume(&mut vm, disk, &claim).map_err(|error| invalid(&error.to_string()))?;
+        self.write(&vm).await
+    }
+
+    async fn remove_volume(&self, input: &Input) -> Result<(), SteveError> {
+        let disk = input.text("diskName");
+        if disk.is_empty() {
+            return Err(invalid("Parameter `diskName` is required"));
+        }
+        let mut vm = self.read().await?;
+        change::remove_volume(&mut vm, disk).map_err(|error| impossible(error.to_string()))?;
+        self.write(&vm).await
+    }
+
+    async fn eject(&self, input: &Input) -> Result<(), SteveError> {
+        let mut vm = self.read().await?;
+        let claim = change::eject(&mut vm, input.text("deviceName"))
+            .map_err(|error| invalid(&error.to_string()))?;
+        self.write(&vm).await?;
+        let namespace = self.target.namespace;
+        let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}");
+        let kind = "application/json";
+        self.call.session.send(Method::DELETE, &path, kind, &[], kind).await.map(drop)
+    }
+
+    async fn clone(&self, input: &Input) -> Result<(), SteveError> {
+        let target = input.text("targetVm");
+        if target.is_empty() {
+            return Err(invalid("Parameter targetVm are required"));
+        }
+        let vm = self.read().await?;
+        let mut claims = Vec::new();
+        for name in change::claims(&vm) {
+            let claim = self.claim(&name).await?;
+            claims.push((claim, format!("{target}-{}", suffix())));
+        }
+        let copy = change::clone(&vm, target, input.text("runStrategy"), &claims)
+            .map_err(|error: ChangeError| invalid(&error.to_string()))?;
+        let path =
+            format!("/apis/kubevirt.io/v1/namespaces/{}/virtualmachines", self.target.namespace);
+        self.call.session.post(&path, &copy).await.map(drop)
+    }
+}

@@ -1,0 +1,115 @@
+//! Actions on volumes and their snapshots.
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::{ActionTarget, Input, done, invalid, volume_object as object};
+use crate::error::SteveError;
+use crate::objects::ResourceCall;
+use crate::reply::{self, SteveResult};
+
+const HARVESTER: &str = "/apis/harvesterhci.io/v1beta1";
+const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
+
+pub(super) async fn run(
+    call: &ResourceCall<'_>,
+    target: ActionTarget<'_>,
+    action: &str,
+    input: &Input,
+) -> SteveResult {
+    let found = call.session.get(target.path).await?;
+    match action {
+        "export" => export(call, &found, input).await,
+        "snapshot" => snapshot(call, target, &found, input).await,
+        "restore" => restore(call, target, &found, input).await,
+        _ => {
+            let name = required(input, "name")?;
+            create_claim(call, target.namespace, &object::clone(&found, name)).await
+        }
+    }
+}
+
+fn required<'a>(input: &'a Input, name: &str) -> Result<&'a str, SteveError> {
+    match input.text(name) {
+        "" => Err(invalid(&format!("Parameter `{name}` is required"))),
+        text => Ok(text),
+    }
+}
+
+async fn create_claim(call: &ResourceCall<'_>, namespace: &str, claim: &Value) -> SteveResult {
+    let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims");
+    call.session.post(&path, claim).await?;
+    Ok(done())
+}
+
+/// Makes an image of a volume, and answers with it.
+async fn export(call: &ResourceCall<'_>, claim: &Value, input: &Input) -> SteveResult {
+    let (display_name, namespace) =
+        (required(input, "displayName")?, required(input, "namespace")?);
+    let class = input.text("storageClassName");
+    let class = if class.is_empty() {
+        claim["spec"]["storageClassName"].as_str().unwrap_or_default()
+    } else {
+        require_class(call, class).await?;
+        class
+    };
+    let image = object::image(claim, namespace, display_name, class);
+    let path = format!("{HARVESTER}/namespaces/{namespace}/virtualmachineimages");
+    let image = call.session.post(&path, &image).await?;
+    Ok(reply::json(StatusCode::OK, &image))
+}
+
+async fn require_class(call: &ResourceCall<'_>, class: &str) -> Result<(), SteveError> {
+    let path = format!("/apis/storage.k8s.io/v1/storageclasses/{class}");
+    match call.session.find(&path).await? {
+        Some(_) => Ok(()),
+        None => Err(invalid(&format!("StorageClass {class} not found"))),
+    }
+}
+
+async fn snapshot(
+    call: &ResourceCall<'_>,
+    target: ActionTarget<'_>,
+    claim: &Value,
+    input: &Input,
+) -> SteveResult {
+    let name = required(input, "name")?;
+    let provisioner = claim["metadata"]["annotations"][PROVISIONER].as_str();
+    let provisioner = provisioner.unwrap_or("driver.longhorn.io");
+    let path = format!("{HARVESTER}/settings/csi-driver-config");
+    let setting = call.steve.setting(&path).await?;
+    let class = object::snapshot_class(&setting, provisioner);
+    let class = class.ok_or_else(|| {
+        invalid(&format!("setting csi-driver-config names no snapshot class for {provisioner}"))
+    })?;
+    let path =
+        format!("/apis/snapshot.storage.k8s.io/v1/namespaces/{}/volumesnapshots", target.namespace);
+    call.session.post(&path, &object::snapshot(claim, name, &class)).await?;
+    Ok(done())
+}
+
+async fn restore(
+    call: &ResourceCall<'_>,
+    target: ActionTarget<'_>,
+    snapshot: &Value,
+    input: &Input,
+) -> SteveResult {
+    let name = required(input, "name")?;
+    let annotation = |key: &str| snapshot["metadata"]["annotations"][key].as_str();
+    let before = annotation("harvesterhci.io/storageClassName").unwrap_or_default();
+    let image = annotation("harvesterhci.io/imageId");
+    let class = match input.text("storageClassName") {
+        "" => before,
+        class => class,
+    };
+    if class.is_empty() {
+        return Err(invalid("Parameter `storageClassName` is required"));
+    }
+    if image.is_some_and(|image| !image.is_empty()) && class != before {
+        let message = "Can not use different storageClass for restoring image volume snapshot";
+        return Err(invalid(message));
+    }
+    require_class(call, class).await?;
+    let claim = object::restored(snapshot, name, class, image);
+    create_claim(call, target.namespace, &claim).await
+}

@@ -1,0 +1,127 @@
+//! Kubeconfigs for local users: `generateKubeconfig` of Rancher's cluster `local`.
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use http::{Method, StatusCode};
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use crate::Steve;
+use crate::caller::Session;
+use crate::error::SteveError;
+use crate::login::{TokenOrder, Users, refused};
+use crate::reply::{self, SteveResult};
+use crate::request::RequestHead;
+
+pub(crate) const TYPES: [&str; 2] =
+    ["management.cattle.io.clusters", "management.cattle.io.cluster"];
+const LIFETIME: &str =
+    "/apis/harvesterhci.io/v1beta1/settings/kubeconfig-default-token-ttl-minutes";
+
+/// Answers requests about the cluster `local`.
+pub(crate) async fn answer(
+    steve: &Steve,
+    session: &Session<'_>,
+    asked: &RequestHead,
+    rest: &[String],
+) -> SteveResult {
+    if !matches!(rest, [name] if name == "local") {
+        return Err(SteveError::not_found("clusters.management.cattle.io: only \"local\" exists"));
+    }
+    match (asked.parts.method.clone(), asked.parameter("action").as_deref()) {
+        (Method::POST, Some("generateKubeconfig")) => generate(steve, session, asked).await,
+        (Method::POST, Some(action)) => {
+            Err(SteveError::invalid("InvalidAction", format!("Invalid action: {action}")))
+        }
+        (Method::GET, _) => Ok(reply::json(StatusCode::OK, &cluster(&asked.origin()))),
+        (method, _) => Err(SteveError::method_not_allowed(&method)),
+    }
+}
+
+fn cluster(origin: &str) -> Value {
+    let own = format!("{origin}/v1/management.cattle.io.clusters/local");
+    json!({
+        "id": "local", "type": "management.cattle.io.cluster", "links": {"self": own},
+        "actions": {"generateKubeconfig": format!("{own}?action=generateKubeconfig")},
+        "apiVersion": "management.cattle.io/v3", "kind": "Cluster",
+        "metadata": {
+            "name": "local",
+            "state": {"name": "active", "error": false, "transitioning": false, "message": ""},
+        },
+        "spec": {"displayName": "local", "internal": true},
+    })
+}
+
+async fn generate(steve: &Steve, session: &Session<'_>, asked: &RequestHead) -> SteveResult {
+    let users = Users::new(steve.client.clone());
+    let name = &session.caller.name;
+    let user = users.get(name).await.map_err(refused)?.ok_or_else(|| {
+        let message = format!("user {name:?} is not a local user, and gets no token");
+        SteveError::invalid("InvalidState", message)
+    })?;
+    let setting = steve.setting(LIFETIME).await?;
+    let order = TokenOrder {
+        prefix: "kubeconfig",
+        description: "Kubeconfig token",
+        lifetime: lifetime(&setting),
+        derived: true,
+    };
+    let issued = users.issue(&user, order, base::clock::now()).await.map_err(refused)?;
+    let config = text(&asked.origin(), &steve.ca_pem, name, &issued.bearer)?;
+    Ok(reply::json(
+        StatusCode::OK,
+        &json!({"baseType": "generateKubeConfigOutput", "type": "generateKubeConfigOutput", "config": config}),
+    ))
+}
+
+/// Zero is without end.
+fn lifetime(setting: &Value) -> SignedDuration {
+    let minutes = ["value", "default"].into_iter().find_map(|field| {
+        setting[field].as_str().filter(|text| !text.is_empty())?.parse::<i64>().ok()
+    });
+    SignedDuration::from_mins(minutes.unwrap_or(0).clamp(0, 52_560_000))
+}
+
+fn text(server: &str, ca_pem: &str, user: &str, token: &str) -> Result<String, SteveError> {
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config",
+        "clusters": [{
+            "name": "local",
+            "cluster": {
+                "server": server, "certificate-authority-data": BASE64_STANDARD.encode(ca_pem),
+            },
+        }],
+        "users": [{"name": user, "user": {"token": token}}],
+        "contexts": [{"name": "local", "context": {"cluster": "local", "user": user}}],
+        "current-context": "local",
+    });
+    serde_saphyr::to_string(&config).map_err(|error| {
+        let message = format!("cannot write the kubeconfig: {error}");
+        SteveError::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kubeconfig_reads_back() {
+        let written = text("https://h:6443", "CA", "jane", "token-a:b").unwrap();
+        let read: Value = serde_saphyr::from_str(&written).unwrap();
+        assert_eq!(read["clusters"][0]["cluster"]["certificate-authority-data"], "Q0E=");
+        assert_eq!(read["users"][0]["user"]["token"], "token-a:b");
+        assert_eq!(read["current-context"], "local");
+    }
+
+    #[test]
+    fn the_lifetime_is_a_setting() {
+        for (setting, minutes) in [
+            (json!({}), 0),
+            (json!({"default": "0", "value": "60"}), 60),
+            (json!({"default": "5", "value": ""}), 5),
+            (json!({"default": "x"}), 0),
+        ] {
+            assert_eq!(lifetime(&setting), SignedDuration::from_mins(minutes), "{setting}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Harvester's REST API: Kubernetes objects as resources of Rancher's Steve.
+//!
+//! ```text
+//!   request ─► route ─► type_name ─┬► objects      one object: get, create, update, delete
+//!                                  ├► collection   lists: filtered, sorted, in pages
+//!                                  ├► schemas      the types that the caller may see
+//!                                  └► counts       how many objects there are
+//!   well_known paths of Harvester that are no resources
+//!   login      local users, their passwords and tokens
+//!   action     what `?action=` does to machines, volumes and nodes
+//!   caller     requests to the Kubernetes API in the caller's name
+//!   envelope   object ─► resource, and back (pure)
+//! ```
+//!
+//! It is an ordinary client of the API server and holds no objects: each request becomes
+//! requests of the same user to the Kubernetes API, so that authorization, admission and
+//! validation are the API server's.
+
+mod action;
+mod caller;
+mod collection;
+mod counts;
+mod envelope;
+mod error;
+mod kinds;
+mod kubeconfig;
+mod login;
+mod objects;
+mod query;
+mod reply;
+mod request;
+mod rights;
+mod route;
+mod schemas;
+mod type_name;
+mod well_known;
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Client;
+use kube::api::ListParams;
+use serde_json::Value;
+
+pub use caller::Caller;
+pub use login::token::identify;
+pub use login::{
+    Login, NewToken, NewUser, PASSWORD_NAMESPACE, PasswordError, TokenOrder, UserError, UserRole,
+    Users, is_public, owns_login,
+};
+pub use reply::SteveReply;
+pub use request::{Body, RequestHead, SteveRequest};
+pub use route::owns;
+
+use caller::Session;
+use error::SteveError;
+use kinds::KindCache;
+use reply::SteveResult;
+
+/// Answers for the API; cheap to clone.
+#[derive(Clone)]
+pub struct Steve {
+    client: Client,
+    kinds: Arc<KindCache>,
+    /// What clients verify this server by, PEM.
+    ca_pem: Arc<str>,
+}
+
+impl std::fmt::Debug for Steve {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Steve").finish_non_exhaustive()
+    }
+}
+
+impl Steve {
+    /// `client` may act as any user; `ca_pem` is what clients verify this server by.
+    pub fn new(client: Client, ca_pem: &str) -> Self {
+        Self { client, kinds: Arc::default(), ca_pem: ca_pem.into() }
+    }
+
+    /// A request to one of the paths that [`owns`] tells.
+    pub async fn answer(&self, asked: SteveRequest) -> SteveReply {
+        let outcome = Box::pin(self.dispatch(asked)).await;
+        outcome.unwrap_or_else(|error| reply::failure(&error))
+    }
+
+    /// The names of all namespaces, for asking in each of them as the caller.
+    async fn namespaces(&self) -> Result<Vec<String>, SteveError> {
+        let namespaces = kube::Api::<Namespace>::all(self.client.clone());
+        let found = namespaces.list_metadata(&ListParams::default()).await;
+        let found = found.map_err(|error| SteveError::unavailable(&error))?;
+        Ok(found.items.into_iter().filter_map(|namespace| namespace.metadata.name).collect())
+    }
+
+    /// A setting of the cluster by its path, whoever asks; null if there is none.
+    async fn setting(&self, path: &str) -> Result<Value, SteveError> {
+        let request = http::Request::get(path).body(Vec::new());
+        let request = request.map_err(|error| SteveError::unavailable(&error))?;
+        match self.client.request::<Value>(request).await {
+            Ok(setting) => Ok(setting),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Value::Null),
+            Err(error) => Err(SteveError::unavailable(&error)),
+        }
+    }
+
+    async fn dispatch(&self, asked: SteveRequest) -> SteveResult {
+        let SteveRequest { head: asked, body } = asked;
+        let caller = asked.caller.clone().filter(|caller| !caller.is_anonymous());
+        let caller = caller.ok_or_else(SteveError::unauthorized)?;
+        let session = Session { client: &self.client, caller: &caller };
+        let path = asked.parts.uri.path();
+        let Some(route) = route::parse(path) else {
+            return Err(SteveError::not_found(format!("path {path:?} does not exist")));
+        };
+        if let Some(answer) = well_known::answer(self, &asked, &route).await {
+            return answer;
+        }
+        match (&*route.type_name, route.rest.as_slice()) {
+            ("", _) => schemas::root(&asked, &route),
+            ("schemas" | "schema", rest) => {
+                let catalog = self.kinds.get(&self.client).await?;
+                schemas::answer(&session, &asked, &route, rest.first(), &catalog).await
+            }
+            ("counts" | "count", _) => {
+                let catalog = self.kinds.get(&self.client).await?;
+                counts::answer(&session, &asked, &route, &catalog).await
+            }
+            (name, rest) if kubeconfig::TYPES.contains(&name) => {
+                kubeconfig::answer(self, &session, &asked, rest).await
+            }
+            (name, _) => {
+                let (catalog, kind) = self.kinds.find(&self.client, name).await?;
+                let call = objects::ResourceCall {
+                    steve: self,
+                    session,
+                    route: &route,
+                    catalog: &catalog,
+                    kind: &kind,
+                };
+                call.answer(&asked, body).await
+            }
+        }
+    }
+}

@@ -22,6 +22,7 @@ mod fairness;
 mod faults;
 mod garbage;
 mod golden;
+mod harvester_rest;
 mod identity;
 mod images;
 mod kube_apiserver;

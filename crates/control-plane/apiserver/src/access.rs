@@ -5,3 +5,4 @@ pub(crate) mod identity;
 pub mod oidc;
 pub(crate) mod review;
 pub(crate) mod rights;
+pub(crate) mod session;

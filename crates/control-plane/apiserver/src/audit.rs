@@ -10,7 +10,6 @@ mod sink;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use auth::User;
@@ -24,6 +23,7 @@ use serde_json::{Value, json};
 
 use crate::access::identity::{self, Transport};
 use crate::api::Api;
+use crate::extension::SourceAddress;
 use crate::http::body::{self, Accepts, RequestBody};
 use crate::http::options::Query;
 use crate::http::respond::HttpReply;
@@ -46,10 +46,6 @@ pub(crate) fn annotate(key: &str, value: impl FnOnce() -> String) {
         notes.borrow_mut().entry(key.to_owned()).or_insert_with(value);
     });
 }
-
-/// Where a request came from; set by whoever accepted the connection.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SourceAddress(pub(crate) SocketAddr);
 
 /// What is written down, and where to.
 #[derive(Clone)]
@@ -108,7 +104,7 @@ impl Api {
     ) -> HttpReply {
         let (parts, body) = request.into_parts();
         let path = percent_encoding::percent_decode_str(parts.uri.path()).decode_utf8_lossy();
-        let sender = identity::authenticate(self, transport, &parts.headers);
+        let sender = identity::authenticate(self, transport, &parts);
         let sender = sender.unwrap_or_else(|_| User::new("", Vec::<String>::new()));
         let asked = AuditedRequest::new(&parts, &path);
         let facts = PolicyInput { user: &sender, verb: &asked.verb, target: asked.target() };

@@ -31,6 +31,8 @@ pub struct Extensions {
     pub rules: Vec<Arc<dyn ExtensionRules>>,
     pub groups: Vec<Arc<dyn Group>>,
     pub paths: Vec<Arc<dyn Paths>>,
+    /// Asked about bearer tokens and session cookies.
+    pub credentials: Vec<Arc<dyn Credentials>>,
     /// Asked about evictions of pods, before disruption budgets are checked.
     pub evictions: Vec<Arc<dyn EvictionReview>>,
     /// What their queues do, for the metrics.
@@ -142,6 +144,13 @@ pub trait ExtensionRules: Send + Sync {
     ) -> Result<Vec<String>, Denial>;
 }
 
+/// Tokens that somebody else issues, and whose validity is in objects.
+pub trait Credentials: Send + Sync {
+    /// Who a token stands for; nobody if it is not one of theirs or not good any more. Asked
+    /// with every request that carries a token.
+    fn user(&self, token: &str, objects: &dyn Lookup) -> Option<User>;
+}
+
 /// Reviews evictions of pods.
 pub trait EvictionReview: Send + Sync {
     /// `pod` as it is stored, `eviction` as it was sent.
@@ -174,7 +183,7 @@ pub struct ExtensionResource {
 /// An authorized request.
 #[derive(Debug)]
 pub struct AuthorizedRequest {
-    /// Nobody for [`Paths`] that check credentials of their own.
+    /// Nobody for [`PathAccess::Open`].
     pub user: Option<User>,
     pub parts: request::Parts,
     pub body: RequestBody,
@@ -204,13 +213,28 @@ pub struct RequiredAccess<'a> {
     pub name: &'a str,
 }
 
+/// Which requests to a path outside of the API reach its handler.
+#[derive(Debug, Clone, Copy)]
+pub enum PathAccess<'a> {
+    /// All: the handler checks credentials of its own.
+    Open,
+    /// Those whose credentials are good, and anonymous ones: the handler acts as the caller.
+    Authenticated,
+    /// Those whose sender may do this.
+    Resource(RequiredAccess<'a>),
+}
+
 /// Paths outside of the API.
 pub trait Paths: Send + Sync {
-    fn own(&self, path: &str) -> bool;
-    /// What the caller must be allowed to do before the path is answered; nothing for paths
-    /// with credentials of their own.
-    fn needs<'a>(&self, _path: &'a str) -> Option<RequiredAccess<'a>> {
-        None
+    /// Whether requests to this path, with this query, are for the handler.
+    fn own(&self, path: &str, query: &str) -> bool;
+    fn access<'a>(&self, _path: &'a str) -> PathAccess<'a> {
+        PathAccess::Open
     }
     fn answer(&self, asked: AuthorizedRequest) -> BoxFuture<'_, HttpReply>;
 }
+
+/// The address that a request came from, among the extensions of its parts. Requests from this
+/// process have none.
+#[derive(Debug, Clone, Copy)]
+pub struct SourceAddress(pub std::net::SocketAddr);

@@ -69,7 +69,7 @@ impl Api {
         };
         // Extensions and aggregated servers parse the path again.
         parts.uri = route::canonical(&uri, &path);
-        if let Some(paths) = extension::open(self, &path) {
+        if let Some(paths) = extension::open(self, &path, uri.query().unwrap_or("")) {
             return match extension::enter(self, paths, &parts, &path, transport).await {
                 Ok(user) => paths.answer(AuthorizedRequest { user, parts, body }).await,
                 Err(error) => respond::failure(&error, error_encoding(&parts)),
@@ -110,7 +110,7 @@ impl Api {
         if let Some(oidc) = &self.oidc {
             oidc.prepare(&parts.headers).await;
         }
-        let user = identity::authenticate(self, transport, &parts.headers)?;
+        let user = identity::authenticate(self, transport, parts)?;
         let user = identity::impersonate(self, user, &parts.headers)?;
         let limit = options::timeout(asked.query)?;
         // Our own work must not wait behind what it may have to finish.
@@ -402,7 +402,8 @@ async fn change(call: &mut Call<'_>, verb: &str, body: RequestBody) -> ApiResult
     let bytes = body::read(body).await?;
     let accepts = if call.served.is_custom() { Accepts::Text } else { Accepts::All };
     let answer = match verb {
-        "create" if !call.path.name.is_empty() => {
+        // As upstream, custom resources take their name from the body.
+        "create" if !call.path.name.is_empty() && !call.served.is_custom() => {
             return Err(ApiError::method_not_allowed());
         }
         "create" => {

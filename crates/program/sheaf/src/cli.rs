@@ -5,6 +5,7 @@ mod image;
 pub(crate) mod kube_apiserver;
 mod oidc;
 mod storage;
+mod user;
 mod value;
 mod vm;
 mod volume;
@@ -21,6 +22,7 @@ pub(crate) use audit::AuditArgs;
 pub(crate) use image::{CloneArgs, Image, ImageCommand, ImageWish, ImportArgs};
 pub(crate) use oidc::OidcArgs;
 pub(crate) use storage::{StorageAction, StorageArgs};
+pub(crate) use user::{UserCommand, UserRoleArg};
 pub(crate) use vm::{ClusterScope, CreateArgs, MachineArg, VmCommand};
 pub(crate) use volume::{DevCommand, IoDriver, Output, ReplicaCommand, VolumeAction, VolumeArgs};
 pub(crate) use volume_claim::{
@@ -85,6 +87,9 @@ pub(crate) enum Command {
     /// Manage static bearer tokens, which can be revoked.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Manage local users, who log in with a password.
+    #[command(subcommand)]
+    User(UserCommand),
     /// Back up, restore, re-encrypt or copy the data of the API server.
     #[command(subcommand)]
     Store(StoreCommand),
@@ -207,6 +212,12 @@ pub(crate) struct ServerArgs {
     pub(crate) audit: AuditArgs,
     #[command(flatten)]
     pub(crate) oidc: OidcArgs,
+    /// Password of the user `admin`, which is created at the first start; at least 12 characters.
+    ///
+    /// Without it, a password is generated, printed, and written to admin-password in the data
+    /// directory.
+    #[arg(long, value_name = "PASSWORD", env = "SHEAF_ADMIN_PASSWORD", hide_env_values = true)]
+    pub(crate) admin_password: Option<String>,
     /// How long events are kept, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     pub(crate) event_ttl: u64,

@@ -19,6 +19,7 @@ mod storage;
 mod store;
 mod table;
 mod token;
+mod user;
 mod version;
 mod vm;
 mod volume;
@@ -53,6 +54,7 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
         Command::Image(command) => image::run(&command),
         Command::Volume(command) => volume::run(&command),
         Command::Token(command) => token::run(command),
+        Command::User(command) => user::run(&command),
         Command::Store(command) => store::run(command),
         Command::Replica(command) => replica::run(command),
         Command::Storage(args) => storage::run(args),

@@ -54,6 +54,11 @@ impl Layout {
         self.root.join("admin.kubeconfig")
     }
 
+    /// The password of the user `admin`, as it was at the first start.
+    pub(crate) fn admin_password(&self) -> PathBuf {
+        self.root.join("admin-password")
+    }
+
     pub(crate) fn tokens(&self) -> PathBuf {
         self.root.join("tokens.csv")
     }

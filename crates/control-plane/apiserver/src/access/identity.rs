@@ -11,12 +11,13 @@ use auth::token::bootstrap;
 use auth::token::oidc::OidcError;
 use auth::token::{ServiceAccountTokens, StaticTokens, TokenError, Verified};
 use base::clock;
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, request};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
+use crate::access::session::{self, SessionCookie};
 use crate::api::{Api, FrontProxy, ObjectStore};
 use crate::status::{ApiError, ApiResult, StatusSubject};
 use crate::verbs::object;
@@ -92,8 +93,9 @@ impl Authenticator {
 pub(crate) fn authenticate(
     api: &Api,
     transport: &Transport,
-    headers: &HeaderMap,
+    parts: &request::Parts,
 ) -> ApiResult<User> {
+    let headers = &parts.headers;
     let peer = match transport {
         Transport::InProcess(user) => return Ok(user.clone()),
         Transport::Network(peer) => peer,
@@ -109,6 +111,7 @@ pub(crate) fn authenticate(
     }
     match bearer(headers) {
         None if headers.contains_key(AUTHORIZATION) => Err(ApiError::unauthorized()),
+        None if !api.extensions.credentials.is_empty() => by_session(api, parts),
         None if api.settings.anonymous => Ok(User::anonymous()),
         None => Err(ApiError::unauthorized()),
         Some(token) => {
@@ -116,6 +119,24 @@ pub(crate) fn authenticate(
             Ok(known.user.authenticated())
         }
     }
+}
+
+/// Who a browser is logged in as.
+fn by_session(api: &Api, parts: &request::Parts) -> ApiResult<User> {
+    match session::of_request(parts) {
+        SessionCookie::Token(token) => {
+            let user = local_user(api, token).ok_or_else(ApiError::unauthorized)?;
+            Ok(user.authenticated())
+        }
+        SessionCookie::CrossSite => Err(ApiError::unauthorized()),
+        SessionCookie::Absent if api.settings.anonymous => Ok(User::anonymous()),
+        SessionCookie::Absent => Err(ApiError::unauthorized()),
+    }
+}
+
+/// Who a token of those that others in this process issue stands for.
+fn local_user(api: &Api, token: &str) -> Option<User> {
+    api.extensions.credentials.iter().find_map(|credentials| credentials.user(token, api))
 }
 
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -157,6 +178,9 @@ pub(crate) fn review(
         return Ok(Reviewed { user: user.clone(), audiences: audiences.to_vec() });
     }
     if let Some(user) = joining(api, token) {
+        return Ok(Reviewed { user, audiences: audiences.to_vec() });
+    }
+    if let Some(user) = local_user(api, token) {
         return Ok(Reviewed { user, audiences: audiences.to_vec() });
     }
     if let Some(oidc) = &api.oidc {

@@ -6,7 +6,7 @@ use auth::User;
 use http::{Method, request};
 use serde_json::{Value, json};
 
-use super::{AuthorizedRequest, Group, Paths};
+use super::{AuthorizedRequest, Group, PathAccess, Paths};
 use crate::access::authorize;
 use crate::access::identity::{self, Transport};
 use crate::api::Api;
@@ -16,8 +16,8 @@ use crate::http::route::{self, ResourcePath};
 use crate::status::{ApiError, ApiResult, StatusSubject};
 
 /// Who owns a path that is not part of the API.
-pub(crate) fn open<'a>(api: &'a Api, path: &str) -> Option<&'a Arc<dyn Paths>> {
-    api.extensions.paths.iter().find(|paths| paths.own(path))
+pub(crate) fn open<'a>(api: &'a Api, path: &str, query: &str) -> Option<&'a Arc<dyn Paths>> {
+    api.extensions.paths.iter().find(|paths| paths.own(path, query))
 }
 
 /// Who may pass to a path outside of the API; nobody in particular if it asks for itself.
@@ -28,12 +28,16 @@ pub(crate) async fn enter(
     path: &str,
     transport: &Transport,
 ) -> ApiResult<Option<User>> {
-    let Some(needs) = paths.needs(path) else { return Ok(None) };
+    let access = paths.access(path);
+    if matches!(access, PathAccess::Open) {
+        return Ok(None);
+    }
     if let Some(oidc) = &api.oidc {
         oidc.prepare(&parts.headers).await;
     }
-    let user = identity::authenticate(api, transport, &parts.headers)?;
+    let user = identity::authenticate(api, transport, parts)?;
     let user = identity::impersonate(api, user, &parts.headers)?;
+    let PathAccess::Resource(needs) = access else { return Ok(Some(user)) };
     let attributes = auth::Attributes {
         verb: needs.verb,
         target: auth::AccessTarget::Resource(auth::ResourceRequest {

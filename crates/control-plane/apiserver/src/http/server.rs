@@ -19,7 +19,7 @@ use tracing::{debug, warn};
 
 use crate::access::identity::Transport;
 use crate::api::Api;
-use crate::audit::SourceAddress;
+use crate::extension::SourceAddress;
 use crate::http::websocket::Upgrade;
 
 /// A client that does not finish its handshake or its headers by then is not worth waiting for.
@@ -112,9 +112,7 @@ impl Connection {
                     let upgrade = hyper::upgrade::on(&mut request);
                     request.extensions_mut().insert(Upgrade::new(upgrade));
                 }
-                if api.audit.is_some() {
-                    request.extensions_mut().insert(SourceAddress(from));
-                }
+                request.extensions_mut().insert(SourceAddress(from));
                 let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
                 Ok::<_, std::convert::Infallible>(api.handle(request, &transport).await)
             }

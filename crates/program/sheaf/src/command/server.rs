@@ -125,7 +125,7 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
     let mint =
         || ServiceAccountTokens::new(ISSUER, Vec::new(), Vec::new(), pki.service_account_keys());
     let (tokens, minter) = (mint(), SecretTokenMinter(mint()));
-    let (extensions, door) = extensions::new();
+    let (extensions, door, rest) = extensions::new();
     let started = Api::start(config, settings, extensions, tokens, &tasks).await;
     if started.is_err() {
         encryption::give_up(made.as_deref());
@@ -133,6 +133,9 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
     let api = started.context("cannot start")?;
     certificates::identify(&api, &pki);
     door.open(in_process::client(api.clone(), identities::gateway()), layout.agent_socket());
+    let steve = in_process::client(api.clone(), identities::steve());
+    rest.open(steve.clone(), &pki.ca_pem());
+    let password = first_login(args, layout, steve).await?;
     tokens::follow(&api, args.token_auth_file.clone().unwrap_or_else(|| layout.tokens()), &tasks)?;
     let url = names::url(advertise);
     certificates::write_kubeconfig(layout, &pki, &url)?;
@@ -143,7 +146,7 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
     }
     tasks.spawn("server", apiserver::serve(api.clone(), listener, tls.clone(), tasks.clone()));
     certificates::keep_fresh(pki, names, tls, layout.clone(), url.clone(), api, &tasks);
-    announce(layout, &url, advertise)?;
+    announce(layout, &url, advertise, password.as_deref())?;
     // This thread did most of the start and has nothing more to do.
     memory::give_back();
     wait_for_signal().await?;
@@ -231,13 +234,39 @@ impl controllers::TokenMinter for SecretTokenMinter {
     }
 }
 
+/// Creates the user `admin` at the first start. The password is returned, and written to a file
+/// that only the owner of the data directory reads.
+async fn first_login(
+    args: &ServerArgs,
+    layout: &Layout,
+    client: kube::Client,
+) -> Result<Option<String>> {
+    let users = steve::Users::new(client);
+    let made = users.bootstrap(args.admin_password.as_deref()).await;
+    let made = made.context("cannot create the user admin")?;
+    if let Some(password) = &made {
+        let path = layout.admin_password();
+        auth::kubeconfig::write_kubeconfig(&path, &format!("{password}\n"))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(made)
+}
+
 /// What a person needs to know now, on standard output.
-fn announce(layout: &Layout, url: &str, advertise: SocketAddr) -> Result<()> {
+fn announce(
+    layout: &Layout,
+    url: &str,
+    advertise: SocketAddr,
+    password: Option<&str>,
+) -> Result<()> {
     info!(%advertise, "serving");
     let kubeconfig = layout.admin_kubeconfig();
     let kubeconfig = kubeconfig.display();
+    let login = password.map_or_else(String::new, |password| {
+        format!("  login       admin, password {password} (change it: sheaf user passwd admin)\n")
+    });
     super::print(&format!(
-        "\nSheaf is running.\n\n  URL         {url}\n  kubeconfig  {kubeconfig}\n\n\
+        "\nSheaf is running.\n\n  URL         {url}\n  kubeconfig  {kubeconfig}\n{login}\n\
          Try next, in another terminal:\n  \
          export KUBECONFIG={kubeconfig}\n  \
          kubectl get nodes,storageclasses\n  \

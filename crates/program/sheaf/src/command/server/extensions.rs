@@ -2,6 +2,7 @@
 //!
 //! Only adapters; what a request means is decided in `virt` and `gateway`.
 
+mod rest;
 mod rules;
 
 use std::io;
@@ -10,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use apiserver::extension::{
     AuthorizedRequest, Denial, EvictionMode, EvictionReview, ExtensionResource, Extensions, Group,
-    Paths, RequiredAccess,
+    PathAccess, Paths, RequiredAccess,
 };
 use apiserver::{HttpReply, Upgrade};
 use futures_util::future::BoxFuture;
@@ -20,10 +21,13 @@ use kube::Client;
 use serde_json::Value;
 use tokio::net::UnixStream;
 
+pub(super) use rest::RestHandle;
+
 /// The additions, and the place where their client is put once there is a server to be a
 /// client of.
-pub(super) fn new() -> (Extensions, GatewayHandle) {
+pub(super) fn new() -> (Extensions, GatewayHandle, RestHandle) {
     let door = GatewayHandle::default();
+    let rest = RestHandle::default();
     let machines: Arc<dyn Group> = Arc::new(ExtensionHandler {
         door: door.clone(),
         name: gateway::GROUP,
@@ -71,11 +75,13 @@ pub(super) fn new() -> (Extensions, GatewayHandle) {
             Arc::new(Proxy { door: door.clone() }),
             Arc::new(ImageData { door: door.clone() }),
             Arc::new(Exports { door: door.clone() }),
+            Arc::new(rest.clone()),
         ],
+        credentials: vec![Arc::new(rest::LocalUsers)],
         evictions: vec![Arc::new(LauncherEvictions { door: door.clone() })],
         loads: base::Workloads::default(),
     };
-    (extensions, door)
+    (extensions, door, rest)
 }
 
 /// The gateway, as soon as it can be reached.
@@ -167,7 +173,7 @@ struct Proxy {
 }
 
 impl Paths for Proxy {
-    fn own(&self, path: &str) -> bool {
+    fn own(&self, path: &str, _query: &str) -> bool {
         gateway::owns_path(path)
     }
 
@@ -182,7 +188,7 @@ struct Exports {
 }
 
 impl Paths for Exports {
-    fn own(&self, path: &str) -> bool {
+    fn own(&self, path: &str, _query: &str) -> bool {
         gateway::owns_export(path)
     }
 
@@ -197,13 +203,14 @@ struct ImageData {
 }
 
 impl Paths for ImageData {
-    fn own(&self, path: &str) -> bool {
+    fn own(&self, path: &str, query: &str) -> bool {
         gateway::image_of(path).is_some()
+            && (gateway::is_download(path) || query.split('&').any(|pair| pair == "action=upload"))
     }
 
-    fn needs<'a>(&self, path: &'a str) -> Option<RequiredAccess<'a>> {
-        let (namespace, name) = gateway::image_of(path)?;
-        Some(RequiredAccess {
+    fn access<'a>(&self, path: &'a str) -> PathAccess<'a> {
+        let (namespace, name) = gateway::image_of(path).unwrap_or_default();
+        PathAccess::Resource(RequiredAccess {
             verb: if gateway::is_download(path) { "get" } else { "update" },
             group: "harvesterhci.io",
             version: "v1beta1",

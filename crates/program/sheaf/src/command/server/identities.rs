@@ -20,6 +20,11 @@ pub(super) fn gateway() -> User {
     User::new(GATEWAY, [MASTERS, AUTHENTICATED])
 }
 
+/// Acts for users in the REST API, in their name.
+pub(super) fn steve() -> User {
+    User::new("system:sheaf-steve", [MASTERS, AUTHENTICATED])
+}
+
 /// The agent of a node.
 pub(super) fn node(name: &str) -> User {
     User::new(format!("{NODE_PREFIX}{name}"), [MASTERS, NODES, AUTHENTICATED])

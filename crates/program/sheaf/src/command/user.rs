@@ -1,0 +1,105 @@
+//! `sheaf user`: local users, thin over the API.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::termios::{self, LocalModes, OptionalActions};
+use serde_json::Value;
+use steve::{NewUser, UserRole, Users};
+
+use super::link::ClusterClient;
+use super::table;
+use crate::cli::{ClusterScope, UserCommand, UserRoleArg};
+
+pub(super) fn run(command: &UserCommand) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(dispatch(command))
+}
+
+async fn dispatch(command: &UserCommand) -> Result<()> {
+    match command {
+        UserCommand::List { place } => list(&users(place).await?).await,
+        UserCommand::Create { place, name, role, password } => {
+            let users = users(place).await?;
+            let password = choose(password.as_deref())?;
+            let role = match role {
+                UserRoleArg::Administrator => UserRole::Administrator,
+                UserRoleArg::ReadOnly => UserRole::ReadOnly,
+                UserRoleArg::None => UserRole::None,
+            };
+            let new = NewUser { name, password: &password, role, must_change_password: false };
+            users.create(new).await?;
+            super::print(&format!("user {name} created\n"))
+        }
+        UserCommand::Passwd { place, name, password } => {
+            let users = users(place).await?;
+            users.set_password(name, &choose(password.as_deref())?).await?;
+            super::print(&format!("password of {name} changed\n"))
+        }
+        UserCommand::Delete { place, name } => {
+            users(place).await?.delete(name).await?;
+            super::print(&format!("user {name} deleted\n"))
+        }
+    }
+}
+
+async fn users(place: &ClusterScope) -> Result<Users> {
+    Ok(Users::new(ClusterClient::to(place).await?.client))
+}
+
+async fn list(users: &Users) -> Result<()> {
+    let mut rows = vec![["NAME", "USERNAME", "ENABLED", "CREATED"].map(str::to_owned).to_vec()];
+    for user in users.list().await? {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        rows.push(vec![
+            text(&user["metadata"]["name"]),
+            text(&user["username"]),
+            (user["enabled"] != false).to_string(),
+            text(&user["metadata"]["creationTimestamp"]),
+        ]);
+    }
+    super::print(&table::align(&rows))
+}
+
+/// The password that was given, or typed twice.
+fn choose(given: Option<&str>) -> Result<String> {
+    let read = || {
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line).context("cannot read the password")?;
+        Ok::<_, anyhow::Error>(line.trim_end_matches(['\r', '\n']).to_owned())
+    };
+    match given {
+        Some("-") => read(),
+        Some(password) => Ok(password.to_owned()),
+        None if std::io::stdin().is_terminal() => {
+            let first = typed("Password: ", read)?;
+            if typed("Again: ", read)? != first {
+                bail!("the two passwords differ");
+            }
+            Ok(first)
+        }
+        None => bail!(
+            "standard input is no terminal: give the password with --password, or - to read it from there"
+        ),
+    }
+}
+
+/// A line that the terminal does not show.
+fn typed(prompt: &str, read: impl Fn() -> Result<String>) -> Result<String> {
+    let stdin = std::io::stdin();
+    let mut out = std::io::stderr();
+    write!(out, "{prompt}").and_then(|()| out.flush()).context("cannot write to the terminal")?;
+    let before = termios::tcgetattr(&stdin).context("cannot read the terminal's settings")?;
+    let mut silent = before.clone();
+    silent.local_modes.remove(LocalModes::ECHO);
+    termios::tcsetattr(&stdin, OptionalActions::Flush, &silent)
+        .context("cannot turn the terminal's echo off")?;
+    let line = read();
+    let restored = termios::tcsetattr(&stdin, OptionalActions::Flush, &before);
+    writeln!(out).context("cannot write to the terminal")?;
+    restored.context("cannot turn the terminal's echo on again")?;
+    line
+}

@@ -1,0 +1,115 @@
+//! Actions on machines, volumes and nodes, kubeconfigs and settings.
+
+use serde_json::{Value, json};
+
+use super::{PASSWORD, client_of, refused, server};
+use crate::harness::{Http, Sheaf, assert_has};
+
+const MACHINES: &str = "/v1/harvester/kubevirt.io.virtualmachines/default";
+
+fn machine(http: &Http, name: &str) -> Value {
+    let machine = json!({
+        "type": "kubevirt.io.virtualmachine",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "runStrategy": "RerunOnFailure",
+            "template": {"spec": {
+                "hostname": name, "evictionStrategy": "LiveMigrateIfPossible",
+                "networks": [{"name": "default", "pod": {}}],
+                "volumes": [{"name": "cloudinit", "cloudInitNoCloud": {"userData": "#cloud-config"}}],
+                "domain": {
+                    "machine": {"type": ""}, "cpu": {"cores": 1, "sockets": 1, "thread": 1},
+                    "resources": {"limits": {"cpu": 1, "memory": "128Mi"}},
+                    "devices": {
+                        "disks": [{"name": "cloudinit", "disk": {"bus": "virtio"}}],
+                        "interfaces": [{"name": "default", "masquerade": {}}],
+                    },
+                },
+            }},
+        },
+    });
+    let reply = http.post(MACHINES, &machine);
+    assert_eq!(reply.status, 201, "{}", reply.text());
+    reply.json()
+}
+
+#[test]
+fn machines_are_stopped_started_cloned_and_made_templates_of() {
+    let sheaf = server();
+    let http = client_of(&sheaf, "admin", PASSWORD);
+    assert_eq!(machine(&http, "web")["type"], "kubevirt.io.virtualmachine");
+    let act =
+        |action: &str, body: &Value| http.post(&format!("{MACHINES}/web?action={action}"), body);
+    let strategy = || http.get(&format!("{MACHINES}/web")).ok()["spec"]["runStrategy"].clone();
+    assert_eq!(act("stop", &json!({})).status, 204);
+    assert_eq!(strategy(), "Halted");
+    assert_eq!(act("start", &json!({})).status, 204);
+    assert_eq!(strategy(), "RerunOnFailure");
+    assert_eq!(act("clone", &json!({"targetVm": "copy", "runStrategy": "Halted"})).status, 204);
+    assert_eq!(http.get(&format!("{MACHINES}/copy")).ok()["spec"]["runStrategy"], "Halted");
+    let template = json!({"name": "base", "description": "d", "withData": false});
+    assert_eq!(act("createTemplate", &template).status, 204);
+    let templates = "/v1/harvester/harvesterhci.io.virtualmachinetemplates/default/base";
+    assert_eq!(http.get(templates).ok()["spec"]["description"], "d");
+
+    let keygen = json!({"name": "pair", "namespace": "default"});
+    let pem = http.post("/v1/harvester/harvesterhci.io.keypairs?action=keygen", &keygen);
+    assert_has(pem.text(), "BEGIN PRIVATE KEY");
+    assert_has(pem.header("content-disposition"), "pair.pem");
+    let pair = http.get("/v1/harvester/harvesterhci.io.keypairs/default/pair").ok();
+    assert_has(pair["spec"]["publicKey"].as_str().unwrap(), "ssh-rsa ");
+    refused(&http.get("/v1/harvester/backuptarget/healthz"), 422, "InvalidState");
+
+    // Failures are plain text.
+    let reply = act("addVolume", &json!({}));
+    assert_eq!((reply.status, reply.header("content-type")), (422, "text/plain; charset=utf-8"));
+    assert_has(reply.text(), "Parameter `diskName` and `volumeName` are required");
+    assert_eq!(act("backup", &json!({"name": "b"})).text(), "backup target is invalid");
+    assert_has(act("removeVolume", &json!({"diskName": "x"})).text(), "disk `x` not found");
+    assert_has(act("pause", &json!({})).text(), "default/web failed");
+    assert_eq!(act("findMigratableNodes", &json!({})).ok(), json!({"nodes": []}));
+    refused(&act("fly", &json!({})), 422, "InvalidAction");
+    let missing = http.post(&format!("{MACHINES}/none?action=start"), &json!({}));
+    assert_eq!(missing.status, 404, "{}", missing.text());
+
+    let deleted =
+        http.delete(&format!("{MACHINES}/web?removedDisks=disk-0&propagationPolicy=Foreground"));
+    assert_eq!(deleted.status, 200, "{}", deleted.text());
+    assert_eq!(deleted.json()["type"], "kubevirt.io.virtualmachine");
+}
+
+#[test]
+fn a_kubeconfig_of_a_local_user_works() {
+    let sheaf: Sheaf = server();
+    let http = client_of(&sheaf, "admin", PASSWORD);
+    let path = "/v1/management.cattle.io.clusters/local?action=generateKubeconfig";
+    let config = http.post(path, &json!({})).ok();
+    let file = sheaf.scratch("generated.kubeconfig");
+    std::fs::write(&file, config["config"].as_str().unwrap()).unwrap();
+    let generated = Http::from_kubeconfig(&file);
+    assert!(generated.get("/api/v1/namespaces").ok()["items"].is_array());
+    // The certificate of the administrator stands for no local user.
+    refused(&sheaf.http().post(path, &json!({})), 422, "InvalidState");
+}
+
+#[test]
+fn settings_have_defaults_and_refuse_what_they_do_not_understand() {
+    let sheaf = server();
+    let http = client_of(&sheaf, "admin", PASSWORD);
+    let path = |name: &str| format!("/apis/harvesterhci.io/v1beta1/settings/{name}");
+    let version = http.get(&path("server-version")).ok();
+    assert_eq!((&version["default"], version.get("value")), (&json!("v1.8.1"), None));
+    let mut setting = http.get(&path("overcommit-config")).ok();
+    setting["value"] = r#"{"cpu":99}"#.into();
+    let reply = http.put(&path("overcommit-config"), &setting);
+    assert_eq!(reply.status, 422, "{}", reply.text());
+    assert_has(
+        reply.text(),
+        "Cannot undercommit. Should be greater than or equal to 100 but got 99",
+    );
+    setting["value"] = r#"{"cpu":200,"memory":150,"storage":100}"#.into();
+    let mut setting = http.put(&path("overcommit-config"), &setting).ok();
+    setting["value"] = Value::Null;
+    assert_eq!(http.put(&path("overcommit-config"), &setting).ok().get("value"), None);
+    assert_eq!(http.delete(&path("storage-network")).status, 405);
+}

@@ -91,7 +91,7 @@ impl World {
         // The set may have changed without it while it was on its way: then others are needed.
         let in_sync = self.record.record.isr.contains(&self.hosts[kept].replica);
         if served(self) {
-            self.read_everything();
+            self.read_while_in_sync(kept);
         } else if in_sync && self.violation.is_none() {
             let status: Vec<_> =
                 self.servers.iter().filter_map(|it| Some(it.engine.as_ref()?.status())).collect();
@@ -146,11 +146,26 @@ impl World {
 
     pub(crate) fn read_everything(&mut self) {
         let Some(server) = self.live_engine() else { return };
+        self.ask_everything(server);
+        self.wait("reads", |world| world.servers[server].waiting.is_empty());
+    }
+
+    /// The set may still change without the host: then reads wait for others.
+    fn read_while_in_sync(&mut self, kept: usize) {
+        let Some(server) = self.live_engine() else { return };
+        self.ask_everything(server);
+        let replica = self.hosts[kept].replica;
+        self.wait("reads", |world| {
+            let in_sync = world.record.record.isr.contains(&replica);
+            !in_sync || world.servers[server].waiting.is_empty()
+        });
+    }
+
+    fn ask_everything(&mut self, server: usize) {
         let per_block = BLOCK as usize / SECTOR;
         for block in 0..usize::try_from(self.plan.blocks).expect("few") {
             self.ask_read(server, block * per_block, per_block);
         }
-        self.wait("reads", |world| world.servers[server].waiting.is_empty());
     }
 
     fn wait(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
@@ -200,9 +215,16 @@ impl World {
     }
 
     fn compare_host(&mut self, first: usize, host: usize) -> Result<(), String> {
-        let blocks = self.plan.blocks;
+        let record = &self.record.record;
+        let disputed = record
+            .disputed
+            .iter()
+            .flat_map(|it| it.offset / BLOCK..(it.offset + it.length) / BLOCK);
+        let disputed: BTreeSet<u64> = disputed.collect();
+        let known: Vec<u64> =
+            (0..self.plan.blocks).filter(|block| !disputed.contains(block)).collect();
         let head = self.hosts[host].disk.head();
-        same(&self.hosts[first].disk.head(), &head, blocks)?;
+        same(&self.hosts[first].disk.head(), &head, &known)?;
         let mut shape = |host: usize| {
             let disk = &mut self.hosts[host].disk;
             (disk.snapshots(), disk.size())
@@ -213,7 +235,7 @@ impl World {
         }
         for info in &found.0 {
             let one = self.hosts[first].disk.snapshot(info);
-            same(&one, &self.hosts[host].disk.snapshot(info), blocks)
+            same(&one, &self.hosts[host].disk.snapshot(info), &self.undisputed())
                 .and_then(|()| self.check_snapshot(info, &one))
                 .map_err(|error| format!("snapshot {}: {error}", info.name))?;
         }
@@ -221,7 +243,7 @@ impl World {
         if !dirty.is_empty() {
             return Err(format!("regions {dirty:?} are dirty after a clean stop"));
         }
-        for block in 0..blocks {
+        for block in known {
             let cell = cell(&head, block);
             if crate::checksum::crc32c(&cell.data) != cell.crc {
                 return Err(format!("block {block} does not fit its checksum"));
@@ -234,11 +256,16 @@ impl World {
         Ok(())
     }
 
+    /// Blocks that were never disputed: a snapshot keeps what its replica had.
+    fn undisputed(&self) -> Vec<u64> {
+        (0..self.plan.blocks).filter(|block| !self.disputed.contains(block)).collect()
+    }
+
     /// A snapshot shows one moment between the request and its answer. Of one that was not
     /// answered nothing is known.
     fn check_snapshot(&self, info: &SnapshotInfo, blocks: &Blocks) -> Result<(), String> {
         let Some(view) = self.snapshots.get(&info.id) else { return Ok(()) };
-        for block in 0..self.plan.blocks {
+        for block in self.undisputed() {
             let first = usize::try_from(block).expect("few") * 8;
             for (index, sector) in cell(blocks, block).data.chunks(SECTOR).enumerate() {
                 view.check_sector(first + index, sector)?;
@@ -256,8 +283,8 @@ fn cell(blocks: &Blocks, block: u64) -> Cell {
     })
 }
 
-fn same(one: &Blocks, other: &Blocks, count: u64) -> Result<(), String> {
-    for block in 0..count {
+fn same(one: &Blocks, other: &Blocks, blocks: &[u64]) -> Result<(), String> {
+    for block in blocks.iter().copied() {
         if cell(one, block) != cell(other, block) {
             return Err(format!("block {block} differs from the first host's"));
         }

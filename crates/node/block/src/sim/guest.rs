@@ -67,7 +67,7 @@ impl World {
 
     pub(crate) fn ask_read(&mut self, server: usize, first: usize, count: usize) {
         let judged = !self.servers[server].standby || self.servers[server].active;
-        let what = AskedWhat::Read { first, judged };
+        let what = AskedWhat::Read { first, count, judged };
         let (offset, length) = bytes(first, count);
         let length = u32::try_from(length).expect("short");
         self.request(server, what, GuestRequest::Read { offset, length });
@@ -149,13 +149,15 @@ impl World {
             other => format!("engine {server}: answer {id} {other:?}"),
         });
         match (asked.what, result) {
-            (AskedWhat::Read { first, judged }, Ok(GuestReply::Data(data))) => {
+            (AskedWhat::Read { first, judged, .. }, Ok(GuestReply::Data(data))) => {
                 self.outcome.reads += 1;
                 if judged && let Err(error) = self.oracle.read(self.now, asked.at, first, &data) {
                     self.wrong(error);
                 }
             }
             (AskedWhat::Read { .. }, Err(GuestError::Shutdown)) => {}
+            (AskedWhat::Read { first, count, .. }, Err(GuestError::Io))
+                if self.is_disputed(server, first, count) => {}
             (AskedWhat::Read { first, .. }, other) => {
                 self.wrong(format!("read of sector {first} answered {other:?}"));
             }
@@ -165,9 +167,11 @@ impl World {
                 self.oracle.acked(self.now, tag, fua);
             }
             (AskedWhat::Write { tag, .. }, Err(error)) => {
-                self.oracle.unknown(tag);
+                let (first, count) = self.oracle.sectors(tag);
+                self.oracle.unknown(self.now, tag);
                 let full = self.plan.faults.no_space && error == GuestError::NoSpace;
-                if error != GuestError::Shutdown && !full {
+                let disputed = error == GuestError::Io && self.is_disputed(server, first, count);
+                if error != GuestError::Shutdown && !full && !disputed {
                     self.wrong(format!("a write failed: {error}"));
                 }
             }
@@ -194,7 +198,7 @@ impl World {
     pub(crate) fn forget_requests(&mut self, server: usize) {
         for asked in std::mem::take(&mut self.servers[server].waiting).into_values() {
             if let AskedWhat::Write { tag, .. } = asked.what {
-                self.oracle.unknown(tag);
+                self.oracle.unknown(self.now, tag);
             }
         }
     }

@@ -116,7 +116,7 @@ pub(crate) struct Asked {
 
 #[derive(Debug, Clone)]
 pub(crate) enum AskedWhat {
-    Read { first: usize, judged: bool },
+    Read { first: usize, count: usize, judged: bool },
     Write { tag: u64, fua: bool },
     Flush,
     Snapshot { id: SnapshotId },

@@ -4,7 +4,7 @@ use super::Time;
 use super::hosts::Copied;
 use super::net::Way;
 use super::world::{Start, What, World};
-use crate::ids::BootId;
+use crate::ids::{BootId, ReplicaId};
 use crate::repl::engine::{Command, Event};
 
 #[derive(Debug, Clone, Copy)]
@@ -166,8 +166,14 @@ impl World {
     /// Replaces the disk of the first host by its copy, if another in-sync replica has everything,
     /// and a flush since then proves the copy old where the host has no witness.
     fn restore_copy(&mut self) {
-        let others = self.hosts.iter().skip(1).map(|host| host.replica);
-        let others = others.filter(|id| self.record.record.isr.contains(id)).count();
+        // One that is on its way out of the set may be gone by the time that the copy is found.
+        let engines = || self.servers.iter().filter_map(|it| it.engine.as_ref());
+        let stays = |id: &ReplicaId| {
+            self.record.record.isr.contains(id)
+                && engines().all(|it| it.is_over() || it.status().isr.contains(id))
+        };
+        let others = self.hosts.iter().skip(1).filter(|host| host.session.is_some());
+        let others = others.filter(|host| stays(&host.replica)).count();
         let copied = self.hosts[0].copy.as_ref().map(|copy| copy.flushed);
         let provable = self.plan.witness || copied < Some(self.hosts[0].disk.flushed());
         if others == 0 || !provable {

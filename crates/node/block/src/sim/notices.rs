@@ -1,8 +1,11 @@
 //! What engines say of themselves, counted and judged.
 
+use super::oracle::SECTOR;
 use super::world::World;
 use crate::ids::Generation;
+use crate::repl::control::ByteRange;
 use crate::repl::engine::{Fault, Notice};
+use crate::wire::BLOCK;
 
 impl World {
     pub(crate) fn notice(&mut self, server: usize, notice: Notice) {
@@ -50,6 +53,9 @@ impl World {
             Notice::Faulted { why: Fault::LostWrites } if self.oracle.has_lost_power() => {}
             Notice::Faulted { why } => self.wrong(format!("an engine gave up: {why}")),
             Notice::Fenced { .. } => self.outcome.fenced += 1,
+            Notice::Ambiguous { offset, length } if self.may_be_disputed() => {
+                self.disputed.extend(offset / BLOCK..(offset + length) / BLOCK);
+            }
             Notice::Ambiguous { offset, .. } => {
                 self.wrong(format!("members differ at {offset} with good checksums"));
             }
@@ -59,5 +65,20 @@ impl World {
             _ => {}
         }
         self.notices.push(notice);
+    }
+
+    /// No host vouches for its replica, and what is damaged or torn in one of them may have been
+    /// the only version of a block that was flushed.
+    pub(crate) fn may_be_disputed(&self) -> bool {
+        !self.plan.witness || self.oracle.has_lost_power()
+    }
+
+    /// Whether an engine has said that it does not know what these sectors hold.
+    pub(crate) fn is_disputed(&self, server: usize, first: usize, count: usize) -> bool {
+        let engine = self.servers[server].engine.as_ref();
+        let disputed = engine.map(|engine| engine.status().disputed).unwrap_or_default();
+        let (start, end) = ((first * SECTOR) as u64, ((first + count) * SECTOR) as u64);
+        let touches = |it: &ByteRange| it.offset < end && start < it.offset + it.length;
+        self.may_be_disputed() && disputed.iter().any(touches)
     }
 }

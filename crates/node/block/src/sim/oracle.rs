@@ -19,8 +19,8 @@ struct Entry {
     tag: Tag,
     asked: Time,
     acked: Option<Time>,
-    /// The engine that was asked is gone: it takes effect before anything newer, or not at all.
-    dead: bool,
+    /// When the engine that was asked was gone: it takes effect before anything newer, or not at all.
+    dead: Option<Time>,
     /// Since then something newer is certainly there; only a crash can bring it back.
     over: Option<Time>,
     /// Not even a crash can.
@@ -67,7 +67,7 @@ impl Oracle {
             tag: 0,
             asked: Time::ZERO,
             acked: Some(Time::ZERO),
-            dead: false,
+            dead: None,
             over: None,
             gone: false,
         };
@@ -95,8 +95,7 @@ impl Oracle {
         let tag = self.next << 1 | u64::from(zero);
         self.next += 1;
         for sector in &mut self.sectors[first..first + count] {
-            let entry =
-                Entry { tag, asked: now, acked: None, dead: false, over: None, gone: false };
+            let entry = Entry { tag, asked: now, acked: None, dead: None, over: None, gone: false };
             sector.log.push(entry);
         }
         self.writes.insert(tag, (first, count));
@@ -113,7 +112,7 @@ impl Oracle {
             for entry in &mut sector.log {
                 if entry.tag == tag {
                     entry.acked = Some(now);
-                } else if entry.dead && entry.asked < asked
+                } else if entry.dead.is_some() && entry.asked < asked
                     || entry.acked.is_some_and(|acked| acked < asked)
                 {
                     entry.over.get_or_insert(now);
@@ -125,11 +124,16 @@ impl Oracle {
         }
     }
 
+    /// The first sector of a write that is under way, and how many it has.
+    pub(crate) fn sectors(&self, tag: Tag) -> (usize, usize) {
+        self.writes.get(&tag).copied().unwrap_or_default()
+    }
+
     /// The write failed, or nobody will ever answer: it may have happened or not.
-    pub(crate) fn unknown(&mut self, tag: Tag) {
+    pub(crate) fn unknown(&mut self, now: Time, tag: Tag) {
         let Some((first, count)) = self.writes.remove(&tag) else { return };
         for sector in &mut self.sectors[first..first + count] {
-            sector.log.iter_mut().filter(|it| it.tag == tag).for_each(|it| it.dead = true);
+            sector.log.iter_mut().filter(|it| it.tag == tag).for_each(|it| it.dead = Some(now));
         }
     }
 
@@ -209,7 +213,7 @@ impl Oracle {
         let settled = matches!(crash, Crash::Unread { since } if seen.asked < since);
         for entry in sector.log.iter_mut().filter(|it| it.value() != seen.value()) {
             let ended = entry.acked.is_some_and(|at| at < asked || at < seen.asked)
-                || (entry.dead && entry.asked < asked);
+                || entry.dead.is_some_and(|dead| dead < asked);
             if ended || (settled && entry.acked.is_some() && entry.asked < asked) {
                 entry.over.get_or_insert(now);
                 entry.gone |= settled;
@@ -251,7 +255,8 @@ impl Sector {
     /// What is over and ended before `time` is gone for good.
     fn forget_before(&mut self, time: Time) {
         for it in self.log.iter_mut().filter(|it| it.over.is_some()) {
-            it.gone |= it.acked.is_some_and(|at| at < time) || (it.dead && it.asked < time);
+            it.gone |=
+                it.acked.is_some_and(|at| at < time) || (it.dead.is_some() && it.asked < time);
         }
     }
 
@@ -269,7 +274,8 @@ impl Sector {
         let kept = self.log.iter().filter(|it| it.acked.is_some() && it.asked > cut);
         let kept = kept.map(|it| it.asked).max().unwrap_or(Time::ZERO);
         for it in self.log.iter_mut().filter(|it| !it.gone) {
-            let before = it.acked.is_some_and(|at| at < kept) || (it.dead && it.asked < kept);
+            let before =
+                it.acked.is_some_and(|at| at < kept) || (it.dead.is_some() && it.asked < kept);
             if !before {
                 it.over = None;
             }
@@ -278,7 +284,7 @@ impl Sector {
 
     fn describe(&self) -> String {
         let entry = |it: &Entry| {
-            let state = match (it.acked.is_some(), it.dead) {
+            let state = match (it.acked.is_some(), it.dead.is_some()) {
                 (true, _) => "acked",
                 (false, true) => "unknown",
                 (false, false) => "under way",
@@ -341,6 +347,17 @@ mod tests {
         let mut torn = two.clone();
         torn[300] = 1;
         oracle.read(at(9), at(9), 0, &torn).unwrap_err();
+    }
+
+    #[test]
+    fn a_read_beside_a_write_that_nobody_answers_does_not_end_it() {
+        for (died, asked, ends) in [(3, 2, false), (3, 4, true)] {
+            let mut oracle = Oracle::new(1);
+            let (tag, one) = oracle.write(at(1), 0, 1);
+            oracle.unknown(at(died), tag);
+            oracle.read(at(5), at(asked), 0, &[0; SECTOR]).unwrap();
+            assert_eq!(oracle.read(at(6), at(6), 0, &one).is_err(), ends, "asked at {asked}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The queue of events and what each does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::disk::ModelDisk;
 use super::disks::Disk;
@@ -103,6 +103,8 @@ pub(crate) struct World {
     pub(crate) notices: Vec<Notice>,
     /// What snapshots that were acknowledged may hold.
     pub(crate) snapshots: BTreeMap<SnapshotId, View>,
+    /// Blocks that an engine found disputed at some time.
+    pub(crate) disputed: BTreeSet<u64>,
     /// The guest died and none has been served since.
     pub(crate) guest_is_dead: bool,
 }
@@ -159,6 +161,7 @@ impl World {
             calm: false,
             notices: Vec::new(),
             snapshots: BTreeMap::new(),
+            disputed: BTreeSet::new(),
             guest_is_dead: false,
         }
     }

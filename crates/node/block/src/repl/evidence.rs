@@ -32,7 +32,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    fn flushed(&self) -> FlushMark {
+    pub(crate) fn flushed(&self) -> FlushMark {
         self.marks.unwrap_or_default().flushed
     }
 
@@ -75,6 +75,19 @@ pub(crate) fn judge_content(claim: &Claim, complete: FlushMark) -> Option<Stale>
     older
         .then_some(Stale::Flush { flushed, complete })
         .or((claim.witnessed == Witnessed::RolledBack).then_some(Stale::RolledBack))
+}
+
+/// Why a replica that comes back is not what it was when this engine opened it in `generation`, if
+/// it is not. `flushed` is the newest flush that it has answered since.
+pub(crate) fn judge_return(
+    claim: &Claim,
+    generation: Generation,
+    flushed: FlushMark,
+) -> Option<Stale> {
+    let promised = claim.promised;
+    (promised < generation)
+        .then_some(Stale::Promise { promised, confirmed: generation })
+        .or(judge_content(claim, flushed))
 }
 
 /// For each replica of the record's in-sync set that was opened, why it is stale, if it is.
@@ -133,6 +146,25 @@ mod tests {
         let served = salvaged.confirmed([replica].into(), mark(1, 4));
         let promised = Claim { promised: served.generation, ..rolled };
         assert_eq!(judge(&served, &[promised]), [Some(Stale::RolledBack)]);
+    }
+
+    #[test]
+    fn a_replica_that_comes_back_has_promised_what_it_was_asked_for_and_flushed_what_it_answered() {
+        let before = claim(3, 1, mark(3, 4), mark(3, 3));
+        let opened = Claim { promised: Generation(4), ..before };
+        let flushed = claim(4, 1, mark(4, 2), mark(4, 1));
+        let rolled = Claim { witnessed: Witnessed::RolledBack, ..flushed };
+        let none = FlushMark::default();
+        for (what, claim, known, is_stale) in [
+            ("a copy from before it was opened", before, none, true),
+            ("opened, and nothing was flushed yet", opened, none, false),
+            ("the flush that it answered is missing", opened, mark(4, 1), true),
+            ("it has that flush", flushed, mark(4, 2), false),
+            ("its host has counted more", rolled, mark(4, 2), true),
+        ] {
+            let found = judge_return(&claim, Generation(4), known);
+            assert_eq!(found.is_some(), is_stale, "{what}");
+        }
     }
 
     #[test]

@@ -226,7 +226,7 @@ impl Engine {
             let member = &mut self.members[slot];
             let (marks, witnessed) = (opened.marks, opened.witnessed);
             let claim = Claim { marks, witnessed, ..member.claim() };
-            if let Some(why) = evidence::judge_content(&claim, complete)
+            if let Some(why) = evidence::judge_return(&claim, self.generation, complete)
                 && !skips!(self.sabotage, TrustStale)
             {
                 if alone {

@@ -229,6 +229,10 @@ impl Engine {
                 member.role = Role::InSync;
                 member.away = Some(self.now);
                 member.link = Link::Down { retry: self.now };
+                // What it refused is sent again; without a connection nobody would be asked.
+                if matches!(member.fault, Some(MemberFault::Refused(_))) {
+                    member.fault = Some(MemberFault::Away);
+                }
             }
         }
         let curable = |member: &Member| member.fault.is_some_and(Member::is_curable);
@@ -312,7 +316,7 @@ impl Engine {
         let member = &self.members[slot];
         let known = FlushMark { generation: self.generation, number: member.flushed };
         let whole = member.opened.as_ref().is_some_and(|it| !it.lost_writes)
-            && evidence::judge_content(&member.claim(), known).is_none()
+            && evidence::judge_return(&member.claim(), self.generation, known).is_none()
             && member.shape()
                 == Some((self.size, self.region, self.head_parent, self.snapshots.as_slice()));
         self.may_be_last_resort(slot) && member.stale.is_none() && whole && self.barrier.is_none()

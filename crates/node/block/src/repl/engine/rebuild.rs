@@ -47,7 +47,11 @@ impl Engine {
         let known = if member.flushed > 0 { known } else { FlushMark::default() };
         if !skips!(self.sabotage, TrustStale) {
             // What it has is not what it had when it left.
-            member.stale = member.stale.or(evidence::judge_content(&claim, known));
+            let found = match member.tracked {
+                true => evidence::judge_return(&claim, self.generation, known),
+                false => evidence::judge_content(&claim, known),
+            };
+            member.stale = member.stale.or(found);
         }
         let delta = member.tracked && same && member.stale.is_none();
         if delta && !skips!(self.sabotage, ForgetOwnDirt) {

@@ -7,7 +7,7 @@
 mod file;
 mod memory;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +48,11 @@ pub struct Record {
     /// Blocks that replicas have differently without evidence for either: they are not served.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disputed: Vec<ByteRange>,
+    /// The newest flushes of replicas whose hosts could not prove them current, as they were when
+    /// their dirty regions began to be compared. They decide until all of them have been: each
+    /// engine that goes on with it makes a flush of its own first.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reconciling: BTreeMap<ReplicaId, FlushMark>,
     /// The times that somebody declared one replica to be the truth.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub salvages: Vec<Salvage>,
@@ -127,6 +132,7 @@ impl Record {
             confirmed: Generation::default(),
             flushed: FlushMark::default(),
             disputed: Vec::new(),
+            reconciling: BTreeMap::new(),
             ..self.clone()
         }
     }

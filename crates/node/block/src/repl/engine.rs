@@ -24,6 +24,7 @@
 //! - `barrier`: snapshots and other changes of the whole volume; `pace`: latencies and throttle.
 
 mod activate;
+mod age;
 mod barrier;
 mod cover;
 mod dispute;

@@ -12,7 +12,7 @@ use super::member::Role;
 use super::notice::{Fault, Notice, Stale};
 use super::ops::Owner;
 use super::{Closing, Engine, Phase};
-use crate::ids::{FlushMark, Generation, ReplicaId};
+use crate::ids::{Generation, ReplicaId};
 use crate::repl::control::Record;
 use crate::repl::evidence::{self, Claim};
 use crate::repl::sabotage::skips;
@@ -162,22 +162,16 @@ impl Engine {
     pub(super) fn confirm_answered(&mut self, record: &Record) {
         let chosen = self.slots(|member| matches!(member.role, Role::Candidate));
         let isr: BTreeSet<ReplicaId> = chosen.iter().map(|slot| self.members[slot].id).collect();
-        match record.isr == isr && record.confirmed == self.generation {
+        let reconciling = self.reconciling(record, chosen);
+        let agreed = record.isr == isr && record.reconciling == reconciling;
+        match agreed && record.confirmed == self.generation {
             true => self.begin_settling(record, chosen),
             false => {
                 let claims: Vec<Claim> = chosen.iter().map(|it| self.members[it].claim()).collect();
                 let complete = evidence::known_complete(record, &claims);
-                self.swap(record.confirmed(isr, complete));
+                self.swap(Record { reconciling, ..record.confirmed(isr, complete) });
             }
         }
-    }
-
-    /// How much a replica's content is worth compared with that of others, which may differ only
-    /// where they are dirty.
-    pub(super) fn credibility(&self, slot: usize) -> (bool, FlushMark) {
-        let opened = self.members[slot].opened.as_ref();
-        let marks = opened.and_then(|it| it.marks).unwrap_or_default();
-        (opened.is_some_and(|it| !it.lost_writes), marks.flushed)
     }
 
     fn begin_settling(&mut self, record: &Record, chosen: Slots) {
@@ -261,6 +255,7 @@ impl Engine {
                     && self.barriers.is_empty()
                     && self.flush.is_idle()
                     && self.ops.is_empty()
+                    && self.disputes.are_recorded()
                     && self.membership_is_settled();
                 if idle {
                     self.phase = Phase::Closing(Closing::Flushing);
@@ -289,8 +284,8 @@ impl Engine {
                 let flushed = self.complete_mark();
                 match self.control.record().cloned() {
                     Some(record) => {
-                        let disputed = self.disputes.disputed();
-                        self.swap(Record { engine: None, disputed, ..record }.with_flush(flushed));
+                        let record = Record { engine: None, ..self.with_disputes(&record) };
+                        self.swap(record.with_flush(flushed));
                     }
                     None => self.closed(),
                 }

@@ -7,7 +7,7 @@
 
 use super::notice::Notice;
 use super::sync::{Sync, SyncKind};
-use super::{Engine, Phase};
+use super::{Closing, Engine, Phase};
 use crate::repl::control::{ByteRange, Record};
 use crate::repl::span::{Pieces, Span};
 use crate::wire::BLOCK;
@@ -53,19 +53,32 @@ impl Disputes {
         }
     }
 
+    pub(super) fn are_recorded(&self) -> bool {
+        !self.unrecorded
+    }
+
+    /// The regions with disputed blocks that a restart would forget.
+    pub(super) fn unrecorded_regions(&self, region: u64) -> Pieces {
+        let mut regions = Pieces::none(region);
+        if self.unrecorded {
+            self.disputed().iter().for_each(|it| regions.insert(Span::new(it.offset, it.length)));
+        }
+        regions
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.disputed.is_empty() && self.lost.is_empty()
     }
 }
 
-/// Runs of blocks, as many as fit.
+/// Runs of blocks. The last one covers everything that is left when there are too many.
 fn ranges(pieces: &Pieces) -> Vec<ByteRange> {
     let mut all: Vec<ByteRange> = Vec::new();
     for block in pieces.iter() {
         let (offset, is_full) = (block * BLOCK, all.len() == MAX_RANGES);
         match all.last_mut() {
             Some(last) if last.offset + last.length == offset => last.length += BLOCK,
-            _ if is_full => break,
+            Some(last) if is_full => last.length = offset + BLOCK - last.offset,
             _ => all.push(ByteRange { offset, length: BLOCK }),
         }
     }
@@ -111,25 +124,51 @@ impl Engine {
         }
     }
 
+    /// The dirty regions are the same on all members: the record need not say more of them than
+    /// what is disputed.
+    pub(super) fn reconciled_disputes(&mut self) {
+        let record = self.control.record();
+        self.disputes.unrecorded |= record.is_some_and(|record| !record.reconciling.is_empty());
+    }
+
     /// Writes disputed blocks into the record, when nothing else is to be written there.
     pub(super) fn record_disputes(&mut self) {
-        if !self.disputes.unrecorded || self.phase != Phase::Active {
+        let serves = matches!(self.phase, Phase::Active | Phase::Closing(Closing::Draining));
+        if !self.disputes.unrecorded || !serves {
             return;
         }
         let Some(record) = self.control.record() else { return };
-        let disputed = self.disputes.disputed();
-        if record.disputed == disputed {
-            self.disputes.unrecorded = false;
-            return;
+        let wanted = self.with_disputes(record);
+        match *record == wanted {
+            true => self.disputes.unrecorded = false,
+            false => self.swap(wanted),
         }
-        let record = Record { disputed, ..record.clone() };
-        self.swap(record);
+    }
+
+    /// The record with what is known of differences between the members.
+    pub(super) fn with_disputes(&self, record: &Record) -> Record {
+        let mut record = Record { disputed: self.disputes.disputed(), ..record.clone() };
+        if self.unreconciled.is_empty() {
+            record.reconciling.clear();
+        }
+        record
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_ranges_than_fit_are_covered_by_the_last_one() {
+        let mut disputes = Disputes::default();
+        let count = MAX_RANGES as u64 + 9;
+        (0..count).for_each(|at| disputes.disputed.insert(Span::new(at * 2 * BLOCK, BLOCK)));
+        let found = disputes.disputed();
+        assert_eq!(found.len(), MAX_RANGES);
+        let last = found[MAX_RANGES - 1];
+        assert_eq!(last.offset + last.length, (count - 1) * 2 * BLOCK + BLOCK);
+    }
 
     #[test]
     fn blocks_become_ranges_until_they_are_written_again() {

@@ -185,7 +185,9 @@ impl Engine {
     /// by the next one only.
     pub(super) fn begin_flush(&mut self, settle_after: Duration, owner: Owner) {
         let (now, max) = (self.now, self.config.max_dirty);
-        let settle = self.flush.regions.settle(now, settle_after, max, &self.unreconciled);
+        let mut not = self.disputes.unrecorded_regions(self.region);
+        not.extend(&self.unreconciled);
+        let settle = self.flush.regions.settle(now, settle_after, max, &not);
         let guests = std::mem::take(&mut self.flush.queued);
         self.flush.due = false;
         let request = self.next_flush(settle.clone());

@@ -353,6 +353,7 @@ impl Engine {
     /// Every member has the same now; none is worse than another.
     fn reconciled(&mut self) {
         self.notice(Notice::Reconciled);
+        self.reconciled_disputes();
         for member in &mut self.members {
             member.opened.iter_mut().for_each(|opened| opened.lost_writes = false);
         }

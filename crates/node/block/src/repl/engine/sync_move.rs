@@ -34,6 +34,11 @@ impl Engine {
             SyncKind::Repair(_) | SyncKind::Scrub => Ties::Ambiguous,
             SyncKind::Reconcile | SyncKind::Rebuild { .. } => Ties::BestMember,
         };
+        // Elsewhere all members have the same, whatever they had flushed when they were opened.
+        let ages = match sync.kind {
+            SyncKind::Reconcile => self.ages(trusted),
+            SyncKind::Repair(_) | SyncKind::Scrub | SyncKind::Rebuild { .. } => BTreeMap::new(),
+        };
         let trusted = self.by_credibility(trusted);
         let lossy = self.lossy();
         let disputes = &self.disputes;
@@ -41,7 +46,7 @@ impl Engine {
         let start = sync.span.start;
         let disputed =
             |at: usize| disputes.is_disputed(Span::new(start + at as u64 * BLOCK, BLOCK));
-        let trust = Trust { trusted: &trusted, lossy, ties, disputed: &disputed };
+        let trust = Trust { trusted: &trusted, lossy, ties, ages: &ages, disputed: &disputed };
         let found = plan(&sync.maps, &trust, targets, compare);
         let ambiguous: Vec<Span> = found.ambiguous.iter().map(|at| sync.block(*at)).collect();
         let lost: Vec<Span> = found.lost.iter().map(|at| sync.block(*at)).collect();

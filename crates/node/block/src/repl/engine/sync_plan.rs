@@ -5,15 +5,18 @@
 //! 1. A block whose checksum does not match is not believed.
 //! 2. A member that may have lost writes is not believed while another has the block.
 //! 3. Of what is left, the content that most members agree on.
-//! 4. Where as many members have one content as another, the one of the best member: the order of
+//! 4. A single member whose newest flush is older than that of a member with a bad block is not
+//!    believed: the bad block may have been the only copy of what was flushed since ([`Age`]).
+//! 5. Where as many members have one content as another, the one of the best member: the order of
 //!    `trusted`. After an unclean stop that is right: a write that was under way is acknowledged by
 //!    nobody, and either version may stay. Where nothing was under way it would be a guess, and
 //!    nobody is right ([`Ties::Ambiguous`]).
 
 use std::collections::BTreeMap;
 
+use crate::ids::FlushMark;
 use crate::repl::slots::Slots;
-use crate::wire::BlockState;
+use crate::wire::{BlockState, Witnessed};
 
 /// Blocks in a row that come from one place and go to the same members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +47,16 @@ pub(super) enum Ties {
     Ambiguous,
 }
 
+/// How old the content of a member can be, within the regions that were dirty when it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Age {
+    /// It has everything that was acknowledged before this flush.
+    pub(super) flushed: FlushMark,
+    /// Unless its host proves that it holds every change it answered, it may be a copy that lacks
+    /// what was acknowledged since.
+    pub(super) witnessed: Witnessed,
+}
+
 /// Which replicas have evidence of being current, and which may have lost writes.
 pub(super) struct Trust<'a> {
     /// The best member first.
@@ -51,6 +64,8 @@ pub(super) struct Trust<'a> {
     /// Those that may have lost writes.
     pub(super) lossy: Slots,
     pub(super) ties: Ties,
+    /// By slot, where members may differ in age: in regions that were dirty.
+    pub(super) ages: &'a BTreeMap<usize, Age>,
     /// Blocks that were found ambiguous before: a version that was copied since proves nothing.
     pub(super) disputed: &'a dyn Fn(usize) -> bool,
 }
@@ -106,9 +121,9 @@ enum Truth {
     Ambiguous,
 }
 
-fn truth(trust: &Trust<'_>, state: impl Fn(usize) -> Option<BlockState>) -> Truth {
+fn truth(trust: &Trust<'_>, state_of: impl Fn(usize) -> Option<BlockState>) -> Truth {
     let sound = |slot: &usize| {
-        state(*slot).filter(|state| *state != BlockState::Bad).map(|state| (*slot, state))
+        state_of(*slot).filter(|state| *state != BlockState::Bad).map(|state| (*slot, state))
     };
     let mut found: Vec<(usize, BlockState)> = trust.trusted.iter().filter_map(sound).collect();
     if found.iter().any(|(slot, _)| !trust.lossy.has(*slot)) {
@@ -118,9 +133,20 @@ fn truth(trust: &Trust<'_>, state: impl Fn(usize) -> Option<BlockState>) -> Trut
     let most = found.iter().map(|(_, state)| votes(*state)).max().unwrap_or(0);
     let mut best = found.iter().filter(|(_, state)| votes(*state) == most);
     let Some(&(slot, state)) = best.next() else { return Truth::Lost };
-    match trust.ties == Ties::Ambiguous && best.any(|(_, other)| *other != state) {
+    if trust.ties == Ties::Ambiguous && best.any(|(_, other)| *other != state) {
+        return Truth::Ambiguous;
+    }
+    let damaged = trust.trusted.iter().filter(|it| state_of(**it) == Some(BlockState::Bad));
+    let newest = damaged.filter_map(|slot| trust.ages.get(slot)).map(|age| age.flushed).max();
+    match most < 2 && trust.ages.get(&slot).is_some_and(|age| age.may_be_before(newest)) {
         true => Truth::Ambiguous,
         false => Truth::Of(slot, state),
+    }
+}
+
+impl Age {
+    fn may_be_before(self, newest: Option<FlushMark>) -> bool {
+        self.witnessed != Witnessed::Intact && newest.is_some_and(|newest| self.flushed < newest)
     }
 }
 
@@ -129,12 +155,20 @@ mod tests {
     use super::BlockState::{Bad, Data, Zero};
     use super::*;
 
+    static NO_AGES: BTreeMap<usize, Age> = BTreeMap::new();
+
     fn slots(list: &[usize]) -> Slots {
         list.iter().copied().collect()
     }
 
     fn trust(trusted: &[usize]) -> Trust<'_> {
-        Trust { trusted, lossy: Slots::NONE, ties: Ties::BestMember, disputed: &|_| false }
+        Trust {
+            trusted,
+            lossy: Slots::NONE,
+            ties: Ties::BestMember,
+            ages: &NO_AGES,
+            disputed: &|_| false,
+        }
     }
 
     #[test]
@@ -173,6 +207,38 @@ mod tests {
             let from = found.runs.first().and_then(|run| run.from).ok_or(());
             assert_eq!(from, expected, "{states:?}, lossy {lossy:?}");
             assert_eq!(found.lost.is_empty(), expected.is_ok());
+        }
+    }
+
+    #[test]
+    fn a_member_that_may_be_older_than_a_bad_block_is_not_believed() {
+        use Witnessed::{Intact, RolledBack, Unknown};
+        // States, newest flushes and witnesses of members 0 to 2, and which member is believed.
+        type Case = ([BlockState; 3], [u64; 3], [Witnessed; 3], Option<usize>);
+        let cases: [Case; 9] = [
+            ([Bad, Data(2), Bad], [17, 16, 16], [Unknown; 3], None),
+            ([Bad, Data(2), Bad], [17, 16, 17], [Intact, Unknown, Intact], None),
+            ([Bad, Data(2), Bad], [17, 16, 17], [Unknown, RolledBack, Unknown], None),
+            ([Bad, Zero, Bad], [17, 16, 16], [Unknown; 3], None),
+            ([Bad, Data(2), Bad], [17, 16, 17], [Unknown, Intact, Unknown], Some(1)),
+            ([Bad, Data(2), Bad], [17, 17, 16], [Unknown; 3], Some(1)),
+            ([Bad, Data(2), Data(2)], [17, 16, 16], [Unknown; 3], Some(1)),
+            ([Bad, Data(1), Data(2)], [17, 17, 16], [Unknown; 3], Some(1)),
+            ([Data(1), Data(2), Bad], [17, 16, 16], [Unknown; 3], Some(0)),
+        ];
+        for (states, flushes, witnesses, expected) in cases {
+            let maps = (0..3).map(|slot| (slot, vec![states[slot]])).collect();
+            let age = |slot: usize| Age {
+                flushed: FlushMark { number: flushes[slot], ..FlushMark::default() },
+                witnessed: witnesses[slot],
+            };
+            let ages = (0..3).map(|slot| (slot, age(slot))).collect();
+            let trust = Trust { ages: &ages, ..trust(&[0, 1, 2]) };
+            let found = plan(&maps, &trust, slots(&[0, 1, 2]), true);
+            let from = found.runs.first().and_then(|run| run.from);
+            assert_eq!(from, expected, "{states:?}, flushes {flushes:?}, {witnesses:?}");
+            assert_eq!(found.ambiguous.is_empty(), expected.is_some());
+            assert!(found.lost.is_empty());
         }
     }
 

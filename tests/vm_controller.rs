@@ -364,6 +364,72 @@ fn a_replica_set_keeps_as_many_instances_as_are_wanted() {
 }
 
 #[test]
+fn a_template_creates_a_machine() {
+    let (_sheaf, http) = cluster();
+    let mut web = machine("${NAME}", json!({"runStrategy": "Halted"}));
+    web["metadata"]["name"] = json!("${NAME}");
+    let template = json!({"apiVersion": "template.kubevirt.io/v1beta1",
+        "kind": "VirtualMachineTemplate", "metadata": {"name": "golden"},
+        "spec": {"parameters": [{"name": "NAME", "required": true}], "virtualMachine": web}});
+    let templates = "template.kubevirt.io/v1beta1/namespaces/default/virtualmachinetemplates";
+    http.post(&format!("/apis/{templates}"), &template).ok();
+    let create = format!("/apis/subresources.{templates}/golden/create");
+    let missing = http.post(&create, &json!({}));
+    assert_eq!(missing.status, 422, "{}", missing.text());
+    let named = json!({"parameters": {"NAME": "from-template"}});
+    let made = http.post(&create, &named).ok();
+    assert_eq!(made["kind"], "ProcessedVirtualMachineTemplate");
+    let vm = http.get(&at(VMS, "from-template")).ok();
+    assert_eq!(made["virtualMachine"]["metadata"]["uid"], vm["metadata"]["uid"]);
+    let again = http.post(&create, &named);
+    assert_eq!(again.status, 409, "{}", again.text());
+    assert_has(again.text(), "error creating VirtualMachine: ");
+}
+
+#[test]
+fn an_autoscaler_keeps_a_replica_set_within_its_bounds() {
+    let (_sheaf, http) = cluster();
+    let sets = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstancereplicasets";
+    let template = machine("web", json!({}))["spec"]["template"].clone();
+    let set = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceReplicaSet",
+        "metadata": {"name": "web"}, "spec": {"replicas": 1,
+            "selector": {"matchLabels": {"app": "web"}}, "template": template}});
+    http.post(sets, &set).ok();
+    let autoscalers = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let autoscaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web"}, "spec": {"minReplicas": 2, "maxReplicas": 3,
+            "scaleTargetRef": {"apiVersion": "kubevirt.io/v1", "name": "web",
+                "kind": "VirtualMachineInstanceReplicaSet"}}});
+    let made = http.post(autoscalers, &autoscaler);
+    assert_eq!(made.headers.get("warning"), None, "somebody acts on it");
+    made.ok();
+    eventually("there are two", || http.get(VMIS).ok()["items"].as_array().unwrap().len() == 2);
+    let path = format!("{autoscalers}/web");
+    eventually("the autoscaler says so", || http.get(&path).ok()["status"]["desiredReplicas"] == 2);
+    let events = "/api/v1/namespaces/default/events?fieldSelector=reason=SuccessfulRescale";
+    eventually("it is recorded", || {
+        let found = http.get(events).ok();
+        found["items"][0]["message"]
+            == "New size: 2; reason: Current number of replicas below Spec.MinReplicas"
+    });
+    // Nobody runs the instances here, so there is no usage to go by.
+    poll("the missing metrics are reported", || {
+        let status = http.get(&path).ok()["status"].clone();
+        let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+        let reported = conditions.iter().any(|own| {
+            own["type"] == "ScalingActive"
+                && own["status"] == "False"
+                && own["reason"] == "FailedGetResourceMetric"
+        });
+        if reported { Ok(()) } else { Err(status.to_string()) }
+    });
+    http.merge(&path, &json!({"spec": {"minReplicas": 1, "maxReplicas": 1}})).ok();
+    eventually("the set is scaled down", || {
+        http.get(&format!("{sets}/web")).ok()["spec"]["replicas"] == 1
+    });
+}
+
+#[test]
 fn a_preset_completes_the_instances_that_it_selects() {
     let (_sheaf, http) = cluster();
     let presets = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstancepresets";

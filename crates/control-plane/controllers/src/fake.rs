@@ -56,6 +56,7 @@ impl Fake {
             ("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true),
             ("", "v1", "persistentvolumes", "PersistentVolume", false),
             ("apiextensions.k8s.io", "v1", "customresourcedefinitions", "X", false),
+            ("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", true),
             ("coordination.k8s.io", "v1", "leases", "Lease", true),
             (rbac, "v1", "clusterroles", "ClusterRole", false),
             ("", "v1", "nodes", "Node", false),
@@ -367,6 +368,11 @@ impl FakeState {
         let new = match subresource {
             "status" => with(old, "status", body["status"].clone()),
             "finalize" => with(old, "spec", body["spec"].clone()),
+            "scale" => {
+                let mut spec = old["spec"].clone();
+                spec["replicas"] = body["spec"]["replicas"].clone();
+                with(old, "spec", spec)
+            }
             _ => body,
         };
         Ok(self.store(key, new, "MODIFIED"))

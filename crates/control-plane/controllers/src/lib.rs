@@ -16,6 +16,7 @@ mod event;
 #[cfg(test)]
 mod fake;
 mod garbage;
+mod horizontal_pod_autoscaler;
 mod hub;
 mod image;
 mod installation;

@@ -21,7 +21,8 @@ use crate::{
     vmi, vmi_replica_set,
 };
 use crate::{
-    endpoints, garbage, namespace, node, quota, role_aggregation, root_ca, service_account,
+    endpoints, garbage, horizontal_pod_autoscaler, namespace, node, quota, role_aggregation,
+    root_ca, service_account,
 };
 
 /// Changes on their way to one reader.
@@ -188,6 +189,12 @@ impl Started<'_> {
             endpoints::EndpointsReconciler::new(client()),
         ));
         outlets.push(self.add("node", node::Nodes, node::NodeReconciler::new(client())));
+        let autoscaler = horizontal_pod_autoscaler::AutoscalerReconciler::new(client(), catalog());
+        outlets.push(self.add(
+            "horizontal-pod-autoscaler",
+            horizontal_pod_autoscaler::Autoscalers,
+            autoscaler,
+        ));
 
         let minter = Arc::clone(minter);
         let filler =

@@ -26,7 +26,6 @@ macro_rules! rows {
 }
 
 const KINDS: &[Row] = rows! {
-    "autoscaling" => { "horizontalpodautoscalers": "HorizontalPodAutoscaler" },
     "networking.k8s.io" => { "ingresses": "Ingress", "networkpolicies": "NetworkPolicy" },
     "resource.k8s.io" => {
         "resourceclaims": "ResourceClaim",

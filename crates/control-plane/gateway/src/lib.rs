@@ -140,6 +140,7 @@ impl Gateway {
             Route::Stream { at, stream } => stream::answer(self, &at, &stream, asked).await,
             Route::Graph { at, root } => graph::answer(self, &at, root, asked).await,
             Route::ProcessTemplate { at } => template::process(self, &at, asked).await,
+            Route::CreateFromTemplate { at } => template::create(self, &at, asked).await,
             Route::UploadToken { namespace } => upload::ticket(self, &namespace, asked).await,
         }
     }

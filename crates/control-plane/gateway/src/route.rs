@@ -13,12 +13,10 @@ pub const VERSIONS: &[&str] = &["v1", "v1alpha3"];
 /// The group of actions on templates of machines.
 pub const TEMPLATE_GROUP: &str = "subresources.template.kubevirt.io";
 pub const TEMPLATE_VERSIONS: &[&str] = &["v1beta1", "v1alpha1"];
-pub const TEMPLATE_RESOURCES: &[Row] =
-    &[Row { name: "virtualmachinetemplates/process", namespaced: true, verbs: &["create"] }];
-
-/// The server would act as itself, not as the user.
-const CREATE_FROM_TEMPLATE: &str =
-    "creation from a template (use virtctl template process NAME | kubectl create -f -)";
+pub const TEMPLATE_RESOURCES: &[Row] = &[
+    Row { name: "virtualmachinetemplates/create", namespaced: true, verbs: &["create"] },
+    Row { name: "virtualmachinetemplates/process", namespaced: true, verbs: &["create"] },
+];
 
 /// A resource as discovery lists it.
 #[derive(Debug, Clone, Copy)]
@@ -142,6 +140,7 @@ pub(crate) enum Route {
     CancelEvacuation { at: ObjectRoute },
     Graph { at: ObjectRoute, root: Root },
     ProcessTemplate { at: ObjectRoute },
+    CreateFromTemplate { at: ObjectRoute },
     UploadToken { namespace: String },
 }
 
@@ -170,7 +169,7 @@ pub(crate) fn parse(parts: &request::Parts) -> Result<Route, GatewayError> {
             let at = ObjectRoute { namespace: (*namespace).to_owned(), name: (*name).to_owned() };
             match *rest {
                 "process" => (Route::ProcessTemplate { at }, Method::POST),
-                "create" => return Err(GatewayError::unsupported(CREATE_FROM_TEMPLATE)),
+                "create" => (Route::CreateFromTemplate { at }, Method::POST),
                 _ => return Err(GatewayError::no_such_path()),
             }
         }
@@ -320,8 +319,8 @@ mod tests {
         let template = format!("{TEMPLATE_GROUP}/v1beta1/namespaces/ns/virtualmachinetemplates/vm");
         let process = at(Method::POST, &format!("{template}/process"));
         assert_eq!(process, Ok(Route::ProcessTemplate { at: vm() }));
-        let create = at(Method::POST, &format!("{template}/create")).unwrap_err();
-        assert_eq!(create.code.as_u16(), 501);
+        let create = at(Method::POST, &format!("{template}/create"));
+        assert_eq!(create, Ok(Route::CreateFromTemplate { at: vm() }));
         let expand = at(Method::PUT, &below("expand-vm-spec"));
         assert_eq!(expand, Ok(Route::Expand { namespace: "ns".to_owned() }));
         let token =

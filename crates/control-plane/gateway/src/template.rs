@@ -1,6 +1,6 @@
 //! Templates of machines, processed by the server: the group `subresources.template.kubevirt.io`.
 
-use http::StatusCode;
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use uuid::Uuid;
 use virt::api::template::VirtualMachineTemplate;
@@ -9,11 +9,40 @@ use crate::answer::{self, GatewayError, GatewayResult};
 use crate::route::ObjectRoute;
 use crate::{Gateway, GatewayRequest, instance, objects};
 
+/// Answers the machine that a template and parameters make.
 pub(crate) async fn process(
     gateway: &Gateway,
     at: &ObjectRoute,
     asked: GatewayRequest,
 ) -> GatewayResult {
+    let processed = processed(gateway, at, asked).await?;
+    Ok(answer::json(StatusCode::OK, &processed))
+}
+
+/// Creates that machine as well. As upstream, the right to this subresource is enough: the server
+/// creates the machine as itself.
+pub(crate) async fn create(
+    gateway: &Gateway,
+    at: &ObjectRoute,
+    asked: GatewayRequest,
+) -> GatewayResult {
+    let mut processed = processed(gateway, at, asked).await?;
+    let machine = &mut processed["virtualMachine"];
+    let path = format!("/{}/namespaces/{}/virtualmachines", objects::MACHINES, at.namespace);
+    let json = "application/json";
+    let made = objects::send(&gateway.client, Method::POST, &path, json, machine).await;
+    *machine = made.map_err(|mut failure| {
+        failure.message = format!("error creating VirtualMachine: {}", failure.message);
+        failure
+    })?;
+    Ok(answer::json(StatusCode::OK, &processed))
+}
+
+async fn processed(
+    gateway: &Gateway,
+    at: &ObjectRoute,
+    asked: GatewayRequest,
+) -> Result<Value, GatewayError> {
     let body = instance::read(asked.body).await?;
     let options = instance::options(&body)?;
     let parameters = match &options["parameters"] {
@@ -45,7 +74,7 @@ pub(crate) async fn process(
     if !made.message.is_empty() {
         processed["message"] = made.message.into();
     }
-    Ok(answer::json(StatusCode::OK, &processed))
+    Ok(processed)
 }
 
 /// A random number below `below`.

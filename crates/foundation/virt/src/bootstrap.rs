@@ -70,6 +70,8 @@ const VIEW: &[&str] = &[
 
 /// The group of actions on templates.
 const TEMPLATES: &str = "subresources.template.kubevirt.io";
+const TEMPLATE_ACTS: &[&str] =
+    &["virtualmachinetemplates/create", "virtualmachinetemplates/process"];
 
 /// Acting on guests and machines.
 const ACT: &[&str] = &[
@@ -155,7 +157,7 @@ fn roles() -> Vec<Value> {
     view.push(rule(SUBRESOURCES, &["expand-vm-spec"], &["update"]));
     for rules in [&mut admin, &mut edit] {
         rules.push(rule(SUBRESOURCES, ACT, &["update"]));
-        rules.push(rule(TEMPLATES, &["virtualmachinetemplates/process"], &["create"]));
+        rules.push(rule(TEMPLATES, TEMPLATE_ACTS, &["create"]));
     }
     for (rules, verbs) in [(&mut admin, ALL), (&mut edit, EDIT), (&mut view, READ)] {
         rules.extend(OWN.iter().map(|(group, resources)| rule(group, resources, verbs)));

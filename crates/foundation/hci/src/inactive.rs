@@ -64,16 +64,10 @@ const IN_PART: &[Row] = &[
     Row { group: HARVESTER, resource: "settings", subject: setting },
 ];
 
-/// The parts of a Service that have no data path.
+/// The part of a Service that has no data path.
 fn service_part(service: &Value) -> Option<String> {
-    let spec = service.get("spec")?;
-    let has_external = spec.get("externalIPs").and_then(Value::as_array);
-    let is_external = has_external.is_some_and(|all| !all.is_empty());
-    match (spec.get("type").and_then(Value::as_str), is_external) {
-        (Some("LoadBalancer"), _) => Some("the load balancer of this Service".to_owned()),
-        (_, true) => Some("externalIPs of this Service".to_owned()),
-        _ => None,
-    }
+    let kind = service.pointer("/spec/type").and_then(Value::as_str)?;
+    (kind == "LoadBalancer").then(|| "the load balancer of this Service".to_owned())
 }
 
 /// Settings of Harvester that take effect.
@@ -123,7 +117,7 @@ mod tests {
                 "",
                 "services",
                 json!({"spec": {"type": "ClusterIP", "externalIPs": ["192.0.2.7"]}}),
-                Some("externalIPs of this Service"),
+                None,
             ),
             ("harvesterhci.io", "settings", setting, Some("setting \"log-level\"")),
             ("harvesterhci.io", "settings", json!({"metadata": {"name": "x"}}), None),

@@ -19,6 +19,7 @@
 
 mod apply;
 mod available;
+mod conntrack;
 mod dhcp;
 mod dns;
 mod learn;

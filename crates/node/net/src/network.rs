@@ -10,9 +10,10 @@ use std::net::Ipv4Addr;
 use base::{Chain, Stop, Tasks};
 use rtnetlink::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::apply::{self, ApplyError};
+use crate::conntrack;
 use crate::learn::{self, Neighbour, Traffic};
 use crate::name::LinkName;
 use crate::nft::{self, NftError};
@@ -203,6 +204,7 @@ impl NetworkController {
     async fn serve(&mut self, requests: Vec<NetworkRequest>) {
         let mut waiting = Vec::new();
         let mut remove = false;
+        let services_before = self.want.services.clone();
         for NetworkRequest { change, answer } in requests {
             let subject = match &change {
                 NetworkChange::Attach(port) => RequestSubject::Tap(port.tap.clone()),
@@ -225,6 +227,9 @@ impl NetworkController {
             }
         }
         let outcome = if remove { self.remove().await } else { self.converge().await };
+        if outcome.as_ref().is_ok_and(|failures| failures.services.is_none()) {
+            self.release_flows(services_before).await;
+        }
         for (subject, before, answer) in waiting {
             let result = match &outcome {
                 Ok(failures) => failures.of(&subject).map_or(Ok(()), Err),
@@ -239,6 +244,19 @@ impl NetworkController {
                 self.want.ports.extend(before);
             }
             let _ = answer.send(result);
+        }
+    }
+
+    /// Lets UDP clients of endpoints that are gone find another one.
+    async fn release_flows(&self, before: Option<Vec<Service>>) {
+        if before == self.want.services {
+            return;
+        }
+        let wanted = self.want.services.as_deref().unwrap_or_default();
+        match conntrack::delete_stale(&before.unwrap_or_default(), wanted).await {
+            Ok(0) => {}
+            Ok(count) => debug!(count, "removed connection tracking entries of ended endpoints"),
+            Err(error) => warn!(%error, "cannot remove connection tracking entries"),
         }
     }
 

@@ -22,6 +22,8 @@ pub struct Service {
     pub id: String,
     /// The address that the service has inside the cluster.
     pub address: Ipv4Addr,
+    /// Addresses outside the cluster at which this node answers for the service, at `port`.
+    pub external_addresses: Vec<Ipv4Addr>,
     pub protocol: Protocol,
     pub port: u16,
     /// The port at which every node answers for the service.
@@ -30,7 +32,8 @@ pub struct Service {
     pub affinity: Option<u32>,
     /// Which endpoints serve connections to `address`.
     pub internal: EndpointScope,
-    /// Which endpoints serve connections to `node_port` that come from outside.
+    /// Which endpoints serve connections to `node_port` and `external_addresses` that come from
+    /// outside.
     pub external: EndpointScope,
     /// Those that are ready.
     pub endpoints: Vec<Endpoint>,

@@ -23,6 +23,8 @@ pub(super) struct ObjectKey {
 pub(super) struct ServiceRecord {
     pub(super) sort: ServiceType,
     pub(super) ports: Vec<PortRecord>,
+    /// `spec.externalIPs`, in IPv4.
+    pub(super) external_addresses: Vec<Ipv4Addr>,
     pub(super) affinity: Option<u32>,
     pub(super) internal: EndpointScope,
     pub(super) external: EndpointScope,
@@ -62,9 +64,11 @@ impl ServiceRecord {
             let seconds = config.and_then(|config| config.client_ip.as_ref()?.timeout_seconds);
             seconds.and_then(|seconds| u32::try_from(seconds).ok()).unwrap_or(AFFINITY_SECONDS)
         });
+        let external = spec.external_ips.iter().flatten();
         Some(Self {
             sort,
             affinity,
+            external_addresses: external.filter_map(|address| usable(address)).collect(),
             internal: scope(spec.internal_traffic_policy.as_deref()),
             external: scope(spec.external_traffic_policy.as_deref()),
             ports: spec.ports.unwrap_or_default().iter().filter_map(port).collect(),

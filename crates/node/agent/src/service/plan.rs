@@ -91,6 +91,7 @@ pub(super) fn services(
             all.push(Service {
                 id: format!("{namespace}/{name}:{label}/{}", port.protocol),
                 address,
+                external_addresses: service.external_addresses.clone(),
                 protocol: port.protocol,
                 port: port.port,
                 node_port: port.node_port,

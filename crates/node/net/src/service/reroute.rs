@@ -51,9 +51,16 @@ impl Reroute {
         let node_port =
             |service: &Service| Some(format!("{} . {}", service.protocol, service.node_port?));
         let node_ports: BTreeSet<_> = services.iter().filter_map(node_port).collect();
+        let external = |service: &Service| {
+            let Service { protocol, port, .. } = service;
+            let key = |address| format!("{address} . {protocol} . {port}");
+            service.external_addresses.iter().map(key).collect::<Vec<_>>()
+        };
+        let external: BTreeSet<_> = services.iter().flat_map(external).collect();
+        let socket = "ipv4_addr . inet_proto . inet_service";
+        text += &set("external_addresses", socket, external.into_iter());
         text += &set("node_ports", "inet_proto . inet_service", node_ports.into_iter());
-        let answering = "ipv4_addr . inet_proto . inet_service";
-        text += &set("answering", answering, endpoints(services).into_iter());
+        text += &set("answering", socket, endpoints(services).into_iter());
         text += CHAINS;
         if !taps.is_empty() {
             text += &ingress(bridge, &taps);
@@ -107,6 +114,7 @@ fn ingress(bridge: &Bridge, taps: &BTreeSet<String>) -> String {
 \tchain ingress {{
 \t\ttype filter hook ingress devices = {{ {devices} }} priority 0; policy accept;
 \t\tip daddr @cluster_addresses goto reroute
+\t\tip daddr . meta l4proto . th dport @external_addresses goto reroute
 \t\tmeta l4proto . th dport @node_ports fib daddr type local goto reroute
 \t\tip daddr {gateway} ip saddr . meta l4proto . th sport @answering goto reroute
 \t}}

@@ -14,6 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 use sha2::{Digest, Sha256};
@@ -115,6 +116,11 @@ impl Compiled {
             if addresses.insert((service.address, service.protocol, service.port)) {
                 all.add_address(service);
             }
+            for address in &service.external_addresses {
+                if addresses.insert((*address, service.protocol, service.port)) {
+                    all.add_external_address(service, *address);
+                }
+            }
             if let Some(port) = service.node_port
                 && ports.insert((service.protocol, port))
             {
@@ -134,13 +140,25 @@ impl Compiled {
         }
     }
 
-    fn add_node_port(&mut self, service: &Service, port: u16) {
-        let key = format!("{} . {port}", service.protocol);
-        let chain = match service.external {
+    /// Other ports of an external address are not ours: it may be the node's own.
+    fn add_external_address(&mut self, service: &Service, address: Ipv4Addr) {
+        let key = format!("{address} . {} . {}", service.protocol, service.port);
+        match self.external_chain(service) {
+            Some(chain) => self.services.push(format!("{key} : goto {chain}")),
+            None => self.dropped.push(format!("{key} : goto refuse")),
+        }
+    }
+
+    fn external_chain(&mut self, service: &Service) -> Option<String> {
+        match service.external {
             EndpointScope::Cluster => self.balance(service, EndpointScope::Cluster),
             EndpointScope::Local => self.local_first(service),
-        };
-        match chain {
+        }
+    }
+
+    fn add_node_port(&mut self, service: &Service, port: u16) {
+        let key = format!("{} . {port}", service.protocol);
+        match self.external_chain(service) {
             Some(chain) => self.node_ports.push(format!("{key} : goto {chain}")),
             None => self.closed_node_ports.push(format!("{key} : goto refuse")),
         }

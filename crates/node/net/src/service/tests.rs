@@ -27,6 +27,7 @@ fn service(id: &str, last: u8, endpoints: Vec<Endpoint>) -> Service {
     Service {
         id: id.to_owned(),
         address: [10, 43, 0, last].into(),
+        external_addresses: vec![],
         protocol: Protocol::Tcp,
         port: 80,
         node_port: None,
@@ -45,6 +46,10 @@ fn chains(text: &str) -> BTreeSet<String> {
 
 fn one_of_each() -> Vec<Service> {
     let node_port = |number, service: Service| Service { node_port: Some(number), ..service };
+    let external = |last, service: Service| Service {
+        external_addresses: vec![[192, 0, 2, last].into()],
+        ..service
+    };
     vec![
         service("default/one", 2, vec![here(2, 8080)]),
         node_port(30080, service("default/many", 3, vec![here(2, 8080), elsewhere(9, 80)])),
@@ -73,6 +78,8 @@ fn one_of_each() -> Vec<Service> {
             node_port: Some(30083),
             ..service("default/outside", 8, vec![here(2, 80), elsewhere(9, 80)])
         },
+        external(7, service("default/external", 9, vec![here(2, 80)])),
+        external(8, service("default/external-none", 10, vec![])),
     ]
 }
 

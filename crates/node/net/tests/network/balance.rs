@@ -28,6 +28,7 @@ fn service(address: Ipv4Addr, endpoints: &[Ipv4Addr]) -> Service {
     Service {
         id: format!("default/{}", address.octets()[3]),
         address,
+        external_addresses: vec![],
         protocol: Protocol::Tcp,
         port: 80,
         node_port: None,
@@ -151,6 +152,66 @@ fn datagrams_find_their_endpoint_and_the_way_back() {
         server.send_to(b"answer", peer).unwrap();
         let length = client.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..length], b"answer");
+    });
+}
+
+#[test]
+fn a_flow_of_datagrams_moves_on_when_its_endpoint_goes() {
+    in_both_worlds(async |world: World| {
+        let network = world.network(vec![port(2), port(3), port(4)]).await;
+        let guests = [2, 3, 4].map(|number| Guest::configured(port(number)));
+        let udp = |last: u8| {
+            let served = service(ADDRESS, &[address(last)]);
+            vec![Service { protocol: Protocol::Udp, node_port: Some(NODE_PORT), ..served }]
+        };
+        let bind = |guest: &Guest, port: u16| {
+            let socket = guest.inside.within(|| UdpSocket::bind(("0.0.0.0", port)).unwrap());
+            socket.set_read_timeout(Some(LIMIT)).unwrap();
+            socket
+        };
+        let servers = [bind(&guests[1], 8080), bind(&guests[2], 8080)];
+        let clients =
+            [(bind(&guests[0], 0), (ADDRESS, 80)), (bind(&guests[0], 0), (GATEWAY, NODE_PORT))];
+        for (server, last) in [(&servers[0], 3), (&servers[1], 4)] {
+            network.serve(udp(last)).await.unwrap();
+            for (client, to) in &clients {
+                client.send_to(b"ask", to).unwrap();
+                let (length, _) = server.recv_from(&mut [0; 8]).unwrap();
+                assert_eq!(length, 3, "{to:?} at {last}");
+            }
+        }
+    });
+}
+
+#[test]
+fn external_addresses_lead_to_endpoints_and_keep_their_other_ports() {
+    in_both_worlds(async |world: World| {
+        let network = world.network(vec![port(2), port(3)]).await;
+        let guests = [2, 3].map(|number| Guest::configured(port(number)));
+        let outside = world.outside();
+        run(&format!("ip route add default via {OUTSIDE}"));
+        let foreign = Ipv4Addr::new(198, 51, 100, 7);
+        outside.run(&format!("ip route add {foreign} via {HOST_OUTSIDE}"));
+        let external = Service {
+            external_addresses: vec![HOST_OUTSIDE, foreign],
+            ..service(ADDRESS, &[address(3)])
+        };
+        network.serve(vec![external]).await.unwrap();
+        let listeners =
+            [guests[1].inside.listen(8080), TcpListener::bind((HOST_OUTSIDE, 81)).unwrap()];
+        for to in [HOST_OUTSIDE, foreign] {
+            let outsider = connect_from(&outside, (to, 80), &listeners);
+            assert_eq!(outsider, Ok((0, OUTSIDE.into())), "{to}");
+            let guest = connect_from(&guests[0].inside, (to, 80), &listeners);
+            assert_eq!(guest, Ok((0, address(2).into())), "{to}");
+            assert_eq!(connect((to, 80), &listeners).map(|(index, _)| index), Ok(0), "{to}");
+        }
+        let other = connect_from(&outside, (HOST_OUTSIDE, 81), &listeners);
+        assert_eq!(other, Ok((1, OUTSIDE.into())), "a port of the node's own");
+        let none = Service { external_addresses: vec![foreign], ..service(ADDRESS, &[]) };
+        network.serve(vec![none]).await.unwrap();
+        let refused = connect_from(&outside, (foreign, 80), &listeners);
+        assert_eq!(refused, Err(ErrorKind::ConnectionRefused));
     });
 }
 

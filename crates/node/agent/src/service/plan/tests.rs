@@ -74,6 +74,7 @@ fn a_service_has_the_ready_endpoints_of_all_its_slices() {
     let want = Service {
         id: "ns/web:80/tcp".into(),
         address: [10, 43, 0, 9].into(),
+        external_addresses: vec![],
         protocol: Protocol::Tcp,
         port: 80,
         node_port: None,
@@ -90,6 +91,7 @@ fn what_a_service_asks_for_reaches_the_network() {
     let spec = json!({"clusterIP": "10.43.0.9", "sessionAffinity": "ClientIP",
         "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}},
         "internalTrafficPolicy": "Local", "externalTrafficPolicy": "Local",
+        "externalIPs": ["192.0.2.7", "fd00::7", "127.0.0.1"],
         "ports": [{"name": "dns", "port": 53, "protocol": "UDP", "nodePort": 30053},
             {"name": "sctp", "port": 9, "protocol": "SCTP"}]});
     let found = compile(spec, &[]);
@@ -98,6 +100,7 @@ fn what_a_service_asks_for_reaches_the_network() {
     assert_eq!((first.protocol, first.node_port), (Protocol::Udp, Some(30053)));
     assert_eq!((first.affinity, first.internal), (Some(60), EndpointScope::Local));
     assert_eq!(first.external, EndpointScope::Local);
+    assert_eq!(first.external_addresses, [Ipv4Addr::new(192, 0, 2, 7)], "IPv4, not the loopback");
     assert_eq!((found[1].id.as_str(), found[1].protocol), ("ns/web:sctp/sctp", Protocol::Sctp));
     assert!(found.iter().all(|service| service.endpoints.is_empty()));
 }

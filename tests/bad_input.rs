@@ -252,7 +252,7 @@ fn strangers_on_the_port() {
     let mut sheaf = Sheaf::start();
     let connect = || {
         let stream = TcpStream::connect(sheaf.address()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
         stream
     };
     for garbage in
@@ -278,7 +278,7 @@ fn strangers_on_the_port() {
         stream.write_all(b"\0\xff nonsense\r\n\r\n").await.unwrap();
         let mut answer = Vec::new();
         let reading =
-            tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut answer));
+            tokio::time::timeout(Duration::from_secs(300), stream.read_to_end(&mut answer));
         reading.await.expect("the connection is closed").ok();
     });
     lives(&mut sheaf);

@@ -58,7 +58,7 @@ fn watchers_of_kube_rs_follow_lists_and_streams() {
             secrets.create(&PostParams::default(), &secret("before")).await.unwrap();
             let mut changes = watcher(secrets.clone(), config).applied_objects().boxed();
             let mut next = async || {
-                let next = tokio::time::timeout(Duration::from_secs(60), changes.next()).await;
+                let next = tokio::time::timeout(Duration::from_secs(300), changes.next()).await;
                 next.unwrap().unwrap().unwrap().metadata.name.unwrap()
             };
             assert_eq!(next().await, "before");

@@ -203,7 +203,7 @@ fn it_stops_soon_with_clients_on_it() {
         took
     });
     // Two seconds on an idle machine.
-    assert!(took < Duration::from_secs(30), "{took:?}");
+    assert!(took < Duration::from_secs(120), "{took:?}");
     sheaf.begin();
     sheaf.http().get(&format!("{SECRETS}/r0-w0-n5")).ok();
 }

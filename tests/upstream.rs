@@ -22,7 +22,7 @@ use normal::Normal;
 use crate::harness::{Etcd, Foreign, Http, Reply, poll};
 
 /// How long a server may need until it does what it was told: definitions, roles, policies.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Flags for both servers, beyond what suites give.
 const MORE: &[&str] = &["--enable-admission-plugins=OwnerReferencesPermissionEnforcement"];
 

@@ -120,7 +120,7 @@ fn its_port_is_its_readiness(node: &Node, shell: &mut Shell) {
 
 /// What the server at an address says first.
 fn greeting(address: SocketAddr) -> std::io::Result<[u8; 8]> {
-    let limit = Duration::from_secs(30);
+    let limit = Duration::from_secs(120);
     let mut stream = TcpStream::connect_timeout(&address, limit)?;
     stream.set_read_timeout(Some(limit))?;
     let mut greeting = [0; 8];

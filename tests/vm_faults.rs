@@ -58,6 +58,15 @@ fn condition(object: &Value, kind: &str) -> Option<Value> {
     conditions.iter().find(|each| each["type"] == kind).cloned()
 }
 
+/// Waits until the explanation of a machine contains all of `parts`.
+#[track_caller]
+fn until_why(node: &Node, name: &str, parts: &[&str]) {
+    poll(&format!("{name} is explained with {parts:?}"), || {
+        let text = why(node, name);
+        if parts.iter().all(|part| text.contains(part)) { Ok(()) } else { Err(text) }
+    });
+}
+
 fn why(node: &Node, name: &str) -> String {
     node.sheaf.run(&format!("vm why {name}"))
 }
@@ -109,16 +118,18 @@ fn a_guest_that_stands_still_is_noticed_and_comes_back() {
     };
     kill_process(process, Signal::STOP).unwrap();
     assert_eq!(ready("False")["reason"], "GuestNotResponding");
-    let text = why(&node, "a");
-    assert_has(&text, "a: Running, not ready");
-    assert_has(&text, "error: QEMU does not respond");
+    until_why(&node, "a", &["a: Running, not ready", "error: QEMU does not respond"]);
     kill_process(process, Signal::CONT).unwrap();
     ready("True");
     let after = running(&node, "a");
     assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"], "it is the same run");
-    let events = node.kubectl().run("get events -o jsonpath={.items[*].reason}");
-    assert_has(&events, "GuestNotResponding");
-    assert_has(&events, "GuestResponding");
+    poll("both changes are recorded", || {
+        let events = node.kubectl().run("get events -o jsonpath={.items[*].reason}");
+        let reasons: Vec<&str> = events.split_whitespace().collect();
+        let both =
+            ["GuestNotResponding", "GuestResponding"].iter().all(|own| reasons.contains(own));
+        if both { Ok(()) } else { Err(events) }
+    });
     // One that stands still ends all the same when it is told to.
     kill_process(process, Signal::STOP).unwrap();
     node.sheaf.http().delete(&at(VMS, "a")).ok();
@@ -158,7 +169,7 @@ fn machines_come_back_in_their_order_after_a_power_cut() {
         }
     });
     assert_has(waiting["message"].as_str().unwrap(), "default/db starts first");
-    assert_has(why(&node, "web"), "default/db");
+    until_why(&node, "web", &["default/db"]);
     poll("the first one is back", || {
         let vmi = node.sheaf.http().get(&at(VMIS, "db")).json();
         let back = vmi["metadata"]["uid"] != before[1] && vmi["status"]["phase"] == "Running";
@@ -200,8 +211,10 @@ fn a_guest_that_fails_its_liveness_probe_is_started_again() {
         let uid = &vmi["metadata"]["uid"];
         if uid.is_string() && *uid != first { Ok(()) } else { Err(vmi.to_string()) }
     });
-    let events = node.kubectl().run("get events");
-    assert_has(&events, "Liveness probe failed: ");
+    poll("the failure is recorded", || {
+        let events = node.kubectl().run("get events");
+        if events.contains("Liveness probe failed: ") { Ok(()) } else { Err(events) }
+    });
     node.sheaf.http().delete(&at(VMS, "deaf")).ok();
     node.until_empty();
 }
@@ -336,9 +349,13 @@ fn a_machine_starts_as_soon_as_what_it_waits_for_is_there() {
     http.post(CLAIMS, &claim_of("later", "1Mi")).ok();
     fs::write(&path, [0; 512]).unwrap();
     for name in ["s", "m", "c", "h"] {
-        let vmi = running(&node, name);
-        assert_eq!(condition(&vmi, "Synchronized"), None);
-        assert_has(why(&node, name), "No problem found.");
+        running(&node, name);
+        // The instance runs before its conditions and its machine's status say so.
+        poll(&format!("{name} is synchronized"), || {
+            let vmi = http.get(&at(VMIS, name)).json();
+            if condition(&vmi, "Synchronized").is_none() { Ok(()) } else { Err(vmi.to_string()) }
+        });
+        until_why(&node, name, &["No problem found."]);
     }
 }
 

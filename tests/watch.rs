@@ -218,7 +218,7 @@ fn a_stopping_server_ends_its_watches_cleanly() {
     let took = sheaf.terminate();
     // Two seconds is what the server takes; a busy machine adds to it. A server that waits for its
     // watches would take minutes.
-    assert!(took < Duration::from_secs(30), "it took {took:?}");
+    assert!(took < Duration::from_secs(120), "it took {took:?}");
     assert_eq!(events.next_within(Duration::from_secs(60)), None);
 }
 

@@ -59,7 +59,7 @@ fn configuration(kind: &str, name: &str, hook: &Hook, change: Value) -> Value {
         }],
         // What else the server writes is not this test's business.
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "judged"}},
-        "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 5,
+        "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 30,
     });
     for (field, value) in change.as_object().unwrap() {
         webhook[field] = value.clone();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::node::Node;
 
 /// A guest without KVM on a busy machine takes its time.
-const BOUND: Duration = Duration::from_secs(300);
+const BOUND: Duration = Duration::from_secs(600);
 pub(crate) const PASSWORD: &str = "sheaf";
 /// Makes `disk SERIAL` the guest's name of the disk with that serial number.
 pub(crate) const FIND: &str = "disk() { for d in /sys/block/*; do \

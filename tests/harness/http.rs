@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
 /// No answer takes longer; a watch has limits of its own.
-const BOUND: Duration = Duration::from_secs(60);
+const BOUND: Duration = Duration::from_secs(300);
 
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     RUNTIME.block_on(future)
@@ -63,7 +63,7 @@ impl Http {
         let client = block_on(async {
             let options = KubeConfigOptions::default();
             let mut config = Config::from_custom_kubeconfig(file, &options).await.unwrap();
-            config.connect_timeout = Some(Duration::from_secs(10));
+            config.connect_timeout = Some(Duration::from_secs(60));
             // A refusal is what a test wants to see, the first time.
             config.default_retry = false;
             Client::try_from(config).unwrap()

@@ -197,7 +197,7 @@ impl Following {
     /// The next line; there must be one.
     #[track_caller]
     pub(crate) fn line(&self) -> String {
-        self.lines.recv_timeout(Duration::from_secs(60)).expect("it prints a line")
+        self.lines.recv_timeout(Duration::from_secs(600)).expect("it prints a line")
     }
 
     /// Whether a line with `part` comes within a moment.

@@ -172,7 +172,7 @@ impl Node {
     fn try_console(&self, name: &str) -> Result<UnixStream, String> {
         let socket = self.sheaf.data().join("agent/agent.sock");
         let mut stream = UnixStream::connect(socket).map_err(|error| error.to_string())?;
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         let request = format!(
             "GET /v1/vmis/default/{name}/console HTTP/1.1\r\nHost: node\r\n\
              Connection: Upgrade\r\nUpgrade: sheaf-stream\r\n\r\n"

@@ -12,7 +12,7 @@ use super::server::Sheaf;
 use super::tls::tls;
 
 /// Nothing takes longer, but a guest that boots.
-const BOUND: Duration = Duration::from_secs(60);
+const BOUND: Duration = Duration::from_secs(600);
 const PROTOCOL: &str = "plain.kubevirt.io";
 /// Bytes from a client are masked; with zeros they stay as they are.
 const MASK: [u8; 4] = [0; 4];

@@ -164,9 +164,11 @@ fn disks_that_are_written_to_are_captured_at_one_instant() {
     ask(&lab, "calm");
     until_taken(&lab, "calm");
     assert_eq!(shell.run("cat /run/froze"), "freeze\nthaw");
-    let events = lab.node.sheaf.http().get(EVENTS).ok().to_string();
-    assert!(events.contains("4 disks were captured at one instant"), "{events}");
-    assert!(events.contains("its file systems were frozen"), "{events}");
+    poll("both are recorded", || {
+        let events = lab.node.sheaf.http().get(EVENTS).ok().to_string();
+        let wanted = ["4 disks were captured at one instant", "its file systems were frozen"];
+        if wanted.iter().all(|part| events.contains(part)) { Ok(()) } else { Err(events) }
+    });
     judge(&lab, "calm", |lab| {
         assert_eq!(file_on(lab, "calm-data", "late"), "7\n", "the snapshot has what was frozen");
     });

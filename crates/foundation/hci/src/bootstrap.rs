@@ -5,7 +5,7 @@ mod templates;
 use serde_json::{Value, json};
 
 use crate::admit::DRIVER;
-use crate::cluster_setting::CLUSTER_SETTINGS;
+use crate::cluster_setting::{CLUSTER_SETTINGS, ClusterSetting};
 use crate::longhorn::NAMESPACE;
 use crate::setting::SETTINGS;
 
@@ -25,14 +25,7 @@ pub fn first_objects() -> Vec<Value> {
             "value": setting.default,
         })
     }));
-    objects.extend(CLUSTER_SETTINGS.iter().map(|setting| {
-        json!({
-            "apiVersion": "harvesterhci.io/v1beta1",
-            "kind": "Setting",
-            "metadata": {"name": setting.name},
-            "default": setting.default,
-        })
-    }));
+    objects.extend(CLUSTER_SETTINGS.iter().map(cluster_setting));
     objects.push(json!({
         "apiVersion": "longhorn.io/v1beta2",
         "kind": "BackupTarget",
@@ -41,6 +34,20 @@ pub fn first_objects() -> Vec<Value> {
     }));
     objects.extend(templates::objects());
     objects
+}
+
+fn cluster_setting(setting: &ClusterSetting) -> Value {
+    let mut object = json!({
+        "apiVersion": "harvesterhci.io/v1beta1",
+        "kind": "Setting",
+        "metadata": {"name": setting.name},
+        "default": setting.default,
+    });
+    // Clients read the version from the value alone; others are absent while they are not set.
+    if setting.name == "server-version" {
+        object["value"] = setting.default.into();
+    }
+    object
 }
 
 /// Everybody who is authenticated may use what is in the namespace for that.
@@ -127,4 +134,21 @@ fn snapshot_classes() -> impl Iterator<Item = Value> {
             "parameters": {"type": kind},
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_version_has_a_value_from_the_start() {
+        let with_value: Vec<Value> = CLUSTER_SETTINGS
+            .iter()
+            .map(cluster_setting)
+            .filter(|setting| setting.get("value").is_some())
+            .collect();
+        assert_eq!(with_value.len(), 1);
+        assert_eq!(with_value[0]["metadata"]["name"], "server-version");
+        assert_eq!(with_value[0]["value"], "v1.8.1");
+    }
 }

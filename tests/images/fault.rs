@@ -30,7 +30,7 @@ fn an_upload_goes_on_where_it_was_and_images_come_out_again() {
     assert_eq!(node.sheaf.http().get(&path).ok()["offset"], 3 * MIB);
     let early = send(&node, MIB..2 * MIB);
     assert_eq!(early.status, 409, "{}", early.text());
-    assert_has(early.text(), "the upload goes on at 3145728, not at 1048576");
+    assert_has(early.text(), "upload offset is 1048576; expected 3145728");
     let bare = node.sheaf.http().send(Request::post(format!("{path}&offset=0")), "x");
     assert_eq!(bare.status, 400, "{}", bare.text());
     // What went while nobody looked is found at the next start.

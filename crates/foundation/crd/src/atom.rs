@@ -322,6 +322,7 @@ record! {
         status: String,
         reason: Option<String>,
         message: Option<String>,
+        /// When the condition was last updated.
         last_heartbeat_time: Option<Time>,
         last_transition_time: Option<Time>,
     }

@@ -72,6 +72,9 @@ mod tests {
 
     use super::definitions;
 
+    /// Fields whose type is one of Kubernetes itself: their parts have no texts, to save memory.
+    const EMBEDDED: &[&str] = &["persistentVolumeClaim", "persistentVolumeClaimSpec", "sourceSpec"];
+
     fn undescribed(schema: &Value, path: &str, found: &mut Vec<String>) {
         if let Some(items) = schema.get("items") {
             undescribed(items, path, found);
@@ -82,24 +85,18 @@ mod tests {
             if name != "metadata" && field["description"].as_str().is_none_or(str::is_empty) {
                 found.push(path.clone());
             }
-            undescribed(field, &path, found);
+            if !EMBEDDED.contains(&name.as_str()) {
+                undescribed(field, &path, found);
+            }
         }
     }
 
     #[test]
-    fn every_field_of_the_kinds_that_people_write_has_a_description() {
-        let kinds = [
-            "KeyPair",
-            "VirtualMachineImage",
-            "VirtualMachineTemplate",
-            "VirtualMachineTemplateVersion",
-            "Volume",
-        ];
+    fn every_field_has_a_description() {
         let mut found = Vec::new();
         for definition in definitions() {
             let kind = definition["spec"]["names"]["kind"].as_str().unwrap_or_default();
-            if kinds.contains(&kind) {
-                let version = &definition["spec"]["versions"][0];
+            for version in definition["spec"]["versions"].as_array().into_iter().flatten() {
                 undescribed(&version["schema"]["openAPIV3Schema"], kind, &mut found);
             }
         }

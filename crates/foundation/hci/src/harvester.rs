@@ -25,6 +25,7 @@ record! {
 
     /// What went wrong, and when.
     Fault {
+        /// When it happened.
         time: Option<String>,
         message: Option<String>,
     }

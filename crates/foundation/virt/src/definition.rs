@@ -42,6 +42,7 @@ mod tests {
     const EMBEDDED: &[&str] = &[
         "affinity",
         "dataSource",
+        "defaultPodResourceRequirements",
         "dnsConfig",
         "exec",
         "experimental",
@@ -50,7 +51,9 @@ mod tests {
         "nodeSelectorRequirementMatcher",
         "persistentVolumeClaim",
         "pvc",
+        "podResourceRequirements",
         "resources",
+        "selector",
         "tcpSocket",
         "tolerations",
         "topologySpreadConstraints",
@@ -80,28 +83,18 @@ mod tests {
         }
     }
 
+    /// Kinds whose fields are not described yet.
+    const UNDESCRIBED: &[&str] = &["KubeVirt", "VirtualMachineInstanceMigration"];
+
     #[test]
-    fn every_field_of_machines_and_data_volumes_has_a_description() {
-        let kinds = [
-            "VirtualMachine",
-            "VirtualMachineInstance",
-            "DataVolume",
-            "MigrationPolicy",
-            "VirtualMachineBackup",
-            "VirtualMachineBackupTracker",
-            "VirtualMachineClone",
-            "VirtualMachineExport",
-            "VirtualMachinePool",
-            "VirtualMachineRestore",
-            "VirtualMachineSnapshot",
-            "VirtualMachineTemplate",
-            "VirtualMachineTemplateRequest",
-        ];
+    fn every_field_has_a_description() {
         let mut found = Vec::new();
         for definition in definitions() {
             let kind = definition["spec"]["names"]["kind"].as_str().unwrap_or_default();
-            if kinds.contains(&kind) {
-                let version = &definition["spec"]["versions"][0];
+            if UNDESCRIBED.contains(&kind) {
+                continue;
+            }
+            for version in definition["spec"]["versions"].as_array().into_iter().flatten() {
                 undescribed(&version["schema"]["openAPIV3Schema"], kind, &mut found);
             }
         }

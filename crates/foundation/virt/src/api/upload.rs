@@ -14,10 +14,12 @@ record! {
     }
 
     UploadTokenRequestSpec {
+        /// Claim that is uploaded to.
         pvc_name: String,
     }
 
     UploadTokenRequestStatus {
+        /// Token for the upload, valid for five minutes.
         token: Option<String>,
     }
 }

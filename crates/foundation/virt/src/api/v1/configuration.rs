@@ -26,7 +26,9 @@ record! {
     }
 
     CertConfig {
+        /// How long a certificate is valid.
         duration: Option<Duration>,
+        /// How long before its end a certificate is renewed.
         renew_before: Option<Duration>,
     }
 
@@ -63,19 +65,26 @@ record! {
     }
 
     CustomizeComponents {
+        /// Patches of the components' objects.
         patches: Vec<CustomizeComponentsPatch> = {"x-kubernetes-list-type": "atomic"},
+        /// Command line flags of the components.
         flags: Option<Flags>,
     }
 
     Flags {
+        /// Flags of the API server.
         api: Map<String>,
+        /// Flags of the controller.
         controller: Map<String>,
         handler: Map<String>,
     }
 
     CustomizeComponentsPatch {
+        /// Name of the object to patch.
         resource_name: String = {"minLength": 1},
+        /// Kind of the object to patch.
         resource_type: String = {"minLength": 1},
+        /// The patch, as JSON text.
         patch: String,
         r#type: String,
     }
@@ -382,8 +391,11 @@ record! {
     }
 
     NodePlacement {
+        /// Labels that nodes must have.
         node_selector: Map<String>,
+        /// Affinity of the pods.
         affinity: Option<Affinity>,
+        /// Taints of nodes that pods tolerate.
         tolerations: Vec<Toleration>,
     }
 

@@ -17,16 +17,21 @@ record! {
     VirtualMachineInstanceReplicaSetSpec {
         /// How many instances there should be; 1 if not set.
         replicas: Option<i32>,
+        /// Labels of the instances that belong to the set; they must be those of the template.
         selector: LabelSelector,
+        /// What instances look like.
         template: VirtualMachineInstanceTemplateSpec,
         /// Leaves the set as it is while true.
         paused: Option<bool>,
     }
 
     VirtualMachineInstanceReplicaSetStatus {
+        /// How many instances there are.
         replicas: Option<i32>,
+        /// How many instances are ready.
         ready_replicas: Option<i32>,
         conditions: Vec<VirtualMachineInstanceReplicaSetCondition>,
+        /// The selector as text, for autoscalers.
         label_selector: Option<String>,
     }
 
@@ -47,7 +52,9 @@ record! {
     }
 
     VirtualMachineInstancePresetSpec {
+        /// Labels of the instances that the preset is applied to.
         selector: LabelSelector,
+        /// Settings for those instances.
         domain: Option<DomainSpec>,
     }
 }

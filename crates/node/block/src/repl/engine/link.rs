@@ -215,10 +215,15 @@ impl Engine {
         let restarted = member.life.is_some_and(|(instance, _)| instance != opened.instance);
         if restarted && matches!(member.role, Role::InSync) {
             let alone = !self.has_other_member(slot);
-            if opened.lost_writes && alone {
+            // What it had lost before, and still lacks, is no news after the end of a process.
+            let member = &self.members[slot];
+            let known = member.opened.as_ref().is_some_and(|it| it.lost_writes)
+                && member.life.is_some_and(|(_, boot)| boot == opened.boot);
+            let lost = opened.lost_writes && !known;
+            if lost && alone {
                 return self.fault(Fault::LostWrites);
             }
-            if opened.lost_writes {
+            if lost {
                 self.hang_up(slot);
                 return self.member_fault(slot, MemberFault::Restarted);
             }

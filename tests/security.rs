@@ -1,6 +1,7 @@
 //! Attacks that must fail, each with an answer that says why. The attacker is `mallory`, a tenant
 //! with the role `edit` in namespace `team`; what they want is in namespace `victim`.
 
+mod connections;
 mod disks;
 mod files;
 mod imports;

@@ -48,6 +48,8 @@ pub struct ApiState {
     pub(crate) audit: Option<crate::audit::Audit>,
     pub(crate) fairness: crate::fairness::Fairness,
     pub(crate) oidc: Option<Arc<crate::access::oidc::Oidc>>,
+    pub(crate) connections: Arc<crate::http::connections::ConnectionTable>,
+    pub(crate) watch_limit: crate::verbs::watch::WatchLimit,
 }
 
 /// What the server is told at start.
@@ -84,6 +86,7 @@ pub struct Settings {
     pub oidc: Option<crate::access::oidc::OidcLogin>,
     /// Whether machines may join with tokens from secrets.
     pub bootstrap_tokens: bool,
+    pub connections: crate::http::connections::ConnectionLimits,
 }
 
 impl Settings {
@@ -110,6 +113,7 @@ impl Settings {
             in_flight: crate::fairness::InFlight::default(),
             oidc: None,
             bootstrap_tokens: false,
+            connections: crate::http::connections::ConnectionLimits::default(),
         }
     }
 

@@ -1,7 +1,9 @@
 //! The wire: connections, routes, content negotiation, request bodies and responses. Has no
 //! knowledge of any kind.
 
+pub(crate) mod activity;
 pub(crate) mod body;
+pub(crate) mod connections;
 pub(crate) mod decode;
 pub(crate) mod negotiate;
 pub(crate) mod options;

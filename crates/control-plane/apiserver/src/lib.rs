@@ -43,6 +43,7 @@ pub use api::{Api, Authorization, FrontProxy, Settings};
 pub use endpoints::version::{BuildVersion, KUBERNETES};
 pub use fairness::InFlight;
 pub use http::body::RequestBody;
+pub use http::connections::ConnectionLimits;
 pub use http::respond::{Body, HttpReply};
 pub use http::server::serve;
 pub use http::websocket::Upgrade;

@@ -20,6 +20,7 @@ use crate::endpoints::openapi::Documents;
 use crate::endpoints::traffic::Traffic;
 use crate::extension::Extensions;
 use crate::fairness::{self, Fairness};
+use crate::http::connections::ConnectionTable;
 use crate::outbound::Outbound;
 use crate::schemas::catalog::Catalog;
 use crate::schemas::cleanup;
@@ -31,6 +32,7 @@ use crate::setup::bootstrap::{self, BootstrapError};
 use crate::setup::server_lease;
 use crate::verbs::expiry;
 use crate::verbs::item::ObjectShape;
+use crate::verbs::watch::WatchLimit;
 
 /// Why a server could not start.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +59,7 @@ impl Api {
         let audit = settings.audit.clone().map(|audit| Audit::start(audit, tasks)).transpose()?;
         let fairness = Fairness::new(settings.in_flight);
         let oidc = settings.oidc.clone().map(|login| Oidc::start(login, tasks));
+        let limits = settings.connections;
         let api = Self::from_state(ApiState {
             store,
             catalog: ArcSwap::from_pointee(Catalog::new(built_in.collect(), 0)),
@@ -76,6 +79,8 @@ impl Api {
             audit,
             fairness,
             oidc,
+            connections: Arc::new(ConnectionTable::new(limits)),
+            watch_limit: WatchLimit::new(limits.watches_per_user),
         });
         refresh::catalog(&api);
         bootstrap::run(&api).await?;

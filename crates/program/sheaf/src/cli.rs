@@ -1,6 +1,7 @@
 //! The command line: commands, flags and their help.
 
 mod audit;
+mod connections;
 mod image;
 pub(crate) mod kube_apiserver;
 mod oidc;
@@ -19,6 +20,7 @@ use agent::{GuestNetwork, IpNet, LinkName};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use audit::AuditArgs;
+pub(crate) use connections::ConnectionArgs;
 pub(crate) use image::{CloneArgs, Image, ImageCommand, ImageWish, ImportArgs};
 pub(crate) use oidc::OidcArgs;
 pub(crate) use storage::{StorageAction, StorageArgs};
@@ -210,6 +212,8 @@ pub(crate) struct ServerArgs {
     pub(crate) encryption: EncryptionArgs,
     #[command(flatten)]
     pub(crate) audit: AuditArgs,
+    #[command(flatten)]
+    pub(crate) connections: ConnectionArgs,
     #[command(flatten)]
     pub(crate) oidc: OidcArgs,
     /// Password of the user `admin`, which is created at the first start; at least 12 characters.

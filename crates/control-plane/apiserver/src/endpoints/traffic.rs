@@ -148,6 +148,11 @@ impl Traffic {
         page.line("apiserver_longrunning_requests", "verb=\"WATCH\"", loads(&self.watches));
         page.head("apiserver_watch_events_total", "counter", "Events sent to watchers.");
         page.line("apiserver_watch_events_total", "", loads(&self.watch_events));
+        let (open, refused) = api.connections.figures();
+        page.head("sheaf_connections", "gauge", "Connections that are open.");
+        page.line("sheaf_connections", "", f64::from(open));
+        page.head("sheaf_connections_refused_total", "counter", "Connections beyond the limits.");
+        page.line("sheaf_connections_refused_total", "", refused as f64);
         flow_control(api, &mut page);
         page.head("apiserver_storage_objects", "gauge", "Objects that are stored.");
         for table in api.store.tables() {

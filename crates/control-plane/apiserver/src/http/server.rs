@@ -13,33 +13,34 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use crate::access::identity::Transport;
 use crate::api::Api;
 use crate::extension::SourceAddress;
+use crate::http::activity::{ActiveBody, ConnectionActivity};
+use crate::http::connections::{ConnectionRefused, ConnectionSlot, CountedStream};
 use crate::http::websocket::Upgrade;
 
 /// A client that does not finish its handshake or its headers by then is not worth waiting for.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Connections at once; beyond that they wait in the kernel's queue.
-const CONNECTIONS: usize = 8192;
+/// The same while the limits are reached and only clients with a certificate are kept.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// An idle connection that was told to close is dropped after this time.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Refused connections are logged this often at most.
+const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(10);
 const STREAMS: u32 = 1000;
 
 /// Accepts connections until asked to stop.
 pub async fn serve(api: Api, listener: TcpListener, tls: Tls, tasks: Tasks) {
     let acceptor = TlsAcceptor::from(tls.config());
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
     let mut stop = tasks.stop_signal();
     let http = Arc::new(http_server());
+    let mut refusals = RefusalLog::default();
     loop {
-        let place = tokio::select! {
-            place = places.clone().acquire_owned() => place,
-            () = stop.requested() => return,
-        };
-        let Ok(place) = place else { return };
         let (stream, from) = tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
@@ -52,17 +53,40 @@ pub async fn serve(api: Api, listener: TcpListener, tls: Tls, tasks: Tasks) {
             },
             () = stop.requested() => return,
         };
+        let slot = match api.connections.open(from.ip()) {
+            Ok(slot) => Arc::new(slot),
+            Err(refused) => {
+                refusals.note(from, &refused);
+                continue;
+            }
+        };
         let connection = Connection {
             api: api.clone(),
             acceptor: acceptor.clone(),
             tls: tls.clone(),
             http: http.clone(),
             stop: tasks.stop_signal(),
+            slot,
         };
-        tokio::spawn(async move {
-            connection.run(stream, from).await;
-            drop(place);
-        });
+        tokio::spawn(connection.run(stream, from));
+    }
+}
+
+/// Logs refused connections without letting their sender fill the log.
+#[derive(Debug, Default)]
+struct RefusalLog {
+    last: Option<Instant>,
+    unlogged: u64,
+}
+
+impl RefusalLog {
+    fn note(&mut self, from: SocketAddr, refused: &ConnectionRefused) {
+        self.unlogged += 1;
+        if self.last.is_some_and(|last| last.elapsed() < REFUSAL_LOG_INTERVAL) {
+            return;
+        }
+        warn!(%from, count = self.unlogged, error = %refused, "connection refused");
+        *self = Self { last: Some(Instant::now()), unlogged: 0 };
     }
 }
 
@@ -89,12 +113,14 @@ struct Connection {
     tls: Tls,
     http: Arc<auto::Builder<TokioExecutor>>,
     stop: base::Stop,
+    slot: Arc<ConnectionSlot>,
 }
 
 impl Connection {
     async fn run(mut self, stream: TcpStream, from: SocketAddr) {
         let _ = stream.set_nodelay(true);
-        let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream)).await;
+        let timeout = if self.slot.is_probe() { PROBE_TIMEOUT } else { HANDSHAKE_TIMEOUT };
+        let handshake = tokio::time::timeout(timeout, self.acceptor.accept(stream)).await;
         let stream = match handshake {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
@@ -103,24 +129,46 @@ impl Connection {
             }
             Err(_) => return,
         };
-        let transport = Arc::new(Transport::Network(self.peer(&stream)));
-        let api = self.api.clone();
+        let peer = self.peer(&stream);
+        if let Err(refused) = self.slot.shake_hands(peer.is_some()) {
+            debug!(%from, error = %refused, "connection refused");
+            return;
+        }
+        let transport = Arc::new(Transport::Network(peer));
+        let activity = ConnectionActivity::new();
+        let stream = CountedStream::new(stream, self.slot.clone());
+        let shared = Arc::new((self.api.clone(), transport, self.slot.clone()));
+        let requests = activity.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
-            let (api, transport) = (api.clone(), transport.clone());
+            let (shared, active) = (shared.clone(), requests.begin());
             async move {
+                let (api, transport, slot) = &*shared;
+                let has_token = request.headers().contains_key(http::header::AUTHORIZATION);
                 if request.headers().contains_key(http::header::UPGRADE) {
                     let upgrade = hyper::upgrade::on(&mut request);
                     request.extensions_mut().insert(Upgrade::new(upgrade));
                 }
                 request.extensions_mut().insert(SourceAddress(from));
                 let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
-                Ok::<_, std::convert::Infallible>(api.handle(request, &transport).await)
+                let reply = api.handle(request, transport).await;
+                // Other than anonymous requests, these are refused if the token is not good.
+                if has_token && reply.status().is_success() {
+                    slot.identify();
+                }
+                Ok::<_, std::convert::Infallible>(reply.map(|body| ActiveBody::new(body, active)))
             }
         });
         let connection = self.http.serve_connection_with_upgrades(TokioIo::new(stream), service);
         tokio::pin!(connection);
+        let idle_timeout = self.api.connections.idle_timeout();
         let outcome = tokio::select! {
             outcome = connection.as_mut() => outcome,
+            () = activity.idle(idle_timeout) => {
+                debug!(%from, "closing an idle connection");
+                connection.as_mut().graceful_shutdown();
+                close(connection, &activity, &mut self.stop).await;
+                return;
+            }
             () = self.stop.requested() => {
                 connection.as_mut().graceful_shutdown();
                 // Answers in progress may finish; the process ends soon after anyway.
@@ -142,5 +190,18 @@ impl Connection {
                 None
             }
         }
+    }
+}
+
+/// Waits until a connection has closed; one that does nothing is not waited for.
+async fn close(
+    mut connection: std::pin::Pin<&mut impl Future>,
+    activity: &ConnectionActivity,
+    stop: &mut base::Stop,
+) {
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        () = activity.idle(CLOSE_TIMEOUT) => {}
+        () = stop.requested() => {}
     }
 }

@@ -6,6 +6,7 @@
 
 mod encode;
 mod feed;
+mod limit;
 
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use crate::verbs::read;
 use crate::verbs::selection::Selection;
 
 pub(crate) use feed::Feed;
+pub(crate) use limit::WatchLimit;
 
 /// Unless the client says otherwise, a watch ends after half an hour to an hour.
 const LEAST: Duration = Duration::from_secs(1800);
@@ -42,6 +44,7 @@ pub(crate) async fn watch(call: &Call<'_>, options: &ListOptions) -> ApiResult<H
 
 /// Everything that can be refused is refused here; later errors travel in the stream.
 pub(crate) async fn open(call: &Call<'_>, options: &ListOptions) -> ApiResult<Feed> {
+    let slot = call.api.watch_limit.begin(call.user)?;
     let selection = Selection::new(&call.served, options)?.within(call.namespace());
     let wants_state = options.initial_events.unwrap_or(matches!(options.revision, None | Some(0)));
     if wants_state || options.revision.is_none() {
@@ -52,7 +55,7 @@ pub(crate) async fn open(call: &Call<'_>, options: &ListOptions) -> ApiResult<Fe
         read::catch_up(call, freshness).await?;
     }
     let limit = options.timeout_seconds.map_or_else(default_limit, Duration::from_secs);
-    Feed::new(call, options, selection, wants_state, limit).await
+    Feed::new(call, options, selection, wants_state, limit, slot).await
 }
 
 /// Spread over a factor of two, so that clients do not all come back at once.

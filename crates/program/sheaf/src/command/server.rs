@@ -120,6 +120,7 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
         audit: super::audit::config(&args.audit).await?,
         oidc: super::oidc::login(&args.oidc)?,
         bootstrap_tokens: true,
+        connections: args.connections.limits()?,
         ..Settings::new(advertise, service_range, super::version::VERSION)
     };
     let mint =

@@ -19,6 +19,7 @@ use crate::verbs::item::ObjectShape;
 use crate::verbs::selection::Selection;
 use crate::verbs::table;
 use crate::verbs::watch::encode::{Encoder, WatchEventKind};
+use crate::verbs::watch::limit::WatchSlot;
 
 /// How many events are taken from the log at once.
 const BATCH: usize = 256;
@@ -55,6 +56,7 @@ pub(crate) struct Feed {
     ends: Instant,
     said_farewell: bool,
     stop: Stop,
+    _slot: Option<WatchSlot>,
 }
 
 impl Feed {
@@ -64,6 +66,7 @@ impl Feed {
         selection: Selection,
         wants_state: bool,
         limit: Duration,
+        slot: Option<WatchSlot>,
     ) -> ApiResult<Self> {
         let api = call.api.clone();
         let now = Instant::now();
@@ -95,6 +98,7 @@ impl Feed {
             ends: now + limit,
             said_farewell: limit <= FINAL_BOOKMARK_LEAD,
             api,
+            _slot: slot,
         })
     }
 

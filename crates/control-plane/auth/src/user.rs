@@ -19,6 +19,10 @@ pub const NODES: &str = "system:nodes";
 pub const MONITORING: &str = "system:monitoring";
 /// The server itself, when it acts on its own behalf.
 pub const API_SERVER: &str = "system:apiserver";
+/// The part of this server that acts on machines for users.
+pub const GATEWAY: &str = "system:sheaf-gateway";
+/// Parts of this platform that are not in [`MASTERS`]; with their exact names, admission trusts them.
+pub const PLATFORM: &str = "system:sheaf-platform";
 pub const KUBE_CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 pub const KUBE_SCHEDULER: &str = "system:kube-scheduler";
 pub const KUBE_PROXY: &str = "system:kube-proxy";

@@ -57,10 +57,11 @@ fn restricted_group(request: &Value) -> Option<String> {
     match CertificateRequest::parse(&String::from_utf8_lossy(&pem)) {
         Err(error) => Some(format!("failed to parse CSR: {}", base::Chain(&error))),
         Ok(parsed) => {
-            let masters = auth::user::MASTERS;
-            let asks = parsed.subject.organizations.iter().any(|group| group == masters);
-            asks.then(|| {
-                format!("use of {CLIENT_SIGNER} signer with {masters} group is not allowed")
+            let reserved = [auth::user::MASTERS, auth::user::PLATFORM];
+            let groups = parsed.subject.organizations;
+            let asked = groups.into_iter().find(|group| reserved.contains(&group.as_str()));
+            asked.map(|group| {
+                format!("use of {CLIENT_SIGNER} signer with {group} group is not allowed")
             })
         }
     }

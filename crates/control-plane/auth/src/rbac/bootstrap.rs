@@ -8,6 +8,7 @@ mod component;
 mod controller;
 mod local;
 mod person;
+mod platform;
 
 use serde_json::{Value, json};
 
@@ -48,10 +49,12 @@ pub fn objects() -> Vec<Value> {
     let mut objects = person::cluster_roles();
     objects.extend(component::cluster_roles());
     objects.extend(controller::cluster_roles());
+    objects.extend(platform::cluster_roles());
     objects.extend(local::roles());
     objects.extend(person::cluster_role_bindings());
     objects.extend(component::cluster_role_bindings());
     objects.extend(controller::cluster_role_bindings());
+    objects.extend(platform::cluster_role_bindings());
     objects.extend(local::role_bindings());
     objects
 }

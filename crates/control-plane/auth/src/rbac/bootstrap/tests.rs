@@ -122,3 +122,84 @@ fn what_was_just_made_needs_no_reconciling() {
         assert_eq!(reconcile(object, &wanted), None, "{}", name(object));
     }
 }
+
+/// Everything that the gateway sends to the server, as `VERB GROUP RESOURCE`.
+const GATEWAY_USES: &str = "
+get - persistentvolumeclaims
+patch - persistentvolumeclaims
+get - persistentvolumes
+get - secrets
+get - nodes
+list - nodes
+get - pods
+list - pods
+get apps controllerrevisions
+get kubevirt.io virtualmachines
+patch kubevirt.io virtualmachines
+patch kubevirt.io virtualmachines/status
+get kubevirt.io virtualmachineinstances
+patch kubevirt.io virtualmachineinstances
+create kubevirt.io virtualmachines
+create kubevirt.io virtualmachineinstancemigrations
+get kubevirt.io kubevirts
+list kubevirt.io kubevirts
+get instancetype.kubevirt.io virtualmachineinstancetypes
+get instancetype.kubevirt.io virtualmachineclusterinstancetypes
+get instancetype.kubevirt.io virtualmachinepreferences
+get instancetype.kubevirt.io virtualmachineclusterpreferences
+get snapshot.kubevirt.io virtualmachinesnapshots
+get snapshot.kubevirt.io virtualmachinesnapshotcontents
+get export.kubevirt.io virtualmachineexports
+get template.kubevirt.io virtualmachinetemplates
+get harvesterhci.io virtualmachineimages
+get longhorn.io backingimages
+list longhorn.io nodes
+list longhorn.io replicas
+";
+
+/// What would let whoever takes the gateway over take the cluster over.
+const GATEWAY_MAY_NOT: &str = "
+list - secrets
+watch - secrets
+create - secrets
+patch - secrets
+create - pods
+delete - persistentvolumeclaims
+create - serviceaccounts/token
+impersonate - users
+delete kubevirt.io virtualmachines
+patch longhorn.io replicas
+patch rbac.authorization.k8s.io clusterroles
+bind rbac.authorization.k8s.io clusterroles
+create rbac.authorization.k8s.io clusterrolebindings
+approve certificates.k8s.io signers
+";
+
+#[test]
+fn the_gateway_may_do_what_it_uses_and_nothing_else() {
+    let policy = RbacPolicy::build(&settled());
+    let gateway = User::new(crate::user::GATEWAY, [crate::user::PLATFORM, AUTHENTICATED]);
+    let may = |line: &str| {
+        let [verb, group, resource] = line.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        let group = if group == "-" { "" } else { group };
+        let request = ResourceRequest {
+            group,
+            version: "v1",
+            resource,
+            subresource,
+            namespace: "n",
+            name: "x",
+        };
+        let asked = Attributes { verb, target: AccessTarget::Resource(request) };
+        matches!(policy.authorize(&gateway, &asked), crate::Decision::Allow(_))
+    };
+    for line in GATEWAY_USES.lines().filter(|line| !line.is_empty()) {
+        assert!(may(line), "{line}");
+    }
+    for line in GATEWAY_MAY_NOT.lines().filter(|line| !line.is_empty()) {
+        assert!(!may(line), "{line}");
+    }
+}

@@ -5,19 +5,19 @@
 //! certificates give, never the beginning of a name or a namespace alone.
 
 use auth::User;
-use auth::user::{API_SERVER, AUTHENTICATED, MASTERS, NODES};
+use auth::user::{API_SERVER, AUTHENTICATED, GATEWAY, MASTERS, NODES, PLATFORM};
 
 const CONTROLLERS: &str = "system:sheaf-controllers";
-const GATEWAY: &str = "system:sheaf-gateway";
 const NODE_PREFIX: &str = "system:node:";
 
 pub(super) fn controllers() -> User {
     User::new(CONTROLLERS, [MASTERS, AUTHENTICATED])
 }
 
-/// Acts on machines for users whom the server has authorized.
+/// Acts on machines for users whom the server has authorized. Its rights are those of the
+/// ClusterRole of its name.
 pub(super) fn gateway() -> User {
-    User::new(GATEWAY, [MASTERS, AUTHENTICATED])
+    User::new(GATEWAY, [PLATFORM, AUTHENTICATED])
 }
 
 /// Acts for users in the REST API, in their name.
@@ -34,11 +34,12 @@ pub(super) fn node(name: &str) -> User {
 /// agent of a node.
 pub(super) fn is_component(user: &User) -> bool {
     let name = user.name.as_str();
-    let is_ours = [API_SERVER, CONTROLLERS, GATEWAY].contains(&name) && user.is_in(MASTERS);
+    let is_ours = [API_SERVER, CONTROLLERS].contains(&name) && user.is_in(MASTERS);
+    let is_gateway = name == GATEWAY && user.is_in(PLATFORM);
     // As the Node authorizer: the certificate of a node carries both.
     let is_node =
         user.is_in(NODES) && name.strip_prefix(NODE_PREFIX).is_some_and(|node| !node.is_empty());
-    is_ours || is_node
+    is_ours || is_gateway || is_node
 }
 
 #[cfg(test)]
@@ -57,6 +58,8 @@ mod tests {
             User::new("system:apiserver2", [MASTERS]),
             User::new(CONTROLLERS, [AUTHENTICATED]),
             User::new(API_SERVER, [AUTHENTICATED]),
+            User::new(GATEWAY, [AUTHENTICATED]),
+            User::new("system:sheaf-other", [PLATFORM]),
             User::new("system:node:one", [AUTHENTICATED]),
             User::new("system:node:", [NODES]),
             User::new("mallory", [NODES]),

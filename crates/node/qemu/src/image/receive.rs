@@ -13,6 +13,9 @@ use tokio::sync::mpsc;
 use super::header::{self, ImageKind, Refusal};
 use super::sparse::copy_sparse;
 
+/// Memory of the xz decoder: `xz -9` needs 65 MiB.
+const XZ_MEMORY_MIB: u32 = 128;
+
 /// Pieces between the network and the disk.
 const IN_FLIGHT: usize = 16;
 
@@ -109,10 +112,32 @@ pub fn decompress(
     let plain: Box<dyn Read + Send> = match compression {
         Compression::None => Box::new(from),
         Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(from)),
-        Compression::Xz => Box::new(lzma_rust2::XzReader::new(from, true)),
+        Compression::Xz => Box::new(BoundedXz(lzma_rust2::XzReader::new_mem_limit(
+            from,
+            true,
+            XZ_MEMORY_MIB << 10,
+        ))),
         Compression::Zstd => Box::new(Frames::new(from)?),
     };
     Ok((compression, plain))
+}
+
+/// An xz stream whose dictionary is bounded: a block header of a few bytes can ask for 4 GiB.
+struct BoundedXz<R: Read>(lzma_rust2::XzReader<R>);
+
+impl<R: Read> Read for BoundedXz<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer).map_err(|error| match error.kind() {
+            io::ErrorKind::OutOfMemory => io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!(
+                    "the xz stream needs more than {XZ_MEMORY_MIB} MiB of memory: compress the \
+                     image with xz -9 or less"
+                ),
+            ),
+            _ => error,
+        })
+    }
 }
 
 /// All frames of a Zstandard stream, one after the other.

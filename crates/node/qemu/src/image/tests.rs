@@ -116,6 +116,28 @@ async fn a_damaged_image_is_an_error_that_says_so() {
 }
 
 #[test]
+fn an_xz_stream_cannot_ask_for_any_amount_of_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    std::fs::write(path("disk"), pattern()).unwrap();
+    run(Command::new("sh").current_dir(dir.path()).args(["-c", "xz -9 < disk > packed"]));
+    let mut packed = std::fs::read(path("packed")).unwrap();
+    receive(std::io::Cursor::new(packed.clone()), &path("target"), 1 << 30, |_| {}).unwrap();
+    std::fs::remove_file(path("target")).unwrap();
+    // The header of the first block: its size, its flags, one filter with the size of the
+    // dictionary, and a checksum. 40 stands for 4 GiB.
+    assert_eq!(packed[12..16], [2, 0, 0x21, 1]);
+    packed[16] = 40;
+    let mut checksum = flate2::Crc::new();
+    checksum.update(&packed[12..20]);
+    packed[20..24].copy_from_slice(&checksum.sum().to_le_bytes());
+    let refused = receive(std::io::Cursor::new(packed), &path("target"), 1 << 30, |_| {});
+    let Err(ReceiveError::Read(error)) = refused else { panic!("{refused:?}") };
+    assert!(error.to_string().contains("needs more than 128 MiB of memory"), "{error}");
+    assert!(!path("target").exists());
+}
+
+#[test]
 fn streams_are_decompressed_by_what_they_are() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
@@ -148,7 +170,7 @@ fn streams_are_decompressed_by_what_they_are() {
         assert!(!path("target").exists());
         if compression != Compression::None {
             let packed = std::fs::read(path("packed")).unwrap();
-            let torn = io::Cursor::new(packed[..packed.len() / 3].to_vec());
+            let torn = std::io::Cursor::new(packed[..packed.len() / 3].to_vec());
             let torn = receive(torn, &path("target"), 1 << 30, |_| {});
             assert!(matches!(torn, Err(ReceiveError::Read(_))), "{packer}: {torn:?}");
             assert!(!path("target").exists());

@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, pidfd_open};
 
 use super::launch::{LAST_WORDS, LaunchError};
 use super::sys::{self, Preparation};
@@ -21,6 +21,9 @@ use crate::argv::{TapFds, Wiring, argv};
 use crate::machine::NicBackend;
 use crate::run_dir::{AGENT, MACHINE, PROCESS, QMP, RunDir, SERIAL};
 use crate::tpm;
+
+/// Threads and processes of one machine: its vCPUs, I/O threads and their workers stay far below.
+const MAX_THREADS: u64 = 4096;
 
 /// A process and the descriptor that stands for it.
 #[derive(Debug)]
@@ -55,7 +58,9 @@ pub(super) fn start(dir: &RunDir, spec: &Spec, binary: &Binary) -> Result<Starte
         .stderr(log(dir)?);
     let lock_memory = spec.machine.memory.locked;
     let identity = identity.cloned();
-    let preparation = Preparation { identity, inherit, cgroups, lock_memory, limits: vec![] };
+    // The kernel counts by user, so only a user of the machine's own can be limited.
+    let limits = identity.iter().map(|_| (Resource::Nproc, MAX_THREADS)).collect();
+    let preparation = Preparation { identity, inherit, cgroups, lock_memory, limits };
     sys::prepare(&mut command, preparation);
     let mut started = spawn(dir, &mut command, binary);
     match &mut started {

@@ -304,6 +304,9 @@ async fn the_process_has_no_rights_and_its_own_session() {
     }
     assert_eq!(field("NoNewPrivs"), ["1"]);
     assert_eq!(field("Seccomp"), ["2"]);
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let processes = limits.lines().find(|line| line.starts_with("Max processes")).unwrap();
+    assert!(processes.contains(" 4096 "), "{processes}");
     let session = run(Command::new("ps").args(["-o", "sid=", "-p", &pid.to_string()]));
     assert_eq!(session.trim(), pid.to_string());
     let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();

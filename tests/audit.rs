@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Sheaf, assert_has, poll};
+use crate::harness::{Sheaf, poll};
 
 const POLICY: &str = r#"
 apiVersion: audit.k8s.io/v1
@@ -130,12 +130,32 @@ fn old_logs_are_put_aside() {
 }
 
 #[test]
-fn a_policy_without_a_place_is_refused() {
-    let server = Sheaf::prepared(&[]);
-    let output =
-        server.command("server --no-agent --listen 127.0.0.1:0 --audit-log-path=/tmp/none");
-    assert!(!output.status.success());
-    assert_has(String::from_utf8_lossy(&output.stderr), "--audit-policy-file is missing");
+fn changes_and_access_to_secrets_are_logged_by_default() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut server = Sheaf::start();
+    let log = server.data().join("audit/audit.log");
+    let jane = server.http().with("impersonate-user", "jane");
+    assert_eq!(jane.get("/api/v1/namespaces/default/secrets/x").status, 403);
+    let refused = event(&log, "the refused access", |event| {
+        event["impersonatedUser"]["username"] == "jane" && event["verb"] == "get"
+    });
+    assert_eq!(refused["level"], "Metadata");
+    assert_eq!(refused["responseStatus"]["code"], 403);
+    server.http().get(MAPS).ok();
+    let map = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
+    server.http().post(MAPS, &map).ok();
+    let made =
+        event(&log, "the new object", |event| event["objectRef"]["resource"] == "configmaps");
+    assert_eq!((&made["verb"], &made["requestObject"]), (&json!("create"), &Value::Null));
+    let noise = |event: &Value| event["user"]["username"] == "system:sheaf-controllers";
+    assert!(!events(&log).iter().any(noise), "the platform itself is left out");
+    assert_eq!(std::fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
+    server.terminate();
+    std::fs::remove_dir_all(log.parent().unwrap()).unwrap();
+    server.set_arguments(vec!["--no-audit".to_owned()]);
+    server.begin();
+    server.http().delete(&format!("{MAPS}/a")).ok();
+    assert!(!log.exists());
 }
 
 /// Takes one POST at a time and passes its body on.

@@ -50,6 +50,31 @@ fn secrets_are_unreadable_in_files_and_backups() {
 }
 
 #[test]
+fn secrets_are_encrypted_by_default_and_those_from_before_are_rewritten() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut server = Sheaf::with(&["--encrypt-secrets=false"]);
+    make(&server, "s", VALUE);
+    server.terminate();
+    assert!(holds(&server.data(), VALUE));
+    server.set_arguments(Vec::new());
+    server.begin();
+    assert!(!holds(&server.data(), VALUE), "what was there before is encrypted now");
+    assert_eq!(read(&server, "s"), VALUE);
+    let keys = server.data().join("encryption.keys");
+    assert_eq!(std::fs::metadata(&keys).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!server.data().join("encryption.pending").exists());
+    // The key may lie elsewhere.
+    server.terminate();
+    server.run("store reencrypt --encrypt-secrets=false");
+    assert!(holds(&server.data(), VALUE));
+    let apart = server.scratch("apart.keys");
+    server.set_arguments(vec![format!("--encryption-key-file={}", apart.display())]);
+    server.begin();
+    assert!(apart.exists() && !holds(&server.data(), VALUE));
+    assert_eq!(read(&server, "s"), VALUE);
+}
+
+#[test]
 fn without_its_key_a_server_does_not_start_and_changes_nothing() {
     let mut server = Sheaf::with(&["--encrypt-secrets"]);
     make(&server, "s", VALUE);
@@ -57,7 +82,7 @@ fn without_its_key_a_server_does_not_start_and_changes_nothing() {
     let (keys, kept) = (server.data().join("encryption.keys"), server.scratch("keys"));
     std::fs::rename(&keys, &kept).unwrap();
     let before = std::fs::read(server.data().join("state.db")).unwrap();
-    for flags in ["", "--encrypt-secrets"] {
+    for flags in ["", "--encrypt-secrets", "--encrypt-secrets=false"] {
         let output = server.command(&format!("server --no-agent --listen 127.0.0.1:0 {flags}"));
         assert!(!output.status.success());
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -73,7 +98,7 @@ fn without_its_key_a_server_does_not_start_and_changes_nothing() {
 
 #[test]
 fn what_was_there_before_is_encrypted_rotated_and_made_plain_again() {
-    let mut server = Sheaf::start();
+    let mut server = Sheaf::with(&["--encrypt-secrets=false"]);
     make(&server, "s", VALUE);
     server.terminate();
     assert!(holds(&server.data(), VALUE));
@@ -92,8 +117,8 @@ fn what_was_there_before_is_encrypted_rotated_and_made_plain_again() {
     assert_eq!(read(&server, "s"), VALUE);
     server.terminate();
 
-    server.run("store reencrypt");
-    server.set_arguments(Vec::new());
+    server.run("store reencrypt --encrypt-secrets=false");
+    server.set_arguments(vec!["--encrypt-secrets=false".to_owned()]);
     server.begin();
     assert_eq!(read(&server, "s"), VALUE);
     assert!(holds(&server.data(), VALUE));

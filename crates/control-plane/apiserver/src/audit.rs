@@ -8,6 +8,7 @@ mod log;
 mod policy;
 mod sink;
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -104,9 +105,14 @@ impl Api {
     ) -> HttpReply {
         let (parts, body) = request.into_parts();
         let path = percent_encoding::percent_decode_str(parts.uri.path()).decode_utf8_lossy();
+        let asked = AuditedRequest::new(&parts, &path);
+        // Most requests are not logged whoever sends them; these cost next to nothing.
+        if audit.policy.ignores(&asked.verb, asked.target()) {
+            drop(path);
+            return self.answer_request(Request::from_parts(parts, body), transport).await;
+        }
         let sender = identity::authenticate(self, transport, &parts);
         let sender = sender.unwrap_or_else(|_| User::new("", Vec::<String>::new()));
-        let asked = AuditedRequest::new(&parts, &path);
         let facts = PolicyInput { user: &sender, verb: &asked.verb, target: asked.target() };
         let verdict = audit.policy.judge(&facts);
         if verdict.level == AuditLevel::None {
@@ -146,21 +152,22 @@ impl Api {
 /// What a request is about, in the words of an event.
 struct AuditedRequest<'a> {
     path: &'a str,
-    verb: String,
+    verb: Cow<'static, str>,
     resource: Option<ResourcePath<'a>>,
 }
 
 impl<'a> AuditedRequest<'a> {
     fn new(parts: &request::Parts, path: &'a str) -> Self {
-        let query = Query::parse(parts.uri.query().unwrap_or(""));
-        let method = parts.method.as_str().to_ascii_lowercase();
+        let method = || Cow::Owned(parts.method.as_str().to_ascii_lowercase());
         match route::parse(path) {
             route::RouteTarget::Resource(resource) => {
-                let verb = route::verb(&parts.method, &resource, query.wants_watch());
-                let verb = verb.map_or(method, str::to_owned);
+                let query = parts.uri.query().map(Query::parse);
+                let watches = query.is_some_and(|query| query.wants_watch());
+                let verb = route::verb(&parts.method, &resource, watches);
+                let verb = verb.map_or_else(method, Cow::Borrowed);
                 Self { path, verb, resource: Some(resource) }
             }
-            _ => Self { path, verb: method, resource: None },
+            _ => Self { path, verb: method(), resource: None },
         }
     }
 

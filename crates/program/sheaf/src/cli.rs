@@ -2,6 +2,7 @@
 
 mod audit;
 mod connections;
+mod encryption;
 mod image;
 pub(crate) mod kube_apiserver;
 mod oidc;
@@ -21,6 +22,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use audit::AuditArgs;
 pub(crate) use connections::ConnectionArgs;
+pub(crate) use encryption::{EncryptedStore, EncryptionArgs};
 pub(crate) use image::{CloneArgs, Image, ImageCommand, ImageWish, ImportArgs};
 pub(crate) use oidc::OidcArgs;
 pub(crate) use storage::{StorageAction, StorageArgs};
@@ -160,19 +162,6 @@ pub(crate) struct EtcdArgs {
     /// Prefix of all keys in etcd.
     #[arg(long, value_name = "PATH", default_value = "/registry")]
     pub(crate) etcd_prefix: String,
-}
-
-/// What is encrypted at rest.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct EncryptionArgs {
-    /// Encrypt secrets at rest, with a key that is generated in the data directory.
-    ///
-    /// Keep a copy of encryption.keys apart from backups: without it, secrets cannot be read.
-    #[arg(long, conflicts_with = "encryption_provider_config")]
-    pub(crate) encrypt_secrets: bool,
-    /// EncryptionConfiguration (apiserver.config.k8s.io/v1) for encryption at rest.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) encryption_provider_config: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -381,16 +370,16 @@ pub(crate) enum StoreCommand {
     /// Needed after encryption was turned on or off, or a key was added. An embedded store must
     /// not be in use; etcd may be.
     #[command(after_help = "Examples:\n  \
-        sheaf store reencrypt --encrypt-secrets             encrypt existing secrets\n  \
-        sheaf store reencrypt --encrypt-secrets --new-key   with a new key; the old one is removed\n  \
-        sheaf store reencrypt                               store everything unencrypted")]
+        sheaf store reencrypt                           encrypt existing secrets\n  \
+        sheaf store reencrypt --new-key                 with a new key; the old one is removed\n  \
+        sheaf store reencrypt --encrypt-secrets=false   store everything unencrypted")]
     Reencrypt {
         #[command(flatten)]
         data: DataDir,
         #[command(flatten)]
         encryption: EncryptionArgs,
         /// Generate a new key first, and remove older keys when they are not needed any more.
-        #[arg(long, requires = "encrypt_secrets")]
+        #[arg(long, conflicts_with = "encryption_provider_config")]
         new_key: bool,
         #[command(flatten)]
         etcd: EtcdArgs,

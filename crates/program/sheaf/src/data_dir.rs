@@ -68,6 +68,16 @@ impl Layout {
         self.root.join("encryption.keys")
     }
 
+    /// Exists while secrets that were stored before there was a key are being encrypted.
+    pub(crate) fn encryption_pending(&self) -> PathBuf {
+        self.root.join("encryption.pending")
+    }
+
+    /// Where requests are logged unless the flags say otherwise.
+    pub(crate) fn audit_log(&self) -> PathBuf {
+        self.root.join("audit/audit.log")
+    }
+
     /// Where the agent of this node answers.
     pub(crate) fn agent_socket(&self) -> PathBuf {
         self.root.join("agent/agent.sock")

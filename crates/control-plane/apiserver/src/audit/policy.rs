@@ -159,6 +159,18 @@ impl AuditPolicy {
         Ok(policy)
     }
 
+    /// Whether a request is not logged, whoever sends it.
+    pub(crate) fn ignores(&self, verb: &str, target: AuditTarget<'_>) -> bool {
+        for rule in self.rules.iter().filter(|rule| rule.covers(verb, target)) {
+            match rule.level {
+                // For others, a later rule decides.
+                AuditLevel::None if !rule.users.is_empty() || !rule.user_groups.is_empty() => {}
+                level => return level == AuditLevel::None,
+            }
+        }
+        true
+    }
+
     pub(crate) fn judge(&self, facts: &PolicyInput<'_>) -> AuditVerdict {
         let Some(rule) = self.rules.iter().find(|rule| rule.fits(facts)) else {
             return AuditVerdict {
@@ -202,9 +214,7 @@ impl AuditRule {
     }
 
     fn fits(&self, facts: &PolicyInput<'_>) -> bool {
-        let listed =
-            |list: &[String], item: &str| list.is_empty() || list.iter().any(|it| it == item);
-        if !listed(&self.users, &facts.user.name) || !listed(&self.verbs, facts.verb) {
+        if !listed(&self.users, &facts.user.name) {
             return false;
         }
         if !self.user_groups.is_empty()
@@ -212,8 +222,16 @@ impl AuditRule {
         {
             return false;
         }
+        self.covers(facts.verb, facts.target)
+    }
+
+    /// Whether the rule is for such requests, without regard to users.
+    fn covers(&self, verb: &str, target: AuditTarget<'_>) -> bool {
+        if !listed(&self.verbs, verb) {
+            return false;
+        }
         let of_resources = !self.resources.is_empty() || !self.namespaces.is_empty();
-        match facts.target {
+        match target {
             AuditTarget::Resource { group, resource, subresource, namespace, name }
                 if of_resources =>
             {
@@ -232,6 +250,11 @@ impl AuditRule {
             _ => !of_resources && self.urls.is_empty(),
         }
     }
+}
+
+/// Whether a list has an item; an empty one has all.
+fn listed(list: &[String], item: &str) -> bool {
+    list.is_empty() || list.iter().any(|it| it == item)
 }
 
 impl Resources {
@@ -285,6 +308,25 @@ rules:
             }
             _ => AuditTarget::Path(path),
         }
+    }
+
+    #[test]
+    fn a_request_is_ignored_only_if_no_user_could_be_logged() {
+        let policy = AuditPolicy::parse(POLICY).unwrap();
+        for (verb, target, expected) in [
+            ("get", "/healthz/etcd", true),
+            ("get", "/metrics", false),
+            ("watch", " services   ", false),
+            ("get", " configmaps  n controller-leader", true),
+            ("get", " configmaps  n other", false),
+            ("create", " pods  n ", false),
+            ("get", "batch jobs  n ", false),
+        ] {
+            assert_eq!(policy.ignores(verb, of(target)), expected, "{verb} {target}");
+        }
+        let mut known = policy.clone();
+        known.rules.retain(|rule| rule.user_groups.is_empty());
+        assert!(known.ignores("get", of("batch jobs  n ")), "no rule is for it");
     }
 
     #[test]

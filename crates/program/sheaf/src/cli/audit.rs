@@ -10,17 +10,24 @@ use super::kube_apiserver::duration;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Audit")]
 pub(crate) struct AuditArgs {
+    /// Do not log requests.
+    #[arg(long, conflicts_with_all = ["audit_policy_file", "audit_log_path"])]
+    pub(crate) no_audit: bool,
     /// Audit policy (audit.k8s.io/v1): which requests are logged, and in which detail.
+    ///
+    /// The default logs the metadata of all changes, of access to secrets and of consoles and
+    /// other connections to machines, but not what the parts of the platform do.
     #[arg(long, value_name = "FILE")]
     pub(crate) audit_policy_file: Option<PathBuf>,
-    /// Audit log file, one JSON object per line; - is standard output.
+    /// Audit log file, one JSON object per line; - is standard output. The default is
+    /// audit/audit.log in the data directory.
     #[arg(long, value_name = "FILE")]
     pub(crate) audit_log_path: Option<PathBuf>,
     /// Days to keep rotated audit logs; 0 keeps them forever.
     #[arg(long, value_name = "DAYS", default_value_t = 0)]
     pub(crate) audit_log_maxage: u32,
     /// Number of rotated audit logs to keep; 0 keeps all.
-    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    #[arg(long, value_name = "COUNT", default_value_t = 10)]
     pub(crate) audit_log_maxbackup: u32,
     /// Size in megabytes at which the audit log is rotated; 0 is never.
     #[arg(long, value_name = "MB", default_value_t = 100)]
@@ -49,6 +56,7 @@ fn parse(text: &str) -> Result<Duration, &'static str> {
 impl Default for AuditArgs {
     fn default() -> Self {
         Self {
+            no_audit: false,
             audit_policy_file: None,
             audit_log_path: None,
             audit_log_maxage: 0,

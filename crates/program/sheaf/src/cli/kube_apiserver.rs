@@ -123,6 +123,7 @@ fn etcd(flags: &Parsed) -> Result<EtcdArgs, FlagError> {
 fn audit(flags: &Parsed) -> Result<AuditArgs, FlagError> {
     let usual = AuditArgs::default();
     Ok(AuditArgs {
+        no_audit: usual.no_audit,
         audit_policy_file: flags.path("audit-policy-file"),
         audit_log_path: flags.path("audit-log-path"),
         audit_log_maxage: flags.number("audit-log-maxage", usual.audit_log_maxage)?,

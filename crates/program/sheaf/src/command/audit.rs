@@ -1,5 +1,6 @@
 //! From flags to what is written down of requests.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
@@ -11,22 +12,55 @@ use kube::client::Body;
 
 use crate::cli::AuditArgs;
 
-pub(super) async fn config(args: &AuditArgs) -> Result<Option<AuditConfig>> {
+/// Metadata of changes, of access to secrets and of connections to machines. Reads are left out,
+/// and so are the parts of the platform, which act on what users have asked for.
+const DEFAULT_POLICY: &str = r#"
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: None, users: ["system:apiserver", "system:sheaf-controllers", "system:sheaf-gateway"]}
+- {level: None, userGroups: ["system:nodes"]}
+- {level: Metadata, resources: [{group: "", resources: [secrets, serviceaccounts/token]}]}
+- {level: Metadata, resources: [{group: subresources.kubevirt.io}]}
+- {level: None, verbs: [get, list, watch, head, options]}
+- {level: None, resources: [{group: "", resources: [events]}, {group: events.k8s.io}]}
+- {level: None, resources: [{group: coordination.k8s.io, resources: [leases]}]}
+- {level: None, resources: [{group: authorization.k8s.io}]}
+- {level: Metadata}
+"#;
+
+/// What the flags say. With a place for it, requests are logged unless that is turned off.
+pub(super) async fn config(
+    args: &AuditArgs,
+    default_log: Option<PathBuf>,
+) -> Result<Option<AuditConfig>> {
     let wanted = args.audit_log_path.is_some() || args.audit_webhook_config_file.is_some();
-    let Some(file) = &args.audit_policy_file else {
-        if wanted {
+    let default_log = default_log.filter(|_| !args.no_audit);
+    let policy = match &args.audit_policy_file {
+        Some(file) => {
+            let text = std::fs::read_to_string(file)
+                .with_context(|| format!("cannot read the audit policy {}", file.display()))?;
+            AuditPolicy::parse(&text)
+                .with_context(|| format!("cannot use the audit policy {}", file.display()))?
+        }
+        None if default_log.is_some() => {
+            AuditPolicy::parse(DEFAULT_POLICY).context("cannot use the default audit policy")?
+        }
+        None if wanted => {
             bail!("--audit-policy-file is missing: without a policy nothing is logged");
         }
-        return Ok(None);
+        None => return Ok(None),
     };
-    if !wanted {
+    let path = match (&args.audit_log_path, default_log) {
+        (Some(path), _) => Some(path.clone()),
+        (None, default) if !wanted => default,
+        (None, _) => None,
+    };
+    if path.is_none() && !wanted {
         bail!("--audit-log-path is missing (or --audit-webhook-config-file): where do events go?");
     }
-    let text = std::fs::read_to_string(file)
-        .with_context(|| format!("cannot read the audit policy {}", file.display()))?;
-    let policy = AuditPolicy::parse(&text)
-        .with_context(|| format!("cannot use the audit policy {}", file.display()))?;
-    let log = args.audit_log_path.clone().map(|path| LogConfig {
+    let log = path.map(|path| LogConfig {
         path,
         max_age: args.audit_log_maxage,
         max_backups: args.audit_log_maxbackup,
@@ -66,5 +100,27 @@ impl AuditBackend for Webhook {
             }
             Err(format!("it answered {}", answer.status()).into())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn requests_are_logged_unless_that_is_turned_off() {
+        let place = || Some(PathBuf::from("/data/audit/audit.log"));
+        let log = |config: Option<AuditConfig>| config.and_then(|config| config.log);
+        let usual = AuditArgs::default();
+        let found = log(config(&usual, place()).await.unwrap()).unwrap();
+        assert_eq!(Some(found.path), place());
+        assert!(config(&usual, None).await.unwrap().is_none(), "kube-apiserver logs on demand");
+        let off = AuditArgs { no_audit: true, ..AuditArgs::default() };
+        assert!(config(&off, place()).await.unwrap().is_none());
+        let elsewhere = AuditArgs { audit_log_path: Some("/log".into()), ..AuditArgs::default() };
+        let found = log(config(&elsewhere, place()).await.unwrap()).unwrap();
+        assert_eq!(found.path, PathBuf::from("/log"));
+        let refused = config(&elsewhere, None).await.unwrap_err();
+        assert!(refused.to_string().contains("--audit-policy-file is missing"));
     }
 }

@@ -5,14 +5,17 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use apiserver::encryption;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use store::{Method, SealKey, Sealing};
+use store::{Config, Method, SealKey, Sealing};
+use tracing::info;
 
 use crate::cli::EncryptionArgs;
+use crate::data_dir::Layout;
 
 /// How values are kept, and what to undo should the server not start.
 #[derive(Debug)]
@@ -36,14 +39,14 @@ pub(super) fn give_up(made: Option<&Path>) {
     }
 }
 
-/// What the flags say; `own` is where a key of our own lies.
-pub(super) fn choose(args: &EncryptionArgs, own: &Path) -> Result<ChosenEncryption> {
+/// What the flags say; `own` is where a key of our own lies, and `seals` whether it encrypts.
+pub(super) fn choose(args: &EncryptionArgs, own: &Path, seals: bool) -> Result<ChosenEncryption> {
     if let Some(file) = &args.encryption_provider_config {
         return Ok(ChosenEncryption { sealing: configured(file)?, made: None });
     }
     let mut keys = read(own)?;
     let mut made = None;
-    if args.encrypt_secrets && keys.is_empty() {
+    if seals && keys.is_empty() {
         keys = vec![generate()?];
         write(own, &keys)?;
         made = Some(own.to_owned());
@@ -51,7 +54,34 @@ pub(super) fn choose(args: &EncryptionArgs, own: &Path) -> Result<ChosenEncrypti
     if keys.is_empty() {
         return Ok(ChosenEncryption { sealing: Sealing::default(), made });
     }
-    Ok(ChosenEncryption { sealing: sealing(&keys, args.encrypt_secrets, own)?, made })
+    Ok(ChosenEncryption { sealing: sealing(&keys, seals, own)?, made })
+}
+
+/// Marks a store that has no key yet: its secrets are to be encrypted. The mark is made before the
+/// key, so that a start that is interrupted is completed by the next one.
+pub(super) fn note_plain_secrets(layout: &Layout, own: &Path) -> Result<()> {
+    if !layout.database().exists() || !read(own)?.is_empty() {
+        return Ok(());
+    }
+    let mark = layout.encryption_pending();
+    std::fs::write(&mark, "").with_context(|| format!("cannot write {}", mark.display()))
+}
+
+/// Encrypts the secrets of a store that is marked.
+pub(super) async fn encrypt_plain_secrets(layout: &Layout, sealing: Sealing) -> Result<()> {
+    let mark = layout.encryption_pending();
+    if !mark.exists() {
+        return Ok(());
+    }
+    let mut config = Config::sqlite(layout.database());
+    config.sealing = Arc::new(sealing.counting_stale());
+    let outcome = store::reencrypt(config, |_| {}).await;
+    if let Ok(objects) = &outcome {
+        info!(objects, "encrypted the secrets that were stored in plain text");
+    }
+    // A store that cannot be read is marked again by the next start.
+    std::fs::remove_file(&mark).with_context(|| format!("cannot remove {}", mark.display()))?;
+    outcome.map(drop).context("cannot read and encrypt the secrets of the store")
 }
 
 pub(super) fn configured(file: &Path) -> Result<Sealing> {

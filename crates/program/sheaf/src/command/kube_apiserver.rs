@@ -83,7 +83,7 @@ async fn serve(options: &Options) -> Result<()> {
         in_flight: options.in_flight,
         oidc: super::oidc::login(&options.oidc)?,
         bootstrap_tokens: options.bootstrap_tokens,
-        audit: super::audit::config(&options.audit).await?,
+        audit: super::audit::config(&options.audit, None).await?,
         ..Settings::new(advertise, range, super::version::VERSION)
     };
     let tasks = Tasks::default();

@@ -25,7 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
 use super::encryption;
-use crate::cli::{ServerArgs, StoreKind};
+use crate::cli::{EncryptedStore, ServerArgs, StoreKind};
 use crate::data_dir::Layout;
 use crate::{in_process, logging, memory};
 
@@ -97,7 +97,7 @@ async fn listen_within(address: SocketAddr, timeout: Duration) -> Result<TcpList
 }
 
 async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
-    let (config, made) = store_config(args, layout)?;
+    let (config, made) = store_config(args, layout).await?;
     let service_range = args
         .service_cluster_ip_range
         .parse::<apiserver::Cidr>()
@@ -117,7 +117,7 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
         ca_pem: pki.ca_pem(),
         front_proxy_ca_pem: pki.front_proxy_ca_pem(),
         event_ttl: Duration::from_secs(args.event_ttl),
-        audit: super::audit::config(&args.audit).await?,
+        audit: super::audit::config(&args.audit, Some(layout.audit_log())).await?,
         oidc: super::oidc::login(&args.oidc)?,
         bootstrap_tokens: true,
         connections: args.connections.limits()?,
@@ -159,9 +159,27 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
 }
 
 /// Where objects are stored and how, and a key that was made for it.
-fn store_config(args: &ServerArgs, layout: &Layout) -> Result<(Config, Option<PathBuf>)> {
-    let chosen = encryption::choose(&args.encryption, &layout.encryption_keys())?;
+async fn store_config(args: &ServerArgs, layout: &Layout) -> Result<(Config, Option<PathBuf>)> {
+    let store = match args.store {
+        StoreKind::Sqlite => EncryptedStore::Embedded,
+        StoreKind::Etcd => EncryptedStore::Etcd,
+    };
+    let flags = &args.encryption;
+    let own = flags.encryption_key_file.clone().unwrap_or_else(|| layout.encryption_keys());
+    let seals = flags.encrypts_secrets(store);
+    if seals && store == EncryptedStore::Embedded {
+        encryption::note_plain_secrets(layout, &own)?;
+    }
+    let chosen = encryption::choose(flags, &own, seals)?;
     let made = chosen.made();
+    if seals && store == EncryptedStore::Embedded {
+        let sealing = encryption::choose(flags, &own, seals)?.sealing;
+        let rewritten = encryption::encrypt_plain_secrets(layout, sealing).await;
+        if rewritten.is_err() {
+            encryption::give_up(made.as_deref());
+        }
+        rewritten?;
+    }
     let mut config = match args.store {
         StoreKind::Sqlite => Config::sqlite(layout.database()),
         StoreKind::Etcd => Config::etcd(super::store::etcd_config(&args.etcd)?),

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use store::{Config, CopyProgress, EtcdConfig, EtcdTls};
 
 use super::encryption;
-use crate::cli::{EncryptionArgs, EtcdArgs, StoreCommand};
+use crate::cli::{EncryptedStore, EncryptionArgs, EtcdArgs, StoreCommand};
 use crate::data_dir::Layout;
 
 pub(super) fn run(command: StoreCommand) -> Result<()> {
@@ -21,10 +21,11 @@ pub(super) fn run(command: StoreCommand) -> Result<()> {
                 .with_context(|| format!("cannot back up {}", from.display()))?;
             let size = std::fs::metadata(&to).map(|file| file.len()).unwrap_or(0);
             super::print(&format!(
-                "backed up to {} ({:.1} MB)\nrestore it with: sheaf store restore --data-dir NEW_DIR --from {}\n",
+                "backed up to {} ({:.1} MB)\nrestore it with: sheaf store restore --data-dir NEW_DIR --from {}\nSecrets in it are encrypted: keep a copy of {}, and not beside the backup\n",
                 to.display(),
                 size as f64 / 1e6,
-                to.display()
+                to.display(),
+                layout.encryption_keys().display()
             ))
         }
         StoreCommand::Restore { data, from } => {
@@ -34,7 +35,7 @@ pub(super) fn run(command: StoreCommand) -> Result<()> {
             store::restore(&from, &to)
                 .with_context(|| format!("cannot restore {}", from.display()))?;
             super::print(&format!(
-                "restored into {}\nCertificates and tokens are not part of a backup: copy pki/ and tokens.csv if\nclients shall keep theirs, then start `sheaf server --data-dir {}`\n",
+                "restored into {}\nCertificates and tokens are not part of a backup: copy pki/ and tokens.csv if\nclients shall keep theirs, and encryption.keys, without which secrets cannot be read. Then\nstart `sheaf server --data-dir {}`\n",
                 to.display(),
                 layout.root.display()
             ))
@@ -73,14 +74,19 @@ fn reencrypt(layout: &Layout, args: &EncryptionArgs, new_key: bool, etcd: &EtcdA
     } else {
         (None, Config::etcd(etcd_config(etcd)?))
     };
-    let own = layout.encryption_keys();
+    let own = args.encryption_key_file.clone().unwrap_or_else(|| layout.encryption_keys());
+    let store = if embedded { EncryptedStore::Embedded } else { EncryptedStore::Etcd };
+    let seals = args.encrypts_secrets(store);
+    if new_key && !seals {
+        bail!("--new-key needs --encrypt-secrets: nothing would be encrypted with the new key");
+    }
     if new_key {
         // Written before it is used; the older ones go only when nothing needs them.
         let mut keys = vec![encryption::generate()?];
         keys.extend(encryption::read(&own)?);
         encryption::write(&own, &keys)?;
     }
-    config.sealing = Arc::new(encryption::choose(args, &own)?.sealing.counting_stale());
+    config.sealing = Arc::new(encryption::choose(args, &own, seals)?.sealing.counting_stale());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut bar = Bar::default();
     let count = runtime
@@ -89,10 +95,10 @@ fn reencrypt(layout: &Layout, args: &EncryptionArgs, new_key: bool, etcd: &EtcdA
     bar.finish();
     if embedded && args.encryption_provider_config.is_none() {
         let mut keys = encryption::read(&own)?;
-        keys.truncate(usize::from(args.encrypt_secrets));
+        keys.truncate(usize::from(seals));
         encryption::write(&own, &keys)?;
     }
-    let kept = if args.encrypt_secrets || args.encryption_provider_config.is_some() {
+    let kept = if seals || args.encryption_provider_config.is_some() {
         "as its configuration says"
     } else {
         "plain"

@@ -211,3 +211,27 @@ fn a_claim_does_not_reach_the_volume_of_another_by_its_name() {
     let refused = sheaf.anonymous().send(upload, "overwritten");
     assert_has(refused.text(), "the claim team/mine has no volume yet");
 }
+
+#[test]
+fn a_template_lends_nobody_the_rights_of_the_server() {
+    let sheaf = Sheaf::start();
+    let admin = sheaf.http();
+    tenant(&sheaf);
+    let template = json!({
+        "apiVersion": "template.kubevirt.io/v1beta1", "kind": "VirtualMachineTemplate",
+        "metadata": {"name": "golden"}, "spec": {"virtualMachine": machine(from_victim())},
+    });
+    let templates = "template.kubevirt.io/v1beta1/namespaces/team/virtualmachinetemplates";
+    admin.post(&format!("/apis/{templates}"), &template).ok();
+    let rule = json!({
+        "apiGroups": ["subresources.template.kubevirt.io"],
+        "resources": ["virtualmachinetemplates/create"], "verbs": ["create"],
+    });
+    role(&admin, "team", "processor", rule);
+    bind(&admin, "team", "Role/processor", "User", "eve");
+    let eve = sheaf.http().with("impersonate-user", "eve");
+    let create = format!("/apis/subresources.{templates}/golden/create");
+    let refused = eve.post(&create, &json!({}));
+    assert_has(refused.refused(403), "User \"eve\" cannot create resource \"virtualmachines\"");
+    assert_eq!(admin.get(&format!("{TEAM_MACHINES}/vm")).status, 404);
+}

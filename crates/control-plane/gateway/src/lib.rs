@@ -40,6 +40,7 @@ mod version;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use client::Caller;
 use http::request;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::upgrade::OnUpgrade;
@@ -63,9 +64,12 @@ use route::Route;
 /// The body of a request, whatever transport it came by.
 pub type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// One request: what was asked, its body, and the connection in case it is to become a stream.
+/// One request: its sender, what was asked, its body, and the connection in case it is to become
+/// a stream.
 #[derive(Debug)]
 pub struct GatewayRequest {
+    /// Nobody on paths that check credentials of their own.
+    pub caller: Option<Caller>,
     pub parts: request::Parts,
     pub body: Body,
     pub upgrade: Option<OnUpgrade>,
@@ -75,6 +79,8 @@ pub struct GatewayRequest {
 #[derive(Clone)]
 pub struct Gateway {
     client: Client,
+    /// May act as any user; used only with the headers of a caller.
+    impersonator: Client,
     nodes: Arc<dyn Nodes>,
     counts: metrics::Counts,
 }
@@ -87,8 +93,9 @@ impl std::fmt::Debug for Gateway {
 
 impl Gateway {
     /// `client` may read and patch machines, instances, claims and volumes everywhere.
-    pub fn new(client: Client, nodes: Arc<dyn Nodes>) -> Self {
-        Self { client, nodes, counts: metrics::Counts::default() }
+    /// `impersonator` may act as any user.
+    pub fn new(client: Client, impersonator: Client, nodes: Arc<dyn Nodes>) -> Self {
+        Self { client, impersonator, nodes, counts: metrics::Counts::default() }
     }
 
     /// A request to one of the groups.

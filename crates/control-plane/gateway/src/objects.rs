@@ -1,8 +1,8 @@
 //! Reading and patching machines, instances and claims as plain JSON: what is not
 //! understood here must survive.
 
-use http::header::CONTENT_TYPE;
-use http::{Method, Request};
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, Method, Request};
 use kube::Client;
 use serde_json::Value;
 
@@ -74,4 +74,21 @@ pub(crate) async fn send(
         .body(serde_json::to_vec(body).expect("a tree always encodes"))
         .map_err(GatewayError::internal)?;
     client.request::<Value>(request).await.map_err(GatewayError::from_api)
+}
+
+/// Creates an object in the name of the user whom the headers name.
+pub(crate) async fn post_as(
+    impersonator: &Client,
+    headers: HeaderMap,
+    path: &str,
+    body: &Value,
+) -> Result<Value, GatewayError> {
+    let mut request = Request::builder()
+        .method(Method::POST)
+        .uri(path)
+        .body(serde_json::to_vec(body).expect("a tree always encodes"))
+        .map_err(GatewayError::internal)?;
+    *request.headers_mut() = headers;
+    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    impersonator.request::<Value>(request).await.map_err(GatewayError::from_api)
 }

@@ -1,6 +1,6 @@
 //! Templates of machines, processed by the server: the group `subresources.template.kubevirt.io`.
 
-use http::{Method, StatusCode};
+use http::StatusCode;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use virt::api::template::VirtualMachineTemplate;
@@ -19,18 +19,20 @@ pub(crate) async fn process(
     Ok(answer::json(StatusCode::OK, &processed))
 }
 
-/// Creates that machine as well. As upstream, the right to this subresource is enough: the server
-/// creates the machine as itself.
+/// Creates that machine as well, as the caller: a template must not lend anybody the rights of
+/// this server, which could clone the disks of other namespaces.
 pub(crate) async fn create(
     gateway: &Gateway,
     at: &ObjectRoute,
     asked: GatewayRequest,
 ) -> GatewayResult {
+    let forbidden = |message: String| GatewayError::told(StatusCode::FORBIDDEN, message);
+    let caller = asked.caller.clone().unwrap_or_default();
+    let headers = caller.headers().map_err(|error| forbidden(error.to_string()))?;
     let mut processed = processed(gateway, at, asked).await?;
     let machine = &mut processed["virtualMachine"];
     let path = format!("/{}/namespaces/{}/virtualmachines", objects::MACHINES, at.namespace);
-    let json = "application/json";
-    let made = objects::send(&gateway.client, Method::POST, &path, json, machine).await;
+    let made = objects::post_as(&gateway.impersonator, headers, &path, machine).await;
     *machine = made.map_err(|mut failure| {
         failure.message = format!("error creating VirtualMachine: {}", failure.message);
         failure

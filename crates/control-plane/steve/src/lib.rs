@@ -42,7 +42,6 @@ use kube::Client;
 use kube::api::ListParams;
 use serde_json::Value;
 
-pub use caller::Caller;
 pub use login::token::identify;
 pub use login::{
     Login, NewToken, NewUser, PASSWORD_NAMESPACE, PasswordError, TokenOrder, UserError, UserRole,

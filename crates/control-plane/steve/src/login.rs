@@ -13,6 +13,7 @@ mod throttle;
 pub(crate) mod token;
 mod users;
 
+use client::Caller;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -24,7 +25,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
-use crate::caller::{Caller, Session};
+use crate::caller::Session;
 use crate::error::SteveError;
 use crate::reply::{self, SteveReply, SteveResult};
 use crate::request::{self, Body, RequestHead, SteveRequest};

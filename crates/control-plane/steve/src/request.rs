@@ -1,5 +1,6 @@
 //! A request and its body.
 
+use client::Caller;
 use std::io;
 use std::net::IpAddr;
 
@@ -10,7 +11,6 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Limited};
 use serde_json::{Map, Value};
 
-use crate::caller::Caller;
 use crate::error::SteveError;
 
 /// Larger bodies are refused, as by the Kubernetes API.

@@ -5,6 +5,7 @@
 //! It knows neither the API server nor the store: everything here works against any
 //! Kubernetes.
 
+mod caller;
 mod catalog;
 mod connect;
 mod election;
@@ -15,6 +16,7 @@ mod meta;
 pub mod objects;
 mod watch;
 
+pub use caller::{Caller, CallerError};
 pub use catalog::{Catalog, CatalogKind, DiscoverError, Verb, discover};
 pub use connect::{ConnectError, from_kubeconfig, in_process, read_kubeconfig};
 pub use election::{Election, Term, Timing, campaign};

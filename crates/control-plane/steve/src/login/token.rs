@@ -1,11 +1,10 @@
 //! Tokens of local users: `token-xxxxx:secret`. The API server keeps a hash of the secret in an
 //! object of kind Token; deleting the object revokes the token.
 
+use client::Caller;
 use jiff::Timestamp;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-
-use crate::caller::Caller;
 
 /// Letters and digits that cannot be confused, and form no words: as Rancher's tokens.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";

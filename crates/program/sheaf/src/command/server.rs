@@ -133,8 +133,9 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
     }
     let api = started.context("cannot start")?;
     certificates::identify(&api, &pki);
-    door.open(in_process::client(api.clone(), identities::gateway()), layout.agent_socket());
     let steve = in_process::client(api.clone(), identities::steve());
+    let gateway = in_process::client(api.clone(), identities::gateway());
+    door.open(gateway, steve.clone(), layout.agent_socket());
     rest.open(steve.clone(), &pki.ca_pem());
     let password = first_login(args, layout, steve).await?;
     tokens::follow(&api, args.token_auth_file.clone().unwrap_or_else(|| layout.tokens()), &tasks)?;

@@ -14,6 +14,8 @@ use apiserver::extension::{
     PathAccess, Paths, RequiredAccess,
 };
 use apiserver::{HttpReply, Upgrade};
+use auth::User;
+use client::Caller;
 use futures_util::future::BoxFuture;
 use gateway::{Gateway, NodeConnection, Nodes};
 use http_body_util::BodyExt as _;
@@ -89,16 +91,18 @@ pub(super) fn new() -> (Extensions, GatewayHandle, RestHandle) {
 pub(super) struct GatewayHandle(Arc<OnceLock<Gateway>>);
 
 impl GatewayHandle {
-    /// From here on requests are answered. `socket` is where the agent of this node listens.
-    pub(super) fn open(&self, client: Client, socket: PathBuf) {
+    /// From here on requests are answered. `impersonator` may act as any user; `socket` is where
+    /// the agent of this node listens.
+    pub(super) fn open(&self, client: Client, impersonator: Client, socket: PathBuf) {
         // Opened twice would be a mistake of ours, and the first remains good.
-        let _ = self.0.set(Gateway::new(client, Arc::new(OwnNode { socket })));
+        let _ = self.0.set(Gateway::new(client, impersonator, Arc::new(OwnNode { socket })));
     }
 
     fn pass(&self, asked: AuthorizedRequest, to: GatewayPart) -> BoxFuture<'_, HttpReply> {
         let upgrade = asked.parts.extensions.get::<Upgrade>().and_then(Upgrade::take);
         let body = asked.body.map_err(io::Error::other).boxed_unsync();
-        let asked = gateway::GatewayRequest { parts: asked.parts, body, upgrade };
+        let caller = asked.user.map(caller_of);
+        let asked = gateway::GatewayRequest { caller, parts: asked.parts, body, upgrade };
         Box::pin(async move {
             // Requests before the server is up come only from itself, and not here.
             let Some(gateway) = self.0.get() else {
@@ -114,6 +118,11 @@ impl GatewayHandle {
             }
         })
     }
+}
+
+fn caller_of(user: User) -> Caller {
+    let User { name, uid, groups, extra } = user;
+    Caller { name, uid, groups, extra }
 }
 
 /// Which part of the gateway a request is for.

@@ -8,10 +8,11 @@ use apiserver::extension::{
     AuthorizedRequest, Credentials, Lookup, PathAccess, Paths, SourceAddress,
 };
 use auth::User;
+use client::Caller;
 use futures_util::future::BoxFuture;
 use http_body_util::BodyExt as _;
 use kube::Client;
-use steve::{Caller, Login, RequestHead, Steve, SteveRequest};
+use steve::{Login, RequestHead, Steve, SteveRequest};
 
 /// The REST API, as soon as it can be reached.
 #[derive(Clone, Default)]
@@ -51,12 +52,7 @@ impl Paths for RestHandle {
             };
             let source = asked.parts.extensions.get::<SourceAddress>().map(|from| from.0.ip());
             let body = asked.body.map_err(io::Error::other).boxed_unsync();
-            let caller = asked.user.map(|user| Caller {
-                name: user.name,
-                uid: user.uid,
-                groups: user.groups,
-                extra: user.extra,
-            });
+            let caller = asked.user.map(super::caller_of);
             let head = RequestHead { caller, source, parts: asked.parts };
             let asked = SteveRequest { head, body };
             if steve::owns_login(asked.head.parts.uri.path()) {

@@ -75,7 +75,8 @@ mod tests {
         let other = ("origin", "https://evil");
         let csrf = ("x-api-csrf", "c");
         let upgrade = ("upgrade", "websocket");
-        let cases: &[(&str, &str, &[(&str, &str)], bool)] = &[
+        type Case<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], bool);
+        let cases: &[Case<'_>] = &[
             ("GET", COOKIES, &[], true),
             ("GET", COOKIES, &[own], true),
             ("GET", COOKIES, &[other], false),

@@ -142,11 +142,11 @@ impl EngineRecords {
             RecordQuestion::Swap { expect, record } => {
                 let change = |found: Option<&Versioned>| {
                     let same = found.is_some_and(|found| found.version == *expect);
-                    Ok(same.then(|| record.clone()))
+                    Ok(same.then(|| (**record).clone()))
                 };
                 let now = self.update(engine, change).await?;
                 Ok(match now {
-                    Some(now) if now.version.0 == expect.0 + 1 && now.record == *record => {
+                    Some(now) if now.version.0 == expect.0 + 1 && now.record == **record => {
                         RecordAnswer::Swapped(now.version)
                     }
                     Some(now) => RecordAnswer::Conflict(now),

@@ -246,7 +246,7 @@ pub enum RecordQuestion {
     Read,
     Swap {
         expect: Version,
-        record: Record,
+        record: Box<Record>,
     },
     /// What opens an encrypted volume.
     Passphrase,

@@ -113,7 +113,7 @@ impl ControlPlane for AskedControl {
     }
 
     fn compare_and_swap(&self, expect: Version, record: &Record) -> Result<Version, ControlError> {
-        let question = RecordQuestion::Swap { expect, record: record.clone() };
+        let question = RecordQuestion::Swap { expect, record: Box::new(record.clone()) };
         match self.records.ask(self.volume, question) {
             RecordAnswer::Swapped(version) => Ok(version),
             RecordAnswer::Conflict(now) => Err(ControlError::Conflict(Box::new(now))),

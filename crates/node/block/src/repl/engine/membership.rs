@@ -34,7 +34,7 @@ pub(super) struct Control {
 #[derive(Debug)]
 enum Call {
     Read,
-    Swap(Record),
+    Swap(Box<Record>),
 }
 
 impl Control {
@@ -62,7 +62,7 @@ impl Engine {
         let Some(known) = &self.control.known else { return self.read_record() };
         self.out.push(Action::Swap { expect: known.version, record: record.clone() });
         self.control.retry = None;
-        self.control.call = Some(Call::Swap(record));
+        self.control.call = Some(Call::Swap(Box::new(record)));
     }
 
     pub(super) fn retry_control(&mut self) {
@@ -91,7 +91,7 @@ impl Engine {
                 return;
             }
             (ControlAnswer::Swapped(version), Call::Swap(record)) => {
-                self.control.known = Some(Versioned { version, record });
+                self.control.known = Some(Versioned { version, record: *record });
             }
             (ControlAnswer::Read(known) | ControlAnswer::Conflict(known), _) => {
                 self.control.known = Some(known);

@@ -104,7 +104,7 @@ impl std::fmt::Debug for Volume {
 /// A question to the control plane.
 enum Ask {
     Read,
-    Swap(Version, Record),
+    Swap(Version, Box<Record>),
 }
 
 impl Shard {
@@ -262,7 +262,9 @@ impl Shard {
                 }
             }
             Action::ReadRecord => self.ask_control(at, Ask::Read),
-            Action::Swap { expect, record } => self.ask_control(at, Ask::Swap(expect, record)),
+            Action::Swap { expect, record } => {
+                self.ask_control(at, Ask::Swap(expect, Box::new(record)));
+            }
             Action::Notice(notice) => self.noticed(at, &notice),
         }
     }

@@ -11,12 +11,15 @@ record! {
         metadata: ObjectMeta,
         /// Name to log in with.
         username: Option<String>,
+        /// Name for people.
         display_name: Option<String>,
+        /// Free text about the user.
         description: Option<String>,
         /// Whether the user may log in; true if it is not set.
         enabled: Option<bool>,
         /// Whether the password was given by somebody else.
         must_change_password: Option<bool>,
+        /// Identities of the user at the providers of logins, `local://NAME` for the own one.
         principal_ids: Vec<String>,
     }
 
@@ -28,13 +31,17 @@ record! {
         token: Option<String>,
         /// Name of the User that the token stands for.
         user_id: Option<String>,
+        /// Provider of the login; `local` for users of this cluster.
         auth_provider: Option<String>,
         /// Lifetime in milliseconds; 0 is without end.
         ttl: Option<i64>,
         /// End of the lifetime; empty without one.
         expires_at: Option<String>,
+        /// Whether the token was made with another token, as for a kubeconfig.
         is_derived: Option<bool>,
+        /// Purpose of the token.
         description: Option<String>,
+        /// Whether the token can be used; true if it is not set.
         enabled: Option<bool>,
     }
 
@@ -42,9 +49,13 @@ record! {
         api_version: Option<String>,
         kind: Option<String>,
         metadata: ObjectMeta,
+        /// Value in effect; the default if it is empty.
         value: Option<String>,
+        /// Value without a change of an administrator.
         default: Option<String>,
+        /// Whether the value was changed.
         customized: Option<bool>,
+        /// Origin of the value: `default`, `db` or `env`.
         source: Option<String>,
     }
 }

@@ -86,7 +86,7 @@ fn without_its_key_a_server_does_not_start_and_changes_nothing() {
         let output = server.command(&format!("server --no-agent --listen 127.0.0.1:0 {flags}"));
         assert!(!output.status.success());
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_has(&complaint, "secrets default/s is encrypted with key");
+        assert_has(&complaint, "is encrypted with key");
         assert_has(&complaint, "which is not among the keys given");
         assert!(!keys.exists(), "no new key hides that the old one is missing");
     }

@@ -169,7 +169,7 @@ fn a_full_disk_is_told_gives_its_space_back_and_is_tried_again() {
     download(&node, "large", &web.url("large"), json!({"retry": 5}));
     let image = until(&node, "large", "RetryLimitExceeded", "False");
     let message = condition(&image, "RetryLimitExceeded")["message"].clone();
-    assert_has(message.as_str().unwrap(), "room for");
+    assert_has(message.as_str().unwrap(), "bytes available");
     eventually("the space is given back", || used(&small.0) <= empty + 65_536);
     // Without a word from anybody.
     small.resize("400M");

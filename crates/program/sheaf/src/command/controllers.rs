@@ -31,7 +31,7 @@ async fn work(args: &ControllersArgs) -> Result<()> {
         loads: Workloads::default(),
     };
     controllers::start(client, config, &tasks);
-    server::wait_for_signal().await?;
+    server::StopSignals::listen()?.received().await;
     info!("stopping");
     tasks.stop(server::SHUTDOWN_TIMEOUT).await;
     Ok(())

@@ -104,10 +104,11 @@ async fn serve_until_stopped(
     tasks: &Tasks,
 ) -> Result<()> {
     let address = listener.local_addr().context("cannot tell the address listened on")?;
+    let mut signals = server::StopSignals::listen()?;
     tasks.spawn("server", apiserver::serve(api, listener, tls.clone(), tasks.clone()));
     follow(tls, files, tasks);
     info!(%address, "serving");
-    server::wait_for_signal().await?;
+    signals.received().await;
     info!("stopping");
     tasks.stop(server::SHUTDOWN_TIMEOUT).await;
     Ok(())

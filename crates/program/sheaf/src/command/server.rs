@@ -21,7 +21,7 @@ use base::{Tasks, clock};
 use controllers::{ControllerSet, Leadership, UploadProxy};
 use store::Config;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
 use super::encryption;
@@ -146,12 +146,14 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
     if !args.no_agent {
         start_agent(args, layout, advertise, &api, &tasks)?;
     }
+    // Before the first request is answered: its sender may stop the server at once.
+    let mut signals = StopSignals::listen()?;
     tasks.spawn("server", apiserver::serve(api.clone(), listener, tls.clone(), tasks.clone()));
     certificates::keep_fresh(pki, names, tls, layout.clone(), url.clone(), api, &tasks);
     announce(layout, &url, advertise, password.as_deref())?;
     // This thread did most of the start and has nothing more to do.
     memory::give_back();
-    wait_for_signal().await?;
+    signals.received().await;
     info!("stopping");
     // Controllers end first: they give their lease back through the API.
     reconcilers.stop(SHUTDOWN_TIMEOUT / 3).await;
@@ -296,14 +298,27 @@ fn announce(
     ))
 }
 
-pub(super) async fn wait_for_signal() -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for Ctrl-C")?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// SIGTERM and Ctrl-C. From [`StopSignals::listen`] on they end nothing by themselves.
+pub(super) struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    pub(super) fn listen() -> Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?,
+            interrupt: signal(SignalKind::interrupt()).context("cannot wait for Ctrl-C")?,
+        })
     }
-    Ok(())
+
+    /// Waits for the first, those that came since `listen` included.
+    pub(super) async fn received(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 #[cfg(test)]

@@ -184,10 +184,13 @@ fn recurring_jobs_take_and_remove_snapshots() {
     };
     http.post(&jobs, &job("daily", "snapshot")).ok();
     let first = poll("a snapshot is taken", || snapshots().0.ok_or_else(|| "none".to_owned()));
-    poll("the run is counted", || {
-        let job = http.get(&format!("{jobs}/daily")).ok();
-        if job["status"]["executionCount"] == 1 { Ok(()) } else { Err(job.to_string()) }
-    });
+    let until_counted = |name: &str| {
+        poll("the run is counted", || {
+            let job = http.get(&format!("{jobs}/{name}")).ok();
+            if job["status"]["executionCount"] == 1 { Ok(()) } else { Err(job.to_string()) }
+        });
+    };
+    until_counted("daily");
     let again = json!({"metadata": {"annotations": {LAST_RUN: "2021-06-01T00:00:00Z"}}});
     // Creation times, by which the older snapshot is found, have a resolution of one second.
     thread::sleep(Duration::from_secs(1));
@@ -199,6 +202,7 @@ fn recurring_jobs_take_and_remove_snapshots() {
         other => Err(format!("{other:?}")),
     });
     http.post(&jobs, &job("delete", "snapshot-delete")).ok();
+    until_counted("delete");
     http.merge(&format!("{jobs}/delete"), &json!({"spec": {"retain": 0}})).ok();
     http.merge(&format!("{jobs}/delete"), &again).ok();
     poll("all snapshots are deleted", || match snapshots() {

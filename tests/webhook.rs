@@ -119,7 +119,7 @@ fn a_webhook_refuses_every_way_of_writing() {
     for operation in ["CREATE", "UPDATE", "DELETE"] {
         assert!(operations.contains(&operation), "{operations:?}");
     }
-    assert!(asked.iter().all(|asked| asked.path == "/review?timeout=5s"), "{asked:?}");
+    assert!(asked.iter().all(|asked| asked.path == "/review?timeout=30s"), "{asked:?}");
     // Connections are used again; only a collection is deleted by several at once.
     assert!(hook.connections() <= 2, "{}", hook.connections());
     // Whoever configured it can take it back.
@@ -362,7 +362,7 @@ fn a_webhook_that_is_down_or_not_trusted_is_named() {
     let message = http.post(CONFIG_MAPS, &config_map("x")).refused(500);
     assert_eq!(
         message,
-        "Internal error occurred: failed calling webhook \"down.example.com\": failed to call webhook: Post \"https://127.0.0.1:1/down?timeout=5s\": dial tcp 127.0.0.1:1: connect: connection refused"
+        "Internal error occurred: failed calling webhook \"down.example.com\": failed to call webhook: Post \"https://127.0.0.1:1/down?timeout=30s\": dial tcp 127.0.0.1:1: connect: connection refused"
     );
     http.delete(&format!("{HOOKS}/validatingwebhookconfigurations/down")).ok();
     let other = Hook::start(allow);
@@ -443,7 +443,7 @@ fn a_service_leads_to_its_endpoints() {
     let refused = http.post(CONFIG_MAPS, &config_map("early")).refused(500);
     assert_has(
         refused,
-        "Post \"https://hook.default.svc:443/deep/path?timeout=5s\": service \"hook\" not found",
+        "Post \"https://hook.default.svc:443/deep/path?timeout=30s\": service \"hook\" not found",
     );
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "hook"},
@@ -466,7 +466,7 @@ fn a_service_leads_to_its_endpoints() {
     let client = json!({"service": reference, "caBundle": hook.bundle()});
     validating(&http, "served", &hook, json!({"clientConfig": client}));
     http.post(CONFIG_MAPS, &config_map("x")).ok();
-    assert_eq!(hook.asked()[0].path, "/deep/path?timeout=5s");
+    assert_eq!(hook.asked()[0].path, "/deep/path?timeout=30s");
 }
 
 #[test]

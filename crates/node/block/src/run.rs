@@ -33,7 +33,7 @@ pub use self::stream::Address;
 pub use self::tls::{Role, Tls, TlsError};
 
 /// Names this life of the kernel.
-pub(crate) fn boot() -> crate::ids::BootId {
+pub fn boot() -> crate::ids::BootId {
     host::boot_id()
 }
 

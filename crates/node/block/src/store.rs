@@ -37,7 +37,7 @@ pub mod super_block;
 mod tests;
 
 pub use self::check::{
-    CheckProgress, Depth, Finding, LayerReport, Problem, Report, Severity, check,
+    CheckProgress, Depth, Finding, LayerReport, Problem, Report, Severity, check, check_under,
 };
 pub use self::create::{
     CreateError, CreateOptions, LOG_PAGES, RECENT, RESERVE, RemoveError, create, remove,

@@ -19,8 +19,13 @@ use super::geometry::{BLOCK, region_count};
 use super::index::{self, LayerIndex, LoadError, Loading, Root};
 use super::layer::{Layer, written_files};
 use super::log::{self, LogError, Record};
-use super::open::{OpenError, Sum, check_ages, check_newest, check_sense, read_slots, roots, sum};
+use super::open::{
+    OpenError, Sum, check_ages, check_newest, check_sense, read_slots, recent_damage, roots, sum,
+};
+use super::recent::PLACE;
+use super::sums::{self, Mark};
 use super::super_block::SuperBlock;
+use crate::ids::BootId;
 
 /// How much is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,8 +85,18 @@ impl Report {
                         | Problem::LostBlocks { .. }
                 )
         };
+        let forgets_only = |finding: &Finding| {
+            finding.severity() != Severity::Error
+                || matches!(finding.problem, Problem::Recent { .. })
+        };
         if self.is_healthy() || !self.is_replica() {
             None
+        } else if self.findings.iter().all(forgets_only) {
+            Some(
+                "attach the volume, so that the replica gets what it lacks from the others; if it \
+                 has no other replica, what was written since the last flush before the kill may \
+                 be lost",
+            )
         } else if self.findings.iter().all(repairable) {
             Some(
                 "scrub the volume to repair the blocks from its other replicas; if it has none, \
@@ -100,10 +115,21 @@ impl Report {
     }
 }
 
-/// Reads a directory and reports.
+/// Reads a directory and reports. What only matters under the kernel that it was used with is left
+/// out.
 pub fn check(
     files: &mut dyn Files,
     depth: Depth,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> Report {
+    check_under(files, depth, None, progress)
+}
+
+/// Reads a directory and reports. `boot` is the kernel that runs.
+pub fn check_under(
+    files: &mut dyn Files,
+    depth: Depth,
+    boot: Option<BootId>,
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Report {
     let mut report = Report::default();
@@ -119,6 +145,8 @@ pub fn check(
     }
     note_state(&meta, &mut report);
     check_names(files, &meta, &mut report);
+    check_recent(files, &meta, boot, &mut report);
+    check_hints(files, &meta, &mut report);
     let sum = check_log(files, &meta, &mut report);
     let roots = roots(&meta, &sum.roots);
     let total = u64::from(region_count(meta.size)) * meta.body.layers.layers.len() as u64;
@@ -216,6 +244,50 @@ fn check_names(files: &mut dyn Files, meta: &SuperBlock, report: &mut Report) {
             Some(_) => {}
             None => report.add(Problem::Foreign { name }),
         }
+    }
+}
+
+/// Recent changes count after a kill, under the same kernel.
+fn check_recent(
+    files: &mut dyn Files,
+    meta: &SuperBlock,
+    boot: Option<BootId>,
+    report: &mut Report,
+) {
+    if meta.body.clean.is_some() || boot.is_none() || meta.body.boot != boot {
+        return;
+    }
+    let len = (u64::from(meta.body.recent_places) + 1) * PLACE;
+    match files.read(FileId::Recent, 0, len) {
+        Ok(bytes) => {
+            if let Some(damage) = recent_damage(files, meta, &bytes) {
+                report.add(Problem::Recent { damage });
+            }
+        }
+        Err(fault) => {
+            report.add(Problem::Unreadable { file: FileId::Recent, errno: fault.errno() });
+        }
+    }
+}
+
+/// Files that the next open makes anew, whatever they hold.
+fn check_hints(files: &mut dyn Files, meta: &SuperBlock, report: &mut Report) {
+    if meta.body.session == 0 {
+        return;
+    }
+    let mark = files.read(FileId::Sums, 0, sums::MARK).unwrap_or_default();
+    let is_blank = mark.iter().all(|byte| *byte == 0);
+    let exists = files.len(FileId::Sums).ok().flatten().is_some();
+    if !exists || (!is_blank && Mark::decode(&mark, meta.tag()).is_none()) {
+        report.add(Problem::Hint { file: FileId::Sums });
+    }
+    let reserve = files.len(FileId::Reserve).ok().flatten();
+    if reserve.is_none_or(|len| len < meta.body.reserve) {
+        report.add(Problem::Hint { file: FileId::Reserve });
+    }
+    let recent = files.len(FileId::Recent).ok().flatten().unwrap_or(0);
+    if recent < u64::from(meta.body.recent_places) * PLACE {
+        report.add(Problem::Hint { file: FileId::Recent });
     }
 }
 

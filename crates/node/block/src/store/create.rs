@@ -148,6 +148,7 @@ fn first_super_block(options: &CreateOptions) -> SuperBlock {
             boot: None,
             indexed: true,
             lost: false,
+            recent_places: 0,
             reserve: options.reserve,
             promised: options.promised,
             marks: None,

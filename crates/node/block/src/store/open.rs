@@ -29,6 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use self::base::{BaseError, BasePlace, Bases, DirectoryBases, NoBases, describe_image};
 pub(crate) use self::indexes::roots;
+pub(crate) use self::left::damage as recent_damage;
 use self::replay::{Recovered, recover};
 pub(crate) use self::replay::{Sum, check_ages, sum};
 use super::files::{FileId, FileNo, Files, Place};
@@ -116,12 +117,14 @@ pub fn open(
     for (map, index) in indexes {
         recovered.index.insert(map, index);
     }
-    let left = left::read(files, &meta, options.boot, end, &recovered)?;
+    let boot = options.boot.unwrap_or(NO_BOOT);
+    let mut left = left::read(files, &meta, boot, end, &recovered)?;
     // A damaged slot might have been the newer one, with layers that this one does not know.
     if both_valid {
         remove_orphans(files, &meta)?;
     }
     let Recovered { counts, suspects, cursor, marks, mut log, index, .. } = recovered;
+    let before = meta.clone();
     let mut meta = meta;
     if let Some(logged) = marks {
         meta.body.marks = Some(meta.body.marks.unwrap_or_default().merged(logged));
@@ -134,7 +137,10 @@ pub fn open(
     }
     meta.body.session = meta.body.session.saturating_add(1);
     meta.body.boot = options.boot;
-    meta.body.lost = (meta.body.lost || end == End::PowerCut) && !suspects.is_empty();
+    meta.body.recent_places = u32::try_from(left.places).unwrap_or(0);
+    // Without all of the recent changes a kill is no better than a power cut.
+    let forgets = end == End::PowerCut || left.damage.is_some();
+    meta.body.lost = (meta.body.lost || forgets) && !suspects.is_empty();
     // Snapshots that were cut: see the states of a change of the super block.
     match end {
         End::Clean => meta.body.layers.seal(),
@@ -159,8 +165,11 @@ pub fn open(
     for slot in order {
         files.write_durable(FileId::Super, slot, &encoded).map_err(io)?;
     }
+    if end == End::Killed {
+        left::renew(files, &before, boot, &mut left);
+    }
     fill_reserve(files, meta.body.reserve);
-    let (limits, boot) = (options.limits, options.boot.unwrap_or(NO_BOOT));
+    let limits = options.limits;
     Ok(Replica::new(Opened {
         meta,
         bases,
@@ -221,6 +230,9 @@ fn check_identity(meta: &SuperBlock, options: &OpenOptions) -> Result<(), OpenEr
 /// More than a reserve ever needs.
 const MAX_RESERVE: u64 = 1 << 30;
 
+/// More than a replica is made with.
+const MAX_PLACES: u32 = 1 << 14;
+
 /// Layers and pieces of work are not so many in the life of a disk.
 const MAX_NUMBER: u32 = 1 << 30;
 
@@ -235,6 +247,8 @@ pub(crate) fn check_sense(meta: &SuperBlock) -> Result<(), OpenError> {
         "the log is too short"
     } else if body.log_pages > log::MAX_PAGES || body.reserve > MAX_RESERVE {
         "the log or the reserve is larger than any"
+    } else if body.recent_places > MAX_PLACES {
+        "the file of recent changes is larger than any"
     } else if body.layers.next > MAX_NUMBER || body.clean.is_some_and(|seq| seq > u64::MAX / 2) {
         "a number is greater than any that was given"
     } else if !exists(body.layers.head) {

@@ -10,7 +10,7 @@
 //!
 //! | at | size | field |
 //! |---|---|---|
-//! | 0 | 4 | magic `SREC` |
+//! | 0 | 4 | magic `SRE2` (`SREC` without the last field) |
 //! | 4 | 4 | CRC-32C of the record, with this field zero |
 //! | 8 | 16 | boot |
 //! | 24 | 8 | tag of the replica |
@@ -19,6 +19,9 @@
 //! | 44 | 4 | region |
 //! | 48 | 64 | bit per block: has data |
 //! | 112 | 64 | bit per block: is zeroes |
+//! | 176 | 4 | places in use when this was written; absent in records of magic `SREC` |
+//!
+//! After the last place follows a stamp, which [`stamp`] describes: the file belongs to a session.
 //!
 //! [`Recent`] decides which place a page has, and what is written next. One record is written at a
 //! time: what a killed process leaves is what it wrote up to a moment, without gaps.
@@ -27,6 +30,8 @@
 //! recorded, a flush commits only what was recorded, and a change is answered after either. A
 //! record of a page without uncommitted changes therefore says what the map says, and its place
 //! can be given to another page without being cleared.
+
+pub mod stamp;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
@@ -42,8 +47,13 @@ use crate::ids::BootId;
 
 /// Bytes of a place.
 pub const PLACE: u64 = 256;
-const RECORD: usize = 176;
-const MAGIC: u32 = u32::from_le_bytes(*b"SREC");
+/// Bytes of a record, and of one that an earlier version wrote.
+const RECORD: usize = 180;
+const OLD_RECORD: usize = 176;
+const MAGIC: u32 = u32::from_le_bytes(*b"SRE2");
+const OLD_MAGIC: u32 = u32::from_le_bytes(*b"SREC");
+/// The page of a place that is in use and says nothing.
+const NO_PAGE: PageName = (FileNo(u32::MAX), Region(u32::MAX));
 
 /// A layer's part of a region.
 pub(crate) type PageName = (FileNo, Region);
@@ -60,7 +70,13 @@ pub(crate) struct Record {
     pub presence: Presence,
 }
 
-pub(crate) fn encode(boot: BootId, tag: u64, record: &Record) -> Vec<u8> {
+/// A place that holds nothing, among `places` that are in use.
+pub(crate) fn encode_empty(boot: BootId, tag: u64, places: u32) -> Vec<u8> {
+    let record = Record { ticket: Ticket(0), page: NO_PAGE, presence: Presence::default() };
+    encode(boot, tag, &record, places)
+}
+
+pub(crate) fn encode(boot: BootId, tag: u64, record: &Record, places: u32) -> Vec<u8> {
     let mut bytes = vec![0; RECORD];
     put_u32(&mut bytes, 0, MAGIC);
     put_u128(&mut bytes, 8, boot.as_u128());
@@ -72,21 +88,37 @@ pub(crate) fn encode(boot: BootId, tag: u64, record: &Record) -> Vec<u8> {
         put_u64(&mut bytes, 48 + i * 8, record.presence.data.0[i]);
         put_u64(&mut bytes, 112 + i * 8, record.presence.zero.0[i]);
     }
+    put_u32(&mut bytes, 176, places);
     let crc = crc32c(&bytes);
     put_u32(&mut bytes, 4, crc);
     bytes
 }
 
-/// The record in a place, if it is whole and of this boot.
-pub(crate) fn decode(place: &[u8], boot: BootId, tag: u64) -> Option<Record> {
-    let bytes = place.get(..RECORD)?;
-    let ours = get_u32(bytes, 0) == MAGIC
-        && crc32c_of_page(bytes) == get_u32(bytes, 4)
+/// The bytes of a place that a record of this boot covers, if it is whole.
+fn whole(place: &[u8], boot: BootId, tag: u64) -> Option<&[u8]> {
+    let len = match get_u32(place.get(..RECORD)?, 0) {
+        MAGIC => RECORD,
+        OLD_MAGIC => OLD_RECORD,
+        _ => return None,
+    };
+    let bytes = place.get(..len)?;
+    let ours = crc32c_of_page(bytes) == get_u32(bytes, 4)
         && get_u128(bytes, 8) == boot.as_u128()
         && get_u64(bytes, 24) == tag;
+    ours.then_some(bytes)
+}
+
+/// How many places were in use when a record was written, as far as it says.
+fn places_in_use(record: &[u8]) -> usize {
+    if record.len() == RECORD { get_u32(record, 176) as usize } else { 0 }
+}
+
+/// The record in a place, if it is whole and of this boot.
+pub(crate) fn decode(place: &[u8], boot: BootId, tag: u64) -> Option<Record> {
+    let bytes = whole(place, boot, tag)?;
     let words = |at: usize| Blocks(std::array::from_fn(|i| get_u64(bytes, at + i * 8)));
     let presence = Presence::new(words(48), words(112));
-    (ours && presence.is_sane()).then(|| Record {
+    presence.is_sane().then(|| Record {
         ticket: Ticket(get_u64(bytes, 32)),
         page: (FileNo(get_u32(bytes, 40)), Region(get_u32(bytes, 44))),
         presence,
@@ -140,6 +172,8 @@ pub(crate) struct Recent {
     outstanding: BTreeSet<(Ticket, u32)>,
     due: VecDeque<u32>,
     writing: Option<(u32, Ticket)>,
+    /// Places that hold a record.
+    filled: u32,
     hand: usize,
 }
 
@@ -154,16 +188,17 @@ impl Recent {
             outstanding: BTreeSet::new(),
             due: VecDeque::new(),
             writing: None,
+            filled: 0,
             hand: 0,
         };
         let used = found.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
         for (at, record) in (0u32..).zip(&found[..used.min(limit)]) {
-            let none = (FileNo(u32::MAX), Region(u32::MAX));
-            let page = record.as_ref().map_or(none, |record| record.page);
+            recent.filled = at + 1;
+            let page = record.as_ref().map_or(NO_PAGE, |record| record.page);
             let ticket = record.as_ref().map_or(Ticket(0), |record| record.ticket);
             recent.slots.push(Slot { page, changed: ticket, written: ticket });
             recent.last = recent.last.max(ticket);
-            if record.is_some() {
+            if page != NO_PAGE {
                 recent.index.insert(page, at);
             }
         }
@@ -237,6 +272,7 @@ impl Recent {
         let slot = self.due.pop_front()?;
         let entry = &self.slots[slot as usize];
         self.writing = Some((slot, entry.changed));
+        self.filled = self.filled.max(slot + 1);
         let offset = u64::from(slot) * PLACE;
         Some(Due { page: entry.page, ticket: entry.changed, offset })
     }
@@ -252,6 +288,16 @@ impl Recent {
             self.outstanding.insert((Ticket(upto.0 + 1), slot));
             self.due.push_back(slot);
         }
+    }
+
+    /// Every change up to this one is recorded.
+    pub(crate) fn recorded(&self) -> Ticket {
+        self.outstanding.first().map_or(self.last, |(first, _)| Ticket(first.0 - 1))
+    }
+
+    /// Places that have been written, with the one that is. They are filled in order.
+    pub(crate) fn places(&self) -> u32 {
+        self.filled
     }
 
     pub(crate) fn memory(&self) -> usize {
@@ -277,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_record_is_read_as_it_was_written_and_only_in_its_boot() {
-        let bytes = encode(BOOT, 5, &record(9, 2));
+        let bytes = encode(BOOT, 5, &record(9, 2), 1);
         assert_eq!(decode(&bytes, BOOT, 5), Some(record(9, 2)));
         assert_eq!(decode(&bytes, BootId::from_u128(8), 5), None);
         assert_eq!(decode(&bytes, BOOT, 6), None);
@@ -294,7 +340,7 @@ mod tests {
     fn of_two_records_about_a_page_the_newer_counts() {
         let mut file = Vec::new();
         for (region, ticket) in [(1, 4), (2, 9), (1, 6)] {
-            file.extend(encode(BOOT, 5, &record(region, ticket)));
+            file.extend(encode(BOOT, 5, &record(region, ticket), 3));
             file.resize(file.len().next_multiple_of(PLACE as usize), 0);
         }
         let found = read(&file, Some(BOOT), 5);

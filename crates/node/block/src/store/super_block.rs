@@ -76,6 +76,9 @@ pub struct Body {
     /// Answered writes may be missing in regions that were not reconciled since.
     #[serde(default)]
     pub lost: bool,
+    /// Places of the file of recent changes, if this session keeps them in one with a stamp.
+    #[serde(default)]
+    pub recent_places: u32,
     /// Bytes that are kept free for replay.
     #[serde(default)]
     pub reserve: u64,

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use block::run::Address;
 use block::run::lab::{ServeOptions, serve};
 use block::store::files::Directory;
-use block::store::{Depth, Report, Severity, check};
+use block::store::{Depth, Report, Severity, check_under};
 
 use super::print;
 use crate::cli::{Output, ReplicaCommand};
@@ -55,7 +55,8 @@ fn check_directory(dir: &Path, depth: Depth, output: Option<Output>) -> Result<(
             eprintln!("{shown} %");
         }
     };
-    let report = check(&mut Directory::read_only(dir), depth, &mut progress);
+    let boot = Some(block::run::boot());
+    let report = check_under(&mut Directory::read_only(dir), depth, boot, &mut progress);
     if !report.is_replica() {
         return Err(NotReplica { dir: dir.to_owned() }.into());
     }

@@ -7,6 +7,7 @@ use crate::store::files::FileId;
 use crate::store::geometry::Region;
 use crate::store::layer::{Base, WorkKind};
 use crate::store::log::LogError;
+use crate::store::recent::stamp::RecentDamage;
 use crate::store::super_block::SlotError;
 
 /// How bad a finding is.
@@ -54,6 +55,10 @@ pub enum Problem {
     Stale { file: FileId },
     #[error("{file} is missing")]
     Missing { file: FileId },
+    #[error("recent: {damage}; writes that were not flushed before the kill may be lost")]
+    Recent { damage: RecentDamage },
+    #[error("{file} is missing, short or damaged; nothing is lost, the next open makes it anew")]
+    Hint { file: FileId },
     #[error("{file} belongs to no layer; it will be removed when the replica is opened")]
     Orphan { file: FileId },
     #[error("{name:?} is not a file of a replica; it is left alone")]
@@ -89,6 +94,8 @@ impl Finding {
             | Problem::Pinned { .. }
             | Problem::Based { .. }
             | Problem::Orphan { .. }
+            // A crash or a power cut leaves these in any state.
+            | Problem::Hint { .. }
             | Problem::Foreign { .. }
             | Problem::TornPage { .. }
             // A power cut tears a copy that was being written.
@@ -109,6 +116,7 @@ impl Finding {
             | Problem::Nonsense { .. }
             | Problem::Log { .. }
             | Problem::Missing { .. }
+            | Problem::Recent { .. }
             | Problem::Stale { .. }
             | Problem::Unreadable { .. }
             | Problem::DamagedPage { .. }

@@ -153,7 +153,7 @@ pub(crate) fn check_ages(
     // Without it less is known.
     let mark = files.read(FileId::Sums, 0, sums::MARK).ok();
     let mark = mark.and_then(|bytes| Mark::decode(&bytes, meta.tag()));
-    if next < meta.body.log_next || mark.is_some_and(|mark| next < mark.0) {
+    if next < meta.body.log_next || mark.is_some_and(|mark| next < mark.next) {
         return Err(OpenError::Stale { file: FileId::Log });
     }
     Ok(())

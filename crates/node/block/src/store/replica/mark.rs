@@ -18,7 +18,8 @@ impl Replica {
         let next = self.log.durable_next();
         if !self.log_mark.writing && self.log_mark.next < next {
             self.log_mark = LogMark { next, writing: true };
-            let data = Mark(next).encode(self.meta.tag()).into();
+            let mark = Mark { next, recorded: self.recent.recorded() };
+            let data = mark.encode(self.meta.tag()).into();
             let op = IoOp::Write { offset: 0, data, durable: false };
             self.issue(Purpose::Mark, FileId::Sums, op);
         }

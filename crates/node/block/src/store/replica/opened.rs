@@ -19,6 +19,7 @@ use crate::store::layer::Link;
 use crate::store::log::LogWriter;
 use crate::store::map::{MapPage, Presence};
 use crate::store::open::BasePlace;
+use crate::store::recent::stamp::RecentDamage;
 use crate::store::recent::{self, Recent};
 use crate::store::region::Regions;
 use crate::store::slab::Slab;
@@ -48,6 +49,8 @@ pub(crate) struct Left {
     pub records: Vec<Option<recent::Record>>,
     /// Pages as the maps have them, with the presence that was recorded for them.
     pub pages: Vec<(PageKey, Option<MapPage>, Presence)>,
+    /// Why some of it is lost.
+    pub damage: Option<RecentDamage>,
     /// Data files that were not synced.
     pub unsynced: BTreeSet<FileNo>,
 }

@@ -83,7 +83,8 @@ impl Replica {
             _ => crate::store::map::Presence::default(),
         };
         let record = Record { ticket, page, presence };
-        let data = recent::encode(self.boot, self.meta.tag(), &record).into();
+        let places = self.recent.places();
+        let data = recent::encode(self.boot, self.meta.tag(), &record, places).into();
         let op = IoOp::Write { offset, data, durable: false };
         self.issue(Purpose::Record, FileId::Recent, op);
     }

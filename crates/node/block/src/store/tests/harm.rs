@@ -2,7 +2,7 @@
 //! everything that was written: no read may differ from it, and what one replica has lost the others
 //! put right.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
@@ -43,6 +43,8 @@ struct Group {
     /// The files as they were at some moments.
     older: Vec<Vec<SimFiles>>,
     shadow: Shadow,
+    /// What blocks held since the last flush: a replica that lost writes may hold any of it.
+    unflushed: BTreeMap<u64, BTreeSet<u8>>,
     snapshot: Option<Shadow>,
 }
 
@@ -58,6 +60,40 @@ fn write(block: u64, fill: u8) -> Request {
     let data = content(fill);
     let crcs = crc::of_blocks(&data).collect();
     Request::Write { offset: block * BLOCK, data, crcs, fua: false }
+}
+
+/// What a replica may hold.
+#[derive(Clone)]
+struct Expected {
+    shadow: Shadow,
+    unflushed: BTreeMap<u64, BTreeSet<u8>>,
+    snapshot: Option<Shadow>,
+}
+
+impl Group {
+    fn change(&mut self, rng: &mut Rng, has_snapshot: bool) -> Vec<Request> {
+        let before = self.shadow.clone();
+        let requests = change(rng, &mut self.shadow, has_snapshot);
+        for request in &requests {
+            let block = match request {
+                Request::Flush => {
+                    self.unflushed.clear();
+                    continue;
+                }
+                Request::Write { offset, .. } | Request::Discard { offset, .. } => offset / BLOCK,
+                _ => continue,
+            };
+            let values = self.unflushed.entry(block).or_default();
+            let value = |shadow: &Shadow| shadow.get(&block).copied().unwrap_or(0);
+            values.extend([value(&before), value(&self.shadow)]);
+        }
+        requests
+    }
+
+    fn expected(&self) -> Expected {
+        let (shadow, unflushed) = (self.shadow.clone(), self.unflushed.clone());
+        Expected { shadow, unflushed, snapshot: self.snapshot.clone() }
+    }
 }
 
 /// One change of the volume, made in every replica.
@@ -103,11 +139,12 @@ fn make(rng: &mut Rng, count: u128, stop: Stop) -> Group {
         create(&mut files, &CreateOptions { replica, ..options() }).unwrap();
         replicas.push(files);
     }
-    let mut group = Group { replicas, older: Vec::new(), shadow: Shadow::new(), snapshot: None };
+    let (shadow, unflushed) = (Shadow::new(), BTreeMap::new());
+    let mut group = Group { replicas, older: Vec::new(), shadow, unflushed, snapshot: None };
     for session in 0..1 + rng.below(3) {
         let mut requests = Vec::new();
         for _ in 0..10 + rng.below(40) {
-            let some = change(rng, &mut group.shadow, group.snapshot.is_some());
+            let some = group.change(rng, group.snapshot.is_some());
             if matches!(some[0], Request::Snapshot { .. }) {
                 group.snapshot = Some(group.shadow.clone());
             }
@@ -126,16 +163,17 @@ fn make(rng: &mut Rng, count: u128, stop: Stop) -> Group {
             let replica = carry_out(files, replica, after);
             if stop == Stop::Clean || ends {
                 carry_out(files, replica, &[Request::CloseClean]);
+                group.unflushed.clear();
             }
         }
         group.older.push(saved);
     }
     if stop != Stop::Clean {
         // Something that no clean close followed.
-        let mut requests: Vec<_> =
-            (0..6).flat_map(|_| change(rng, &mut group.shadow, true)).collect();
+        let mut requests: Vec<_> = (0..6).flat_map(|_| group.change(rng, true)).collect();
         if stop == Stop::PowerCut {
             requests.push(Request::Flush);
+            group.unflushed.clear();
         }
         for files in &mut group.replicas {
             let replica = reopen(files).unwrap();
@@ -161,11 +199,6 @@ enum Damage {
     Swap { with: FileId },
 }
 
-/// Files that only help to know more.
-fn is_hint(file: FileId) -> bool {
-    matches!(file, FileId::Recent | FileId::Sums | FileId::Reserve)
-}
-
 /// Data that was being written before an unclean stop is taken as it is.
 fn is_taken(file: FileId, stop: Stop) -> bool {
     stop != Stop::Clean && matches!(file, FileId::Data(..))
@@ -175,7 +208,7 @@ fn pick_file(rng: &mut Rng, files: &mut SimFiles, stop: Stop) -> FileId {
     let names = files.list().unwrap();
     loop {
         let file = FileId::parse(&names[rng.below(names.len() as u64) as usize]).unwrap();
-        if !is_hint(file) && !is_taken(file, stop) {
+        if !is_taken(file, stop) {
             return file;
         }
     }
@@ -198,8 +231,7 @@ fn pick(rng: &mut Rng, group: &mut Group, at: usize, file: FileId, stop: Stop) -
         8 => {
             let names = files.list().unwrap();
             let with = FileId::parse(&names[rng.below(names.len() as u64) as usize]).unwrap();
-            let left_alone = is_hint(with) || is_taken(with, stop);
-            Damage::Swap { with: if left_alone { file } else { with } }
+            Damage::Swap { with: if is_taken(with, stop) { file } else { with } }
         }
         _ => Damage::Older { moment: rng.below(group.older.len() as u64) as usize },
     }
@@ -242,16 +274,20 @@ fn read(driven: &mut Driven<'_>, view: View, block: u64) -> Option<Bytes> {
     crc::first_mismatch(&bytes, &crcs).is_none().then_some(bytes)
 }
 
-/// Reads everything. Gives the blocks of the head that the replica does not have.
-fn survey(
-    driven: &mut Driven<'_>,
-    shadow: &Shadow,
-    snapshot: Option<&Shadow>,
-) -> Result<Vec<u64>, String> {
+/// Reads everything. Gives the blocks of the head that the replica does not have, and those where
+/// it says that it lost writes and has something older.
+fn survey(driven: &mut Driven<'_>, group: &Expected) -> Result<Vec<u64>, String> {
+    let Expected { shadow, unflushed, snapshot } = group;
+    let lost = driven.replica.has_lost_writes();
+    let older = |block: u64, found: &Bytes| {
+        let values = unflushed.get(&block).filter(|_| lost);
+        values.is_some_and(|values| values.iter().any(|value| *found == content(*value)))
+    };
     let mut bad = Vec::new();
     for block in blocks().chain(700..704) {
         let expected = content(shadow.get(&block).copied().unwrap_or(0));
         match read(driven, View::Head, block) {
+            Some(found) if found != expected && older(block, &found) => bad.push(block),
             Some(found) if found != expected => {
                 return Err(format!("block {block} is {} not {}", found[0], expected[0]));
             }
@@ -301,10 +337,22 @@ fn harm(rng: &mut Rng, group: &mut Group, at: usize, stop: Stop) -> Result<(), S
             done.push((file, damage));
         }
     }
-    let report = check(&mut group.replicas[at].clone(), Depth::Data, &mut |_| {});
+    judge(group, at, stop, &done)
+}
+
+/// Looks at a replica after damage: no read is wrong, a check finds what is lost and says what to
+/// do, and what is put right stays so.
+fn judge(
+    group: &mut Group,
+    at: usize,
+    stop: Stop,
+    done: &[(FileId, Damage)],
+) -> Result<(), String> {
+    let (boot, expected) = (stop.next_boot(), group.expected());
+    let report = check_under(&mut group.replicas[at].clone(), Depth::Data, Some(boot), &mut |_| {});
+    assert_eq!(report.remedy().is_none(), report.is_healthy() || !report.is_replica());
     let context = |error: String| format!("{error}, after {done:?}; the check said {report}");
     let files = &mut group.replicas[at];
-    let boot = stop.next_boot();
     let Ok(replica) = reopen_in(files, boot) else {
         return match report.is_healthy() {
             true => Err(context("it does not open".into())),
@@ -312,13 +360,13 @@ fn harm(rng: &mut Rng, group: &mut Group, at: usize, stop: Stop) -> Result<(), S
         };
     };
     let mut driven = Driven::new(replica, files);
-    let bad = survey(&mut driven, &group.shadow, group.snapshot.as_ref()).map_err(context)?;
+    let bad = survey(&mut driven, &expected).map_err(context)?;
     // A check does not look at data that was being written; a scrub does.
     if !bad.is_empty() && report.is_healthy() && (stop == Stop::Clean || !scrub(&mut driven)) {
         return Err(context(format!("blocks {bad:?} are bad")));
     }
-    heal(&mut driven, &group.shadow, &bad).map_err(context)?;
-    let left = survey(&mut driven, &group.shadow, group.snapshot.as_ref()).map_err(context)?;
+    heal(&mut driven, &expected.shadow, &bad).map_err(context)?;
+    let left = survey(&mut driven, &expected).map_err(context)?;
     if !left.is_empty() {
         return Err(context(format!("blocks {left:?} could not be healed")));
     }
@@ -327,7 +375,7 @@ fn harm(rng: &mut Rng, group: &mut Group, at: usize, stop: Stop) -> Result<(), S
     let replica =
         reopen_in(files, boot).map_err(|error| context(format!("not a second time: {error:?}")))?;
     let mut driven = Driven::new(replica, files);
-    let left = survey(&mut driven, &group.shadow, group.snapshot.as_ref()).map_err(context)?;
+    let left = survey(&mut driven, &expected).map_err(context)?;
     match left.is_empty() {
         true => Ok(()),
         false => Err(context(format!("blocks {left:?} are bad again"))),
@@ -347,6 +395,80 @@ fn run(seed: u64) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Every way to damage a file as a whole, or where something is.
+fn whole_damages(group: &mut Group, at: usize, file: FileId) -> Vec<Damage> {
+    let len = group.replicas[at].len(file).unwrap().unwrap();
+    let names = group.replicas[at].list().unwrap();
+    let others = names.iter().filter_map(|name| FileId::parse(name)).filter(|it| *it != file);
+    let mut all: Vec<Damage> = others.map(|with| Damage::Swap { with }).collect();
+    all.extend((0..group.older.len()).map(|moment| Damage::Older { moment }));
+    all.extend(
+        [0, 40, 5000]
+            .map(|offset| Damage::Flip { offset: offset.min(len.saturating_sub(1)), bit: 3 }),
+    );
+    all.extend([
+        Damage::Garbage { offset: 0 },
+        Damage::Zero { offset: 0, len: BLOCK },
+        Damage::Zero { offset: 0, len },
+        Damage::Truncate { len: len / 2 },
+        Damage::Truncate { len: 0 },
+        Damage::Remove,
+        Damage::OfOther { replica: 1 - at },
+    ]);
+    all
+}
+
+#[test]
+fn every_damage_of_every_file_is_found_by_a_check() {
+    for (seed, stop) in (0..).zip([Stop::Clean, Stop::Kill, Stop::PowerCut].repeat(2)) {
+        let mut group = make(&mut Rng::new(seed), 2, stop);
+        let names = group.replicas[0].list().unwrap();
+        for file in names.iter().filter_map(|name| FileId::parse(name)) {
+            for damage in whole_damages(&mut group, 0, file) {
+                let taken = is_taken(file, stop)
+                    || matches!(damage, Damage::Swap { with } if is_taken(with, stop));
+                if taken {
+                    continue;
+                }
+                let whole = group.replicas.clone();
+                apply(&mut group, 0, file, &damage);
+                let done = [(file, damage)];
+                judge(&mut group, 0, stop, &done)
+                    .unwrap_or_else(|error| panic!("{stop:?}: {error}"));
+                group.replicas = whole;
+            }
+        }
+    }
+}
+
+#[test]
+fn recent_changes_that_are_lost_after_a_kill_are_found() {
+    for damage in [
+        Damage::Remove,
+        Damage::Truncate { len: 0 },
+        Damage::Zero { offset: 0, len: BLOCK },
+        Damage::Flip { offset: 60, bit: 1 },
+        Damage::Older { moment: 0 },
+        Damage::OfOther { replica: 1 },
+    ] {
+        let mut group = make(&mut Rng::new(5), 2, Stop::Kill);
+        let files = &mut group.replicas[0];
+        let replica = reopen(files).unwrap();
+        carry_out(files, replica, &[write(700, 7), write(701, 8)]);
+        apply(&mut group, 0, FileId::Recent, &damage);
+        let boot = Some(Stop::Kill.next_boot());
+        let files = &mut group.replicas[0];
+        let report = check_under(files, Depth::Data, boot, &mut |_| {});
+        assert!(!report.is_healthy() && report.remedy().is_some(), "{damage:?}: {report}");
+        let replica = reopen(files).unwrap();
+        assert!(replica.has_lost_writes(), "{damage:?}");
+        // It is said once, and what follows is kept as ever.
+        drop(replica);
+        let report = check_under(files, Depth::Data, boot, &mut |_| {});
+        assert!(report.is_healthy(), "{damage:?}: {report}");
+    }
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn maps_and_recent_changes_that_make_no_sense_are_no_reason_to_panic() {
                 _ => (file, region),
             };
             let record = recent::Record { ticket: Ticket(number(rng) >> 1), page, presence };
-            let bytes = recent::encode(BootId::from_u128(1), tag, &record);
+            let bytes = recent::encode(BootId::from_u128(1), tag, &record, 12);
             files.write(FileId::Recent, rng.below(12) * PLACE, &bytes).unwrap();
         }
         use_it(files);

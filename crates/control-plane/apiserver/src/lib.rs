@@ -45,7 +45,7 @@ pub use fairness::InFlight;
 pub use http::body::RequestBody;
 pub use http::connections::ConnectionLimits;
 pub use http::respond::{Body, HttpReply};
-pub use http::server::serve;
+pub use http::server::{serve, serve_browsers};
 pub use http::websocket::Upgrade;
 pub use setup::bootstrap::BootstrapError;
 pub use setup::service_ip::{Cidr, CidrError};

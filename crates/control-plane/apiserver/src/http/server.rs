@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use auth::pki::tls::{Peer, Tls};
 use base::{Tasks, clock};
-use http::Request;
+use http::{Request, Uri};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -34,9 +34,36 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(10);
 const STREAMS: u32 = 1000;
 
-/// Accepts connections until asked to stop.
+/// Who connects to a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListenerClients {
+    /// Programs. They may show a certificate.
+    Programs,
+    /// Browsers. They are not asked for a certificate, and `/` is the page at `home`.
+    Browsers { home: &'static str },
+}
+
+/// Accepts connections of programs until asked to stop.
 pub async fn serve(api: Api, listener: TcpListener, tls: Tls, tasks: Tasks) {
-    let acceptor = TlsAcceptor::from(tls.config());
+    accept(api, listener, tls, tasks, ListenerClients::Programs).await;
+}
+
+/// Accepts connections of browsers until asked to stop.
+pub async fn serve_browsers(
+    api: Api,
+    listener: TcpListener,
+    tls: Tls,
+    tasks: Tasks,
+    home: &'static str,
+) {
+    accept(api, listener, tls, tasks, ListenerClients::Browsers { home }).await;
+}
+
+async fn accept(api: Api, listener: TcpListener, tls: Tls, tasks: Tasks, clients: ListenerClients) {
+    let acceptor = TlsAcceptor::from(match clients {
+        ListenerClients::Programs => tls.config(),
+        ListenerClients::Browsers { .. } => tls.browser_config(),
+    });
     let mut stop = tasks.stop_signal();
     let http = Arc::new(http_server());
     let mut refusals = RefusalLog::default();
@@ -67,6 +94,7 @@ pub async fn serve(api: Api, listener: TcpListener, tls: Tls, tasks: Tasks) {
             http: http.clone(),
             stop: tasks.stop_signal(),
             slot,
+            clients,
         };
         tokio::spawn(connection.run(stream, from));
     }
@@ -114,6 +142,7 @@ struct Connection {
     http: Arc<auto::Builder<TokioExecutor>>,
     stop: base::Stop,
     slot: Arc<ConnectionSlot>,
+    clients: ListenerClients,
 }
 
 impl Connection {
@@ -138,7 +167,7 @@ impl Connection {
         let activity = ConnectionActivity::new();
         let stream = CountedStream::new(stream, self.slot.clone());
         let shared = Arc::new((self.api.clone(), transport, self.slot.clone()));
-        let requests = activity.clone();
+        let (requests, clients) = (activity.clone(), self.clients);
         let service = service_fn(move |mut request: Request<Incoming>| {
             let (shared, active) = (shared.clone(), requests.begin());
             async move {
@@ -147,6 +176,11 @@ impl Connection {
                 if request.headers().contains_key(http::header::UPGRADE) {
                     let upgrade = hyper::upgrade::on(&mut request);
                     request.extensions_mut().insert(Upgrade::new(upgrade));
+                }
+                if let ListenerClients::Browsers { home } = clients
+                    && request.uri().path() == "/"
+                {
+                    *request.uri_mut() = Uri::from_static(home);
                 }
                 request.extensions_mut().insert(SourceAddress(from));
                 let request = request.map(|body| body.map_err(Into::into).boxed_unsync());

@@ -83,6 +83,7 @@ impl Material {
 #[derive(Debug, Clone)]
 pub struct Tls {
     config: Arc<ServerConfig>,
+    browsers: Arc<ServerConfig>,
     serving: Arc<Serving>,
     trust: Arc<Trust>,
 }
@@ -103,15 +104,22 @@ impl Tls {
         let builder = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(TlsError::Serving)?;
-        let mut config =
+        let browsers = builder.clone().with_no_client_auth().with_cert_resolver(serving.clone());
+        let config =
             builder.with_client_cert_verifier(trust.clone()).with_cert_resolver(serving.clone());
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self { config: Arc::new(config), serving, trust })
+        let (config, browsers) = (with_alpn(config), with_alpn(browsers));
+        Ok(Self { config, browsers, serving, trust })
     }
 
     /// One configuration for the life of the server.
     pub fn config(&self) -> Arc<ServerConfig> {
         self.config.clone()
+    }
+
+    /// The same certificate, without a request for one of the client: a browser that has any
+    /// would ask its user which one to send.
+    pub fn browser_config(&self) -> Arc<ServerConfig> {
+        self.browsers.clone()
     }
 
     /// Takes over renewed certificates; new connections see them.
@@ -148,6 +156,11 @@ impl Tls {
         verified(roots.users.as_ref(), cert, rest, now).map_err(PeerError::NotTrusted)?;
         Ok(Peer::User(user_from_certificate(cert)?))
     }
+}
+
+fn with_alpn(mut config: ServerConfig) -> Arc<ServerConfig> {
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Arc::new(config)
 }
 
 /// The server's TLS configuration, for those who never renew.

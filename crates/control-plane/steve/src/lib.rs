@@ -8,6 +8,7 @@
 //!   well_known paths of Harvester that are no resources
 //!   login      local users, their passwords and tokens
 //!   action     what `?action=` does to machines, volumes and nodes
+//!   why        what is wrong with a machine, and which command helps
 //!   caller     requests to the Kubernetes API in the caller's name
 //!   envelope   object ─► resource, and back (pure)
 //! ```
@@ -34,6 +35,7 @@ mod route;
 mod schemas;
 mod type_name;
 mod well_known;
+mod why;
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ use crate::reply::{self, SteveResult};
 use crate::request::{self, Body, RequestHead};
 use crate::rights::{self, Rights};
 use crate::route::{SteveRoute, Target};
-use crate::{Steve, collection};
+use crate::{Steve, collection, why};
 
 /// Machines remove these claims together with themselves.
 const REMOVED_CLAIMS: &str = "harvesterhci.io/removedPersistentVolumeClaims";
@@ -47,6 +47,9 @@ impl ResourceCall<'_> {
                     return outcome.unwrap_or(Err(unknown));
                 }
                 match link.or_else(|| asked.parameter("link")).filter(|link| !link.is_empty()) {
+                    Some(link) if link == "why" && why::explains(self.kind) => {
+                        why::answer(self, asked, &namespace, &name).await
+                    }
                     Some(link) => self.linked(asked, &path, &link).await,
                     None => self.of_object(asked, body, &namespace, &path).await,
                 }

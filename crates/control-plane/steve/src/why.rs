@@ -1,0 +1,61 @@
+//! The link `why` of machines: what keeps one from running, and which command helps. The same
+//! diagnosis as that of `sheaf vm why`, from what the caller may read.
+
+use client::CatalogKind;
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use virt::diagnosis::{DiagnosisInput, diagnose, read, read_all};
+
+use crate::error::SteveError;
+use crate::objects::ResourceCall;
+use crate::reply::{self, SteveResult};
+use crate::request::RequestHead;
+
+const VOLUMES: &str = "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/volumes";
+
+/// Whether resources of this kind have the link.
+pub(crate) fn explains(kind: &CatalogKind) -> bool {
+    kind.is("kubevirt.io", "virtualmachines")
+}
+
+pub(crate) async fn answer(
+    call: &ResourceCall<'_>,
+    asked: &RequestHead,
+    namespace: &str,
+    name: &str,
+) -> SteveResult {
+    if !matches!(asked.parts.method, Method::GET | Method::HEAD) {
+        return Err(SteveError::method_not_allowed(&asked.parts.method));
+    }
+    let machines = format!("/apis/kubevirt.io/v1/namespaces/{namespace}");
+    let core = format!("/api/v1/namespaces/{namespace}");
+    let data_volumes = format!("/apis/cdi.kubevirt.io/v1beta1/namespaces/{namespace}/datavolumes");
+    let session = &call.session;
+    // The caller has to be able to read the machine; without a right to the rest, less is told.
+    let machine = session.get(&format!("{machines}/virtualmachines/{name}")).await?;
+    let instance = session.find(&format!("{machines}/virtualmachineinstances/{name}")).await;
+    let facts = DiagnosisInput {
+        name: name.to_owned(),
+        namespace: namespace.to_owned(),
+        machine: read(machine),
+        instance: instance.ok().flatten().and_then(read),
+        claims: read_all(items(call, &format!("{core}/persistentvolumeclaims")).await),
+        data_volumes: read_all(items(call, &data_volumes).await),
+        events: read_all(items(call, &format!("{core}/events")).await),
+        storage_volumes: read_all(items(call, VOLUMES).await),
+        nodes: read_all(items(call, "/api/v1/nodes").await),
+    };
+    let found = diagnose(&facts, base::clock::now());
+    let mut shown = json!(found);
+    shown["healthy"] = found.is_healthy().into();
+    Ok(reply::json(StatusCode::OK, &shown))
+}
+
+/// The objects of a list; none for a caller who may not read them.
+async fn items(call: &ResourceCall<'_>, path: &str) -> Vec<Value> {
+    let Ok(mut list) = call.session.get(path).await else { return Vec::new() };
+    match list["items"].take() {
+        Value::Array(items) => items,
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,127 @@
+// Which screen a URL shows. Screens are loaded when they are first opened.
+import type { ComponentType } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { expired } from "./api/http.ts";
+import { user } from "./api/session.ts";
+import { Activities } from "./components/Activities.tsx";
+import { ConfirmDialog } from "./components/Confirm.tsx";
+import { ErrorNote } from "./components/Note.tsx";
+import { Palette } from "./components/Palette.tsx";
+import { openPalette, paletteOpen } from "./components/paletteState.ts";
+import { Shell } from "./components/Shell.tsx";
+import { Shortcuts } from "./components/Shortcuts.tsx";
+import { t } from "./messages.ts";
+import { here, navigate } from "./router.ts";
+import { Login, LoginAgain } from "./screens/Login.tsx";
+import { Machines } from "./screens/Machines.tsx";
+
+type Screen = ComponentType<{ words: string[] }>;
+type Loader = () => Promise<Screen>;
+
+const SCREENS: Partial<Record<string, Loader>> = {
+  "": async () => (await import("./screens/Overview.tsx")).Overview,
+  machines: async () => Machines,
+  machine: async () => (await import("./screens/Machine.tsx")).MachineDetail,
+  create: async () => (await import("./screens/CreateMachine.tsx")).CreateMachine,
+  volumes: async () => (await import("./screens/Volumes.tsx")).Volumes,
+  images: async () => (await import("./screens/Images.tsx")).Images,
+  snapshots: async () => (await import("./screens/Snapshots.tsx")).Snapshots,
+  templates: async () => (await import("./screens/Templates.tsx")).Templates,
+  keys: async () => (await import("./screens/Keys.tsx")).Keys,
+  networks: async () => (await import("./screens/Networks.tsx")).Networks,
+  hosts: async () => (await import("./screens/Hosts.tsx")).Hosts,
+  events: async () => (await import("./screens/Events.tsx")).Events,
+  users: async () => (await import("./screens/Users.tsx")).Users,
+  settings: async () => (await import("./screens/Settings.tsx")).Settings,
+  api: async () => (await import("./screens/Api.tsx")).Api,
+  profile: async () => (await import("./screens/Profile.tsx")).Profile,
+};
+
+function screenOf(words: string[]): string {
+  const [first = "", second] = words;
+  if (first !== "machines") return first;
+  if (second === "new") return "create";
+  return second === undefined ? "machines" : "machine";
+}
+
+/** Keys that work everywhere, unless a field has the focus. */
+function useGlobalKeys(showShortcuts: () => void): void {
+  useEffect(() => {
+    let went = 0;
+    const onKeyDown = (event: KeyboardEvent) => {
+      if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+        event.preventDefault();
+        openPalette();
+        return;
+      }
+      const target = event.target as HTMLElement;
+      const typing = target.closest("input, textarea, select, [contenteditable], .console-pane, .cm-editor, dialog, [role=menu]");
+      if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+      const go: Record<string, string> = { m: "/machines", v: "/volumes", i: "/images", h: "/hosts", e: "/events", o: "/", s: "/snapshots" };
+      if (Date.now() - went < 1000 && go[event.key]) {
+        event.preventDefault();
+        event.stopPropagation();
+        navigate(go[event.key]);
+      } else if (event.key === "/") {
+        event.preventDefault();
+        document.getElementById("filter")?.focus();
+      } else if (event.key === "c") {
+        navigate("/machines/new");
+      } else if (event.key === "?") {
+        showShortcuts();
+      }
+      went = event.key === "g" ? Date.now() : 0;
+    };
+    addEventListener("keydown", onKeyDown, true);
+    return () => removeEventListener("keydown", onKeyDown, true);
+  }, []);
+}
+
+export function App() {
+  const [shortcuts, setShortcuts] = useState(false);
+  useGlobalKeys(() => setShortcuts(true));
+  if (user.value === null) return null;
+  if (user.value === false) return <Login />;
+  return (
+    <>
+      <Shell>
+        <Current />
+      </Shell>
+      <Activities />
+      <ConfirmDialog />
+      {paletteOpen.value && <Palette />}
+      {shortcuts && <Shortcuts onClose={() => setShortcuts(false)} />}
+      {expired.value && <LoginAgain />}
+    </>
+  );
+}
+
+function Current() {
+  const { words } = here.value;
+  const name = screenOf(words);
+  const [loaded, setLoaded] = useState<{ name: string; screen: Screen } | null>(null);
+  const [error, setError] = useState<unknown>(null);
+  useEffect(() => {
+    let wanted = true;
+    const load = SCREENS[name];
+    setError(load ? null : new Error(t("There is no such page.")));
+    load?.().then(
+      (screen) => wanted && setLoaded({ name, screen }),
+      // After an update of the server, files of the old pages are gone.
+      () => wanted && setError(new Error(t("This page cannot be loaded. The server may have been updated: reload the page."))),
+    );
+    return () => {
+      wanted = false;
+    };
+  }, [name]);
+  if (error) {
+    return (
+      <div class="page">
+        <ErrorNote error={error} />
+      </div>
+    );
+  }
+  if (loaded?.name !== name) return null;
+  const Screen = loaded.screen;
+  return <Screen words={words} key={name} />;
+}

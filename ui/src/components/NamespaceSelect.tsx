@@ -1,0 +1,27 @@
+import { NAMESPACE } from "../api/kinds.ts";
+import { useCollection } from "../api/watch.ts";
+
+/** Namespaces that belong to the system are not for machines. */
+const SYSTEM = /^(kube-|cattle-|longhorn-system$|harvester-system$|fleet-|local$)/;
+
+interface Props {
+  value: string;
+  onChange: (name: string) => void;
+  [attribute: string]: unknown;
+}
+
+export function NamespaceSelect({ value, onChange, ...attributes }: Props) {
+  const namespaces = useCollection(NAMESPACE);
+  const names = [...namespaces.items.keys()].filter((name) => !SYSTEM.test(name)).sort();
+  // Who may not list namespaces can still name one.
+  if (names.length === 0) {
+    return <input class="input" {...attributes} value={value} onInput={(event) => onChange(event.currentTarget.value)} />;
+  }
+  return (
+    <select class="input" {...attributes} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+      {names.map((name) => (
+        <option key={name}>{name}</option>
+      ))}
+    </select>
+  );
+}

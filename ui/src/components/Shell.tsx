@@ -1,0 +1,126 @@
+import { useState } from "preact/hooks";
+import type { ComponentChildren } from "preact";
+import { IMAGE, INSTANCE, MACHINE } from "../api/kinds.ts";
+import { may, user } from "../api/session.ts";
+import { offlineSince, useCollection } from "../api/watch.ts";
+import { t } from "../messages.ts";
+import { here, href } from "../router.ts";
+import icon from "../icon.svg";
+import { Button } from "./Button.tsx";
+import { Icon, type IconName } from "./Icon.tsx";
+import { openPalette } from "./paletteState.ts";
+import { UserMenu } from "./UserMenu.tsx";
+
+interface Entry {
+  path: string;
+  label: string;
+  icon: IconName;
+  /** Shown to those who may list this. */
+  needs?: [group: string, resource: string];
+}
+
+export const SECTIONS: { title?: string; entries: Entry[] }[] = [
+  {
+    entries: [
+      { path: "/", label: "Overview", icon: "overview" },
+      { path: "/machines", label: "Machines", icon: "monitor", needs: ["kubevirt.io", "virtualmachines"] },
+      { path: "/volumes", label: "Volumes", icon: "disk", needs: ["", "persistentvolumeclaims"] },
+      { path: "/images", label: "Images", icon: "image", needs: ["harvesterhci.io", "virtualmachineimages"] },
+      { path: "/snapshots", label: "Snapshots", icon: "camera", needs: ["snapshot.kubevirt.io", "virtualmachinesnapshots"] },
+      { path: "/templates", label: "Templates", icon: "layers", needs: ["harvesterhci.io", "virtualmachinetemplates"] },
+      { path: "/keys", label: "SSH keys", icon: "key", needs: ["harvesterhci.io", "keypairs"] },
+      { path: "/networks", label: "Networks", icon: "network", needs: ["k8s.cni.cncf.io", "network-attachment-definitions"] },
+    ],
+  },
+  {
+    title: "Cluster",
+    entries: [
+      { path: "/hosts", label: "Hosts", icon: "server", needs: ["", "nodes"] },
+      { path: "/events", label: "Events", icon: "activity", needs: ["", "events"] },
+      { path: "/users", label: "Users", icon: "users", needs: ["management.cattle.io", "users"] },
+      { path: "/settings", label: "Settings", icon: "settings", needs: ["harvesterhci.io", "settings"] },
+      { path: "/api", label: "API", icon: "braces" },
+    ],
+  },
+];
+
+const isCurrent = (path: string) => (path === "/" ? here.value.path === "/" : here.value.path.split("?")[0].startsWith(path));
+
+export const mayOpen = (entry: Entry) => !entry.needs || may("list", ...entry.needs);
+
+export function Shell({ children }: { children: ComponentChildren }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <div class="shell">
+      <a class="skip" href="#main">
+        {t("Skip to content")}
+      </a>
+      <header class="head">
+        <Button class="menu-button" icon="menu" look="quiet" label={t("Navigation")} onClick={() => setOpen(!open)} />
+        <a class="brand" href={href("/")}>
+          <img src={icon} alt="" />
+          <span>Sheaf</span>
+        </a>
+        <button type="button" class="search-button" onClick={openPalette}>
+          <Icon name="search" />
+          <span class="grow ellipsis">{t("Search or do…")}</span>
+          <kbd>Ctrl K</kbd>
+        </button>
+        <span class="grow hide-small" />
+        {may("create", "kubevirt.io", "virtualmachines") && (
+          <a class="button primary hide-small" href={href("/machines/new")}>
+            <Icon name="plus" />
+            {t("Create machine")}
+          </a>
+        )}
+        <UserMenu name={user.value ? user.value.name : ""} />
+      </header>
+      <nav class={open ? "nav open" : "nav"} aria-label={t("Main")} onClick={() => setOpen(false)}>
+        {SECTIONS.map((section) => (
+          <div key={section.title ?? ""}>
+            {section.title && <h2>{t(section.title)}</h2>}
+            {section.entries.filter(mayOpen).map((entry) => (
+              <a key={entry.path} href={href(entry.path)} aria-current={isCurrent(entry.path) ? "page" : undefined}>
+                <Icon name={entry.icon} />
+                {t(entry.label)}
+                <Count path={entry.path} />
+              </a>
+            ))}
+          </div>
+        ))}
+      </nav>
+      <main class="main" id="main" tabIndex={-1}>
+        <Offline />
+        {children}
+      </main>
+    </div>
+  );
+}
+
+/** How many there are of what the palette searches; those are followed all the time. */
+function Count({ path }: { path: string }) {
+  if (path === "/machines") return <MachineCount />;
+  if (path === "/images") return <ImageCount />;
+  return null;
+}
+
+function MachineCount() {
+  useCollection(INSTANCE);
+  const machines = useCollection(MACHINE);
+  return <span class="count">{machines.items.size.toLocaleString()}</span>;
+}
+
+function ImageCount() {
+  return <span class="count">{useCollection(IMAGE).items.size.toLocaleString()}</span>;
+}
+
+function Offline() {
+  const since = offlineSince.value;
+  if (!since) return null;
+  return (
+    <div class="banner" role="alert">
+      <Icon name="warning" />
+      {t("Not connected since {time}. Trying again; what you see may be old.", { time: since.toLocaleTimeString() })}
+    </div>
+  );
+}

@@ -1,0 +1,121 @@
+// An object as YAML: edited, tried without effect, shown as a difference, then applied.
+import { useEffect, useState } from "preact/hooks";
+import { FIELD_MANAGER, request, warnings } from "../api/http.ts";
+import { kubectlName, pathOf, type Kind } from "../api/kinds.ts";
+import type { KubeObject } from "../api/objects.ts";
+import { t } from "../messages.ts";
+import { begin, update } from "../model/activity.ts";
+import { editable, fromYaml, toYaml } from "../model/yaml.ts";
+import { Button } from "./Button.tsx";
+import { CopyButton } from "./Copy.tsx";
+import { Dialog } from "./Dialog.tsx";
+import { Diff } from "./Diff.tsx";
+import { Editor } from "./Editor.tsx";
+import { ErrorNote, Note } from "./Note.tsx";
+
+interface Props {
+  kind: Kind;
+  object: KubeObject;
+  readOnly?: boolean;
+}
+
+interface Review {
+  body: Record<string, unknown>;
+  after: string;
+  warnings: string[];
+}
+
+export function YamlEditor({ kind, object, readOnly = false }: Props) {
+  const [base, setBase] = useState(object);
+  const [text, setText] = useState(() => toYaml(editable(object)));
+  const [error, setError] = useState<unknown>(null);
+  const [review, setReview] = useState<Review | null>(null);
+  const saved = toYaml(editable(base));
+  const dirty = text !== saved;
+  const path = pathOf(kind, base.metadata.namespace, base.metadata.name);
+  // While nothing was typed, the text follows the object.
+  useEffect(() => {
+    if (dirty || object.metadata.resourceVersion === base.metadata.resourceVersion) return;
+    setBase(object);
+    setText(toYaml(editable(object)));
+  }, [object]);
+  const write = (body: Record<string, unknown>, dryRun?: "All") =>
+    request<KubeObject>("PUT", path, { body, query: { fieldManager: FIELD_MANAGER, fieldValidation: "Strict", dryRun } });
+  const check = async () => {
+    setError(null);
+    try {
+      const body = fromYaml(text);
+      const meta = { ...(body.metadata as Record<string, unknown>), resourceVersion: base.metadata.resourceVersion };
+      const whole = { ...body, metadata: meta };
+      warnings.value = [];
+      const answer = await write(whole, "All");
+      setReview({ body: whole, after: toYaml(editable(answer)), warnings: warnings.value });
+    } catch (failure) {
+      setError(failure);
+    }
+  };
+  const apply = async () => {
+    if (!review) return;
+    try {
+      const answer = await write(review.body);
+      setBase(answer);
+      setText(toYaml(editable(answer)));
+      setReview(null);
+      update(begin(t("Saved: {name}", { name: base.metadata.name })), { state: "done" });
+    } catch (failure) {
+      setReview(null);
+      setError(failure);
+    }
+  };
+  const command = `kubectl get ${kubectlName(kind)} ${base.metadata.name}${base.metadata.namespace ? ` -n ${base.metadata.namespace}` : ""} -o yaml`;
+  const stale = dirty && object.metadata.resourceVersion !== base.metadata.resourceVersion;
+  return (
+    <div class="stack grow yaml">
+      <div class="toolbar">
+        <code class="muted grow ellipsis">{command}</code>
+        <CopyButton text={command} label={t("Copy command")} />
+        {!readOnly && (
+          <>
+            <Button disabled={dirty ? false : t("Nothing was changed")} onClick={() => (setBase(object), setText(toYaml(editable(object))), setError(null))}>
+              {t("Discard")}
+            </Button>
+            <Button look="primary" disabled={dirty ? false : t("Nothing was changed")} onClick={() => void check()}>
+              {t("Review changes")}
+            </Button>
+          </>
+        )}
+      </div>
+      <ErrorNote error={error} />
+      {stale && <Note tone="warn">{t("The object was changed elsewhere since you began. Discard to see it; saving will be refused.")}</Note>}
+      <div class="editor grow">
+        <Editor value={text} label={t("YAML of {name}", { name: base.metadata.name })} readOnly={readOnly} onChange={setText} />
+      </div>
+      {review && (
+        <Dialog
+          wide
+          title={t("Changes to {name}", { name: base.metadata.name })}
+          onClose={() => setReview(null)}
+          onSubmit={() => void apply()}
+          footer={
+            <>
+              <Button onClick={() => setReview(null)}>{t("Back")}</Button>
+              <Button submit look="primary">
+                {t("Save")}
+              </Button>
+            </>
+          }
+        >
+          <div class="stack">
+            <Note tone="ok">{t("The server accepts this. Nothing has been changed yet.")}</Note>
+            {review.warnings.map((one) => (
+              <Note key={one} tone="warn">
+                {one}
+              </Note>
+            ))}
+            <Diff before={saved} after={review.after} />
+          </div>
+        </Dialog>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,177 @@
+import { EVENT, HOST, IMAGE, INSTANCE, LONGHORN_VOLUME, MACHINE } from "../api/kinds.ts";
+import { condition } from "../api/objects.ts";
+import { may } from "../api/session.ts";
+import type { Host, Image, Instance, KubeEvent, LonghornVolume, Machine } from "../api/types.ts";
+import { useCollection } from "../api/watch.ts";
+import { Age } from "../components/Age.tsx";
+import { newestFirst, timeOf } from "../components/EventList.tsx";
+import { Icon } from "../components/Icon.tsx";
+import { Meter } from "../components/Meter.tsx";
+import { Page } from "../components/Page.tsx";
+import { StatusMark } from "../components/StatusMark.tsx";
+import { t } from "../messages.ts";
+import { capacityOf, type Capacity } from "../model/capacity.ts";
+import { imageStatus } from "../model/image.ts";
+import { machineRows, type MachineRow } from "../model/machine.ts";
+import { formatBytes } from "../model/quantity.ts";
+import { needsAttention, type Status } from "../model/status.ts";
+import { volumeHealth } from "../model/volume.ts";
+import { href, machinePath } from "../router.ts";
+
+interface Finding {
+  key: string;
+  what: string;
+  status: Status;
+  path: string;
+}
+
+/** What needs somebody, the worst first. */
+function findings(rows: MachineRow[], images: Iterable<Image>, volumes: Iterable<LonghornVolume>, hosts: Iterable<Host>): Finding[] {
+  const found: Finding[] = [];
+  for (const host of hosts) {
+    if (condition(host.status?.conditions as never, "Ready")?.status !== "True") {
+      found.push({ key: `host/${host.metadata.name}`, what: host.metadata.name, status: { tone: "bad", word: "Host not ready" }, path: "/hosts" });
+    }
+  }
+  for (const row of rows) {
+    if (needsAttention(row.status)) found.push({ key: row.key, what: row.name, status: row.status, path: machinePath(row.namespace, row.name) });
+  }
+  for (const volume of volumes) {
+    const status = volumeHealth(volume);
+    if (needsAttention(status)) found.push({ key: `volume/${volume.metadata.name}`, what: volume.metadata.name, status, path: "/volumes" });
+  }
+  for (const image of images) {
+    const status = imageStatus(image);
+    if (status.tone === "bad") found.push({ key: `image/${image.metadata.name}`, what: image.spec?.displayName ?? image.metadata.name, status, path: "/images" });
+  }
+  const rank = { bad: 0, warn: 1, busy: 2, off: 3, ok: 4 };
+  return found.sort((a, b) => rank[a.status.tone] - rank[b.status.tone]);
+}
+
+export function Overview() {
+  const rows = machineRows(useCollection<Machine>(MACHINE), useCollection<Instance>(INSTANCE));
+  const images = useCollection<Image>(IMAGE);
+  const hosts = useCollection<Host>(HOST);
+  const volumes = useCollection<LonghornVolume>(LONGHORN_VOLUME, { namespace: "longhorn-system" });
+  const events = useCollection<KubeEvent>(EVENT);
+  const found = findings(rows, images.items.values(), volumes.items.values(), hosts.items.values());
+  const running = rows.filter((row) => row.instance?.status?.phase === "Running").length;
+  const latest = newestFirst(events.items.values()).slice(0, 8);
+  return (
+    <Page title={t("Overview")}>
+      <div class="figures">
+        <Figure path="/machines" label={t("machines, {running} running", { running })} value={rows.length} />
+        <Figure path="/volumes" label={t("replicated volumes")} value={volumes.items.size} />
+        <Figure path="/images" label={t("images")} value={images.items.size} />
+        <Figure path="/hosts" label={t("hosts")} value={hosts.items.size} />
+      </div>
+      {rows.length === 0 && may("create", "kubevirt.io", "virtualmachines") && <FirstSteps />}
+      <div class="cards two">
+        <section class="card wide">
+          <header>
+            <h2>{t("What needs you")}</h2>
+            {found.length > 0 && <span class="muted">{found.length}</span>}
+          </header>
+          <ul class="list">
+            {found.slice(0, 12).map((finding) => (
+              <li key={finding.key} class="row wraps">
+                <StatusMark status={finding.status} pill />
+                <b>{finding.what}</b>
+                <span class="muted grow wrap">{finding.status.reason}</span>
+                <a class="button small" href={href(finding.path)}>
+                  {t("Show")}
+                </a>
+              </li>
+            ))}
+            {found.length > 12 && <li class="muted">{t("and {n} more", { n: found.length - 12 })}</li>}
+            {found.length === 0 && (
+              <li>
+                <StatusMark status={{ tone: "ok", word: "Nothing needs you" }} />
+              </li>
+            )}
+          </ul>
+        </section>
+        <CapacityCard capacity={capacityOf(hosts.items.values(), rows)} />
+        <section class="card">
+          <header>
+            <h2>{t("Latest events")}</h2>
+            <a href={href("/events")}>{t("All")}</a>
+          </header>
+          <ul class="list">
+            {latest.map((event) => (
+              <li key={event.metadata.uid} class="row">
+                <StatusMark status={{ tone: event.type === "Warning" ? "warn" : "ok", word: event.involvedObject?.name ?? "" }} />
+                <span class="muted grow ellipsis" title={event.message}>
+                  {event.message}
+                </span>
+                <span class="faint">
+                  <Age time={timeOf(event)} />
+                </span>
+              </li>
+            ))}
+            {latest.length === 0 && <li class="muted">{t("No events in the last hour.")}</li>}
+          </ul>
+        </section>
+      </div>
+    </Page>
+  );
+}
+
+function Figure({ path, label, value }: { path: string; label: string; value: number }) {
+  return (
+    <a class="figure" href={href(path)}>
+      <b>{value.toLocaleString()}</b>
+      <span>{label}</span>
+    </a>
+  );
+}
+
+function FirstSteps() {
+  return (
+    <section class="card">
+      <header>
+        <h2>{t("Make your first machine")}</h2>
+      </header>
+      <div class="body row wraps">
+        <a class="button primary" href={href("/machines/new")}>
+          <Icon name="plus" />
+          {t("Create machine")}
+        </a>
+        <a class="button" href={href("/images?new=url")}>
+          <Icon name="download" />
+          {t("Import an image")}
+        </a>
+        <a class="button" href={href("/images?new=upload")}>
+          <Icon name="upload" />
+          {t("Upload an image")}
+        </a>
+      </div>
+    </section>
+  );
+}
+
+function CapacityCard({ capacity }: { capacity: Capacity }) {
+  const lines: [string, number, number, (value: number) => string][] = [
+    [t("CPU given to guests"), capacity.cpuUsed, capacity.cpu, (value) => String(Math.round(value * 10) / 10)],
+    [t("Memory given to guests"), capacity.memoryUsed, capacity.memory, formatBytes],
+  ];
+  return (
+    <section class="card">
+      <header>
+        <h2>{t("Capacity")}</h2>
+      </header>
+      <div class="body stack">
+        {lines.map(([label, used, all, show]) => (
+          <div key={label} class="stack tight">
+            <div class="row">
+              <span class="grow">{label}</span>
+              <span class="muted">{t("{used} of {all}", { used: show(used), all: show(all) })}</span>
+            </div>
+            <Meter value={used} of={all} label={label} />
+          </div>
+        ))}
+        {capacity.fits !== null && <p class="muted">{t("Room for about {n} more machines with 2 CPU and 4 Gi.", { n: capacity.fits })}</p>}
+      </div>
+    </section>
+  );
+}

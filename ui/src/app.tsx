@@ -105,8 +105,9 @@ function Current() {
     let wanted = true;
     const load = SCREENS[name];
     setError(load ? null : new Error(t("There is no such page.")));
-    load?.().then(
-      (screen) => wanted && setLoaded({ name, screen }),
+    const again = () => new Promise<void>((resolve) => setTimeout(resolve, 500)).then(() => load?.());
+    load?.().catch(again).then(
+      (screen) => wanted && screen && setLoaded({ name, screen }),
       // After an update of the server, files of the old pages are gone.
       () => wanted && setError(new Error(t("This page cannot be loaded. The server may have been updated: reload the page."))),
     );

@@ -66,6 +66,12 @@ export async function send(method: string, path: string, options: RequestOptions
   }
 }
 
+/** A moment later, unless nobody waits any more. */
+function later(stop: AbortSignal | undefined, error: unknown): Promise<void> {
+  if (stop?.aborted) return Promise.reject(error);
+  return new Promise((resolve) => setTimeout(resolve, 300));
+}
+
 async function once(method: string, path: string, options: RequestOptions): Promise<Response> {
   const headers: Record<string, string> = { Accept: options.accept ?? "application/json", "X-Sheaf-Client": "ui" };
   const writes = method !== "GET" && method !== "HEAD";
@@ -79,8 +85,11 @@ async function once(method: string, path: string, options: RequestOptions): Prom
     headers["Content-Type"] = options.contentType ?? "application/json";
   }
   const asked = `${method} ${path}`;
+  const ask = () => fetch(url(path, options.query), { method, headers, body, signal: options.signal, redirect: "error" });
+  // Browsers drop connections when the network changes. What changes nothing is asked again.
+  const again = !writes || path.startsWith("/v3-public");
   try {
-    return await fetch(url(path, options.query), { method, headers, body, signal: options.signal, redirect: "error" });
+    return await (again ? ask().catch((error: unknown) => later(options.signal, error).then(ask)) : ask());
   } catch (error) {
     if (options.signal?.aborted) throw error;
     throw new ApiError(0, "Unreachable", "The server does not answer.", [], asked);

@@ -34,6 +34,19 @@ export async function logOut(): Promise<void> {
   location.assign("/dashboard/");
 }
 
+const PAUSE = 1000;
+
+/** Asks until the server answers: without it there is no page. */
+async function untilAnswered(ask: () => Promise<Response>): Promise<Response> {
+  for (;;) {
+    try {
+      return await ask();
+    } catch {
+      await new Promise((resolve) => setTimeout(resolve, PAUSE));
+    }
+  }
+}
+
 /** Asks the server; without a session it is nobody. */
 export async function whoAmI(): Promise<void> {
   if (csrf() === "") {
@@ -46,7 +59,7 @@ export async function whoAmI(): Promise<void> {
   const body = { apiVersion: "authentication.k8s.io/v1", kind: "SelfSubjectReview" };
   const headers = { "Content-Type": "application/json", "X-API-Csrf": csrf() };
   const path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-  const response = await fetch(path, { method: "POST", headers, body: JSON.stringify(body) });
+  const response = await untilAnswered(() => fetch(path, { method: "POST", headers, body: JSON.stringify(body) }));
   const review = response.ok ? ((await response.json()) as Review) : {};
   const info = review.status?.userInfo;
   if (!info?.username || info.username === "system:anonymous") {

@@ -1,7 +1,7 @@
 // A table of any number of rows. Only those that can be seen are in the document: rows have one
 // height, so which they are is arithmetic.
 import type { ComponentChildren, TargetedKeyboardEvent } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { isPhone, isTouch } from "../model/media.ts";
 import { t } from "../messages.ts";
 import { here, navigate, setQuery } from "../router.ts";
@@ -36,6 +36,11 @@ interface Props<R> {
 
 const OVERSCAN = 8;
 
+/** Numbers within texts count as numbers: `web-2` comes before `web-10`. Quicker than a collator. */
+function comparable(key: string | number): string | number {
+  return typeof key === "number" ? key : key.toLowerCase().replace(/\d+/g, (digits) => digits.padStart(10, "0"));
+}
+
 /** The rows in the order that the URL names, or in that of the first column. */
 export function sorted<R>(rows: R[], columns: Column<R>[], order: string | null): R[] {
   const down = order?.startsWith("-") ?? false;
@@ -43,11 +48,8 @@ export function sorted<R>(rows: R[], columns: Column<R>[], order: string | null)
   const column = columns.find((one) => one.id === id && one.sort) ?? columns.find((one) => one.sort);
   if (!column?.sort) return rows;
   const by = column.sort;
-  const keyed = rows.map((row) => ({ row, key: by(row) }));
-  const collator = new Intl.Collator(undefined, { numeric: true });
-  keyed.sort((a, b) =>
-    typeof a.key === "number" && typeof b.key === "number" ? a.key - b.key : collator.compare(String(a.key), String(b.key)),
-  );
+  const keyed = rows.map((row) => ({ row, key: comparable(by(row)) }));
+  keyed.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0));
   const result = keyed.map((one) => one.row);
   return down ? result.reverse() : result;
 }
@@ -60,7 +62,8 @@ export function Grid<R>(props: Props<R>) {
   const phone = isPhone.value;
   const rowHeight = phone ? 56 : isTouch.value ? 44 : 32;
   const order = here.value.query.get("sort");
-  const rows = sorted(props.rows, columns, order);
+  // Scrolling renders as well, and changes no order.
+  const rows = useMemo(() => sorted(props.rows, columns, order), [props.rows, columns, order]);
   useEffect(() => {
     const grid = element.current;
     if (!grid) return;

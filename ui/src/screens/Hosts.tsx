@@ -83,7 +83,7 @@ function HostCard({ host, rows }: { host: Host; rows: MachineRow[] }) {
               <span class="grow">{label}</span>
               <span class="muted">{text}</span>
             </div>
-            <Meter value={used} of={all} label={label} />
+            <Meter value={used} of={all} label={label} plain={all === capacity.cpu} />
           </div>
         ))}
         <dl class="facts">

@@ -1,4 +1,4 @@
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { MACHINE_ACTIONS, refusalOf, runAction } from "../actions/machine.tsx";
 import { INSTANCE, MACHINE } from "../api/kinds.ts";
 import { may } from "../api/session.ts";
@@ -84,7 +84,8 @@ export function Machines() {
   const [selected, setSelected] = useState(new Set<string>());
   const text = here.value.query.get("q") ?? "";
   const all = machineRows(machines, instances);
-  const rows = all.filter(compileFilter(text));
+  const changes = `${machines.version.value} ${instances.version.value}`;
+  const rows = useMemo(() => all.filter(compileFilter(text)), [changes, text]);
   const chosen = rows.filter((row) => selected.has(row.key));
   const onKey = (event: KeyboardEvent, row: MachineRow) => {
     const action = MACHINE_ACTIONS.find((one) => one.key === event.key);

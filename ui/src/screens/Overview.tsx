@@ -91,6 +91,7 @@ export function Overview() {
             )}
           </ul>
         </section>
+        {rows.length > 0 && <RecentMachines rows={rows} />}
         <CapacityCard capacity={capacityOf(hosts.items.values(), rows)} />
         <section class="card">
           <header>
@@ -114,6 +115,35 @@ export function Overview() {
         </section>
       </div>
     </Page>
+  );
+}
+
+const RECENT = 6;
+
+/** The newest machines, each one click from its console. */
+function RecentMachines({ rows }: { rows: MachineRow[] }) {
+  const newest = [...rows].sort((a, b) => ((a.created ?? "") < (b.created ?? "") ? 1 : -1)).slice(0, RECENT);
+  return (
+    <section class="card">
+      <header>
+        <h2>{t("Newest machines")}</h2>
+        <a href={href("/machines")}>{t("All")}</a>
+      </header>
+      <ul class="list">
+        {newest.map((row) => (
+          <li key={row.key} class="row">
+            <a class="grow ellipsis" href={href(machinePath(row.namespace, row.name))}>
+              {row.name}
+            </a>
+            <StatusMark status={row.status} />
+            <a class="button small" href={href(machinePath(row.namespace, row.name, "console"))} aria-label={t("Console of {name}", { name: row.name })}>
+              <Icon name="terminal" />
+              {t("Console")}
+            </a>
+          </li>
+        ))}
+      </ul>
+    </section>
   );
 }
 
@@ -151,8 +181,8 @@ function FirstSteps() {
 }
 
 function CapacityCard({ capacity }: { capacity: Capacity }) {
-  const lines: [string, number, number, (value: number) => string][] = [
-    [t("CPU given to guests"), capacity.cpuUsed, capacity.cpu, (value) => String(Math.round(value * 10) / 10)],
+  const lines: [string, number, number, (value: number) => string, boolean?][] = [
+    [t("CPU given to guests"), capacity.cpuUsed, capacity.cpu, (value) => String(Math.round(value * 10) / 10), true],
     [t("Memory given to guests"), capacity.memoryUsed, capacity.memory, formatBytes],
   ];
   return (
@@ -161,16 +191,16 @@ function CapacityCard({ capacity }: { capacity: Capacity }) {
         <h2>{t("Capacity")}</h2>
       </header>
       <div class="body stack">
-        {lines.map(([label, used, all, show]) => (
+        {lines.map(([label, used, all, show, plain]) => (
           <div key={label} class="stack tight">
             <div class="row">
               <span class="grow">{label}</span>
               <span class="muted">{t("{used} of {all}", { used: show(used), all: show(all) })}</span>
             </div>
-            <Meter value={used} of={all} label={label} />
+            <Meter value={used} of={all} label={label} plain={plain} />
           </div>
         ))}
-        {capacity.fits !== null && <p class="muted">{t("Room for about {n} more machines with 2 CPU and 4 Gi.", { n: capacity.fits })}</p>}
+        {capacity.fits !== null && <p class="muted">{t("Memory for about {n} more machines with 4 Gi.", { n: capacity.fits })}</p>}
       </div>
     </section>
   );

@@ -46,6 +46,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("gateway", &["base", "client", "virt"]),
     // Harvester's REST API: requests of the same user to the Kubernetes API.
     ("steve", &["base", "client", "hci", "virt"]),
+    // The files of the dashboard; what its pages ask goes through the API like anybody's.
+    ("ui", &["base"]),
     // Makes the objects of one node real, as a client like any other.
     ("agent", &["base", "block", "client", "hci", "kinds", "net", "qemu", "types", "virt"]),
     (
@@ -62,6 +64,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "hci",
             "steve",
             "store",
+            "ui",
             "virt",
         ],
     ),

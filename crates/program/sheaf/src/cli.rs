@@ -2,6 +2,7 @@
 
 mod audit;
 mod connections;
+mod dashboard;
 mod encryption;
 mod image;
 pub(crate) mod kube_apiserver;
@@ -22,6 +23,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use audit::AuditArgs;
 pub(crate) use connections::ConnectionArgs;
+pub(crate) use dashboard::{DashboardListen, default_address as default_dashboard_address};
 pub(crate) use encryption::{EncryptedStore, EncryptionArgs};
 pub(crate) use image::{CloneArgs, Image, ImageCommand, ImageWish, ImportArgs};
 pub(crate) use oidc::OidcArgs;
@@ -177,6 +179,13 @@ pub(crate) struct ServerArgs {
     /// Address and port to serve HTTPS on.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:6443")]
     pub(crate) listen: SocketAddr,
+    /// Address and port to serve browsers on: the dashboard, without requests for client
+    /// certificates. The default is port 8443 of the listen address; "off" for none.
+    #[arg(long, value_name = "IP:PORT|off")]
+    pub(crate) dashboard_listen: Option<DashboardListen>,
+    /// Serve the dashboard's pages from this folder instead of the built-in ones.
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) ui_dir: Option<PathBuf>,
     /// Address that clients and other nodes reach this server at; the default is the listen
     /// address.
     #[arg(long, value_name = "IP")]

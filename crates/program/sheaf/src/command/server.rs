@@ -1,6 +1,7 @@
 //! `sheaf server`: one node, from its first file to its last request.
 
 mod certificates;
+mod dashboard;
 mod extensions;
 mod identities;
 pub(super) mod names;
@@ -103,6 +104,7 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
         .parse::<apiserver::Cidr>()
         .context("--service-cluster-ip-range is wrong")?;
     let listener = listen(args.listen).await?;
+    let browsers = dashboard::open(args).await?;
     let listening = listener.local_addr().context("cannot tell the address listened on")?;
     let advertise = names::advertised(listening, args.advertise_address);
     let names = names::serving(args, advertise, service_range.first());
@@ -126,7 +128,7 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
     let mint =
         || ServiceAccountTokens::new(ISSUER, Vec::new(), Vec::new(), pki.service_account_keys());
     let (tokens, minter) = (mint(), SecretTokenMinter(mint()));
-    let (extensions, door, rest) = extensions::new();
+    let (extensions, door, rest) = extensions::new(args.ui_dir.clone());
     let started = Api::start(config, settings, extensions, tokens, &tasks).await;
     if started.is_err() {
         encryption::give_up(made.as_deref());
@@ -149,8 +151,10 @@ async fn serve(args: &ServerArgs, layout: &Layout) -> Result<()> {
     // Before the first request is answered: its sender may stop the server at once.
     let mut signals = StopSignals::listen()?;
     tasks.spawn("server", apiserver::serve(api.clone(), listener, tls.clone(), tasks.clone()));
+    let serve = |listener| dashboard::serve(listener, args, api.clone(), tls.clone(), &tasks);
+    let dashboard = browsers.map(serve).transpose()?;
     certificates::keep_fresh(pki, names, tls, layout.clone(), url.clone(), api, &tasks);
-    announce(layout, &url, advertise, password.as_deref())?;
+    announce(layout, &url, dashboard.as_deref(), advertise, password.as_deref())?;
     // This thread did most of the start and has nothing more to do.
     memory::give_back();
     signals.received().await;
@@ -278,17 +282,19 @@ async fn first_login(
 fn announce(
     layout: &Layout,
     url: &str,
+    dashboard: Option<&str>,
     advertise: SocketAddr,
     password: Option<&str>,
 ) -> Result<()> {
-    info!(%advertise, "serving");
+    info!(%advertise, dashboard, "serving");
     let kubeconfig = layout.admin_kubeconfig();
     let kubeconfig = kubeconfig.display();
+    let dashboard = dashboard.map_or_else(String::new, |url| format!("  dashboard   {url}\n"));
     let login = password.map_or_else(String::new, |password| {
         format!("  login       admin, password {password} (change it: sheaf user passwd admin)\n")
     });
     super::print(&format!(
-        "\nSheaf is running.\n\n  URL         {url}\n  kubeconfig  {kubeconfig}\n{login}\n\
+        "\nSheaf is running.\n\n{dashboard}  URL         {url}\n  kubeconfig  {kubeconfig}\n{login}\n\
          Try next, in another terminal:\n  \
          export KUBECONFIG={kubeconfig}\n  \
          kubectl get nodes,storageclasses\n  \

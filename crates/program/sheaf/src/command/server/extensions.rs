@@ -2,6 +2,7 @@
 //!
 //! Only adapters; what a request means is decided in `virt` and `gateway`.
 
+mod pages;
 mod rest;
 mod rules;
 
@@ -26,8 +27,8 @@ use tokio::net::UnixStream;
 pub(super) use rest::RestHandle;
 
 /// The additions, and the place where their client is put once there is a server to be a
-/// client of.
-pub(super) fn new() -> (Extensions, GatewayHandle, RestHandle) {
+/// client of. `ui_dir` has the dashboard's pages if they are not the built-in ones.
+pub(super) fn new(ui_dir: Option<PathBuf>) -> (Extensions, GatewayHandle, RestHandle) {
     let door = GatewayHandle::default();
     let rest = RestHandle::default();
     let machines: Arc<dyn Group> = Arc::new(ExtensionHandler {
@@ -78,6 +79,7 @@ pub(super) fn new() -> (Extensions, GatewayHandle, RestHandle) {
             Arc::new(ImageData { door: door.clone() }),
             Arc::new(Exports { door: door.clone() }),
             Arc::new(rest.clone()),
+            Arc::new(pages::DashboardPages(ui::Dashboard::new(ui_dir))),
         ],
         credentials: vec![Arc::new(rest::LocalUsers)],
         evictions: vec![Arc::new(LauncherEvictions { door: door.clone() })],

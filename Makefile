@@ -69,6 +69,24 @@ bench: ## Measure a release build: requests per second, latency, CPU and memory
 	@scripts/setup run
 	cargo run --release --locked -p bench -- $(ARGS)
 
+.PHONY: ui
+ui: ## Build the dashboard's pages into ui/dist (needs Node.js; commit the result)
+	@scripts/setup ui
+	cd ui && npm run --silent check && npm run --silent build
+
+.PHONY: ui-watch
+ui-watch: ## Build the pages at every change; serve them with: sheaf server --ui-dir ui/dist
+	@scripts/setup ui
+	cd ui && npm run --silent watch
+
+.PHONY: ui-test
+ui-test: ## The dashboard in real Chromium: flows, accessibility, both themes (ARGS=--test-name-pattern=…)
+	@scripts/setup test
+	@scripts/setup ui
+	cargo build --locked -p sheaf
+	cd ui && npm run --silent check && \
+		SHEAF="$(CARGO_TARGET_DIR)/debug/sheaf" node --test --test-concurrency=1 $(ARGS) test/
+
 .PHONY: deny
 deny: ## Check dependencies with cargo-deny: licences, sources, versions, known vulnerabilities
 	@scripts/setup run

@@ -1,0 +1,1 @@
+var c;function i(){return c??=document.querySelector("meta[name=csp-nonce]")?.content??"",c}function m(o){let e=document.createElement;document.createElement=function(t,r){let n=e.call(this,t,r);return t.toLowerCase()==="style"&&n.setAttribute("nonce",i()),n};try{return o()}finally{document.createElement=e}}export{i as a,m as b};

@@ -16,6 +16,7 @@ mod cli;
 mod clients;
 mod conversion;
 mod crd;
+mod dashboard;
 mod encryption;
 mod etcd;
 mod fairness;

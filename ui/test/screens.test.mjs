@@ -1,0 +1,83 @@
+// Every screen, light and dark, wide and narrow: accessible, and without errors. Writes the pictures
+// of the guides with PICTURES=FOLDER.
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { readFileSync } from "node:fs";
+import { after, before, test } from "node:test";
+import { browser, open, Server, visit } from "./harness.mjs";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const SCREENS = ["/", "/machines", "/machines/new", "/volumes", "/images", "/images?new=url", "/snapshots", "/templates", "/keys", "/networks", "/hosts", "/events", "/users", "/settings", "/api", "/api/core/v1/nodes", "/profile"];
+const server = new Server();
+let chrome;
+
+before(async () => {
+  await server.start();
+  chrome = await browser();
+});
+after(async () => {
+  await chrome?.close();
+  await server.remove();
+});
+
+/** Axe runs beside the page's own scripts: the policy of the page does not let it in otherwise. */
+async function violations(page) {
+  await page.evaluate(axe);
+  const found = await page.evaluate(() => globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"] }));
+  return found.violations.map((one) => `${one.id}: ${one.nodes.map((node) => `${node.target} ${node.any[0]?.message ?? ""}`).slice(0, 3).join(" | ")}`);
+}
+
+for (const theme of ["light", "dark"]) {
+  test(`screens are accessible in the ${theme} theme`, async () => {
+    const page = await open(server, chrome, { theme, login: false });
+    await page.getByRole("button", { name: "Log in" }).waitFor();
+    const problems = (await violations(page)).map((one) => `login: ${one}`);
+    await page.context().close();
+    const inside = await open(server, chrome, { theme });
+    await inside.getByRole("heading", { name: "Overview" }).waitFor();
+    for (const path of SCREENS) {
+      await visit(server, inside, path);
+      await inside.waitForLoadState("domcontentloaded");
+      await inside.locator(".shell").waitFor();
+      await inside.waitForTimeout(400);
+      problems.push(...(await violations(inside)).map((one) => `${path}: ${one}`));
+    }
+    assert.deepEqual([...problems, ...inside.problems], []);
+    await inside.context().close();
+  });
+}
+
+test("nothing is cut off on a phone", async () => {
+  const page = await open(server, chrome, { width: 390, height: 844 });
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  for (const path of SCREENS) {
+    await visit(server, page, path);
+    const wider = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
+    assert.equal(wider, false, path);
+  }
+  await page.getByRole("button", { name: "Navigation" }).click();
+  await page.getByRole("link", { name: "Hosts" }).click();
+  await page.getByRole("heading", { name: "Hosts" }).waitFor();
+  assert.deepEqual(page.problems, []);
+  await page.context().close();
+});
+
+const folder = process.env.PICTURES;
+test("pictures of the guide", { skip: folder ? false : "set PICTURES to a folder" }, async () => {
+  const picture = async (page, name) => page.screenshot({ path: join(folder, `${name}.png`) });
+  for (const [theme, width, shots] of [
+    ["light", 1280, [["/machines", "machines"], ["/machines/default/demo", "machine"], ["/machines/new", "create"]]],
+    ["dark", 1280, [["/", "overview-dark"], ["/machines/default/demo/console?view=both", "console-dark"]]],
+    ["light", 390, [["/machines", "machines-phone"]]],
+  ]) {
+    const page = await open(server, chrome, { theme, width, height: width < 700 ? 720 : 720 });
+    await page.getByRole("heading", { name: "Overview" }).waitFor();
+    for (const [path, name] of shots) {
+      await visit(server, page, path);
+      await page.waitForTimeout(2500);
+      await picture(page, name);
+    }
+    await page.context().close();
+  }
+});

@@ -36,7 +36,7 @@ const STREAMS: u32 = 1000;
 
 /// Who connects to a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ListenerClients {
+enum ListenerClients {
     /// Programs. They may show a certificate.
     Programs,
     /// Browsers. They are not asked for a certificate, and `/` is the page at `home`.

@@ -97,3 +97,26 @@ fn a_machine_is_found_explained_and_deleted_in_a_browser() {
     }
     assert_eq!(page.problems(), Vec::<String>::new());
 }
+
+#[test]
+fn a_colleague_finds_the_one_project_that_is_theirs() {
+    let sheaf = server();
+    sheaf.run(&format!("user create joe --password {PASSWORD} --role read-only"));
+    let kubectl = sheaf.kubectl();
+    kubectl.run("create namespace lab");
+    kubectl.run("create rolebinding joe --clusterrole=admin --user=joe -n lab");
+    let login = json!({"username": "joe", "password": PASSWORD});
+    let login = sheaf.anonymous().post("/v3-public/localProviders/local?action=login", &login);
+    let joe = sheaf.bearer(login.ok()["token"].as_str().unwrap());
+    let path = "/v1/namespaces?link=accessible";
+    assert!(joe.get(path).ok()["data"].as_array().unwrap().len() > 1, "view is everywhere");
+    let bindings = sheaf.http().get("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings").ok();
+    let of_joe = |one: &&serde_json::Value| one["subjects"][0]["name"] == "joe";
+    let binding = bindings["items"].as_array().unwrap().iter().find(of_joe).unwrap();
+    kubectl.run(&format!(
+        "delete clusterrolebinding {}",
+        binding["metadata"]["name"].as_str().unwrap()
+    ));
+    assert_eq!(joe.get(path).ok()["data"], json!(["lab"]));
+    assert_eq!(sheaf.anonymous().get(path).status, 401);
+}

@@ -17,6 +17,7 @@
 //! requests of the same user to the Kubernetes API, so that authorization, admission and
 //! validation are the API server's.
 
+mod accessible;
 mod action;
 mod caller;
 mod collection;
@@ -116,7 +117,11 @@ impl Steve {
         if let Some(answer) = well_known::answer(self, &asked, &route).await {
             return answer;
         }
+        let link = asked.parameter("link");
         match (&*route.type_name, route.rest.as_slice()) {
+            ("namespaces", []) if link.as_deref() == Some("accessible") => {
+                accessible::answer(self, &session).await
+            }
             ("", _) => schemas::root(&asked, &route),
             ("schemas" | "schema", rest) => {
                 let catalog = self.kinds.get(&self.client).await?;

@@ -17,7 +17,7 @@ const WANTED = {
   "apis/harvesterhci.io/v1beta1": [
     "VirtualMachineImage", "KeyPair", "VirtualMachineTemplate", "VirtualMachineTemplateVersion", "Setting",
   ],
-  "apis/longhorn.io/v1beta2": ["Volume"],
+  "apis/longhorn.io/v1beta2": ["Volume", "Replica"],
   "apis/management.cattle.io/v3": ["User"],
   "apis/k8s.cni.cncf.io/v1": ["NetworkAttachmentDefinition"],
   "apis/storage.k8s.io/v1": ["StorageClass"],

@@ -49,12 +49,13 @@ function useGlobalKeys(showShortcuts: () => void): void {
   useEffect(() => {
     let went = 0;
     const onKeyDown = (event: KeyboardEvent) => {
-      if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+      const target = event.target as HTMLElement;
+      // In a console every key is the guest's.
+      if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k" && !target.closest(".console-pane")) {
         event.preventDefault();
         openPalette();
         return;
       }
-      const target = event.target as HTMLElement;
       const typing = target.closest("input, textarea, select, [contenteditable], .console-pane, .cm-editor, dialog, [role=menu]");
       if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
       const go: Record<string, string> = { m: "/machines", v: "/volumes", i: "/images", h: "/hosts", e: "/events", o: "/", s: "/snapshots" };

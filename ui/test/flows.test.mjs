@@ -126,13 +126,37 @@ test("a user with fewer rights sees fewer buttons, and the server refuses the re
   await page.getByRole("button", { name: "Add", exact: true }).click();
   await page.getByRole("row", { name: /jane.*view/ }).waitFor();
   const jane = await open(server, chrome, { user: "jane", password: "jane-password-1" });
-  await jane.getByRole("link", { name: "Machines" }).click();
+  await jane.getByRole("navigation", { name: "Main" }).getByRole("link", { name: "Machines" }).click();
   await jane.getByRole("row", { name: /db-1/ }).waitFor();
   assert.equal(await jane.getByRole("link", { name: "Create machine" }).count(), 0);
   assert.equal(await jane.getByRole("link", { name: "Users" }).count(), 0);
   assert.equal((await api(jane, "DELETE", `${MACHINES}/db-1`)).status, 403);
   assert.equal((await api(jane, "GET", "/api/v1/secrets")).status, 403);
   await jane.context().close();
+});
+
+test("a colleague with one project sees that project, and makes machines there only", async () => {
+  const project = "/api/v1/namespaces";
+  assert.ok([201, 409].includes((await api(page, "POST", project, { metadata: { name: "lab" } })).status));
+  const user = { apiVersion: "management.cattle.io/v3", kind: "User", metadata: { name: "joe" }, username: "joe", enabled: true };
+  assert.ok([201, 409].includes((await api(page, "POST", "/apis/management.cattle.io/v3/users", user)).status));
+  await api(page, "POST", "/v3/users/joe?action=setpassword", { newPassword: "joe-password-1" });
+  const binding = {
+    apiVersion: "rbac.authorization.k8s.io/v1", kind: "RoleBinding", metadata: { name: "joe" },
+    roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name: "admin" },
+    subjects: [{ apiGroup: "rbac.authorization.k8s.io", kind: "User", name: "joe" }],
+  };
+  assert.ok([201, 409].includes((await api(page, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/lab/rolebindings", binding)).status));
+  const joe = await open(server, chrome, { user: "joe", password: "joe-password-1" });
+  await joe.getByRole("navigation", { name: "Main" }).getByRole("link", { name: "Machines" }).click();
+  await joe.getByText("No machines yet").waitFor();
+  const made = await api(joe, "POST", MACHINES.replace("default", "lab"), { ...machine("own"), metadata: { name: "own", namespace: "lab" } });
+  assert.equal(made.status, 201);
+  await joe.getByRole("row", { name: /own/ }).waitFor();
+  assert.equal(await joe.getByRole("row", { name: /db-1/ }).count(), 0);
+  assert.equal((await api(joe, "GET", MACHINES)).status, 403);
+  assert.deepEqual(joe.problems, []);
+  await joe.context().close();
 });
 
 test("the palette does what is typed, with the keyboard only", async () => {

@@ -5,16 +5,27 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
-import { browser, open, Server, visit } from "./harness.mjs";
+import { api, browser, open, Server, visit } from "./harness.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const SCREENS = ["/", "/machines", "/machines/new", "/volumes", "/images", "/images?new=url", "/snapshots", "/templates", "/keys", "/networks", "/hosts", "/events", "/users", "/settings", "/api", "/api/core/v1/nodes", "/profile"];
+const SCREENS = ["/", "/machines", "/machines/new", "/volumes", "/images", "/images?new=url", "/snapshots", "/templates", "/keys", "/networks", "/hosts", "/events", "/users", "/settings", "/api", "/api/core/v1/nodes", "/profile",
+  "/machines/default/demo", "/machines/default/demo/console", "/machines/default/demo/disks", "/machines/default/demo/networks",
+  "/machines/default/demo/snapshots", "/machines/default/demo/events", "/machines/default/demo/yaml"];
 const server = new Server();
 let chrome;
 
 before(async () => {
   await server.start();
   chrome = await browser();
+  const page = await open(server, chrome);
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  const demo = {
+    apiVersion: "kubevirt.io/v1", kind: "VirtualMachine", metadata: { name: "demo", namespace: "default" },
+    spec: { runStrategy: "Halted", template: { spec: { domain: { memory: { guest: "64Mi" }, devices: {} } } } },
+  };
+  const made = await api(page, "POST", "/apis/kubevirt.io/v1/namespaces/default/virtualmachines", demo);
+  assert.ok([201, 409].includes(made.status));
+  await page.context().close();
 });
 after(async () => {
   await chrome?.close();

@@ -35,6 +35,7 @@ export const CLAIM = namespaced("", "v1", "persistentvolumeclaims", "PersistentV
 export const VOLUME_SNAPSHOT = namespaced("snapshot.storage.k8s.io", "v1", "volumesnapshots", "VolumeSnapshot");
 export const STORAGE_CLASS = cluster("storage.k8s.io", "v1", "storageclasses", "StorageClass");
 export const LONGHORN_VOLUME = namespaced("longhorn.io", "v1beta2", "volumes", "Volume");
+export const LONGHORN_REPLICA = namespaced("longhorn.io", "v1beta2", "replicas", "Replica");
 export const LONGHORN_NODE = namespaced("longhorn.io", "v1beta2", "nodes", "Node");
 export const IMAGE = namespaced("harvesterhci.io", "v1beta1", "virtualmachineimages", "VirtualMachineImage");
 export const KEY_PAIR = namespaced("harvesterhci.io", "v1beta1", "keypairs", "KeyPair");

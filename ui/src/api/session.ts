@@ -17,7 +17,12 @@ interface Rule {
 /** Null: not known yet. False: nobody is logged in. */
 export const user = signal<User | false | null>(null);
 const rules = signal<Rule[]>([]);
+/** The projects of a user who may not list machines everywhere; null for one who may. */
+export const projects = signal<string[] | null>(null);
 export const serverVersion = signal("");
+
+/** Where new things go unless another project is chosen. */
+export const firstProject = (): string => projects.value?.[0] ?? "default";
 
 const LOGIN = "/v3-public/localProviders/local?action=login";
 
@@ -66,17 +71,30 @@ export async function whoAmI(): Promise<void> {
     user.value = false;
     return;
   }
+  await Promise.all([loadRights(), loadVersion()]);
   user.value = { name: info.username, groups: info.groups ?? [] };
-  await Promise.all([loadRules(), loadVersion()]);
 }
 
-async function loadRules(): Promise<void> {
+/** Whether machines of all projects may be listed; if not, which projects are the user's. */
+async function loadRights(): Promise<void> {
+  interface Review {
+    status: { allowed: boolean };
+  }
+  const resourceAttributes = { verb: "list", group: "kubevirt.io", resource: "virtualmachines" };
+  const body = { apiVersion: "authorization.k8s.io/v1", kind: "SelfSubjectAccessReview", spec: { resourceAttributes } };
+  const everywhere = await post<Review>("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body);
+  projects.value = everywhere.status.allowed ? null : (await get<{ data: string[] }>("/v1/namespaces?link=accessible")).data;
+  const found = await Promise.all((projects.value ?? ["default"]).map(rulesOf));
+  rules.value = found.flat();
+}
+
+async function rulesOf(namespace: string): Promise<Rule[]> {
   interface Review {
     status: { resourceRules: Rule[] };
   }
-  const body = { apiVersion: "authorization.k8s.io/v1", kind: "SelfSubjectRulesReview", spec: { namespace: "default" } };
+  const body = { apiVersion: "authorization.k8s.io/v1", kind: "SelfSubjectRulesReview", spec: { namespace } };
   const review = await post<Review>("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", body);
-  rules.value = review.status.resourceRules;
+  return review.status.resourceRules;
 }
 
 async function loadVersion(): Promise<void> {
@@ -88,8 +106,8 @@ async function loadVersion(): Promise<void> {
 }
 
 /**
- * Whether the user's roles allow something, as far as the rules of the default project and of the
- * cluster tell. The server decides; this only keeps buttons away that cannot work.
+ * Whether the user's roles allow something, as far as the rules of the cluster and of their projects
+ * tell. The server decides; this only keeps buttons away that cannot work.
  */
 export function may(verb: string, group: string, resource: string): boolean {
   const has = (list: string[] | undefined, wanted: string) => list?.some((one) => one === "*" || one === wanted) ?? false;

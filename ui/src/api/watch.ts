@@ -3,20 +3,21 @@
 //
 // The interface is that of one stream with several subscriptions, so that a server that joins
 // and multiplexes can take its place without a change to pages.
-import { signal, type Signal } from "@preact/signals";
+import { computed, signal, type ReadonlySignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ApiError, failure, send } from "./http.ts";
 import { keyOf, type KubeObject } from "./objects.ts";
 import { pathOf, type Kind } from "./kinds.ts";
+import { projects } from "./session.ts";
 
 export type Freshness = "loading" | "live" | "stale" | "failed";
 
 export interface Collection<T extends KubeObject> {
   /** The objects by namespace and name. Read `version` to be called again when they change. */
   items: Map<string, T>;
-  version: Signal<number>;
-  freshness: Signal<Freshness>;
-  error: Signal<ApiError | null>;
+  version: ReadonlySignal<number>;
+  freshness: ReadonlySignal<Freshness>;
+  error: ReadonlySignal<ApiError | null>;
 }
 
 interface WatchEvent<T> {
@@ -183,8 +184,52 @@ export interface Selection {
   labelSelector?: string;
 }
 
+/** The feeds of several projects as one, for users who may not list all of them. */
+class MergedFeed<T extends KubeObject> implements Collection<T> {
+  private merged = new Map<string, T>();
+  private mergedAt = -1;
+  readonly version = computed(() => this.parts.reduce((sum, part) => sum + part.version.value, 0));
+  readonly freshness = computed<Freshness>(() => {
+    const states = this.parts.map((part) => part.freshness.value);
+    if (states.length === 0 || states.includes("live")) return "live";
+    return states.includes("stale") ? "stale" : states.includes("loading") ? "loading" : "failed";
+  });
+  readonly error = computed(() => this.parts.find((part) => part.error.value)?.error.value ?? null);
+
+  constructor(private readonly parts: Feed<T>[]) {}
+
+  get items(): Map<string, T> {
+    if (this.mergedAt !== this.version.value) {
+      this.merged = new Map(this.parts.flatMap((part) => [...part.items]));
+      this.mergedAt = this.version.value;
+    }
+    return this.merged;
+  }
+
+  acquire(): void {
+    for (const part of this.parts) part.acquire();
+  }
+
+  release(): void {
+    for (const part of this.parts) part.release();
+  }
+}
+
+const merges = new Map<string, MergedFeed<KubeObject>>();
+
 /** The feed of a kind, whether or not somebody follows it. */
-export function collection<T extends KubeObject>(kind: Kind, of: Selection = {}): Feed<T> {
+export function collection<T extends KubeObject>(kind: Kind, of: Selection = {}): Feed<T> | MergedFeed<T> {
+  if (projects.value === null || !kind.namespaced || of.namespace) return feedOf<T>(kind, of);
+  const id = `${pathOf(kind)}?${of.fieldSelector ?? ""}&${of.labelSelector ?? ""}`;
+  let merged = merges.get(id);
+  if (!merged) {
+    merged = new MergedFeed(projects.value.map((namespace) => feedOf(kind, { ...of, namespace })));
+    merges.set(id, merged);
+  }
+  return merged as unknown as MergedFeed<T>;
+}
+
+function feedOf<T extends KubeObject>(kind: Kind, of: Selection): Feed<T> {
   const path = pathOf(kind, of.namespace);
   const id = `${path}?${of.fieldSelector ?? ""}&${of.labelSelector ?? ""}`;
   let feed = feeds.get(id);

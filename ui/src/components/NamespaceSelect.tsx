@@ -1,4 +1,5 @@
 import { NAMESPACE } from "../api/kinds.ts";
+import { projects } from "../api/session.ts";
 import { useCollection } from "../api/watch.ts";
 
 /** Namespaces that belong to the system are not for machines. */
@@ -12,7 +13,7 @@ interface Props {
 
 export function NamespaceSelect({ value, onChange, ...attributes }: Props) {
   const namespaces = useCollection(NAMESPACE);
-  const names = [...namespaces.items.keys()].filter((name) => !SYSTEM.test(name)).sort();
+  const names = projects.value ?? [...namespaces.items.keys()].filter((name) => !SYSTEM.test(name)).sort();
   // Who may not list namespaces can still name one.
   if (names.length === 0) {
     return <input class="input" {...attributes} value={value} onInput={(event) => onChange(event.currentTarget.value)} />;

@@ -3,6 +3,7 @@ import { ApiError, FIELD_MANAGER, post } from "../api/http.ts";
 import { IMAGE, INSTANCE_TYPE, KEY_PAIR, MACHINE, NETWORK, pathOf, STORAGE_CLASS, TEMPLATE_VERSION } from "../api/kinds.ts";
 import type { KubeObject } from "../api/objects.ts";
 import type { Image, InstanceType, KeyPair, Network, StorageClass, TemplateVersion } from "../api/types.ts";
+import { firstProject } from "../api/session.ts";
 import { useCollection } from "../api/watch.ts";
 import { Button } from "../components/Button.tsx";
 import { copyText } from "../components/Copy.tsx";
@@ -29,7 +30,7 @@ const DRY_RUN_AFTER = 400;
 function firstDraft(): Draft {
   const { query } = here.value;
   const kept = sessionStorage.getItem(KEPT);
-  const draft: Draft = { ...EMPTY, ...(kept ? (JSON.parse(kept) as Partial<Draft>) : {}), password: "" };
+  const draft: Draft = { ...EMPTY, namespace: firstProject(), ...(kept ? (JSON.parse(kept) as Partial<Draft>) : {}), password: "" };
   const image = query.get("image");
   const template = query.get("template");
   if (image) return { ...draft, source: "image", image };

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { FIELD_MANAGER, post, remove } from "../api/http.ts";
 import { KEY_PAIR, pathOf } from "../api/kinds.ts";
-import { may } from "../api/session.ts";
+import { firstProject, may } from "../api/session.ts";
 import type { KeyPair } from "../api/types.ts";
 import { useCollection } from "../api/watch.ts";
 import { Age } from "../components/Age.tsx";
@@ -85,7 +85,7 @@ export function Keys() {
 
 function AddKey({ onClose }: { onClose: () => void }) {
   const [name, setName] = useState("");
-  const [namespace, setNamespace] = useState("default");
+  const [namespace, setNamespace] = useState(firstProject);
   const [text, setText] = useState("");
   const submit = () =>
     post(
@@ -113,7 +113,7 @@ function AddKey({ onClose }: { onClose: () => void }) {
 
 function GenerateKey({ onClose }: { onClose: () => void }) {
   const [name, setName] = useState("");
-  const [namespace, setNamespace] = useState("default");
+  const [namespace, setNamespace] = useState(firstProject);
   const submit = async () => {
     const path = "/v1/harvester/harvesterhci.io.keypairs?action=keygen";
     const privateKey = await post<string>(path, { name, namespace });

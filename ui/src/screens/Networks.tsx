@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { FIELD_MANAGER, post, remove } from "../api/http.ts";
 import { NETWORK, pathOf } from "../api/kinds.ts";
-import { may } from "../api/session.ts";
+import { firstProject, may } from "../api/session.ts";
 import type { Network } from "../api/types.ts";
 import { useCollection } from "../api/watch.ts";
 import { Age } from "../components/Age.tsx";
@@ -93,7 +93,7 @@ export function Networks() {
 
 function CreateNetwork({ onClose }: { onClose: () => void }) {
   const [name, setName] = useState("");
-  const [namespace, setNamespace] = useState("default");
+  const [namespace, setNamespace] = useState(firstProject);
   const [bridge, setBridge] = useState("");
   const submit = () => {
     const config = JSON.stringify({ cniVersion: "0.3.1", name, type: "bridge", bridge, ipam: {} });

@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import { FIELD_MANAGER, post } from "../api/http.ts";
 import { IMAGE, pathOf } from "../api/kinds.ts";
+import { firstProject } from "../api/session.ts";
 import { Field } from "../components/Field.tsx";
 import { FormDialog } from "../components/FormDialog.tsx";
 import { NamespaceSelect } from "../components/NamespaceSelect.tsx";
@@ -26,7 +27,7 @@ function createImage(namespace: string, displayName: string, spec: Record<string
 export function ImportImage({ onClose }: { onClose: () => void }) {
   const [url, setUrl] = useState("");
   const [name, setName] = useState("");
-  const [namespace, setNamespace] = useState("default");
+  const [namespace, setNamespace] = useState(firstProject);
   const [checksum, setChecksum] = useState("");
   const guessed = name || nameFrom(url.split("?")[0].split("/").pop() ?? "");
   const submit = () => createImage(namespace, guessed, { sourceType: "download", url, ...(checksum ? { checksum } : {}) });
@@ -54,7 +55,7 @@ export function ImportImage({ onClose }: { onClose: () => void }) {
 export function UploadImage({ onClose }: { onClose: () => void }) {
   const [file, setFile] = useState<File | null>(null);
   const [name, setName] = useState("");
-  const [namespace, setNamespace] = useState("default");
+  const [namespace, setNamespace] = useState(firstProject);
   const [over, setOver] = useState(false);
   const guessed = name || nameFrom(file?.name ?? "");
   const submit = async () => {

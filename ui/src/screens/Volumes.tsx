@@ -1,8 +1,8 @@
 import { useState } from "preact/hooks";
 import { FIELD_MANAGER, post, remove } from "../api/http.ts";
-import { CLAIM, LONGHORN_VOLUME, pathOf, STORAGE_CLASS, VOLUME_SNAPSHOT } from "../api/kinds.ts";
-import { may } from "../api/session.ts";
-import type { Claim, LonghornVolume, StorageClass } from "../api/types.ts";
+import { CLAIM, LONGHORN_REPLICA, LONGHORN_VOLUME, pathOf, STORAGE_CLASS, VOLUME_SNAPSHOT } from "../api/kinds.ts";
+import { firstProject, may } from "../api/session.ts";
+import type { Claim, LonghornReplica, LonghornVolume, StorageClass } from "../api/types.ts";
 import { useCollection } from "../api/watch.ts";
 import { stamp } from "../actions/machine.tsx";
 import { Age } from "../components/Age.tsx";
@@ -35,7 +35,17 @@ interface VolumeRow extends Filterable {
   usedBy: string[];
 }
 
-function rowsOf(claims: Iterable<Claim>, volumes: Map<string, LonghornVolume>): VolumeRow[] {
+/** How many copies each volume has that hold its data. */
+function goodCopies(replicas: Iterable<LonghornReplica>): Map<string, number> {
+  const found = new Map<string, number>();
+  for (const replica of replicas) {
+    const volume = replica.spec?.volumeName ?? "";
+    if (!replica.spec?.failedAt) found.set(volume, (found.get(volume) ?? 0) + 1);
+  }
+  return found;
+}
+
+function rowsOf(claims: Iterable<Claim>, volumes: Map<string, LonghornVolume>, copies: Map<string, number>): VolumeRow[] {
   const users = new Map<string, string[]>();
   for (const machine of knownMachines()) {
     for (const claim of claimsOf(machine.machine).values()) {
@@ -52,7 +62,7 @@ function rowsOf(claims: Iterable<Claim>, volumes: Map<string, LonghornVolume>): 
     return {
       claim, status, size, usedBy,
       used: parseQuantity(volume?.status?.actualSize as string | undefined),
-      copies: volume ? String(volume.spec?.numberOfReplicas ?? "–") : "–",
+      copies: volume ? t("{n} of {wanted}", { n: copies.get(volume.metadata.name) ?? 0, wanted: volume.spec?.numberOfReplicas ?? "?" }) : "–",
       text: `${name} ${namespace} ${usedBy.join(" ")} ${claim.spec?.storageClassName ?? ""}`.toLowerCase(),
       fields: { status: status.word, project: namespace, class: claim.spec?.storageClassName, machine: usedBy.join(" "), used: usedBy.length > 0 ? "yes" : "no" },
       numbers: { size },
@@ -66,7 +76,7 @@ const COLUMNS: Column<VolumeRow>[] = [
   { id: "status", label: t("Status"), width: "minmax(110px, 1fr)", sort: (row) => row.status.word, cell: (row) => <StatusMark status={row.status} />, phone: "second" },
   { id: "size", label: t("Size"), width: "80px", right: true, sort: (row) => row.size, cell: (row) => formatBytes(row.size), phone: "second" },
   { id: "used", label: t("Written"), width: "80px", right: true, sort: (row) => row.used || 0, cell: (row) => formatBytes(row.used) },
-  { id: "copies", label: t("Copies"), width: "56px", right: true, sort: (row) => row.copies, cell: (row) => row.copies },
+  { id: "copies", label: t("Copies"), width: "60px", right: true, sort: (row) => row.copies, cell: (row) => row.copies },
   {
     id: "machine", label: t("Used by"), width: "minmax(100px, 1fr)", sort: (row) => row.usedBy.join(),
     cell: (row) => row.usedBy.length === 0 ? <span class="faint">{t("nobody")}</span> : row.usedBy.map((name) => (
@@ -100,6 +110,7 @@ async function askDelete(row: VolumeRow): Promise<void> {
 export function Volumes() {
   const claims = useCollection<Claim>(CLAIM);
   const volumes = useCollection<LonghornVolume>(LONGHORN_VOLUME, { namespace: "longhorn-system" });
+  const replicas = useCollection<LonghornReplica>(LONGHORN_REPLICA, { namespace: "longhorn-system" });
   const [creating, setCreating] = useState(false);
   const [growing, setGrowing] = useState<Claim | null>(null);
   const menu = (row: VolumeRow) => {
@@ -124,7 +135,7 @@ export function Volumes() {
     <ListPage
       title={t("Volumes")}
       source={claims}
-      rows={rowsOf(claims.items.values(), volumes.items)}
+      rows={rowsOf(claims.items.values(), volumes.items, goodCopies(replicas.items.values()))}
       columns={COLUMNS}
       keyOf={(row) => `${row.claim.metadata.namespace}/${row.claim.metadata.name}`}
       menu={menu}
@@ -149,7 +160,7 @@ function CreateVolume({ onClose }: { onClose: () => void }) {
   const names = [...classes.items.values()].filter((one) => !one.metadata.name.startsWith("lh-"));
   const usual = names.find((one) => one.metadata.annotations?.[DEFAULT_CLASS] === "true")?.metadata.name ?? names[0]?.metadata.name ?? "";
   const [name, setName] = useState("");
-  const [namespace, setNamespace] = useState("default");
+  const [namespace, setNamespace] = useState(firstProject);
   const [size, setSize] = useState("10");
   const [chosen, setChosen] = useState("");
   const submit = () =>

@@ -1,1 +1,0 @@
-import{c as i}from"/dashboard/a/chunk-5HBWG6L5.js";import{c as o,d as a}from"/dashboard/a/chunk-BJJ3WSCX.js";import{n as t}from"/dashboard/a/chunk-QBWUVUEV.js";function r({time:e}){return t("time",{dateTime:e,title:a(e),class:"nowrap",children:o(e,Math.max(i.value,Date.now()))})}export{r as a};

@@ -140,7 +140,7 @@ test("a colleague with one project sees that project, and makes machines there o
   assert.ok([201, 409].includes((await api(page, "POST", project, { metadata: { name: "lab" } })).status));
   const user = { apiVersion: "management.cattle.io/v3", kind: "User", metadata: { name: "joe" }, username: "joe", enabled: true };
   assert.ok([201, 409].includes((await api(page, "POST", "/apis/management.cattle.io/v3/users", user)).status));
-  await api(page, "POST", "/v3/users/joe?action=setpassword", { newPassword: "joe-password-1" });
+  assert.equal((await api(page, "POST", "/v3/users/joe?action=setpassword", { newPassword: "joe-password-1" })).status, 200);
   const binding = {
     apiVersion: "rbac.authorization.k8s.io/v1", kind: "RoleBinding", metadata: { name: "joe" },
     roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name: "admin" },
@@ -148,11 +148,12 @@ test("a colleague with one project sees that project, and makes machines there o
   };
   assert.ok([201, 409].includes((await api(page, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/lab/rolebindings", binding)).status));
   const joe = await open(server, chrome, { user: "joe", password: "joe-password-1" });
+  await joe.getByRole("button", { name: "joe" }).waitFor();
   await joe.getByRole("navigation", { name: "Main" }).getByRole("link", { name: "Machines" }).click();
   await joe.getByText("No machines yet").waitFor();
-  const made = await api(joe, "POST", MACHINES.replace("default", "lab"), { ...machine("own"), metadata: { name: "own", namespace: "lab" } });
+  const made = await api(joe, "POST", MACHINES.replace("default", "lab"), { ...machine("lab-vm"), metadata: { name: "lab-vm", namespace: "lab" } });
   assert.equal(made.status, 201);
-  await joe.getByRole("row", { name: /own/ }).waitFor();
+  await joe.getByRole("row", { name: /lab-vm/ }).waitFor();
   assert.equal(await joe.getByRole("row", { name: /db-1/ }).count(), 0);
   assert.equal((await api(joe, "GET", MACHINES)).status, 403);
   assert.deepEqual(joe.problems, []);

@@ -1,8 +1,9 @@
 // A server of its own in a temporary directory, and real Chromium to look at it.
 //   SHEAF   the binary (default: target/debug/sheaf of the tree)
+//   UI_DIR  pages to serve instead of those in the binary
 //   BASE    a dashboard that runs already, with PASSWORD of admin, instead
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -25,10 +26,15 @@ export class Server {
   async start() {
     if (this.base && !this.folder) return;
     this.folder ??= mkdtempSync(join(process.env.SHEAF_TEST_DIR ?? tmpdir(), "sheaf-ui-"));
+    // Guests run as users of their own, who pass through it.
+    chmodSync(this.folder, 0o755);
     const data = join(this.folder, "data");
     const listen = this.base ? new URL(this.base).host : "127.0.0.1:0";
     const args = ["server", "--data-dir", data, "--listen", "127.0.0.1:0", "--dashboard-listen", listen, "--admin-password", this.password, "--guest-network", "user"];
-    this.process = spawn(BINARY, args, { stdio: ["ignore", "pipe", "ignore"] });
+    if (process.env.UI_DIR) args.push("--ui-dir", process.env.UI_DIR);
+    this.process = spawn(BINARY, args, { stdio: ["ignore", "pipe", "pipe"] });
+    let log = "";
+    this.process.stderr.on("data", (chunk) => (log = (log + chunk).slice(-4000)));
     this.base = await new Promise((resolve, reject) => {
       let text = "";
       this.process.stdout.on("data", (chunk) => {
@@ -36,7 +42,7 @@ export class Server {
         const found = /dashboard\s+(https:\S+)/.exec(text);
         if (found) resolve(found[1]);
       });
-      this.process.once("exit", (code) => reject(new Error(`the server ended with ${code}: ${text}`)));
+      this.process.once("exit", (code) => reject(new Error(`the server ended with ${code}: ${log}`)));
     });
   }
 

@@ -74,7 +74,7 @@ test("machines are called what they are", async () => {
     [machine("ErrorUnschedulable", [{ type: "PodScheduled", status: "False", message: "0/1 nodes" }]), "bad", "No host fits"],
     [machine("Starting", [], { deletionTimestamp: "x" }), "busy", "Deleting"],
     [machine("SomethingNew"), "warn", "SomethingNew"],
-    [{ metadata: {} }, "warn", "Unknown"],
+    [{ metadata: {} }, "busy", "Accepted"],
   ];
   for (const [object, tone, word] of cases) {
     const status = machineStatus(object, undefined);

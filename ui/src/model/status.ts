@@ -45,6 +45,8 @@ export function machineStatus(machine: Machine, instance?: Instance): Status {
   const [tone, shown] = MACHINE[word] ?? ["warn", word];
   const conditions = [...((machine.status?.conditions ?? []) as Condition[]), ...((instance?.status?.conditions ?? []) as Condition[])];
   if (machine.metadata.deletionTimestamp) return { tone: "busy", word: "Deleting" };
+  // Nobody has looked at it yet.
+  if (!machine.status?.printableStatus) return { tone: "busy", word: "Accepted" };
   if (word === "Running") {
     if (condition(conditions, "RestartRequired")?.status === "True") {
       return { tone: "warn", word: "Restart needed", reason: condition(conditions, "RestartRequired")?.message };

@@ -56,14 +56,15 @@ export function Overview() {
   const events = useCollection<KubeEvent>(EVENT);
   const found = findings(rows, images.items.values(), volumes.items.values(), hosts.items.values());
   const running = rows.filter((row) => row.instance?.status?.phase === "Running").length;
+  const seesHosts = may("list", "", "nodes");
   const latest = newestFirst(events.items.values()).slice(0, 8);
   return (
     <Page title={t("Overview")}>
       <div class="figures">
         <Figure path="/machines" label={t("machines, {running} running", { running })} value={rows.length} />
-        <Figure path="/volumes" label={t("replicated volumes")} value={volumes.items.size} />
-        <Figure path="/images" label={t("images")} value={images.items.size} />
-        <Figure path="/hosts" label={t("hosts")} value={hosts.items.size} />
+        {may("list", "longhorn.io", "volumes") && <Figure path="/volumes" label={t("replicated volumes")} value={volumes.items.size} />}
+        {may("list", "harvesterhci.io", "virtualmachineimages") && <Figure path="/images" label={t("images")} value={images.items.size} />}
+        {seesHosts && <Figure path="/hosts" label={t("hosts")} value={hosts.items.size} />}
       </div>
       {rows.length === 0 && may("create", "kubevirt.io", "virtualmachines") && <FirstSteps />}
       <div class="cards two">
@@ -92,7 +93,7 @@ export function Overview() {
           </ul>
         </section>
         {rows.length > 0 && <RecentMachines rows={rows} />}
-        <CapacityCard capacity={capacityOf(hosts.items.values(), rows)} />
+        {seesHosts && <CapacityCard capacity={capacityOf(hosts.items.values(), rows)} />}
         <section class="card">
           <header>
             <h2>{t("Latest events")}</h2>
@@ -167,14 +168,18 @@ function FirstSteps() {
           <Icon name="plus" />
           {t("Create machine")}
         </a>
-        <a class="button" href={href("/images?new=url")}>
-          <Icon name="download" />
-          {t("Import an image")}
-        </a>
-        <a class="button" href={href("/images?new=upload")}>
-          <Icon name="upload" />
-          {t("Upload an image")}
-        </a>
+        {may("create", "harvesterhci.io", "virtualmachineimages") && (
+          <>
+            <a class="button" href={href("/images?new=url")}>
+              <Icon name="download" />
+              {t("Import an image")}
+            </a>
+            <a class="button" href={href("/images?new=upload")}>
+              <Icon name="upload" />
+              {t("Upload an image")}
+            </a>
+          </>
+        )}
       </div>
     </section>
   );

@@ -21,6 +21,7 @@ const WANTED = {
   "apis/management.cattle.io/v3": ["User"],
   "apis/k8s.cni.cncf.io/v1": ["NetworkAttachmentDefinition"],
   "apis/storage.k8s.io/v1": ["StorageClass"],
+  "apis/snapshot.storage.k8s.io/v1": ["VolumeSnapshot"],
   "apis/rbac.authorization.k8s.io/v1": ["ClusterRoleBinding"],
   "api/v1": ["PersistentVolumeClaim", "Node", "Event"],
 };

@@ -42,13 +42,14 @@ export function stamp(): string {
   return new Date().toISOString().slice(0, 19).replace(/[-:]/g, "").replace("T", "-");
 }
 
+const snapshotOf = (row: MachineRow, name: string) => ({
+  apiVersion: "snapshot.kubevirt.io/v1beta1", kind: "VirtualMachineSnapshot",
+  metadata: { name, namespace: row.namespace },
+  spec: { source: { apiGroup: "kubevirt.io", kind: "VirtualMachine", name: row.name } },
+});
+
 export function takeSnapshot(row: MachineRow, name: string) {
-  const source = { apiGroup: "kubevirt.io", kind: "VirtualMachine", name: row.name };
-  const body = {
-    apiVersion: "snapshot.kubevirt.io/v1beta1", kind: "VirtualMachineSnapshot",
-    metadata: { name, namespace: row.namespace }, spec: { source },
-  };
-  return post(pathOf(SNAPSHOT, row.namespace), body, { query: { fieldManager: FIELD_MANAGER } });
+  return post(pathOf(SNAPSHOT, row.namespace), snapshotOf(row, name), { query: { fieldManager: FIELD_MANAGER } });
 }
 
 async function deleteMachine(row: MachineRow, withDisks: boolean): Promise<void> {
@@ -105,7 +106,7 @@ export const MACHINE_ACTIONS: MachineAction[] = [
   {
     id: "snapshot", label: "Take snapshot", icon: "camera", separated: true, refusal: () => undefined,
     run: (row) => takeSnapshot(row, `${row.name}-${stamp()}`),
-    command: (row) => `sheaf vm snapshot ${row.name} -n ${row.namespace}`,
+    command: (row) => `kubectl create -f - <<< '${JSON.stringify(snapshotOf(row, `${row.name}-${stamp()}`))}'`,
   },
   {
     id: "clone", label: "Clone", icon: "copy", refusal: () => undefined, run: cloneMachine,
@@ -180,7 +181,7 @@ export async function runAction(action: MachineAction, rows: MachineRow[], befor
   if (fit.length === 1) {
     const [row] = fit;
     const link = action.id === "snapshot" ? { label: t("Show snapshots"), href: machinePath(row.namespace, row.name, "snapshots") } : undefined;
-    await perform(`${t(action.label)}: ${row.name}`, () => action.run(row, answer.option), link);
+    await perform(`${t(action.label)}: ${row.name}`, () => action.run(row, answer.option), { link, command: action.command(row) });
   } else {
     await performAll(`${t(action.label)}: ${plural(fit.length, "machine")}`, fit, (row) => row.name, (row) => action.run(row, answer.option));
   }

@@ -55,3 +55,4 @@ export type Volume = { apiVersion?: string; kind?: string; metadata?: Record<str
 export type VolumeHealthCondition = { message?: string; reason: string; status: string; };
 export type VolumeHealthStatus = { healthConditions?: VolumeHealthCondition[]; lastTransitionTime?: string; };
 export type VolumeResourceRequirements = { limits?: Record<string, string | number>; requests?: Record<string, string | number>; };
+export type VolumeSnapshot = { apiVersion?: string; kind?: string; metadata?: Record<string, unknown>; spec: { source: { persistentVolumeClaimName?: string; volumeSnapshotContentName?: string; }; volumeSnapshotClassName?: string; }; status?: { boundVolumeSnapshotContentName?: string; creationTime?: string; error?: { message?: string; time?: string; }; readyToUse?: boolean; restoreSize?: string | number; volumeGroupSnapshotName?: string; }; };

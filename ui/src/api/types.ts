@@ -15,6 +15,7 @@ export type TemplateVersion = Read<generated.VirtualMachineTemplateVersion>;
 export type Setting = Read<generated.Setting>;
 export type LonghornVolume = Read<generated.Volume>;
 export type LonghornReplica = Read<generated.Replica>;
+export type VolumeSnapshot = Read<generated.VolumeSnapshot>;
 export type Claim = Read<generated.PersistentVolumeClaim>;
 export type StorageClass = Read<generated.StorageClass>;
 export type Host = Read<generated.Node>;

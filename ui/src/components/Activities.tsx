@@ -2,6 +2,7 @@ import { t } from "../messages.ts";
 import { activities, dismiss, type Activity } from "../model/activity.ts";
 import { href } from "../router.ts";
 import { Button } from "./Button.tsx";
+import { CopyLine } from "./Copy.tsx";
 import { Icon } from "./Icon.tsx";
 import { Meter } from "./Meter.tsx";
 
@@ -17,7 +18,7 @@ export function Activities() {
 }
 
 function Toast({ activity }: { activity: Activity }) {
-  const { id, title, state, items, progress, note, cancel, link } = activity;
+  const { id, title, state, items, progress, note, cancel, link, command } = activity;
   const finished = items.filter((item) => item.state === "done" || item.state === "failed").length;
   return (
     <div class={`toast ${state}`}>
@@ -45,6 +46,7 @@ function Toast({ activity }: { activity: Activity }) {
           <b>{item.name}</b>: {item.message}
         </p>
       ))}
+      {command && <CopyLine text={command} />}
       {link && state === "done" && <a href={href(link.href)}>{link.label}</a>}
     </div>
   );

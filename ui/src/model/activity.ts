@@ -18,6 +18,8 @@ export interface Activity {
   note?: string;
   cancel?: () => void;
   link?: { label: string; href: string };
+  /** What does the same on a command line. */
+  command?: string;
 }
 
 export const activities = signal<Activity[]>([]);
@@ -43,8 +45,8 @@ export function begin(title: string, more: Partial<Activity> = {}): number {
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 /** Does one thing, and tells how it went. Returns whether it worked. */
-export async function perform(title: string, work: () => Promise<unknown>, link?: Activity["link"]): Promise<boolean> {
-  const id = begin(title, { link });
+export async function perform(title: string, work: () => Promise<unknown>, more: Pick<Activity, "link" | "command"> = {}): Promise<boolean> {
+  const id = begin(title, more);
   try {
     await work();
     update(id, { state: "done" });

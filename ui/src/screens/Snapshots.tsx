@@ -1,57 +1,74 @@
 import { snapshotMenu, snapshotStatus, sourceOf } from "../actions/snapshot.tsx";
-import { SNAPSHOT } from "../api/kinds.ts";
-import type { MachineSnapshot } from "../api/types.ts";
+import { claimOf, volumeSnapshotMenu, volumeSnapshotStatus } from "../actions/volumeSnapshot.tsx";
+import { SNAPSHOT, VOLUME_SNAPSHOT } from "../api/kinds.ts";
+import type { KubeObject } from "../api/objects.ts";
+import type { MachineSnapshot, VolumeSnapshot } from "../api/types.ts";
 import { useCollection } from "../api/watch.ts";
 import { Age } from "../components/Age.tsx";
 import { Empty } from "../components/Empty.tsx";
 import type { Column } from "../components/Grid.tsx";
 import { ListPage } from "../components/ListPage.tsx";
-import { Menu } from "../components/Menu.tsx";
+import { Menu, type MenuItem } from "../components/Menu.tsx";
 import { StatusMark } from "../components/StatusMark.tsx";
 import { t } from "../messages.ts";
 import type { Filterable } from "../model/filter.ts";
+import type { Status } from "../model/status.ts";
 import { href, machinePath } from "../router.ts";
 
 interface SnapshotRow extends Filterable {
-  snapshot: MachineSnapshot;
-  machine: string;
+  snapshot: KubeObject;
+  /** What it is of. */
+  kind: "machine" | "volume";
+  source: string;
+  status: Status;
+  menu: () => MenuItem[];
 }
 
-function rowOf(snapshot: MachineSnapshot): SnapshotRow {
+function rowOf(snapshot: KubeObject, kind: SnapshotRow["kind"], source: string, status: Status, menu: SnapshotRow["menu"]): SnapshotRow {
   const { name, namespace } = snapshot.metadata;
-  const machine = sourceOf(snapshot);
   return {
-    snapshot, machine,
-    text: `${name} ${namespace} ${machine}`.toLowerCase(),
-    fields: { status: snapshotStatus(snapshot).word, project: namespace, machine },
+    snapshot, kind, source, status, menu,
+    text: `${name} ${namespace} ${source}`.toLowerCase(),
+    fields: { status: status.word, project: namespace, kind, [kind]: source },
   };
+}
+
+function pathOf(row: SnapshotRow): string {
+  const { namespace = "" } = row.snapshot.metadata;
+  return row.kind === "machine" ? machinePath(namespace, row.source, "snapshots") : `/volumes?q=${encodeURIComponent(row.source)}`;
 }
 
 const COLUMNS: Column<SnapshotRow>[] = [
   { id: "name", label: t("Name"), width: "minmax(180px, 1.6fr)", sort: (row) => row.snapshot.metadata.name, cell: (row) => <b>{row.snapshot.metadata.name}</b>, phone: "first" },
   {
-    id: "machine", label: t("Machine"), width: "minmax(110px, 1fr)", sort: (row) => row.machine, phone: "second",
-    cell: (row) => <a tabIndex={-1} href={href(machinePath(row.snapshot.metadata.namespace ?? "", row.machine, "snapshots"))}>{row.machine}</a>,
+    id: "source", label: t("Of"), width: "minmax(140px, 1.2fr)", sort: (row) => `${row.kind} ${row.source}`, phone: "second",
+    cell: (row) => <><span class="muted">{t(row.kind)}</span> <a tabIndex={-1} href={href(pathOf(row))}>{row.source}</a></>,
   },
   { id: "project", label: t("Project"), width: "minmax(80px, 0.7fr)", sort: (row) => row.snapshot.metadata.namespace ?? "", cell: (row) => <span class="muted">{row.snapshot.metadata.namespace}</span> },
-  { id: "status", label: t("Status"), width: "minmax(110px, 1fr)", sort: (row) => snapshotStatus(row.snapshot).word, cell: (row) => <StatusMark status={snapshotStatus(row.snapshot)} reason />, phone: "second" },
+  { id: "status", label: t("Status"), width: "minmax(110px, 1fr)", sort: (row) => row.status.word, cell: (row) => <StatusMark status={row.status} reason />, phone: "second" },
   { id: "age", label: t("Age"), width: "52px", right: true, sort: (row) => -Date.parse(row.snapshot.metadata.creationTimestamp ?? ""), cell: (row) => <Age time={row.snapshot.metadata.creationTimestamp} /> },
 ];
 
 export function Snapshots() {
   const snapshots = useCollection<MachineSnapshot>(SNAPSHOT);
+  const volumes = useCollection<VolumeSnapshot>(VOLUME_SNAPSHOT);
+  const rows = [
+    ...[...snapshots.items.values()].map((one) => rowOf(one, "machine", sourceOf(one), snapshotStatus(one), () => snapshotMenu(one))),
+    // Those that belong to the snapshot of a machine come and go with it.
+    ...[...volumes.items.values()].filter((one) => !one.metadata.ownerReferences?.length).map((one) => rowOf(one, "volume", claimOf(one), volumeSnapshotStatus(one), () => volumeSnapshotMenu(one))),
+  ];
   return (
     <ListPage
       title={t("Snapshots")}
       source={snapshots}
-      rows={[...snapshots.items.values()].map(rowOf)}
+      rows={rows}
       columns={COLUMNS}
-      keyOf={(row) => `${row.snapshot.metadata.namespace}/${row.snapshot.metadata.name}`}
-      menu={(row) => <Menu label={t("Actions of {name}", { name: row.snapshot.metadata.name })} items={() => snapshotMenu(row.snapshot)} />}
-      hint={t("Filter: name, machine:web, status:failed")}
+      keyOf={(row) => `${row.kind}/${row.snapshot.metadata.namespace}/${row.snapshot.metadata.name}`}
+      menu={(row) => <Menu label={t("Actions of {name}", { name: row.snapshot.metadata.name })} items={row.menu} />}
+      hint={t("Filter: name, machine:web, kind:volume, status:failed")}
       empty={
         <Empty icon="camera" title={t("No snapshots yet")} action={<a class="button" href={href("/machines")}>{t("Go to machines")}</a>}>
-          {t("A snapshot holds the disks and the configuration of a machine at one moment. Take one from the menu of a machine.")}
+          {t("A snapshot holds the disks and the configuration of a machine at one moment. Take one from the menu of a machine, or of a volume for that alone.")}
         </Empty>
       }
     />

@@ -10,6 +10,7 @@
 //! | `ca.crt` | all trusted CA certificates, for others to read; derived |
 //! | `front-proxy-ca.pem` | the CA of those who may speak for other users |
 //! | `front-proxy-client.pem`, `serving.pem`, `admin.pem` | key and certificate of each |
+//! | `node.key`, `node.crt` | key and certificate of this node, see `node` |
 //! | `service-account.pem` | the key that signs service-account tokens, then older ones that still verify |
 //!
 //! A key and its certificate share one file, which is replaced by rename. A crash
@@ -21,9 +22,11 @@
 //! `ca-next.pem` has to be copied to the others before it takes over.
 
 mod authority;
+pub mod endpoint;
 mod files;
 mod given;
 mod issue;
+mod node;
 mod pair;
 pub mod renewal;
 mod request;
@@ -41,10 +44,11 @@ use crate::user::MASTERS;
 use authority::Authority;
 pub(crate) use files::write_private;
 pub use given::{GivenError, GivenFiles, ensure_self_signed};
+pub use node::{NodeCertificate, NodeFiles, find_pinned};
 use pair::Pair;
 pub(crate) use pair::pem as encode_pem;
 pub use pair::{CertificateFacts, PairError};
-pub use request::{CertificateRequest, RequestError, Signer};
+pub use request::{CertificateRequest, RequestError, Signer, node_endpoint_name};
 pub use serving::ServingNames;
 
 /// What every node of a cluster must have in common.

@@ -7,6 +7,7 @@
 
 pub mod bootstrap;
 mod claims;
+pub mod join;
 pub mod key;
 pub mod oidc;
 mod request;

@@ -68,6 +68,17 @@ impl CertificateFacts {
             subject_text: cert.subject().to_string(),
         })
     }
+
+    /// The pin of its public key, which stays when the certificate is renewed.
+    pub fn public_key_pin(&self) -> String {
+        public_key_pin(&self.public_key)
+    }
+}
+
+/// SHA-256 of an encoded SubjectPublicKeyInfo, in hexadecimal digits.
+pub(super) fn public_key_pin(public_key: &[u8]) -> String {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, public_key);
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn address(bytes: &[u8]) -> Option<IpAddr> {

@@ -17,6 +17,12 @@ const SHORTEST: SignedDuration = SignedDuration::from_mins(10);
 const NODES: &str = "system:nodes";
 const NODE_PREFIX: &str = "system:node:";
 
+/// The name in the serving certificate of a node's endpoint. Under a domain of its own, so that a
+/// node cannot pass for the API server, whatever it is called.
+pub fn node_endpoint_name(node: &str) -> String {
+    format!("{node}.node.sheaf.internal")
+}
+
 /// One that signs, by the names of upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signer {
@@ -68,6 +74,7 @@ pub struct CertificateRequest {
     params: CertificateSigningRequestParams,
     /// As it is encoded, with every organization.
     encoded_subject: Vec<u8>,
+    encoded_key: Vec<u8>,
     pub subject: CertificateSubject,
 }
 
@@ -85,9 +92,25 @@ impl CertificateRequest {
             })?;
         let (_, parsed) =
             X509CertificationRequest::from_der(&der).map_err(|error| unreadable(&error))?;
-        let name = &parsed.certification_request_info.subject;
-        let subject = CertificateSubject::of(name).map_err(RequestError::Subject)?;
-        Ok(Self { params, encoded_subject: name.as_raw().to_vec(), subject })
+        let info = &parsed.certification_request_info;
+        let subject = CertificateSubject::of(&info.subject).map_err(RequestError::Subject)?;
+        let encoded_subject = info.subject.as_raw().to_vec();
+        let encoded_key = info.subject_pki.raw.to_vec();
+        Ok(Self { params, encoded_subject, encoded_key, subject })
+    }
+
+    /// The pin of the key that asks, as [`super::CertificateFacts::public_key_pin`] has it.
+    pub fn public_key_pin(&self) -> String {
+        super::pair::public_key_pin(&self.encoded_key)
+    }
+
+    /// Whether it asks for the name of its own node's endpoint and no other.
+    pub fn names_own_endpoint(&self) -> bool {
+        let node = self.subject.common_name.strip_prefix(NODE_PREFIX).unwrap_or_default();
+        match self.params.params.subject_alt_names.as_slice() {
+            [SanType::DnsName(name)] => name.as_str() == node_endpoint_name(node),
+            _ => false,
+        }
     }
 
     /// Whether `signer` is willing to sign this for `usages`.
@@ -260,6 +283,24 @@ mod tests {
         assert_eq!((user.name.as_str(), user.groups), ("jane", vec!["dev".to_owned()]));
         let facts = crate::pki::CertificateFacts::of(&der).unwrap();
         assert_eq!(facts.not_after.as_second() - now.as_second(), 3600);
+    }
+
+    #[test]
+    fn a_node_serves_its_own_name_only() {
+        let own = node_endpoint_name("a");
+        for (names, expected) in [
+            (&[own.as_str()][..], true),
+            (&[], false),
+            (&["kubernetes"], false),
+            (&["10.0.0.1"], false),
+            (&[own.as_str(), "10.0.0.1"], false),
+            (&["b.node.sheaf.internal"], false),
+        ] {
+            let request = pem("system:node:a", "system:nodes", names);
+            let request = CertificateRequest::parse(&request).unwrap();
+            assert_eq!(request.names_own_endpoint(), expected, "{names:?}");
+            assert_eq!(request.public_key_pin().len(), 64);
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ mod local;
 mod person;
 mod platform;
 
+pub use platform::NODE_ROLE;
+
 use serde_json::{Value, json};
 
 use super::GROUP;

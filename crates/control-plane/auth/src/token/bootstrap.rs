@@ -21,6 +21,22 @@ pub fn split(token: &str) -> Option<(&str, &str)> {
     (id.len() == 6 && secret.len() == 16 && plain(id) && plain(secret)).then_some((id, secret))
 }
 
+/// The id and the secret of a new token.
+pub fn generate() -> (String, String) {
+    const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+    // Bytes from here on would make some letters more likely than others.
+    const LIMIT: u8 = 252;
+    let mut text = String::with_capacity(22);
+    let mut bytes = [0_u8; 32];
+    while text.len() < 22 {
+        let filled = aws_lc_rs::rand::fill(&mut bytes);
+        debug_assert!(filled.is_ok(), "the system has random numbers");
+        let fair = bytes.iter().filter(|byte| filled.is_ok() && **byte < LIMIT);
+        text.extend(fair.map(|byte| char::from(LETTERS[usize::from(byte % 36)])));
+    }
+    (text[..6].to_owned(), text[6..22].to_owned())
+}
+
 /// Whom a token stands for, if `data`, what its Secret has, says that it is good now.
 pub fn user(
     id: &str,
@@ -87,6 +103,13 @@ mod tests {
             let expected = expected.map(|groups| (name.clone(), groups.to_owned()));
             assert_eq!(ask(more, secret), expected, "{more:?} {secret}");
         }
+    }
+
+    #[test]
+    fn generated_tokens_look_like_tokens_and_differ() {
+        let (id, secret) = generate();
+        assert_eq!(split(&format!("{id}.{secret}")), Some((id.as_str(), secret.as_str())));
+        assert_ne!(generate().1, secret);
     }
 
     #[test]

@@ -2,19 +2,86 @@
 
 use serde_json::Value;
 
-use super::{APPS, BootstrapSubject, CORE, cluster_role, cluster_role_binding, on};
+use super::{
+    APPS, BootstrapSubject, CERTIFICATES, COORDINATION, CORE, DISCOVERY, EVENTS, READ, STORAGE,
+    bind, cluster_role, cluster_role_binding, object, on, on_groups,
+};
 use crate::rbac::rule::PolicyRule;
-use crate::user::GATEWAY;
+use crate::user::{GATEWAY, NODES};
 
 const GET: &[&str] = &["get"];
 const KUBEVIRT: &str = "kubevirt.io";
+const LONGHORN: &str = "longhorn.io";
+/// The role of the agents of nodes, which the Node authorizer gives to each that exists.
+pub const NODE_ROLE: &str = "system:sheaf-node";
+/// Machines that join as workers.
+const JOINING_WORKERS: &str = "system:bootstrappers:sheaf:worker";
+const JOINING: &str = "system:sheaf-joining";
 
 pub(super) fn cluster_roles() -> Vec<Value> {
-    vec![cluster_role(GATEWAY, &gateway_rules())]
+    vec![
+        cluster_role(GATEWAY, &gateway_rules()),
+        cluster_role(NODE_ROLE, &node_rules()),
+        // To see whether a name is taken before it is asked for.
+        cluster_role(JOINING, &[on(GET, CORE, &["nodes"])]),
+    ]
 }
 
 pub(super) fn cluster_role_bindings() -> Vec<Value> {
-    vec![cluster_role_binding(GATEWAY, &[BootstrapSubject::User(GATEWAY)])]
+    let requests = "system:certificates.k8s.io:certificatesigningrequests";
+    let joins = |name: &str, role: &str, group: &str| {
+        let name = format!("system:sheaf-{name}");
+        let subjects = [BootstrapSubject::Group(group)];
+        bind(object("ClusterRoleBinding", &name), "ClusterRole", role, &subjects)
+    };
+    vec![
+        cluster_role_binding(GATEWAY, &[BootstrapSubject::User(GATEWAY)]),
+        // Nobody: nodes are authorized one by one.
+        cluster_role_binding(NODE_ROLE, &[]),
+        cluster_role_binding(JOINING, &[BootstrapSubject::Group(JOINING_WORKERS)]),
+        joins("joining-requests", "system:node-bootstrapper", JOINING_WORKERS),
+        joins("joining-approval", &format!("{requests}:nodeclient"), JOINING_WORKERS),
+        joins("node-renewal", &format!("{requests}:selfnodeclient"), NODES),
+    ]
+}
+
+/// The agent of a node. Admission restricts writes to what is placed on it, and the authorizer
+/// allows those secrets and accounts that are used there.
+fn node_rules() -> Vec<PolicyRule> {
+    const REPORT: &[&str] = &["get", "list", "watch", "update", "patch"];
+    vec![
+        on(&["get", "list", "watch", "create", "update", "patch"], CORE, &["nodes"]),
+        on(&["update", "patch"], CORE, &["nodes/status"]),
+        on(&["get", "create", "update", "patch"], COORDINATION, &["leases"]),
+        on_groups(&["create", "update", "patch"], &[CORE, EVENTS], &["events"]),
+        on(&["create", "get", "list", "watch"], CERTIFICATES, &["certificatesigningrequests"]),
+        on(READ, CORE, &["services"]),
+        on(READ, DISCOVERY, &["endpointslices"]),
+        on(READ, STORAGE, &["storageclasses"]),
+        on(&["get", "list", "watch", "create", "patch", "delete"], CORE, &["persistentvolumes"]),
+        on(REPORT, CORE, &["persistentvolumeclaims"]),
+        on(&["update", "patch"], CORE, &["persistentvolumeclaims/status"]),
+        on(REPORT, KUBEVIRT, &["virtualmachineinstances"]),
+        on(READ, KUBEVIRT, &["virtualmachines", "kubevirts"]),
+        on(READ, "cdi.kubevirt.io", &["datavolumes", "dataimportcrons", "cdiconfigs"]),
+        on(READ, "k8s.cni.cncf.io", &["network-attachment-definitions"]),
+        on(READ, LONGHORN, &["volumes", "settings"]),
+        on(&["get", "list", "watch", "create", "patch"], LONGHORN, &["nodes", "volumeattachments"]),
+        on(&["get", "list", "watch", "patch"], LONGHORN, &["replicas", "engines", "snapshots"]),
+        on(&["get", "list", "watch", "patch"], LONGHORN, &["backingimages"]),
+        on(
+            &["patch"],
+            LONGHORN,
+            &[
+                "nodes/status",
+                "replicas/status",
+                "engines/status",
+                "snapshots/status",
+                "backingimages/status",
+                "volumeattachments/status",
+            ],
+        ),
+    ]
 }
 
 /// The gateway acts on machines for users whom the server has authorized for the subresource.
@@ -49,7 +116,7 @@ fn gateway_rules() -> Vec<PolicyRule> {
         on(GET, "export.kubevirt.io", &["virtualmachineexports"]),
         on(GET, "template.kubevirt.io", &["virtualmachinetemplates"]),
         on(GET, "harvesterhci.io", &["virtualmachineimages"]),
-        on(GET, "longhorn.io", &["backingimages"]),
-        on(&["list"], "longhorn.io", &["nodes", "replicas"]),
+        on(GET, LONGHORN, &["backingimages"]),
+        on(&["list"], LONGHORN, &["nodes", "replicas"]),
     ]
 }

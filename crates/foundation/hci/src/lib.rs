@@ -4,11 +4,13 @@
 pub mod admit;
 mod bootstrap;
 mod claim_template;
+pub mod cluster;
 pub mod cluster_setting;
 mod definition;
 pub mod harvester;
 pub mod inactive;
 pub mod longhorn;
+pub mod node_restriction;
 pub mod placement;
 pub mod public_key;
 pub mod setting;

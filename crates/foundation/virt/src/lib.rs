@@ -14,6 +14,7 @@ pub mod eviction;
 pub mod instancetype;
 pub mod lifecycle;
 pub mod memory;
+pub mod node_access;
 pub mod printable_status;
 pub mod reason;
 mod refusal;

@@ -1,0 +1,49 @@
+//! Names that the nodes of a cluster agree on: how the control plane marks a node that joined.
+
+/// Pin of the public key that a node joined with; nobody else can take its name.
+pub const NODE_KEY: &str = "sheaf.io/node-key";
+/// ID of the join token that a node came with.
+pub const JOIN_TOKEN: &str = "sheaf.io/join-token";
+/// Marks a node that runs machines and stores volumes and nothing else.
+pub const WORKER_ROLE: &str = "node-role.harvesterhci.io/worker";
+/// Every node of Harvester has it.
+pub const MANAGED: &str = "harvesterhci.io/managed";
+
+/// The bootstrap token that a user name stands for.
+pub fn bootstrap_token_id(user: &str) -> Option<&str> {
+    user.strip_prefix("system:bootstrap:").filter(|id| !id.is_empty())
+}
+
+/// The node that a user name stands for.
+pub fn node_of_user(user: &str) -> Option<&str> {
+    user.strip_prefix("system:node:").filter(|node| !node.is_empty())
+}
+
+/// Whether a node may be called so: a DNS subdomain that is also the value of a label.
+pub fn is_node_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_label = |label: &str| {
+        label.bytes().all(|byte| is_plain(byte) || byte == b'-')
+            && label.bytes().next().is_some_and(is_plain)
+            && label.bytes().last().is_some_and(is_plain)
+    };
+    name.len() <= 63 && name.split('.').all(is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_nodes_fit_labels_and_certificates() {
+        for good in ["n2", "rack-1.n2", "0"] {
+            assert!(is_node_name(good), "{good}");
+        }
+        for bad in ["", "N2", "a..b", "-a", "a-", "a/b", "*", &"a".repeat(64)] {
+            assert!(!is_node_name(bad), "{bad}");
+        }
+        assert_eq!(bootstrap_token_id("system:bootstrap:abcdef"), Some("abcdef"));
+        assert_eq!(bootstrap_token_id("system:node:a"), None);
+        assert_eq!(node_of_user("system:node:"), None);
+    }
+}

@@ -1,0 +1,182 @@
+//! What a node may write: its own Node, Lease and disks, the machines and volumes that are placed
+//! on it, and of those only what it reports. Pure; upstream's admission plugin NodeRestriction,
+//! for the kinds of this platform.
+//!
+//! The role `system:sheaf-node` says which kinds and verbs; this says which objects and fields.
+
+mod volume;
+
+use crd::lookup::Objects;
+use serde_json::Value;
+
+use crate::cluster::{JOIN_TOKEN, MANAGED, NODE_KEY};
+
+pub use volume::{claim_concerns, is_stored_on};
+
+/// A write of a node.
+#[derive(Clone, Copy)]
+pub struct NodeWrite<'a> {
+    /// The node that writes.
+    pub node: &'a str,
+    pub group: &'a str,
+    pub resource: &'a str,
+    pub namespace: &'a str,
+    pub name: &'a str,
+    /// The object as it would be; nothing if it is deleted.
+    pub object: Option<&'a Value>,
+    /// The object as it was; nothing if it is created.
+    pub old: Option<&'a Value>,
+    pub objects: &'a dyn Objects,
+}
+
+impl std::fmt::Debug for NodeWrite<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { node, group, resource, namespace, name, .. } = self;
+        write!(out, "{node}: {group}/{resource} {namespace}/{name}")
+    }
+}
+
+/// Why a node may not write so.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NodeDenial {
+    #[error("node {node:?} is not allowed to modify node {other:?}")]
+    OtherNode { node: String, other: String },
+    #[error("node {node:?} is not allowed to delete nodes")]
+    Delete { node: String },
+    #[error("node {node:?} is not allowed to modify {what}")]
+    Field { node: String, what: String },
+    #[error(
+        "node {node:?} is not allowed to modify {resource} {name:?}, which is not placed on it"
+    )]
+    NotPlaced { node: String, resource: String, name: String },
+    #[error("node {node:?} is not allowed to create or delete {resource}")]
+    Kind { node: String, resource: String },
+}
+
+/// Labels that say what a node is to others, and that only others may set.
+const RESTRICTED: [&str; 5] = [
+    "node-restriction.kubernetes.io/",
+    "node-role.kubernetes.io/",
+    "node-role.harvesterhci.io/",
+    "topology.kubernetes.io/",
+    MANAGED,
+];
+
+pub fn check(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    match (write.group, write.resource) {
+        ("", "nodes") => own_node(write),
+        ("coordination.k8s.io", "leases") => lease(write),
+        ("", "events") | ("events.k8s.io", "events") => Ok(()),
+        ("certificates.k8s.io", "certificatesigningrequests") => Ok(()),
+        ("kubevirt.io", "virtualmachineinstances") => instance(write),
+        ("", "persistentvolumes") => volume::persistent_volume(write),
+        ("", "persistentvolumeclaims") => volume::claim(write),
+        ("longhorn.io", "nodes") => named_as_node(write),
+        ("longhorn.io", "replicas" | "engines") => volume::placed(write),
+        ("longhorn.io", "snapshots") => volume::snapshot(write),
+        ("longhorn.io", "backingimages") => volume::image(write),
+        ("longhorn.io", "volumeattachments") => volume::attachment(write),
+        // Reviews of access change nothing.
+        ("authentication.k8s.io" | "authorization.k8s.io", _) => Ok(()),
+        _ => Err(write.wrong_kind()),
+    }
+}
+
+impl NodeWrite<'_> {
+    fn wrong_kind(&self) -> NodeDenial {
+        NodeDenial::Kind { node: self.node.to_owned(), resource: self.resource.to_owned() }
+    }
+
+    fn not_placed(&self) -> NodeDenial {
+        NodeDenial::NotPlaced {
+            node: self.node.to_owned(),
+            resource: self.resource.to_owned(),
+            name: self.name.to_owned(),
+        }
+    }
+
+    fn field(&self, what: impl Into<String>) -> NodeDenial {
+        NodeDenial::Field { node: self.node.to_owned(), what: what.into() }
+    }
+
+    /// Both versions of an object that is neither created nor deleted.
+    fn update(&self) -> Result<(&Value, &Value), NodeDenial> {
+        match (self.object, self.old) {
+            (Some(object), Some(old)) => Ok((object, old)),
+            _ => Err(self.wrong_kind()),
+        }
+    }
+
+    /// The specification is what others want of the node.
+    fn keeps_spec(&self, object: &Value, old: &Value) -> Result<(), NodeDenial> {
+        if object["spec"] == old["spec"] {
+            return Ok(());
+        }
+        Err(self.field(format!("the spec of {} {:?}", self.resource, self.name)))
+    }
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+fn named_as_node(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    if write.name != write.node {
+        let (node, other) = (write.node.to_owned(), write.name.to_owned());
+        return Err(NodeDenial::OtherNode { node, other });
+    }
+    match write.object {
+        Some(_) => Ok(()),
+        None => Err(NodeDenial::Delete { node: write.node.to_owned() }),
+    }
+}
+
+fn own_node(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    named_as_node(write)?;
+    let nothing = Value::Null;
+    let (object, old) = (write.object.unwrap_or(&nothing), write.old.unwrap_or(&nothing));
+    if object["spec"] != old["spec"] && write.old.is_some() {
+        return Err(write.field("the spec of its Node: taints, cordons and addresses of pods"));
+    }
+    if object["spec"]["taints"].is_array() && write.old.is_none() {
+        return Err(write.field("taints"));
+    }
+    let changed = changed_keys(&object["metadata"]["labels"], &old["metadata"]["labels"]);
+    let is_restricted = |key: &&str| RESTRICTED.iter().any(|own| key.starts_with(own));
+    if let Some(label) = changed.into_iter().find(is_restricted) {
+        return Err(write.field(format!("the label {label}")));
+    }
+    let notes = changed_keys(&object["metadata"]["annotations"], &old["metadata"]["annotations"]);
+    match notes.into_iter().find(|key| [NODE_KEY, JOIN_TOKEN].contains(key)) {
+        Some(note) => Err(write.field(format!("the annotation {note}"))),
+        None => Ok(()),
+    }
+}
+
+/// Keys whose values differ.
+fn changed_keys<'a>(new: &'a Value, old: &'a Value) -> Vec<&'a str> {
+    let keys = |value: &'a Value| value.as_object().into_iter().flat_map(|map| map.keys());
+    let differs = |key: &&String| new.get(*key) != old.get(*key);
+    keys(new).chain(keys(old)).filter(differs).map(String::as_str).collect()
+}
+
+fn lease(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    if write.namespace == "kube-node-lease" && write.name == write.node {
+        return Ok(());
+    }
+    Err(write.not_placed())
+}
+
+fn instance(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    let (object, old) = write.update()?;
+    if text(&old["status"], "nodeName") != write.node {
+        return Err(write.not_placed());
+    }
+    if text(&object["status"], "nodeName") != write.node {
+        return Err(write.field(format!("the placement of {} {:?}", write.resource, write.name)));
+    }
+    write.keeps_spec(object, old)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+use serde_json::json;
+
+use super::*;
+
+/// What is there beside the object that is written.
+struct World;
+
+impl Objects for World {
+    fn get(&self, group: &str, plural: &str, _: &str, name: &str) -> Option<Value> {
+        match (group, plural, name) {
+            ("", "persistentvolumes", "pv-a") => Some(local("a")),
+            ("", "persistentvolumes", "pv-r") => {
+                Some(json!({"spec": {"csi": {"volumeHandle": "vol-a"}}}))
+            }
+            ("longhorn.io", "nodes", "a") => {
+                Some(json!({"status": {"diskStatus": {"d": {"diskUUID": "disk-a"}}}}))
+            }
+            _ => None,
+        }
+    }
+
+    fn list(&self, _: &str, plural: &str, _: &str) -> Vec<Value> {
+        match plural {
+            "engines" => vec![
+                json!({"spec": {"volumeName": "vol-a", "nodeID": "a"}}),
+                json!({"spec": {"volumeName": "vol-b", "nodeID": "b"}}),
+                json!({"spec": {"volumeName": "vol-n", "nodeID": ""}}),
+            ],
+            _ => vec![],
+        }
+    }
+}
+
+fn local(node: &str) -> Value {
+    json!({"spec": {"local": {"path": "/v"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In",
+            "values": [node]}]}]}}}})
+}
+
+/// A write of the node `a`.
+fn write(kind: (&str, &str), name: &str, object: Value, old: Value) -> Result<(), NodeDenial> {
+    let present = |value: &Value| !value.is_null();
+    check(&NodeWrite {
+        node: "a",
+        group: kind.0,
+        resource: kind.1,
+        namespace: "kube-node-lease",
+        name,
+        object: Some(&object).filter(|it| present(it)),
+        old: Some(&old).filter(|it| present(it)),
+        objects: &World,
+    })
+}
+
+const NODES: (&str, &str) = ("", "nodes");
+const VMIS: (&str, &str) = ("kubevirt.io", "virtualmachineinstances");
+const ENGINES: (&str, &str) = ("longhorn.io", "engines");
+const SNAPSHOTS: (&str, &str) = ("longhorn.io", "snapshots");
+const IMAGES: (&str, &str) = ("longhorn.io", "backingimages");
+const TICKETS: (&str, &str) = ("longhorn.io", "volumeattachments");
+const PVS: (&str, &str) = ("", "persistentvolumes");
+const CLAIMS: (&str, &str) = ("", "persistentvolumeclaims");
+
+#[test]
+fn a_node_reports_about_what_is_on_it() {
+    let gone = Value::Null;
+    let vmi = |node: &str, phase: &str| json!({"spec": {"x": 1}, "status": {"nodeName": node, "phase": phase}});
+    let engine = |node: &str| json!({"spec": {"nodeID": node}, "status": {"ownerID": "a"}});
+    let leaving =
+        json!({"metadata": {"deletionTimestamp": "t"}, "spec": {"nodeID": ""}, "status": {}});
+    let snapshot = |volume: &str| json!({"spec": {"volume": volume}});
+    let image = |disk: &str| json!({"status": {"diskFileStatusMap": {disk: {"state": "ready"}}}});
+    let tickets = |node: &str| json!({"spec": {"attachmentTickets": {"t": {"nodeID": node}}}});
+    let claim = |volume: &str, selected: &str| {
+        json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": selected}},
+            "spec": {"volumeName": volume}})
+    };
+    for (kind, name, object, old) in [
+        (NODES, "a", json!({"status": {"x": 1}}), json!({})),
+        (
+            NODES,
+            "a",
+            json!({"metadata": {"labels": {"kubevirt.io/schedulable": "true"}}}),
+            gone.clone(),
+        ),
+        (("coordination.k8s.io", "leases"), "a", json!({}), gone.clone()),
+        (VMIS, "m", vmi("a", "Running"), vmi("a", "Scheduled")),
+        (ENGINES, "e", engine("a"), engine("a")),
+        (ENGINES, "e", leaving.clone(), leaving.clone()),
+        (SNAPSHOTS, "s", snapshot("vol-a"), snapshot("vol-a")),
+        (SNAPSHOTS, "s", snapshot("vol-n"), snapshot("vol-n")),
+        (IMAGES, "i", image("disk-a"), json!({"status": {}})),
+        (TICKETS, "v", tickets("a"), gone.clone()),
+        (TICKETS, "v", json!({"spec": {}}), tickets("a")),
+        (PVS, "pv-a", local("a"), gone.clone()),
+        (PVS, "pv-a", gone.clone(), local("a")),
+        (CLAIMS, "c", claim("", "a"), claim("", "a")),
+        (CLAIMS, "c", claim("pv-a", ""), claim("pv-a", "")),
+        (CLAIMS, "c", claim("pv-r", ""), claim("pv-r", "")),
+    ] {
+        let outcome = write(kind, name, object.clone(), old.clone());
+        assert_eq!(outcome, Ok(()), "{kind:?} {object} {old}");
+    }
+}
+
+#[test]
+fn a_node_changes_nothing_else() {
+    let gone = Value::Null;
+    let vmi = |node: &str, wish: u32| json!({"spec": {"x": wish}, "status": {"nodeName": node}});
+    let labels = |key: &str| json!({"metadata": {"labels": {key: "true"}}});
+    let notes = |key: &str| json!({"metadata": {"annotations": {key: "x"}}});
+    let engine = |node: &str, size: u32| json!({"spec": {"nodeID": node, "size": size}});
+    let tickets = |node: &str| json!({"spec": {"attachmentTickets": {"t": {"nodeID": node}}}});
+    let image = |disk: &str| json!({"status": {"diskFileStatusMap": {disk: {"state": "ready"}}}});
+    let claim = |volume: &str| json!({"spec": {"volumeName": volume}});
+    for (kind, name, object, old, part) in [
+        (NODES, "b", json!({}), json!({}), "not allowed to modify node \"b\""),
+        (NODES, "a", gone.clone(), json!({}), "delete nodes"),
+        (NODES, "a", json!({"spec": {"unschedulable": false}}), json!({"spec": {}}), "the spec"),
+        (NODES, "a", json!({"spec": {"taints": []}}), gone.clone(), "taints"),
+        (NODES, "a", labels("node-role.kubernetes.io/control-plane"), json!({}), "the label"),
+        (NODES, "a", json!({}), labels("node-role.harvesterhci.io/worker"), "the label"),
+        (NODES, "a", labels("topology.kubernetes.io/zone"), json!({}), "the label"),
+        (NODES, "a", notes(NODE_KEY), json!({}), "the annotation sheaf.io/node-key"),
+        (("coordination.k8s.io", "leases"), "b", json!({}), json!({}), "not placed on it"),
+        (VMIS, "m", vmi("b", 1), vmi("b", 1), "not placed on it"),
+        (VMIS, "m", vmi("b", 1), vmi("a", 1), "the placement"),
+        (VMIS, "m", vmi("a", 1), vmi("b", 1), "not placed on it"),
+        (VMIS, "m", vmi("a", 2), vmi("a", 1), "the spec of"),
+        (VMIS, "m", vmi("a", 1), gone.clone(), "create or delete"),
+        (VMIS, "m", gone.clone(), vmi("a", 1), "create or delete"),
+        (ENGINES, "e", engine("b", 1), engine("b", 1), "not placed on it"),
+        (ENGINES, "e", engine("a", 1), engine("b", 1), "not placed on it"),
+        (ENGINES, "e", engine("a", 2), engine("a", 1), "the spec of"),
+        (
+            SNAPSHOTS,
+            "s",
+            json!({"spec": {"volume": "vol-b"}}),
+            json!({"spec": {"volume": "vol-b"}}),
+            "not placed",
+        ),
+        (IMAGES, "i", image("disk-b"), json!({}), "on the disk disk-b"),
+        (TICKETS, "v", tickets("b"), gone.clone(), "not placed on it"),
+        (TICKETS, "v", tickets("a"), tickets("b"), "not placed on it"),
+        (TICKETS, "v", json!({"spec": {}}), tickets("b"), "not placed on it"),
+        (PVS, "pv", local("b"), gone.clone(), "not placed on it"),
+        (PVS, "pv", gone.clone(), local("b"), "not placed on it"),
+        (PVS, "pv", json!({"spec": {"csi": {}}}), gone.clone(), "not placed on it"),
+        (CLAIMS, "c", claim("pv-b"), claim("pv-b"), "not placed on it"),
+        (("", "pods"), "p", json!({}), gone.clone(), "create or delete pods"),
+        (("", "secrets"), "s", json!({}), json!({}), "create or delete secrets"),
+        (("kubevirt.io", "virtualmachines"), "m", json!({}), json!({}), "create or delete"),
+        (("longhorn.io", "volumes"), "v", json!({}), json!({}), "create or delete"),
+        (("longhorn.io", "nodes"), "b", json!({}), json!({}), "not allowed to modify node"),
+    ] {
+        let denial = write(kind, name, object.clone(), old.clone()).unwrap_err().to_string();
+        assert!(denial.contains(part), "{kind:?} {object} {old}: {denial}");
+        assert!(denial.starts_with("node \"a\" is not allowed to "), "{denial}");
+    }
+}

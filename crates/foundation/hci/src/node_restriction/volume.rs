@@ -1,0 +1,155 @@
+//! What a node may write of volumes: its local ones, and its part of replicated ones.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{NodeDenial, NodeWrite, changed_keys, text};
+use crate::longhorn::NAMESPACE;
+
+const LONGHORN: &str = "longhorn.io";
+const HOSTNAME: &str = "kubernetes.io/hostname";
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+/// Local volumes are made by the node that has their files.
+pub(super) fn persistent_volume(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    let versions = [write.object, write.old];
+    if !versions.into_iter().flatten().all(|volume| is_local(volume, write.node)) {
+        return Err(write.not_placed());
+    }
+    if let (Some(object), Some(old)) = (write.object, write.old) {
+        let (object, old) = (&object["spec"], &old["spec"]);
+        for field in ["claimRef", "local", "nodeAffinity", "storageClassName"] {
+            if object[field] != old[field] {
+                return Err(write.field(format!("the {field} of a volume")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a volume is in files of a node, and nowhere else.
+fn is_local(volume: &Value, node: &str) -> bool {
+    let spec = &volume["spec"];
+    let terms = spec["nodeAffinity"]["required"]["nodeSelectorTerms"].as_array();
+    let [term] = terms.map_or(&[][..], Vec::as_slice) else { return false };
+    let expressions = term["matchExpressions"].as_array().map_or(&[][..], Vec::as_slice);
+    let is_own = |it: &Value| {
+        it["key"] == HOSTNAME
+            && it["operator"] == "In"
+            && it["values"].as_array().is_some_and(|all| all.len() == 1 && all[0] == node)
+    };
+    spec["local"].is_object() && expressions.iter().any(is_own)
+}
+
+/// A node reports on the claims whose volumes it makes, fills or grows.
+pub(super) fn claim(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    let (object, old) = write.update()?;
+    if !is_claim_of(write, old) {
+        return Err(write.not_placed());
+    }
+    write.keeps_spec(object, old)?;
+    let (new, old) = (&object["metadata"]["annotations"], &old["metadata"]["annotations"]);
+    // Where it goes and what it is filled with is for others to say.
+    let is_source = |key: &&str| {
+        *key == SELECTED_NODE || *key == "k8s.io/CloneRequest" || key.ends_with(".secretName")
+    };
+    match changed_keys(new, old).into_iter().find(is_source) {
+        Some(note) => Err(write.field(format!("the annotation {note} of a claim"))),
+        None => Ok(()),
+    }
+}
+
+fn is_claim_of(write: &NodeWrite<'_>, claim: &Value) -> bool {
+    claim_concerns(write.node, claim, write.objects)
+}
+
+/// Whether the volume of a claim is, or will be, on a node.
+pub fn claim_concerns(node: &str, claim: &Value, objects: &dyn crd::lookup::Objects) -> bool {
+    if claim["metadata"]["annotations"][SELECTED_NODE] == node {
+        return true;
+    }
+    let name = text(&claim["spec"], "volumeName");
+    let Some(volume) = objects.get("", "persistentvolumes", "", name) else { return false };
+    if is_local(&volume, node) {
+        return true;
+    }
+    let handle = text(&volume["spec"]["csi"], "volumeHandle");
+    !handle.is_empty() && is_stored_on(node, handle, objects)
+}
+
+/// Whether a node has a replica or the engine of a replicated volume.
+pub fn is_stored_on(node: &str, volume: &str, objects: &dyn crd::lookup::Objects) -> bool {
+    ["replicas", "engines"].iter().any(|plural| {
+        objects
+            .list(LONGHORN, plural, NAMESPACE)
+            .iter()
+            .any(|it| it["spec"]["volumeName"] == volume && it["spec"]["nodeID"] == node)
+    })
+}
+
+/// Replicas and engines say themselves where they are.
+pub(super) fn placed(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    let (object, old) = write.update()?;
+    let (at, owner) = (text(&old["spec"], "nodeID"), text(&old["status"], "ownerID"));
+    // One that goes and is nowhere is let go by whoever had it last.
+    let is_leaving = old["metadata"]["deletionTimestamp"].is_string()
+        && at.is_empty()
+        && (owner.is_empty() || owner == write.node);
+    if at != write.node && !is_leaving {
+        return Err(write.not_placed());
+    }
+    write.keeps_spec(object, old)
+}
+
+/// Snapshots are taken where the engine is. While there is none, whoever has the data tells.
+pub(super) fn snapshot(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    let (object, old) = write.update()?;
+    let volume = text(&old["spec"], "volume");
+    let engines = write.objects.list(LONGHORN, "engines", NAMESPACE);
+    let mut nodes = engines
+        .iter()
+        .filter(|engine| engine["spec"]["volumeName"] == volume)
+        .map(|engine| text(&engine["spec"], "nodeID"))
+        .filter(|node| !node.is_empty());
+    if !nodes.all(|node| node == write.node) {
+        return Err(write.not_placed());
+    }
+    write.keeps_spec(object, old)
+}
+
+/// Files of images are reported for the node's own disks.
+pub(super) fn image(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    let (object, old) = write.update()?;
+    write.keeps_spec(object, old)?;
+    let node = write.objects.get(LONGHORN, "nodes", NAMESPACE, write.node).unwrap_or_default();
+    let disks = node["status"]["diskStatus"].as_object().into_iter().flat_map(|map| map.values());
+    let own: BTreeSet<&str> = disks.map(|disk| text(disk, "diskUUID")).collect();
+    let map = |value: &Value| value["status"]["diskFileStatusMap"].clone();
+    let (new, old) = (map(object), map(old));
+    match changed_keys(&new, &old).into_iter().find(|disk| !own.contains(disk)) {
+        Some(disk) => Err(write.field(format!("the state of an image on the disk {disk}"))),
+        None => Ok(()),
+    }
+}
+
+/// Tickets are put and taken back by the node that they name.
+pub(super) fn attachment(write: &NodeWrite<'_>) -> Result<(), NodeDenial> {
+    let Some(object) = write.object else { return Err(write.wrong_kind()) };
+    let nothing = Value::Null;
+    let old = write.old.unwrap_or(&nothing);
+    let tickets = |value: &Value| value["spec"]["attachmentTickets"].clone();
+    let (new, had) = (tickets(object), tickets(old));
+    for ticket in changed_keys(&new, &had) {
+        let named = [&new[ticket], &had[ticket]];
+        let others =
+            named.into_iter().filter(|it| it.is_object()).any(|it| it["nodeID"] != write.node);
+        if others {
+            return Err(write.not_placed());
+        }
+    }
+    if write.old.is_some() && object["spec"]["volume"] != old["spec"]["volume"] {
+        return Err(write.field("the volume of an attachment"));
+    }
+    Ok(())
+}

@@ -14,6 +14,7 @@ mod fault;
 mod feed;
 mod meta;
 pub mod objects;
+mod pool;
 mod watch;
 
 pub use caller::{Caller, CallerError};
@@ -23,4 +24,5 @@ pub use election::{Election, Term, Timing, campaign};
 pub use fault::Fault;
 pub use feed::{FeedChange, Update, feed, is_followed};
 pub use meta::{Meta, Owner};
+pub use pool::ServerPool;
 pub use watch::{WatchError, follow};

@@ -58,7 +58,7 @@ mod vm_template_request;
 mod vmi;
 mod vmi_replica_set;
 
-pub use certificate::{CertificateAsk, CertificateSigner};
+pub use certificate::{CertificateAsk, CertificateSigner, ReviewedRequest};
 pub use installation::UploadProxy;
 pub use service_account::TokenMinter;
 pub use start::{Config, ControllerSet, Leadership, start};

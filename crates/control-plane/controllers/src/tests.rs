@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::fake::Fake;
 use crate::{
-    CertificateAsk, CertificateSigner, Config, ControllerSet, Leadership, TokenMinter, start,
+    CertificateAsk, CertificateSigner, Config, ControllerSet, Leadership, ReviewedRequest,
+    TokenMinter, start,
 };
 
 const MAPS: &str = "/configmaps";
@@ -34,7 +35,7 @@ impl TokenMinter for Minter {
 struct Nobody;
 
 impl CertificateSigner for Nobody {
-    fn review(&self, _: &CertificateAsk<'_>) -> Result<Option<String>, String> {
+    fn review(&self, _: &CertificateAsk<'_>) -> Result<Option<ReviewedRequest>, String> {
         Ok(None)
     }
 

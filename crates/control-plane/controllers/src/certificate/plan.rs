@@ -4,21 +4,34 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::CertificateAsk;
+use super::{CertificateAsk, ReviewedRequest};
 
 const NODE_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+const NODE_SERVING: &str = "kubernetes.io/kubelet-serving";
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CertificateStep {
     Nothing,
-    /// Approve it if the one who asks has rights to this subresource.
+    /// Approve it if it is for the one who asks.
     Consider {
-        subresource: &'static str,
+        reviewed: ReviewedRequest,
+        claim: NodeClaim,
     },
     Sign,
     Refuse {
         message: String,
     },
+}
+
+/// Who asks for the certificate of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NodeClaim {
+    /// Somebody who is not that node yet.
+    New,
+    /// The node itself, once more.
+    Own,
+    /// The node itself, for its endpoint.
+    OwnEndpoint,
 }
 
 /// The parts of a request that a signer looks at, decoded.
@@ -58,8 +71,11 @@ fn is(object: &Value, kind: &str) -> bool {
     conditions.into_iter().any(|condition| condition["type"] == kind)
 }
 
-/// `reviewed` is what the signer says of it: the name asked for, somebody else's, or why not.
-pub(super) fn step(object: &Value, reviewed: &Result<Option<String>, String>) -> CertificateStep {
+/// `reviewed` is what the signer says of it: what is asked for, somebody else's, or why not.
+pub(super) fn step(
+    object: &Value,
+    reviewed: &Result<Option<ReviewedRequest>, String>,
+) -> CertificateStep {
     let signed = object["status"]["certificate"].as_str().is_some_and(|text| !text.is_empty());
     if signed || is(object, "Denied") || is(object, "Failed") {
         return CertificateStep::Nothing;
@@ -69,13 +85,16 @@ pub(super) fn step(object: &Value, reviewed: &Result<Option<String>, String>) ->
         (Err(message), true) => CertificateStep::Refuse { message: message.clone() },
         (Ok(Some(_)), true) => CertificateStep::Sign,
         // Only nodes get theirs without anybody looking.
-        (Ok(Some(name)), false) if object["spec"]["signerName"] == NODE_CLIENT => {
-            let own = object["spec"]["username"] == name.as_str();
-            CertificateStep::Consider {
-                subresource: if own { "selfnodeclient" } else { "nodeclient" },
-            }
+        (Ok(Some(asked)), false) => {
+            let is_own = object["spec"]["username"] == asked.common_name.as_str();
+            let claim = match object["spec"]["signerName"].as_str() {
+                Some(NODE_CLIENT) if is_own => NodeClaim::Own,
+                Some(NODE_CLIENT) => NodeClaim::New,
+                Some(NODE_SERVING) if is_own => NodeClaim::OwnEndpoint,
+                _ => return CertificateStep::Nothing,
+            };
+            CertificateStep::Consider { reviewed: asked.clone(), claim }
         }
-        (Ok(Some(_)), false) => CertificateStep::Nothing,
     }
 }
 
@@ -115,6 +134,15 @@ pub(super) fn approval(object: &Value) -> Value {
     )
 }
 
+pub(super) fn denial(object: &Value, message: &str) -> Value {
+    with(
+        object,
+        json!({
+            "type": "Denied", "status": "True", "reason": "JoinRefused", "message": message,
+        }),
+    )
+}
+
 pub(super) fn failure(object: &Value, message: &str, now: &str) -> Value {
     with(
         object,
@@ -144,7 +172,13 @@ mod tests {
 
     #[test]
     fn nodes_are_considered_and_what_is_approved_is_signed() {
-        let fits = Ok(Some("system:node:a".to_owned()));
+        let asked = ReviewedRequest {
+            common_name: "system:node:a".to_owned(),
+            key: "k".to_owned(),
+            is_own_endpoint: true,
+        };
+        let fits = Ok(Some(asked.clone()));
+        let considered = |claim| CertificateStep::Consider { reviewed: asked.clone(), claim };
         let wrong = Err("usages did not match".to_owned());
         let client = "kubernetes.io/kube-apiserver-client";
         for (object, reviewed, expected) in [
@@ -159,16 +193,15 @@ mod tests {
                 &wrong,
                 CertificateStep::Refuse { message: "usages did not match".to_owned() },
             ),
+            (request(NODE_CLIENT, "system:bootstrap:abc", &[]), &fits, considered(NodeClaim::New)),
+            (request(NODE_CLIENT, "system:node:a", &[]), &fits, considered(NodeClaim::Own)),
             (
-                request(NODE_CLIENT, "system:bootstrap:abc", &[]),
+                request(NODE_SERVING, "system:node:a", &[]),
                 &fits,
-                CertificateStep::Consider { subresource: "nodeclient" },
+                considered(NodeClaim::OwnEndpoint),
             ),
-            (
-                request(NODE_CLIENT, "system:node:a", &[]),
-                &fits,
-                CertificateStep::Consider { subresource: "selfnodeclient" },
-            ),
+            // Nobody gets the endpoint of somebody else.
+            (request(NODE_SERVING, "system:node:b", &[]), &fits, CertificateStep::Nothing),
         ] {
             assert_eq!(step(&object, reviewed), expected, "{object}");
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use auth::pki::{CertificateRequest, Pki, Signer as Kind};
 use base::clock;
-use controllers::{CertificateAsk, CertificateSigner};
+use controllers::{CertificateAsk, CertificateSigner, ReviewedRequest};
 
 /// Reads its keys when they are needed, which is rare: they may have been renewed meanwhile.
 pub(super) struct Signer {
@@ -12,12 +12,16 @@ pub(super) struct Signer {
 }
 
 impl CertificateSigner for Signer {
-    fn review(&self, ask: &CertificateAsk<'_>) -> Result<Option<String>, String> {
+    fn review(&self, ask: &CertificateAsk<'_>) -> Result<Option<ReviewedRequest>, String> {
         let Some(signer) = Kind::named(ask.signer) else { return Ok(None) };
         let checked = CertificateRequest::parse(ask.request)
             .and_then(|request| request.check(signer, ask.usages).map(|()| request));
         match checked {
-            Ok(request) => Ok(Some(request.subject.common_name)),
+            Ok(request) => Ok(Some(ReviewedRequest {
+                key: request.public_key_pin(),
+                is_own_endpoint: request.names_own_endpoint(),
+                common_name: request.subject.common_name,
+            })),
             Err(error) => Err(base::Chain(&error).to_string()),
         }
     }

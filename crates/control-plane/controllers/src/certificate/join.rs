@@ -1,0 +1,264 @@
+//! Whether a machine that joins gets the certificate of a node, and what is recorded about it.
+//! Pure.
+//!
+//! ```text
+//!   Reserve ─► CreateNode ─► Complete ─► Approve        each step can be repeated after a crash
+//!      └─────────┴────► Deny
+//! ```
+//!
+//! The token counts the nodes that came with it. The Node is created here, with the pin of the
+//! key that asks: from then on no other key gets a certificate for its name.
+
+use std::collections::BTreeMap;
+
+use hci::cluster::{JOIN_TOKEN, MANAGED, NODE_KEY, WORKER_ROLE, is_node_name};
+use k8s_openapi::api::core::v1::{Node, Secret};
+use serde_json::{Value, json};
+
+/// Entries of the token's Secret.
+const ROLE: &str = "role";
+const NODE_NAME: &str = "node-name";
+const USES: &str = "uses";
+const USED_BY: &str = "used-by";
+const JOINING: &str = "joining";
+
+/// Who asks, and what is there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct JoinFacts<'a> {
+    /// ID of the token, and its Secret if it exists.
+    pub(super) token: &'a str,
+    pub(super) secret: Option<&'a Secret>,
+    /// Name that the node would have, and the Node of that name.
+    pub(super) name: &'a str,
+    pub(super) node: Option<&'a Node>,
+    /// Pin of the key that asks.
+    pub(super) key: &'a str,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum JoinStep {
+    /// A token that is not for joining: its rights decide alone.
+    NotOurs,
+    /// Counts the node, before anything is made for it. A merge patch of the Secret.
+    Reserve(Value),
+    CreateNode(Value),
+    /// Records that the node has come. A merge patch of the Secret.
+    Complete(Value),
+    Approve,
+    Deny {
+        message: String,
+    },
+}
+
+pub(super) fn step(facts: &JoinFacts<'_>) -> JoinStep {
+    let JoinFacts { token, name, key, .. } = *facts;
+    let deny = |message: String| JoinStep::Deny { message };
+    let Some(secret) = facts.secret else {
+        return deny(format!("token {token} was revoked; create another: sheaf token create"));
+    };
+    let Some(role) = entry(secret, ROLE) else { return other_key(facts) };
+    if role != "worker" {
+        return deny(format!("token {token} has the role {role:?}, which is not supported"));
+    }
+    if !is_node_name(name) {
+        return deny(format!(
+            "{name:?} cannot be the name of a node: at most 63 lower-case letters, digits, '-' and \
+             '.'; choose another with --node-name"
+        ));
+    }
+    if let Some(only) = entry(secret, NODE_NAME).filter(|only| only != name) {
+        return deny(format!(
+            "token {token} is for the node {only:?}, not for {name:?}; use --node-name {only}, or \
+             create another token: sheaf token create --node {name}"
+        ));
+    }
+    if facts.node.is_some_and(|node| recorded_key(node) != Some(key)) {
+        return deny(name_taken(name));
+    }
+    let (used, joining) = (list(secret, USED_BY), list(secret, JOINING));
+    let own = format!("{name}={key}");
+    if joining.contains(&own) {
+        return match facts.node {
+            None => JoinStep::CreateNode(new_node(name, key, token)),
+            Some(_) => JoinStep::Complete(completed(secret, &used, &joining, name, &own)),
+        };
+    }
+    if facts.node.is_some() {
+        // The same machine again, with whatever valid token.
+        return JoinStep::Approve;
+    }
+    let limit = entry(secret, USES).and_then(|uses| uses.parse::<usize>().ok());
+    if limit.is_some_and(|limit| used.len() + joining.len() >= limit) {
+        let by: Vec<&str> =
+            used.iter().chain(&joining).map(|it| it.split('=').next().unwrap_or(it)).collect();
+        return deny(format!(
+            "token {token} is used up: it was used by {}; create another: sheaf token create",
+            by.join(", ")
+        ));
+    }
+    let all: Vec<&str> = joining.iter().map(String::as_str).chain([own.as_str()]).collect();
+    JoinStep::Reserve(patch(secret, &[(JOINING, all.join(","))]))
+}
+
+/// Whether a node may renew its certificate: it exists, and asks with its own key.
+pub(super) fn may_renew(node: Option<&Node>, key: &str) -> bool {
+    node.is_some_and(|node| recorded_key(node).is_none_or(|recorded| recorded == key))
+}
+
+/// A token of somebody else's joins whom its rights allow, but nobody takes a name over.
+fn other_key(facts: &JoinFacts<'_>) -> JoinStep {
+    let recorded = facts.node.and_then(recorded_key);
+    if recorded.is_some_and(|recorded| recorded != facts.key) {
+        return JoinStep::Deny { message: name_taken(facts.name) };
+    }
+    JoinStep::NotOurs
+}
+
+fn name_taken(name: &str) -> String {
+    format!(
+        "another machine is the node {name:?}; choose another name with --node-name, or, if this \
+         machine replaces it, remove the other first: sheaf node remove {name}"
+    )
+}
+
+fn recorded_key(node: &Node) -> Option<&str> {
+    node.metadata.annotations.as_ref()?.get(NODE_KEY).map(String::as_str)
+}
+
+fn entry(secret: &Secret, key: &str) -> Option<String> {
+    let bytes = secret.data.as_ref()?.get(key)?;
+    String::from_utf8(bytes.0.clone()).ok().filter(|text| !text.is_empty())
+}
+
+fn list(secret: &Secret, key: &str) -> Vec<String> {
+    let text = entry(secret, key).unwrap_or_default();
+    text.split(',').filter(|it| !it.is_empty()).map(str::to_owned).collect()
+}
+
+fn completed(secret: &Secret, used: &[String], joining: &[String], name: &str, own: &str) -> Value {
+    let others: Vec<&str> = joining.iter().map(String::as_str).filter(|it| *it != own).collect();
+    let all: Vec<&str> = used.iter().map(String::as_str).chain([name]).collect();
+    patch(secret, &[(JOINING, others.join(",")), (USED_BY, all.join(","))])
+}
+
+/// Only onto the Secret as it was read: two nodes never get one use.
+fn patch(secret: &Secret, entries: &[(&str, String)]) -> Value {
+    let data: BTreeMap<&str, &String> = entries.iter().map(|(key, text)| (*key, text)).collect();
+    json!({
+        "metadata": {"resourceVersion": secret.metadata.resource_version},
+        "stringData": data,
+    })
+}
+
+fn new_node(name: &str, key: &str, token: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                WORKER_ROLE: "true",
+                MANAGED: "true",
+                "kubernetes.io/hostname": name,
+            },
+            "annotations": {NODE_KEY: key, JOIN_TOKEN: token},
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(entries: &[(&str, &str)]) -> Secret {
+        let entries = entries.iter().map(|(key, text)| {
+            ((*key).to_owned(), k8s_openapi::ByteString(text.as_bytes().to_vec()))
+        });
+        let mut secret = Secret { data: Some(entries.collect()), ..Secret::default() };
+        secret.metadata.resource_version = Some("7".to_owned());
+        secret
+    }
+
+    fn node(key: Option<&str>) -> Node {
+        let mut node = Node::default();
+        node.metadata.annotations =
+            key.map(|key| BTreeMap::from([(NODE_KEY.to_owned(), key.to_owned())]));
+        node
+    }
+
+    fn decide(secret: Option<&Secret>, name: &str, node: Option<&Node>) -> JoinStep {
+        step(&JoinFacts { token: "abcdef", secret, name, node, key: "k1" })
+    }
+
+    fn denial(step: JoinStep) -> String {
+        match step {
+            JoinStep::Deny { message } => message,
+            step => panic!("{step:?}"),
+        }
+    }
+
+    #[test]
+    fn a_node_is_counted_created_recorded_and_approved() {
+        let fresh = secret(&[(ROLE, "worker"), (USES, "1")]);
+        let reserved = decide(Some(&fresh), "n2", None);
+        let expected = json!({"metadata": {"resourceVersion": "7"},
+            "stringData": {"joining": "n2=k1"}});
+        assert_eq!(reserved, JoinStep::Reserve(expected));
+        let joining = secret(&[(ROLE, "worker"), (USES, "1"), (JOINING, "n2=k1")]);
+        let JoinStep::CreateNode(made) = decide(Some(&joining), "n2", None) else { panic!() };
+        assert_eq!(made["metadata"]["annotations"][NODE_KEY], "k1");
+        assert_eq!(made["metadata"]["labels"][WORKER_ROLE], "true");
+        let JoinStep::Complete(patch) = decide(Some(&joining), "n2", Some(&node(Some("k1"))))
+        else {
+            panic!()
+        };
+        assert_eq!(patch["stringData"], json!({"joining": "", "used-by": "n2"}));
+        let done = secret(&[(ROLE, "worker"), (USES, "1"), (USED_BY, "n2")]);
+        assert_eq!(decide(Some(&done), "n2", Some(&node(Some("k1")))), JoinStep::Approve);
+    }
+
+    #[test]
+    fn refusals_name_their_remedy() {
+        let worker = |more: &[(&str, &str)]| {
+            let mut all = vec![(ROLE, "worker")];
+            all.extend_from_slice(more);
+            secret(&all)
+        };
+        let other = node(Some("k2"));
+        for (token, name, node, part) in [
+            (None, "n2", None, "was revoked; create another: sheaf token create"),
+            (Some(worker(&[(USES, "1"), (USED_BY, "n3")])), "n2", None, "used by n3; create"),
+            (Some(worker(&[(USES, "1"), (JOINING, "n3=k9")])), "n2", None, "used by n3; create"),
+            // A node that was removed does not come back with the token it used.
+            (Some(worker(&[(USES, "1"), (USED_BY, "n2")])), "n2", None, "used by n2; create"),
+            (Some(worker(&[(NODE_NAME, "n3")])), "n2", None, "use --node-name n3"),
+            (Some(worker(&[])), "n2", Some(&other), "sheaf node remove n2"),
+            (Some(worker(&[])), "N2", None, "choose another with --node-name"),
+            (Some(secret(&[(ROLE, "management")])), "n2", None, "not supported"),
+            (Some(secret(&[])), "n2", Some(&other), "sheaf node remove n2"),
+        ] {
+            let message = denial(decide(token.as_ref(), name, node));
+            assert!(message.contains(part), "{message}");
+        }
+        // A node that was not joined has no key, and is nobody's to take.
+        let message = denial(decide(Some(&worker(&[])), "n1", Some(&node(None))));
+        assert!(message.contains("another machine is the node"), "{message}");
+    }
+
+    #[test]
+    fn tokens_of_others_are_left_to_their_rights() {
+        assert_eq!(decide(Some(&secret(&[])), "n2", None), JoinStep::NotOurs);
+        assert_eq!(decide(Some(&secret(&[])), "n2", Some(&node(None))), JoinStep::NotOurs);
+    }
+
+    #[test]
+    fn a_node_renews_with_its_own_key_while_it_exists() {
+        for (node, expected) in [
+            (None, false),
+            (Some(node(None)), true),
+            (Some(node(Some("k1"))), true),
+            (Some(node(Some("k2"))), false),
+        ] {
+            assert_eq!(may_renew(node.as_ref(), "k1"), expected, "{node:?}");
+        }
+    }
+}
